@@ -1,0 +1,58 @@
+"""What crosses the door between the web side and the GPU side: `JobSpec` in, `Event`s out.
+
+Frozen, versioned dataclasses and their JSON form; standard library only, so that either side can
+be upgraded first. A newer minor field is ignored, a newer `version` is refused with a clear error.
+"""
+
+from workers.contract.events import (
+    Alert,
+    ArtifactSaved,
+    Cancelled,
+    CheckpointSaved,
+    Envelope,
+    Event,
+    Evidence,
+    Failed,
+    Fault,
+    Finished,
+    Generated,
+    Log,
+    Metrics,
+    Opened,
+    Progress,
+    ReviewRequested,
+    Sample,
+    envelope_from_json,
+    envelope_to_json,
+)
+from workers.contract.jobs import InputRef, JobSpec, Limits, Resume, spec_from_json, spec_to_json
+from workers.contract.wire import ContractError
+
+__all__ = [
+    "Alert",
+    "ArtifactSaved",
+    "Cancelled",
+    "CheckpointSaved",
+    "ContractError",
+    "Envelope",
+    "Event",
+    "Evidence",
+    "Failed",
+    "Fault",
+    "Finished",
+    "Generated",
+    "InputRef",
+    "JobSpec",
+    "Limits",
+    "Log",
+    "Metrics",
+    "Opened",
+    "Progress",
+    "Resume",
+    "ReviewRequested",
+    "Sample",
+    "envelope_from_json",
+    "envelope_to_json",
+    "spec_from_json",
+    "spec_to_json",
+]

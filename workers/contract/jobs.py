@@ -1,0 +1,98 @@
+"""What the web side asks a worker to do."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from workers.contract.wire import LEASE_SECONDS, QUEUE_CPU, VERSION, ContractError, build
+
+
+@dataclass(frozen=True, slots=True)
+class InputRef:
+    """A file tree a job reads: a snapshot or a checkpoint, named by content."""
+
+    role: str  # data, sft_data, prompts, base, sft, policy, reward, judge, reference
+    kind: str  # snapshot | checkpoint
+    id: str
+    uri: str  # path below `JobSpec.artifacts_url`
+    sha256: str  # of the tree's manifest, see workers.artifacts.tree_sha256
+
+
+@dataclass(frozen=True, slots=True)
+class Resume:
+    """The checkpoint an attempt continues from."""
+
+    uri: str  # path below `JobSpec.artifacts_url`
+    sha256: str
+    step: int
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Seconds the supervisor keeps to."""
+
+    lease_s: float = LEASE_SECONDS
+    grace_s: float = 20.0  # between the polite signal and the kill
+    max_s: float = 86_400.0  # wall clock of one attempt
+
+
+@dataclass(frozen=True, slots=True)
+class JobSpec:
+    """One attempt of one run, complete: the trainer needs nothing else but the artifact store.
+
+    `config` is the recipe's own configuration, checked by the recipe. `attempt` counts from 1 and
+    fences: events of a lower attempt than the run's current one change no state.
+    """
+
+    run: str
+    attempt: int
+    kind: str  # a recipe: sft, reward, dpo, ppo, generate, evaluate, drill …
+    project: str
+    seed: int
+    artifacts_url: str  # a folder or any fsspec URL
+    config: Mapping[str, Any] = field(default_factory=dict)
+    inputs: tuple[InputRef, ...] = ()
+    queue: str = QUEUE_CPU
+    launcher: str = "plain"
+    code_version: str = ""
+    resume: Resume | None = None
+    limits: Limits = field(default_factory=Limits)
+    version: int = VERSION
+
+    def input(self, role: str) -> InputRef | None:
+        """The input playing `role`, or None."""
+        return next((ref for ref in self.inputs if ref.role == role), None)
+
+    @property
+    def folder(self) -> str:
+        """Where this attempt writes, below `artifacts_url`."""
+        return f"runs/{self.run}/attempt-{self.attempt}"
+
+
+def spec_to_json(spec: JobSpec) -> dict[str, Any]:
+    """Plain JSON types only; `spec_from_json` is its inverse."""
+    return asdict(spec) | {"config": dict(spec.config)}
+
+
+def spec_from_json(data: Mapping[str, Any]) -> JobSpec:
+    """Raises `ContractError` naming the field when `data` is no valid spec of our version."""
+    if not isinstance(data, Mapping):
+        raise ContractError(f"job: expected an object, got {type(data).__name__}")
+    version = data.get("version")
+    if version != VERSION:
+        raise ContractError(f"job: version {version!r} is not the version {VERSION} read here")
+    values = dict(data)
+    values["inputs"] = tuple(
+        build(InputRef, item, where=f"job.inputs[{i}]")
+        for i, item in enumerate(values.get("inputs") or ())
+    )
+    if values.get("resume") is not None:
+        values["resume"] = build(Resume, values["resume"], where="job.resume")
+    values["limits"] = build(Limits, values.get("limits") or {}, where="job.limits")
+    spec = build(JobSpec, values, where="job")
+    if not isinstance(spec.attempt, int) or spec.attempt < 1:
+        raise ContractError(f"job.attempt: {spec.attempt!r} is not a number from 1")
+    for name in ("run", "kind", "artifacts_url"):
+        if not isinstance(getattr(spec, name), str) or not getattr(spec, name):
+            raise ContractError(f"job.{name}: must be a non-empty string")
+    return spec

@@ -1,0 +1,66 @@
+"""Names both sides send by, and the checks every decoded message passes.
+
+Tasks are sent by name, so neither side imports the other's code.
+"""
+
+from dataclasses import MISSING, fields
+from typing import Any
+
+VERSION = 1
+
+# Queues: one per machine class, one for short jobs (probes, scoring), one for events coming back,
+# and one for the web side's own scheduled work.
+QUEUE_GPU = "gpu"
+QUEUE_CPU = "cpu"
+QUEUE_SHORT = "short"
+QUEUE_EVENTS = "events"
+QUEUE_HOUSE = "house"
+JOB_QUEUES = (QUEUE_GPU, QUEUE_CPU, QUEUE_SHORT)
+
+TASK_RUN_JOB = "workers.tasks.run_job"
+TASK_RECORD_EVENTS = "apps.training.tasks.record_events"
+TASK_SWEEP_RUNS = "apps.training.tasks.sweep_runs"
+
+# Redis keys of the lease protocol (see workers/supervisor.py).
+LEASE_SECONDS = 30
+
+
+def lease_key(run: str) -> str:
+    """Who trains this run now; expires unless renewed."""
+    return f"concord:lease:{run}"
+
+
+def fence_key(run: str) -> str:
+    """The highest attempt that was ever claimed; a lower or equal one may not start again."""
+    return f"concord:fence:{run}"
+
+
+def control_key(run: str) -> str:
+    """The web side's wish for a live run: `stop` (save, keep) or `cancel`."""
+    return f"concord:control:{run}"
+
+
+def ack_key(run: str, attempt: int) -> str:
+    """The last event number of an attempt that is committed to the database."""
+    return f"concord:ack:{run}:{attempt}"
+
+
+class ContractError(ValueError):
+    """A message that does not fit the contract; the text names the field."""
+
+
+def build(cls: type, data: Any, *, where: str) -> Any:
+    """Make dataclass `cls` from a decoded JSON object.
+
+    Unknown keys are ignored (a newer peer may send more); missing required keys and a `data`
+    that is no object raise `ContractError` naming the field.
+    """
+    if not isinstance(data, dict):
+        raise ContractError(f"{where}: expected an object, got {type(data).__name__}")
+    values = {}
+    for field in fields(cls):
+        if field.name in data:
+            values[field.name] = data[field.name]
+        elif field.default is MISSING and field.default_factory is MISSING:
+            raise ContractError(f"{where}: missing field '{field.name}'")
+    return cls(**values)
