@@ -1,0 +1,217 @@
+"""What a recipe sees of the world: its job, its inputs, a way to report and a way to save.
+
+`workers.train` builds one `RunContext` and calls `workers.recipes.<kind>.run(context)`. It emits
+`Opened` before that call and `Finished`, `Failed` or `Cancelled` after it; a recipe emits the
+rest, mostly through the methods below. No torch here: `train` must be able to report a broken
+configuration before two seconds of imports.
+"""
+
+import math
+import shutil
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from workers.artifacts import ArtifactError, Store, file_sha256
+from workers.contract.events import (
+    ArtifactSaved,
+    CheckpointSaved,
+    Event,
+    Fault,
+    Log,
+    Metrics,
+    Progress,
+)
+from workers.contract.jobs import JobSpec
+
+METRICS_FLUSH_S = 1.0
+PROGRESS_INTERVAL_S = 0.5
+KEPT_CHECKPOINTS = 2  # newest ones kept whatever their tags: events may still be on their way
+
+
+class EventWriter(Protocol):
+    """Where events go; `workers.emitter` numbers them and appends them to a file."""
+
+    def write(self, event: Event) -> None: ...
+
+
+class RecipeError(Exception):
+    """A failure a person can act on. `kind` is a stable code, `fault` says whose turn it is."""
+
+    def __init__(self, kind: str, fault: Fault, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.fault = fault
+        self.message = message
+
+
+@dataclass
+class RunContext:
+    """One attempt of one run.
+
+    `writer` is None on every rank but the first: those train along and report nothing.
+    `stop_signal` answers None, "stop" (save, keep, finish early) or "cancel"; it is asked once a
+    step, so it must be cheap. `stopped` holds the wish once it was seen, and stays.
+    """
+
+    spec: JobSpec
+    store: Store
+    workdir: Path
+    writer: EventWriter | None = None
+    stop_signal: Callable[[], str | None] = lambda: None
+    clock: Callable[[], float] = time.monotonic
+    stopped: str | None = None
+    _pending: list[tuple[int, dict[str, float | str | None]]] = field(default_factory=list)
+    _flushed_at: float = field(default=-math.inf)
+    _progress_at: float = field(default=-math.inf)
+    _saved: dict[int, list[str]] = field(default_factory=dict)  # step -> tags
+
+    # --- reporting ---
+
+    def emit(self, event: Event) -> None:
+        """Report `event`, after whatever metrics were measured before it."""
+        self.flush()
+        if self.writer is not None:
+            self.writer.write(event)
+
+    def log(self, *lines: str, level: str = "info") -> None:
+        self.emit(Log(lines=list(lines), level=level))
+
+    def metrics(self, step: int, values: Mapping[str, float | None]) -> None:
+        """Report metric points of one step; bundled, sent at the latest with the next event.
+
+        NaN and infinities travel as the words the contract names, so they are seen.
+        """
+        self._pending.append((step, {name: _wire(value) for name, value in values.items()}))
+        self._flush_when_due()
+
+    def progress(
+        self,
+        step: int,
+        total: int | None,
+        phase: str = "",
+        eta_s: float | None = None,
+    ) -> None:
+        """Report where the run is: about twice a second, and always for the last step."""
+        now = self.clock()
+        if step != total and now - self._progress_at < PROGRESS_INTERVAL_S:
+            return
+        self._progress_at = now
+        self.emit(Progress(step=step, total_steps=total, phase=phase, eta_s=eta_s))
+
+    def flush(self) -> None:
+        """Send buffered metrics: one event per set of names, so that no point is invented."""
+        pending, self._pending = self._pending, []
+        self._flushed_at = self.clock()
+        groups: dict[tuple[str, ...], list[tuple[int, dict[str, float | str | None]]]] = {}
+        for step, values in pending:
+            groups.setdefault(tuple(values), []).append((step, values))
+        for names, points in groups.items():
+            if self.writer is not None and names:
+                self.writer.write(
+                    Metrics(
+                        steps=[step for step, _ in points],
+                        values={name: [values[name] for _, values in points] for name in names},
+                    )
+                )
+
+    def _flush_when_due(self) -> None:
+        if self.clock() - self._flushed_at >= METRICS_FLUSH_S:
+            self.flush()
+
+    # --- wishes of the people who watch ---
+
+    def should_stop(self) -> str | None:
+        """None, "stop" or "cancel". Call it every step; a wish once seen is not taken back,
+        except that "cancel" overrides "stop"."""
+        if self._pending:
+            self._flush_when_due()
+        if self.stopped != "cancel":
+            self.stopped = self.stop_signal() or self.stopped
+        return self.stopped
+
+    # --- inputs ---
+
+    def has_input(self, role: str) -> bool:
+        return self.spec.input(role) is not None
+
+    def input_path(self, role: str) -> Path:
+        """The verified local folder of the input `role`; `RecipeError` when absent or damaged."""
+        ref = self.spec.input(role)
+        if ref is None:
+            raise RecipeError(
+                "missing_input",
+                Fault.CONFIGURATION,
+                f"a {self.spec.kind} run needs an input with the role '{role}'",
+            )
+        return self._tree(ref.uri, ref.sha256, f"input '{role}'")
+
+    def resume_path(self) -> Path | None:
+        """The verified local folder of the checkpoint to continue from, or None."""
+        resume = self.spec.resume
+        if resume is None:
+            return None
+        return self._tree(resume.uri, resume.sha256, f"checkpoint of step {resume.step}")
+
+    def _tree(self, uri: str, sha256: str, what: str) -> Path:
+        try:
+            return self.store.get_tree(uri, sha256=sha256, cache=self.workdir / "inputs")
+        except ArtifactError as error:
+            raise RecipeError("damaged_input", Fault.DATA, f"{what}: {error}") from error
+
+    # --- outputs ---
+
+    def save_checkpoint(
+        self, folder: Path, *, step: int, tags: list[str], metrics: Mapping[str, float]
+    ) -> None:
+        """Store the local `folder` as the checkpoint of `step` and say so.
+
+        Tags are of best, last, failed, final. A tag belongs to its newest holder; a checkpoint
+        that holds none any more, and is not among the newest two, is deleted from the store.
+        """
+        if self.writer is None:
+            return
+        uri = f"{self.spec.folder}/checkpoints/step-{step}"
+        sha256, size = self.store.put_tree(folder, uri)
+        self.emit(
+            CheckpointSaved(
+                step=step,
+                uri=uri,
+                sha256=sha256,
+                size_bytes=size,
+                tags=list(tags),
+                metrics={k: float(v) for k, v in metrics.items() if math.isfinite(v)},
+            )
+        )
+        self._saved[step] = sorted(set(self._saved.get(step, ())) | set(tags))
+        self._prune(step, tags)
+
+    def _prune(self, newest: int, tags: list[str]) -> None:
+        for step, held in self._saved.items():
+            if step != newest:
+                self._saved[step] = [tag for tag in held if tag not in tags or tag == "failed"]
+        recent = sorted(self._saved)[-KEPT_CHECKPOINTS:]
+        for step in [s for s, held in self._saved.items() if not held and s not in recent]:
+            self.store.delete_tree(f"{self.spec.folder}/checkpoints/step-{step}")
+            del self._saved[step]
+
+    def save_artifact(
+        self, path: Path, *, name: str | None = None, media_type: str = "application/octet-stream"
+    ) -> str:
+        """Store a local file beside the checkpoints and say so; returns its path in the store."""
+        name = name or path.name
+        uri = f"{self.spec.folder}/artifacts/{name}"
+        if self.writer is not None:
+            with path.open("rb") as source, self.store.open(uri, "wb") as target:
+                shutil.copyfileobj(source, target)
+            self.emit(ArtifactSaved(name, uri, file_sha256(path), path.stat().st_size, media_type))
+        return uri
+
+
+def _wire(value: float | None) -> float | str | None:
+    """A number as the contract sends it: NaN and infinities as words."""
+    if value is None or math.isfinite(value):
+        return None if value is None else float(value)
+    return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
