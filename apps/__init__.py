@@ -1,0 +1,1 @@
+"""The Django side. Pipeline order is import order: see docs/architecture.md."""

@@ -1,0 +1,1 @@
+"""People, the projects they meet in, roles, API tokens, the audit log."""

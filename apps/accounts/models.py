@@ -1,0 +1,132 @@
+"""People, projects as the place where roles live, tokens, and what was done by whom."""
+
+from django.contrib.auth.models import AbstractUser
+from django.contrib.auth.validators import UnicodeUsernameValidator
+from django.db import models
+from django.db.models import F, Q
+
+from apps.common.models import Named, Stamped
+
+
+class User(AbstractUser):
+    """A person.
+
+    Imported annotators are people too (their votes carry their ids): `is_imported`, not active,
+    and with the unusable password "!", so thousands of them are made without hashing.
+    """
+
+    username = models.CharField(
+        max_length=150, unique=True, validators=[UnicodeUsernameValidator()]
+    )
+    display_name = models.CharField(max_length=150, blank=True)
+    is_imported = models.BooleanField(default=False)
+    theme = models.CharField(
+        max_length=8, default="system", choices=[(x, x) for x in ("system", "light", "dark")]
+    )
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                F("email"), condition=~Q(email=""), name="user_email_unique_when_given"
+            ),
+            models.CheckConstraint(
+                condition=Q(is_imported=False) | Q(is_active=False),
+                name="user_imported_cannot_sign_in",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.display_name or self.username
+
+
+class Role(models.TextChoices):
+    """What a person may do in a project; each role is listed with its pages in docs/roles.md."""
+
+    ANNOTATOR = "annotator", "Annotator"
+    REVIEWER = "reviewer", "Reviewer"
+    ENGINEER = "engineer", "ML engineer"
+    ADMIN = "admin", "Admin"
+
+
+class Project(Named):
+    """The tenant: everything else belongs to exactly one project."""
+
+    slug = models.SlugField(max_length=60, unique=True)
+    name = models.CharField(max_length=120)
+    description = models.TextField(blank=True)
+    created_by = models.ForeignKey(User, null=True, on_delete=models.SET_NULL, related_name="+")
+    archived_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ["name"]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Membership(Stamped):
+    """One person's role in one project. A person without one does not learn that it exists."""
+
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="memberships")
+    user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="memberships")
+    role = models.CharField(max_length=12, choices=Role.choices)
+    paused_reason = models.CharField(max_length=300, blank=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["project", "user"], name="membership_once_per_project"),
+            models.CheckConstraint(
+                condition=Q(role__in=[str(r) for r in Role]), name="membership_role_known"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.user} in {self.project}: {self.role}"
+
+
+class ApiToken(Named):
+    """A key for programs: only its hash is kept, it can be limited and it expires."""
+
+    user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="api_tokens")
+    name = models.CharField(max_length=80)
+    prefix = models.CharField(max_length=12, help_text="the first characters, to recognise it by")
+    sha256 = models.CharField(max_length=64, unique=True)
+    scopes = models.JSONField(default=list)  # names from accounts.scopes
+    expires_at = models.DateTimeField(null=True, blank=True)
+    last_used_at = models.DateTimeField(null=True, blank=True)
+    revoked_at = models.DateTimeField(null=True, blank=True)
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.prefix}…)"
+
+
+class AuditEvent(models.Model):
+    """What was done, by whom, to what. Append-only: a database trigger refuses change."""
+
+    id = models.BigAutoField(primary_key=True)
+    at = models.DateTimeField(auto_now_add=True, db_index=True)
+    project = models.ForeignKey(
+        Project,
+        null=True,
+        blank=True,
+        on_delete=models.DO_NOTHING,
+        related_name="+",
+        db_constraint=False,
+    )
+    actor = models.ForeignKey(
+        User,
+        null=True,
+        blank=True,
+        on_delete=models.DO_NOTHING,
+        related_name="+",
+        db_constraint=False,
+    )
+    action = models.CharField(max_length=60)  # entity.action, such as run.launched
+    subject = models.CharField(max_length=80, blank=True)
+    details = models.JSONField(default=dict)
+
+    class Meta:
+        indexes = [models.Index(fields=["project", "-at"], name="audit_by_project")]
+
+    def __str__(self) -> str:
+        return f"{self.at:%Y-%m-%d %H:%M} {self.action} {self.subject}"

@@ -1,0 +1,69 @@
+"""Who may do what: a person's role in a project, checked before a view or endpoint runs.
+
+An outsider gets 404, since a project's existence is nobody else's business; a member whose role
+does not allow it gets 403.
+"""
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+from django.core.exceptions import PermissionDenied
+from django.http import Http404, HttpResponse
+
+from apps.accounts.models import Membership, Project, Role, User
+from apps.common.errors import Missing, Refused
+from apps.common.http import Request
+
+ANNOTATOR, REVIEWER, ENGINEER, ADMIN = Role.ANNOTATOR, Role.REVIEWER, Role.ENGINEER, Role.ADMIN
+EVERYONE = frozenset(Role)
+STAFF = frozenset({ENGINEER, ADMIN})
+JUDGES = frozenset({REVIEWER, ADMIN})
+READERS = frozenset({REVIEWER, ENGINEER, ADMIN})
+
+
+def membership_get(*, user: User, slug: str) -> Membership | None:
+    """The person's membership in an unarchived project, with the project, in one query."""
+    return (
+        Membership.objects.select_related("project")
+        .filter(user_id=user.pk, project__slug=slug, project__archived_at__isnull=True)
+        .first()
+    )
+
+
+def project_for(user: User, slug: str, roles: frozenset[str] = EVERYONE) -> tuple[Project, str]:
+    """(project, role), or `Missing` for outsiders and `Refused` for other roles (the API's way)."""
+    membership = membership_get(user=user, slug=slug)
+    if membership is None:
+        raise Missing("There is no such project, or you are not a member of it.", field="project")
+    if membership.role not in roles:
+        wanted = ", ".join(sorted(str(role) for role in roles))
+        raise Refused(f"Your role here is {membership.role}; this needs one of: {wanted}.")
+    return membership.project, membership.role
+
+
+def project_page(roles: frozenset[str] = EVERYONE) -> Callable[..., Any]:
+    """Decorator of page views whose URL starts with `<slug:slug>/`.
+
+    Sets `request.project`, `request.role`, `request.membership` and calls the view without `slug`.
+    Signing in is already required by LoginRequiredMiddleware.
+    """
+
+    def decorate(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
+        @wraps(view)
+        def inner(request: Request, slug: str, *args: Any, **kwargs: Any) -> HttpResponse:
+            membership = membership_get(user=request.user, slug=slug)
+            if membership is None:
+                raise Http404("no such project")
+            if membership.role not in roles:
+                raise PermissionDenied(
+                    f"Your role in {membership.project.name} is {membership.get_role_display()}."
+                )
+            request.membership = membership
+            request.project, request.role = membership.project, membership.role
+            return view(request, *args, **kwargs)
+
+        inner.roles = roles
+        return inner
+
+    return decorate

@@ -1,0 +1,1 @@
+"""Agreement statistics over a project's votes, and what they mean."""

@@ -1,0 +1,1 @@
+"""What every app stands on: base models, typed requests, registries, embedded servers."""

@@ -1,0 +1,51 @@
+"""Errors a person or a program is told about: a stable code, a sentence, and where."""
+
+from typing import Any
+
+
+class DomainError(Exception):
+    """Base of everything a service refuses.
+
+    `code` is stable and machine-readable, `message` a sentence for people, `field` the form field
+    or parameter, `row` the 1-based row of a bulk input.
+    """
+
+    status = 400
+    code = "invalid"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: str | None = None,
+        field: str | None = None,
+        row: int | None = None,
+        details: Any = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.code = code or self.code
+        self.field = field
+        self.row = row
+        self.details = details
+
+
+class Refused(DomainError):
+    """The person may not do this."""
+
+    status = 403
+    code = "forbidden"
+
+
+class Missing(DomainError):
+    """There is no such thing, or not for this person."""
+
+    status = 404
+    code = "not_found"
+
+
+class Conflict(DomainError):
+    """The thing has changed meanwhile, or is in a state that does not allow this."""
+
+    status = 409
+    code = "conflict"

@@ -1,0 +1,55 @@
+"""Where apps further down the pipeline add to what apps before them show.
+
+Imports point backwards only; an app fills these lists in its `AppConfig.ready`.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class NavItem:
+    """An entry of the rail: shown to `roles`, in the order of `rank`.
+
+    `url_name` takes the project's slug; `icon` names a symbol of static/icons.svg; `section` marks
+    the entry as current when it equals the view's `nav` context variable.
+    """
+
+    rank: int
+    label: str
+    url_name: str
+    icon: str
+    section: str
+    roles: frozenset[str]
+
+
+_nav: list[NavItem] = []
+_home: dict[str, str] = {}
+_health: dict[str, Callable[[], str | None]] = {}
+
+
+def nav_add(item: NavItem) -> None:
+    if item not in _nav:
+        _nav.append(item)
+
+
+def nav_for(role: str) -> list[NavItem]:
+    return sorted((item for item in _nav if role in item.roles), key=lambda item: item.rank)
+
+
+def home_set(role: str, url_name: str) -> None:
+    """The page a role lands on; `url_name` takes the project's slug."""
+    _home[role] = url_name
+
+
+def home_of(role: str) -> str:
+    return _home[role]
+
+
+def health_add(name: str, probe: Callable[[], str | None]) -> None:
+    """A probe returns None when well, else what is wrong."""
+    _health[name] = probe
+
+
+def health_report() -> dict[str, str | None]:
+    return {name: probe() for name, probe in sorted(_health.items())}

@@ -1,0 +1,1 @@
+"""Prompts, responses, comparisons; handing out slots, taking votes, deciding."""

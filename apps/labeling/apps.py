@@ -1,0 +1,6 @@
+from django.apps import AppConfig
+
+
+class LabelingConfig(AppConfig):
+    name = "apps.labeling"
+    label = "labeling"

@@ -1,0 +1,1 @@
+"""The whole circle: generate, label, decide, freeze, train, and again."""

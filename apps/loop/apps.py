@@ -1,0 +1,6 @@
+from django.apps import AppConfig
+
+
+class LoopConfig(AppConfig):
+    name = "apps.loop"
+    label = "loop"

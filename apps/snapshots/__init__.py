@@ -1,0 +1,1 @@
+"""Frozen, hashed datasets."""

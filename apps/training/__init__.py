@@ -1,0 +1,1 @@
+"""Runs: launching, applying their events, checkpoints, the live pages."""

@@ -1,0 +1,274 @@
+"""Runs, their attempts and events, and what they leave behind.
+
+The run row is the truth; messages are hints. `(run, attempt, seq)` is unique, so the same event
+may arrive twice; `Run.attempt` fences, so events of a superseded attempt change no state.
+"""
+
+from django.db import models
+from django.db.models import Q
+
+from apps.accounts.models import Project, User
+from apps.common.models import Named
+from apps.snapshots.models import Snapshot
+
+
+class Run(Named):
+    """One training, generation or evaluation, over all its attempts."""
+
+    class Kind(models.TextChoices):
+        SFT = "sft", "Supervised fine-tuning"
+        REWARD = "reward", "Reward model"
+        DPO = "dpo", "DPO"
+        PPO = "ppo", "PPO"
+        GENERATE = "generate", "Generation"
+        EVALUATE = "evaluate", "Evaluation"
+        DRILL = "drill", "Drill"
+
+    class State(models.TextChoices):
+        WAITING = "waiting", "waiting for its inputs"
+        QUEUED = "queued", "queued"
+        RUNNING = "running", "running"
+        STOPPING = "stopping", "stopping"
+        FINISHED = "finished", "finished"
+        FAILED = "failed", "failed"
+        CANCELLED = "cancelled", "cancelled"
+
+    LIVE_STATES = ("waiting", "queued", "running", "stopping")
+    ENDED_STATES = ("finished", "failed", "cancelled")
+
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="runs")
+    name = models.CharField(max_length=120)
+    kind = models.CharField(max_length=10, choices=Kind.choices)
+    state = models.CharField(max_length=9, choices=State.choices, default=State.QUEUED)
+    queue = models.CharField(max_length=10, default="cpu")
+    config = models.JSONField(default=dict)
+    seed = models.BigIntegerField(default=0)
+    code_version = models.CharField(max_length=80, blank=True)
+    attempt = models.PositiveSmallIntegerField(default=0, help_text="0 until first dispatched")
+    wish = models.CharField(
+        max_length=6, blank=True, choices=[("stop", "stop and keep"), ("cancel", "cancel")]
+    )
+    step = models.BigIntegerField(default=0)
+    total_steps = models.BigIntegerField(null=True, blank=True)
+    phase = models.CharField(max_length=60, blank=True)
+    eta_s = models.FloatField(null=True, blank=True)
+    summary = models.JSONField(default=dict)
+    fault = models.CharField(max_length=14, blank=True)
+    failure_kind = models.CharField(max_length=60, blank=True)
+    failure_message = models.TextField(blank=True)
+    created_by = models.ForeignKey(User, null=True, on_delete=models.SET_NULL, related_name="+")
+    dispatched_at = models.DateTimeField(null=True, blank=True)
+    started_at = models.DateTimeField(null=True, blank=True)
+    heard_at = models.DateTimeField(null=True, blank=True, help_text="last sign of life")
+    ended_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ["-created_at"]
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(state__in=["finished", "failed", "cancelled"], ended_at__isnull=False)
+                | Q(state__in=["waiting", "queued", "running", "stopping"], ended_at__isnull=True),
+                name="run_ended_has_time",
+            ),
+            models.CheckConstraint(
+                condition=~Q(state="failed") | ~Q(failure_kind=""), name="run_failed_says_why"
+            ),
+        ]
+        indexes = [
+            models.Index(fields=["project", "-created_at"], name="run_by_project"),
+            models.Index(
+                fields=["state"],
+                condition=Q(state__in=["waiting", "queued", "running", "stopping"]),
+                name="run_live",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.id})"
+
+    @property
+    def is_live(self) -> bool:
+        return self.state in self.LIVE_STATES
+
+
+class RunAttempt(models.Model):
+    """One try. Points of attempt k count up to the step attempt k + 1 resumed from."""
+
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="attempts")
+    number = models.PositiveSmallIntegerField()
+    spec = models.JSONField(default=dict, help_text="the JobSpec as sent")
+    resumed_from_step = models.BigIntegerField(null=True, blank=True)
+    environment = models.JSONField(default=dict)
+    last_seq = models.BigIntegerField(default=0, help_text="all events up to here are in")
+    outcome = models.CharField(max_length=12, blank=True)  # finished, failed, cancelled, lost
+    created_at = models.DateTimeField(auto_now_add=True)
+    opened_at = models.DateTimeField(null=True, blank=True)
+    ended_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ["run", "number"]
+        constraints = [
+            models.UniqueConstraint(fields=["run", "number"], name="attempt_number_once")
+        ]
+
+    def __str__(self) -> str:
+        return f"attempt {self.number} of {self.run_id}"
+
+
+class RunEvent(models.Model):
+    """Every event as received. A Metrics event is a block of points: the chunk is the row."""
+
+    id = models.BigAutoField(primary_key=True)
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="events")
+    attempt = models.PositiveSmallIntegerField()
+    seq = models.BigIntegerField()
+    at = models.DateTimeField()
+    type = models.CharField(max_length=20)
+    body = models.JSONField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["run", "attempt", "seq"], name="event_once")]
+        indexes = [models.Index(fields=["run", "type", "attempt", "seq"], name="event_by_type")]
+
+    def __str__(self) -> str:
+        return f"{self.type} {self.attempt}/{self.seq} of {self.run_id}"
+
+
+class Checkpoint(Named):
+    """A saved model: where, which hash, and whether people may rely on it."""
+
+    class Status(models.TextChoices):
+        CANDIDATE = "candidate", "candidate"
+        APPROVED = "approved", "approved"
+        REJECTED = "rejected", "rejected"
+
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="checkpoints")
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="checkpoints")
+    attempt = models.PositiveSmallIntegerField()
+    step = models.BigIntegerField()
+    uri = models.CharField(max_length=200)
+    sha256 = models.CharField(max_length=64)
+    size_bytes = models.BigIntegerField(default=0)
+    tags = models.JSONField(default=list)  # of best, last, failed, final
+    metrics = models.JSONField(default=dict)
+    status = models.CharField(max_length=9, choices=Status.choices, default=Status.CANDIDATE)
+
+    class Meta:
+        ordering = ["run", "step"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["run", "attempt", "step", "sha256"], name="checkpoint_once"
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"step {self.step} of {self.run_id}"
+
+
+class RunInput(models.Model):
+    """What a run reads: a snapshot, a checkpoint, or the outcome of a run still to finish."""
+
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="inputs")
+    role = models.CharField(max_length=20)  # see workers.contract.InputRef
+    snapshot = models.ForeignKey(
+        Snapshot, null=True, blank=True, on_delete=models.PROTECT, related_name="used_by"
+    )
+    checkpoint = models.ForeignKey(
+        Checkpoint, null=True, blank=True, on_delete=models.PROTECT, related_name="used_by"
+    )
+    upstream = models.ForeignKey(
+        Run, null=True, blank=True, on_delete=models.PROTECT, related_name="downstream"
+    )
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["run", "role"], name="run_input_role_once"),
+            models.CheckConstraint(
+                condition=Q(snapshot__isnull=False, checkpoint__isnull=True, upstream__isnull=True)
+                | (
+                    Q(snapshot__isnull=True)
+                    & (Q(checkpoint__isnull=False) | Q(upstream__isnull=False))
+                ),
+                name="run_input_is_one_thing",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.role} of {self.run_id}"
+
+
+class Sample(models.Model):
+    """One audited output of a run."""
+
+    id = models.BigAutoField(primary_key=True)
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="samples")
+    attempt = models.PositiveSmallIntegerField()
+    seq = models.BigIntegerField()
+    step = models.BigIntegerField()
+    bucket = models.CharField(max_length=10)  # high, low, random, flagged
+    prompt = models.JSONField()
+    response = models.TextField()
+    baseline = models.TextField(blank=True)
+    reward = models.FloatField(null=True, blank=True)
+    parts = models.JSONField(default=dict)
+    kl = models.FloatField(null=True, blank=True)
+    tokens = models.IntegerField(null=True, blank=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["run", "attempt", "seq"], name="sample_once")
+        ]
+        indexes = [models.Index(fields=["run", "bucket", "-step"], name="sample_by_bucket")]
+
+    def __str__(self) -> str:
+        return f"{self.bucket} sample at {self.step} of {self.run_id}"
+
+
+class Alert(models.Model):
+    """A rule that fired in a run."""
+
+    id = models.BigAutoField(primary_key=True)
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="alerts")
+    attempt = models.PositiveSmallIntegerField()
+    seq = models.BigIntegerField()
+    step = models.BigIntegerField()
+    rule = models.CharField(max_length=60)
+    severity = models.CharField(max_length=8)  # info, warning, critical
+    message = models.TextField()
+    value = models.FloatField(null=True, blank=True)
+    threshold = models.FloatField(null=True, blank=True)
+    raised_at = models.DateTimeField()
+    acknowledged_at = models.DateTimeField(null=True, blank=True)
+    acknowledged_by = models.ForeignKey(
+        User, null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
+    )
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["run", "attempt", "seq"], name="alert_once")]
+
+    def __str__(self) -> str:
+        return f"{self.severity} {self.rule} in {self.run_id}"
+
+
+class Artifact(models.Model):
+    """A file a run left: a report, generated candidates, an audit sheet."""
+
+    id = models.BigAutoField(primary_key=True)
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="artifacts")
+    attempt = models.PositiveSmallIntegerField()
+    seq = models.BigIntegerField()
+    name = models.CharField(max_length=120)
+    purpose = models.CharField(max_length=20, blank=True)  # candidates, audit, probe for Generated
+    uri = models.CharField(max_length=200)
+    sha256 = models.CharField(max_length=64)
+    size_bytes = models.BigIntegerField(default=0)
+    count = models.IntegerField(null=True, blank=True)
+    media_type = models.CharField(max_length=80, blank=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["run", "attempt", "seq"], name="artifact_once")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.name} of {self.run_id}"

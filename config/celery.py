@@ -1,0 +1,34 @@
+"""The web side's Celery app: applies events, sweeps runs, keeps the schedule.
+
+It shares the broker with `workers.celery` and nothing else; both sides send by the task names in
+`workers.contract.wire`.
+"""
+
+import os
+
+from celery import Celery
+from kombu import Exchange, Queue
+
+from workers.contract import wire
+from workers.contract.broker import broker_settings
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
+
+app = Celery("concord")
+app.conf.update(broker_settings())
+app.conf.update(
+    task_default_queue=wire.QUEUE_HOUSE,
+    task_queues=[
+        Queue(name, Exchange(name, type="direct"), routing_key=name)
+        for name in (wire.QUEUE_EVENTS, wire.QUEUE_HOUSE)
+    ],
+    task_routes={wire.TASK_RECORD_EVENTS: {"queue": wire.QUEUE_EVENTS}},
+    beat_schedule={
+        "sweep-runs": {
+            "task": wire.TASK_SWEEP_RUNS,
+            "schedule": 5.0,
+            "options": {"queue": wire.QUEUE_HOUSE, "expires": 5.0},
+        },
+    },
+)
+app.autodiscover_tasks()

@@ -1,0 +1,68 @@
+"""Typed reading of environment variables; a value that does not parse stops the start."""
+
+import os
+import secrets
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+class BadEnvironment(SystemExit):
+    """An environment variable whose value cannot be used; the text names it."""
+
+
+def text(name: str, default: str = "") -> str:
+    return os.environ.get(name, default).strip()
+
+
+def flag(name: str, default: bool = False) -> bool:
+    raw = text(name).lower()
+    if not raw:
+        return default
+    if raw in {"1", "true", "yes", "on"}:
+        return True
+    if raw in {"0", "false", "no", "off"}:
+        return False
+    raise BadEnvironment(f"{name}={raw!r}: use 1 or 0 (also true/false, yes/no, on/off)")
+
+
+def number(name: str, default: int, *, low: int, high: int) -> int:
+    raw = text(name)
+    if not raw:
+        return default
+    try:
+        value = int(raw)
+    except ValueError:
+        raise BadEnvironment(f"{name}={raw!r} is not a whole number") from None
+    if not low <= value <= high:
+        raise BadEnvironment(f"{name}={value} is outside {low}…{high}")
+    return value
+
+
+def choice(name: str, default: str, allowed: tuple[str, ...]) -> str:
+    raw = text(name, default)
+    if raw not in allowed:
+        raise BadEnvironment(f"{name}={raw!r} is not one of {', '.join(allowed)}")
+    return raw
+
+
+def words(name: str, default: str = "") -> list[str]:
+    return [word.strip() for word in text(name, default).split(",") if word.strip()]
+
+
+def var_dir() -> Path:
+    """Where all state of this checkout lives; `VAR_DIR` moves it."""
+    return Path(text("VAR_DIR") or ROOT / "var").expanduser().resolve()
+
+
+def local_secret(folder: Path) -> str:
+    """A secret made once for local use and kept, readable by its owner only, outside the code."""
+    path = folder / "secret_key"
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        return path.read_text().strip()
+    with os.fdopen(descriptor, "w") as file:
+        file.write(secrets.token_urlsafe(64))
+    return path.read_text().strip()

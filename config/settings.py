@@ -1,0 +1,201 @@
+"""Every setting of the site, in one file. Values that differ between machines come from the
+environment through `config.environment`, whose readers refuse what does not parse.
+
+`docs/settings.md` lists the variables; `PRODUCTION=1` makes the strict ones compulsory.
+"""
+
+import sys
+
+import dj_database_url
+from csp.constants import NONE, SELF
+
+from config import environment as env
+
+BASE_DIR = env.ROOT
+VAR_DIR = env.var_dir()
+PRODUCTION = env.flag("PRODUCTION")
+DEBUG = env.flag("DEBUG")
+TESTING = "pytest" in sys.modules
+PORT = env.number("PORT", 8000, low=1, high=65535)
+LOG_LEVEL = env.choice("LOG_LEVEL", "INFO", ("DEBUG", "INFO", "WARNING", "ERROR"))
+
+if PRODUCTION and not env.text("SECRET_KEY"):
+    raise env.BadEnvironment("SECRET_KEY must be set when PRODUCTION=1")
+SECRET_KEY = env.text("SECRET_KEY") or env.local_secret(VAR_DIR)
+ALLOWED_HOSTS = env.words("ALLOWED_HOSTS", "" if PRODUCTION else "localhost,127.0.0.1,[::1]")
+CSRF_TRUSTED_ORIGINS = env.words("CSRF_TRUSTED_ORIGINS")
+SITE_URL = env.text("SITE_URL", f"http://127.0.0.1:{PORT}")
+
+INSTALLED_APPS = [
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.staticfiles",
+    "django.contrib.postgres",
+    "csp",
+    "django_htmx",
+    "apps.common",
+    "apps.accounts",
+    "apps.labeling",
+    "apps.agreement",
+    "apps.snapshots",
+    "apps.training",
+    "apps.loop",
+]
+
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "servestatic.middleware.ServeStaticMiddleware",
+    "csp.middleware.CSPMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.auth.middleware.LoginRequiredMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "django_htmx.middleware.HtmxMiddleware",
+]
+
+ROOT_URLCONF = "config.urls"
+WSGI_APPLICATION = "config.wsgi.application"
+ASGI_APPLICATION = "config.asgi.application"
+
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [BASE_DIR / "templates"],
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+                "apps.accounts.context.frame",
+            ],
+        },
+    },
+]
+
+# --- database, cache, broker -------------------------------------------------------------------
+# `manage.py` starts the embedded servers before settings are read and puts their addresses into
+# the environment, so there is one way to be connected: DATABASE_URL and REDIS_URL.
+DATABASE_URL = env.text("DATABASE_URL", "postgresql://postgres@/concord?host=/nonexistent")
+REDIS_URL = env.text("REDIS_URL", "unix:///nonexistent/redis.sock")
+CACHE_URL = env.text("CACHE_URL", REDIS_URL)
+
+DATABASES = {"default": dj_database_url.parse(DATABASE_URL, conn_health_checks=True)}
+# The web processes keep a few connections open (a new one costs more than a whole vote); worker
+# and command processes use one each.
+if env.flag("DATABASE_POOL"):
+    DATABASES["default"]["OPTIONS"] = DATABASES["default"].get("OPTIONS", {}) | {
+        "pool": {"min_size": 1, "max_size": 8, "timeout": 10}
+    }
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+
+CACHES = {
+    "default": {
+        "BACKEND": "django.core.cache.backends.redis.RedisCache",
+        "LOCATION": CACHE_URL,
+        "KEY_PREFIX": "concord",
+        "OPTIONS": {"socket_connect_timeout": 2, "socket_timeout": 2},
+    }
+}
+SESSION_ENGINE = "django.contrib.sessions.backends.cached_db"
+MESSAGE_STORAGE = "django.contrib.messages.storage.cookie.CookieStorage"
+
+# Files both sides read: snapshots, checkpoints, event spools. Any fsspec URL.
+ARTIFACTS_URL = env.text("ARTIFACTS_URL", str(VAR_DIR / "artifacts"))
+
+# --- people ------------------------------------------------------------------------------------
+AUTH_USER_MODEL = "accounts.User"
+LOGIN_URL = "accounts:sign_in"
+LOGIN_REDIRECT_URL = "home"
+LOGOUT_REDIRECT_URL = "accounts:sign_in"
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": "django.contrib.auth.password_validation.UserAttributeSimilarityValidator"},
+    {
+        "NAME": "django.contrib.auth.password_validation.MinimumLengthValidator",
+        "OPTIONS": {"min_length": 10},
+    },
+    {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
+]
+PASSWORD_HASHERS = [
+    "django.contrib.auth.hashers.ScryptPasswordHasher",
+    "django.contrib.auth.hashers.PBKDF2PasswordHasher",
+]
+if TESTING:  # a slow hash has no point where passwords open nothing
+    PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+
+# --- files -------------------------------------------------------------------------------------
+STATIC_URL = "static/"
+STATIC_ROOT = VAR_DIR / "static"
+STATICFILES_DIRS = [BASE_DIR / "static"]
+STORAGES = {
+    "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
+    "staticfiles": {
+        "BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"
+        if TESTING or DEBUG
+        else "servestatic.storage.CompressedManifestStaticFilesStorage"
+    },
+}
+SERVESTATIC_USE_FINDERS = TESTING or DEBUG
+SERVESTATIC_AUTOREFRESH = DEBUG
+DATA_UPLOAD_MAX_MEMORY_SIZE = 20 * 1024 * 1024
+MEDIA_ROOT = VAR_DIR / "media"
+
+# --- security ----------------------------------------------------------------------------------
+HTTPS = env.flag("HTTPS", PRODUCTION)
+SECURE_SSL_REDIRECT = HTTPS
+SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if env.flag("BEHIND_PROXY") else None
+SECURE_HSTS_SECONDS = 31_536_000 if HTTPS else 0
+SECURE_HSTS_INCLUDE_SUBDOMAINS = HTTPS
+SECURE_HSTS_PRELOAD = HTTPS
+SESSION_COOKIE_SECURE = HTTPS
+CSRF_COOKIE_SECURE = HTTPS
+SESSION_COOKIE_HTTPONLY = True
+CSRF_COOKIE_HTTPONLY = False
+# Two checkouts on one host share its cookie jar: the name tells them apart.
+SESSION_COOKIE_NAME = f"concord_session_{PORT}"
+CSRF_COOKIE_NAME = f"concord_csrf_{PORT}"
+X_FRAME_OPTIONS = "DENY"
+SECURE_REFERRER_POLICY = "same-origin"
+CONTENT_SECURITY_POLICY = {
+    "DIRECTIVES": {
+        "default-src": [SELF],
+        "img-src": [SELF, "data:"],
+        "object-src": [NONE],
+        "base-uri": [SELF],
+        "frame-ancestors": [NONE],
+        "form-action": [SELF],
+    }
+}
+
+# --- Celery ------------------------------------------------------------------------------------
+CELERY_BROKER_URL = REDIS_URL
+RUN_MAX_ATTEMPTS = env.number("RUN_MAX_ATTEMPTS", 3, low=1, high=20)
+# A run whose worker has said nothing for this long, and whose lease has run out, is requeued.
+RUN_SILENCE_SECONDS = env.number("RUN_SILENCE_SECONDS", 45, low=5, high=3600)
+
+# --- language, time, log -----------------------------------------------------------------------
+LANGUAGE_CODE = "en-us"
+TIME_ZONE = "UTC"
+USE_I18N = False
+USE_TZ = True
+
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {
+        "line": {"format": "{asctime} {levelname:<7} {name}: {message}", "style": "{"},
+    },
+    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "root": {"handlers": ["console"], "level": LOG_LEVEL},
+    "loggers": {
+        "django.request": {"level": "ERROR" if TESTING else "INFO"},
+        "django.db.backends": {"level": "INFO"},
+    },
+}
+SILENCED_SYSTEM_CHECKS: list[str] = []

@@ -1,0 +1,35 @@
+"""Every test process has its own embedded PostgreSQL and Redis, in a folder of its own."""
+
+import atexit
+import contextlib
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+_stack = contextlib.ExitStack()
+
+
+def _start_servers() -> None:
+    folder = Path(tempfile.mkdtemp(prefix="concord-test-"))
+    folder.chmod(0o755)  # PostgreSQL, which never runs as root, must be able to enter
+    os.environ["VAR_DIR"] = str(folder)
+    for name in ("DATABASE_URL", "REDIS_URL", "CACHE_URL", "ARTIFACTS_URL", "PRODUCTION", "DEBUG"):
+        os.environ.pop(name, None)
+    os.environ.setdefault("OMP_NUM_THREADS", "2")
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+
+    from apps.common import embedded
+
+    _stack.enter_context(embedded.servers())
+
+    def leave() -> None:
+        _stack.close()
+        shutil.rmtree(folder, ignore_errors=True)
+
+    atexit.register(leave)
+
+
+_start_servers()
+
+pytest_plugins = ["tests.people"]

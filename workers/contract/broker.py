@@ -1,0 +1,44 @@
+"""Celery settings both sides share, so that a message means the same to either.
+
+Standard library only: returns plain values; `REDIS_URL` names the broker.
+"""
+
+import os
+from typing import Any
+
+
+def broker_url(redis_url: str | None = None) -> str:
+    """Celery's spelling of a Redis address (`unix://` sockets are `redis+socket://` there)."""
+    url = redis_url or os.environ.get("REDIS_URL", "")
+    if not url:
+        raise RuntimeError("REDIS_URL is not set: the broker's address is unknown")
+    if url.startswith("unix://"):
+        path, _, query = url.removeprefix("unix://").partition("?")
+        database = next((p[3:] for p in query.split("&") if p.startswith("db=")), "0")
+        return f"redis+socket://{path}?virtual_host={database}"
+    return url
+
+
+def broker_settings() -> dict[str, Any]:
+    """At most once, one message at a time, no result store: the database is the truth of a run.
+
+    `task_acks_late` would hand a long job to a second worker when the visibility timeout runs
+    out; without `worker_disable_prefetch` a job waits behind a busy worker while another idles.
+    """
+    return {
+        "broker_url": broker_url(),
+        "broker_connection_retry_on_startup": True,
+        "broker_transport_options": {"visibility_timeout": 7 * 86_400},
+        "task_serializer": "json",
+        "accept_content": ["json"],
+        "task_acks_late": False,
+        "task_ignore_result": True,
+        "task_create_missing_queues": False,
+        "worker_prefetch_multiplier": 1,
+        "worker_disable_prefetch": True,
+        "worker_cancel_long_running_tasks_on_connection_loss": False,
+        "worker_send_task_events": False,
+        "worker_hijack_root_logger": False,
+        "worker_soft_shutdown_timeout": 5.0,
+        "enable_utc": True,
+    }
