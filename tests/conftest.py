@@ -1,6 +1,5 @@
 """Every test process has its own embedded PostgreSQL and Redis, in a folder of its own."""
 
-import atexit
 import contextlib
 import os
 import shutil
@@ -21,13 +20,13 @@ def _start_servers() -> None:
 
     from apps.common import embedded
 
+    _stack.callback(shutil.rmtree, folder, ignore_errors=True)
+    # Callbacks run last-in first-out: the servers stop, then the folder goes.
     _stack.enter_context(embedded.servers())
 
-    def leave() -> None:
-        _stack.close()
-        shutil.rmtree(folder, ignore_errors=True)
 
-    atexit.register(leave)
+def pytest_unconfigure() -> None:
+    _stack.close()
 
 
 _start_servers()

