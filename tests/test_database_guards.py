@@ -28,7 +28,11 @@ def test_a_frozen_snapshot_cannot_be_changed(project: Project) -> None:
 def test_a_frozen_snapshot_must_carry_its_hash(project: Project) -> None:
     with pytest.raises(IntegrityError, match="snapshot_frozen_has_hash"), transaction.atomic():
         Snapshot.objects.create(
-            project=project, name="one", kind="preferences", state="frozen", frozen_at=timezone.now()
+            project=project,
+            name="one",
+            kind="preferences",
+            state="frozen",
+            frozen_at=timezone.now(),
         )
 
 

@@ -1,0 +1,32 @@
+"""Every test process has its own embedded PostgreSQL and Redis, in a folder of its own."""
+
+import contextlib
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+_stack = contextlib.ExitStack()
+
+
+def _start_servers() -> None:
+    folder = Path(tempfile.mkdtemp(prefix="concord-test-"))
+    folder.chmod(0o755)  # PostgreSQL, which never runs as root, must be able to enter
+    os.environ["VAR_DIR"] = str(folder)
+    for name in ("DATABASE_URL", "REDIS_URL", "CACHE_URL", "ARTIFACTS_URL", "PRODUCTION", "DEBUG"):
+        os.environ.pop(name, None)
+    os.environ.setdefault("OMP_NUM_THREADS", "2")
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+
+    from apps.common import embedded
+
+    _stack.callback(shutil.rmtree, folder, ignore_errors=True)
+    # Callbacks run last-in first-out: the servers stop, then the folder goes.
+    _stack.enter_context(embedded.servers())
+
+
+def pytest_unconfigure() -> None:
+    _stack.close()
+
+
+_start_servers()
