@@ -1,0 +1,168 @@
+"""Intervals for shares, means and differences, with rows that hang together resampled together.
+
+Rows that share a prompt, a debate or an argument are not independent; an interval that treats them
+so is too short. Name what they share in `clusters`. With fewer than `LEAST_UNITS` clusters (or
+rows, where rows stand alone) the value is given without an interval and the result says
+"too few clusters: k".
+"""
+
+import math
+from statistics import NormalDist
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from measures.bootstrap import (
+    LEAST_UNITS,
+    REPLICATES,
+    Bounds,
+    bootstrap_bounds,
+    drawn_counts,
+    percentile_bounds,
+)
+from measures.estimate import Interval
+
+Floats = NDArray[np.float64]
+
+_Z95 = NormalDist().inv_cdf(0.975)
+
+
+def wilson(successes: float, n: int) -> Interval:
+    """A share with Wilson's 95 % score interval.
+
+    (p + z²/2n ± z √(p(1 − p)/n + z²/4n²)) / (1 + z²/n). Source: Wilson, JASA 22 (1927); Brown, Cai
+    & DasGupta, Statistical Science 16 (2001). Assumes n independent yes/no trials; stays inside
+    [0, 1] and is not empty at 0 or n. Halves (ties) are allowed and make it slightly too wide.
+    Undefined for n = 0. For clustered rows use `mean_interval`.
+    """
+    if n < 0 or not 0 <= successes <= n:
+        raise ValueError(f"successes must lie between 0 and n: {successes} of {n}")
+    if n == 0:
+        return Interval(value=None, low=None, high=None, n=0, undefined="no trials")
+    share = successes / n
+    spread = _Z95 * math.sqrt(share * (1 - share) / n + _Z95**2 / (4 * n * n))
+    centre = share + _Z95**2 / (2 * n)
+    scale = 1 + _Z95**2 / n
+    low = 0.0 if successes == 0 else (centre - spread) / scale
+    high = 1.0 if successes == n else (centre + spread) / scale
+    return Interval(value=share, low=low, high=high, n=n)
+
+
+def mean_interval(
+    values: ArrayLike,
+    *,
+    clusters: ArrayLike | None = None,
+    replicates: int = REPLICATES,
+    seed: int = 0,
+) -> Interval:
+    """Mean over rows, with a percentile bootstrap of whole clusters.
+
+    values: (n,) numbers, such as 1, ½ or 0 for right, tie, wrong; clusters: (n,) labels. Each
+    replicate draws as many clusters as there are, keeps all their rows, and takes the mean over
+    those rows (a ratio of sums, so clusters may differ in size). Source: Davison & Hinkley,
+    Bootstrap Methods (1997), 3.8. Assumes independent clusters. Undefined without rows.
+    """
+    rows = _finite("values", values)
+    if not len(rows):
+        return Interval(value=None, low=None, high=None, n=0, undefined="no rows")
+    totals, unit = _cluster_totals(rows, clusters)
+    kinds, multiplicity = np.unique(totals, axis=0, return_counts=True)
+    bounds = bootstrap_bounds(
+        kinds,
+        multiplicity.astype(np.int64),
+        lambda sums: sums[:, 0] / sums[:, 1],
+        unit=unit,
+        replicates=replicates,
+        seed=seed,
+    )
+    return _interval(rows, bounds, None if clusters is None else len(totals))
+
+
+def paired_difference(
+    first: ArrayLike,
+    second: ArrayLike,
+    *,
+    clusters: ArrayLike | None = None,
+    replicates: int = REPLICATES,
+    seed: int = 0,
+) -> Interval:
+    """Mean of first − second on the same rows, clusters resampled as in `mean_interval`.
+
+    Pairing removes what both share (hard rows are hard for both), so it is far sharper than
+    comparing two intervals, which must not be done by looking whether they overlap.
+    """
+    one, other = _finite("first", first), _finite("second", second)
+    if one.shape != other.shape:
+        raise ValueError(f"first and second must be equally long: {len(one)} and {len(other)}")
+    return mean_interval(one - other, clusters=clusters, replicates=replicates, seed=seed)
+
+
+def dyadic_interval(
+    values: ArrayLike,
+    first: ArrayLike,
+    second: ArrayLike,
+    *,
+    replicates: int = REPLICATES,
+    seed: int = 0,
+) -> Interval:
+    """Mean over pairs where each row joins two units that recur: "cluster by argument".
+
+    values: (n,); first, second: (n,) labels of the two units of each row. Each replicate draws
+    units with replacement and weighs a row by the product of how often its two units came up.
+    Source: Owen, The pigeonhole bootstrap, Annals of Applied Statistics 1 (2007); Snijders &
+    Borgatti, Connections 22 (1999). Assumes independent units; errs on the wide side. Fewer than
+    `LEAST_UNITS` units give no interval, no rows no value.
+    """
+    rows = _finite("values", values)
+    if not len(rows):
+        return Interval(value=None, low=None, high=None, n=0, undefined="no rows")
+    left, right = np.asarray(first), np.asarray(second)
+    if left.shape != rows.shape or right.shape != rows.shape:
+        raise ValueError("values, first and second must be equally long")
+    names, index = np.unique(np.concatenate([left, right]), return_inverse=True)
+    left, right = index[: len(rows)], index[len(rows) :]
+    units = len(names)
+    if units < LEAST_UNITS:
+        bounds = Bounds(
+            None, None, f"too few clusters: {units} (an interval needs at least {LEAST_UNITS})"
+        )
+        return _interval(rows, bounds, units)
+    rng = np.random.default_rng(seed)
+    means = np.full(replicates, np.nan)
+    for start, times in drawn_counts(rng, units, replicates, width=len(rows)):
+        weights = times[:, left] * times[:, right]
+        total = weights.sum(axis=1)
+        np.divide(weights @ rows, total, out=means[start : start + len(times)], where=total > 0)
+    return _interval(rows, percentile_bounds(means, unit="clusters"), units)
+
+
+def _interval(rows: Floats, bounds: Bounds, n_clusters: int | None) -> Interval:
+    return Interval(
+        value=float(rows.mean()),
+        low=bounds.low,
+        high=bounds.high,
+        n=len(rows),
+        n_clusters=n_clusters,
+        no_interval=bounds.reason,
+    )
+
+
+def _cluster_totals(rows: Floats, clusters: ArrayLike | None) -> tuple[Floats, str]:
+    """(clusters, 2) sums and sizes, and the plural of what a cluster is."""
+    if clusters is None:
+        return np.column_stack([rows, np.ones(len(rows))]), "rows"
+    labels = np.asarray(clusters)
+    if labels.shape != rows.shape:
+        raise ValueError(f"clusters must hold one label per row: {labels.shape} for {rows.shape}")
+    _, group = np.unique(labels, return_inverse=True)
+    return np.column_stack([np.bincount(group, weights=rows), np.bincount(group)]), "clusters"
+
+
+def _finite(name: str, values: ArrayLike) -> Floats:
+    rows = np.asarray(values, dtype=np.float64)
+    if rows.ndim != 1:
+        raise ValueError(f"{name} must be a vector, not of shape {rows.shape}")
+    bad = np.flatnonzero(~np.isfinite(rows))
+    if len(bad):
+        raise ValueError(f"{name}[{bad[0]}] is {rows[bad[0]]}: {len(bad)} values are not finite")
+    return rows

@@ -1,0 +1,34 @@
+"""From votes to a decision by stated rules, and how far chance alone would get under them."""
+
+from measures.voting.chance import (
+    chance_keep_rate,
+    posterior_keep_rate,
+    two_way_posterior,
+)
+from measures.voting.many import Decisions, decide_many
+from measures.voting.rule import (
+    CHOICES,
+    DEFAULT_RULE,
+    Choice,
+    Decision,
+    Outcome,
+    Rule,
+    count_votes,
+    decide,
+)
+
+__all__ = [
+    "CHOICES",
+    "DEFAULT_RULE",
+    "Choice",
+    "Decision",
+    "Decisions",
+    "Outcome",
+    "Rule",
+    "chance_keep_rate",
+    "count_votes",
+    "decide",
+    "decide_many",
+    "posterior_keep_rate",
+    "two_way_posterior",
+]
