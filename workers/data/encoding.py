@@ -1,0 +1,69 @@
+"""Messages to token ids, through the tokenizer's own chat template."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from transformers import PreTrainedTokenizerBase
+
+from workers.data.snapshot import Messages
+
+# For tokenizers that bring no template. Ends each message so that an answer has an end to learn.
+PLAIN_TEMPLATE = (
+    "{% for message in messages %}{{ message['role'] + ': ' + message['content'] }}"
+    "{{ eos_token if message['role'] == 'assistant' else '\n' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ 'assistant: ' }}{% endif %}"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """Token ids of one conversation; the response begins at `prompt_length`."""
+
+    ids: list[int]
+    prompt_length: int
+    truncated: bool = False
+
+    @property
+    def response_length(self) -> int:
+        return len(self.ids) - self.prompt_length
+
+
+def encode_prompt(tokenizer: PreTrainedTokenizerBase, prompt: Messages) -> list[int]:
+    """Ids of the prompt up to where the assistant begins to speak."""
+    return _template(tokenizer, prompt, add_generation_prompt=True)
+
+
+def encode_pair(
+    tokenizer: PreTrainedTokenizerBase, prompt: Messages, response: str, *, max_length: int
+) -> Encoded:
+    """Ids of prompt and response, cut at the end to `max_length` tokens.
+
+    The response starts where the prompt alone and the whole part ways, so a token that merges
+    across the border belongs to the response.
+    """
+    prompt_ids = encode_prompt(tokenizer, prompt)
+    whole = _template(tokenizer, [*prompt, {"role": "assistant", "content": response}])
+    border = _common_prefix(prompt_ids, whole)
+    return Encoded(whole[:max_length], min(border, max_length), len(whole) > max_length)
+
+
+def truncated_share(rows: Iterable[Encoded]) -> float:
+    """Share of the rows that were cut, 0–1."""
+    flags = [row.truncated for row in rows]
+    return sum(flags) / len(flags) if flags else 0.0
+
+
+def _template(tokenizer: PreTrainedTokenizerBase, messages: Messages, **options: Any) -> list[int]:
+    return list(
+        tokenizer.apply_chat_template(messages, tokenize=True, return_dict=False, **options)
+    )
+
+
+def _common_prefix(first: Sequence[int], second: Sequence[int]) -> int:
+    length = 0
+    for a, b in zip(first, second, strict=False):
+        if a != b:
+            break
+        length += 1
+    return length

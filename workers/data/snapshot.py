@@ -1,0 +1,142 @@
+"""Reading a frozen snapshot: one JSON Lines file per split, TRL's explicit conversational form.
+
+    train.jsonl and <split>.jsonl for every evaluation split, card.json with the kind and counts
+
+A row that does not fit raises `RecipeError` (bad_data) naming file, line and field. No torch.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from workers.context import RecipeError
+from workers.contract.events import Fault
+
+TRAIN = "train"
+Messages = list[dict[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Preference:
+    """Two responses to one prompt, `chosen` the one people preferred."""
+
+    prompt: Messages
+    chosen: str
+    rejected: str
+    weight: float = 1.0  # how much the row counts, ≥ 0
+    confidence: float = 1.0  # share of people (or posterior) for `chosen`, 0.5–1
+    cluster: str = ""  # rows that share it are not independent of each other
+    comparison: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Demonstration:
+    """A conversation that ends with the answer to imitate."""
+
+    prompt: Messages
+    response: str
+    source: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """Something to answer."""
+
+    messages: Messages
+    group: str = ""
+    source: str = ""
+
+
+def evaluation_splits(folder: Path) -> list[str]:
+    """Names of the evaluation splits present, sorted."""
+    return sorted(path.stem for path in folder.glob("*.jsonl") if path.stem != TRAIN)
+
+
+def read_preferences(folder: Path, split: str = TRAIN) -> list[Preference]:
+    return [_preference(row, where) for row, where in _rows(folder, split)]
+
+
+def read_demonstrations(folder: Path, split: str = TRAIN) -> list[Demonstration]:
+    return [_demonstration(row, where) for row, where in _rows(folder, split)]
+
+
+def read_prompts(folder: Path, split: str = TRAIN) -> list[Prompt]:
+    """Distinct prompts in file order; any snapshot whose rows have a `prompt` will do."""
+    seen: dict[str, Prompt] = {}
+    for row, where in _rows(folder, split):
+        messages = _messages(row, "prompt", where, last="user")
+        key = json.dumps(messages, sort_keys=True)
+        seen.setdefault(
+            key, Prompt(messages, str(row.get("group") or ""), str(row.get("source") or ""))
+        )
+    return list(seen.values())
+
+
+def _rows(folder: Path, split: str) -> Iterator[tuple[dict[str, Any], str]]:
+    path = folder / f"{split}.jsonl"
+    if not path.is_file():
+        raise RecipeError("bad_data", Fault.DATA, f"the snapshot has no file {path.name}")
+    empty = True
+    with path.open(encoding="utf-8") as lines:
+        for number, line in enumerate(lines, start=1):
+            where = f"{path.name} line {number}"
+            try:
+                row = json.loads(line)
+            except json.JSONDecodeError as error:
+                raise _bad(where, f"is no JSON ({error})") from error
+            if not isinstance(row, dict):
+                raise _bad(where, "is no object")
+            empty = False
+            yield row, where
+    if empty and split == TRAIN:
+        raise RecipeError("bad_data", Fault.DATA, f"{path.name} holds no rows")
+
+
+def _bad(where: str, what: str) -> RecipeError:
+    return RecipeError("bad_data", Fault.DATA, f"{where}: {what}")
+
+
+def _messages(row: dict[str, Any], name: str, where: str, *, last: str) -> Messages:
+    value = row.get(name)
+    if not isinstance(value, list) or not value:
+        raise _bad(where, f"field '{name}' must be a non-empty list of messages")
+    for message in value:
+        if (
+            not isinstance(message, dict)
+            or not isinstance(message.get("role"), str)
+            or not isinstance(message.get("content"), str)
+        ):
+            raise _bad(where, f"field '{name}': every message needs a role and a content")
+    if value[-1]["role"] != last:
+        raise _bad(where, f"field '{name}' must end with a message of the {last}")
+    return [{"role": m["role"], "content": m["content"]} for m in value]
+
+
+def _share(row: dict[str, Any], name: str, where: str, *, most: float) -> float:
+    value = row.get(name, 1.0)
+    if value is None:
+        return 1.0
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= most:
+        raise _bad(where, f"field '{name}' must be a number from 0 to {most:g}, not {value!r}")
+    return float(value)
+
+
+def _preference(row: dict[str, Any], where: str) -> Preference:
+    return Preference(
+        prompt=_messages(row, "prompt", where, last="user"),
+        chosen=_messages(row, "chosen", where, last="assistant")[-1]["content"],
+        rejected=_messages(row, "rejected", where, last="assistant")[-1]["content"],
+        weight=_share(row, "weight", where, most=1e6),
+        confidence=_share(row, "confidence", where, most=1.0),
+        cluster=str(row.get("cluster") or row.get("group") or where),
+        comparison=str(row.get("comparison") or where),
+    )
+
+
+def _demonstration(row: dict[str, Any], where: str) -> Demonstration:
+    messages = _messages(row, "messages", where, last="assistant")
+    if len(messages) < 2:
+        raise _bad(where, "field 'messages' needs a question before the answer")
+    return Demonstration(messages[:-1], messages[-1]["content"], str(row.get("source") or ""))

@@ -1,0 +1,133 @@
+"""Loading, saving and identifying models and tokenizers.
+
+Weights are safetensors only and code from a model folder is never run. Whether a hub may be
+reached is the environment's business (`HF_HUB_OFFLINE`).
+"""
+
+import hashlib
+from pathlib import Path
+
+import torch
+from torch import nn
+from transformers import (
+    AutoModelForCausalLM,
+    AutoModelForSequenceClassification,
+    AutoTokenizer,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
+
+from workers.context import RecipeError
+from workers.contract.events import Fault
+from workers.data.encoding import PLAIN_TEMPLATE
+
+
+def pick_device() -> torch.device:
+    """The accelerator if there is one, else the processor."""
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def load_tokenizer(source: str | Path) -> PreTrainedTokenizerBase:
+    """The tokenizer of a hub id or folder, padding on the left, with a chat template.
+
+    One without a pad token pads with its end token; masks are never made by comparing ids with
+    the pad token, so that is safe. One without a template gets a plain one.
+    """
+    tokenizer = _load(AutoTokenizer, source)
+    if tokenizer.pad_token_id is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    if tokenizer.chat_template is None:
+        tokenizer.chat_template = PLAIN_TEMPLATE
+    tokenizer.padding_side = "left"
+    return tokenizer
+
+
+def load_causal(source: str | Path, *, device: torch.device | None = None) -> PreTrainedModel:
+    """A causal language model in float32, dropout off."""
+    model = _load(AutoModelForCausalLM, source, use_safetensors=True, dtype=torch.float32)
+    disable_dropout(model)
+    return model.to(device or pick_device())
+
+
+def load_scorer(
+    source: str | Path,
+    tokenizer: PreTrainedTokenizerBase,
+    *,
+    device: torch.device | None = None,
+    dropout: float | None = None,
+) -> PreTrainedModel:
+    """A model with one score per text: a trained reward model, or any model with a new head.
+
+    The head pools the last token that is not padding, so the model must know the pad token.
+    """
+    model = _load(
+        AutoModelForSequenceClassification,
+        source,
+        use_safetensors=True,
+        dtype=torch.float32,
+        num_labels=1,
+    )
+    model.config.get_text_config().pad_token_id = tokenizer.pad_token_id
+    model.config.pad_token_id = tokenizer.pad_token_id
+    disable_dropout(model, dropout or 0.0)
+    return model.to(device or pick_device())
+
+
+def _load(factory: type, source: str | Path, **options: object):
+    try:
+        return factory.from_pretrained(str(source), trust_remote_code=False, **options)
+    except (OSError, ValueError) as error:
+        raise RecipeError(
+            "model_unavailable",
+            Fault.CONFIGURATION,
+            f"model '{Path(source).name if Path(source).exists() else source}' cannot be loaded: "
+            f"{error}",
+        ) from error
+
+
+def save_model(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
+    """A normal model folder: configuration, safetensors, tokenizer."""
+    folder.mkdir(parents=True, exist_ok=True)
+    model.save_pretrained(folder, safe_serialization=True)
+    tokenizer.save_pretrained(folder)
+
+
+def weights_sha256(model: nn.Module) -> str:
+    """Identity of the weights by content: names, shapes and bytes, in order of name."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(model.state_dict().items()):
+        digest.update(f"{name}{tuple(tensor.shape)}{tensor.dtype}".encode())
+        digest.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
+
+
+def shares_memory(first: nn.Module, second: nn.Module) -> bool:
+    """Whether any parameter of one is a parameter of the other: training one would move both."""
+    pointers = {p.data_ptr() for p in first.parameters()}
+    return any(p.data_ptr() in pointers for p in second.parameters())
+
+
+def freeze(model: nn.Module) -> nn.Module:
+    """No gradients, no dropout, for good."""
+    model.eval()
+    return model.requires_grad_(False)
+
+
+def disable_dropout(model: nn.Module, probability: float = 0.0) -> None:
+    """Set every dropout: log-probabilities must not change between two looks at one text."""
+    for module in model.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = probability
+        elif hasattr(module, "attention_dropout") and isinstance(module.attention_dropout, float):
+            module.attention_dropout = probability
+
+
+def parameter_count(model: nn.Module) -> int:
+    return sum(p.numel() for p in model.parameters())
+
+
+def stop_ids(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> tuple[int, ...]:
+    """Every token that ends an answer: the tokenizer's end token and those the model names."""
+    named = getattr(model, "generation_config", None) and model.generation_config.eos_token_id
+    ids = {tokenizer.eos_token_id} | set(named if isinstance(named, list) else [named])
+    return tuple(sorted(i for i in ids if i is not None))

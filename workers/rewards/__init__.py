@@ -1,0 +1,1 @@
+"""Where rewards come from: text in, one number per response out."""

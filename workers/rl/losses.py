@@ -1,0 +1,78 @@
+"""Losses, and the statistics of an update that are read beside them."""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from workers.rl.masked import masked_mean, masked_sum, masked_var
+
+
+def policy_loss(
+    logprobs: Tensor, old_logprobs: Tensor, advantages: Tensor, mask: Tensor, *, clip: float
+) -> Tensor:
+    """PPO's clipped surrogate per token, as a loss: [B, R] × 4 -> [B, R], 0 under the padding.
+
+        −min(ρ·A, clip(ρ, 1 − ε, 1 + ε)·A),    ρ = π / π_old
+
+    Summing and dividing is the caller's: a minibatch may come in several microbatches, and only
+    a division by the minibatch's token count gives the same gradient either way.
+    Source: Schulman et al. 2017, "Proximal Policy Optimization Algorithms", equation 7.
+    """
+    ratio = torch.exp(logprobs - old_logprobs)
+    unclipped = ratio * advantages
+    clipped = torch.clamp(ratio, 1 - clip, 1 + clip) * advantages
+    return torch.where(mask.bool(), -torch.minimum(unclipped, clipped), torch.zeros_like(ratio))
+
+
+def value_loss(
+    values: Tensor, old_values: Tensor, returns: Tensor, mask: Tensor, *, clip: float
+) -> Tensor:
+    """Half the squared error of the value, clipped around its old value: [B, R] × 4 -> [B, R].
+
+        ½·max((V − R)², (clip(V, V_old ± ε) − R)²)
+
+    The larger of the two, so that clipping can only make the loss more pessimistic.
+    Source: OpenAI baselines, ppo2/model.py; Huang et al. 2022, "The 37 Implementation Details of
+    Proximal Policy Optimization", detail 9.
+    """
+    clipped = torch.maximum(torch.minimum(values, old_values + clip), old_values - clip)
+    loss = 0.5 * torch.maximum((values - returns) ** 2, (clipped - returns) ** 2)
+    return torch.where(mask.bool(), loss, torch.zeros_like(loss))
+
+
+def bradley_terry_loss(
+    chosen: Tensor, rejected: Tensor, *, target: Tensor | None = None, weight: Tensor | None = None
+) -> Tensor:
+    """Weighted mean of the cross-entropy of P(chosen wins) = σ(r_chosen − r_rejected).
+
+    chosen, rejected [N] scores; target [N] the share of people for `chosen` (1 = a hard label,
+    the default: −log σ(Δ)); weight [N] ≥ 0 -> scalar, nats per pair.
+    Source: Bradley & Terry 1952; Ouyang et al. 2022, equation 1 (hard labels).
+    """
+    margin = chosen - rejected
+    if target is None:
+        loss = -F.logsigmoid(margin)
+    else:
+        loss = -target * F.logsigmoid(margin) - (1 - target) * F.logsigmoid(-margin)
+    return loss.mean() if weight is None else (loss * weight).sum() / weight.sum()
+
+
+def clip_fraction(logprobs: Tensor, old_logprobs: Tensor, mask: Tensor, *, clip: float) -> Tensor:
+    """Share of real tokens whose ratio left [1 − ε, 1 + ε]: scalar in 0–1."""
+    outside = (torch.exp(logprobs - old_logprobs) - 1).abs() > clip
+    return masked_mean(outside.to(logprobs.dtype), mask)
+
+
+def explained_variance(values: Tensor, returns: Tensor, mask: Tensor) -> Tensor:
+    """1 − Var(returns − values) / Var(returns): scalar; 1 perfect, 0 no better than a constant.
+
+    NaN when the returns do not vary, for then there is nothing to explain.
+    """
+    total = masked_var(returns, mask)
+    unexplained = masked_var(returns - values, mask)
+    return torch.where(total > 0, 1 - unexplained / total, torch.full_like(total, torch.nan))
+
+
+def mean_ratio(logprobs: Tensor, old_logprobs: Tensor, mask: Tensor) -> Tensor:
+    """Mean of π / π_old over real tokens: scalar, 1 before the first step of an update."""
+    return masked_sum(torch.exp(logprobs - old_logprobs), mask) / mask.sum()

@@ -1,0 +1,126 @@
+"""Sampling answers with `transformers` in this process."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from transformers import GenerationConfig, PreTrainedModel, PreTrainedTokenizerBase
+
+from workers.rollouts.sampling import Sampling
+
+
+@dataclass(slots=True)
+class Responses:
+    """Answers to B prompts. P prompt positions padded left, R response positions padded right."""
+
+    prompt_ids: Tensor  # [B, P]
+    prompt_mask: Tensor  # [B, P] 1 = real token
+    response_ids: Tensor  # [B, R]
+    response_mask: Tensor  # [B, R] 1 = real token, the stop token included
+    ended: Tensor  # [B] whether a stop token was reached
+    texts: list[str]
+    logprobs: Tensor | None = None  # [B, R] nats, as seen while sampling, untempered
+
+    @property
+    def lengths(self) -> Tensor:
+        """Tokens per response, the stop token included: [B]."""
+        return self.response_mask.sum(1)
+
+
+def pad_left(rows: Sequence[Sequence[int]], pad_id: int) -> tuple[Tensor, Tensor]:
+    """(ids, mask), both [B, longest row]."""
+    width = max(len(row) for row in rows)
+    ids = torch.tensor([[pad_id] * (width - len(row)) + list(row) for row in rows])
+    mask = torch.tensor([[0] * (width - len(row)) + [1] * len(row) for row in rows])
+    return ids, mask
+
+
+@torch.no_grad()
+def generate(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    prompts: Sequence[Sequence[int]],
+    sampling: Sampling,
+    *,
+    stop: Sequence[int],
+    keep_logprobs: bool = False,
+) -> Responses:
+    """One answer to each prompt (token ids), all in one batch.
+
+    Sets the seed of torch's global generator, which `transformers` draws from. `keep_logprobs`
+    keeps the log-probability of each drawn token, which costs B × R × V floats.
+    """
+    device = model.device
+    ids, mask = (t.to(device) for t in pad_left(prompts, tokenizer.pad_token_id))
+    torch.manual_seed(sampling.seed)
+    with _generation_config(model, _config(tokenizer, sampling, stop, keep_logprobs)):
+        output = model.generate(input_ids=ids, attention_mask=mask)
+    response = output.sequences[:, ids.shape[1] :]
+    real = _through_first_stop(response, stop)
+    width = int(real.sum(1).max())
+    response, real = response[:, :width], real[:, :width]
+    response = torch.where(real, response, torch.full_like(response, tokenizer.pad_token_id))
+    stops = torch.tensor(list(stop), device=device)
+    result = Responses(
+        prompt_ids=ids,
+        prompt_mask=mask,
+        response_ids=response,
+        response_mask=real.long(),
+        ended=(torch.isin(response, stops) & real).any(1),
+        texts=[
+            tokenizer.decode(row[keep], skip_special_tokens=True)
+            for row, keep in zip(response, real, strict=True)
+        ],
+    )
+    if keep_logprobs:
+        logits = torch.stack(output.logits[:width], dim=1).float()
+        picked = logits.log_softmax(-1).gather(-1, response.unsqueeze(-1)).squeeze(-1)
+        result.logprobs = torch.where(real, picked, torch.zeros_like(picked))
+    return result
+
+
+def _through_first_stop(ids: Tensor, stop: Sequence[int]) -> Tensor:
+    """[B, R] -> bool [B, R]: True up to and including the first stop token.
+
+    Found by position and not by comparing with the pad id, for a model may pad with its end token.
+    """
+    is_stop = torch.isin(ids, torch.tensor(list(stop), device=ids.device)).long()
+    return (is_stop.cumsum(1) - is_stop) == 0
+
+
+def _config(
+    tokenizer: PreTrainedTokenizerBase, sampling: Sampling, stop: Sequence[int], logits: bool
+) -> GenerationConfig:
+    greedy = sampling.temperature == 0
+    drawn = (
+        {}
+        if greedy
+        else {
+            "temperature": sampling.temperature,
+            "top_p": sampling.top_p,
+            "top_k": sampling.top_k,
+        }
+    )
+    return GenerationConfig(
+        max_new_tokens=sampling.max_new_tokens,
+        do_sample=not greedy,
+        eos_token_id=list(stop),
+        pad_token_id=tokenizer.pad_token_id,
+        return_dict_in_generate=True,
+        output_logits=logits,
+        **drawn,
+    )
+
+
+@contextmanager
+def _generation_config(model: PreTrainedModel, config: GenerationConfig) -> Iterator[None]:
+    """`config` and nothing else: `generate` fills fields left open from the model's own defaults,
+    so a repetition penalty there would leak into the samples and not into the log-probabilities."""
+    own = model.generation_config
+    model.generation_config = config
+    try:
+        yield
+    finally:
+        model.generation_config = own
