@@ -1,5 +1,5 @@
 """Every setting of the site, in one file. Values that differ between machines come from the
-environment through `config.environment`, whose readers refuse what does not parse.
+environment through `apps.common.environment`, whose readers refuse what does not parse.
 
 `docs/settings.md` lists the variables; `PRODUCTION=1` makes the strict ones compulsory.
 """
@@ -9,7 +9,7 @@ import sys
 import dj_database_url
 from csp.constants import NONE, SELF
 
-from config import environment as env
+from apps.common import environment as env
 
 BASE_DIR = env.ROOT
 VAR_DIR = env.var_dir()

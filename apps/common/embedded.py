@@ -22,7 +22,7 @@ from pathlib import Path
 
 import redis
 
-from config import environment as env
+from apps.common import environment as env
 
 START_SECONDS = 30.0
 _SOCKET_PATH_LIMIT = 100  # Linux allows 107 bytes for a socket's path

@@ -4,7 +4,7 @@ import os
 import secrets
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parent.parent.parent
 
 
 class BadEnvironment(SystemExit):

@@ -1,0 +1,58 @@
+# Concord. `make help` lists the targets.
+SHELL := /bin/bash
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)
+export PORT VAR_DIR LOG_LEVEL
+BIN := .venv/bin
+STAMP := .venv/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help install run test demo bench lint format lock clean
+
+help: ## this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F'\t' '{printf "  make %-9s %s\n", $$1, $$2}'
+	@echo "  PORT (8000), VAR_DIR (var/) and LOG_LEVEL (INFO) are honoured by every target."
+
+install: $(STAMP) ## make .venv with the locked dependencies
+
+$(STAMP): pyproject.toml requirements/web.lock requirements/train.constraints.txt
+	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed"; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed, $(PYTHON) is older"; exit 1; }
+	@echo "[1/3] virtual environment"
+	@test -x $(BIN)/uv || { $(PYTHON) -m venv .venv && $(BIN)/pip install --quiet --disable-pip-version-check uv; }
+	@echo "[2/3] web side, locked by hash"
+	@$(BIN)/uv pip install --python $(BIN)/python --require-hashes -r requirements/web.lock
+	@echo "[3/3] training side and tools"
+	@$(BIN)/uv pip install --python $(BIN)/python -c requirements/train.constraints.txt -e '.[web,gpu,dev]'
+	@touch $@
+
+run: $(STAMP) ## start everything; Ctrl-C stops it
+	@exec $(BIN)/python manage.py up
+
+test: $(STAMP) ## the whole test suite
+	$(BIN)/python -m pytest
+
+demo: $(STAMP) ## the whole circle headless, at most ten minutes; writes VAR_DIR/demo/report.json
+	@exec $(BIN)/python manage.py demo
+
+bench: $(STAMP) ## list the benchmarks, or run one: make bench B=name
+	@$(BIN)/python -m benchmarks $(B)
+
+lint: $(STAMP) ## format check, lint, import contracts, migrations
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/lint-imports
+	$(BIN)/python manage.py makemigrations --check --dry-run
+	$(BIN)/python manage.py check --fail-level WARNING
+
+format: $(STAMP) ## format the code
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+lock: $(STAMP) ## write the lock files anew from pyproject.toml
+	$(BIN)/uv pip compile pyproject.toml --extra web --universal --generate-hashes --no-annotate --no-header --no-emit-index-url --no-emit-find-links --python-version 3.11 --quiet -o requirements/web.lock
+	$(BIN)/uv pip compile pyproject.toml --extra web --extra gpu --extra dev --universal --no-annotate --no-header --no-emit-index-url --no-emit-find-links --python-version 3.11 -c requirements/web.lock \
+	  | grep -vE '^(torch|nvidia|triton|cuda)' > requirements/train.constraints.txt
+
+clean: ## remove the virtual environment (state in VAR_DIR stays)
+	rm -rf .venv
