@@ -133,6 +133,18 @@ def ensure_postgres(folder: Path, database: str = "concord") -> str:
     return server.get_uri(database=database)
 
 
+def postgres_runs(folder: Path) -> bool:
+    """Whether the server's main process is there (by its pid file)."""
+    try:
+        pid = int((folder / "postgres" / "postmaster.pid").read_text().split()[0])
+        os.kill(pid, 0)
+    except (FileNotFoundError, ValueError, IndexError, ProcessLookupError):
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
 def stop_postgres(folder: Path) -> None:
     pid_file = folder / "postgres" / "postmaster.pid"
     if pid_file.exists():
@@ -149,6 +161,10 @@ def redis_socket(folder: Path) -> Path:
         return path
     digest = hashlib.sha256(str(folder).encode()).hexdigest()[:12]
     return Path(tempfile.gettempdir()) / f"concord-{os.getuid()}-{digest}" / "redis.sock"
+
+
+def redis_answers(folder: Path) -> bool:
+    return _answers(redis_socket(folder))
 
 
 def _answers(socket: Path) -> bool:

@@ -1,0 +1,140 @@
+"""`manage.py up`: everything, until Ctrl-C."""
+
+import json
+import signal
+import socket
+import sys
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.core.management import call_command
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from apps.common import embedded, processes
+from apps.common import environment as env
+
+SIGN_INS = "demo-sign-ins.json"
+_CHECK_SERVERS_EVERY = 3.0
+
+
+class Command(BaseCommand):
+    help = "Start web server, workers and scheduler under one supervisor, until Ctrl-C."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument(
+            "--no-demo", action="store_true", help="do not build the demo workspace"
+        )
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        started = time.monotonic()
+        self._refuse_taken_port(settings.PORT)
+        self._say("database: migrating")
+        call_command("migrate", interactive=False, verbosity=0)
+        self._say("static files: collecting")
+        call_command("collectstatic", interactive=False, verbosity=0)
+        echo = processes.console(color=sys.stdout.isatty())
+        supervisor = processes.Supervisor(
+            processes.programs(
+                port=settings.PORT, var=settings.VAR_DIR, log_level=settings.LOG_LEVEL
+            ),
+            logs=settings.VAR_DIR / "logs",
+            echo=echo,
+            keep_servers=_server_keeper(echo),
+        )
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, lambda *_: supervisor.stop.set())
+        supervisor.start()
+        builder = None
+        if not options["no_demo"]:
+            argv = (sys.executable, "manage.py", "demo_build")
+            builder = supervisor.add(processes.Program("demo", argv, once=True))
+        banner = _Banner(
+            started, echo, builder, need_sign_ins=not options["no_demo"], var=settings.VAR_DIR
+        )
+        supervisor.run(until=banner.show_when_ready)
+        self._say("stopped")
+
+    def _say(self, text: str) -> None:
+        self.stdout.write(f"{'concord':<9} | {text}")
+        self.stdout.flush()
+
+    def _refuse_taken_port(self, port: int) -> None:
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError as error:
+                raise CommandError(
+                    f"Port {port} is taken. Stop what uses it, or choose another: "
+                    f"PORT={port + 10} make run"
+                ) from error
+
+
+def _server_keeper(echo: Any) -> Any:
+    """Restarts an embedded server that died; checks every few seconds."""
+    state = {"next": time.monotonic() + _CHECK_SERVERS_EVERY}
+    folder = settings.VAR_DIR
+    own = [
+        (name, probe, start)
+        for name, url, probe, start in (
+            ("Redis", settings.REDIS_URL, embedded.redis_answers, embedded.ensure_redis),
+            ("PostgreSQL", settings.DATABASE_URL, embedded.postgres_runs, embedded.ensure_postgres),
+        )
+        if str(folder) in url or (url.startswith("unix:") and name == "Redis")
+    ]
+
+    def keep() -> None:
+        if time.monotonic() < state["next"]:
+            return
+        for name, probe, start in own:
+            if not probe(folder):
+                echo("concord", f"{name} is gone: starting it again")
+                try:
+                    start(folder)
+                except embedded.EmbeddedServerError as error:
+                    echo("concord", str(error))
+        state["next"] = time.monotonic() + _CHECK_SERVERS_EVERY
+
+    return keep
+
+
+class _Banner:
+    """Says once where Concord is and who may sign in."""
+
+    def __init__(
+        self, started: float, echo: Any, builder: Any, *, need_sign_ins: bool, var: Path
+    ) -> None:
+        self._started, self._echo, self._builder = started, echo, builder
+        self._sign_ins = var / SIGN_INS
+        self._need_sign_ins = need_sign_ins
+        self._shown = False
+
+    def show_when_ready(self) -> bool:
+        """Always False: the site runs until it is stopped."""
+        if self._shown or (self._need_sign_ins and not self._sign_ins.exists()):
+            return False
+        url = f"http://127.0.0.1:{settings.PORT}"
+        if not _answers(f"{url}/sign-in/"):
+            return False
+        self._shown = True
+        seconds = time.monotonic() - self._started
+        lines = [f"Concord answers at {url} (after {seconds:.0f} s). Ctrl-C stops it."]
+        if self._need_sign_ins:
+            people = json.loads(self._sign_ins.read_text())
+            lines += [f"  {p['role']:<10} {p['username']:<8} {p['password']}" for p in people]
+        lines.append(f"  logs and data: {env.var_dir()}")
+        for line in ["", *lines, ""]:
+            self._echo("concord", line)
+        return False
+
+
+def _answers(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url, timeout=2) as answer:  # noqa: S310 - our own address
+            return answer.status == 200
+    except (urllib.error.URLError, OSError):
+        return False

@@ -1,0 +1,249 @@
+"""The processes of a local Concord, kept running under one supervisor.
+
+Each child has its own process group, so that Ctrl-C reaches the supervisor alone and the order of
+the stop is ours; each is told by the kernel to end when the supervisor dies (PR_SET_PDEATHSIG), so
+that even `kill -9` of the supervisor leaves no orphan. A child that ends by itself is started
+again, with growing pauses.
+"""
+
+import contextlib
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from apps.common import environment as env
+
+STOP_SECONDS = 25.0  # a trainer writes a checkpoint first
+_LONGEST_PAUSE = 30.0
+_LOG_LIMIT = 20_000_000  # bytes; a larger log is moved to .old at start
+_PR_SET_PDEATHSIG = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """What to run. `once`: its end is not a fault (the demo's builder)."""
+
+    name: str
+    argv: tuple[str, ...]
+    environment: dict[str, str] = field(default_factory=dict)
+    once: bool = False
+
+
+def programs(*, port: int, var: Path, log_level: str) -> list[Program]:
+    """Web server, event worker, training workers and scheduler of one machine."""
+    python = sys.executable
+
+    def celery(app: str, *words: str) -> tuple[str, ...]:
+        return (python, "-m", "celery", "-A", app, *words, "--loglevel", log_level)
+
+    def worker(app: str, name: str, queues: str) -> tuple[str, ...]:
+        return celery(
+            app,
+            *("worker", "-n", f"{name}@%h", "-Q", queues, "-P", "prefork", "-c", "1"),
+            *("--without-gossip", "--without-mingle"),
+        )
+
+    (var / "beat").mkdir(parents=True, exist_ok=True)
+    web = (
+        *(python, "-m", "granian", "--interface", "wsgi", "config.wsgi:application"),
+        *("--host", "127.0.0.1", "--port", str(port), "--workers", "2"),
+        *("--blocking-threads", "4", "--no-ws", "--log-level", log_level.lower()),
+    )
+    return [
+        Program("web", web, {"DATABASE_POOL": "1"}),
+        Program("events", worker("config.celery", "events", "events,house")),
+        Program("scheduler", celery("config.celery", "beat", "-s", str(var / "beat" / "schedule"))),
+        Program("train", worker("workers.celery", "train", "gpu,cpu")),
+        Program("short", worker("workers.celery", "short", "short")),
+    ]
+
+
+def _end_with_parent(parent: int) -> Callable[[], None]:
+    """For `preexec_fn`: die when the parent thread's process dies (Linux)."""
+    if not sys.platform.startswith("linux"):
+        return lambda: None
+    prctl = ctypes.CDLL(None, use_errno=True).prctl
+
+    def prepare() -> None:
+        prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+        if os.getppid() != parent:  # it died between fork and here
+            os._exit(1)
+
+    return prepare
+
+
+class Child:
+    """One running program with its log."""
+
+    def __init__(self, program: Program, *, log: Path, echo: Callable[[str, str], None]) -> None:
+        self.program = program
+        self.failures = 0
+        self.start_at = 0.0
+        self.started = 0.0
+        self.ended: int | None = None
+        self._log = log
+        self._echo = echo
+        self._process: subprocess.Popen[bytes] | None = None
+        self._reader: threading.Thread | None = None
+
+    @property
+    def pid(self) -> int | None:
+        return self._process.pid if self._process else None
+
+    def start(self) -> None:
+        self.started = time.monotonic()
+        self.ended = None
+        self._process = subprocess.Popen(
+            self.program.argv,
+            env=os.environ | {"PYTHONUNBUFFERED": "1"} | self.program.environment,
+            cwd=env.ROOT,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            preexec_fn=_end_with_parent(os.getpid()),
+        )
+        self._reader = threading.Thread(target=self._copy, args=(self._process,), daemon=True)
+        self._reader.start()
+
+    def _copy(self, process: subprocess.Popen[bytes]) -> None:
+        with self._log.open("ab") as log, process.stdout as lines:  # type: ignore[union-attr]
+            for line in lines:
+                log.write(line)
+                log.flush()
+                self._echo(self.program.name, line.decode(errors="replace").rstrip())
+
+    def poll(self) -> int | None:
+        """The exit status once ended."""
+        if self._process is None:
+            return None
+        self.ended = self._process.poll()
+        return self.ended
+
+    def signal_group(self, number: int) -> None:
+        if self._process is not None and self.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, number)
+
+    def terminate(self) -> None:
+        """Ask the program alone; it stops its own children in its own order."""
+        if self._process is not None and self.poll() is None:
+            self._process.terminate()
+
+    def close(self) -> None:
+        """Leave nothing of the group behind, and the log complete."""
+        if self._process is None:
+            return
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        if self._reader is not None:
+            self._reader.join(timeout=5)
+
+
+class Supervisor:
+    """Runs programs until `stop` is set."""
+
+    def __init__(
+        self,
+        programs: Iterable[Program],
+        *,
+        logs: Path,
+        echo: Callable[[str, str], None],
+        keep_servers: Callable[[], None] | None = None,
+    ) -> None:
+        logs.mkdir(parents=True, exist_ok=True)
+        self.stop = threading.Event()
+        self._echo = echo
+        self._keep_servers = keep_servers
+        self.children = [self._child(program, logs) for program in programs]
+        self._logs = logs
+
+    def _child(self, program: Program, logs: Path) -> Child:
+        log = logs / f"{program.name}.log"
+        if log.exists() and log.stat().st_size > _LOG_LIMIT:
+            log.replace(log.with_suffix(".log.old"))
+        return Child(program, log=log, echo=self._echo)
+
+    def start(self) -> None:
+        for child in self.children:
+            child.start()
+
+    def add(self, program: Program) -> Child:
+        child = self._child(program, self._logs)
+        self.children.append(child)
+        child.start()
+        return child
+
+    def tick(self) -> None:
+        """Restart what ended. Call about once a second from the thread that called `start`."""
+        now = time.monotonic()
+        if self._keep_servers is not None:
+            self._keep_servers()
+        for child in self.children:
+            if child.ended is not None:  # ended before; wait for its pause
+                if not child.program.once and now >= child.start_at:
+                    self._echo("concord", f"starting {child.program.name} again")
+                    child.start()
+                continue
+            status = child.poll()
+            if status is None:
+                continue
+            child.close()
+            if child.program.once:
+                if status:
+                    self._echo("concord", f"{child.program.name} failed with status {status}")
+                continue
+            child.failures = 1 if now - child.started > 60 else child.failures + 1
+            pause = min(2.0 ** (child.failures - 1), _LONGEST_PAUSE)
+            child.start_at = now + pause
+            self._echo(
+                "concord",
+                f"{child.program.name} ended with status {status}; starting again in {pause:.0f} s",
+            )
+
+    def run(self, until: Callable[[], bool] | None = None) -> None:
+        """Tick until `stop` is set or `until()` is true, then shut down."""
+        try:
+            while not self.stop.is_set() and not (until is not None and until()):
+                self.tick()
+                self.stop.wait(1.0)
+        finally:
+            self.shut_down()
+
+    def shut_down(self) -> None:
+        """Scheduler and web first, then workers; what has not ended in time is killed."""
+        self.stop.set()
+        for child in self.children:
+            child.terminate()
+        deadline = time.monotonic() + STOP_SECONDS
+        while time.monotonic() < deadline and any(
+            c.poll() is None and c.pid for c in self.children
+        ):
+            time.sleep(0.1)
+        for child in self.children:
+            if child.pid and child.poll() is None:
+                self._echo("concord", f"{child.program.name} did not stop in time: killed")
+            child.close()
+
+
+def console(color: bool) -> Callable[[str, str], None]:
+    """A printer of `name | line`, one line at a time over all threads."""
+    lock = threading.Lock()
+    colors = {"web": 36, "events": 33, "scheduler": 35, "train": 32, "short": 32, "demo": 34}
+
+    def echo(name: str, line: str) -> None:
+        code = colors.get(name, 37)
+        prefix = f"\033[{code}m{name:<9}\033[0m" if color else f"{name:<9}"
+        with lock:
+            sys.stdout.write(f"{prefix} | {line}\n")
+            sys.stdout.flush()
+
+    return echo
