@@ -80,7 +80,7 @@ def open_page(browser: Browser) -> Iterator[Callable[..., Page]]:
 
 
 @pytest.fixture
-def sign_in(live_server) -> Callable[..., None]:  # noqa: ANN001 - pytest-django's fixture
+def sign_in(live_server) -> Callable[..., None]:
     def go(page: Page, username: str, password: str = PASSWORD) -> None:
         page.goto(f"{live_server.url}/sign-in/")
         page.get_by_label("Name").fill(username)
