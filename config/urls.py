@@ -1,8 +1,22 @@
-"""Every address of the site."""
+"""Every address of the site: pages by project under `p/`, the API under `api/v1/`."""
+
+from importlib.util import find_spec
 
 from django.contrib import admin
-from django.urls import path
+from django.urls import include, path
+
+from apps.accounts.views import home
+
+# Apps in pipeline order; each names its own pages below `p/<slug>/`.
+PAGE_APPS = ("labeling", "agreement", "snapshots", "training")
 
 urlpatterns = [
+    path("", home, name="home"),
+    path("", include("apps.accounts.urls")),
     path("admin/", admin.site.urls),
+]
+urlpatterns += [
+    path("p/", include(f"apps.{app}.urls"))
+    for app in PAGE_APPS
+    if find_spec(f"apps.{app}.urls") is not None
 ]
