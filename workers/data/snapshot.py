@@ -28,6 +28,7 @@ class Preference:
     weight: float = 1.0  # how much the row counts, ≥ 0
     confidence: float = 1.0  # share of people (or posterior) for `chosen`, 0.5–1
     cluster: str = ""  # rows that share it are not independent of each other
+    units: tuple[str, str] | None = None  # keys of the two responses, where responses recur
     comparison: str = ""
 
 
@@ -131,8 +132,18 @@ def _preference(row: dict[str, Any], where: str) -> Preference:
         weight=_share(row, "weight", where, most=1e6),
         confidence=_share(row, "confidence", where, most=1.0),
         cluster=str(row.get("cluster") or row.get("group") or where),
+        units=None if row.get("cluster") else _units(row, where),
         comparison=str(row.get("comparison") or where),
     )
+
+
+def _units(row: dict[str, Any], where: str) -> tuple[str, str] | None:
+    keys = row.get("cluster_ids")
+    if keys is None:
+        return None
+    if not isinstance(keys, list) or len(keys) != 2:
+        raise _bad(where, "field 'cluster_ids' must hold one key per response, chosen first")
+    return str(keys[0]), str(keys[1])
 
 
 def _demonstration(row: dict[str, Any], where: str) -> Demonstration:

@@ -1,0 +1,11 @@
+"""One file per kind of run, each read from top to bottom: `run(context) -> summary`.
+
+Nothing here calls home, and no hub is asked unless the machine's owner allows it with
+`HF_HUB_OFFLINE=0`. The libraries read these settings when they are imported, hence here.
+"""
+
+import os
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # no thread pools before a fork

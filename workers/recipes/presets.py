@@ -1,0 +1,3 @@
+"""Named starting points for each kind. No torch."""
+
+PRESETS: dict[str, dict[str, dict[str, object]]] = {}

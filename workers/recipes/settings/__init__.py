@@ -1,0 +1,44 @@
+"""The configuration of every recipe, checked without torch.
+
+    settings_for("ppo", {"preset": "demo", "kl_coef": 0.1})
+
+`preset` names a set of values to start from (`workers.recipes.presets`); everything else in the
+job's configuration overrides it.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from workers.context import RecipeError
+from workers.contract.events import Fault
+from workers.recipes.presets import PRESETS
+from workers.recipes.settings.parsing import describe, parse
+from workers.recipes.settings.policy import PPOSettings
+from workers.recipes.settings.preference import DPOSettings, RewardSettings
+from workers.recipes.settings.sampling import EvaluateSettings, GenerateSettings
+from workers.recipes.settings.supervised import SFTSettings
+
+SETTINGS: dict[str, type] = {
+    "sft": SFTSettings,
+    "reward": RewardSettings,
+    "dpo": DPOSettings,
+    "ppo": PPOSettings,
+    "generate": GenerateSettings,
+    "evaluate": EvaluateSettings,
+}
+
+__all__ = ["SETTINGS", "describe", "settings_for"]
+
+
+def settings_for(kind: str, values: Mapping[str, Any]) -> Any:
+    """The settings of `kind`, preset applied. Raises `RecipeError` (bad_config)."""
+    own = dict(values)
+    name = own.pop("preset", None)
+    presets = PRESETS.get(kind, {})
+    if name is not None and name not in presets:
+        raise RecipeError(
+            "bad_config",
+            Fault.CONFIGURATION,
+            f"preset: '{name}' is none of {', '.join(sorted(presets)) or '(none exist)'}",
+        )
+    return parse(SETTINGS[kind], presets.get(name, {}) | own)

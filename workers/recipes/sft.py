@@ -1,0 +1,159 @@
+"""Supervised fine-tuning: imitate the answers of the demonstrations.
+
+Inputs: `data` (a demonstrations snapshot) and optionally `base` (a checkpoint). Without `base`
+and without `base_model` a tokenizer and a small model are built from the demonstrations.
+"""
+
+import random
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from datasets import Dataset
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from trl import SFTConfig, SFTTrainer
+
+from workers.context import RunContext
+from workers.data.base_model import BaseShape, build_model, train_tokenizer
+from workers.data.encoding import Encoded, encode_pair, truncated_share
+from workers.data.snapshot import Demonstration, evaluation_splits, read_demonstrations
+from workers.models import load_causal, load_tokenizer, parameter_count, pick_device
+from workers.recipes.answering import emit_samples
+from workers.recipes.settings import settings_for
+from workers.recipes.settings.supervised import SFTSettings
+from workers.recipes.trainer_bridge import (
+    GuardedTrainer,
+    Reporter,
+    check_batches,
+    train,
+    trainer_arguments,
+)
+
+CONFIG = SFTSettings
+IGNORED = -100  # the label that the loss skips
+
+
+class Trainer(GuardedTrainer, SFTTrainer):
+    """TRL's trainer, guarded."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Demonstrations that fit, and what became of the rest."""
+
+    encoded: list[Encoded]
+    longer: float  # share longer than max_length, 0–1
+
+    def dataset(self) -> Dataset:
+        """Token ids, and labels on the answer only."""
+        return Dataset.from_list(
+            [
+                {
+                    "input_ids": row.ids,
+                    "labels": [IGNORED] * row.prompt_length + row.ids[row.prompt_length :],
+                }
+                for row in self.encoded
+            ]
+        )
+
+
+def run(context: RunContext) -> dict[str, Any]:
+    """Train, report samples, return the headline figures."""
+    settings: SFTSettings = settings_for("sft", context.spec.config)
+    training, held_out = _split(context, settings)
+    tokenizer, model = _base(context, settings, training)
+    train_rows = _encode(tokenizer, training, settings)
+    eval_rows = _encode(tokenizer, held_out, settings)
+    check_batches(settings, len(train_rows.encoded))
+
+    reporter = Reporter(context, settings)
+    trainer = Trainer(
+        model=model,
+        args=SFTConfig(
+            **trainer_arguments(context, settings),
+            max_length=settings.max_length,
+            completion_only_loss=False,  # the labels already say where the answer is
+        ),
+        train_dataset=train_rows.dataset(),
+        eval_dataset=eval_rows.dataset(),
+        processing_class=tokenizer,
+        callbacks=[reporter],
+    )
+    trainer.row_lengths = [len(row.ids) for row in train_rows.encoded]
+    train(context, trainer)
+
+    if context.stopped != "cancel":
+        emit_samples(
+            context,
+            model,
+            tokenizer,
+            [row.prompt for row in held_out],
+            count=settings.sample_prompts,
+            max_new_tokens=settings.sample_max_new_tokens,
+            step=trainer.state.global_step,
+        )
+    losses = [e["eval_loss"] for e in trainer.state.log_history if "eval_loss" in e]
+    return {
+        "step": trainer.state.global_step,
+        "parameters": parameter_count(model),
+        "train_rows": len(train_rows.encoded),
+        "held_out_rows": len(eval_rows.encoded),
+        "longer_than_max_length_share": train_rows.longer,
+        "held_out_loss_first": losses[0] if losses else None,
+        "held_out_loss_last": losses[-1] if losses else None,
+    }
+
+
+def _split(
+    context: RunContext, settings: SFTSettings
+) -> tuple[list[Demonstration], list[Demonstration]]:
+    """Training and held-out demonstrations: the snapshot's own files, else a seeded share."""
+    folder = context.input_path("data")
+    rows = read_demonstrations(folder)
+    splits = evaluation_splits(folder)
+    if splits:
+        return rows, [row for split in splits for row in read_demonstrations(folder, split)]
+    order = list(range(len(rows)))
+    random.Random(context.spec.seed).shuffle(order)
+    kept_out = max(1, round(settings.held_out_share * len(rows)))
+    return [rows[i] for i in sorted(order[kept_out:])], [rows[i] for i in sorted(order[:kept_out])]
+
+
+def _base(
+    context: RunContext, settings: SFTSettings, training: list[Demonstration]
+) -> tuple[PreTrainedTokenizerBase, PreTrainedModel]:
+    """The model to start from: the resumed one, an input, a named one, or one built here."""
+    source: str | Path | None = context.resume_path()
+    if source is None and context.has_input("base"):
+        source = context.input_path("base")
+    source = source or settings.base_model
+    if source is not None:
+        return load_tokenizer(source), load_causal(source)
+    texts = [m["content"] for row in training for m in row.prompt] + [r.response for r in training]
+    tokenizer = train_tokenizer(
+        texts, vocabulary=settings.base_vocabulary, context=settings.base_context
+    )
+    shape = BaseShape(
+        vocabulary=len(tokenizer),
+        width=settings.base_width,
+        layers=settings.base_layers,
+        heads=settings.base_heads,
+        context=settings.base_context,
+    )
+    return tokenizer, build_model(tokenizer, shape, seed=context.spec.seed).to(pick_device())
+
+
+def _encode(
+    tokenizer: PreTrainedTokenizerBase, rows: list[Demonstration], settings: SFTSettings
+) -> Rows:
+    """Token ids; a row without room for an answer is left out whatever `overlong` says."""
+    encoded = [
+        encode_pair(tokenizer, row.prompt, row.response, max_length=settings.max_length)
+        for row in rows
+    ]
+    kept = [
+        row
+        for row in encoded
+        if row.response_length > 0 and (settings.overlong == "truncate" or not row.truncated)
+    ]
+    return Rows(kept, truncated_share(encoded))

@@ -1,0 +1,212 @@
+"""What `sft`, `reward` and `dpo` share: one of the library's trainers, reporting to our context.
+
+The library's own defaults are closed where they hide trouble: a NaN loss is not replaced by an
+average (`logging_nan_inf_filter`), and a non-finite loss or gradient stops the run before the
+weights are touched.
+"""
+
+import math
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+
+from workers.context import RecipeError, RunContext
+from workers.contract.events import Fault
+from workers.data.batching import LengthGroupedSampler
+from workers.recipes.settings.common import TrainingSettings
+
+# What the library reports about its own speed; Concord measures the whole run instead.
+_UNREPORTED = ("runtime", "per_second", "total_flos", "train_loss", "model_preparation_time")
+
+
+class NonFinite(Exception):
+    """A loss or gradient that is NaN or infinite; the weights are still those before it."""
+
+
+class GuardedTrainer:
+    """Mixed into a trainer class, before it: finite numbers only, batches of similar length."""
+
+    row_lengths: Sequence[int] | None = None  # tokens per training row, in dataset order
+
+    def training_step(self, *args: Any, **kwargs: Any) -> torch.Tensor:
+        loss = super().training_step(*args, **kwargs)  # type: ignore[misc]
+        if not torch.isfinite(loss):
+            raise NonFinite(f"the loss is {loss.item()} at step {self.state.global_step + 1}")
+        return loss
+
+    def _clip_grad_norm(self, model: torch.nn.Module) -> torch.Tensor:
+        norm = super()._clip_grad_norm(model)  # type: ignore[misc]
+        if norm is not None and not torch.isfinite(torch.as_tensor(norm)):
+            raise NonFinite(f"the gradient is not finite at step {self.state.global_step + 1}")
+        return norm
+
+    def _get_train_sampler(self, train_dataset: Any = None) -> Any:
+        if self.row_lengths is None:
+            return super()._get_train_sampler(train_dataset)  # type: ignore[misc]
+        batch = self.args.train_batch_size * self.args.gradient_accumulation_steps
+        return LengthGroupedSampler(self.row_lengths, batch, seed=self.args.seed)
+
+
+class Reporter(TrainerCallback):
+    """Turns the trainer's callbacks into events, and people's wishes into its control flags."""
+
+    def __init__(self, context: RunContext, settings: TrainingSettings) -> None:
+        self.context = context
+        self.settings = settings
+        self.started = time.monotonic()
+        self.first_step = 0
+        self.best = math.inf
+        self.evaluated: dict[str, float] = {}
+        self.evaluated_at = -1
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        self.started = time.monotonic()
+        self.first_step = state.global_step
+        past = [entry["eval_loss"] for entry in state.log_history if "eval_loss" in entry]
+        self.best = min([self.best, *past])
+        self.context.progress(state.global_step, state.max_steps, "training")
+
+    def on_step_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> TrainerControl:
+        elapsed = time.monotonic() - self.started
+        pace = elapsed / max(1, state.global_step - self.first_step)
+        left = (state.max_steps - state.global_step) * pace
+        limit = self.settings.max_seconds
+        if limit is not None:
+            left = min(left, limit - elapsed)
+        self.context.progress(state.global_step, state.max_steps, "training", max(0.0, left))
+        wish = self.context.should_stop()
+        if wish or (limit is not None and elapsed > limit):
+            control.should_training_stop = True
+            control.should_save = True
+            control.should_evaluate = wish != "cancel"
+        if control.should_save:
+            control.should_log = True  # a resumed run continues the curve without a gap
+        return control
+
+    def on_log(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        logs: dict[str, float] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        values = {
+            reported_name(name): value
+            for name, value in (logs or {}).items()
+            if isinstance(value, int | float) and not name.endswith(_UNREPORTED)
+        }
+        if values:
+            self.context.metrics(state.global_step, values)
+
+    def on_evaluate(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        metrics: dict[str, float] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        self.evaluated = {
+            reported_name(name): value
+            for name, value in (metrics or {}).items()
+            if isinstance(value, int | float) and not name.endswith(_UNREPORTED)
+        }
+        self.evaluated_at = state.global_step
+
+    def on_save(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        tags = ["last"]
+        figures = self.evaluated if self.evaluated_at == state.global_step else {}
+        if figures.get("eval/loss", math.inf) < self.best:
+            self.best = figures["eval/loss"]
+            tags.append("best")
+        if control.should_training_stop and self.context.stopped != "cancel":
+            tags.append("final")
+        folder = Path(args.output_dir) / f"checkpoint-{state.global_step}"
+        (folder / "training_args.bin").unlink(missing_ok=True)  # a pickle that nobody reads
+        self.context.save_checkpoint(folder, step=state.global_step, tags=tags, metrics=figures)
+
+
+def reported_name(name: str) -> str:
+    """The library's flat names under our prefixes: eval_loss → eval/loss."""
+    return "eval/" + name.removeprefix("eval_") if name.startswith("eval_") else name
+
+
+def trainer_arguments(context: RunContext, settings: TrainingSettings) -> dict[str, Any]:
+    """Keyword arguments every trainer configuration is made with."""
+    on_gpu = torch.cuda.is_available()
+    return {
+        "output_dir": str(context.workdir / "trainer"),
+        "per_device_train_batch_size": settings.batch_size // settings.gradient_accumulation,
+        "per_device_eval_batch_size": settings.batch_size // settings.gradient_accumulation,
+        "gradient_accumulation_steps": settings.gradient_accumulation,
+        "learning_rate": settings.learning_rate,
+        "lr_scheduler_type": (
+            "constant_with_warmup" if settings.lr_schedule == "constant" else settings.lr_schedule
+        ),
+        "warmup_steps": settings.warmup_share,  # a share, while under 1
+        "weight_decay": settings.weight_decay,
+        "max_grad_norm": settings.max_grad_norm,
+        "num_train_epochs": settings.epochs,
+        "max_steps": settings.max_steps or -1,
+        "logging_strategy": "steps",
+        "logging_steps": settings.log_every,
+        "logging_first_step": True,
+        "logging_nan_inf_filter": False,
+        "eval_strategy": "steps",
+        "eval_steps": settings.eval_every,
+        "save_strategy": "steps",
+        "save_steps": settings.save_every,
+        "save_total_limit": 1,
+        "report_to": "none",
+        "disable_tqdm": True,
+        "seed": context.spec.seed,
+        "data_seed": context.spec.seed,
+        "use_cpu": not on_gpu,
+        "bf16": on_gpu and torch.cuda.is_bf16_supported(),
+        "gradient_checkpointing": False,
+        "dataloader_pin_memory": on_gpu,
+    }
+
+
+def train(context: RunContext, trainer: Any) -> None:
+    """Train to the end, or until someone stops it; resume where the job says.
+
+    A non-finite loss saves the weights before it as the `failed` checkpoint, then raises
+    `RecipeError` (non_finite).
+    """
+    if context.spec.resume is None and trainer.eval_dataset is not None:
+        trainer.evaluate()  # the curve starts before the first step
+    resume = context.resume_path()
+    try:
+        trainer.train(resume_from_checkpoint=str(resume) if resume else None)
+    except NonFinite as error:
+        folder = context.workdir / "failed"
+        trainer.save_model(str(folder))
+        (folder / "training_args.bin").unlink(missing_ok=True)
+        context.save_checkpoint(folder, step=trainer.state.global_step, tags=["failed"], metrics={})
+        raise RecipeError("non_finite", Fault.GUARD, str(error)) from error
+
+
+def check_batches(settings: TrainingSettings, rows: int) -> None:
+    """Raises `RecipeError` when the batch cannot be split, or there is nothing to train on."""
+    if settings.batch_size % settings.gradient_accumulation:
+        raise RecipeError(
+            "bad_config",
+            Fault.CONFIGURATION,
+            "batch_size: must be a multiple of gradient_accumulation",
+        )
+    if rows == 0:
+        raise RecipeError(
+            "no_rows", Fault.DATA, "no training row is left: all are longer than max_length"
+        )
