@@ -1,0 +1,164 @@
+"""A run that trains nothing: it walks steps, saves, resumes exactly, and fails as it is told.
+
+Standard library only, so the tests of the job path take seconds, and `concord` can be drilled on
+a new machine before a real run is risked. Its metric is a seeded walk that depends on every step
+before it: a run that was cut and continued shows the same points as one that was not.
+"""
+
+import fcntl
+import json
+import os
+import signal
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from workers.context import RecipeError, RunContext
+from workers.contract.events import Fault, Sample
+from workers.emitter import EVENTS_FILE
+from workers.recipes.settings.parsing import option, parse
+
+FAULTS = ("none", "exit", "segv", "kill", "hang", "oom", "bug", "data", "garbage", "violation")
+_MASK = (1 << 64) - 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class DrillSettings:
+    """How long the drill takes and how it goes wrong."""
+
+    steps: int = option(20, "Steps of the whole run.", unit="steps", minimum=1)
+    step_seconds: float = option(0.05, "How long a step takes.", unit="s", minimum=0.0)
+    checkpoint_every: int = option(5, "Steps between checkpoints.", unit="steps", minimum=1)
+    metrics_per_step: int = option(1, "Points per step, one a name.", minimum=1, maximum=1000)
+    sample_every: int = option(0, "Steps between samples; 0 for none.", unit="steps", minimum=0)
+    fault: str = option("none", "What goes wrong at `fault_at`.", choices=FAULTS)
+    fault_at: int = option(1, "The step at which it goes wrong.", unit="steps", minimum=1)
+    fault_attempts: int = option(1, "Attempts in which it goes wrong; later ones run through.")
+    exit_code: int = option(7, "Of the fault `exit`.", minimum=0, maximum=255)
+    ignore_stop: bool = option(False, "Be deaf to every polite wish.")
+    witness: str | None = option(
+        None, "A file that all trainers of the run share; it records whether two ever met."
+    )
+
+
+@dataclass(frozen=True)
+class _Nonsense:
+    """An event that the contract does not know."""
+
+    what: str = "nonsense"
+
+
+class _Witness:
+    """Proof of how many trainers live at once: an exclusive lock, which the kernel drops when its
+    holder dies in whatever way, and a line for each start, meeting and end."""
+
+    def __init__(self, path: Path, attempt: int) -> None:
+        self._attempt = attempt
+        self._file = path.open("a")
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self.note("start")
+        except BlockingIOError:
+            self.note("overlap")
+
+    def note(self, what: str) -> None:
+        record = {"what": what, "pid": os.getpid(), "attempt": self._attempt, "at": time.time()}
+        self._file.write(json.dumps(record) + "\n")
+        self._file.flush()
+
+
+def run(context: RunContext) -> dict[str, Any]:
+    settings = parse(DrillSettings, context.spec.config)
+    witness = (
+        _Witness(Path(settings.witness), context.spec.attempt)
+        if settings.witness and context.writer
+        else None
+    )
+    if settings.ignore_stop:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    step, state, best = _start(context)
+    context.log(f"drilling from step {step} to {settings.steps}")
+    while step < settings.steps:
+        if not settings.ignore_stop and context.should_stop():
+            break
+        time.sleep(settings.step_seconds)
+        step += 1
+        state = (state * 6364136223846793005 + 1442695040888963407 + step) & _MASK
+        value = state / _MASK
+        if step == settings.fault_at and context.spec.attempt <= settings.fault_attempts:
+            _go_wrong(settings, context)
+        context.metrics(step, {"drill/value": value} | _more(settings.metrics_per_step, value))
+        context.progress(step, settings.steps, phase="drilling")
+        if settings.sample_every and step % settings.sample_every == 0:
+            context.emit(_sample(step, value))
+        if step % settings.checkpoint_every == 0 and step < settings.steps:
+            tags = ["last", "best"] if value > best else ["last"]
+            best = max(best, value)
+            _save(context, step, state, best, tags)
+    if context.stopped != "cancel":
+        _save(context, step, state, best, ["last", "final"])
+    if witness:
+        witness.note("end")
+    return {"steps": step, "best": best, "value": state / _MASK}
+
+
+def _start(context: RunContext) -> tuple[int, int, float]:
+    """(step, state, best value so far) of the checkpoint to continue from, or of the beginning."""
+    folder = context.resume_path()
+    if folder is None:
+        return 0, context.spec.seed & _MASK, 0.0
+    saved = json.loads((folder / "state.json").read_text())
+    return saved["step"], int(saved["state"]), saved["best"]
+
+
+def _save(context: RunContext, step: int, state: int, best: float, tags: list[str]) -> None:
+    folder = context.workdir / "checkpoint"
+    folder.mkdir(exist_ok=True)
+    saved = {"step": step, "state": str(state), "best": best}
+    (folder / "state.json").write_text(json.dumps(saved))
+    context.save_checkpoint(folder, step=step, tags=tags, metrics={"drill/best": best})
+
+
+def _more(count: int, value: float) -> dict[str, float]:
+    return {f"drill/value_{i}": value + i for i in range(1, count)}
+
+
+def _sample(step: int, value: float) -> Sample:
+    return Sample(
+        step=step,
+        bucket="random",
+        prompt=[{"role": "user", "content": f"What is the value at step {step}?"}],
+        response=f"It is {value:.3f}.",
+        reward=value,
+        tokens=4,
+    )
+
+
+def _go_wrong(settings: DrillSettings, context: RunContext) -> None:
+    context.flush()
+    match settings.fault:
+        case "exit":
+            print(f"drill: leaving with status {settings.exit_code}", file=sys.stderr)  # noqa: T201
+            sys.stderr.flush()
+            os._exit(settings.exit_code)
+        case "segv":
+            signal.signal(signal.SIGSEGV, signal.SIG_DFL)
+            os.kill(os.getpid(), signal.SIGSEGV)
+        case "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        case "hang":
+            while True:
+                time.sleep(60)
+        case "oom":
+            bytearray(1 << 62)
+        case "bug":
+            raise AssertionError("a drill's planted bug")
+        case "data":
+            raise RecipeError("bad_data", Fault.DATA, "A drill's planted row cannot be read.")
+        case "garbage":
+            with (context.workdir / EVENTS_FILE).open("ab") as spool:
+                spool.write(b'{"half a line\n')
+        case "violation":
+            context.emit(_Nonsense())

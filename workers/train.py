@@ -1,0 +1,232 @@
+"""The trainer: `python -m workers.train job.json [--workdir FOLDER] [--lifeline]`.
+
+Runs one attempt of one run and reports it as events in `FOLDER/events.jsonl` (FOLDER is the one
+job.json lies in unless told). How it ended is an event, never only an exit status: 0 finished,
+1 failed, 3 cancelled.
+
+Wishes come as a small JSON file `control` in FOLDER together with SIGTERM. With `--lifeline`,
+end of file on standard input means that the supervisor is gone, and the trainer with its children
+ends at once, so that a run never has two trainers.
+"""
+
+import argparse
+import contextlib
+import errno
+import importlib
+import importlib.metadata
+import json
+import math
+import os
+import platform
+import signal
+import socket
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from workers.artifacts import ArtifactError, Store
+from workers.context import RecipeError, RunContext
+from workers.contract.events import Cancelled, Event, Failed, Fault, Finished, Opened
+from workers.contract.jobs import JobSpec, spec_from_json
+from workers.control import CANCEL, CONTROL_FILE, STOP, Wish, wish_read
+from workers.emitter import EVENTS_FILE, Emitter
+
+EXIT_FINISHED, EXIT_FAILED, EXIT_CANCELLED = 0, 1, 3
+TRACEBACK_CHARACTERS = 20_000
+LOOK_INTERVAL_S = 1.0
+# Versions worth knowing when a run is to be repeated.
+_PACKAGES = ("torch", "transformers", "trl", "accelerate", "peft", "datasets", "numpy", "celery")
+_TERMINATED = Failed(
+    "terminated", Fault.MACHINE, "The trainer was told to end from outside.", retryable=True
+)
+
+
+class StopSignal:
+    """What people or the supervisor wish of this run. Asked once a step, so it looks for the file
+    only after a SIGTERM, and otherwise once a second (signals do not reach every rank)."""
+
+    def __init__(self, workdir: Path) -> None:
+        self._path = workdir / CONTROL_FILE
+        self._signalled = False
+        self._looked_at = -math.inf
+        signal.signal(signal.SIGTERM, self._on_signal)
+
+    def _on_signal(self, *_: object) -> None:
+        self._signalled = True
+
+    def wish(self) -> Wish | None:
+        """The wish, or None. A SIGTERM that nobody explained asks to save and end as `terminated`:
+        a machine is shut down, or another rank of this run has died."""
+        wish = wish_read(self._path)
+        if wish is None and self._signalled:
+            return Wish(STOP, _TERMINATED)
+        return wish
+
+    def __call__(self) -> str | None:
+        now = time.monotonic()
+        if not self._signalled and now - self._looked_at < LOOK_INTERVAL_S:
+            return None
+        self._looked_at = now
+        wish = self.wish()
+        return wish.word if wish else None
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="workers.train", description="Run one attempt of a run.")
+    parser.add_argument("job", type=Path, help="JobSpec as JSON")
+    parser.add_argument("--workdir", type=Path, help="local folder; default: that of job.json")
+    parser.add_argument("--lifeline", action="store_true", help="end when standard input closes")
+    arguments = parser.parse_args(argv)
+    if arguments.lifeline:
+        _hold_lifeline()
+    workdir = (arguments.workdir or arguments.job.parent).resolve()
+    spec = spec_from_json(json.loads(arguments.job.read_text()))
+    is_first_rank = int(os.environ.get("RANK", "0")) == 0
+    writer = (
+        Emitter(workdir / EVENTS_FILE, run=spec.run, attempt=spec.attempt)
+        if is_first_rank
+        else None
+    )
+    return train(spec, workdir, writer, StopSignal(workdir))
+
+
+def train(spec: JobSpec, workdir: Path, writer: Emitter | None, stop: StopSignal) -> int:
+    """Runs the recipe of `spec.kind`; reports Opened first and exactly one outcome last."""
+    context: RunContext | None = None
+    try:
+        context = RunContext(
+            spec=spec,
+            store=Store(spec.artifacts_url),
+            workdir=workdir,
+            writer=writer,
+            stop_signal=stop,
+        )
+        resumed_from = spec.resume.step if spec.resume else None
+        context.emit(Opened(resumed_from_step=resumed_from, environment=environment()))
+        summary = recipe_of(spec.kind).run(context)
+        outcome = _ending(context, stop, summary, writer)
+    except BaseException as error:  # whatever it was, the run must be told
+        traceback.print_exc()
+        outcome = failure_of(error, step=writer.step if writer else None)
+    (context.emit if context else writer.write if writer else _nobody)(outcome)
+    return {Finished: EXIT_FINISHED, Cancelled: EXIT_CANCELLED}.get(type(outcome), EXIT_FAILED)
+
+
+def _nobody(event: Event) -> None:
+    """Ranks beyond the first report nothing."""
+
+
+def _ending(
+    context: RunContext,
+    stop: StopSignal,
+    summary: Mapping[str, Any] | None,
+    writer: Emitter | None,
+) -> Event:
+    """The outcome of a recipe that returned."""
+    step = writer.step if writer else None
+    if context.stopped == CANCEL:
+        return Cancelled(step=step)
+    wish = stop.wish() if context.stopped == STOP else None
+    if wish is not None and wish.outcome is not None:
+        return replace(wish.outcome, step=step)
+    return Finished(
+        step=step or 0, summary=dict(summary or {}), stopped_early=context.stopped == STOP
+    )
+
+
+def failure_of(error: BaseException, *, step: int | None = None) -> Failed:
+    """What went wrong, whose turn it is, and whether trying again may help."""
+    if isinstance(error, RecipeError):
+        return Failed(error.kind, error.fault, error.message, step=step)
+    if isinstance(error, KeyboardInterrupt):
+        return replace(_TERMINATED, step=step)
+    text = f"{type(error).__name__}: {error}"
+    trace = "".join(traceback.format_exception(error))[-TRACEBACK_CHARACTERS:]
+    if _is_out_of_memory(error):
+        return Failed("out_of_memory", Fault.MACHINE, text, step=step, traceback=trace)
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return Failed("disk_full", Fault.MACHINE, text, step=step, traceback=trace)
+    if isinstance(error, ArtifactError):
+        return Failed("damaged_input", Fault.DATA, str(error), step=step, traceback=trace)
+    return Failed("bug", Fault.BUG, text, step=step, traceback=trace)
+
+
+def _is_out_of_memory(error: BaseException) -> bool:
+    """Also torch's errors, known by name so that torch need not be imported. The CPU allocator
+    raises a bare RuntimeError."""
+    return (
+        isinstance(error, MemoryError)
+        or type(error).__name__ == "OutOfMemoryError"
+        or (
+            isinstance(error, RuntimeError)
+            and any(text in str(error) for text in ("out of memory", "not enough memory"))
+        )
+    )
+
+
+def recipe_of(kind: str) -> ModuleType:
+    """The module `workers.recipes.<kind>`. Raises `RecipeError` when there is none, or when a
+    package it needs is not installed here."""
+    name = f"workers.recipes.{kind}"
+    try:
+        module = importlib.import_module(name) if kind.isidentifier() else None
+    except ModuleNotFoundError as error:
+        if error.name != name:
+            raise RecipeError(
+                "missing_package",
+                Fault.MACHINE,
+                f"This machine lacks the package '{error.name}', which {kind} runs need.",
+            ) from error
+        module = None
+    if not hasattr(module, "run"):
+        raise RecipeError(
+            "unknown_kind", Fault.CONFIGURATION, f"This worker knows no runs of the kind '{kind}'."
+        )
+    return module
+
+
+def environment() -> dict[str, Any]:
+    """Where and with what this attempt runs; read without importing anything heavy."""
+    versions = {}
+    for package in _PACKAGES:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            versions[package] = importlib.metadata.version(package)
+    models = Path("/proc/driver/nvidia/gpus").glob("*/information")
+    return {
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "host": socket.gethostname(),
+        "pid": os.getpid(),
+        "cpus": len(os.sched_getaffinity(0)),
+        "gpus": [
+            line.partition(":")[2].strip()
+            for path in models
+            for line in path.read_text().splitlines()
+            if line.startswith("Model")
+        ],
+        "world_size": int(os.environ.get("WORLD_SIZE", "1")),
+        "versions": versions,
+    }
+
+
+def _hold_lifeline() -> None:
+    """End at once, with all children, when standard input closes."""
+
+    def watch() -> None:
+        while os.read(0, 4096):
+            pass
+        if os.getpgrp() == os.getpid():
+            os.killpg(0, signal.SIGKILL)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    threading.Thread(target=watch, name="lifeline", daemon=True).start()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
