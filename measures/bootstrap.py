@@ -74,19 +74,16 @@ def resampled_sums(
     # Many kinds: drawing indices and counting them costs a tenth of that many binomials.
     kind_of_unit = np.repeat(np.arange(kinds), multiplicity)
     sums = np.empty((replicates, rows.shape[1]))
-    for start, times in drawn_counts(rng, units, replicates):
+    for start, times in _drawn_counts(rng, units, replicates):
         sums[start : start + len(times)] = times @ rows[kind_of_unit]
     return sums
 
 
-def drawn_counts(
-    rng: np.random.Generator, units: int, replicates: int, *, width: int = 0
+def _drawn_counts(
+    rng: np.random.Generator, units: int, replicates: int
 ) -> Iterator[tuple[int, Floats]]:
-    """Yield (first replicate, (chunk, units) times each unit was drawn) until all are drawn.
-
-    `width`: the numbers per replicate that the caller makes of it, where that is more than units.
-    """
-    chunk = max(1, _CHUNK // max(units, width))
+    """Yield (first replicate, (chunk, units) times each unit was drawn) until all are drawn."""
+    chunk = max(1, _CHUNK // units)
     for start in range(0, replicates, chunk):
         size = min(chunk, replicates - start)
         drawn = rng.integers(0, units, size=(size, units))
@@ -98,9 +95,10 @@ def drawn_counts(
 def percentile_bounds(values: Floats, *, unit: str) -> Bounds:
     """2.5 % and 97.5 % percentiles of the defined replicates, or why they mean nothing."""
     defined = values[np.isfinite(values)]
-    missing = 1 - len(defined) / len(values)
-    if missing > MOST_UNDEFINED:
-        return Bounds(None, None, f"the statistic is undefined in {missing:.0%} of the resamples")
+    missing = len(values) - len(defined)
+    if missing > MOST_UNDEFINED * len(values):
+        share = missing / len(values)
+        return Bounds(None, None, f"the statistic is undefined in {share:.0%} of the resamples")
     if np.ptp(defined) <= 1e-12:  # rounding of equal sums, not variation
         return Bounds(None, None, f"all {unit} are alike, so resampling them shows no variation")
     low, high = np.percentile(defined, [2.5, 97.5])

@@ -1,0 +1,334 @@
+"""Agreement coefficients against published figures, hand computation and plain counting."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from measures.agreement import (
+    cohen_kappa,
+    count_matrix,
+    fleiss_kappa,
+    gwet_ac1,
+    krippendorff_alpha,
+    percent_agreement,
+)
+from measures.agreement.counts import distinct_rows
+from measures.estimate import Statistic
+from tests.measures.crowds import counts_of, crowd, pandalm_counts, pandalm_votes
+
+ALL = (percent_agreement, krippendorff_alpha, fleiss_kappa, gwet_ac1)
+
+# Four raters, twelve subjects, missing votes, one subject with a single vote: the data set
+# cac.raw4raters of the R package irrCAC, taken from Krippendorff's textbook example.
+FOUR_RATERS = ("123321412...", "1233224125.3", ".3332342251.", "12332441251.")
+
+# Two abstractors, 100 patients: cont3x3abstractors of irrCAC.
+ABSTRACTORS = np.array([[13, 0, 0], [0, 20, 7], [0, 4, 56]])
+
+
+def four_raters() -> np.ndarray:
+    cast = [
+        (subject, int(mark) - 1)
+        for votes in FOUR_RATERS
+        for subject, mark in enumerate(votes)
+        if mark != "."
+    ]
+    subjects, marks = zip(*cast, strict=True)
+    return count_matrix(subjects, marks, n_items=12, n_categories=5)
+
+
+def abstractors_as_counts() -> np.ndarray:
+    rows, one_hot = [], np.eye(3, dtype=int)
+    for first, second in np.ndindex(3, 3):
+        rows += [one_hot[first] + one_hot[second]] * ABSTRACTORS[first, second]
+    return np.array(rows)
+
+
+@pytest.mark.parametrize(
+    ("statistic", "published"),
+    [
+        (percent_agreement, 0.8181818),
+        (krippendorff_alpha, 0.743421),
+        (fleiss_kappa, 0.7611693),
+        (gwet_ac1, 0.775444),
+    ],
+)
+def test_the_textbook_example_with_missing_votes_gives_its_published_figures(statistic, published):
+    assert statistic(four_raters()).value == pytest.approx(published, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("statistic", "published"),
+    [(percent_agreement, 0.89), (krippendorff_alpha, 0.7972585), (gwet_ac1, 0.8493305)],
+)
+def test_two_abstractors_give_their_published_figures(statistic, published):
+    assert statistic(abstractors_as_counts()).value == pytest.approx(published, abs=1e-7)
+
+
+def test_cohen_kappa_gives_the_published_figure_and_a_fitting_interval():
+    estimate = cohen_kappa(ABSTRACTORS)
+    assert estimate.value == pytest.approx(0.7964094, abs=1e-7)
+    # Published analytic interval: 0.680 to 0.913.
+    assert estimate.low == pytest.approx(0.680, abs=0.02)
+    assert estimate.high == pytest.approx(0.913, abs=0.02)
+    assert (estimate.n_items, estimate.n_votes) == (100, 200)
+
+
+@pytest.mark.parametrize(
+    ("counts", "percent", "kappa", "alpha"),
+    [
+        (counts_of("ukp"), 0.5639, 0.3202, 0.3203),
+        (pandalm_counts(), 0.9199, 0.8642, 0.8642),
+        (counts_of("rte"), 0.6287, 0.2414, 0.2415),
+    ],
+    ids=["argument pairs", "pandalm", "entailment"],
+)
+def test_real_crowds_give_the_figures_measured_on_them(counts, percent, kappa, alpha):
+    assert percent_agreement(counts).value == pytest.approx(percent, abs=5e-5)
+    assert fleiss_kappa(counts).value == pytest.approx(kappa, abs=5e-5)
+    assert krippendorff_alpha(counts).value == pytest.approx(alpha, abs=5e-5)
+
+
+def test_pandalm_annotators_agree_in_pairs_as_its_authors_published():
+    votes = pandalm_votes()
+    kappas = []
+    for first, second in itertools.combinations(range(3), 2):
+        table = np.zeros((4, 4), dtype=int)
+        np.add.at(table, (votes[:, first], votes[:, second]), 1)
+        kappas.append(cohen_kappa(table, replicates=0).value)
+    assert sorted(round(kappa, 2) for kappa in kappas) == [0.85, 0.86, 0.88]
+
+
+def vote_lists(table: np.ndarray) -> list[list[int]]:
+    return [
+        [category for category, n in enumerate(row) for _ in range(int(n))]
+        for row in table
+        if row.sum() >= 2
+    ]
+
+
+def alpha_by_counting(table: np.ndarray) -> float | None:
+    """Krippendorff's definition, pair of votes by pair of votes."""
+    items = vote_lists(table)
+    n = sum(map(len, items))
+    observed = sum(
+        sum(one != other for one, other in itertools.permutations(votes, 2)) / (len(votes) - 1)
+        for votes in items
+    )
+    everything = [vote for votes in items for vote in votes]
+    expected = sum(one != other for one, other in itertools.permutations(everything, 2))
+    if not expected:
+        return None
+    return 1 - (observed / n) / (expected / (n * (n - 1)))
+
+
+TABLES = arrays(np.int64, st.tuples(st.integers(1, 7), st.just(3)), elements=st.integers(0, 3))
+
+
+@given(TABLES)
+def test_alpha_is_what_counting_pairs_of_votes_gives(table):
+    expected = alpha_by_counting(table)
+    estimate = krippendorff_alpha(table, replicates=0)
+    if expected is None:
+        assert estimate.value is None
+        assert estimate.undefined
+    else:
+        assert estimate.value == pytest.approx(expected)
+
+
+@given(TABLES)
+def test_percent_agreement_is_the_mean_over_items_of_agreeing_pairs(table):
+    shares = [
+        np.mean([one == other for one, other in itertools.combinations(votes, 2)])
+        for votes in vote_lists(table)
+    ]
+    estimate = percent_agreement(table, replicates=0)
+    if not shares:
+        assert estimate.undefined == "no comparison has two votes"
+    else:
+        assert estimate.value == pytest.approx(np.mean(shares))
+        assert estimate.n_items == len(shares)
+        assert estimate.n_votes == sum(map(len, vote_lists(table)))
+
+
+@given(TABLES, st.permutations(range(3)), st.randoms())
+def test_neither_the_order_of_items_nor_the_names_of_choices_matter(table, columns, random):
+    shuffled = table[random.sample(range(len(table)), len(table))][:, columns]
+    for statistic in ALL:
+        before, after = statistic(table, replicates=0), statistic(shuffled, replicates=0)
+        assert before.undefined == after.undefined
+        if before.value is not None:
+            assert after.value == pytest.approx(before.value)
+
+
+def test_full_agreement_on_several_choices_is_one_for_every_coefficient():
+    table = np.array([[4, 0, 0], [0, 4, 0], [0, 0, 4]] * 5)
+    for statistic in ALL:
+        assert statistic(table).value == pytest.approx(1)
+
+
+def test_random_votes_have_an_alpha_of_nothing_and_healthy_ones_of_about_two_a_minus_one():
+    noise = krippendorff_alpha(crowd(1, 4000, 5, 0.5))
+    assert noise.low <= 0 <= noise.high
+    votes = crowd(2, 4000, 5, 0.75)
+    agreement = 0.75**2 + 0.25**2
+    assert percent_agreement(votes).value == pytest.approx(agreement, abs=0.01)
+    assert krippendorff_alpha(votes).value == pytest.approx(2 * agreement - 1, abs=0.02)
+
+
+@pytest.mark.parametrize("statistic", ALL)
+def test_a_project_without_two_votes_anywhere_is_undefined_with_the_reason(statistic):
+    for table in (np.zeros((0, 4), int), np.zeros((5, 4), int), np.eye(4, dtype=int)):
+        estimate = statistic(table)
+        assert estimate.value is None
+        assert estimate.undefined == "no comparison has two votes"
+        assert (estimate.low, estimate.high, estimate.n_items, estimate.n_votes) == (
+            None,
+            None,
+            0,
+            0,
+        )
+
+
+@pytest.mark.parametrize("statistic", [krippendorff_alpha, fleiss_kappa])
+def test_votes_all_for_one_choice_leave_chance_correction_undefined(statistic):
+    estimate = statistic([[3, 0], [5, 0]] * 20)
+    assert estimate.value is None
+    assert estimate.undefined == "every vote is for the same choice"
+    assert estimate.n_items == 40
+
+
+def test_ac1_stays_high_where_kappa_collapses_on_a_rare_choice():
+    lopsided = [[5, 0]] * 96 + [[4, 1]] * 4
+    assert gwet_ac1(lopsided).value > 0.95
+    assert fleiss_kappa(lopsided).value < 0.1
+
+
+def test_ac1_of_a_single_offered_choice_is_undefined():
+    assert gwet_ac1([[3], [2]]).undefined == "only one category was offered"
+
+
+def test_cohen_kappa_says_why_it_is_undefined():
+    assert cohen_kappa(np.zeros((2, 2), int)).undefined == (
+        "the two annotators have no comparison in common"
+    )
+    assert cohen_kappa([[9, 0], [0, 0]]).undefined == (
+        "both annotators made the same choice throughout"
+    )
+    with pytest.raises(ValueError, match="square"):
+        cohen_kappa([[1, 2, 3], [4, 5, 6]])
+
+
+def test_each_estimate_names_its_statistic():
+    names = [statistic(four_raters()).statistic for statistic in ALL]
+    assert names == [
+        Statistic.PERCENT_AGREEMENT,
+        Statistic.KRIPPENDORFF_ALPHA,
+        Statistic.FLEISS_KAPPA,
+        Statistic.GWET_AC1,
+    ]
+
+
+def test_intervals_repeat_with_the_seed_and_move_with_it():
+    votes = crowd(3, 200, 5, 0.7)
+    same = krippendorff_alpha(votes, seed=4)
+    assert same == krippendorff_alpha(votes, seed=4)
+    assert same.low != krippendorff_alpha(votes, seed=5).low
+
+
+def test_ninety_five_percent_intervals_contain_the_truth_about_as_often():
+    """True alpha of an even two-way crowd with q = 0.75: 2a − 1 = 0.25."""
+    covered = 0
+    for seed in range(200):
+        estimate = krippendorff_alpha(crowd(seed, 150, 4, 0.75), seed=seed, replicates=1000)
+        covered += estimate.low <= 0.25 <= estimate.high
+    # Binomial(200, 0.95): outside 180..198 less than once in 400 runs; seeds are fixed.
+    assert 180 <= covered <= 198
+
+
+def test_items_that_hang_together_widen_the_interval_when_named_as_groups():
+    votes = np.repeat(crowd(6, 60, 5, 0.7), 20, axis=0)  # every item twenty times
+    alone = krippendorff_alpha(votes)
+    together = krippendorff_alpha(votes, groups=np.repeat(np.arange(60), 20))
+    assert together.value == pytest.approx(alone.value)
+    assert together.high - together.low > 3 * (alone.high - alone.low)
+
+
+def test_too_few_items_or_groups_give_a_value_without_an_interval():
+    few = percent_agreement([[3, 1]] * 5 + [[2, 2]] * 4)
+    assert few.value is not None
+    assert few.low is None
+    assert few.no_interval == "too few comparisons: 9 (an interval needs at least 10)"
+    grouped = percent_agreement(crowd(1, 50, 5, 0.7), groups=["cats", "dogs"] * 25)
+    assert grouped.no_interval == "too few groups: 2 (an interval needs at least 10)"
+
+
+def test_comparisons_that_are_all_alike_give_no_interval_of_zero_width():
+    estimate = percent_agreement([[3, 0], [0, 3]] * 20)
+    assert estimate.value == 1
+    assert estimate.low is None
+    assert estimate.no_interval == (
+        "all comparisons are alike, so resampling them shows no variation"
+    )
+
+
+def test_groups_of_another_length_are_refused():
+    with pytest.raises(ValueError, match="one label per item"):
+        percent_agreement([[2, 1]] * 4, groups=[1, 2, 3])
+
+
+@pytest.mark.parametrize("bad", [[1, 2], [[1, -1]], [[0.5, 1.5]]])
+def test_a_table_that_is_not_counts_is_refused(bad):
+    with pytest.raises(ValueError, match="counts must"):
+        krippendorff_alpha(bad)
+
+
+def test_votes_become_counts_where_they_belong():
+    counts = count_matrix([0, 2, 2, 2], [1, 0, 0, 2], n_items=4, n_categories=3)
+    assert counts.tolist() == [[0, 1, 0], [0, 0, 0], [2, 0, 1], [0, 0, 0]]
+
+
+@pytest.mark.parametrize(
+    ("items", "categories", "complaint"),
+    [
+        ([0, 4], [0, 0], "items must lie between 0 and 3"),
+        ([0, -1], [0, 0], "items"),
+        ([0, 1], [0, 3], "categories must lie between 0 and 2"),
+        ([0, 1], [0], "equally long"),
+    ],
+)
+def test_votes_outside_the_table_are_refused_by_name(items, categories, complaint):
+    with pytest.raises(ValueError, match=complaint):
+        count_matrix(items, categories, n_items=4, n_categories=3)
+
+
+@settings(max_examples=60)
+@given(
+    arrays(
+        np.int64,
+        st.tuples(st.integers(0, 30), st.integers(1, 4)),
+        elements=st.sampled_from([0, 1, 2, 5]) | st.just(10**9),
+    )
+)
+def test_distinct_rows_put_together_again_are_the_table(table):
+    rows, times = distinct_rows(table)
+    assert len({tuple(row) for row in rows}) == len(rows)
+    again = sorted(map(tuple, np.repeat(rows, times, axis=0).tolist()))
+    assert again == sorted(map(tuple, table.tolist()))
+
+
+def test_no_statistic_ever_leaks_a_nan():
+    rng = np.random.default_rng(0)
+    for _ in range(300):
+        table = rng.integers(0, 3, size=(rng.integers(0, 14), rng.integers(1, 5)))
+        for statistic in ALL:
+            estimate = statistic(table, replicates=50)
+            assert (estimate.value is None) == (estimate.undefined is not None)
+            if estimate.value is not None:
+                assert math.isfinite(estimate.value)
+                assert (estimate.low is None) == (estimate.no_interval is not None)

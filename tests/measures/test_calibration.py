@@ -1,0 +1,144 @@
+"""Do margins mean what they claim?"""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from measures.calibration import calibration, fit_temperature, randomise_orientation
+
+
+def honest(seed: int, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Margins whose labels are drawn with exactly the probability they claim."""
+    rng = np.random.default_rng(seed)
+    margins = rng.normal(0, 2, size=n)
+    chance = np.array([1 / (1 + math.exp(-margin)) for margin in margins])
+    return margins, (rng.random(n) < chance).astype(float)
+
+
+def test_four_pairs_by_hand():
+    # p = 0.8 for two pairs (one right), p = 0.2 for two (none): two bins.
+    claim = math.log(4)
+    result = calibration([claim, claim, -claim, -claim], [1, 0, 0, 0], bins=2)
+    assert result.ece == pytest.approx((0.3 + 0.2) / 2)
+    assert result.brier == pytest.approx((0.04 + 0.64 + 0.04 + 0.04) / 4)
+    assert result.log_loss == pytest.approx(-(3 * math.log(0.8) + math.log(0.2)) / 4)
+    assert [(bar.n, round(bar.predicted, 6), bar.observed) for bar in result.bins] == [
+        (2, 0.2, 0.0),
+        (2, 0.8, 0.5),
+    ]
+
+
+def test_an_honest_model_is_nearly_calibrated_and_fits_a_temperature_of_one():
+    margins, labels = honest(1, 20_000)
+    result = calibration(margins, labels)
+    assert result.ece < 0.4 * math.sqrt(15 / 20_000)
+    assert fit_temperature(margins, labels).value == pytest.approx(1, abs=0.04)
+
+
+def test_margins_times_four_are_found_out_and_cooled_by_four():
+    margins, labels = honest(2, 20_000)
+    loud = calibration(4 * margins, labels)
+    assert loud.ece > 0.05
+    temperature = fit_temperature(4 * margins, labels).value
+    assert temperature == pytest.approx(4, abs=0.16)
+    cooled = calibration(4 * margins, labels, temperature=temperature)
+    assert cooled.ece < 0.02
+    assert cooled.log_loss < loud.log_loss
+    assert cooled.brier < loud.brier
+
+
+def test_no_other_temperature_has_a_smaller_log_loss():
+    margins, labels = honest(3, 500)
+    best = fit_temperature(3 * margins, labels).value
+    losses = [
+        calibration(3 * margins, labels, temperature=best * factor).log_loss
+        for factor in (1, 0.97, 1.03, 0.5, 2)
+    ]
+    assert min(losses) == losses[0]
+
+
+def test_showing_the_chosen_first_hides_what_a_random_orientation_shows():
+    margins, labels = honest(4, 8_000)
+    chosen_minus_rejected = np.where(labels == 1, margins, -margins)
+    turned, first_chosen = randomise_orientation(chosen_minus_rejected, seed=5)
+    assert set(np.unique(first_chosen)) == {0.0, 1.0}
+    assert first_chosen.mean() == pytest.approx(0.5, abs=4 * 0.5 / math.sqrt(8_000))
+    assert np.array_equal(np.where(first_chosen == 1, turned, -turned), chosen_minus_rejected)
+    assert calibration(turned, first_chosen).ece < 0.03
+    # Unturned every label is 1: the same honest model looks far too timid.
+    assert calibration(chosen_minus_rejected, np.ones(8_000)).ece > 0.2
+
+
+def test_the_fifteen_bins_hold_equal_numbers():
+    margins, labels = honest(6, 1_000)
+    sizes = [bar.n for bar in calibration(margins, labels).bins]
+    assert len(sizes) == 15
+    assert sum(sizes) == 1_000
+    assert max(sizes) - min(sizes) <= 1
+
+
+@given(st.lists(st.sampled_from([-1.0, 0.0, 0.5, 3.0]), min_size=15, max_size=60), st.randoms())
+def test_equal_claims_share_a_bin_whatever_their_order(margins, random):
+    labels = [float(random.random() < 0.5) for _ in margins]
+    order = random.sample(range(len(margins)), len(margins))
+    one = calibration(margins, labels)
+    other = calibration([margins[i] for i in order], [labels[i] for i in order])
+    assert one.ece == pytest.approx(other.ece)
+    assert len(one.bins) <= len(set(margins))
+    assert sum(bar.n for bar in one.bins) == len(margins)
+
+
+def test_huge_margins_neither_overflow_nor_warn():
+    result = calibration([1e5, -1e5] * 10, [1, 0] * 10)
+    assert result.log_loss == 0
+    assert calibration([1e5] * 20, [0.0] * 20).log_loss == pytest.approx(1e5)
+
+
+def test_fewer_pairs_than_bins_are_undefined():
+    result = calibration([0.1] * 14, [1.0] * 14)
+    assert result.undefined == "14 pairs are fewer than 15 bins"
+    assert (result.ece, result.brier, result.log_loss, result.bins) == (None, None, None, ())
+
+
+@pytest.mark.parametrize(
+    ("margins", "labels", "reason"),
+    [
+        ([], [], "no pairs"),
+        ([1.0, -2.0], [0.0, 1.0], "do not point towards the labels"),
+        ([0.0, 0.0], [0.0, 1.0], "do not point towards the labels"),
+        ([1.0, -2.0], [1.0, 0.0], "separate the labels"),
+        ([1e-9, -2e-9, 0.0], [1.0, 0.0, 1.0], "separate the labels"),
+    ],
+)
+def test_a_temperature_that_does_not_exist_says_why(margins, labels, reason):
+    fitted = fit_temperature(margins, labels)
+    assert fitted.value is None
+    assert reason in fitted.undefined
+
+
+def test_the_temperature_scales_with_the_margins():
+    margins, labels = honest(7, 2_000)
+    once = fit_temperature(margins, labels).value
+    for scale in (1e-6, 1e6):
+        assert fit_temperature(scale * margins, labels).value == pytest.approx(
+            scale * once, rel=1e-6
+        )
+
+
+@pytest.mark.parametrize(
+    ("call", "complaint"),
+    [
+        (lambda: calibration([math.nan] * 20, [1.0] * 20), "finite"),
+        (lambda: calibration([1.0] * 20, [1.0] * 19), "one label per margin"),
+        (lambda: calibration([1.0] * 20, [2.0] * 20), "between 0 and 1"),
+        (lambda: calibration([1.0] * 20, [math.nan] * 20), "between 0 and 1"),
+        (lambda: calibration([1.0] * 20, [1.0] * 20, temperature=0), "temperature"),
+        (lambda: randomise_orientation([math.inf], seed=1), "finite"),
+    ],
+)
+def test_input_that_makes_no_sense_is_refused(call, complaint):
+    with pytest.raises(ValueError, match=complaint):
+        call()

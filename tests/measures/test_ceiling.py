@@ -1,0 +1,59 @@
+"""What agreement implies."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from measures.agreement import percent_agreement
+from measures.ceiling import ANCHORS, ceiling_from_agreement
+from tests.measures.crowds import crowd
+
+
+@given(st.floats(0.5, 1))
+def test_annotators_of_the_implied_accuracy_would_agree_just_as_often(accuracy):
+    agreement = accuracy**2 + (1 - accuracy) ** 2
+    ceiling = ceiling_from_agreement(min(1.0, max(0.5, agreement)))
+    # Near one half the square root magnifies rounding: compare what it solves for.
+    implied = ceiling.annotator_accuracy
+    assert implied**2 + (1 - implied) ** 2 == pytest.approx(agreement, abs=1e-12)
+    assert implied == pytest.approx(accuracy, abs=1e-7)
+
+
+@given(st.lists(st.floats(0.5, 1), min_size=1, max_size=30))
+def test_pairs_of_any_mix_of_difficulty_have_their_ceiling_in_the_range(chances):
+    """Someone who always gives the better answer is right in the mean chance of a single vote."""
+    right = np.array(chances)
+    ceiling = ceiling_from_agreement(float(np.mean(right**2 + (1 - right) ** 2)))
+    assert ceiling.low - 1e-9 <= right.mean() <= ceiling.high + 1e-9
+
+
+def test_a_simulated_crowd_reveals_the_accuracy_it_was_made_with():
+    measured = percent_agreement(crowd(1, 20_000, 5, 0.8)).value
+    assert ceiling_from_agreement(measured).annotator_accuracy == pytest.approx(0.8, abs=0.01)
+
+
+def test_full_agreement_and_coin_flips_have_the_obvious_ceilings():
+    sure, flips = ceiling_from_agreement(1.0), ceiling_from_agreement(0.5)
+    assert (sure.low, sure.high) == (1.0, 1.0)
+    assert (flips.low, flips.high) == (0.5, 0.5)
+
+
+def test_agreement_under_one_half_implies_nothing_and_says_why():
+    ceiling = ceiling_from_agreement(0.42)
+    assert (ceiling.annotator_accuracy, ceiling.low, ceiling.high) == (None, None, None)
+    assert ceiling.undefined.startswith("agreement is 42.0%, under one half")
+
+
+@pytest.mark.parametrize("impossible", [-0.1, 1.1, float("nan")])
+def test_an_agreement_that_is_no_share_is_refused(impossible):
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        ceiling_from_agreement(impossible)
+
+
+def test_every_published_anchor_is_a_share_with_a_source():
+    assert len({anchor.name for anchor in ANCHORS}) == len(ANCHORS)
+    for anchor in ANCHORS:
+        assert 0.5 < anchor.agreement < 1
+        assert anchor.margin is None or 0 < anchor.margin < 0.1
+        assert anchor.source[-4:].isdigit()
