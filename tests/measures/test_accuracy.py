@@ -52,13 +52,12 @@ def test_pairs_of_equal_length_leave_the_preference_for_longer_undefined():
 
 
 def test_clusters_of_pairs_with_equal_lengths_do_not_count():
-    labels = np.arange(30)
-    chosen = np.full(30, 6)
-    rejected = np.where(labels < 22, 5, 6)
-    rejected[0] = 7
-    preferred = longer_preferred(chosen, rejected, clusters=labels)
-    assert preferred.n_clusters == 22
-    assert preferred.value == pytest.approx(21 / 22)
+    # Debates 0 to 4 hold twenty pairs of equal length; 5 to 15 hold one each that differs.
+    labels = [*np.repeat(np.arange(5), 4), *range(5, 16)]
+    rejected = np.array([6] * 20 + [5] * 10 + [7])
+    preferred = longer_preferred(np.full(31, 6), rejected, clusters=labels)
+    assert preferred.n_clusters == 11
+    assert preferred.value == pytest.approx(10 / 11)
 
 
 @pytest.mark.parametrize(

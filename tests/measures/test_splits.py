@@ -197,6 +197,7 @@ def test_overlap_is_undefined_without_rl_prompts_and_zero_without_sft_ones():
         ("cafe\u0301", "CAFÉ"),
         ("  two\n\tlines ", "two lines"),
         ("Ⅷ", "viii"),
+        ("🄰 ℡", "a tel"),  # capitals only after the compatibility form: folded a second time
     ],
 )
 def test_spellings_of_the_same_text_have_one_normal_form(one, other):
