@@ -24,6 +24,11 @@ app.conf.update(
     ],
     task_routes={wire.TASK_RECORD_EVENTS: {"queue": wire.QUEUE_EVENTS}},
     beat_schedule={
+        "refresh-agreement": {
+            "task": "apps.agreement.tasks.refresh_reports",
+            "schedule": 60.0,
+            "options": {"queue": wire.QUEUE_HOUSE, "expires": 60.0},
+        },
         "sweep-runs": {
             "task": wire.TASK_SWEEP_RUNS,
             "schedule": 5.0,

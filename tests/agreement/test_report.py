@@ -1,0 +1,93 @@
+"""The agreement report says what the votes say, and knows what it cannot say."""
+
+import pytest
+from django.urls import reverse
+
+from apps.accounts.models import Project
+from apps.agreement import selectors, services
+from tests.agreement.crowd import crowd_write
+
+
+def test_figures_are_those_computed_by_hand(project: Project) -> None:
+    # Pairs of votes that agree: 1 of 1, 1 of 3, 0 of 1  →  mean (1 + 1/3 + 0) / 3 = 4/9.
+    crowd_write(project, [["a", "a"], ["a", "a", "b"], ["a", "tie"], ["b"]])
+    report = services.report_refresh(project=project)
+    percent = report.figures["statistics"]["percent"]
+    assert percent["value"] == pytest.approx(4 / 9)
+    assert percent["n_items"] == 3
+    assert percent["level"] == "too_few"
+    assert report.n_votes == 8
+    assert report.figures["n_annotators"] == 3
+    assert report.figures["choices"] == {"a": 5, "b": 2, "tie": 1, "both_bad": 0}
+
+
+def test_a_pattern_counts_what_the_rule_accepts(project: Project) -> None:
+    crowd_write(project, [["a"] * 3, ["b"] * 3, ["a", "a", "b"], ["a", "b", "tie"]])
+    rows = services.report_refresh(project=project).figures["splits"]
+    assert [(row["pattern"], row["comparisons"], row["accepted"]) for row in rows] == [
+        ("3", 2, 2),
+        ("2–1", 1, 0),
+        ("1–1–1", 1, 0),
+    ]
+
+
+def test_majority_against_gold_counts_vote_ties_half(project: Project) -> None:
+    crowd_write(
+        project,
+        [["a", "a", "a"], ["b", "b", "b"], ["a", "b"], ["a", "a", "a"]],
+        golds=["a", "a", "b", ""],
+    )
+    gold = services.report_refresh(project=project).figures["decisions"]["gold"]
+    assert gold["n"] == 3
+    assert gold["majority"] == pytest.approx((1 + 0 + 0.5) / 3)
+    assert gold["kept_n"] == 2  # the tie of votes is not accepted; the one without gold is not in
+    assert gold["kept"]["value"] == pytest.approx(0.5)
+
+
+def test_only_the_random_stratum_counts(project: Project) -> None:
+    crowd_write(project, [["a", "a"]] * 2)
+    crowd_write(project, [["a", "b"]] * 20, stratum="priority")
+    assert services.report_refresh(project=project).figures["statistics"]["percent"]["value"] == 1.0
+
+
+def test_random_votes_raise_the_alarm(project: Project) -> None:
+    # Every split of two voters equally often: exactly chance.
+    crowd_write(project, [["a", "a"], ["a", "b"], ["b", "a"], ["b", "b"]] * 25)
+    statistics = services.report_refresh(project=project).figures["statistics"]
+    assert statistics["alpha"]["level"] == "critical"
+    assert statistics["percent"]["level"] in {"bad", "unsure"}
+
+
+def test_a_report_is_stale_once_newer_votes_exist(project: Project) -> None:
+    crowd_write(project, [["a", "a"]])
+    assert selectors.stale_projects() == [project]
+    services.report_refresh(project=project)
+    assert selectors.stale_projects() == []
+    crowd_write(project, [["b", "b"]])
+    assert selectors.stale_projects() == [project]
+
+
+def test_the_page_says_why_it_is_empty(project: Project, ada, signed_in) -> None:
+    page = signed_in(ada).get(reverse("agreement:overview", args=[project.slug]))
+    assert "No votes to compare yet" in page.content.decode()
+
+
+def test_the_page_shows_the_figures_and_what_chance_would_pass(
+    project: Project, ada, signed_in
+) -> None:
+    crowd_write(project, [["a", "a", "a"]] * 30 + [["a", "b", "b"]] * 10)
+    client = signed_in(ada)
+    client.post(reverse("agreement:refresh", args=[project.slug]))
+    text = client.get(reverse("agreement:overview", args=[project.slug])).content.decode()
+    assert "83.3 %" in text  # (30 · 1 + 10 · 1/3) / 40
+    assert "On two-way votes this rule filters nothing" in text
+    assert "The rule keeps 30 of 40 comparisons" in text
+    csv = client.get(reverse("agreement:splits_csv", args=[project.slug])).content.decode()
+    assert csv.splitlines()[1] == "'3,3,1.0000,30,30"
+
+
+def test_undefined_statistics_say_why(project: Project, ada, signed_in) -> None:
+    crowd_write(project, [["a", "a"]] * 3)
+    services.report_refresh(project=project)
+    text = signed_in(ada).get(reverse("agreement:overview", args=[project.slug])).content.decode()
+    assert "every vote is for the same choice" in text
