@@ -91,3 +91,13 @@ def test_undefined_statistics_say_why(project: Project, ada, signed_in) -> None:
     services.report_refresh(project=project)
     text = signed_in(ada).get(reverse("agreement:overview", args=[project.slug])).content.decode()
     assert "every vote is for the same choice" in text
+
+
+def test_the_api_gives_the_same_figures(project: Project, emil, signed_in) -> None:
+    crowd_write(project, [["a", "a"], ["a", "b"]])
+    answer = signed_in(emil).get(f"/api/v1/projects/{project.slug}/agreement")
+    assert answer.status_code == 200, answer.content
+    body = answer.json()
+    assert body["statistics"]["percent"]["value"] == pytest.approx(0.5)
+    assert body["n_votes"] == 4
+    assert body["newer_votes"] is False
