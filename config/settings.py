@@ -97,7 +97,7 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 CACHES = {
     "default": {
-        "BACKEND": "django.core.cache.backends.redis.RedisCache",
+        "BACKEND": "apps.common.cache.ForgivingRedisCache",
         "LOCATION": CACHE_URL,
         "KEY_PREFIX": "concord",
         "OPTIONS": {"socket_connect_timeout": 2, "socket_timeout": 2},

@@ -5,7 +5,8 @@ from importlib.util import find_spec
 from django.contrib import admin
 from django.urls import include, path
 
-from apps.accounts.views import home
+from apps.accounts.views.session import home
+from config.api import urls as api_urls
 
 # Apps in pipeline order; each names its own pages below `p/<slug>/`.
 PAGE_APPS = ("labeling", "agreement", "snapshots", "training")
@@ -13,6 +14,7 @@ PAGE_APPS = ("labeling", "agreement", "snapshots", "training")
 urlpatterns = [
     path("", home, name="home"),
     path("", include("apps.accounts.urls")),
+    path("api/v1/", api_urls),
     path("admin/", admin.site.urls),
 ]
 urlpatterns += [

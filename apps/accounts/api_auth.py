@@ -1,0 +1,81 @@
+"""Who calls the API: a bearer token with a scope, or a signed-in browser with its CSRF token.
+
+    @router.get("/projects", auth=needs("read"))
+
+Either way `request.user` is the person; what they may do in a project is a matter of their role
+(`apps.accounts.permissions.project_for`), on top of the scope.
+"""
+
+from datetime import timedelta
+from typing import Any
+
+from django.conf import settings
+from django.http import HttpRequest
+from django.utils import timezone
+from ninja.errors import AuthenticationError
+from ninja.security import APIKeyCookie, HttpBearer
+from ninja.utils import check_csrf
+
+from apps.accounts.models import ApiToken, User
+from apps.accounts.scopes import SCOPES
+from apps.accounts.tokens import token_sha256
+from apps.common.errors import Refused
+
+# A token used a thousand times a minute need not write a row each time.
+LAST_USED_EVERY = timedelta(minutes=1)
+
+
+class TokenAuth(HttpBearer):
+    """`Authorization: Bearer ccd_…`. A token that is sent must be good: there is no falling back
+    to the session, so a program learns at once that its token has expired."""
+
+    def __init__(self, scope: str) -> None:
+        super().__init__()
+        self.scope = scope
+
+    def authenticate(self, request: HttpRequest, token: str) -> User | None:
+        row = (
+            ApiToken.objects.select_related("user")
+            .filter(sha256=token_sha256(token), revoked_at__isnull=True)
+            .first()
+        )
+        now = timezone.now()
+        if row is None or not row.user.is_active:
+            raise AuthenticationError(message="This token is not known, or was revoked.")
+        if row.expires_at is not None and row.expires_at <= now:
+            raise AuthenticationError(message=f"This token expired on {row.expires_at:%Y-%m-%d}.")
+        if self.scope not in row.scopes:
+            raise Refused(
+                f"This token has the scopes {', '.join(row.scopes) or 'none'}; "
+                f"this needs '{self.scope}'.",
+                code="scope_missing",
+            )
+        if row.last_used_at is None or now - row.last_used_at > LAST_USED_EVERY:
+            ApiToken.objects.filter(pk=row.pk).update(last_used_at=now)
+        request.user = row.user
+        return row.user
+
+
+class BrowserAuth(APIKeyCookie):
+    """A signed-in person; anything but a read must carry the CSRF token."""
+
+    param_name = settings.SESSION_COOKIE_NAME
+
+    def _get_key(self, request: HttpRequest) -> str | None:
+        return request.COOKIES.get(self.param_name)
+
+    def authenticate(self, request: HttpRequest, key: str | None) -> User | None:
+        if not request.user.is_authenticated:
+            return None
+        if check_csrf(request):
+            raise Refused(
+                "The CSRF token is missing or wrong: send it as X-CSRFToken.", code="csrf"
+            )
+        return request.user
+
+
+def needs(scope: str) -> list[Any]:
+    """The `auth=` of an operation. `scope` is one of `apps.accounts.scopes.SCOPES`."""
+    if scope not in SCOPES:
+        raise ValueError(f"unknown scope {scope!r}")
+    return [TokenAuth(scope), BrowserAuth()]

@@ -1,0 +1,103 @@
+"""Forms of the people pages. Rules live in services; a service's refusal lands on its field."""
+
+from typing import Any
+
+from django import forms
+from django.contrib.auth.forms import AuthenticationForm
+from django.core.exceptions import ValidationError
+
+from apps.accounts import throttle
+from apps.accounts.models import Role, User
+from apps.accounts.scopes import DEFAULT_SCOPES, SCOPES
+from apps.accounts.services import TOKEN_MAX_DAYS
+
+
+class SignInForm(AuthenticationForm):
+    """Name and password, counted: too many failures from one place wait."""
+
+    username = forms.CharField(
+        label="Name",
+        max_length=150,
+        widget=forms.TextInput(
+            attrs={"autofocus": True, "autocomplete": "username", "autocapitalize": "none"}
+        ),
+    )
+    password = forms.CharField(
+        label="Password",
+        strip=False,
+        widget=forms.PasswordInput(attrs={"autocomplete": "current-password"}),
+    )
+    error_messages = {
+        "invalid_login": "The name or the password is wrong.",
+        "inactive": "The name or the password is wrong.",
+    }
+
+    def clean(self) -> dict[str, Any]:
+        name, address = self.cleaned_data.get("username", ""), throttle.client_address(self.request)
+        if throttle.is_blocked(name, address):
+            minutes = throttle.WINDOW_SECONDS // 60
+            raise ValidationError(
+                f"Too many failed tries from here. Wait {minutes} minutes and try again, or ask "
+                "an admin for a new password.",
+                code="too_many_tries",
+            )
+        try:
+            cleaned = super().clean()
+        except ValidationError:
+            throttle.count_failure(name, address)
+            raise
+        throttle.forget_failures(name, address)
+        return cleaned
+
+
+class ProfileForm(forms.ModelForm):
+    class Meta:
+        model = User
+        fields = ("display_name", "email")
+        labels = {"display_name": "Name shown to others", "email": "E-mail"}
+
+
+class AddPersonForm(forms.Form):
+    """Adds somebody who has an account."""
+
+    username = forms.CharField(
+        label="Sign-in name", max_length=150, widget=forms.TextInput({"autocomplete": "off"})
+    )
+    role = forms.ChoiceField(label="Role", choices=Role.choices)
+
+    def clean_username(self) -> str:
+        name = self.cleaned_data["username"].strip()
+        self.person = User.objects.filter(username=name, is_active=True).first()
+        if self.person is None:
+            raise ValidationError(
+                f"Nobody has the sign-in name '{name}'. Create an account below instead."
+            )
+        return name
+
+
+class NewPersonForm(forms.Form):
+    """Makes an account and adds it; the temporary password is shown once."""
+
+    new_username = forms.CharField(
+        label="Sign-in name", max_length=150, widget=forms.TextInput({"autocomplete": "off"})
+    )
+    display_name = forms.CharField(label="Name shown to others", max_length=150, required=False)
+    email = forms.EmailField(label="E-mail", required=False)
+    new_role = forms.ChoiceField(label="Role", choices=Role.choices)
+
+
+class RoleForm(forms.Form):
+    role = forms.ChoiceField(label="Role", choices=Role.choices)
+
+
+class TokenForm(forms.Form):
+    name = forms.CharField(label="What it is for", max_length=80)
+    scopes = forms.MultipleChoiceField(
+        label="It may",
+        choices=[(name, f"{name}: {text}") for name, text in SCOPES.items()],
+        initial=list(DEFAULT_SCOPES),
+        widget=forms.CheckboxSelectMultiple,
+    )
+    days = forms.IntegerField(
+        label="Days until it expires", min_value=1, max_value=TOKEN_MAX_DAYS, initial=90
+    )

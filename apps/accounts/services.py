@@ -1,0 +1,193 @@
+"""Writes of people, roles, tokens and the audit log. Every change leaves an `AuditEvent`."""
+
+import secrets
+from collections.abc import Iterable
+from datetime import timedelta
+from typing import Any
+
+from django.contrib.auth.password_validation import validate_password
+from django.core.exceptions import ValidationError
+from django.db import IntegrityError, transaction
+from django.utils import timezone
+from django.utils.text import slugify
+
+from apps.accounts.models import ApiToken, AuditEvent, Membership, Project, Role, User
+from apps.accounts.scopes import SCOPES
+from apps.accounts.selectors import may_create_projects
+from apps.accounts.tokens import TOKEN_PREFIX, token_sha256
+from apps.common.errors import Conflict, DomainError, Refused
+
+TOKEN_MAX_DAYS = 365
+
+
+def audit_record(
+    *,
+    action: str,
+    actor: User | None,
+    project: Project | None = None,
+    subject: str = "",
+    details: dict[str, Any] | None = None,
+) -> AuditEvent:
+    """Write one line of the audit log. `action` is entity.verb, such as `run.launched`."""
+    return AuditEvent.objects.create(
+        action=action, actor=actor, project=project, subject=subject[:80], details=details or {}
+    )
+
+
+@transaction.atomic
+def user_create(
+    *,
+    username: str,
+    display_name: str = "",
+    email: str = "",
+    password: str | None = None,
+    by: User | None = None,
+    project: Project | None = None,
+) -> tuple[User, str]:
+    """A new person and their password: the one given, or a temporary one made here.
+
+    Only the hash is stored, so the caller shows a temporary password at once or never.
+    """
+    user = User(username=username.strip(), display_name=display_name.strip(), email=email.strip())
+    temporary = password is None
+    password = secrets.token_urlsafe(12) if temporary else password
+    try:
+        if not temporary:
+            validate_password(password, user)
+    except ValidationError as error:
+        raise DomainError(
+            " ".join(error.messages), code="weak_password", field="password"
+        ) from None
+    user.set_password(password)
+    try:
+        user.full_clean()
+    except ValidationError as error:
+        field, messages = next(iter(error.message_dict.items()))
+        if "__all__" in field:
+            raise Conflict(
+                "Somebody has this e-mail address already.", code="email_taken", field="email"
+            ) from None
+        raise DomainError(messages[0], field=field) from None
+    user.save()
+    audit_record(action="user.created", actor=by, project=project, subject=user.username)
+    return user, password
+
+
+@transaction.atomic
+def project_create(*, name: str, by: User, slug: str = "", description: str = "") -> Project:
+    """A new project whose first admin is `by`."""
+    if not may_create_projects(by):
+        raise Refused("Only people who administer a project already may create another.")
+    name = name.strip()
+    slug = slug or slugify(name)[:60]
+    if not name or not slug:
+        raise DomainError("A project needs a name with letters or digits.", field="name")
+    try:
+        with transaction.atomic():
+            project = Project(slug=slug, name=name, description=description, created_by=by)
+            project.full_clean(validate_unique=False)
+            project.save()
+    except IntegrityError:
+        raise Conflict(
+            f"There is a project with the address '{slug}' already.", code="taken", field="slug"
+        ) from None
+    except ValidationError as error:
+        field, messages = next(iter(error.message_dict.items()))
+        raise DomainError(messages[0], field=field) from None
+    Membership.objects.create(project=project, user=by, role=Role.ADMIN)
+    audit_record(action="project.created", actor=by, project=project, subject=project.slug)
+    return project
+
+
+@transaction.atomic
+def membership_set(
+    *, project: Project, user: User, role: str, by: User | None = None
+) -> Membership:
+    """Give `user` the role in the project, as a newcomer or instead of the role they have."""
+    if role not in Role.values:
+        raise DomainError(f"'{role}' is no role: use {', '.join(Role.values)}.", field="role")
+    _lock(project)
+    membership = Membership.objects.filter(project=project, user=user).first()
+    if membership is None:
+        membership = Membership.objects.create(project=project, user=user, role=role)
+        _audit_role(by, project, user, "membership.added", {"role": role})
+    elif membership.role != role:
+        before = membership.role
+        _keep_an_admin(project, membership)
+        membership.role = role
+        membership.save(update_fields=["role", "updated_at"])
+        _audit_role(by, project, user, "membership.changed", {"role": role, "before": before})
+    return membership
+
+
+@transaction.atomic
+def membership_remove(*, project: Project, user: User, by: User | None = None) -> None:
+    """Take the person out of the project. What they did stays, under their name."""
+    _lock(project)
+    membership = Membership.objects.filter(project=project, user=user).first()
+    if membership is None:
+        raise Conflict(f"{user} is not in this project any more.", code="not_a_member")
+    _keep_an_admin(project, membership)
+    membership.delete()
+    _audit_role(by, project, user, "membership.removed", {"role": membership.role})
+
+
+def _lock(project: Project) -> None:
+    """Two admins who demote each other at once are served one after the other."""
+    Project.objects.select_for_update().get(pk=project.pk)
+
+
+def _keep_an_admin(project: Project, leaving: Membership) -> None:
+    others = Membership.objects.filter(
+        project=project, role=Role.ADMIN, user__is_active=True
+    ).exclude(pk=leaving.pk)
+    if leaving.role == Role.ADMIN and not others.exists():
+        raise Conflict(
+            f"{leaving.user} is the last admin of {project.name}. Make somebody else an admin "
+            "first.",
+            code="last_admin",
+            field="role",
+        )
+
+
+def _audit_role(
+    by: User | None, project: Project, user: User, action: str, details: dict[str, str]
+) -> None:
+    audit_record(action=action, actor=by, project=project, subject=user.username, details=details)
+
+
+@transaction.atomic
+def token_create(
+    *, user: User, name: str, scopes: Iterable[str], days: int, by: User | None = None
+) -> tuple[ApiToken, str]:
+    """A token and its text, which is shown once: only its hash is kept. Lives 1…365 days."""
+    wanted = sorted(set(scopes))
+    unknown = [scope for scope in wanted if scope not in SCOPES]
+    if unknown or not wanted:
+        problem = f"Unknown scope: {', '.join(unknown)}." if unknown else "Choose a scope."
+        raise DomainError(f"{problem} There are {', '.join(SCOPES)}.", field="scopes")
+    if not 1 <= days <= TOKEN_MAX_DAYS:
+        raise DomainError(f"A token lives 1 to {TOKEN_MAX_DAYS} days.", field="days")
+    if not user.is_active:
+        raise DomainError(f"{user.username} cannot sign in, so has no tokens.", field="user")
+    text = TOKEN_PREFIX + secrets.token_urlsafe(32)
+    token = ApiToken.objects.create(
+        user=user,
+        name=name.strip() or "token",
+        prefix=text[:12],
+        sha256=token_sha256(text),
+        scopes=wanted,
+        expires_at=timezone.now() + timedelta(days=days),
+    )
+    details = {"scopes": wanted, "days": days}
+    audit_record(action="token.created", actor=by or user, subject=token.prefix, details=details)
+    return token, text
+
+
+@transaction.atomic
+def token_revoke(*, token: ApiToken, by: User) -> None:
+    """The token opens nothing from now on."""
+    if token.revoked_at is None:
+        token.revoked_at = timezone.now()
+        token.save(update_fields=["revoked_at", "updated_at"])
+        audit_record(action="token.revoked", actor=by, subject=token.prefix)

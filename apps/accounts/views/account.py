@@ -1,0 +1,100 @@
+"""One's own account: name, theme, password, API tokens."""
+
+from typing import Any
+
+from django.contrib import messages
+from django.contrib.auth import update_session_auth_hash
+from django.contrib.auth.forms import PasswordChangeForm
+from django.http import HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.utils.http import url_has_allowed_host_and_scheme
+from django.views.decorators.debug import sensitive_post_parameters
+from django.views.decorators.http import require_GET, require_POST
+
+from apps.accounts import services
+from apps.accounts.context import THEMES
+from apps.accounts.forms import ProfileForm, TokenForm
+from apps.accounts.models import ApiToken
+from apps.accounts.selectors import memberships_of, tokens_of
+from apps.common.http import Request
+
+
+def _page(request: Request, status: int = 200, **context: Any) -> HttpResponse:
+    """The account page; forms that were not sent are fresh."""
+    user = request.user
+    forms = {
+        "profile_form": lambda: ProfileForm(instance=user),
+        "password_form": lambda: PasswordChangeForm(user),
+        "token_form": lambda: TokenForm(),
+    }
+    context |= {name: make() for name, make in forms.items() if name not in context}
+    context |= {
+        "tokens": tokens_of(user),
+        "themes": THEMES,
+        "memberships": memberships_of(user),
+        "page_title": "Your account",
+        "nav": "account",
+    }
+    return render(request, "accounts/account.html", context, status=status)
+
+
+@require_GET
+def account(request: Request) -> HttpResponse:
+    return _page(request)
+
+
+@require_POST
+def profile(request: Request) -> HttpResponse:
+    form = ProfileForm(request.POST, instance=request.user)
+    if not form.is_valid():
+        request.user.refresh_from_db()
+        return _page(request, 422, profile_form=form)
+    form.save()
+    messages.success(request, "Saved.")
+    return redirect("accounts:account")
+
+
+@require_POST
+def theme(request: Request) -> HttpResponse:
+    wish = request.POST.get("theme", "")
+    if wish in THEMES:
+        request.user.theme = wish
+        request.user.save(update_fields=["theme"])
+    if request.htmx:
+        return HttpResponse(status=204)
+    target = request.POST.get("next", "")
+    safe = url_has_allowed_host_and_scheme(target, {request.get_host()}, request.is_secure())
+    return redirect(target if safe else "home")
+
+
+@require_POST
+@sensitive_post_parameters()
+def password(request: Request) -> HttpResponse:
+    form = PasswordChangeForm(request.user, request.POST)
+    if not form.is_valid():
+        return _page(request, 422, password_form=form)
+    form.save()
+    update_session_auth_hash(request, request.user)
+    services.audit_record(
+        action="user.password_changed", actor=request.user, subject=request.user.username
+    )
+    messages.success(request, "Your password is changed. Other browsers are signed out.")
+    return redirect("accounts:account")
+
+
+@require_POST
+def token_create(request: Request) -> HttpResponse:
+    """Shows the token in this answer and never again."""
+    form = TokenForm(request.POST)
+    if not form.is_valid():
+        return _page(request, 422, token_form=form)
+    _, text = services.token_create(user=request.user, **form.cleaned_data)
+    return _page(request, new_token=text)
+
+
+@require_POST
+def token_revoke(request: Request, token_id: str) -> HttpResponse:
+    token = get_object_or_404(ApiToken, pk=token_id, user=request.user)
+    services.token_revoke(token=token, by=request.user)
+    messages.success(request, f"The token '{token.name}' opens nothing any more.")
+    return redirect("accounts:account")
