@@ -1,12 +1,13 @@
-"""The trainer: `python -m workers.train job.json [--workdir FOLDER] [--lifeline]`.
+"""The trainer: `python -m workers.train job.json [--workdir FOLDER] [--lifeline S]`.
 
 Runs one attempt of one run and reports it as events in `FOLDER/events.jsonl` (FOLDER is the one
 job.json lies in unless told). How it ended is an event, never only an exit status: 0 finished,
 1 failed, 3 cancelled.
 
-Wishes come as a small JSON file `control` in FOLDER together with SIGTERM. With `--lifeline`,
-end of file on standard input means that the supervisor is gone, and the trainer with its children
-ends at once, so that a run never has two trainers.
+Wishes come as a small JSON file `control` in FOLDER together with SIGTERM. With `--lifeline S`,
+end of file on standard input, or S seconds without a byte there (0: any number), means that the
+supervisor is gone or stopped; the trainer and its children end at once, so that a run never has
+two trainers.
 """
 
 import argparse
@@ -18,6 +19,7 @@ import json
 import math
 import os
 import platform
+import select
 import signal
 import socket
 import sys
@@ -81,10 +83,12 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="workers.train", description="Run one attempt of a run.")
     parser.add_argument("job", type=Path, help="JobSpec as JSON")
     parser.add_argument("--workdir", type=Path, help="local folder; default: that of job.json")
-    parser.add_argument("--lifeline", action="store_true", help="end when standard input closes")
+    parser.add_argument(
+        "--lifeline", type=float, metavar="S", help="end with standard input, or S s of silence"
+    )
     arguments = parser.parse_args(argv)
-    if arguments.lifeline:
-        _hold_lifeline()
+    if arguments.lifeline is not None:
+        _hold_lifeline(arguments.lifeline)
     workdir = (arguments.workdir or arguments.job.parent).resolve()
     spec = spec_from_json(json.loads(arguments.job.read_text()))
     is_first_rank = int(os.environ.get("RANK", "0")) == 0
@@ -215,11 +219,11 @@ def environment() -> dict[str, Any]:
     }
 
 
-def _hold_lifeline() -> None:
-    """End at once, with all children, when standard input closes."""
+def _hold_lifeline(silence_s: float) -> None:
+    """End at once, with all children, when standard input closes or says nothing for too long."""
 
     def watch() -> None:
-        while os.read(0, 4096):
+        while select.select([0], [], [], silence_s or None)[0] and os.read(0, 4096):
             pass
         if os.getpgrp() == os.getpid():
             os.killpg(0, signal.SIGKILL)

@@ -6,6 +6,8 @@ Standard library only: returns plain values; `REDIS_URL` names the broker.
 import os
 from typing import Any
 
+VISIBILITY_SECONDS = 7 * 86_400
+
 
 def broker_url(redis_url: str | None = None) -> str:
     """Celery's spelling of a Redis address (`unix://` sockets are `redis+socket://` there)."""
@@ -28,7 +30,7 @@ def broker_settings() -> dict[str, Any]:
     return {
         "broker_url": broker_url(),
         "broker_connection_retry_on_startup": True,
-        "broker_transport_options": {"visibility_timeout": 7 * 86_400},
+        "broker_transport_options": {"visibility_timeout": VISIBILITY_SECONDS},
         "task_serializer": "json",
         "accept_content": ["json"],
         "task_acks_late": False,
@@ -41,4 +43,27 @@ def broker_settings() -> dict[str, Any]:
         "worker_hijack_root_logger": False,
         "worker_soft_shutdown_timeout": 5.0,
         "enable_utc": True,
+    }
+
+
+def sender_settings(redis_url: str | None = None) -> dict[str, Any]:
+    """For a Celery app that only sends: fails within about two seconds when the broker is away.
+
+    Celery's own way is to try again for ever, which would hold up a page, or a supervisor that
+    has a lease to keep. Both sides keep what was not sent (a run row, a spool) and send it later.
+    """
+    return broker_settings() | {
+        "broker_url": broker_url(redis_url),
+        "broker_connection_timeout": 2.0,
+        "broker_transport_options": {
+            "visibility_timeout": VISIBILITY_SECONDS,
+            "max_retries": 1,
+            "interval_start": 0,
+            "interval_step": 0,
+            "interval_max": 0,
+            "connect_retries_timeout": 2.0,
+            "socket_timeout": 2.0,
+            "socket_connect_timeout": 2.0,
+        },
+        "task_publish_retry": False,
     }

@@ -21,7 +21,7 @@ TASK_RUN_JOB = "workers.tasks.run_job"
 TASK_RECORD_EVENTS = "apps.training.tasks.record_events"
 TASK_SWEEP_RUNS = "apps.training.tasks.sweep_runs"
 
-# Redis keys of the lease protocol (see workers/supervisor.py).
+# Redis keys of the lease protocol (see workers/contract/lease.py).
 LEASE_SECONDS = 30
 
 
@@ -33,6 +33,11 @@ def lease_key(run: str) -> str:
 def fence_key(run: str) -> str:
     """The highest attempt that was ever claimed; a lower or equal one may not start again."""
     return f"concord:fence:{run}"
+
+
+def wanted_key(run: str) -> str:
+    """The highest attempt that waits for the lease; the holder of a lower one makes room."""
+    return f"concord:wanted:{run}"
 
 
 def control_key(run: str) -> str:

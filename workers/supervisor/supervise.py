@@ -1,0 +1,290 @@
+"""One attempt, from its claim to the last acknowledged event.
+
+    claim the lease -> start the trainer -> renew, relay, listen for wishes, until it is dead
+    -> give its end a name if it had no last word -> relay the rest -> release the lease
+
+The lease is kept until the web side has every event: an attempt whose outcome is still on its
+way must not be taken for a lost one.
+"""
+
+import json
+import logging
+import os
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from workers.artifacts import Store
+from workers.contract.events import Cancelled, Event, Failed, Fault, Log
+from workers.contract.jobs import JobSpec, spec_to_json
+from workers.control import CANCEL, CONTROL_FILE, STOP, Wish, wish_write
+from workers.emitter import EVENTS_FILE
+from workers.launchers import UnknownLauncher, hears_signals, trainer_argv
+from workers.supervisor import last_words
+from workers.supervisor import lease as leases
+from workers.supervisor.child import Trainer
+from workers.supervisor.lease import Lease
+from workers.supervisor.line import Line
+from workers.supervisor.relay import Relay
+from workers.supervisor.spool import Spool
+from workers.supervisor.timing import Timing
+
+TICK_S = 0.1
+LOG_FILE = "trainer.log"
+log = logging.getLogger(__name__)
+
+
+@dataclass
+class _Ending:
+    """The trainer was asked to end: until when it may, and what is said if it says nothing."""
+
+    word: str
+    kill_at: float
+    last_word: Event
+
+
+class Supervisor:
+    """Supervises one attempt in this thread, which must be the main one (see `Trainer`).
+
+    `leaving` answers whether this worker shuts down; `created_at` is when the attempt came to be.
+    """
+
+    def __init__(
+        self,
+        spec: JobSpec,
+        *,
+        line: Line,
+        work: Path,
+        created_at: float = 0.0,
+        leaving: Callable[[], bool] = lambda: False,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._spec = spec
+        self._line = line
+        self._created_at = created_at
+        self._leaving = leaving
+        self._clock = clock
+        self._timing = Timing.of(spec.limits)
+        self._folder = work / spec.run / f"attempt-{spec.attempt}"
+        self._lease = Lease(
+            line.redis, run=spec.run, attempt=spec.attempt, seconds=self._timing.lease_s
+        )
+        self._spool = Spool(self._folder / EVENTS_FILE, run=spec.run, attempt=spec.attempt)
+        self._relay = Relay(
+            self._spool,
+            line,
+            run=spec.run,
+            attempt=spec.attempt,
+            heartbeat_s=self._timing.heartbeat_s,
+            clock=clock,
+        )
+        self._trainer: Trainer | None = None
+        self._ending: _Ending | None = None
+        self._asked_lease_at = self._asked_wish_at = float("-inf")
+        self._reachable = True
+
+    def run(self) -> str:
+        """What became of the attempt: superseded, held or left (never started here), done (every
+        event is acknowledged) or kept (the rest of the events stays in the spool)."""
+        claim = self._claim()
+        if claim != leases.CLAIMED:
+            return claim
+        try:
+            try:
+                self._folder.mkdir(parents=True, exist_ok=True)
+                if self._was_started_before():
+                    self._spool.close_with(last_words.WORKER_LOST)
+                else:
+                    self._train()
+            except Exception as error:
+                log.exception("%s/%s: supervising failed", self._spec.run, self._spec.attempt)
+                self._kill_trainer()
+                text = f"{type(error).__name__}: {error}"
+                self._spool.close_with(
+                    Failed("worker_error", Fault.BUG, text[:2000], retryable=True)
+                )
+            self._store_files()
+            return self._drain()
+        finally:
+            self._kill_trainer()
+            self._lease.release()
+
+    def _kill_trainer(self) -> None:
+        if self._trainer is not None:
+            self._trainer.kill()
+
+    # --- claim ---
+
+    def _claim(self) -> str:
+        """Wait for the lease, patiently while Redis is away, not for ever while others hold it:
+        the web side sends the job again."""
+        patience = 2 * self._timing.lease_s + self._timing.grace_s
+        give_up_at = self._clock() + patience
+        while not self._leaving():
+            answer = self._lease.claim(created_at=self._created_at)
+            if answer in (leases.CLAIMED, leases.SUPERSEDED):
+                return answer
+            if answer == leases.UNREACHABLE:
+                give_up_at = self._clock() + patience
+            elif self._clock() > give_up_at:
+                return leases.HELD
+            else:
+                self._relay.tick()
+            time.sleep(self._timing.retry_s)
+        return "left"
+
+    # --- the trainer's life ---
+
+    def _was_started_before(self) -> bool:
+        """An attempt starts once. Events of this one exist: its worker died, and a Redis that lost
+        its memory let us claim it again."""
+        store = Store(self._spec.artifacts_url)
+        if not self._spool.path.exists() and store.exists(self._stored(EVENTS_FILE)):
+            self._spool.path.write_bytes(store.read_bytes(self._stored(EVENTS_FILE)))
+        return self._spool.path.exists() and self._spool.path.stat().st_size > 0
+
+    def _train(self) -> None:
+        job = self._folder / "job.json"
+        job.write_text(json.dumps(spec_to_json(self._spec)))
+        self._share_spool()
+        try:
+            argv = trainer_argv(self._spec, job, self._folder, silence_s=self._timing.kill_age_s)
+        except UnknownLauncher as error:
+            self._spool.close_with(Failed("unknown_launcher", Fault.CONFIGURATION, str(error)))
+            return
+        self._relay.say_alive()
+        self._trainer = Trainer(argv, output=self._folder / LOG_FILE)
+        log.info("%s/%s: trainer %s", self._spec.run, self._spec.attempt, self._trainer.pid)
+        ends_at = self._clock() + self._timing.max_s
+        while (status := self._trainer.wait(TICK_S)) is None:
+            self._keep_lease()
+            self._listen()
+            if self._leaving():
+                self._end(Wish(STOP, last_words.INTERRUPTED))
+            if self._clock() >= ends_at:
+                self._end(Wish(STOP, last_words.time_limit(self._timing.max_s)))
+            if self._ending is not None and self._clock() >= self._ending.kill_at:
+                self._trainer.kill()
+            if self._reachable:
+                self._relay.tick()
+                self._reachable = not self._line.down
+        self._trainer.kill()  # what it may have left behind
+        self._name_its_end(self._trainer, status)
+
+    def _keep_lease(self) -> None:
+        now = self._clock()
+        every = self._timing.renew_s if self._reachable else self._timing.retry_s
+        if now - self._asked_lease_at >= every:
+            self._asked_lease_at = now
+            self._heed(self._lease.renew())
+        age = self._lease.age()
+        if age >= self._timing.polite_age_s:
+            self._end(Wish(STOP, last_words.LEASE_LOST), within_s=self._timing.kill_age_s - age)
+
+    def _heed(self, answer: str) -> None:
+        """What the lease script said."""
+        self._reachable = answer != leases.UNREACHABLE
+        if self._reachable:
+            self._line.down = False
+        if answer in (leases.RENEWED, leases.WANTED) and self._trainer is not None:
+            self._trainer.reassure()
+        if answer == leases.WANTED:
+            self._end(Wish(STOP, last_words.SUPERSEDED))
+        elif answer == leases.LOST:
+            self._end(Wish(STOP, last_words.SUPERSEDED), within_s=0.0)
+
+    def _listen(self) -> None:
+        """Pass on what people wish."""
+        now = self._clock()
+        if not self._reachable or now - self._asked_wish_at < self._timing.retry_s:
+            return
+        self._asked_wish_at = now
+        word = self._line.wish(self._spec.run)
+        self._reachable = not self._line.down
+        if word is not None:
+            self._end(Wish(word))
+
+    def _end(self, wish: Wish, *, within_s: float | None = None) -> None:
+        """Ask the trainer to end; it is killed when it has not after `within_s` (else the grace
+        time). Asked again, a cancel replaces a stop; else the earlier time to kill counts."""
+        kill_at = self._clock() + (self._timing.grace_s if within_s is None else within_s)
+        before = self._ending
+        if before is not None and wish.word in (STOP, before.word):
+            before.kill_at = min(before.kill_at, kill_at)
+            return
+        if wish.word == CANCEL:
+            last_word: Event = Cancelled(by_force=True)
+        else:
+            last_word = wish.outcome or last_words.STOPPED_BY_FORCE
+        self._ending = _Ending(wish.word, kill_at, last_word)
+        # The file first: the signal says to look at it.
+        wish_write(self._folder / CONTROL_FILE, wish)
+        if self._trainer is not None and hears_signals(self._spec):
+            self._trainer.terminate()
+
+    def _name_its_end(self, trainer: Trainer, status: int) -> None:
+        """A last word for a trainer that had none of its own."""
+        if self._ending is not None:
+            outcome = self._ending.last_word
+        else:
+            kind, message = trainer.died_of(status)
+            outcome = Failed(kind, Fault.MACHINE, message, retryable=True)
+        printed = trainer.tail() if isinstance(outcome, Failed) else []
+        log_of_it = [Log(lines=printed, level="error")] if printed else []
+        self._spool.close_with(*log_of_it, outcome)
+
+    # --- afterwards ---
+
+    def _drain(self) -> str:
+        """Relay until the web side has all, still holding the lease; not for ever."""
+        started_at = self._clock()
+        while True:
+            self._relay.tick(now_or_never=True)
+            if self._relay.is_drained():
+                shutil.rmtree(self._folder, ignore_errors=True)
+                return "done"
+            patience = self._timing.drain_at_shutdown_s if self._leaving() else self._timing.drain_s
+            if self._clock() - started_at > patience:
+                log.warning(
+                    "%s/%s: the web side has not taken all events; they stay in %s",
+                    *(self._spec.run, self._spec.attempt, self._spool.path),
+                )
+                return "kept"
+            now = self._clock()
+            if now - self._asked_lease_at >= self._timing.renew_s:
+                self._asked_lease_at = now
+                self._lease.renew()
+            time.sleep(TICK_S)
+
+    def _share_spool(self) -> None:
+        """Let a store on this disk hold the spool from its first line: a second name for the same
+        file. What the web side can read there, it need not be told by us."""
+        stored = Store(self._spec.artifacts_url).local_path(self._stored(EVENTS_FILE))
+        self._spool.path.touch()
+        if stored is None:
+            return
+        try:
+            stored.parent.mkdir(parents=True, exist_ok=True)
+            os.link(self._spool.path, stored)
+        except OSError as error:  # another disk: copied at the end
+            log.info("%s: the spool is not shared: %s", self._spec.run, error)
+
+    def _store_files(self) -> None:
+        """Leave spool and printed output beside the checkpoints."""
+        for name in (EVENTS_FILE, LOG_FILE):
+            path = self._folder / name
+            try:
+                store = Store(self._spec.artifacts_url)
+                stored = store.local_path(self._stored(name))
+                if stored is not None and stored.exists() and path.samefile(stored):
+                    continue
+                store.write_bytes(self._stored(name), path.read_bytes())
+            except FileNotFoundError:
+                continue
+            except Exception as error:  # whatever a store may raise, the events still go out
+                log.warning("%s: %s could not be stored: %s", self._spec.run, name, error)
+
+    def _stored(self, name: str) -> str:
+        return f"{self._spec.folder}/{name}"
