@@ -1,0 +1,73 @@
+"""The file tree of a snapshot: JSON Lines, Parquet, a card for programs and one for people.
+
+    train.jsonl, <split>.jsonl     one object a line, UTF-8, no escapes
+    parquet/<split>.parquet        the same rows
+    card.json                      recipe, counts, warnings, licences
+    README.md                      a Hugging Face dataset card that names the splits
+
+Nothing in it depends on the clock, the machine or the snapshot's id, so equal data have equal
+hashes.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from apps.snapshots.rows import Row
+
+FORMAT = 1  # of the tree; raised when a reader of the old one would misread the new one
+_MESSAGES = pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())]))
+_TYPES: dict[str, pa.DataType] = {
+    "prompt": _MESSAGES,
+    "chosen": _MESSAGES,
+    "rejected": _MESSAGES,
+    "messages": _MESSAGES,
+    "weight": pa.float64(),
+    "confidence": pa.float64(),
+    "votes": pa.int64(),
+    "cluster_ids": pa.list_(pa.string()),
+}
+
+
+def write_folder(folder: Path, files: Mapping[str, Sequence[Row]], card: Mapping[str, Any]) -> None:
+    """Write the tree into the empty `folder`."""
+    (folder / "parquet").mkdir(parents=True)
+    for split, rows in files.items():
+        with (folder / f"{split}.jsonl").open("w", encoding="utf-8", newline="\n") as file:
+            file.writelines(json_line(row) for row in rows)
+        pq.write_table(table(rows), folder / "parquet" / f"{split}.parquet")
+    (folder / "card.json").write_text(
+        json.dumps(dict(card), indent=1, sort_keys=True, ensure_ascii=False) + "\n",
+        encoding="utf-8",
+    )
+    (folder / "README.md").write_text(_readme(list(files), card), encoding="utf-8")
+
+
+def json_line(row: Row) -> str:
+    return json.dumps(row, ensure_ascii=False, separators=(",", ":")) + "\n"
+
+
+def table(rows: Sequence[Row]) -> pa.Table:
+    """Columns in the order of the rows' keys; text where no other type is named."""
+    names = list(rows[0]) if rows else []
+    schema = pa.schema([(name, _TYPES.get(name, pa.string())) for name in names])
+    return pa.Table.from_pylist(list(rows), schema=schema)
+
+
+def _readme(splits: Iterable[str], card: Mapping[str, Any]) -> str:
+    files = "".join(f"      - split: {name}\n        path: {name}.jsonl\n" for name in splits)
+    counts = "".join(
+        f"| {name} | {n:,} |\n" for name, n in card["counts"]["rows"].items() if name in splits
+    )
+    licences = ", ".join(card["licences"]) or "not stated"
+    warned = "".join(f"- {text}\n" for text in card["warnings"]) or "None.\n"
+    return (
+        "---\nconfigs:\n  - config_name: default\n    data_files:\n"
+        f"{files}---\n\n# {card['title']}\n\nFrozen by Concord. `card.json` holds the recipe, what "
+        f"was left out and why.\n\n| split | rows |\n|---|---|\n{counts}\n"
+        f"Licences of the texts: {licences}.\n\n## Warnings\n\n{warned}"
+    )

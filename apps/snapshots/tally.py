@@ -1,0 +1,115 @@
+"""The figures a snapshot states about itself, and the warnings that follow from them."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from apps.snapshots.material import Ballot, Drop, Line, Material, Pair
+from apps.snapshots.recipe import HELDOUT_ANNOTATORS, TRAIN, SnapshotRecipe
+from apps.snapshots.units import Units
+from measures.bootstrap import LEAST_UNITS
+from measures.voting import Choice, Rule, chance_keep_rate
+from measures.voting.chance import MOST_VOTES
+
+# SPEC C6: a reward model from fewer pairs is likely to overfit.
+FEW_PAIRS, VERY_FEW_PAIRS = 10_000, 5_000
+
+Lines = Mapping[str, Sequence[Line]]
+
+
+def tally(
+    files: Lines,
+    drops: Sequence[Drop],
+    material: Material,
+    recipe: SnapshotRecipe,
+    *,
+    units: Units,
+    votes_per_pair: Sequence[int],
+    refused: Mapping[str, int],
+    held: Mapping[int, Sequence[Ballot]],
+) -> dict[str, Any]:
+    """Counts as stored in `Snapshot.counts`; all whole numbers but the chance rate."""
+    pairs = {pair.id: pair for pair in material.pairs}
+    held_votes = [vote for votes in held.values() for vote in votes]
+    kept_held = files.get(HELDOUT_ANNOTATORS, ())
+    decided = [line for name, rows in files.items() if name != HELDOUT_ANNOTATORS for line in rows]
+    people = {vote.id: vote.person for vote in material.ballots}
+    return {
+        "comparisons": len(material.pairs),
+        "kept": len(decided),
+        "rows": {name: len(rows) for name, rows in files.items()},
+        "groups": {name: len({pairs[x.pair].group for x in rows}) for name, rows in files.items()},
+        "arguments": {name: len(arguments(rows, pairs)) for name, rows in files.items()},
+        "dropped": dict(sorted(Counter(drop.reason for drop in drops).items())),
+        "split_by": units.by,
+        "units": len(set(units.of.values())),
+        "components": len(set(units.component.values())),
+        "votes": {
+            "seen": sum(votes_per_pair),
+            "deciding": sum(len(line.votes) for line in decided),
+            "held_out": len(held_votes),
+            "held_out_rows": len(kept_held),
+            "held_out_without_side": sum(
+                vote.choice not in (Choice.A, Choice.B) for vote in held_votes
+            ),
+            "refused": dict(sorted(refused.items())),
+        },
+        "annotators": {
+            "training": len({people[v] for line in files.get(TRAIN, ()) for v in line.votes}),
+            "held_out": len({vote.person for vote in held_votes}),
+        },
+        "texts_recur": texts_recur(decided, pairs),
+        "chance_keep_rate": expected_by_chance(recipe.rule, votes_per_pair),
+    }
+
+
+def expected_by_chance(rule: Rule, votes_per_pair: Iterable[int]) -> float | None:
+    """The share of these comparisons that a crowd flipping coins between A and B would pass.
+
+    The mean of `chance_keep_rate` over the comparisons' own numbers of votes; one without votes
+    passes nothing, numbers over `MOST_VOTES` count as that many. None without comparisons.
+    """
+    by_number = Counter(min(n, MOST_VOTES) for n in votes_per_pair)
+    total = sum(by_number.values())
+    if not total:
+        return None
+    return sum(k * chance_keep_rate(rule, n) for n, k in by_number.items() if n) / total
+
+
+def arguments(lines: Iterable[Line], pairs: Mapping[int, Pair]) -> set[str]:
+    return {text for line in lines for text in (pairs[line.pair].a, pairs[line.pair].b)}
+
+
+def texts_recur(lines: Iterable[Line], pairs: Mapping[int, Pair]) -> bool:
+    """Does any response stand in more than one row? Then rows hang together by their responses."""
+    seen = Counter(text for x in lines for text in (pairs[x.pair].a, pairs[x.pair].b))
+    return max(seen.values(), default=0) > 1
+
+
+def warnings_about(
+    files: Lines, pairs: Mapping[int, Pair], recipe: SnapshotRecipe
+) -> tuple[str, ...]:
+    """What a reader must know before trusting a model trained or measured on these files."""
+    said = []
+    n = len(files.get(TRAIN, ()))
+    if n < VERY_FEW_PAIRS:
+        said.append(
+            f"Only {n:,} training pairs: under {VERY_FEW_PAIRS:,} a reward model overfits easily."
+        )
+    elif n < FEW_PAIRS:
+        said.append(f"{n:,} training pairs: at least {FEW_PAIRS:,} are advised.")
+    for name, rows in files.items():
+        clusters = len(arguments(rows, pairs))
+        if name != TRAIN and clusters < LEAST_UNITS:
+            said.append(
+                f"{name}: too few clusters ({clusters} arguments) for an interval; "
+                f"{LEAST_UNITS} are needed."
+            )
+    if recipe.heldout_annotators and not files.get(HELDOUT_ANNOTATORS):
+        said.append(
+            "No held-out annotator voted for a side of a pair outside training: "
+            "unseen annotators cannot be evaluated."
+        )
+    if not recipe.heldout_annotators:
+        said.append("No annotators are held out: the model is measured on people it learned from.")
+    return tuple(said)

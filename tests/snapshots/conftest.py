@@ -1,0 +1,137 @@
+"""A crowd whose votes are known by construction.
+
+Twelve debates of four arguments each; every argument of a debate meets every other (six pairs), so
+a debate is one connected component. Twenty people vote, five on each pair, always for the longer
+argument, but for the planted exceptions.
+"""
+
+import datetime as dt
+from collections.abc import Callable
+from itertools import combinations
+
+import pytest
+
+from apps.accounts.models import Project, User
+from apps.labeling.models import Comparison, Prompt, Response, Slot, Vote
+from apps.labeling.texts import fingerprint
+
+CAST_AT = dt.datetime(2026, 11, 1, 12, tzinfo=dt.UTC)
+N_DEBATES, N_ARGUMENTS, N_PEOPLE, N_VOTES = 12, 4, 20, 5
+WORDS = "one says that this matters more than it seems because of what follows from it later on and"
+
+
+def argument(debate: int, number: int) -> str:
+    """Longer with its number; long enough to be recognised wherever it stands."""
+    return f"debate {debate} argument {number}: " + " ".join([WORDS] * (number + 2))
+
+
+def crowd_make(project: Project, *, debates: int = N_DEBATES, start: int = 0) -> list[Comparison]:
+    """Comparisons with their votes: the longer argument wins 5 to 0 everywhere."""
+    people = people_make()
+    prompts = Prompt.objects.bulk_create(_prompt(project, n) for n in range(start, start + debates))
+    responses = Response.objects.bulk_create(
+        _response(prompt, start + k, number)
+        for k, prompt in enumerate(prompts)
+        for number in range(N_ARGUMENTS)
+    )
+    comparisons = Comparison.objects.bulk_create(
+        Comparison(
+            project=project, prompt=prompt, response_a=a, response_b=b, n_votes=N_VOTES, overlap=5
+        )
+        for k, prompt in enumerate(prompts)
+        for a, b in combinations(responses[k * N_ARGUMENTS : (k + 1) * N_ARGUMENTS], 2)
+    )
+    slots = Slot.objects.bulk_create(
+        Slot(
+            project=project,
+            comparison=comparison,
+            position=k + 1,
+            state="done",
+            annotator=people[(row * 7 + k * 3) % N_PEOPLE],
+        )
+        for row, comparison in enumerate(comparisons)
+        for k in range(N_VOTES)
+    )
+    Vote.objects.bulk_create(_vote(slot, "b") for slot in slots)
+    return comparisons
+
+
+def people_make() -> list[User]:
+    names = [f"crowd-{n:02}" for n in range(N_PEOPLE)]
+    User.objects.bulk_create(
+        (User(username=n, is_imported=True, is_active=False, password="!") for n in names),
+        ignore_conflicts=True,
+    )
+    return list(User.objects.filter(username__in=names).order_by("username"))
+
+
+def _prompt(project: Project, debate: int) -> Prompt:
+    asked = [{"role": "user", "content": f"Argue for the side of debate {debate}."}]
+    return Prompt(
+        project=project,
+        messages=asked,
+        text_hash=fingerprint(asked),
+        group_key=f"debate-{debate:02}",
+        topic=f"debate-{debate:02}_yes",
+        source="a test",
+        licence="CC-BY-4.0",
+    )
+
+
+def _response(prompt: Prompt, debate: int, number: int) -> Response:
+    said = [{"role": "assistant", "content": argument(debate, number)}]
+    return Response(prompt=prompt, messages=said, text_hash=fingerprint(said))
+
+
+def _vote(slot: Slot, choice: str) -> Vote:
+    """Past the services: their rules are tested where they live."""
+    comparison = slot.comparison
+    return Vote(
+        project=slot.project,
+        comparison=comparison,
+        slot=slot,
+        annotator=slot.annotator,
+        choice=choice,
+        chosen={"a": comparison.response_a, "b": comparison.response_b}.get(choice),
+        idempotency_key=f"{slot.pk}",
+        source="import",
+        cast_at=CAST_AT,
+    )
+
+
+def revote(comparison: Comparison, choices: list[str]) -> None:
+    """Replace the comparison's votes by revisions with these choices, in order of id."""
+    for vote, choice in zip(
+        Vote.objects.filter(comparison=comparison, is_current=True).order_by("pk"),
+        choices,
+        strict=True,
+    ):
+        Vote.objects.filter(pk=vote.pk).update(is_current=False)
+        chosen = {"a": comparison.response_a, "b": comparison.response_b}.get(choice)
+        Vote.objects.create(
+            project=vote.project,
+            comparison=comparison,
+            slot=vote.slot,
+            annotator=vote.annotator,
+            choice=choice,
+            chosen=chosen,
+            idempotency_key=f"{vote.slot_id}-r",
+            source="import",
+            revision=2,
+            supersedes=vote,
+            cast_at=vote.cast_at,
+        )
+
+
+@pytest.fixture
+def crowd(project: Project) -> list[Comparison]:
+    return crowd_make(project)
+
+
+@pytest.fixture
+def votes_of() -> Callable[[Comparison], dict[int, User]]:
+    def read(comparison: Comparison) -> dict[int, User]:
+        current = Vote.objects.filter(comparison=comparison, is_current=True)
+        return {vote.pk: vote.annotator for vote in current.select_related("annotator")}
+
+    return read

@@ -1,0 +1,63 @@
+"""Recipes as they come from forms and programs."""
+
+import json
+
+import pytest
+
+from apps.common.errors import DomainError
+from apps.snapshots.recipe import Filters, SnapshotRecipe, recipe_from_json
+
+
+def test_a_recipe_survives_its_json_form() -> None:
+    recipe = SnapshotRecipe(
+        least_votes=2,
+        least_agreeing=2,
+        filters=Filters(groups=("b",), without_annotators=(3, 7), cast_from="2026-01-01T00:00Z"),
+        heldout_groups=("x",),
+        splits={"train": 0.5, "dev": 0.5},
+    )
+    assert recipe_from_json(json.loads(json.dumps(recipe.to_json()))) == recipe
+
+
+def test_the_order_of_the_splits_does_not_depend_on_the_json() -> None:
+    one = recipe_from_json({"splits": {"dev": 0.5, "train": 0.5}})
+    other = recipe_from_json({"splits": {"train": 0.5, "dev": 0.5}})
+    assert list(one.shares.items()) == list(other.shares.items())
+
+
+@pytest.mark.parametrize(
+    ("data", "field"),
+    [
+        ({"least_share": 1.5}, "least_share"),
+        ({"least_votes": 0}, "least_votes"),
+        ({"least_votes": True}, "least_votes"),
+        ({"least_agreeing": 2.5}, "least_agreeing"),
+        ({"heldout_annotators": 1}, "heldout_annotators"),
+        ({"heldout_annotators": float("nan")}, "heldout_annotators"),
+        ({"splits": {"train": 0.5}}, "splits"),
+        ({"splits": {"dev": 1.0}}, "splits"),
+        ({"splits": {"train": 0.9, "secret": 0.1}}, "splits"),
+        ({"splits": {"train": float("nan"), "dev": 1.0}}, "splits"),
+        ({"split_by": "row"}, "split_by"),
+        ({"ties": "coin"}, "ties"),
+        ({"seed": None}, "seed"),
+        ({"filters": []}, "filters"),
+        ({"filters": {"groups": "a"}}, "filters.groups"),
+        ({"filters": {"without_annotators": ["ana"]}}, "filters.without_annotators"),
+        ({"filters": {"cast_from": "yesterday"}}, "filters.cast_from"),
+        ({"filters": {"cast_from": "2026-01-01"}}, "filters.cast_from"),
+        (
+            {"filters": {"cast_from": "2026-02-01T00:00Z", "cast_before": "2026-01-01T00:00Z"}},
+            "filters.cast_before",
+        ),
+        ({"filters": {"colour": "red"}}, "filters.colour"),
+        ({"heldout_groups": ["x"], "filters": {"without_groups": ["x"]}}, "heldout_groups"),
+        ({"tie_policy": "drop"}, "tie_policy"),
+        ([], "recipe"),
+    ],
+)
+def test_a_bad_recipe_names_its_field(data: object, field: str) -> None:
+    with pytest.raises(DomainError) as refused:
+        recipe_from_json(data)
+    assert refused.value.code == "bad_recipe"
+    assert refused.value.field == field
