@@ -3,7 +3,7 @@
 from typing import Any
 
 from django import forms
-from django.contrib.auth.forms import AuthenticationForm
+from django.contrib.auth.forms import AuthenticationForm, PasswordChangeForm
 from django.core.exceptions import ValidationError
 
 from apps.accounts import throttle
@@ -48,6 +48,19 @@ class SignInForm(AuthenticationForm):
             raise
         throttle.forget_failures(name, address)
         return cleaned
+
+
+class PasswordForm(PasswordChangeForm):
+    """Django's, without its autofocus: it is one of several forms on its page."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["old_password"].widget.attrs.pop("autofocus", None)
+        self.fields[
+            "new_password1"
+        ].help_text = "At least ten characters; not a common one, and not like your name."
+        self.fields["new_password2"].label = "New password again"
+        self.fields["new_password2"].help_text = ""
 
 
 class ProfileForm(forms.ModelForm):

@@ -54,7 +54,6 @@ class Reference(DocsBase):
         context = {
             "groups": sorted(groups.items()),
             "schema_url": self.get_openapi_url(api, kwargs),
-            "text": api.description,
             "error_fields": _fields(schema, {"$ref": "#/components/schemas/Error"}),
             "page_title": "API reference",
             "nav": "account",

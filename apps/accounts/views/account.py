@@ -4,7 +4,6 @@ from typing import Any
 
 from django.contrib import messages
 from django.contrib.auth import update_session_auth_hash
-from django.contrib.auth.forms import PasswordChangeForm
 from django.http import HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils.http import url_has_allowed_host_and_scheme
@@ -13,7 +12,7 @@ from django.views.decorators.http import require_GET, require_POST
 
 from apps.accounts import services
 from apps.accounts.context import THEMES
-from apps.accounts.forms import ProfileForm, TokenForm
+from apps.accounts.forms import PasswordForm, ProfileForm, TokenForm
 from apps.accounts.models import ApiToken
 from apps.accounts.selectors import memberships_of, tokens_of
 from apps.common.http import Request
@@ -24,7 +23,7 @@ def _page(request: Request, status: int = 200, **context: Any) -> HttpResponse:
     user = request.user
     forms = {
         "profile_form": lambda: ProfileForm(instance=user),
-        "password_form": lambda: PasswordChangeForm(user),
+        "password_form": lambda: PasswordForm(user),
         "token_form": lambda: TokenForm(),
     }
     context |= {name: make() for name, make in forms.items() if name not in context}
@@ -70,7 +69,7 @@ def theme(request: Request) -> HttpResponse:
 @require_POST
 @sensitive_post_parameters()
 def password(request: Request) -> HttpResponse:
-    form = PasswordChangeForm(request.user, request.POST)
+    form = PasswordForm(request.user, request.POST)
     if not form.is_valid():
         return _page(request, 422, password_form=form)
     form.save()
