@@ -1,0 +1,49 @@
+"""What can be done to projects, comparisons, slots and votes. Other apps call these names."""
+
+from apps.labeling.services.importing import comparisons_import
+from apps.labeling.services.leasing import (
+    LABELERS,
+    slot_lease_for,
+    slot_lease_next,
+    slot_skip,
+)
+from apps.labeling.services.projects import (
+    guideline_publish,
+    labeling_settings_update,
+    project_create,
+    rule_of,
+)
+from apps.labeling.services.replay import votes_import
+from apps.labeling.services.results import (
+    ImportReport,
+    Lease,
+    NothingReason,
+    RowProblem,
+    RowsRefused,
+    VoteResult,
+    VotesReport,
+)
+from apps.labeling.services.votes import vote_cast, vote_revise, vote_withdraw
+
+__all__ = [
+    "LABELERS",
+    "ImportReport",
+    "Lease",
+    "NothingReason",
+    "RowProblem",
+    "RowsRefused",
+    "VoteResult",
+    "VotesReport",
+    "comparisons_import",
+    "guideline_publish",
+    "labeling_settings_update",
+    "project_create",
+    "rule_of",
+    "slot_lease_for",
+    "slot_lease_next",
+    "slot_skip",
+    "vote_cast",
+    "vote_revise",
+    "vote_withdraw",
+    "votes_import",
+]

@@ -1,0 +1,155 @@
+"""The steps every stored vote goes through: lock and read, add the row, close the slot, decide."""
+
+import json
+from dataclasses import dataclass
+from datetime import datetime
+
+from django.db.backends.utils import CursorWrapper
+
+from apps.common.errors import Conflict, Missing, Refused
+from apps.labeling.models import Slot, Vote
+from apps.labeling.services import statements as sql
+from apps.labeling.services.ballots import Ballot, times_bounded
+from apps.labeling.services.deciding import Policy, decision_store
+from apps.labeling.services.leasing import role_check
+from apps.labeling.services.results import VoteResult
+from measures.voting import Choice, count_votes
+
+# Votes of these slots decide; hidden repeats and audit re-votes measure the annotator instead.
+_COUNTED = (Slot.Kind.REGULAR, Slot.Kind.GOLD)
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A slot and its comparison while we hold both rows, and what is needed to vote on them."""
+
+    slot: int
+    project: str
+    comparison: int
+    kind: str
+    state: str
+    annotator: int | None
+    left_is: str
+    leased_at: datetime | None
+    now: datetime
+    response_a: int
+    response_b: int
+    overlap: int
+    guideline: int | None
+    show_tie: bool
+    show_both_bad: bool
+    paused: str
+    policy: Policy
+
+
+def slot_lock(cursor: CursorWrapper, slot: int, annotator: int, source: str) -> Held:
+    """Lock membership, slot and comparison, in that order, and read what a vote needs."""
+    cursor.execute(sql.LOCK_FOR_VOTE, {"slot": slot, "annotator": annotator})
+    row = cursor.fetchone()
+    if row is None:
+        raise Missing("There is no such pair.", field="slot")
+    *fields, show_tie, show_both_bad, role, paused = row[:17]
+    if source != Vote.Source.IMPORT:  # imported people are not members: they cannot sign in
+        if role is None:
+            raise Missing("There is no such pair.", field="slot")
+        role_check(role)
+    return Held(
+        *fields,
+        show_tie=show_tie is not False,
+        show_both_bad=show_both_bad is not False,
+        paused=paused or "",
+        policy=Policy.of(row[17:]),
+    )
+
+
+def vote_write(
+    cursor: CursorWrapper,
+    held: Held,
+    annotator: int,
+    ballot: Ballot,
+    key: str,
+    source: str,
+    cast_at: datetime | None,
+    replaces: Vote | None = None,
+) -> VoteResult:
+    """Add the vote, close the slot, count, decide."""
+    choice = ballot.canonical(held.left_is)
+    if source == Vote.Source.PAGE:
+        _shown_check(choice, held)
+    held_ms = _milliseconds_since(held.leased_at, held.now)
+    active, wall = times_bounded(ballot.active_ms, ballot.wall_ms, held_ms=held_ms)
+    vote = Vote(
+        project_id=held.project,
+        comparison_id=held.comparison,
+        slot_id=held.slot,
+        annotator_id=annotator,
+        choice=choice,
+        chosen_id={"a": held.response_a, "b": held.response_b}.get(choice),
+        left_is="" if source == Vote.Source.IMPORT else held.left_is,
+        strength=ballot.strength,
+        criteria=ballot.criteria,
+        reasons=ballot.reasons,
+        rationale=ballot.rationale,
+        flags=ballot.flags,
+        guideline_id=None if source == Vote.Source.IMPORT else held.guideline,
+        active_ms=active,
+        wall_ms=wall,
+        idempotency_key=key,
+        source=source,
+        revision=replaces.revision + 1 if replaces else 1,
+        supersedes_id=replaces.pk if replaces else None,
+        cast_at=cast_at or held.now,
+    )
+    counts = _insert(cursor, vote)
+    if held.kind in _COUNTED:
+        counts[Choice(choice)] += 1
+    decision = decision_store(
+        cursor,
+        project=held.project,
+        comparison=held.comparison,
+        counts=counts,
+        overlap=held.overlap,
+        policy=held.policy,
+    )
+    return VoteResult(vote=vote, decision=decision)
+
+
+def counts_read(cursor: CursorWrapper, comparison: int) -> dict[Choice, int]:
+    cursor.execute(sql.CHOICES, {"comparison": comparison})
+    return count_votes(choice for (choice,) in cursor.fetchall())
+
+
+def _insert(cursor: CursorWrapper, vote: Vote) -> dict[Choice, int]:
+    """Add the row and close its slot; returns the votes that count besides it."""
+    cursor.execute(
+        sql.INSERT_VOTE,
+        {
+            name: getattr(vote, name)
+            for name in (
+                "project_id", "comparison_id", "slot_id", "annotator_id", "choice", "chosen_id",
+                "left_is", "strength", "reasons", "rationale", "flags", "guideline_id",
+                "active_ms", "wall_ms", "idempotency_key", "source", "revision", "supersedes_id",
+                "cast_at",
+            )
+        }
+        | {"criteria": json.dumps(vote.criteria)},
+    )  # fmt: skip
+    vote.pk, *others = cursor.fetchone()
+    if vote.pk is None:
+        raise Conflict(
+            "This key was already used for a vote on another pair.",
+            code="key_reused",
+            field="idempotency_key",
+        )
+    return dict(zip((Choice.A, Choice.B, Choice.TIE, Choice.BOTH_BAD), others, strict=True))
+
+
+def _shown_check(choice: str, held: Held) -> None:
+    if choice == "tie" and not held.show_tie:
+        raise Refused("This project does not offer ties.", field="choice")
+    if choice == "both_bad" and not held.show_both_bad:
+        raise Refused("This project does not offer “both are bad”.", field="choice")
+
+
+def _milliseconds_since(start: datetime | None, now: datetime) -> int:
+    return max(0, int((now - (start or now)).total_seconds() * 1000))

@@ -1,0 +1,181 @@
+"""What the services of labeling answer with."""
+
+import hashlib
+import hmac
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import lru_cache
+from typing import Any, Literal
+
+from django.conf import settings
+
+from apps.common.errors import DomainError
+from apps.labeling.models import Vote
+from apps.labeling.texts import Messages
+from measures.voting import Decision
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """A pair in one annotator's hands: what the screen shows, and until when it is theirs.
+
+    Nothing in it tells where an answer came from or how others voted.
+    """
+
+    slot: int
+    comparison: int
+    project: str
+    annotator: int
+    left_is: str  # "a" or "b": which canonical response stands left
+    leased_at: datetime
+    leased_until: datetime
+    prompt: Messages
+    left: Messages
+    right: Messages
+    n_today: int = 0  # votes this annotator has cast here since midnight UTC
+
+    @property
+    def key(self) -> str:
+        """The idempotency key the page submits with: it proves that this lease was given out."""
+        return lease_key(self.slot, self.annotator, self.leased_at)
+
+
+def lease_key(slot: int, annotator: int, leased_at: datetime) -> str:
+    stamp = int(leased_at.timestamp() * 1_000_000)
+    return f"{slot}.{stamp}.{_mac(f'{slot}.{annotator}.{stamp}')}"
+
+
+def lease_was_given(key: str, *, slot: int, annotator: int) -> bool:
+    """Whether `key` is one we made for this slot and this person, however long ago."""
+    parts = key.split(".")
+    if len(parts) != 3 or parts[0] != str(slot):
+        return False
+    return hmac.compare_digest(parts[2], _mac(f"{slot}.{annotator}.{parts[1]}"))
+
+
+def _mac(text: str) -> str:
+    return hmac.new(_lease_secret(), text.encode(), hashlib.sha256).hexdigest()[:20]
+
+
+@lru_cache(maxsize=1)
+def _lease_secret() -> bytes:
+    return hashlib.sha256(b"labeling.lease:" + settings.SECRET_KEY.encode()).digest()
+
+
+NothingCode = Literal["empty", "paused", "held", "yours_done", "all_done"]
+
+
+@dataclass(frozen=True, slots=True)
+class NothingReason:
+    """Why there is no pair to hand out, in words the annotator reads.
+
+    `back_at` is set for "held": the latest moment by which the first of the held pairs is either
+    answered or free again.
+    """
+
+    code: NothingCode
+    title: str
+    text: str
+    back_at: datetime | None = None
+    n_today: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class VoteResult:
+    """A stored vote, what the comparison now amounts to, and the next pair.
+
+    `replayed` is true when the same submit had been stored before. `next` is None when the caller
+    asked for none.
+    """
+
+    vote: Vote
+    decision: Decision
+    next: Lease | NothingReason | None = None
+    replayed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RowProblem:
+    """What is wrong with one row of a bulk input; `row` counts from 1."""
+
+    row: int
+    field: str
+    message: str
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"row": self.row, "field": self.field, "message": self.message}
+
+
+class RowsRefused(DomainError):
+    """A bulk input was refused as a whole; `details` names each bad row and field."""
+
+    code = "rows_invalid"
+    MOST_LISTED = 200
+
+    def __init__(self, problems: list[RowProblem], *, n_rows: int) -> None:
+        first = problems[0]
+        n_bad = len({problem.row for problem in problems})
+        super().__init__(
+            f"{n_bad:,} of {n_rows:,} rows cannot be imported, so nothing was. "
+            f"The first: row {first.row}, {first.field}: {first.message}.",
+            row=first.row,
+            field=first.field,
+            details=[problem.as_dict() for problem in problems[: self.MOST_LISTED]],
+        )
+        self.problems = problems
+
+
+@dataclass(slots=True)
+class ImportReport:
+    """What an import of comparisons did, in numbers of rows unless said otherwise.
+
+    n_rows = n_created + n_unchanged + n_refused. `duplicates` are rows that repeat another row's
+    pair (row, the row or comparison it repeats); those with an id of their own are kept.
+    """
+
+    n_rows: int = 0
+    n_created: int = 0
+    n_unchanged: int = 0
+    n_refused: int = 0
+    n_prompts: int = 0  # new prompts
+    n_responses: int = 0  # new responses
+    n_slots: int = 0  # new slots
+    seconds: float = 0.0
+    problems: list[RowProblem] = field(default_factory=list)
+    warnings: list[RowProblem] = field(default_factory=list)
+
+    def as_dict(self) -> dict[str, Any]:
+        numbers = {
+            name: getattr(self, name)
+            for name in ("n_rows", "n_created", "n_unchanged", "n_refused", "n_prompts",
+                         "n_responses", "n_slots")
+        }  # fmt: skip
+        return numbers | {
+            "seconds": round(self.seconds, 3),
+            "problems": [p.as_dict() for p in self.problems[: RowsRefused.MOST_LISTED]],
+            "warnings": [p.as_dict() for p in self.warnings[: RowsRefused.MOST_LISTED]],
+        }
+
+
+@dataclass(slots=True)
+class VotesReport:
+    """What an import of votes did, in numbers of rows; n_people counts new imported people."""
+
+    n_rows: int = 0
+    n_created: int = 0
+    n_unchanged: int = 0
+    n_refused: int = 0
+    n_people: int = 0
+    seconds: float = 0.0
+    problems: list[RowProblem] = field(default_factory=list)
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "n_rows": self.n_rows,
+            "n_created": self.n_created,
+            "n_unchanged": self.n_unchanged,
+            "n_refused": self.n_refused,
+            "n_people": self.n_people,
+            "seconds": round(self.seconds, 3),
+            "problems": [p.as_dict() for p in self.problems[: RowsRefused.MOST_LISTED]],
+        }

@@ -1,0 +1,276 @@
+"""The statements behind the path of a vote, written by hand: each does in one round trip what the
+ORM would do in several, and says which rows it locks.
+
+Values are always parameters; what is pasted into the texts are constants of this module.
+"""
+# ruff: noqa: S608
+
+from apps.labeling.models import LabelingSettings
+
+_DEFAULTS = LabelingSettings()  # for projects without a settings row
+
+POLICY = (
+    "overlap",
+    "max_overlap",
+    "least_votes",
+    "least_agreeing",
+    "least_share",
+    "lease_seconds",
+    "random_share",
+)
+_POLICY_COLUMNS = ", ".join(f"l.{name}" for name in POLICY)
+
+# An extra slot goes before what is drawn at random: it is what a decision waits for.
+_EXTRA_PRIORITY = 1.0
+
+# --- leasing -------------------------------------------------------------------------------------
+
+# Which response stands left: a fair coin that always falls the same way for this person and pair.
+SIDE = """case get_byte(sha256(convert_to(
+    'side:' || %(annotator)s::text || ':' || {comparison}::text, 'UTF8')), 0) & 1
+  when 0 then 'a' else 'b' end"""
+
+SEAT = """
+select m.role, m.paused_reason, l.lease_seconds, l.random_share
+from accounts_membership m
+left join labeling_labelingsettings l on l.project_id = m.project_id
+where m.project_id = %(project)s and m.user_id = %(annotator)s
+for no key update of m
+"""
+
+# Nobody gets a comparison they hold, have voted on, or have skipped.
+_NEW_TO_ME = """
+  not exists (select from labeling_slot mine
+              where mine.comparison_id = s.comparison_id and mine.annotator_id = %(annotator)s)
+  and not exists (select from labeling_skip k
+                  where k.comparison_id = s.comparison_id and k.annotator_id = %(annotator)s)
+"""
+# Audit re-votes and hidden repeats have hand-outs of their own.
+_DRAWN = "s.project_id = %(project)s and s.kind in ('regular', 'gold')"
+_FREE = f"{_DRAWN} and s.state = 'free' and {_NEW_TO_ME}"
+_LOCK = "for no key update of s skip locked"
+
+DRAW = f"""
+with own as (
+  select s.id from labeling_slot s
+  where s.project_id = %(project)s and s.annotator_id = %(annotator)s and s.state = 'leased'
+  order by s.leased_at limit 1 for no key update
+), lapsed as (
+  select s.id from labeling_slot s
+  where not exists (select from own)
+    and {_DRAWN} and s.state = 'leased' and s.leased_until < now() and {_NEW_TO_ME}
+  order by s.leased_until limit 1 {_LOCK}
+), prioritised as (
+  select s.id from labeling_slot s
+  where %(by_priority)s and not exists (select from own) and not exists (select from lapsed)
+    and s.priority > 0 and {_FREE}
+  order by s.priority desc, s.shuffle limit 1 {_LOCK}
+), place as materialized (
+  -- where this annotator was in the shuffled order: the slot of their last vote drawn from it
+  select coalesce((
+    select s.shuffle from (
+      select slot_id, cast_at from labeling_vote
+      where project_id = %(project)s and annotator_id = %(annotator)s
+      order by cast_at desc limit 20
+    ) v join labeling_slot s on s.id = v.slot_id
+    where s.priority <= 0 order by v.cast_at desc limit 1
+  ), 0) as shuffle
+), ahead as (
+  select s.id from labeling_slot s
+  where not exists (select from own) and not exists (select from lapsed)
+    and not exists (select from prioritised)
+    and s.shuffle >= (select shuffle from place) and {_FREE}
+  order by s.shuffle limit 1 {_LOCK}
+), behind as (
+  select s.id from labeling_slot s
+  where not exists (select from own) and not exists (select from lapsed)
+    and not exists (select from prioritised) and not exists (select from ahead)
+    and s.shuffle < (select shuffle from place) and {_FREE}
+  order by s.shuffle limit 1 {_LOCK}
+), taken as (
+  update labeling_slot s set
+    state = 'leased',
+    annotator_id = %(annotator)s,
+    leased_until = now() + make_interval(secs => %(seconds)s),
+    leased_at = case when s.annotator_id = %(annotator)s then s.leased_at else now() end,
+    left_is = case when s.annotator_id = %(annotator)s then s.left_is
+              else {SIDE.format(comparison="s.comparison_id")} end
+  where s.id = (select id from own union all select id from lapsed
+                union all select id from prioritised
+                union all select id from ahead union all select id from behind)
+  returning s.id, s.comparison_id, s.left_is, s.leased_at, s.leased_until
+)
+select t.id, t.comparison_id, t.left_is, t.leased_at, t.leased_until,
+       p.messages, a.messages, b.messages,
+       (select count(*) from labeling_vote v
+        where v.project_id = %(project)s and v.annotator_id = %(annotator)s
+          and v.cast_at >= date_trunc('day', now()) and v.revision = 1)
+from taken t
+join labeling_comparison c on c.id = t.comparison_id
+join labeling_prompt p on p.id = c.prompt_id
+join labeling_response a on a.id = c.response_a_id
+join labeling_response b on b.id = c.response_b_id
+"""
+
+# A slot of one given comparison: the wanted one first, else any that is free or has lapsed, else a
+# new one while the project allows more. The caller holds the comparison's row.
+TAKE = f"""
+with room as (
+  select c.id, c.project_id, c.priority, c.shuffle,
+         greatest(c.overlap, coalesce(l.max_overlap, {_DEFAULTS.max_overlap})) as most,
+         coalesce(l.lease_seconds, {_DEFAULTS.lease_seconds}) as seconds,
+         (select count(*) from labeling_slot s
+          where s.comparison_id = c.id and s.state <> 'withdrawn') as n_slots,
+         (select coalesce(max(position), 0) from labeling_slot s
+          where s.comparison_id = c.id) as last
+  from labeling_comparison c
+  left join labeling_labelingsettings l on l.project_id = c.project_id
+  where c.id = %(comparison)s
+    and not exists (select from labeling_slot m
+                    where m.comparison_id = c.id and m.annotator_id = %(annotator)s)
+), open as (
+  select s.id from labeling_slot s, room
+  where s.comparison_id = room.id
+    and s.kind in ('regular', 'gold')
+    and (s.state = 'free' or (s.state = 'leased' and s.leased_until < now()))
+  order by (s.id = %(slot)s) desc nulls last, s.state, s.position limit 1 {_LOCK}
+), taken as (
+  update labeling_slot s set
+    state = 'leased', annotator_id = %(annotator)s, leased_at = now(),
+    leased_until = now() + make_interval(secs => (select seconds from room)),
+    left_is = {SIDE.format(comparison="s.comparison_id")}
+  where s.id = (select id from open)
+  returning s.id
+), added as (
+  insert into labeling_slot (project_id, comparison_id, position, kind, state, priority, shuffle,
+                             annotator_id, leased_at, leased_until, left_is)
+  select project_id, id, last + 1, 'regular', 'leased', priority, shuffle, %(annotator)s, now(),
+         now() + make_interval(secs => seconds), {SIDE.format(comparison="room.id")}
+  from room
+  where not exists (select from open) and n_slots < most
+  returning id
+), widened as (
+  update labeling_comparison c set overlap = c.overlap + 1
+  where c.id = %(comparison)s and exists (select from added)
+)
+select id from taken union all select id from added
+"""
+
+WHY_NOT = """
+select exists (select from labeling_slot m
+               where m.comparison_id = c.id and m.annotator_id = %(annotator)s),
+       (select count(*) from labeling_slot s
+        where s.comparison_id = c.id and s.state <> 'withdrawn'),
+       l.max_overlap
+from labeling_comparison c
+left join labeling_labelingsettings l on l.project_id = c.project_id
+where c.id = %(comparison)s
+"""
+
+RELEASE = """
+update labeling_slot set state = 'free', annotator_id = null, leased_at = null,
+       leased_until = null, left_is = ''
+where id = %(slot)s and annotator_id = %(annotator)s and state = 'leased'
+returning id
+"""
+
+WHY_NOTHING = f"""
+select exists (select from labeling_comparison where project_id = %(project)s),
+       (select count(*) from labeling_slot where project_id = %(project)s and state = 'free'),
+       held.n, held.back_at, now(),
+       (select count(*) from labeling_vote v
+        where v.project_id = %(project)s and v.annotator_id = %(annotator)s
+          and v.cast_at >= date_trunc('day', now()) and v.revision = 1)
+from (
+  select count(*) as n, min(s.leased_until) as back_at from labeling_slot s
+  where s.project_id = %(project)s and s.state = 'leased' and {_NEW_TO_ME}
+) held
+"""
+
+# --- votes and decisions -------------------------------------------------------------------------
+
+LOCK_FOR_VOTE = f"""
+with me as materialized (
+  select m.role, m.paused_reason from accounts_membership m
+  where m.user_id = %(annotator)s
+    and m.project_id = (select project_id from labeling_slot where id = %(slot)s)
+  for no key update
+)
+select s.id, s.project_id, s.comparison_id, s.kind, s.state, s.annotator_id, s.left_is,
+       s.leased_at, now(), c.response_a_id, c.response_b_id, c.overlap,
+       (select g.id from labeling_guideline g where g.project_id = s.project_id
+        order by g.version desc limit 1),
+       l.show_tie, l.show_both_bad, me.role, me.paused_reason, {_POLICY_COLUMNS}
+from labeling_slot s
+join labeling_comparison c on c.id = s.comparison_id
+left join labeling_labelingsettings l on l.project_id = s.project_id
+left join me on true
+where s.id = %(slot)s
+for no key update of s, c
+"""
+
+CHOICES = """
+select v.choice from labeling_vote v join labeling_slot s on s.id = v.slot_id
+where v.comparison_id = %(comparison)s and v.is_current and s.kind in ('regular', 'gold')
+"""
+
+INSERT_VOTE = """
+with written as (
+  insert into labeling_vote (
+    project_id, comparison_id, slot_id, annotator_id, choice, chosen_id, left_is, strength,
+    criteria, reasons, rationale, flags, guideline_id, active_ms, wall_ms, idempotency_key, source,
+    revision, supersedes_id, is_current, cast_at)
+  values (
+    %(project_id)s, %(comparison_id)s, %(slot_id)s, %(annotator_id)s, %(choice)s, %(chosen_id)s,
+    %(left_is)s, %(strength)s, %(criteria)s, %(reasons)s, %(rationale)s, %(flags)s,
+    %(guideline_id)s, %(active_ms)s, %(wall_ms)s, %(idempotency_key)s, %(source)s, %(revision)s,
+    %(supersedes_id)s, true, %(cast_at)s)
+  on conflict (annotator_id, idempotency_key) do nothing
+  returning id
+), closed as (
+  update labeling_slot set state = 'done', leased_until = null where id = %(slot_id)s
+)
+select (select id from written),
+       count(*) filter (where v.choice = 'a'), count(*) filter (where v.choice = 'b'),
+       count(*) filter (where v.choice = 'tie'), count(*) filter (where v.choice = 'both_bad')
+from labeling_vote v join labeling_slot s on s.id = v.slot_id
+where v.comparison_id = %(comparison_id)s and v.is_current and s.kind in ('regular', 'gold')
+"""
+
+STORE_DECISION = f"""
+with decided as (
+  insert into labeling_decision as d (
+    comparison_id, project_id, outcome, winner, n_a, n_b, n_tie, n_both_bad, n_agreeing, share,
+    rule, reason, created_at, updated_at)
+  values (%(comparison)s, %(project)s, %(outcome)s, %(winner)s, %(n_a)s, %(n_b)s, %(n_tie)s,
+          %(n_both_bad)s, %(n_agreeing)s, %(share)s, %(rule)s, %(reason)s, now(), now())
+  on conflict (comparison_id) do update set
+    outcome = case when d.outcome = 'adjudicated' then d.outcome else excluded.outcome end,
+    winner = case when d.outcome = 'adjudicated' then d.winner else excluded.winner end,
+    rule = case when d.outcome = 'adjudicated' then d.rule else excluded.rule end,
+    reason = case when d.outcome = 'adjudicated' then d.reason else excluded.reason end,
+    posterior = null,
+    n_a = excluded.n_a, n_b = excluded.n_b, n_tie = excluded.n_tie,
+    n_both_bad = excluded.n_both_bad, n_agreeing = excluded.n_agreeing, share = excluded.share,
+    updated_at = now()
+), added as (
+  insert into labeling_slot (project_id, comparison_id, position, kind, state, priority, shuffle,
+                             left_is)
+  select %(project)s, c.id,
+         (select max(position) + 1 from labeling_slot s where s.comparison_id = c.id),
+         'regular', 'free', c.priority + {_EXTRA_PRIORITY}, c.shuffle, ''
+  from labeling_comparison c where c.id = %(comparison)s and %(extra)s = 1
+), spared as (
+  -- extra votes that were asked for and are no longer needed
+  update labeling_slot s set state = 'withdrawn'
+  where %(accepted)s and s.comparison_id = %(comparison)s and s.state = 'free'
+    and s.kind = 'regular' and s.position > %(base)s
+  returning s.id
+)
+update labeling_comparison set
+  n_votes = %(n_votes)s,
+  state = case when state in ('review', 'dropped') then state else %(state)s end,
+  overlap = overlap + %(extra)s - (select count(*) from spared),
+  updated_at = now()
+where id = %(comparison)s
+"""

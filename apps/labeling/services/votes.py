@@ -1,0 +1,220 @@
+"""Taking votes: one transaction from the locked slot to the stored decision and the next pair.
+
+A vote costs four statements: lock and read; write the vote and count; store the decision; lease
+the next pair. Nothing here waits for Celery.
+"""
+
+from dataclasses import replace
+from datetime import datetime
+from typing import Unpack
+
+from django.db import transaction
+from django.db.backends.utils import CursorWrapper
+
+from apps.accounts.models import AuditEvent, User
+from apps.common.errors import Conflict, DomainError, Missing
+from apps.labeling.models import Slot, Vote
+from apps.labeling.services import leasing
+from apps.labeling.services import statements as sql
+from apps.labeling.services.ballots import Answer, Ballot, ballot_from
+from apps.labeling.services.cursors import prepared_cursor
+from apps.labeling.services.deciding import decision_store
+from apps.labeling.services.recording import Held, counts_read, slot_lock, vote_write
+from apps.labeling.services.results import Lease, NothingReason, VoteResult, lease_was_given
+from measures.voting import Decision, decide
+
+_LONGEST_KEY = 80
+
+
+def vote_cast(
+    *,
+    slot: int,
+    annotator: User,
+    idempotency_key: str,
+    source: str = Vote.Source.PAGE,
+    cast_at: datetime | None = None,
+    lease_next: bool = True,
+    **answer: Unpack[Answer],
+) -> VoteResult:
+    """Store one vote on a leased slot, decide the comparison, lease the next pair.
+
+    `answer` says either `choice` or `side`, and what else the annotator gave (see `Answer`). The
+    same submit again, by `idempotency_key`, returns what was stored and changes nothing. A lease
+    that has run out is still good while nobody else has the slot; after that, another free slot of
+    the same comparison is taken for whoever can show the key of the lease they were given.
+
+    Errors: `Missing` (no such slot, or not a member), `Refused` (role), `Conflict` with code
+    `lease_lost` (others have it now; nothing is counted), `key_reused` (the key was used for a
+    different vote) or `already_voted`; `DomainError` naming the field for anything malformed.
+    """
+    with transaction.atomic(), prepared_cursor() as cursor:
+        return cast(
+            cursor,
+            slot=slot,
+            annotator=annotator.pk,
+            ballot=ballot_from(**answer),
+            key=_key_checked(idempotency_key),
+            source=source,
+            cast_at=cast_at,
+            lease_next=lease_next,
+        )
+
+
+def cast(
+    cursor: CursorWrapper,
+    *,
+    slot: int,
+    annotator: int,
+    ballot: Ballot,
+    key: str,
+    source: str,
+    cast_at: datetime | None = None,
+    lease_next: bool = True,
+) -> VoteResult:
+    """`vote_cast` inside the caller's transaction, without a savepoint: bulk replays use it."""
+    held = slot_lock(cursor, slot, annotator, source)
+    if not (held.state == Slot.State.LEASED and held.annotator == annotator):
+        known = Vote.objects.filter(annotator_id=annotator, idempotency_key=key).first()
+        if known is not None:
+            return _replayed(cursor, known, held, ballot, lease_next)
+        held = _retaken(cursor, held, annotator, key, source)
+    result = vote_write(cursor, held, annotator, ballot, key, source, cast_at)
+    if lease_next:
+        return replace(result, next=_next(cursor, held, annotator))
+    return result
+
+
+def vote_revise(
+    *,
+    vote: int,
+    annotator: User,
+    idempotency_key: str,
+    source: str = Vote.Source.PAGE,
+    **answer: Unpack[Answer],
+) -> VoteResult:
+    """Change one's mind: a new revision is added, the old row stays as it was.
+
+    `vote` is the current vote; revising one that has been revised meanwhile is a `Conflict`
+    (`not_current`). Repeating a submit by its key changes nothing. Errors as in `vote_cast`.
+    """
+    ballot, key = ballot_from(**answer), _key_checked(idempotency_key)
+    with transaction.atomic(), prepared_cursor() as cursor:
+        old = _own_vote(vote, annotator)
+        held = slot_lock(cursor, old.slot_id, annotator.pk, source)
+        known = Vote.objects.filter(annotator=annotator, idempotency_key=key).first()
+        if known is not None:
+            return _replayed(cursor, known, held, ballot, lease_next=False)
+        _retire(old)
+        return vote_write(cursor, held, annotator.pk, ballot, key, source, None, replaces=old)
+
+
+@transaction.atomic
+def vote_withdraw(*, vote: int, annotator: User, reason: str = "") -> Decision:
+    """Take a vote back without another: the row stays as history, the slot goes to others.
+
+    The annotator does not meet the pair again, as after a skip. Returns the decision without it.
+    """
+    old = _own_vote(vote, annotator)
+    with prepared_cursor() as cursor:
+        held = slot_lock(cursor, old.slot_id, annotator.pk, Vote.Source.PAGE)
+        _retire(old)
+        Slot.objects.filter(pk=old.slot_id).update(
+            state=Slot.State.FREE, annotator=None, leased_at=None, leased_until=None, left_is=""
+        )
+        leasing.skip_record(
+            project=held.project,
+            comparison=held.comparison,
+            annotator=annotator.pk,
+            reason=reason.strip() or "took the answer back",
+        )
+        AuditEvent.objects.create(
+            project_id=held.project,
+            actor=annotator,
+            action="vote.withdrawn",
+            subject=str(old.pk),
+            details={"comparison": held.comparison},
+        )
+        return decision_store(
+            cursor,
+            project=held.project,
+            comparison=held.comparison,
+            counts=counts_read(cursor, held.comparison),
+            overlap=held.overlap,
+            policy=held.policy,
+        )
+
+
+def _retaken(cursor: CursorWrapper, held: Held, annotator: int, key: str, source: str) -> Held:
+    """The slot again, or another of its comparison, for someone whose lease others have now."""
+    if held.state == Slot.State.DONE and held.annotator == annotator:
+        raise Conflict(
+            "You have already answered this pair. Change the answer under My answers.",
+            code="already_voted",
+        )
+    if lease_was_given(key, slot=held.slot, annotator=annotator):
+        cursor.execute(
+            sql.TAKE,
+            {"comparison": held.comparison, "annotator": annotator, "slot": held.slot},
+        )
+        row = cursor.fetchone()
+        if row is not None:
+            return slot_lock(cursor, row[0], annotator, source)
+    raise Conflict(
+        "This pair went to someone else while it was away, so this answer was not counted. "
+        "It does not count against you.",
+        code="lease_lost",
+    )
+
+
+def _next(cursor: CursorWrapper, held: Held, annotator: int) -> Lease | NothingReason:
+    if held.paused:
+        return leasing.nothing_paused(held.paused)
+    seat = leasing.Seat(held.paused, held.policy.lease_seconds, held.policy.random_share)
+    return leasing.draw(cursor, held.project, annotator, seat)
+
+
+def _replayed(
+    cursor: CursorWrapper,
+    known: Vote,
+    held: Held,
+    ballot: Ballot,
+    lease_next: bool,
+) -> VoteResult:
+    """The answer to a submit that has been stored before: what was stored, and the same next."""
+    same = (
+        known.comparison_id == held.comparison
+        and known.choice == ballot.canonical(known.left_is or held.left_is)
+        and known.strength == ballot.strength
+        and known.rationale == ballot.rationale
+        and known.flags == ballot.flags
+    )
+    if not same:
+        raise Conflict(
+            "This pair has already been answered differently. Change the answer under My answers.",
+            code="key_reused",
+        )
+    counts = counts_read(cursor, held.comparison)
+    decision = decide(
+        counts, held.policy.rule(), votes_possible=max(held.policy.max_overlap, held.overlap)
+    )
+    following = _next(cursor, held, known.annotator_id) if lease_next else None
+    return VoteResult(vote=known, decision=decision, next=following, replayed=True)
+
+
+def _own_vote(vote: int, annotator: User) -> Vote:
+    found = Vote.objects.filter(pk=vote, annotator=annotator).first()
+    if found is None:
+        raise Missing("There is no such answer of yours.", field="vote")
+    return found
+
+
+def _retire(vote: Vote) -> None:
+    """Mark a vote as no longer current, once; the trigger forbids every other change to it."""
+    if not Vote.objects.filter(pk=vote.pk, is_current=True).update(is_current=False):
+        raise Conflict("This answer has been changed meanwhile; reload it.", code="not_current")
+
+
+def _key_checked(key: str) -> str:
+    if not key or len(key) > _LONGEST_KEY:
+        raise DomainError(f"1 to {_LONGEST_KEY} characters.", field="idempotency_key")
+    return key
