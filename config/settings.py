@@ -178,6 +178,14 @@ CELERY_BROKER_URL = REDIS_URL
 RUN_MAX_ATTEMPTS = env.number("RUN_MAX_ATTEMPTS", 3, low=1, high=20)
 # A run whose worker has said nothing for this long, and whose lease has run out, is requeued.
 RUN_SILENCE_SECONDS = env.number("RUN_SILENCE_SECONDS", 45, low=5, high=3600)
+# A job that nobody has claimed for this long, and that is in no queue, is sent again.
+RUN_RESEND_SECONDS = env.number("RUN_RESEND_SECONDS", 15, low=1, high=3600)
+# How long a trainer may go on without its supervisor reaching Redis; see docs/jobs.md.
+RUN_LEASE_SECONDS = env.number("RUN_LEASE_SECONDS", 30, low=2, high=600)
+# Between the polite request to end and the kill.
+RUN_GRACE_SECONDS = env.number("RUN_GRACE_SECONDS", 20, low=1, high=3600)
+# Wall clock of one attempt.
+RUN_MAX_SECONDS = env.number("RUN_MAX_SECONDS", 86_400, low=1, high=30 * 86_400)
 
 # --- language, time, log -----------------------------------------------------------------------
 LANGUAGE_CODE = "en-us"

@@ -57,6 +57,9 @@ class Run(Named):
     failure_kind = models.CharField(max_length=60, blank=True)
     failure_message = models.TextField(blank=True)
     created_by = models.ForeignKey(User, null=True, on_delete=models.SET_NULL, related_name="+")
+    launch_key = models.CharField(
+        max_length=80, blank=True, help_text="the same key launches once, however often it is sent"
+    )
     dispatched_at = models.DateTimeField(null=True, blank=True)
     started_at = models.DateTimeField(null=True, blank=True)
     heard_at = models.DateTimeField(null=True, blank=True, help_text="last sign of life")
@@ -72,6 +75,11 @@ class Run(Named):
             ),
             models.CheckConstraint(
                 condition=~Q(state="failed") | ~Q(failure_kind=""), name="run_failed_says_why"
+            ),
+            models.UniqueConstraint(
+                fields=["project", "launch_key"],
+                condition=~Q(launch_key=""),
+                name="run_launched_once_per_key",
             ),
         ]
         indexes = [
@@ -94,13 +102,19 @@ class Run(Named):
 class RunAttempt(models.Model):
     """One try. Points of attempt k count up to the step attempt k + 1 resumed from."""
 
+    class Cause(models.TextChoices):
+        LAUNCH = "launch", "launched"
+        RETRY = "retry", "tried again after a failure"
+        RESUME = "resume", "resumed by a person"
+
     run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="attempts")
     number = models.PositiveSmallIntegerField()
+    cause = models.CharField(max_length=6, choices=Cause.choices, default=Cause.LAUNCH)
     spec = models.JSONField(default=dict, help_text="the JobSpec as sent")
     resumed_from_step = models.BigIntegerField(null=True, blank=True)
     environment = models.JSONField(default=dict)
     last_seq = models.BigIntegerField(default=0, help_text="all events up to here are in")
-    outcome = models.CharField(max_length=12, blank=True)  # finished, failed, cancelled, lost
+    outcome = models.CharField(max_length=12, blank=True)  # finished, failed, cancelled, lost, interrupted
     created_at = models.DateTimeField(auto_now_add=True)
     opened_at = models.DateTimeField(null=True, blank=True)
     ended_at = models.DateTimeField(null=True, blank=True)
