@@ -55,8 +55,18 @@ def truncated_share(rows: Iterable[Encoded]) -> float:
 
 
 def _template(tokenizer: PreTrainedTokenizerBase, messages: Messages, **options: Any) -> list[int]:
+    """Ids by the template. What looks like a control token inside a message stays plain text, so
+    that nobody can end the prompt from within it; and lengths are ours to watch, hence no word
+    from the tokenizer about them."""
     return list(
-        tokenizer.apply_chat_template(messages, tokenize=True, return_dict=False, **options)
+        tokenizer.apply_chat_template(
+            messages,
+            tokenize=True,
+            return_dict=False,
+            sanitize_control_tokens=True,
+            tokenizer_kwargs={"verbose": False},
+            **options,
+        )
     )
 
 

@@ -18,7 +18,7 @@ from workers.data.base_model import BaseShape, build_model, train_tokenizer
 from workers.data.encoding import Encoded, encode_pair, truncated_share
 from workers.data.snapshot import Demonstration, evaluation_splits, read_demonstrations
 from workers.models import load_causal, load_tokenizer, parameter_count, pick_device
-from workers.recipes.answering import emit_samples
+from workers.recipes.samples import choose, emit_samples, encode_fitting
 from workers.recipes.settings import settings_for
 from workers.recipes.settings.supervised import SFTSettings
 from workers.recipes.trainer_bridge import (
@@ -28,6 +28,8 @@ from workers.recipes.trainer_bridge import (
     train,
     trainer_arguments,
 )
+from workers.rollouts.answers import answer
+from workers.rollouts.sampling import Sampling
 
 CONFIG = SFTSettings
 IGNORED = -100  # the label that the loss skips
@@ -83,25 +85,39 @@ def run(context: RunContext) -> dict[str, Any]:
     train(context, trainer)
 
     if context.stopped != "cancel":
-        emit_samples(
-            context,
-            model,
-            tokenizer,
-            [row.prompt for row in held_out],
-            count=settings.sample_prompts,
-            max_new_tokens=settings.sample_max_new_tokens,
-            step=trainer.state.global_step,
-        )
-    losses = [e["eval_loss"] for e in trainer.state.log_history if "eval_loss" in e]
+        _show_samples(context, settings, model, tokenizer, held_out, trainer.state.global_step)
     return {
         "step": trainer.state.global_step,
         "parameters": parameter_count(model),
         "train_rows": len(train_rows.encoded),
         "held_out_rows": len(eval_rows.encoded),
         "longer_than_max_length_share": train_rows.longer,
-        "held_out_loss_first": losses[0] if losses else None,
-        "held_out_loss_last": losses[-1] if losses else None,
+        "held_out_loss": reporter.losses[-1][1] if reporter.losses else None,
+        "held_out_loss_at_start": reporter.losses[0][1] if context.spec.resume is None else None,
     }
+
+
+def _show_samples(
+    context: RunContext,
+    settings: SFTSettings,
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    held_out: list[Demonstration],
+    step: int,
+) -> None:
+    """Answers to a few held-out prompts, the same ones in every run of this seed."""
+    prompts, ids = encode_fitting(
+        tokenizer,
+        [row.prompt for row in held_out],
+        max(1, settings.max_length - settings.sample_max_new_tokens),
+    )
+    chosen = choose(len(prompts), settings.sample_prompts, context.spec.seed)
+    if not chosen:
+        return
+    model.eval()
+    sampling = Sampling(settings.sample_max_new_tokens, seed=context.spec.seed)
+    answers = answer(model, tokenizer, [ids[i] for i in chosen], sampling)
+    emit_samples(context, step, [prompts[i] for i in chosen], answers)
 
 
 def _split(

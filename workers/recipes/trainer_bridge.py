@@ -7,20 +7,34 @@ weights are touched.
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers import (
+    PrinterCallback,
+    TrainerCallback,
+    TrainerControl,
+    TrainerState,
+    TrainingArguments,
+)
 
 from workers.context import RecipeError, RunContext
 from workers.contract.events import Fault
 from workers.data.batching import LengthGroupedSampler
+from workers.data.snapshot import TRAIN
 from workers.recipes.settings.common import TrainingSettings
 
-# What the library reports about its own speed; Concord measures the whole run instead.
-_UNREPORTED = ("runtime", "per_second", "total_flos", "train_loss", "model_preparation_time")
+# What the library reports about its own speed, and what it repeats with every evaluation.
+_UNREPORTED = (
+    "runtime",
+    "per_second",
+    "total_flos",
+    "train_loss",
+    "model_preparation_time",
+    "eval_num_tokens",
+)
 
 
 class NonFinite(Exception):
@@ -62,6 +76,7 @@ class Reporter(TrainerCallback):
         self.best = math.inf
         self.evaluated: dict[str, float] = {}
         self.evaluated_at = -1
+        self.losses: list[tuple[int, float]] = []  # (step, held-out loss) of this attempt
 
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
@@ -99,12 +114,8 @@ class Reporter(TrainerCallback):
         logs: dict[str, float] | None = None,
         **kwargs: Any,
     ) -> None:
-        values = {
-            reported_name(name): value
-            for name, value in (logs or {}).items()
-            if isinstance(value, int | float) and not name.endswith(_UNREPORTED)
-        }
-        if values:
+        values = reported(logs or {})
+        if set(values) - {"epoch"}:
             self.context.metrics(state.global_step, values)
 
     def on_evaluate(
@@ -115,12 +126,9 @@ class Reporter(TrainerCallback):
         metrics: dict[str, float] | None = None,
         **kwargs: Any,
     ) -> None:
-        self.evaluated = {
-            reported_name(name): value
-            for name, value in (metrics or {}).items()
-            if isinstance(value, int | float) and not name.endswith(_UNREPORTED)
-        }
+        self.evaluated = reported(metrics or {})
         self.evaluated_at = state.global_step
+        self.losses.append((state.global_step, self.evaluated.get("eval/loss", math.nan)))
 
     def on_save(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
@@ -137,9 +145,16 @@ class Reporter(TrainerCallback):
         self.context.save_checkpoint(folder, step=state.global_step, tags=tags, metrics=figures)
 
 
-def reported_name(name: str) -> str:
-    """The library's flat names under our prefixes: eval_loss → eval/loss."""
-    return "eval/" + name.removeprefix("eval_") if name.startswith("eval_") else name
+def reported(logs: Mapping[str, Any]) -> dict[str, float]:
+    """The library's flat names under our prefixes (eval_loss → eval/loss), numbers only."""
+    held_out = any(name.startswith("eval_") for name in logs)
+    return {
+        "eval/" + name.removeprefix("eval_") if name.startswith("eval_") else name: float(value)
+        for name, value in logs.items()
+        if isinstance(value, int | float)
+        and not name.endswith(_UNREPORTED)
+        and not (held_out and name == "epoch")
+    }
 
 
 def trainer_arguments(context: RunContext, settings: TrainingSettings) -> dict[str, Any]:
@@ -174,7 +189,7 @@ def trainer_arguments(context: RunContext, settings: TrainingSettings) -> dict[s
         "data_seed": context.spec.seed,
         "use_cpu": not on_gpu,
         "bf16": on_gpu and torch.cuda.is_bf16_supported(),
-        "gradient_checkpointing": False,
+        "activation_checkpointing": False,
         "dataloader_pin_memory": on_gpu,
     }
 
@@ -185,6 +200,7 @@ def train(context: RunContext, trainer: Any) -> None:
     A non-finite loss saves the weights before it as the `failed` checkpoint, then raises
     `RecipeError` (non_finite).
     """
+    trainer.remove_callback(PrinterCallback)  # figures go out as metrics, not to the log
     if context.spec.resume is None and trainer.eval_dataset is not None:
         trainer.evaluate()  # the curve starts before the first step
     resume = context.resume_path()
@@ -210,3 +226,16 @@ def check_batches(settings: TrainingSettings, rows: int) -> None:
         raise RecipeError(
             "no_rows", Fault.DATA, "no training row is left: all are longer than max_length"
         )
+
+
+def validation_split(splits: Mapping[str, Sequence[Any]]) -> str:
+    """The split that is watched while training: `dev` where there is one, else the first.
+
+    Raises `RecipeError` (no_held_out_rows) when no evaluation file has rows.
+    """
+    others = [split for split in sorted(splits) if split != TRAIN and splits[split]]
+    if not others:
+        raise RecipeError(
+            "no_held_out_rows", Fault.DATA, "the snapshot has no evaluation file with rows"
+        )
+    return "dev" if "dev" in others else others[0]

@@ -1,0 +1,75 @@
+"""Audit samples: the answers a person should read before trusting a policy.
+
+The highest rewards show what the reward model falls for, the lowest what it misses, and random
+ones what the policy usually says. Each stands beside the reference's answer to the same prompt.
+"""
+
+import json
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from workers.artifacts import file_sha256
+from workers.context import RunContext
+from workers.contract.events import Generated, Sample
+from workers.data.snapshot import Messages
+
+BUCKETS = ("high", "low", "random")
+
+
+@dataclass(frozen=True, slots=True)
+class AuditSample:
+    """One line of audit.jsonl."""
+
+    bucket: str
+    prompt: Messages
+    response: str
+    reward: float
+    parts: Mapping[str, float]  # reward by component, and the judge where there is one
+    kl: float | None  # nats of the sequence
+    tokens: int
+    baseline: str
+    baseline_reward: float | None
+
+
+def pick(rewards: Sequence[float], count: int, *, seed: int) -> list[tuple[str, int]]:
+    """(bucket, index) of `count` answers per bucket; no answer is in two buckets.
+
+    With too few answers the buckets shrink evenly, high and low first served.
+    """
+    order = sorted(range(len(rewards)), key=lambda i: rewards[i])
+    count = min(count, max(1, len(order) // len(BUCKETS)))
+    high = order[::-1][:count]
+    rest = [i for i in order if i not in high]
+    low, rest = rest[:count], rest[count:]
+    drawn = random.Random(seed).sample(rest, min(count, len(rest)))
+    buckets = {"high": high, "low": low, "random": drawn}
+    return [(bucket, i) for bucket in BUCKETS for i in buckets[bucket]]
+
+
+def publish(context: RunContext, samples: Sequence[AuditSample], *, step: int) -> None:
+    """Emit each sample, and all of them as the file audit.jsonl."""
+    path = context.workdir / "audit.jsonl"
+    write_lines(path, [asdict(sample) for sample in samples])
+    for sample in samples:
+        context.emit(
+            Sample(
+                step=step,
+                bucket=sample.bucket,
+                prompt=list(sample.prompt),
+                response=sample.response,
+                reward=sample.reward,
+                parts=dict(sample.parts),
+                kl=sample.kl,
+                tokens=sample.tokens,
+                baseline=sample.baseline,
+            )
+        )
+    uri = context.save_artifact(path, media_type="application/x-ndjson")
+    context.emit(Generated(uri, file_sha256(path), len(samples), "audit"))
+
+
+def write_lines(path: Path, rows: Sequence[Mapping[str, object]]) -> None:
+    """JSON Lines, UTF-8."""
+    path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), "utf-8")

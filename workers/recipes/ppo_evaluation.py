@@ -1,0 +1,131 @@
+"""Looking at a policy from outside its training: fixed prompts, the judge, samples, the audit."""
+
+from dataclasses import dataclass
+
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from workers.audit import AuditSample, pick, publish
+from workers.context import RunContext
+from workers.contract.events import Sample
+from workers.recipes.ppo_setup import Prompts
+from workers.recipes.settings.policy import PPOSettings
+from workers.rewards.source import RewardSource, Scores
+from workers.rl.masked import masked_sum
+from workers.rollouts.answers import Answer, answer
+from workers.rollouts.rollout import Rollout
+from workers.rollouts.sampling import Sampling, derive_seed
+
+SAMPLES_PER_STEP = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """Answers to fixed prompts, their reward, and the judge's score where there is a judge."""
+
+    answers: list[Answer]
+    scores: Scores
+    judged: Scores | None
+
+    @property
+    def headline(self) -> float:
+        """What checkpoints are compared by: the judge, or the reward where nobody judges."""
+        scores = (self.judged or self.scores).values
+        return sum(scores) / len(scores)
+
+    def metrics(self) -> dict[str, float]:
+        values: dict[str, list[float]] = {
+            "eval/score": self.scores.values,
+            "eval/kl": [given.kl or 0.0 for given in self.answers],
+            "eval/response_length": [float(given.tokens) for given in self.answers],
+            "eval/ended_share": [float(given.ended) for given in self.answers],
+        }
+        if self.judged is not None:
+            values["eval/held_out_score"] = self.judged.values
+        return {name: sum(points) / len(points) for name, points in values.items()}
+
+
+def evaluate(
+    policy: PreTrainedModel,
+    reference: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    prompts: Prompts,
+    reward: RewardSource,
+    judge: RewardSource | None,
+    settings: PPOSettings,
+    *,
+    seed: int,
+) -> Evaluation:
+    """Answer `prompts`, always with the same seed, so that only the policy differs."""
+    sampling = Sampling(
+        settings.max_new_tokens, temperature=settings.temperature, seed=derive_seed(seed, "eval")
+    )
+    answers = answer(policy, tokenizer, prompts.ids, sampling, reference=reference)
+    texts = [given.text for given in answers]
+    return Evaluation(
+        answers,
+        reward.score(prompts.messages, texts),
+        judge.score(prompts.messages, texts) if judge else None,
+    )
+
+
+def sample(context: RunContext, rollout: Rollout, scores: Scores, *, step: int) -> None:
+    """A few answers of the step's batch, as they were rewarded."""
+    kl = masked_sum(rollout.logprobs - rollout.ref_logprobs, rollout.mask, dim=1).tolist()
+    for i in range(min(SAMPLES_PER_STEP, len(rollout.prompts))):
+        context.emit(
+            Sample(
+                step=step,
+                bucket="random",
+                prompt=list(rollout.prompts[i]),
+                response=rollout.responses.texts[i],
+                reward=scores.values[i],
+                parts=scores.parts_of(i),
+                kl=kl[i],
+                tokens=int(rollout.responses.lengths[i]),
+            )
+        )
+
+
+def audit(
+    context: RunContext,
+    reference: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    prompts: Prompts,
+    evaluation: Evaluation,
+    reward: RewardSource,
+    settings: PPOSettings,
+    *,
+    step: int,
+) -> None:
+    """Highest, lowest and random rewards of the last evaluation, beside the reference's answers."""
+    picked = pick(evaluation.scores.values, settings.audit_samples, seed=context.spec.seed)
+    messages, ids = prompts.at([i for _, i in picked])
+    sampling = Sampling(
+        settings.max_new_tokens,
+        temperature=settings.temperature,
+        seed=derive_seed(context.spec.seed, "baseline"),
+    )
+    baselines = [given.text for given in answer(reference, tokenizer, ids, sampling)]
+    baseline_scores = reward.score(messages, baselines).values
+    samples = []
+    for (bucket, i), prompt, text, score in zip(
+        picked, messages, baselines, baseline_scores, strict=True
+    ):
+        parts = evaluation.scores.parts_of(i)
+        if evaluation.judged is not None:
+            parts |= evaluation.judged.parts_of(i)
+        given = evaluation.answers[i]
+        samples.append(
+            AuditSample(
+                bucket=bucket,
+                prompt=prompt,
+                response=given.text,
+                reward=evaluation.scores.values[i],
+                parts=parts,
+                kl=given.kl,
+                tokens=given.tokens,
+                baseline=text,
+                baseline_reward=score,
+            )
+        )
+    publish(context, samples, step=step)

@@ -1,0 +1,128 @@
+"""What a PPO run is made of, before its first step."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from workers.actor_critic import ActorCritic
+from workers.context import RecipeError, RunContext
+from workers.contract.events import Fault
+from workers.data.snapshot import TRAIN, Messages, Prompt, evaluation_splits, read_prompts
+from workers.models import freeze, load_causal, load_tokenizer, weights_sha256
+from workers.recipes.contracts import check_distinct
+from workers.recipes.samples import choose, encode_fitting
+from workers.recipes.settings.policy import PPOSettings
+from workers.rollouts.sampling import derive_seed
+
+
+@dataclass(slots=True)
+class Models:
+    """The policy with its critic, and the frozen model it is compared with."""
+
+    actor_critic: ActorCritic
+    reference: PreTrainedModel
+    reference_sha256: str
+    tokenizer: PreTrainedTokenizerBase
+
+
+@dataclass(slots=True)
+class Prompts:
+    """Prompts that fit, as messages and token ids; `left_out` counts those too long."""
+
+    messages: list[Messages]
+    ids: list[list[int]]
+    left_out: int
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def at(self, indices: list[int]) -> tuple[list[Messages], list[list[int]]]:
+        return [self.messages[i] for i in indices], [self.ids[i] for i in indices]
+
+
+def load_models(context: RunContext, settings: PPOSettings) -> Models:
+    """The starting policy (or the resumed one) and the reference, as two distinct objects."""
+    start = context.input_path("policy" if context.has_input("policy") else "sft")
+    reference_folder = context.input_path("reference") if context.has_input("reference") else start
+    resumed = context.resume_path()
+    tokenizer = load_tokenizer(resumed or start)
+    actor_critic = ActorCritic(load_causal(resumed or start))
+    if resumed:
+        actor_critic.load_head(resumed)
+    actor_critic.eval()  # dropout is off anyway; nothing may differ between rollout and update
+    reference = freeze(load_causal(reference_folder))
+    check_distinct(actor_critic.policy, reference)
+    _check_room(actor_critic.policy, settings)
+    return Models(actor_critic, reference, weights_sha256(reference), tokenizer)
+
+
+def make_optimizer(actor_critic: ActorCritic, settings: PPOSettings) -> torch.optim.AdamW:
+    """AdamW with the value head's own step size. ε = 1e-5 after Huang et al. 2022, detail 3."""
+    value_rate = settings.value_learning_rate or 10 * settings.learning_rate
+    return torch.optim.AdamW(
+        [
+            {"params": actor_critic.policy.parameters(), "base_lr": settings.learning_rate},
+            {"params": actor_critic.value_head.parameters(), "base_lr": value_rate},
+        ],
+        lr=settings.learning_rate,
+        eps=1e-5,
+        weight_decay=0.0,
+    )
+
+
+def set_learning_rate(optimizer: torch.optim.Optimizer, settings: PPOSettings, step: int) -> float:
+    """Set every group's rate for `step` (from 1) by the schedule; returns the policy's."""
+    warmup = settings.warmup_share * settings.steps
+    factor = min(1.0, step / warmup) if warmup else 1.0
+    if settings.lr_schedule == "linear":
+        factor *= 1.0 - (step - 1) / settings.steps
+    for group in optimizer.param_groups:
+        group["lr"] = group["base_lr"] * factor
+    return optimizer.param_groups[0]["lr"]
+
+
+def read_training_prompts(
+    folder: Path, tokenizer: PreTrainedTokenizerBase, settings: PPOSettings
+) -> Prompts:
+    """The prompts of the training file; `RecipeError` (no_rows) when none fits."""
+    return _fitting(read_prompts(folder, TRAIN), tokenizer, settings)
+
+
+def read_evaluation_prompts(
+    folder: Path, tokenizer: PreTrainedTokenizerBase, settings: PPOSettings, *, seed: int
+) -> Prompts:
+    """A fixed, seeded choice: from the evaluation files, else from the training file."""
+    splits = evaluation_splits(folder) or [TRAIN]
+    prompts = _fitting(
+        [row for split in splits for row in read_prompts(folder, split)], tokenizer, settings
+    )
+    chosen = choose(len(prompts), settings.eval_prompts, derive_seed(seed, "evaluation"))
+    messages, ids = prompts.at(chosen)
+    return Prompts(messages, ids, prompts.left_out)
+
+
+def _fitting(
+    rows: list[Prompt], tokenizer: PreTrainedTokenizerBase, settings: PPOSettings
+) -> Prompts:
+    messages, ids = encode_fitting(
+        tokenizer, [row.messages for row in rows], settings.max_prompt_length
+    )
+    if not ids:
+        raise RecipeError(
+            "no_rows", Fault.DATA, "no prompt is left: all are longer than max_prompt_length"
+        )
+    return Prompts(messages, ids, len(rows) - len(ids))
+
+
+def _check_room(policy: PreTrainedModel, settings: PPOSettings) -> None:
+    positions = getattr(policy.config.get_text_config(), "max_position_embeddings", None)
+    wanted = settings.max_prompt_length + settings.max_new_tokens
+    if positions and wanted > positions:
+        raise RecipeError(
+            "bad_config",
+            Fault.CONFIGURATION,
+            f"max_prompt_length + max_new_tokens: {wanted} tokens are more than the "
+            f"{positions} positions of this model",
+        )

@@ -1,0 +1,75 @@
+"""A reward model as a source of rewards, with its own tokenizer."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from workers.data.encoding import Encoded, encode_pair
+from workers.data.snapshot import Messages
+from workers.models import freeze, load_scorer, load_tokenizer
+from workers.rewards.source import Scores
+
+
+class ModelReward:
+    """Scores text with a sequence classifier of one label, in batches of similar length."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        name: str = "model",
+        batch_size: int = 64,
+        max_length: int | None = None,
+    ) -> None:
+        self.tokenizer = load_tokenizer(folder)
+        self.model = freeze(load_scorer(folder, self.tokenizer))
+        self.max_length = max_length or readable_length(self.model, self.tokenizer)
+        self._name = name
+        self._batch_size = batch_size
+
+    def score(self, prompts: Sequence[Messages], responses: Sequence[str]) -> Scores:
+        rows = [
+            encode_pair(self.tokenizer, prompt, response, max_length=self.max_length)
+            for prompt, response in zip(prompts, responses, strict=True)
+        ]
+        values = score_rows(self.model, self.tokenizer, rows, batch_size=self._batch_size)
+        return Scores(values, {self._name: values}, sum(row.truncated for row in rows))
+
+
+def readable_length(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> int:
+    """Tokens the model can read: the smaller of what its tokenizer and its positions allow.
+
+    A reward run saves its own limit as the tokenizer's, so scoring cuts where training cut.
+    """
+    positions = getattr(model.config.get_text_config(), "max_position_embeddings", None)
+    return min(tokenizer.model_max_length, positions or tokenizer.model_max_length)
+
+
+@torch.no_grad()
+def score_rows(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    rows: Sequence[Encoded],
+    *,
+    batch_size: int,
+) -> list[float]:
+    """One raw score per row, in order."""
+    scores = [0.0] * len(rows)
+    by_length = sorted(range(len(rows)), key=lambda i: len(rows[i].ids))
+    for start in range(0, len(rows), batch_size):
+        batch = by_length[start : start + batch_size]
+        ids, mask = pad_right([rows[i].ids for i in batch], tokenizer.pad_token_id)
+        output = model(input_ids=ids.to(model.device), attention_mask=mask.to(model.device))
+        for i, value in zip(batch, output.logits.squeeze(-1).float().tolist(), strict=True):
+            scores[i] = value
+    return scores
+
+
+def pad_right(rows: Sequence[Sequence[int]], pad_id: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """(ids, mask), both [B, longest row]."""
+    width = max(len(row) for row in rows)
+    ids = torch.tensor([list(row) + [pad_id] * (width - len(row)) for row in rows])
+    mask = torch.tensor([[1] * len(row) + [0] * (width - len(row)) for row in rows])
+    return ids, mask

@@ -1,0 +1,70 @@
+"""Answers to a list of prompts, and how far from the reference each of them lies."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from workers.models import stop_ids
+from workers.rl.kl import kl_k1
+from workers.rl.masked import masked_sum
+from workers.rollouts.forward import score_responses
+from workers.rollouts.local import generate
+from workers.rollouts.sampling import Sampling, derive_seed
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One answer. `tokens` counts the end token; `ended` says whether there is one."""
+
+    text: str
+    tokens: int
+    ended: bool
+    kl: float | None = None  # nats of this sequence against the reference, by k1
+
+
+@torch.no_grad()
+def answer(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    prompts: Sequence[Sequence[int]],
+    sampling: Sampling,
+    *,
+    batch_size: int = 32,
+    reference: PreTrainedModel | None = None,
+) -> list[Answer]:
+    """An answer to each prompt (token ids), in order; each batch draws from its own derived seed.
+
+    With `reference`, each answer carries log π − log π_ref summed over its tokens (k1): its mean
+    over answers estimates the sequence KL without bias. Sampling must then be from the whole
+    tempered distribution (no top_p, top_k), or the estimate is of another policy.
+    """
+    answers: list[Answer] = []
+    for start in range(0, len(prompts), batch_size):
+        responses = generate(
+            model,
+            tokenizer,
+            prompts[start : start + batch_size],
+            replace(sampling, seed=derive_seed(sampling.seed, "batch", start)),
+            stop=stop_ids(model, tokenizer),
+        )
+        kl: list[float] | list[None] = [None] * len(responses.texts)
+        if reference is not None:
+            sequences = (
+                responses.prompt_ids,
+                responses.prompt_mask,
+                responses.response_ids,
+                responses.response_mask,
+            )
+            own = score_responses(model, *sequences, temperature=sampling.temperature)
+            ref = score_responses(reference, *sequences, temperature=sampling.temperature)
+            per_token = kl_k1(own.logprobs, ref.logprobs)
+            kl = masked_sum(per_token, responses.response_mask, dim=1).tolist()
+        answers.extend(
+            Answer(text, int(tokens), bool(ended), nats)
+            for text, tokens, ended, nats in zip(
+                responses.texts, responses.lengths, responses.ended, kl, strict=True
+            )
+        )
+    return answers
