@@ -10,6 +10,7 @@ from celery import Celery
 from kombu import Exchange, Queue
 
 from workers.contract import wire
+from workers.contract.alive import announce
 from workers.contract.broker import broker_settings
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
@@ -37,3 +38,4 @@ app.conf.update(
     },
 )
 app.autodiscover_tasks()
+announce(app)

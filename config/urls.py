@@ -6,6 +6,7 @@ from django.contrib import admin
 from django.urls import include, path
 
 from apps.accounts.views.session import home
+from apps.common.views import healthz
 from config.api import urls as api_urls
 
 # Apps in pipeline order; each names its own pages below `p/<slug>/`.
@@ -13,6 +14,7 @@ PAGE_APPS = ("labeling", "agreement", "snapshots", "training")
 
 urlpatterns = [
     path("", home, name="home"),
+    path("healthz", healthz, name="healthz"),
     path("", include("apps.accounts.urls")),
     path("api/v1/", api_urls),
     path("admin/", admin.site.urls),

@@ -12,6 +12,7 @@ from celery.signals import worker_process_init, worker_shutting_down
 from kombu import Exchange, Queue
 
 from workers.contract import wire
+from workers.contract.alive import announce
 from workers.contract.broker import broker_settings
 from workers.supervisor.child import end_with_parent
 
@@ -24,6 +25,7 @@ app.conf.update(
     ],
     imports=["workers.tasks"],
 )
+announce(app)
 
 # One byte shared with the forked pool processes: the main process hears that the worker is to
 # shut down, the supervisor in the pool must know.

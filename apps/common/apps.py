@@ -1,6 +1,13 @@
+"""What every app stands on: base models, typed requests, registries, embedded servers."""
+
 from django.apps import AppConfig
 
 
 class CommonConfig(AppConfig):
     name = "apps.common"
     label = "common"
+
+    def ready(self) -> None:
+        from apps.common import health
+
+        health.register()

@@ -1,0 +1,89 @@
+"""Is everything up? One probe per part; each answers None when well, else a short sentence.
+
+The sentences name the part and never its address or an error's text: `/healthz` needs no sign-in.
+"""
+
+from collections.abc import Iterable
+
+import redis
+from django.conf import settings
+from django.db import DEFAULT_DB_ALIAS, DatabaseError, connections
+from django.db.migrations.executor import MigrationExecutor
+
+from apps.common import registry
+from workers.contract import wire
+from workers.contract.alive import SCHEDULER, alive_key
+
+# For each part, the queues of which one must be consumed.
+PARTS: dict[str, tuple[str, ...]] = {
+    "event worker": (wire.QUEUE_EVENTS,),
+    "house worker": (wire.QUEUE_HOUSE,),
+    "training worker": (wire.QUEUE_GPU, wire.QUEUE_CPU),
+    "scheduler": (SCHEDULER,),
+}
+
+
+def beats(names: Iterable[str]) -> set[str]:
+    """Which of `names` gave a sign of life in the last seconds."""
+    wanted = list(names)
+    client = redis.Redis.from_url(
+        settings.REDIS_URL, socket_timeout=2, socket_connect_timeout=2, decode_responses=True
+    )
+    try:
+        found = client.mget([alive_key(name) for name in wanted])
+    finally:
+        client.close()
+    return {name for name, value in zip(wanted, found, strict=True) if value}
+
+
+def database() -> str | None:
+    try:
+        with connections[DEFAULT_DB_ALIAS].cursor() as cursor:
+            cursor.execute("select 1")
+    except DatabaseError:
+        return "the database does not answer"
+    return None
+
+
+_migrated = False
+
+
+def migrations() -> str | None:
+    """Whether every migration is applied; once they are, they stay so while this code runs."""
+    global _migrated
+    if _migrated:
+        return None
+    try:
+        executor = MigrationExecutor(connections[DEFAULT_DB_ALIAS])
+        missing = executor.migration_plan(executor.loader.graph.leaf_nodes())
+    except DatabaseError:
+        return "unknown: the database does not answer"
+    if missing:
+        return f"{len(missing)} not applied; run manage.py migrate"
+    _migrated = True
+    return None
+
+
+def broker() -> str | None:
+    try:
+        beats(["anything"])
+    except (redis.RedisError, OSError):
+        return "Redis does not answer"
+    return None
+
+
+def part(name: str) -> str | None:
+    """Whether one of the part's queues is consumed."""
+    try:
+        alive = beats(PARTS[name])
+    except (redis.RedisError, OSError):
+        return "unknown: Redis does not answer"
+    return None if alive else "no sign of life in the last half minute"
+
+
+def register() -> None:
+    registry.health_add("database", database)
+    registry.health_add("migrations", migrations)
+    registry.health_add("redis", broker)
+    for name in PARTS:
+        registry.health_add(name, lambda name=name: part(name))

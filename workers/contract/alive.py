@@ -1,0 +1,71 @@
+"""Signs of life: each Celery process writes a key with an expiry, `/healthz` reads them.
+
+`announce(app)` makes a worker beat for every queue it consumes, and the scheduler beat whenever it
+sends what is due: the sign comes from the very loop whose death would matter, not from a thread
+beside it.
+"""
+
+import contextlib
+import os
+import socket
+import time
+
+import redis
+from celery import Celery
+from celery.signals import beat_init, before_task_publish, heartbeat_sent, worker_ready
+
+ALIVE_SECONDS = 30
+BEAT_EVERY_SECONDS = 5.0
+SCHEDULER = "scheduler"
+
+
+def alive_key(name: str) -> str:
+    """The key that lives as long as somebody consumes the queue `name` (or schedules)."""
+    return f"concord:alive:{name}"
+
+
+class Pulse:
+    """Writes the keys of `names`, at most every few seconds; a broker that is down is skipped."""
+
+    def __init__(self, redis_url: str) -> None:
+        self.names: list[str] = []
+        self._due = 0.0
+        self._client = redis.Redis.from_url(redis_url, socket_timeout=1, socket_connect_timeout=1)
+
+    def beat(self) -> None:
+        now = time.monotonic()
+        if now < self._due or not self.names:
+            return
+        self._due = now + BEAT_EVERY_SECONDS
+        who = f"{socket.gethostname()}:{os.getpid()}"
+        with contextlib.suppress(redis.RedisError, OSError):
+            pipe = self._client.pipeline(transaction=False)
+            for name in self.names:
+                pipe.set(alive_key(name), who, ex=ALIVE_SECONDS)
+            pipe.execute()
+
+
+def announce(app: Celery) -> None:
+    """Connect the signals of this process to its pulse. Called where the app is made."""
+    pulses: list[Pulse] = []
+
+    def pulse() -> Pulse:
+        if not pulses:
+            pulses.append(Pulse(os.environ["REDIS_URL"]))
+        return pulses[0]
+
+    def worker(sender: object = None, **_: object) -> None:
+        pulse().names = sorted(app.amqp.queues.consume_from)
+        beat()
+
+    def scheduler(**_: object) -> None:
+        pulse().names = [SCHEDULER]
+        before_task_publish.connect(beat, weak=False)
+
+    def beat(**_: object) -> None:
+        pulse().beat()
+
+    # Heart looks for receivers when it is made, which is before `worker_ready`.
+    heartbeat_sent.connect(beat, weak=False)
+    worker_ready.connect(worker, weak=False)
+    beat_init.connect(scheduler, weak=False)
