@@ -132,6 +132,7 @@ def crowd(project: Project) -> list[Comparison]:
 def votes_of() -> Callable[[Comparison], dict[int, User]]:
     def read(comparison: Comparison) -> dict[int, User]:
         current = Vote.objects.filter(comparison=comparison, is_current=True)
-        return {vote.pk: vote.annotator for vote in current.select_related("annotator")}
+        ordered = current.select_related("annotator").order_by("pk")
+        return {vote.pk: vote.annotator for vote in ordered}
 
     return read
