@@ -1,0 +1,137 @@
+"""Who may use which address: every page and every API operation, one line each.
+
+Add a line when you add a URL; the test fails until it is here. A line says which roles are
+allowed and what they get (`ok`). From that follows what the others get: other roles 403, outsiders
+404, and who is not signed in 302 (pages) or 401 (API). `expect` overrides single answers.
+
+`args` and `data` may be functions of the `World` (tests/web/world.py), for addresses with ids.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.web.world import World
+
+ANNOTATOR, REVIEWER, ENGINEER, ADMIN = "annotator", "reviewer", "engineer", "admin"
+EVERYONE = frozenset({ANNOTATOR, REVIEWER, ENGINEER, ADMIN})
+LABELERS = frozenset({ANNOTATOR, REVIEWER, ADMIN})
+READERS = frozenset({REVIEWER, ENGINEER, ADMIN})
+JUDGES = frozenset({REVIEWER, ADMIN})
+STAFF = frozenset({ENGINEER, ADMIN})
+ADMINS = frozenset({ADMIN})
+SIGNED_IN = None  # no project in the address: any person who is signed in, outsiders too
+PERSONAS = (ANNOTATOR, REVIEWER, ENGINEER, ADMIN, "outsider", "anonymous")
+
+Made = dict[str, Any] | Callable[[World], dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Line:
+    """`name` is a URL name ("accounts:people"), or for the API "GET /projects/{slug}"."""
+
+    name: str
+    roles: frozenset[str] | None
+    ok: int = 200
+    method: str = "GET"
+    args: Made = field(default_factory=dict)
+    data: Made = field(default_factory=dict)
+    expect: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def is_api(self) -> bool:
+        return " /" in self.name
+
+    def expected(self, persona: str) -> int:
+        if persona in self.expect:
+            return self.expect[persona]
+        if persona == "anonymous":
+            return 401 if self.is_api else 302
+        if self.roles is SIGNED_IN or persona in self.roles:
+            return self.ok
+        return 404 if persona == "outsider" else 403
+
+
+def page(name: str, roles: frozenset[str] | None, **more: Any) -> Line:
+    return Line(name, roles, **more)
+
+
+def post(name: str, roles: frozenset[str] | None, **more: Any) -> Line:
+    return Line(name, roles, method="POST", **({"ok": 302} | more))
+
+
+def api(name: str, roles: frozenset[str] | None, **more: Any) -> Line:
+    return Line(name, roles, method=name.split()[0], **more)
+
+
+def anyone(status: int) -> dict[str, int]:
+    return {"anonymous": status}
+
+
+def person(world: World) -> dict[str, Any]:
+    return {"user_id": world.ana.pk}
+
+
+ACCOUNTS = [
+    page("home", SIGNED_IN, ok=302),
+    page("healthz", SIGNED_IN, ok=503, expect=anyone(503)),  # no workers run beside this test
+    page("accounts:sign_in", SIGNED_IN, ok=302, expect=anyone(200)),
+    post("accounts:sign_out", SIGNED_IN),
+    page("accounts:account", SIGNED_IN),
+    post("accounts:profile", SIGNED_IN, data={"display_name": "New"}),
+    post("accounts:theme", SIGNED_IN, data={"theme": "dark"}),
+    post("accounts:password", SIGNED_IN, ok=422),
+    post("accounts:token_create", SIGNED_IN, ok=422),
+    post("accounts:token_revoke", SIGNED_IN, ok=404, args={"token_id": "nobodys"}),
+    page("accounts:project", EVERYONE, ok=302),
+    page("accounts:people", ADMINS),
+    post("accounts:person_add", ADMINS, ok=422),
+    post("accounts:person_create", ADMINS, ok=422),
+    page("accounts:person", ADMINS, args=person),
+    post("accounts:person_role", ADMINS, args=person, data={"role": "reviewer"}),
+    post("accounts:person_remove", ADMINS, args=person),
+    page("accounts:audit_log", ADMINS),
+    page("admin:index", SIGNED_IN, ok=302),  # Django's own: superusers only, none among them
+    page("api:openapi-json", SIGNED_IN, expect=anyone(200)),
+    page("api:openapi-view", SIGNED_IN),
+    page("api:api-root", SIGNED_IN, ok=404, expect=anyone(404)),
+    page("api:unknown", SIGNED_IN, ok=404, expect=anyone(404)),
+]
+
+ACCOUNTS_API = [
+    api("GET /me", SIGNED_IN),
+    api("GET /projects", SIGNED_IN),
+    api(
+        "POST /projects",
+        ADMINS,
+        ok=201,
+        data={"name": "Another"},
+        expect={"outsider": 201},  # Olga administers a project of her own
+    ),
+    api("GET /projects/{slug}", EVERYONE),
+    api("GET /projects/{slug}/people", READERS),
+    api(
+        "PUT /projects/{slug}/people/{username}",
+        ADMINS,
+        args={"username": "ana"},
+        data={"role": "reviewer"},
+    ),
+    api("DELETE /projects/{slug}/people/{username}", ADMINS, ok=204, args={"username": "ana"}),
+]
+
+AGREEMENT = [
+    page("agreement:overview", READERS),
+    post("agreement:refresh", READERS),
+    page("agreement:splits_csv", READERS),
+]
+
+AGREEMENT_API = [
+    api("GET /projects/{slug}/agreement", READERS),
+]
+
+TABLE: list[Line] = [
+    *ACCOUNTS,
+    *ACCOUNTS_API,
+    *AGREEMENT,
+    *AGREEMENT_API,
+]

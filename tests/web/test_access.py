@@ -1,0 +1,135 @@
+"""Each address × each role, the outsider and the anonymous; and that no address is forgotten."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.db import transaction
+from django.test import Client
+from django.urls import URLPattern, URLResolver, get_resolver, reverse
+from django.urls.exceptions import NoReverseMatch
+
+from config.api import api as concord_api
+from tests.web.access_table import PERSONAS, TABLE, Line
+from tests.web.world import World, world_make
+
+API_ROOT = "/api/v1"
+LINES = {f"{line.method} {line.name}" if not line.is_api else line.name: line for line in TABLE}
+
+
+@pytest.fixture(scope="module")
+def world(django_db_setup: None, django_db_blocker: Any) -> Iterator[World]:
+    """Made once; every try works in a savepoint that is rolled back."""
+    with django_db_blocker.unblock(), transaction.atomic():
+        yield world_make()
+        transaction.set_rollback(True)
+
+
+def page_names() -> set[str]:
+    """The names of all pages; Django's own admin counts as its index."""
+    found: set[str] = set()
+
+    def walk(resolver: URLResolver, prefix: str) -> None:
+        for pattern in resolver.url_patterns:
+            if isinstance(pattern, URLResolver):
+                inner = f"{prefix}{pattern.namespace}:" if pattern.namespace else prefix
+                walk(pattern, inner)
+            elif isinstance(pattern, URLPattern):
+                name = f"{prefix}{pattern.name}"
+                found.add("admin:index" if name.startswith("admin:") else name)
+
+    walk(get_resolver(), "")
+    return {name for name in found if name not in api_url_names()}
+
+
+def api_operations() -> Iterator[tuple[str, str]]:
+    """(method and path, URL name) of every operation, also those hidden from the schema."""
+    for router in concord_api._get_bound_routers():
+        for path, view in router.path_operations.items():
+            for operation in view.operations:
+                for method in operation.methods:
+                    full = re.sub(r"{[^}:]+:", "{", f"{router.prefix}{path}")
+                    yield f"{method} {full}", f"api:{view.url_name or operation.view_func.__name__}"
+
+
+def api_url_names() -> set[str]:
+    own = {"api:openapi-json", "api:openapi-view", "api:api-root", "api:unknown"}
+    return {
+        f"api:{pattern.name}"
+        for resolver in get_resolver().url_patterns
+        if isinstance(resolver, URLResolver) and resolver.namespace == "api"
+        for pattern in resolver.url_patterns
+    } - own
+
+
+def test_every_page_is_in_the_table():
+    listed = {line.name for line in TABLE if not line.is_api}
+    assert listed == page_names(), "add or remove lines in tests/web/access_table.py"
+
+
+def test_every_api_operation_is_in_the_table():
+    listed = {line.name for line in TABLE if line.is_api}
+    assert listed == {name for name, _ in api_operations()}, (
+        "add or remove lines in tests/web/access_table.py"
+    )
+
+
+def _address(line: Line, world: World) -> str:
+    args = line.args(world) if callable(line.args) else dict(line.args)
+    if line.is_api:
+        path = line.name.split()[1]
+        return API_ROOT + path.format(**({"slug": world.project.slug} | args))
+    if line.name == "api:unknown":
+        return f"{API_ROOT}/nothing/here"
+    try:
+        return reverse(line.name, kwargs=args)
+    except NoReverseMatch:
+        return reverse(line.name, kwargs={"slug": world.project.slug} | args)
+
+
+def _ask(line: Line, world: World, persona: str) -> int:
+    client = Client(raise_request_exception=True)
+    user = world.persona(persona)
+    if user is not None:
+        client.force_login(user)
+    data = line.data(world) if callable(line.data) else line.data
+    ask = getattr(client, line.method.lower())
+    if line.is_api and line.method in {"POST", "PUT", "PATCH"}:
+        return ask(_address(line, world), data, content_type="application/json").status_code
+    return ask(_address(line, world), data).status_code
+
+
+@pytest.mark.parametrize("key", sorted(LINES))
+def test_an_address_answers_each_persona_as_the_table_says(key, world, django_db_blocker):
+    line, answers = LINES[key], {}
+    with django_db_blocker.unblock():
+        for persona in PERSONAS:
+            with transaction.atomic():
+                answers[persona] = _ask(line, world, persona)
+                transaction.set_rollback(True)
+    assert answers == {persona: line.expected(persona) for persona in PERSONAS}
+
+
+def test_every_role_has_a_landing_page_it_may_see(world, django_db_blocker):
+    with django_db_blocker.unblock(), transaction.atomic():
+        for user in (world.ana, world.rita, world.emil, world.ada):
+            client = Client()
+            client.force_login(user)
+            page = client.get("/", follow=True)
+            assert page.status_code == 200, (user, page.redirect_chain)
+        transaction.set_rollback(True)
+
+
+def test_every_entry_of_a_rail_leads_to_a_page_that_role_may_see(world, django_db_blocker):
+    with django_db_blocker.unblock(), transaction.atomic():
+        for user in (world.ana, world.rita, world.emil, world.ada):
+            client = Client()
+            client.force_login(user)
+            page = client.get("/account/").content.decode()
+            rail = page.split('aria-label="Main"')[1].split("</nav>")[0]
+            links = re.findall(r'href="([^"]+)"', rail)
+            assert links, user
+            for link in links:
+                assert client.get(link, follow=True).status_code == 200, (user, link)
+        transaction.set_rollback(True)

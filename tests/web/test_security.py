@@ -1,0 +1,127 @@
+"""The content security policy, what templates may hold, and the deployment check."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from django.conf import settings
+
+ROOT = Path(settings.BASE_DIR)
+TEMPLATES = sorted((ROOT / "templates").rglob("*.*"))
+STYLES = sorted((ROOT / "static").rglob("*.css"))
+OURS = [path for path in (ROOT / "static").rglob("*.*") if "vendor" not in path.parts]
+FORBIDDEN = {
+    "an inline script": re.compile(r"<script(?![^>]*\bsrc=)[^>]*>", re.I),
+    "an inline style element": re.compile(r"<style\b", re.I),
+    "a style attribute": re.compile(r"[\s\"']style\s*=\s*[\"'{]", re.I),
+    "an event handler attribute": re.compile(r"\son[a-z]+\s*=\s*[\"']", re.I),
+    "an htmx inline handler": re.compile(r"\shx-on[:-]", re.I),
+    "a javascript: address": re.compile(r"javascript:", re.I),
+    "another host": re.compile(r"(?:src|href|action)=[\"'](?:https?:)?//", re.I),
+    "unescaped output": re.compile(r"\|\s*safe\b|autoescape off"),
+}
+# Where the templates of others may say more, with the reason.
+ALLOWED: dict[str, set[str]] = {}
+
+
+@pytest.mark.parametrize("path", TEMPLATES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_a_template_holds_nothing_the_policy_would_refuse(path):
+    text = path.read_text()
+    found = {what for what, pattern in FORBIDDEN.items() if pattern.search(text)}
+    assert found <= ALLOWED.get(str(path.relative_to(ROOT)), set())
+
+
+def test_stylesheets_and_scripts_load_nothing_from_elsewhere():
+    for path in OURS:
+        if path.suffix in {".css", ".js"}:
+            assert not re.search(r"https?://|@import|url\(\s*['\"]?//", path.read_text()), path
+
+
+def test_every_vendored_file_is_listed_with_its_licence():
+    listing = (ROOT / "static/vendor/README.md").read_text()
+    for path in (ROOT / "static/vendor").rglob("*.*"):
+        if path.name != "README.md" and "LICENSE" not in path.name:
+            assert str(path.relative_to(ROOT / "static/vendor")) in listing
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("address", ["/", "/sign-in/", "/account/", "/nothing-here/", "/api/v1/me"])
+def test_every_answer_carries_the_policy_and_the_other_headers(address, emil, signed_in, client):
+    for browser in (client, signed_in(emil)):
+        answer = browser.get(address)
+        policy = answer.headers["Content-Security-Policy"]
+        assert "default-src 'self'" in policy
+        assert "unsafe" not in policy
+        assert answer.headers["X-Frame-Options"] == "DENY"
+        assert answer.headers["X-Content-Type-Options"] == "nosniff"
+        assert answer.headers["Referrer-Policy"] == "same-origin"
+
+
+@pytest.mark.django_db
+def test_a_page_nobody_knows_says_so_in_our_words(emil, signed_in):
+    page = signed_in(emil).get("/nothing-here/")
+    assert page.status_code == 404
+    assert "There is nothing at this address" in page.content.decode()
+
+
+@pytest.mark.django_db
+def test_a_page_of_another_role_says_whose_turn_it_is(ana, signed_in):
+    page = signed_in(ana).get("/p/arguments/people/")
+    assert page.status_code == 403
+    text = page.content.decode()
+    assert "Your role in Arguments is Annotator." in text
+
+
+@pytest.mark.django_db
+def test_an_error_of_ours_shows_a_page_without_its_inside(ana, monkeypatch):
+    from django.test import Client
+
+    from apps.accounts.views import account
+
+    def broken(*_: object, **__: object):
+        raise RuntimeError("secret detail")
+
+    monkeypatch.setattr(account, "tokens_of", broken)
+    client = Client(raise_request_exception=False)
+    client.force_login(ana)
+    page = client.get("/account/")
+    assert page.status_code == 500
+    assert "Something broke on our side" in page.content.decode()
+    assert "secret" not in page.content.decode()
+
+
+def test_the_deployment_check_is_clean_with_production_settings(tmp_path):
+    environment = os.environ | {
+        "PRODUCTION": "1",
+        "SECRET_KEY": "k" * 30 + "0123456789abcdefghijklmnopqrstuvwxyz",
+        "ALLOWED_HOSTS": "concord.example.org",
+        "VAR_DIR": str(tmp_path),
+        "DJANGO_SETTINGS_MODULE": "config.settings",
+    }
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "manage.py", "check", "--deploy", "--fail-level", "INFO"],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "no issues" in done.stdout + done.stderr
+
+
+def test_production_refuses_to_start_without_a_secret():
+    environment = {k: v for k, v in os.environ.items() if k != "SECRET_KEY"} | {"PRODUCTION": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", "import config.settings"],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode != 0
+    assert "SECRET_KEY must be set" in done.stderr

@@ -1,0 +1,100 @@
+"""A small project with one of everything an address may name."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from django.utils import timezone
+
+from apps.accounts.models import Project, Role, User
+from apps.snapshots.models import Snapshot
+from apps.training.models import Alert, Checkpoint, Run, RunAttempt
+from tests.people import person_make
+
+
+@dataclass
+class World:
+    """Ana annotates, Rita reviews, Emil engineers, Ada administers, Olga is an outsider."""
+
+    project: Project
+    ana: User
+    rita: User
+    emil: User
+    ada: User
+    olga: User
+
+    def persona(self, name: str) -> User | None:
+        return {
+            "annotator": self.ana,
+            "reviewer": self.rita,
+            "engineer": self.emil,
+            "admin": self.ada,
+            "outsider": self.olga,
+            "anonymous": None,
+        }[name]
+
+    @cached_property
+    def snapshot(self) -> Snapshot:
+        return Snapshot.objects.create(
+            project=self.project,
+            name="pairs",
+            kind=Snapshot.Kind.PREFERENCES,
+            state=Snapshot.State.FROZEN,
+            uri="snapshots/none",
+            sha256="0" * 64,
+            frozen_at=timezone.now(),
+        )
+
+    @cached_property
+    def run(self) -> Run:
+        """A finished drill with a checkpoint and an alert."""
+        now = timezone.now()
+        run = Run.objects.create(
+            project=self.project,
+            name="drill",
+            kind=Run.Kind.DRILL,
+            state=Run.State.FINISHED,
+            attempt=1,
+            step=5,
+            total_steps=5,
+            started_at=now,
+            ended_at=now,
+        )
+        RunAttempt.objects.create(run=run, number=1, outcome="finished", ended_at=now)
+        Alert.objects.create(
+            run=run,
+            attempt=1,
+            seq=1,
+            step=3,
+            rule="kl",
+            severity="warning",
+            message="KL is over its target",
+            raised_at=now,
+        )
+        return run
+
+    @cached_property
+    def checkpoint(self) -> Checkpoint:
+        return Checkpoint.objects.create(
+            project=self.project,
+            run=self.run,
+            attempt=1,
+            step=5,
+            uri="runs/x/attempt-1/checkpoints/step-5",
+            sha256="0" * 64,
+            tags=["last", "best"],
+        )
+
+
+def world_make() -> World:
+    project = Project.objects.create(slug="arguments", name="Arguments")
+    elsewhere = Project.objects.create(slug="elsewhere", name="Elsewhere")
+    world = World(
+        project=project,
+        ana=person_make("Ana", project, Role.ANNOTATOR),
+        rita=person_make("Rita", project, Role.REVIEWER),
+        emil=person_make("Emil", project, Role.ENGINEER),
+        ada=person_make("Ada", project, Role.ADMIN),
+        olga=person_make("Olga", elsewhere, Role.ADMIN),
+    )
+    _ = world.snapshot, world.checkpoint
+    return world
