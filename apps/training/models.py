@@ -114,7 +114,9 @@ class RunAttempt(models.Model):
     resumed_from_step = models.BigIntegerField(null=True, blank=True)
     environment = models.JSONField(default=dict)
     last_seq = models.BigIntegerField(default=0, help_text="all events up to here are in")
-    outcome = models.CharField(max_length=12, blank=True)  # finished, failed, cancelled, lost, interrupted
+    outcome = models.CharField(
+        max_length=12, blank=True
+    )  # finished, failed, cancelled, lost, interrupted
     created_at = models.DateTimeField(auto_now_add=True)
     opened_at = models.DateTimeField(null=True, blank=True)
     ended_at = models.DateTimeField(null=True, blank=True)

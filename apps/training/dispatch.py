@@ -1,0 +1,131 @@
+"""The web side's end of the wire: jobs and wishes out, what Redis knows of a run back in.
+
+Nothing here raises when Redis is away. It answers False or None within a few seconds, and what
+was not said is said again by the sweep, since the run row is the truth and messages are hints.
+"""
+
+import json
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import redis
+from celery import Celery
+from django.conf import settings
+from kombu import Exchange, Queue
+from kombu.exceptions import KombuError
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from workers.contract import wire
+from workers.contract.broker import sender_settings
+from workers.contract.lease import FENCE
+
+log = logging.getLogger(__name__)
+ACK_SECONDS = 7 * 86_400
+WISH_SECONDS = 7 * 86_400
+_JOB_HEADER = "concord_job"
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What Redis knows of a run: whether someone holds its lease, and its highest attempt that
+    was ever claimed."""
+
+    leased: bool
+    fence: int
+
+
+@cache
+def _redis(url: str) -> redis.Redis:
+    return redis.Redis.from_url(
+        url, socket_timeout=2, socket_connect_timeout=2, retry=Retry(NoBackoff(), 0)
+    )
+
+
+@cache
+def _sender(url: str) -> Celery:
+    app = Celery("concord-dispatch", set_as_current=False)
+    app.conf.update(sender_settings(url))
+    app.conf.task_queues = [
+        Queue(name, Exchange(name, type="direct"), routing_key=name) for name in wire.JOB_QUEUES
+    ]
+    return app
+
+
+def job_send(spec: Mapping[str, Any], *, created_at: float) -> bool:
+    """Offer an attempt to the workers of its queue. True: the broker has taken the message."""
+    try:
+        _sender(settings.REDIS_URL).send_task(
+            wire.TASK_RUN_JOB,
+            args=[dict(spec)],
+            kwargs={"created_at": created_at},
+            queue=spec["queue"],
+            headers={_JOB_HEADER: _job_name(spec["run"], spec["attempt"])},
+            retry=False,
+        )
+    except (KombuError, redis.RedisError, OSError) as error:
+        log.warning("run %s stays queued, the broker is away: %s", spec["run"], error)
+        return False
+    return True
+
+
+def jobs_waiting(queue: str) -> set[tuple[str, int]] | None:
+    """(run, attempt) of every job in `queue` that no worker has taken; None when unknown."""
+    try:
+        messages = _redis(settings.REDIS_URL).lrange(queue, 0, -1)
+    except redis.RedisError:
+        return None
+    waiting = set()
+    for message in messages:
+        run, _, attempt = json.loads(message)["headers"].get(_JOB_HEADER, "").partition("/")
+        if attempt.isdigit():
+            waiting.add((run, int(attempt)))
+    return waiting
+
+
+def _job_name(run: str, attempt: int) -> str:
+    return f"{run}/{attempt}"
+
+
+def wish_send(run: str, wish: str) -> bool:
+    """Tell whoever trains `run`: "stop" or "cancel"; "" takes an old wish back."""
+    client = _redis(settings.REDIS_URL)
+    try:
+        if wish:
+            client.set(wire.control_key(run), wish, ex=WISH_SECONDS)
+        else:
+            client.delete(wire.control_key(run))
+    except redis.RedisError as error:
+        log.warning("run %s: the wish '%s' waits for Redis: %s", run, wish, error)
+        return False
+    return True
+
+
+def attempt_fence(run: str, attempt: int) -> bool | None:
+    """Make sure `attempt` never starts. True: it never will; False: it has; None: unknown."""
+    try:
+        answer = _redis(settings.REDIS_URL).eval(FENCE, 1, wire.fence_key(run), attempt)
+    except redis.RedisError:
+        return None
+    return answer == b"fenced"
+
+
+def standing(run: str) -> Standing | None:
+    """None when Redis does not answer: then nothing may be concluded."""
+    try:
+        lease, fence = _redis(settings.REDIS_URL).mget(wire.lease_key(run), wire.fence_key(run))
+    except redis.RedisError:
+        return None
+    return Standing(leased=lease is not None, fence=int(fence or 0))
+
+
+def ack_send(run: str, attempt: int, seq: int) -> None:
+    """Tell the supervisor that everything up to `seq` is committed. If this is lost, it sends
+    again, and we say it again."""
+    try:
+        _redis(settings.REDIS_URL).set(wire.ack_key(run, attempt), seq, ex=ACK_SECONDS)
+    except redis.RedisError as error:
+        log.warning("run %s: the acknowledgement waits for Redis: %s", run, error)

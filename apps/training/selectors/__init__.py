@@ -1,0 +1,29 @@
+"""What pages and API read of runs."""
+
+from apps.training.selectors.checkpoints import attempt_ends, checkpoint_for_use, checkpoints
+from apps.training.selectors.lineage import Ancestor, Descendant, lineage_down, lineage_up
+from apps.training.selectors.metrics import metric_series, thin
+from apps.training.selectors.runs import (
+    log_tail,
+    run_events_after,
+    run_get,
+    run_list,
+    samples,
+)
+
+__all__ = [
+    "Ancestor",
+    "Descendant",
+    "attempt_ends",
+    "checkpoint_for_use",
+    "checkpoints",
+    "lineage_down",
+    "lineage_up",
+    "log_tail",
+    "metric_series",
+    "run_events_after",
+    "run_get",
+    "run_list",
+    "samples",
+    "thin",
+]

@@ -1,0 +1,25 @@
+"""What can be done to runs. Other apps call these names."""
+
+from apps.training.services.applying import Applied, events_apply
+from apps.training.services.attempts import run_dispatch, run_send
+from apps.training.services.kinds import KINDS
+from apps.training.services.launching import run_clone, run_launch
+from apps.training.services.spools import Imported, spool_import
+from apps.training.services.sweeping import runs_sweep
+from apps.training.services.wishes import run_cancel, run_resume, run_stop_and_keep
+
+__all__ = [
+    "KINDS",
+    "Applied",
+    "Imported",
+    "events_apply",
+    "run_cancel",
+    "run_clone",
+    "run_dispatch",
+    "run_launch",
+    "run_resume",
+    "run_send",
+    "run_stop_and_keep",
+    "runs_sweep",
+    "spool_import",
+]

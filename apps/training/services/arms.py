@@ -1,0 +1,223 @@
+"""What each event changes, once it is known to count. One `match`, an arm per event."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from django.utils import timezone
+
+from apps.training.models import Alert as AlertRow
+from apps.training.models import Artifact, Checkpoint, Run, RunAttempt
+from apps.training.models import Sample as SampleRow
+from apps.training.services.attempts import INTERRUPTED, run_end, run_fail_or_retry
+from workers.contract.events import (
+    Alert,
+    ArtifactSaved,
+    Cancelled,
+    CheckpointSaved,
+    Envelope,
+    Evidence,
+    Failed,
+    Fault,
+    Finished,
+    Generated,
+    Log,
+    Metrics,
+    Opened,
+    Progress,
+    ReviewRequested,
+    Sample,
+)
+from workers.contract.wire import ContractError
+
+_INTEGER_LIMIT = 2**63
+_SEVERITIES = ("info", "warning", "critical")
+_OLD_TAGS_STAY = "failed"
+ROWLESS = (Opened, Progress, Metrics, Log, Evidence, ReviewRequested)  # arms that store nothing
+
+
+def apply(run: Run, attempt: RunAttempt, envelope: Envelope, at: datetime) -> None:
+    """Change `run` and `attempt` (saved by the caller) and store what hangs on them.
+
+    Raises `ContractError` or what a conversion raises when a value does not fit its field; the
+    caller undoes what was stored.
+    """
+    seen = {"run": run, "attempt": attempt.number, "seq": envelope.seq}
+    match envelope.event:
+        case Opened() as event:
+            _opened(run, attempt, event, at)
+        case Progress() as event:
+            run.step = _whole(event.step, "step")
+            if event.total_steps is not None:
+                run.total_steps = _whole(event.total_steps, "total_steps")
+            run.phase = str(event.phase)[:60]
+            run.eta_s = _number(event.eta_s, "eta_s")
+        case Metrics() as event:
+            _check_block(event)
+        case Sample() as event:
+            SampleRow.objects.create(
+                **seen,
+                step=_whole(event.step, "step"),
+                bucket=str(event.bucket)[:10],
+                prompt=event.prompt,
+                response=_text(event.response, "response"),
+                baseline=_text(event.baseline or "", "baseline"),
+                reward=_number(event.reward, "reward"),
+                parts=event.parts,
+                kl=_number(event.kl, "kl"),
+                tokens=None if event.tokens is None else _whole(event.tokens, "tokens"),
+            )
+        case Alert() as event:
+            if event.severity not in _SEVERITIES:
+                raise ContractError(f"Alert.severity: {event.severity!r} is unknown")
+            AlertRow.objects.create(
+                **seen,
+                step=_whole(event.step, "step"),
+                rule=_text(event.rule, "rule", 60),
+                severity=event.severity,
+                message=_text(event.message, "message"),
+                value=_number(event.value, "value"),
+                threshold=_number(event.threshold, "threshold"),
+                raised_at=at,
+            )
+        case CheckpointSaved() as event:
+            _checkpoint(run, attempt, event)
+        case ArtifactSaved() as event:
+            Artifact.objects.create(
+                **seen,
+                name=_text(event.name, "name", 120),
+                uri=_text(event.uri, "uri", 200),
+                sha256=_text(event.sha256, "sha256", 64),
+                size_bytes=_whole(event.size_bytes, "size_bytes"),
+                media_type=_text(event.media_type, "media_type", 80),
+            )
+        case Generated() as event:
+            Artifact.objects.create(
+                **seen,
+                name=f"{_text(event.purpose, 'purpose', 20)}.jsonl",
+                purpose=event.purpose,
+                uri=_text(event.uri, "uri", 200),
+                sha256=_text(event.sha256, "sha256", 64),
+                count=_whole(event.count, "count"),
+                media_type="application/jsonl",
+            )
+        case Log() | Evidence() | ReviewRequested():
+            pass  # the stored event is all there is to it
+        case Finished() as event:
+            run.step = _whole(event.step, "step")
+            summary = _object(event.summary, "summary")
+            if event.stopped_early:
+                summary = summary | {"stopped_early": True}
+            _close(attempt, "finished")
+            run_end(run=run, state=Run.State.FINISHED, summary=summary)
+        case Failed() as event:
+            _failed(run, attempt, event)
+        case Cancelled() as event:
+            if event.step is not None:
+                run.step = _whole(event.step, "step")
+            _close(attempt, "cancelled")
+            run_end(run=run, state=Run.State.CANCELLED)
+
+
+def _opened(run: Run, attempt: RunAttempt, event: Opened, at: datetime) -> None:
+    attempt.environment = _object(event.environment, "environment")
+    attempt.opened_at = at
+    if event.total_steps is not None:
+        run.total_steps = _whole(event.total_steps, "total_steps")
+    run.started_at = run.started_at or at
+    if run.state == Run.State.QUEUED:
+        run.state = Run.State.RUNNING
+
+
+def _check_block(event: Metrics) -> None:
+    """A block of points is read again for every chart, so it must be well formed."""
+    for step in event.steps:
+        _whole(step, "steps")
+    for name, values in _object(event.values, "values").items():
+        if not isinstance(values, list) or len(values) != len(event.steps):
+            raise ContractError(f"Metrics.values[{name!r}]: not one value for each step")
+        for value in values:
+            _number(value, f"values[{name!r}]")
+
+
+def _checkpoint(run: Run, attempt: RunAttempt, event: CheckpointSaved) -> None:
+    tags = [_text(tag, "tags", 20) for tag in event.tags]
+    Checkpoint.objects.create(
+        project_id=run.project_id,
+        run=run,
+        attempt=attempt.number,
+        step=_whole(event.step, "step"),
+        uri=_text(event.uri, "uri", 200),
+        sha256=_text(event.sha256, "sha256", 64),
+        size_bytes=_whole(event.size_bytes, "size_bytes"),
+        tags=tags,
+        metrics=_object(event.metrics, "metrics"),
+    )
+    # A tag belongs to its newest holder; `failed` describes the checkpoint itself.
+    moved = set(tags) - {_OLD_TAGS_STAY}
+    for older in Checkpoint.objects.filter(run=run).exclude(
+        attempt=attempt.number, step=event.step, sha256=event.sha256
+    ):
+        if moved & set(older.tags):
+            older.tags = [tag for tag in older.tags if tag not in moved]
+            older.save(update_fields=["tags", "updated_at"])
+
+
+def _failed(run: Run, attempt: RunAttempt, event: Failed) -> None:
+    kind = _text(event.kind, "kind", 60)
+    if not kind:
+        raise ContractError("Failed.kind: is empty")
+    fault = event.fault if event.fault in set(Fault) else Fault.BUG
+    if event.step is not None:
+        run.step = _whole(event.step, "step")
+    outcome = INTERRUPTED if kind == INTERRUPTED else "failed"
+    _close(attempt, outcome)
+    if run.failure_kind == "lost":  # given up on already: now it has a name
+        run_end(run=run, state=Run.State.FAILED, kind=kind, fault=fault, message=event.message)
+        return
+    run_fail_or_retry(
+        run=run,
+        kind=kind,
+        fault=fault,
+        message=_text(event.message, "message"),
+        retryable=bool(event.retryable),
+        outcome=outcome,
+    )
+
+
+def _close(attempt: RunAttempt, outcome: str) -> None:
+    attempt.outcome, attempt.ended_at = outcome, timezone.now()
+
+
+# --- values as the columns take them ---
+
+
+def _whole(value: Any, name: str) -> int:
+    if type(value) is not int or not 0 <= value < _INTEGER_LIMIT:
+        raise ContractError(f"{name}: {value!r} is no count")
+    return value
+
+
+def _number(value: Any, name: str) -> float | None:
+    """Also the words for NaN and infinities, which PostgreSQL's floats hold."""
+    if value is None:
+        return None
+    if isinstance(value, bool) or not (
+        isinstance(value, int | float) or value in ("nan", "inf", "-inf")
+    ):
+        raise ContractError(f"{name}: {value!r} is no number")
+    return float(value)
+
+
+def _text(value: Any, name: str, limit: int | None = None) -> str:
+    if not isinstance(value, str):
+        raise ContractError(f"{name}: {value!r} is no text")
+    if limit is not None and len(value) > limit:
+        raise ContractError(f"{name}: longer than {limit} characters")
+    return value
+
+
+def _object(value: Any, name: str) -> dict[str, Any]:
+    if not isinstance(value, Mapping):
+        raise ContractError(f"{name}: {value!r} is no object")
+    return dict(value)

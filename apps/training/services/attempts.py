@@ -1,0 +1,201 @@
+"""The life of a run between its attempts: dispatched, ended, tried again, followed by others.
+
+Everything here runs inside the caller's transaction, which holds the run's row (`run_locked`).
+Locks go from a run to those that wait for it, never back, so no two transactions wait in a ring.
+"""
+
+import logging
+from functools import partial
+from typing import Any
+
+from django.conf import settings
+from django.db import transaction
+from django.utils import timezone
+
+from apps.training import dispatch
+from apps.training.models import Checkpoint, Run, RunAttempt, RunInput
+from apps.training.selectors.checkpoints import checkpoint_for_use, checkpoints
+from workers.artifacts import MANIFEST, ArtifactError, Store
+from workers.contract import wire
+from workers.contract.events import Fault
+from workers.contract.jobs import InputRef, JobSpec, Limits, Resume, spec_to_json
+
+log = logging.getLogger(__name__)
+INTERRUPTED = "interrupted"  # an attempt its worker gave up when it was shut down: no failure
+_Cause = RunAttempt.Cause
+
+
+def run_locked(run_id: str, **lock: bool) -> Run | None:
+    """The run, its row locked until the transaction ends."""
+    return Run.objects.select_for_update(of=("self",), **lock).filter(pk=run_id).first()
+
+
+def run_dispatch(*, run: Run, cause: str) -> RunAttempt | None:
+    """Open the next attempt and send it once this transaction is committed.
+
+    A run whose upstream runs have not finished waits instead; one of whose upstream runs has
+    failed, fails. Then there is no attempt, and None is returned.
+    """
+    if not _inputs_settle(run):
+        return None
+    resume = _last_good_checkpoint(run)
+    run.attempt += 1
+    run.state = Run.State.QUEUED
+    run.wish = run.phase = run.fault = run.failure_kind = run.failure_message = ""
+    run.step = resume.step if resume else 0
+    run.eta_s = run.dispatched_at = run.heard_at = run.ended_at = None
+    run.save()
+    attempt = RunAttempt.objects.create(
+        run=run,
+        number=run.attempt,
+        cause=cause,
+        spec=spec_to_json(_spec(run, resume)),
+        resumed_from_step=resume.step if resume else None,
+    )
+    transaction.on_commit(partial(run_send, run_id=run.pk, attempt=run.attempt))
+    return attempt
+
+
+def run_send(*, run_id: str, attempt: int) -> bool:
+    """Hand an open attempt to the broker. While that is away the run stays queued, and the sweep
+    sends it again. Sending twice is harmless: an attempt starts once."""
+    opened = (
+        RunAttempt.objects.select_related("run")
+        .filter(run_id=run_id, number=attempt, run__attempt=attempt, run__state=Run.State.QUEUED)
+        .first()
+    )
+    if opened is None:
+        return False
+    if not opened.run.wish and not dispatch.wish_send(run_id, ""):
+        return False
+    if not dispatch.job_send(opened.spec, created_at=opened.created_at.timestamp()):
+        return False
+    Run.objects.filter(pk=run_id, attempt=attempt).update(dispatched_at=timezone.now())
+    return True
+
+
+def run_end(
+    *,
+    run: Run,
+    state: str,
+    kind: str = "",
+    fault: str = "",
+    message: str = "",
+    summary: dict[str, Any] | None = None,
+) -> None:
+    """Give the run its outcome, and tell the runs that wait for it."""
+    run.state = state
+    run.ended_at = timezone.now()
+    run.eta_s = None
+    run.failure_kind, run.fault, run.failure_message = kind[:60], fault[:14], message
+    if summary is not None:
+        run.summary = summary
+    run.save()
+    for row in RunInput.objects.filter(upstream=run, run__state=Run.State.WAITING):
+        waiting = run_locked(row.run_id)
+        if waiting is not None and waiting.state == Run.State.WAITING:
+            run_dispatch(run=waiting, cause=_Cause.LAUNCH)
+
+
+def run_fail_or_retry(
+    *, run: Run, kind: str, fault: str, message: str, retryable: bool, outcome: str
+) -> None:
+    """End the current attempt with `outcome`; the run goes on with a new attempt if that may help,
+    nobody wants it ended, and it has not failed too often."""
+    RunAttempt.objects.filter(run=run, number=run.attempt).update(
+        outcome=outcome, ended_at=timezone.now()
+    )
+    if run.wish == "cancel":
+        run_end(run=run, state=Run.State.CANCELLED)
+    elif retryable and not run.wish and attempts_used(run) < settings.RUN_MAX_ATTEMPTS:
+        log.info("run %s: attempt %s %s, trying again", run.pk, run.attempt, kind)
+        run_dispatch(run=run, cause=_Cause.RETRY)
+    else:
+        run_end(run=run, state=Run.State.FAILED, kind=kind, fault=fault, message=message)
+
+
+def attempts_used(run: Run) -> int:
+    """Attempts since a person last started the run; those a worker's shutdown interrupted are
+    nobody's failure and do not count."""
+    used = 0
+    for attempt in RunAttempt.objects.filter(run=run).order_by("-number"):
+        used += attempt.outcome != INTERRUPTED
+        if attempt.cause != _Cause.RETRY:
+            break
+    return used
+
+
+def _inputs_settle(run: Run) -> bool:
+    """Point each input that waits for a run at that run's checkpoint. False when there is none
+    yet (the run waits; should its bell ring just now, the sweep hears it) or will be none (it
+    fails)."""
+    pending = RunInput.objects.filter(run=run, upstream__isnull=False, checkpoint__isnull=True)
+    live = False
+    for row in pending.select_related("upstream"):
+        upstream = row.upstream
+        if upstream.is_live:
+            live = True
+            continue
+        if upstream.state == Run.State.FINISHED:
+            row.checkpoint = checkpoint_for_use(upstream)
+        if row.checkpoint is None:
+            finished = upstream.state == Run.State.FINISHED
+            why = "finished without a checkpoint" if finished else f"is {upstream.state}"
+            run_end(
+                run=run,
+                state=Run.State.FAILED,
+                kind="upstream_failed",
+                fault=Fault.CONFIGURATION,
+                message=f"The run '{upstream.name}' ({upstream.pk}), which gives '{row.role}', "
+                f"{why}.",
+            )
+            return False
+        row.save(update_fields=["checkpoint"])
+    if live:
+        run.state = Run.State.WAITING
+        run.ended_at = None
+        run.save()
+    return not live
+
+
+def _last_good_checkpoint(run: Run) -> Checkpoint | None:
+    """The newest checkpoint to continue from that is still whole in the store."""
+    store = Store(settings.ARTIFACTS_URL)
+    for checkpoint in checkpoints(run):
+        if "failed" in checkpoint.tags:
+            continue
+        try:
+            store.read_bytes(f"{checkpoint.uri}/{MANIFEST}", sha256=checkpoint.sha256)
+        except (ArtifactError, OSError):
+            continue
+        return checkpoint
+    return None
+
+
+def _spec(run: Run, resume: Checkpoint | None) -> JobSpec:
+    rows = RunInput.objects.filter(run=run).select_related("snapshot", "checkpoint")
+    return JobSpec(
+        run=run.pk,
+        attempt=run.attempt,
+        kind=run.kind,
+        project=run.project_id,
+        seed=run.seed,
+        artifacts_url=settings.ARTIFACTS_URL,
+        config=run.config,
+        inputs=tuple(_reference(row) for row in rows.order_by("role")),
+        queue=run.queue or wire.QUEUE_CPU,
+        code_version=run.code_version,
+        resume=Resume(resume.uri, resume.sha256, resume.step) if resume else None,
+        limits=Limits(
+            lease_s=settings.RUN_LEASE_SECONDS,
+            grace_s=settings.RUN_GRACE_SECONDS,
+            max_s=settings.RUN_MAX_SECONDS,
+        ),
+    )
+
+
+def _reference(row: RunInput) -> InputRef:
+    thing = row.snapshot or row.checkpoint
+    assert thing is not None  # noqa: S101 — settled before, and a constraint
+    kind = "snapshot" if row.snapshot_id else "checkpoint"
+    return InputRef(row.role, kind, thing.pk, thing.uri, thing.sha256)

@@ -1,0 +1,196 @@
+"""What each kind of run reads. Checked before a run exists, so a wrong input costs no machine."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from apps.common.errors import Conflict, DomainError
+from apps.snapshots.models import Snapshot
+from apps.training.models import Checkpoint, Run
+
+Config = Mapping[str, Any]
+Input = Snapshot | Checkpoint | Run
+
+POLICIES = frozenset({"sft", "dpo", "ppo"})
+REWARDS = frozenset({"reward"})
+PAIRS = frozenset({"preferences"})
+DEMONSTRATIONS = frozenset({"demonstrations"})
+PROMPTS = frozenset({"prompts", "preferences", "demonstrations"})  # rows of each have a prompt
+
+
+@dataclass(frozen=True, slots=True)
+class Role:
+    """What may play a role: snapshots of these kinds, or checkpoints of runs of these kinds."""
+
+    snapshots: frozenset[str] = frozenset()
+    models: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """One of `roles` must be given, unless the configuration makes it unnecessary."""
+
+    roles: tuple[str, ...]
+    unless: Callable[[Config], bool] = lambda config: False
+
+
+@dataclass(frozen=True, slots=True)
+class KindRule:
+    roles: Mapping[str, Role]
+    needs: tuple[Need, ...] = ()
+
+
+def _has_base_model(config: Config) -> bool:
+    return bool(config.get("base_model"))
+
+
+def _rewards_itself(config: Config) -> bool:
+    """The reward is a rule of the configuration and no model."""
+    reward = config.get("reward")
+    return isinstance(reward, Mapping) and reward.get("type", "model") != "model"
+
+
+KINDS: dict[str, KindRule] = {
+    "sft": KindRule(
+        {"data": Role(snapshots=DEMONSTRATIONS), "base": Role(models=POLICIES)},
+        (Need(("data",)),),
+    ),
+    "reward": KindRule(
+        {
+            "data": Role(snapshots=PAIRS),
+            "sft": Role(models=POLICIES),
+            "base": Role(models=POLICIES | REWARDS),
+        },
+        (Need(("data",)), Need(("sft", "base"), unless=_has_base_model)),
+    ),
+    "dpo": KindRule(
+        {"data": Role(snapshots=PAIRS), "sft": Role(models=POLICIES)},
+        (Need(("data",)), Need(("sft",))),
+    ),
+    "ppo": KindRule(
+        {
+            "prompts": Role(snapshots=PROMPTS),
+            "sft": Role(models=POLICIES),
+            "policy": Role(models=POLICIES),
+            "reference": Role(models=POLICIES),
+            "reward": Role(models=REWARDS),
+            "judge": Role(models=REWARDS),
+        },
+        (
+            Need(("prompts",)),
+            Need(("sft", "policy")),
+            Need(("reward",), unless=_rewards_itself),
+        ),
+    ),
+    "generate": KindRule(
+        {
+            "prompts": Role(snapshots=PROMPTS),
+            "policy": Role(models=POLICIES),
+            "sft": Role(models=POLICIES),
+        },
+        (Need(("prompts",)), Need(("policy",))),
+    ),
+    "evaluate": KindRule(
+        {
+            "prompts": Role(snapshots=PROMPTS),
+            "policy": Role(models=POLICIES),
+            "sft": Role(models=POLICIES),
+            "reward": Role(models=REWARDS),
+            "judge": Role(models=REWARDS),
+        },
+        (Need(("prompts",)), Need(("policy",))),
+    ),
+    "drill": KindRule(
+        {"data": Role(snapshots=PROMPTS), "base": Role(models=frozenset({"drill"}))},
+    ),
+}
+
+
+def inputs_check(
+    *, project_id: str, kind: str, config: Config, inputs: Mapping[str, Input]
+) -> None:
+    """Raises `DomainError` (field `inputs.<role>`) for the first input that does not fit."""
+    rule = KINDS[kind]
+    for role, given in inputs.items():
+        _check_one(project_id, kind, role, given, rule)
+    for need in rule.needs:
+        if not any(role in inputs for role in need.roles) and not need.unless(config):
+            wanted = " or ".join(f"'{role}'" for role in need.roles)
+            raise DomainError(
+                f"A {kind} run needs an input {wanted}: {_wanted(rule.roles[need.roles[0]])}.",
+                code="missing_input",
+                field=f"inputs.{need.roles[0]}",
+            )
+
+
+def _check_one(project_id: str, kind: str, role: str, given: Input, rule: KindRule) -> None:
+    field = f"inputs.{role}"
+    allowed = rule.roles.get(role)
+    if allowed is None:
+        known = ", ".join(rule.roles)
+        raise DomainError(
+            f"A {kind} run has no input '{role}'; it reads: {known}.",
+            code="unknown_input",
+            field=field,
+        )
+    if not isinstance(given, Snapshot | Checkpoint | Run):
+        raise DomainError(
+            f"Input '{role}' must be a snapshot, a checkpoint or a run.",
+            code="wrong_input",
+            field=field,
+        )
+    if given.project_id != project_id:
+        # As if it did not exist: what other projects have is none of this one's business.
+        raise DomainError(
+            f"Input '{role}': there is no such thing in this project.",
+            code="unknown_input",
+            field=field,
+        )
+    if isinstance(given, Snapshot):
+        _check_snapshot(field, role, given, allowed)
+    else:
+        _check_model(field, role, given, allowed)
+
+
+def _check_snapshot(field: str, role: str, snapshot: Snapshot, allowed: Role) -> None:
+    if snapshot.kind not in allowed.snapshots:
+        raise DomainError(
+            f"Input '{role}' must be {_wanted(allowed)}, not a snapshot of {snapshot.kind}.",
+            code="wrong_input",
+            field=field,
+        )
+    if snapshot.state != Snapshot.State.FROZEN:
+        raise Conflict(
+            f"Snapshot '{snapshot.name}' is {snapshot.state}; only a frozen one can be used.",
+            code="snapshot_not_frozen",
+            field=field,
+        )
+
+
+def _check_model(field: str, role: str, given: Checkpoint | Run, allowed: Role) -> None:
+    run = given if isinstance(given, Run) else given.run
+    if run.kind not in allowed.models:
+        raise DomainError(
+            f"Input '{role}' must be {_wanted(allowed)}, not a {run.kind} run's.",
+            code="wrong_input",
+            field=field,
+        )
+    if isinstance(given, Checkpoint):
+        if given.status == Checkpoint.Status.REJECTED:
+            raise Conflict(
+                f"The checkpoint of step {given.step} was rejected.",
+                code="checkpoint_rejected",
+                field=field,
+            )
+    elif given.state in (Run.State.FAILED, Run.State.CANCELLED):
+        raise Conflict(
+            f"Run '{given.name}' is {given.state}; resume it, or choose one of its checkpoints.",
+            code="upstream_failed",
+            field=field,
+        )
+
+
+def _wanted(role: Role) -> str:
+    if role.snapshots:
+        return f"a snapshot of {' or '.join(sorted(role.snapshots))}"
+    return f"a model of a {' or '.join(sorted(role.models))} run"

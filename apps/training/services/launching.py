@@ -1,0 +1,168 @@
+"""Starting runs."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from django.db import IntegrityError, transaction
+
+from apps.accounts.models import Project, User
+from apps.accounts.services import audit_record
+from apps.common.errors import DomainError
+from apps.snapshots.models import Snapshot
+from apps.training.code_version import code_version
+from apps.training.models import Checkpoint, Run, RunAttempt, RunInput
+from apps.training.services.attempts import run_dispatch
+from apps.training.services.kinds import KINDS, Input, inputs_check
+from workers.contract.wire import JOB_QUEUES, QUEUE_CPU
+
+_LONGEST_NAME = 120
+_LONGEST_KEY = 80
+_SEED_LIMIT = 2**63
+
+
+def run_launch(
+    *,
+    project: Project,
+    kind: str,
+    name: str,
+    config: Mapping[str, Any],
+    inputs: Mapping[str, Input],
+    seed: int = 0,
+    queue: str = QUEUE_CPU,
+    user: User | None = None,
+    idempotency_key: str = "",
+) -> Run:
+    """Store a run and dispatch it on commit; with an unfinished run among its inputs it waits.
+
+    `inputs` maps roles to snapshots, checkpoints or runs (whose final, best or last checkpoint
+    will be used). The same `idempotency_key` in a project gives the run it gave before. The
+    recipe's own configuration is checked where the recipe lives: a bad one fails the run at once.
+
+    Raises `DomainError` naming the field; then nothing was stored.
+    """
+    name = name.strip()
+    _check_plain(kind, name, config, seed, queue, idempotency_key)
+    inputs_check(project_id=project.pk, kind=kind, config=config, inputs=inputs)
+    known = Run.objects.filter(project=project, launch_key=idempotency_key)
+    if idempotency_key and (run := known.first()) is not None:
+        return run
+    try:
+        with transaction.atomic():
+            return _store(project, kind, name, config, inputs, seed, queue, user, idempotency_key)
+    except IntegrityError:
+        # The other click of a double click was faster.
+        if idempotency_key and (run := known.first()) is not None:
+            return run
+        raise
+
+
+def run_clone(
+    *,
+    run: Run,
+    name: str | None = None,
+    config: Mapping[str, Any] | None = None,
+    seed: int | None = None,
+    user: User | None = None,
+    idempotency_key: str = "",
+) -> Run:
+    """A new run like `run`, with the same inputs; what is given replaces what it had."""
+    rows = RunInput.objects.filter(run=run).select_related("snapshot", "checkpoint", "upstream")
+    return run_launch(
+        project=run.project,
+        kind=run.kind,
+        name=f"{run.name} (copy)"[:_LONGEST_NAME] if name is None else name,
+        config=run.config if config is None else config,
+        inputs={row.role: row.snapshot or row.checkpoint or row.upstream for row in rows},
+        seed=run.seed if seed is None else seed,
+        queue=run.queue,
+        user=user,
+        idempotency_key=idempotency_key,
+    )
+
+
+def _store(
+    project: Project,
+    kind: str,
+    name: str,
+    config: Mapping[str, Any],
+    inputs: Mapping[str, Input],
+    seed: int,
+    queue: str,
+    user: User | None,
+    key: str,
+) -> Run:
+    run = Run.objects.create(
+        project=project,
+        kind=kind,
+        name=name,
+        state=Run.State.WAITING,
+        config=dict(config),
+        seed=seed,
+        queue=queue,
+        code_version=code_version(),
+        created_by=user,
+        launch_key=key,
+    )
+    for role, given in inputs.items():
+        RunInput.objects.create(
+            run=run,
+            role=role,
+            snapshot=given if isinstance(given, Snapshot) else None,
+            checkpoint=given if isinstance(given, Checkpoint) else None,
+            upstream=given if isinstance(given, Run) else None,
+        )
+    audit_record(
+        action="run.launched",
+        actor=user,
+        project=project,
+        subject=run.pk,
+        details={"kind": kind, "name": name},
+    )
+    run_dispatch(run=run, cause=RunAttempt.Cause.LAUNCH)
+    return run
+
+
+def _check_plain(
+    kind: str, name: str, config: Mapping[str, Any], seed: int, queue: str, key: str
+) -> None:
+    if kind not in KINDS:
+        raise DomainError(
+            f"There is no kind of run '{kind}'; there are: {', '.join(KINDS)}.",
+            code="unknown_kind",
+            field="kind",
+        )
+    if not name or len(name) > _LONGEST_NAME:
+        raise DomainError(
+            f"A run needs a name of 1 to {_LONGEST_NAME} characters.",
+            code="bad_name",
+            field="name",
+        )
+    if not isinstance(config, Mapping):
+        raise DomainError(
+            "The configuration must be an object of names and values.",
+            code="bad_config",
+            field="config",
+        )
+    try:
+        json.dumps(dict(config), allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise DomainError(
+            f"The configuration is not JSON: {error}.", code="bad_config", field="config"
+        ) from error
+    if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed < _SEED_LIMIT:
+        raise DomainError(
+            "The seed must be a whole number from 0 to 2⁶³ − 1.", code="bad_seed", field="seed"
+        )
+    if queue not in JOB_QUEUES:
+        raise DomainError(
+            f"There is no queue '{queue}'; there are: {', '.join(JOB_QUEUES)}.",
+            code="unknown_queue",
+            field="queue",
+        )
+    if len(key) > _LONGEST_KEY:
+        raise DomainError(
+            f"The idempotency key is longer than {_LONGEST_KEY} characters.",
+            code="bad_key",
+            field="idempotency_key",
+        )

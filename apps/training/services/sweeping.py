@@ -1,0 +1,111 @@
+"""What a scheduler looks after every few seconds, since messages get lost and machines die."""
+
+import logging
+from collections import Counter
+from datetime import timedelta
+from functools import partial
+
+from django.conf import settings
+from django.db import transaction
+from django.utils import timezone
+
+from apps.training import dispatch
+from apps.training.models import Run, RunAttempt
+from apps.training.services.attempts import (
+    run_dispatch,
+    run_end,
+    run_fail_or_retry,
+    run_locked,
+    run_send,
+)
+from apps.training.services.spools import spool_import_stored
+from apps.training.services.wishes import wish_deliver
+from workers.contract.events import Fault
+
+log = logging.getLogger(__name__)
+
+
+def runs_sweep() -> Counter[str]:
+    """Look at every live run; returns how often each thing was done.
+
+    A run whose row is locked is being worked on and left alone. One run's trouble never keeps the
+    others from being looked at.
+    """
+    done: Counter[str] = Counter()
+    for run_id in Run.objects.filter(state__in=Run.LIVE_STATES).values_list("pk", flat=True):
+        try:
+            with transaction.atomic():
+                run = run_locked(run_id, skip_locked=True)
+                if run is not None and run.is_live and (what := _sweep(run)):
+                    done[what] += 1
+        except Exception:
+            log.exception("sweeping run %s", run_id)
+            done["error"] += 1
+    return done
+
+
+def _sweep(run: Run) -> str | None:
+    if run.state == Run.State.WAITING:
+        run_dispatch(run=run, cause=RunAttempt.Cause.LAUNCH)
+        return "released" if run.state != Run.State.WAITING else None
+    if run.wish:
+        transaction.on_commit(partial(wish_deliver, run_id=run.pk))
+    if run.dispatched_at is None:
+        return _send(run)
+    standing = dispatch.standing(run.pk)
+    if standing is None or standing.leased:
+        return None  # nothing can be known, or somebody is responsible
+    quiet = timezone.now() - max(run.heard_at or run.dispatched_at, run.dispatched_at)
+    if run.state == Run.State.QUEUED and standing.fence < run.attempt:
+        if quiet < timedelta(seconds=settings.RUN_RESEND_SECONDS) or _waits_in_queue(run):
+            return None
+        return _send(run)
+    if quiet < timedelta(seconds=settings.RUN_SILENCE_SECONDS):
+        return None
+    return _recover(run)
+
+
+def _send(run: Run) -> str:
+    transaction.on_commit(partial(run_send, run_id=run.pk, attempt=run.attempt))
+    return "sent"
+
+
+def _waits_in_queue(run: Run) -> bool:
+    """True also when the queue cannot be read: then it is not the time to send."""
+    waiting = dispatch.jobs_waiting(run.queue)
+    return waiting is None or (run.pk, run.attempt) in waiting
+
+
+def _recover(run: Run) -> str:
+    """Nobody holds the lease and nothing was heard: the attempt is over, one way or another. Its
+    spool may know how; else it is lost, and the run continues from its last checkpoint."""
+    spool = spool_import_stored(run_id=run.pk, attempt=run.attempt)
+    run.refresh_from_db()
+    if spool is not None and spool.applied and not _still_open(run):
+        return "settled"
+    if run.wish == "cancel":
+        RunAttempt.objects.filter(run=run, number=run.attempt).update(
+            outcome="lost", ended_at=timezone.now()
+        )
+        run_end(run=run, state=Run.State.CANCELLED)
+        return "cancelled"
+    log.warning("run %s/%s went silent and holds no lease", run.pk, run.attempt)
+    run_fail_or_retry(
+        run=run,
+        kind="lost",
+        fault=Fault.MACHINE,
+        message=f"Attempt {run.attempt} went silent at step {run.step}: its machine or worker is "
+        "gone. Its last checkpoint is kept.",
+        retryable=True,
+        outcome="lost",
+    )
+    return "recovered" if run.is_live else "lost"
+
+
+def _still_open(run: Run) -> bool:
+    """Whether the current attempt has no outcome yet, after its spool was read."""
+    return (
+        run.is_live
+        and RunAttempt.objects.filter(run=run, number=run.attempt, ended_at=None).exists()
+        and run.dispatched_at is not None
+    )

@@ -1,0 +1,115 @@
+"""What people may wish of a run: cancel it, stop and keep it, resume it."""
+
+from functools import partial
+
+from django.db import transaction
+from django.utils import timezone
+
+from apps.accounts.models import User
+from apps.accounts.services import audit_record
+from apps.common.errors import Conflict
+from apps.training import dispatch
+from apps.training.models import Run, RunAttempt
+from apps.training.services.attempts import run_dispatch, run_end, run_locked
+
+
+def run_cancel(*, run: Run, user: User | None = None) -> Run:
+    """End the run without saving. What has not started is cancelled at once; a trainer is asked,
+    and killed after the grace time. Returns the run as it now is."""
+    with transaction.atomic():
+        run = _live(run, "cancelled")
+        if run.wish == "cancel":
+            return run
+        run.wish = "cancel"
+        _audit("run.cancelled", run, user)
+        if run.state == Run.State.WAITING:
+            run_end(run=run, state=Run.State.CANCELLED)
+            return run
+        run.state = Run.State.STOPPING
+        run.save()
+        transaction.on_commit(partial(wish_deliver, run_id=run.pk))
+    run.refresh_from_db()
+    return run
+
+
+def run_stop_and_keep(*, run: Run, user: User | None = None) -> Run:
+    """Ask the trainer to save and finish early. Raises `Conflict` when none is running."""
+    with transaction.atomic():
+        run = _live(run, "stopped")
+        if run.wish:
+            return run
+        if run.state != Run.State.RUNNING:
+            raise Conflict(
+                "The run has not started, so there is nothing to keep. Cancel it instead.",
+                code="run_not_running",
+            )
+        run.wish = "stop"
+        run.state = Run.State.STOPPING
+        run.save()
+        _audit("run.stopped", run, user)
+        transaction.on_commit(partial(wish_deliver, run_id=run.pk))
+    return run
+
+
+def run_resume(*, run: Run, user: User | None = None) -> Run:
+    """A new attempt of a failed or cancelled run, from its last checkpoint. Its attempts are
+    counted anew."""
+    with transaction.atomic():
+        run = run_locked(run.pk) or _gone()
+        if run.state not in (Run.State.FAILED, Run.State.CANCELLED):
+            raise Conflict(
+                f"The run is {run.state}; only a failed or cancelled one can be resumed.",
+                code="run_not_resumable",
+            )
+        broken = run.inputs.filter(
+            checkpoint__isnull=True, upstream__state__in=[Run.State.FAILED, Run.State.CANCELLED]
+        ).select_related("upstream")
+        for row in broken:
+            raise Conflict(
+                f"The run '{row.upstream.name}', which gives '{row.role}', is "
+                f"{row.upstream.state}. Resume that one first.",
+                code="upstream_failed",
+                field=f"inputs.{row.role}",
+            )
+        run.wish = ""
+        run_dispatch(run=run, cause=RunAttempt.Cause.RESUME)
+        _audit("run.resumed", run, user)
+    return run
+
+
+def wish_deliver(*, run_id: str) -> None:
+    """Bring the stored wish to the workers. The sweep repeats it until the run has ended.
+
+    A cancelled attempt that nobody has claimed is fenced off in Redis, so that it never starts,
+    and the run has ended.
+    """
+    run = Run.objects.filter(pk=run_id).first()
+    if run is None or not run.wish or not run.is_live:
+        return
+    dispatch.wish_send(run.pk, run.wish)
+    if run.wish != "cancel" or not dispatch.attempt_fence(run.pk, run.attempt):
+        return
+    with transaction.atomic():
+        locked = run_locked(run_id)
+        if locked is not None and locked.is_live and locked.attempt == run.attempt:
+            RunAttempt.objects.filter(run=locked, number=locked.attempt).update(
+                outcome="cancelled", ended_at=timezone.now()
+            )
+            run_end(run=locked, state=Run.State.CANCELLED)
+
+
+def _live(run: Run, done: str) -> Run:
+    locked = run_locked(run.pk) or _gone()
+    if not locked.is_live:
+        raise Conflict(
+            f"The run is {locked.state} already and cannot be {done}.", code="run_has_ended"
+        )
+    return locked
+
+
+def _gone() -> Run:
+    raise Conflict("The run does not exist any more.", code="run_is_gone")
+
+
+def _audit(action: str, run: Run, user: User | None) -> None:
+    audit_record(action=action, actor=user, project=run.project, subject=run.pk)
