@@ -11,6 +11,7 @@ from django.db.backends.utils import CursorWrapper
 
 from apps.accounts.models import Project
 from apps.labeling.models import Comparison, LabelingSettings, Prompt, Response, Slot
+from apps.labeling.services.projects import labeling_set_up
 from apps.labeling.services.results import ImportReport, RowProblem, RowsRefused
 from apps.labeling.services.rows import AnswerRow, ComparisonRow, rows_read
 
@@ -46,7 +47,7 @@ def comparisons_import(
     started = time.perf_counter()
     with transaction.atomic(), connection.cursor() as cursor:
         # The settings row serialises imports into one project.
-        LabelingSettings.objects.get_or_create(project=project)
+        labeling_set_up(project=project)
         settings = LabelingSettings.objects.select_for_update(no_key=True).get(project=project)
         good, problems, warnings, n_rows = rows_read(
             rows, max_overlap=settings.max_overlap, identical_answers=identical_answers

@@ -3,12 +3,10 @@
 from dataclasses import fields
 from typing import Any
 
-from django.core.exceptions import ValidationError
-from django.core.validators import validate_slug
-from django.db import IntegrityError, transaction
-from django.db.models import Max
+from django.db import transaction
 
-from apps.accounts.models import AuditEvent, Membership, Project, Role, User
+from apps.accounts import services as accounts
+from apps.accounts.models import Project, User
 from apps.common.errors import DomainError
 from apps.labeling.models import Guideline, LabelingSettings
 from measures.voting import Rule
@@ -38,6 +36,7 @@ _SHARES = {"least_share": (0.01, 1.0), "random_share": (0.01, 1.0)}
 _SWITCHES = ("show_tie", "show_both_bad", "show_strength", "show_rationale")
 
 
+@transaction.atomic
 def project_create(
     *,
     slug: str,
@@ -47,42 +46,32 @@ def project_create(
     guideline: str = FIRST_GUIDELINE,
     **labeling: Any,
 ) -> Project:
-    """A project with its settings and first guideline; its creator becomes its admin.
+    """A project ready for labeling; its creator becomes its admin.
 
-    `labeling` overrides defaults of LabelingSettings. Errors: bad or taken slug (field `slug`),
-    empty name, and those of `labeling_settings_update`.
+    `labeling` overrides defaults of LabelingSettings. Errors are those of
+    `accounts.services.project_create` and `labeling_settings_update`.
     """
-    slug, name = slug.strip(), name.strip()
-    try:
-        validate_slug(slug)
-    except ValidationError:
-        raise DomainError(
-            "Use letters, digits, - and _ only: the short name is part of the address.",
-            field="slug",
-        ) from None
-    if len(slug) > 60:
-        raise DomainError("The short name has at most 60 characters.", field="slug")
-    if not name or len(name) > 120:
-        raise DomainError("Give the project a name of at most 120 characters.", field="name")
-    with transaction.atomic():
-        try:
-            with transaction.atomic():
-                project = Project.objects.create(
-                    slug=slug, name=name, description=description, created_by=created_by
-                )
-        except IntegrityError:
-            raise DomainError(
-                f"There is already a project called {slug!r}.", field="slug", code="taken"
-            ) from None
-        Membership.objects.create(project=project, user=created_by, role=Role.ADMIN)
-        LabelingSettings.objects.create(project=project)
-        if labeling:
-            labeling_settings_update(project=project, by=created_by, **labeling)
-        Guideline.objects.create(
-            project=project, version=1, body=guideline, is_major=True, created_by=created_by
-        )
-        _audit(project, created_by, "project.created", slug)
+    project = accounts.project_create(
+        name=name, by=created_by, slug=slug.strip(), description=description
+    )
+    labeling_set_up(project=project, guideline=guideline, by=created_by)
+    if labeling:
+        labeling_settings_update(project=project, by=created_by, **labeling)
     return project
+
+
+def labeling_set_up(
+    *, project: Project, guideline: str = FIRST_GUIDELINE, by: User | None = None
+) -> LabelingSettings:
+    """Give a project its settings row and first guideline, where it has none yet."""
+    settings, _ = LabelingSettings.objects.get_or_create(project=project)
+    if not Guideline.objects.filter(project=project).exists():
+        Guideline.objects.get_or_create(
+            project=project,
+            version=1,
+            defaults={"body": guideline, "is_major": True, "created_by": by},
+        )
+    return settings
 
 
 def labeling_settings_update(*, project: Project, by: User, **changes: Any) -> LabelingSettings:
@@ -104,7 +93,9 @@ def labeling_settings_update(*, project: Project, by: User, **changes: Any) -> L
             if before[name] != getattr(current, name)
         }
         if changed:
-            _audit(project, by, "labeling.settings_changed", "", changed)
+            accounts.audit_record(
+                action="labeling.settings_changed", actor=by, project=project, details=changed
+            )
     return current
 
 
@@ -161,17 +152,18 @@ def guideline_publish(
         newest = Guideline.objects.filter(project=project).order_by("-version").first()
         if newest is not None and newest.body == body:
             return newest
-        last = Guideline.objects.filter(project=project).aggregate(n=Max("version"))["n"] or 0
         published = Guideline.objects.create(
-            project=project, version=last + 1, body=body, is_major=is_major, created_by=by
+            project=project,
+            version=newest.version + 1 if newest else 1,
+            body=body,
+            is_major=is_major,
+            created_by=by,
         )
-        _audit(project, by, "guideline.published", f"v{published.version}", {"major": is_major})
+        accounts.audit_record(
+            action="guideline.published",
+            actor=by,
+            project=project,
+            subject=f"v{published.version}",
+            details={"major": is_major},
+        )
     return published
-
-
-def _audit(
-    project: Project, by: User, action: str, subject: str, details: dict[str, Any] | None = None
-) -> None:
-    AuditEvent.objects.create(
-        project=project, actor=by, action=action, subject=subject, details=details or {}
-    )

@@ -11,7 +11,7 @@ from django.db import transaction
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 
-from apps.accounts.models import Project, User
+from apps.accounts.models import Membership, Project, Role, User
 from apps.common.errors import Conflict, DomainError
 from apps.labeling.models import Choice, Comparison, LabelingSettings, Slot, Vote
 from apps.labeling.services import leasing, votes
@@ -53,7 +53,8 @@ def votes_import(
     problems = sorted(check.problems, key=lambda problem: problem.row)
     if problems and on_error == "refuse":
         raise RowsRefused(problems, n_rows=n_rows)
-    n_people = _people_create(project, todo)
+    with transaction.atomic():
+        n_people = _people_create(project, todo)
     people = _people(project, {vote.annotator for vote in todo})
     for start in range(0, len(todo), BATCH):
         _write_batch(todo[start : start + BATCH], people)
@@ -234,6 +235,12 @@ def _people_create(project: Project, todo: list[_PastVote]) -> int:
         ],
         batch_size=1000,
         ignore_conflicts=True,  # another import of the same people may run beside this one
+    )
+    members = User.objects.filter(username__in=[_username(project, name) for name in new])
+    Membership.objects.bulk_create(
+        [Membership(project=project, user=user, role=Role.ANNOTATOR) for user in members],
+        batch_size=1000,
+        ignore_conflicts=True,
     )
     return len(new)
 

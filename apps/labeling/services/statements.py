@@ -69,11 +69,11 @@ with own as (
   -- where this annotator was in the shuffled order: the slot of their last vote drawn from it
   select coalesce((
     select s.shuffle from (
-      select slot_id, cast_at from labeling_vote
+      select id, slot_id, cast_at from labeling_vote
       where project_id = %(project)s and annotator_id = %(annotator)s
-      order by cast_at desc limit 20
+      order by cast_at desc, id desc limit 20
     ) v join labeling_slot s on s.id = v.slot_id
-    where s.priority <= 0 order by v.cast_at desc limit 1
+    where s.priority <= 0 order by v.cast_at desc, v.id desc limit 1
   ), 0) as shuffle
 ), ahead as (
   select s.id from labeling_slot s

@@ -11,7 +11,8 @@ from typing import Unpack
 from django.db import transaction
 from django.db.backends.utils import CursorWrapper
 
-from apps.accounts.models import AuditEvent, User
+from apps.accounts.models import User
+from apps.accounts.services import audit_record
 from apps.common.errors import Conflict, DomainError, Missing
 from apps.labeling.models import Slot, Vote
 from apps.labeling.services import leasing
@@ -127,10 +128,10 @@ def vote_withdraw(*, vote: int, annotator: User, reason: str = "") -> Decision:
             annotator=annotator.pk,
             reason=reason.strip() or "took the answer back",
         )
-        AuditEvent.objects.create(
-            project_id=held.project,
-            actor=annotator,
+        audit_record(
             action="vote.withdrawn",
+            actor=annotator,
+            project=old.project,
             subject=str(old.pk),
             details={"comparison": held.comparison},
         )

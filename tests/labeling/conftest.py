@@ -1,0 +1,3 @@
+from tests.labeling.pairs import ben
+
+__all__ = ["ben"]
