@@ -16,10 +16,13 @@ from transformers import (
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
+from transformers.utils import logging as hf_logging
 
 from workers.context import RecipeError
 from workers.contract.events import Fault
 from workers.data.encoding import PLAIN_TEMPLATE
+
+hf_logging.disable_progress_bar()  # a run's log is read line by line
 
 
 def pick_device() -> torch.device:

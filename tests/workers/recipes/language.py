@@ -1,0 +1,219 @@
+"""A language of a few words, models that speak it, and jobs over them: for tests only.
+
+Everything is made from a seed in a moment, so no test needs a download or a long training.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import (
+    GPT2Config,
+    GPT2LMHeadModel,
+    LlamaConfig,
+    LlamaForCausalLM,
+    PreTrainedModel,
+    PreTrainedTokenizerFast,
+)
+
+from workers.artifacts import Store
+from workers.contract.jobs import InputRef, JobSpec, Resume, spec_to_json
+
+WORDS = [
+    *("good", "bad", "sun", "rain", "cat", "dog", "runs"),
+    *("sleeps", "red", "blue", "the", "a", "big", "small"),
+]
+PAD, END, USER, ASSISTANT = "[pad]", "[end]", "[user]", "[assistant]"
+TEMPLATE = (
+    "{% for m in messages %}{{ '[' + m['role'] + '] ' + m['content'] + ' [end] ' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '[assistant] ' }}{% endif %}"
+)
+ROOT = Path(__file__).parents[3]
+
+
+def word_tokenizer() -> PreTrainedTokenizerFast:
+    """One token per word."""
+    vocabulary = {word: i for i, word in enumerate([PAD, END, USER, ASSISTANT, *WORDS])}
+    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token=PAD))
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        pad_token=PAD,
+        eos_token=END,
+        additional_special_tokens=[USER, ASSISTANT],
+        padding_side="left",
+        chat_template=TEMPLATE,
+        model_max_length=64,
+    )
+
+
+def tiny_llama(seed: int = 0, *, width: int = 32, layers: int = 2) -> PreTrainedModel:
+    torch.manual_seed(seed)
+    return LlamaForCausalLM(
+        LlamaConfig(
+            vocab_size=len(WORDS) + 4,
+            hidden_size=width,
+            intermediate_size=2 * width,
+            num_hidden_layers=layers,
+            num_attention_heads=2,
+            max_position_embeddings=64,
+            pad_token_id=0,
+            eos_token_id=1,
+            bos_token_id=None,
+            initializer_range=0.1,
+        )
+    ).eval()
+
+
+def tiny_gpt2(seed: int = 0) -> PreTrainedModel:
+    """Absolute positions and dropout: where padding and a second look would show."""
+    torch.manual_seed(seed)
+    return GPT2LMHeadModel(
+        GPT2Config(
+            vocab_size=len(WORDS) + 4,
+            n_embd=32,
+            n_layer=2,
+            n_head=2,
+            n_positions=64,
+            pad_token_id=0,
+            eos_token_id=1,
+            bos_token_id=None,
+            initializer_range=0.1,
+        )
+    ).eval()
+
+
+def user(text: str) -> list[dict[str, str]]:
+    return [{"role": "user", "content": text}]
+
+
+def assistant(text: str) -> list[dict[str, str]]:
+    return [{"role": "assistant", "content": text}]
+
+
+@dataclass
+class Workshop:
+    """A store with models and snapshots in it, and the means to run jobs over them."""
+
+    root: Path
+    refs: dict[str, InputRef] = field(default_factory=dict)
+
+    @property
+    def store(self) -> Store:
+        return Store(str(self.root / "store"))
+
+    def put_model(self, name: str, model: PreTrainedModel) -> None:
+        folder = self.root / "models" / name
+        model.save_pretrained(folder)
+        word_tokenizer().save_pretrained(folder)
+        self._put(name, folder, "checkpoint")
+
+    def put_snapshot(self, name: str, **files: Iterable[Mapping[str, Any]]) -> None:
+        folder = self.root / "snapshots" / name
+        folder.mkdir(parents=True)
+        for split, rows in files.items():
+            (folder / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        self._put(name, folder, "snapshot")
+
+    def _put(self, name: str, folder: Path, kind: str) -> None:
+        sha256, _ = self.store.put_tree(folder, f"inputs/{name}")
+        self.refs[name] = InputRef(name, kind, name, f"inputs/{name}", sha256)
+
+    def spec(
+        self,
+        run: str,
+        kind: str,
+        config: Mapping[str, Any],
+        *,
+        seed: int = 0,
+        attempt: int = 1,
+        resume: Resume | None = None,
+        **inputs: str,
+    ) -> JobSpec:
+        """`inputs` maps roles to names of what was put before."""
+        roles = tuple(
+            InputRef(role, ref.kind, ref.id, ref.uri, ref.sha256)
+            for role, ref in ((role, self.refs[name]) for role, name in inputs.items())
+        )
+        return JobSpec(
+            run=run,
+            attempt=attempt,
+            kind=kind,
+            project="tests",
+            seed=seed,
+            artifacts_url=str(self.root / "store"),
+            config=dict(config),
+            inputs=roles,
+            resume=resume,
+        )
+
+    def start(self, spec: JobSpec) -> subprocess.Popen[bytes]:
+        """`python -m workers.train` on the job, on one thread."""
+        folder = self.folder(spec)
+        folder.mkdir(parents=True)
+        (folder / "job.json").write_text(json.dumps(spec_to_json(spec)))
+        with (folder / "log.txt").open("wb") as log:
+            return subprocess.Popen(
+                [sys.executable, "-m", "workers.train", str(folder / "job.json")],
+                cwd=ROOT,
+                env=os.environ | {"OMP_NUM_THREADS": "1"},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
+
+    def run(self, spec: JobSpec) -> "Outcome":
+        self.start(spec).wait(timeout=120)
+        return self.outcome(spec)
+
+    def outcome(self, spec: JobSpec) -> "Outcome":
+        folder = self.folder(spec)
+        lines = (folder / "events.jsonl").read_text().splitlines()
+        return Outcome([json.loads(line) for line in lines], (folder / "log.txt").read_text())
+
+    def folder(self, spec: JobSpec) -> Path:
+        return self.root / "work" / spec.run / str(spec.attempt)
+
+    def adopt(self, name: str, outcome: "Outcome") -> None:
+        """The last checkpoint of a run as an input by `name`."""
+        saved = outcome.all("CheckpointSaved")[-1]
+        self.refs[name] = InputRef(name, "checkpoint", name, saved["uri"], saved["sha256"])
+
+
+@dataclass
+class Outcome:
+    """The events of a finished job."""
+
+    envelopes: list[dict[str, Any]]
+    log: str = ""
+
+    def all(self, kind: str) -> list[dict[str, Any]]:
+        return [e["event"] for e in self.envelopes if e["type"] == kind]
+
+    @property
+    def ending(self) -> str:
+        return self.envelopes[-1]["type"]
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        assert self.ending == "Finished", (self.envelopes[-1], self.log[-3000:])
+        return self.envelopes[-1]["event"]["summary"]
+
+    def curve(self, name: str) -> dict[int, float]:
+        """The points of a metric by step."""
+        return {
+            step: value
+            for event in self.all("Metrics")
+            if name in event["values"]
+            for step, value in zip(event["steps"], event["values"][name], strict=True)
+        }
+
+    def metric_names(self) -> set[str]:
+        return {name for event in self.all("Metrics") for name in event["values"]}
