@@ -67,7 +67,7 @@ def _interval(
     """Resamples what rows share: both responses where responses recur, else their cluster."""
     if rows and all(row.units is not None for row in rows):
         first, second = zip(*(row.units for row in rows if row.units), strict=True)
-        return dyadic_interval(values, first, second, replicates=replicates, seed=seed)
+        return dyadic_interval(values, first, second)
     clusters = [row.cluster for row in rows]
     return mean_interval(values, clusters=clusters, replicates=replicates, seed=seed)
 
