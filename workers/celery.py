@@ -16,7 +16,8 @@ from workers.contract.alive import announce
 from workers.contract.broker import broker_settings
 from workers.supervisor.child import end_with_parent
 
-app = Celery("workers")
+# `DJANGO_SETTINGS_MODULE` may be set around us; Celery would load Django for it.
+app = Celery("workers", fixups=[])
 app.conf.update(broker_settings())
 app.conf.update(
     task_default_queue=wire.QUEUE_CPU,

@@ -47,7 +47,7 @@ def _redis(url: str) -> redis.Redis:
 
 @cache
 def _sender(url: str) -> Celery:
-    app = Celery("concord-dispatch", set_as_current=False)
+    app = Celery("concord-dispatch", set_as_current=False, fixups=[])
     app.conf.update(sender_settings(url))
     app.conf.task_queues = [
         Queue(name, Exchange(name, type="direct"), routing_key=name) for name in wire.JOB_QUEUES

@@ -30,7 +30,7 @@ class Line:
             socket_connect_timeout=timeout_s,
             retry=Retry(NoBackoff(), 0),  # who asks has a lease to watch, and asks again
         )
-        self._app = Celery("concord-line", set_as_current=False)
+        self._app = Celery("concord-line", set_as_current=False, fixups=[])
         self._app.conf.update(sender_settings(redis_url))
         exchange = Exchange(wire.QUEUE_EVENTS, type="direct")
         self._app.conf.task_queues = [

@@ -1,0 +1,156 @@
+"""Runs as pages show them: tones, progress, headline figures, whose turn it is. Nothing here
+writes, and nothing here invents a number."""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from apps.training.headline import HEADLINES
+from apps.training.models import Run
+
+TONES = {
+    "waiting": "",
+    "queued": "",
+    "running": "live",
+    "stopping": "warn",
+    "finished": "good",
+    "failed": "bad",
+    "cancelled": "",
+}
+FAVICONS = {
+    "running": "favicon-live.svg",
+    "stopping": "favicon-live.svg",
+    "finished": "favicon-good.svg",
+    "failed": "favicon-bad.svg",
+}
+# Whose turn it is, and what to do, by the fault of a failure.
+TURNS = {
+    "data": "The data. Look at the dataset the message names, mend it, freeze a new one and clone.",
+    "configuration": "Yours. Clone the run and correct what the message names.",
+    "machine": "The machine's. Nothing is wrong with the run: resume it when there is room.",
+    "bug": "Ours. The log holds the traceback; please report it with the run's id.",
+    "guard": "A guardrail stopped it on purpose. Read the alerts before anything else.",
+    "user": "Somebody ended it.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """`percent` is None while the number of steps is unknown."""
+
+    percent: int | None
+    words: str
+    tone: str
+
+
+def progress(run: Run) -> Progress:
+    tone = {"finished": "good", "failed": "bad"}.get(run.state, "")
+    if not run.total_steps:
+        words = f"step {run.step:,}" if run.step else ""
+        done = 100 if run.state == Run.State.FINISHED else None
+        return Progress(done if not run.is_live else None, words, tone)
+    percent = min(100, int(100 * run.step / run.total_steps))
+    return Progress(percent, f"step {run.step:,} of {run.total_steps:,}", tone)
+
+
+def title(run: Run) -> str:
+    """Of the browser's tab: the state of the job first, since tabs are narrow."""
+    shown = progress(run)
+    if run.state == Run.State.RUNNING and shown.percent is not None:
+        return f"{shown.percent} % · {run.name}"
+    return f"{run.get_state_display()} · {run.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    label: str
+    value: float | int | str | None
+    basis: str
+    spread: str = ""
+
+
+def headline_tiles(run: Run, latest: dict[str, tuple[int, float]]) -> list[Tile]:
+    """One tile for each headline that was measured."""
+    tiles = []
+    for headline in HEADLINES.get(run.kind, ()):
+        name = next((name for name in headline.names if name in latest), None)
+        if name is not None:
+            step, value = latest[name]
+            basis = f"at step {step:,}" + (f", {headline.unit}" if headline.unit else "")
+            tiles.append(Tile(headline.label, value, basis))
+    return tiles
+
+
+def interval_tile(label: str, interval: dict[str, Any]) -> Tile:
+    """A statistic with its interval, or the reason why there is none."""
+    value, low, high = (interval.get(key) for key in ("value", "low", "high"))
+    basis = f"n = {interval.get('n', 0):,}"
+    if value is None:
+        return Tile(label, None, interval.get("undefined") or basis)
+    if low is None or high is None:
+        return Tile(label, value, f"{basis}; no interval: {interval.get('no_interval') or '—'}")
+    return Tile(label, value, basis, spread=f"{low:.3f} … {high:.3f}")
+
+
+def reward_splits(run: Run) -> list[dict[str, Any]]:
+    """A reward model's report: each split's accuracy beside the length-only rule's."""
+    splits = run.summary.get("splits")
+    if run.kind != Run.Kind.REWARD or not isinstance(splits, dict):
+        return []
+    return [
+        {
+            "name": name,
+            "rows": report.get("rows"),
+            "accuracy": interval_tile("", report.get("accuracy") or {}),
+            "length_only": interval_tile("", report.get("length_only") or {}),
+            "difference": interval_tile("", report.get("difference") or {}),
+            "ece": report.get("ece"),
+        }
+        for name, report in splits.items()
+        if isinstance(report, dict)
+    ]
+
+
+def facts(summary: dict[str, Any], skip: frozenset[str] = frozenset()) -> list[tuple[str, Any]]:
+    """(name, value) of a summary's plain values; nested ones under joined names."""
+    found: list[tuple[str, Any]] = []
+    for name, value in summary.items():
+        if name in skip:
+            continue
+        if isinstance(value, dict):
+            found += [(f"{name}.{inner}", v) for inner, v in facts(value)]
+        elif isinstance(value, list):
+            found.append((name, ", ".join(str(item) for item in value[:20])))
+        else:
+            found.append((name, value))
+    return found
+
+
+def config_diff(mine: dict[str, Any], other: dict[str, Any]) -> list[dict[str, Any]]:
+    """Names whose values differ, with both values; None where one has no such name."""
+    names = sorted({*mine, *other})
+    return [
+        {"name": name, "mine": mine.get(name), "other": other.get(name)}
+        for name in names
+        if mine.get(name) != other.get(name)
+    ]
+
+
+def metric_summary(name: str, points: list[tuple[int, Any]]) -> dict[str, Any]:
+    """A curve in words and numbers, for those who do not see it and for pages without script."""
+    numbers = [(step, value) for step, value in points if isinstance(value, int | float)]
+    values = [value for _, value in numbers]
+    return {
+        "name": name,
+        "group": name.rsplit("/", 1)[0] if "/" in name else "training",
+        "n": len(points),
+        "no_numbers": len(points) - len(numbers),
+        "first": numbers[0] if numbers else None,
+        "last": numbers[-1] if numbers else None,
+        "least": min(values) if values else None,
+        "greatest": max(values) if values else None,
+    }
+
+
+def as_json(value: Any) -> str:
+    return json.dumps(value, indent=2, ensure_ascii=False)

@@ -1,0 +1,258 @@
+"""The form that launches a run: its inputs, and every field its recipe knows, with its limits."""
+
+import difflib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from django import forms
+from django.core.exceptions import ValidationError
+from django.core.validators import MaxValueValidator, MinValueValidator
+
+from apps.accounts.models import Project
+from apps.common.errors import DomainError
+from apps.training.models import Run, RunInput
+from apps.training.selectors import pages
+from apps.training.services.kinds import KINDS, Role
+from workers.contract.recipes import RecipeField, recipe_fields, recipe_presets
+from workers.contract.wire import JOB_QUEUES, QUEUE_CPU
+
+# Shown at once; the others wait behind "All settings".
+MAIN_FIELDS: dict[str, tuple[str, ...]] = {
+    "sft": ("learning_rate", "batch_size", "epochs", "max_steps", "max_length"),
+    "reward": ("learning_rate", "batch_size", "epochs", "labels", "max_length"),
+    "dpo": ("beta", "learning_rate", "batch_size", "epochs", "loss_type"),
+    "ppo": ("steps", "batch_size", "learning_rate", "kl_coef", "max_new_tokens", "reward"),
+    "generate": ("max_prompts", "max_new_tokens", "temperature", "opponent"),
+    "evaluate": ("max_prompts", "max_new_tokens", "temperature"),
+    "drill": ("steps", "step_seconds", "checkpoint_every", "sample_every", "fault"),
+}
+ROLE_LABELS = {
+    "data": "Dataset",
+    "prompts": "Prompts",
+    "sft": "SFT model",
+    "base": "Base model",
+    "policy": "Policy",
+    "reference": "Reference",
+    "reward": "Reward model",
+    "judge": "Held-out judge",
+}
+ROLE_HELP = {
+    "judge": "A reward model from other annotators; it scores, and never trains.",
+    "reference": "What KL is measured against; the starting policy if none is chosen.",
+    "base": "Continue from this model.",
+    "policy": "Whose answers are generated; in PPO, where training starts.",
+}
+
+
+class RunForm(forms.Form):
+    """`initial` comes from a preset, or from the run that is cloned."""
+
+    name = forms.CharField(max_length=120, label="Name")
+    seed = forms.IntegerField(
+        min_value=0,
+        max_value=2**63 - 1,
+        initial=0,
+        label="Seed",
+        help_text="The same seed, data and code give the same run.",
+    )
+    queue = forms.ChoiceField(label="Queue", help_text="The machine class that trains it.")
+    key = forms.CharField(widget=forms.HiddenInput, max_length=80)
+    pasted = forms.CharField(
+        label="Configuration as JSON",
+        required=False,
+        help_text="Overrides the fields above, name by name.",
+        widget=forms.Textarea({"rows": 5, "class": "code", "spellcheck": "false"}),
+    )
+
+    def __init__(
+        self,
+        data: Mapping[str, Any] | None = None,
+        *,
+        project: Project,
+        kind: str,
+        source: Run | None = None,
+        preset: str = "",
+        queues_heard: frozenset[str] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(data, **kwargs)
+        self.project, self.kind = project, kind
+        self.options = {option.name: option for option in recipe_fields(kind)}
+        start = dict(source.config) if source else dict(recipe_presets(kind).get(preset, {}))
+        self.fields["queue"].choices = [
+            (name, _queue_words(name, queues_heard)) for name in JOB_QUEUES
+        ]
+        self.fields["queue"].initial = source.queue if source else QUEUE_CPU
+        if source:
+            self.fields["name"].initial = f"{source.name} (copy)"[:120]
+            self.fields["seed"].initial = source.seed
+        self._add_inputs(source)
+        for option in self.options.values():
+            field = _config_field(option)
+            field.initial = _shown(option, start.pop(option.name, option.default))
+            self.fields[f"c_{option.name}"] = field
+        if start:  # what this version's recipe does not know is not dropped silently
+            self.fields["pasted"].initial = json.dumps(start, indent=2, ensure_ascii=False)
+        self._group()
+
+    def _add_inputs(self, source: Run | None) -> None:
+        needed = {need.roles[0] for need in KINDS[self.kind].needs if len(need.roles) == 1}
+        taken = _inputs_of(source) if source else {}
+        for role, rule in KINDS[self.kind].roles.items():
+            groups = _role_choices(self.project, rule)
+            field = forms.ChoiceField(
+                label=ROLE_LABELS.get(role, role),
+                required=False,
+                choices=[("", "—"), *groups],
+                help_text=ROLE_HELP.get(role, ""),
+            )
+            first = next((value for _, group in groups for value, _ in group), "")
+            field.initial = taken.get(role, "") if source else (first if role in needed else "")
+            self.fields[f"input_{role}"] = field
+
+    def _group(self) -> None:
+        main = MAIN_FIELDS.get(self.kind, ())
+        self.input_fields = [self[name] for name in self.fields if name.startswith("input_")]
+        config = [name for name in self.fields if name.startswith("c_")]
+        self.main_fields = [self[f"c_{name}"] for name in main if name in self.options]
+        self.more_fields = [self[name] for name in config if name[2:] not in main]
+
+    @property
+    def more_is_open(self) -> bool:
+        """Whether a hidden field has an error that must be seen."""
+        return any(field.errors for field in [*self.more_fields, self["pasted"]])
+
+    def clean_pasted(self) -> dict[str, Any]:
+        """An object whose names the recipe knows and whose values fit."""
+        text = self.cleaned_data["pasted"].strip()
+        if not text:
+            return {}
+        try:
+            value = json.loads(text)
+        except json.JSONDecodeError as error:
+            raise ValidationError(
+                f"Not JSON: {error.msg} at line {error.lineno}, column {error.colno}."
+            ) from None
+        if not isinstance(value, dict):
+            raise ValidationError('Expected an object such as {"learning_rate": 1e-5}.')
+        problems = [problem for name in value if (problem := self._misfit(name, value[name]))]
+        if problems:
+            raise ValidationError(problems)
+        return value
+
+    def _misfit(self, name: str, value: Any) -> str | None:
+        option = self.options.get(name)
+        if option is None:
+            close = difflib.get_close_matches(name, self.options, n=1)
+            return f"{name}: is no field of this recipe" + (
+                f" (is '{close[0]}' meant?)." if close else "."
+            )
+        if value is None:
+            return None if option.optional else f"{name}: needs a value."
+        if option.type in {"object", "list"}:
+            fits = isinstance(value, dict if option.type == "object" else list)
+            return None if fits else f"{name}: expected {option.type}."
+        try:
+            _config_field(option).clean(value)
+        except ValidationError as error:
+            return f"{name}: {' '.join(error.messages)}"
+        return None
+
+    def clean(self) -> dict[str, Any]:
+        cleaned = super().clean()
+        config = {}
+        for name, option in self.options.items():
+            value = cleaned.get(f"c_{name}")
+            value = option.default if value in (None, "") else value
+            if value is not None:
+                config[name] = value
+        config |= {k: v for k, v in (cleaned.get("pasted") or {}).items() if v is not None}
+        cleaned["config"] = config
+        cleaned["inputs"] = {
+            name.removeprefix("input_"): pages.input_resolve(self.project, value)
+            for name, value in cleaned.items()
+            if name.startswith("input_") and value
+        }
+        return cleaned
+
+    def refuse(self, error: DomainError) -> None:
+        """Put a service's refusal beside the field it is about."""
+        where = error.field or ""
+        name = f"input_{where.removeprefix('inputs.')}" if where.startswith("inputs.") else where
+        name = {"config": "pasted", "idempotency_key": "key"}.get(name, name)
+        self.add_error(name if name in self.fields else None, error.message)
+
+
+def _queue_words(name: str, heard: frozenset[str] | None) -> str:
+    if heard is None:
+        return name
+    return f"{name} — a worker is listening" if name in heard else f"{name} — no worker right now"
+
+
+def _inputs_of(run: Run) -> dict[str, str]:
+    rows = RunInput.objects.filter(run=run)
+    return {
+        row.role: f"snapshot:{row.snapshot_id}"
+        if row.snapshot_id
+        else f"run:{row.upstream_id}"
+        if row.upstream_id
+        else f"checkpoint:{row.checkpoint_id}"
+        for row in rows
+    }
+
+
+def _role_choices(project: Project, rule: Role) -> list[tuple[str, list[tuple[str, str]]]]:
+    groups = [
+        ("Datasets", pages.snapshot_choices(project, rule.snapshots) if rule.snapshots else []),
+        ("Runs (their final model)", pages.run_choices(project, rule.models)),
+        ("Checkpoints", pages.checkpoint_choices(project, rule.models)),
+    ]
+    return [(title, choices) for title, choices in groups if choices]
+
+
+def _config_field(option: RecipeField) -> forms.Field:
+    """A form field with the option's type and limits."""
+    common = {"label": option.name, "required": False, "help_text": _help(option)}
+    if option.type == "bool":
+        return forms.BooleanField(**common)
+    if option.choices:
+        return forms.ChoiceField(choices=[(c, c) for c in option.choices], **common)
+    if option.type == "int":
+        bounds = {"min_value": option.minimum, "max_value": option.maximum}
+        return forms.IntegerField(**common, **bounds)
+    if option.type == "float":
+        validators = [_Above(option.above)] if option.above is not None else []
+        if option.minimum is not None:
+            validators.append(MinValueValidator(option.minimum))
+        if option.maximum is not None:
+            validators.append(MaxValueValidator(option.maximum))
+        widget = forms.NumberInput({"step": "any"})
+        return forms.FloatField(validators=validators, widget=widget, **common)
+    if option.type in {"object", "list"}:
+        return forms.JSONField(
+            widget=forms.Textarea({"rows": 2, "class": "code", "spellcheck": "false"}), **common
+        )
+    return forms.CharField(**common)
+
+
+class _Above:
+    """Greater than a bound, which itself does not fit."""
+
+    def __init__(self, bound: float) -> None:
+        self.bound = bound
+
+    def __call__(self, value: float) -> None:
+        if value <= self.bound:
+            raise ValidationError(f"Must be over {self.bound:g}.")
+
+
+def _help(option: RecipeField) -> str:
+    default = "none" if option.default is None else json.dumps(option.default, ensure_ascii=False)
+    unit = f" {option.unit}" if option.unit and option.default is not None else ""
+    return f"{option.doc} Default {default}{unit}."
+
+
+def _shown(option: RecipeField, value: Any) -> Any:
+    """JSON fields dump their own initial value."""
+    return value if value is not None else ("" if option.type not in {"object", "list"} else None)

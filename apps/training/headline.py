@@ -1,0 +1,40 @@
+"""The few figures that matter for each kind of run, shown large in its header."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Headline:
+    """`names`: metrics in order of preference; the first that was measured is shown."""
+
+    label: str
+    names: tuple[str, ...]
+    unit: str = ""
+
+
+HEADLINES: dict[str, tuple[Headline, ...]] = {
+    "sft": (
+        Headline("Held-out loss", ("eval/loss",), "nats per token"),
+        Headline("Training loss", ("loss",), "nats per token"),
+    ),
+    "reward": (
+        Headline("Held-out accuracy", ("eval/accuracy",), "share of pairs"),
+        Headline("Training accuracy", ("accuracy",), "share of pairs"),
+    ),
+    "dpo": (
+        Headline("Held-out accuracy", ("eval/rewards/accuracies",), "share of pairs"),
+        Headline("Margin", ("eval/rewards/margins", "rewards/margins"), "nats × β"),
+        Headline("KL to the reference", ("objective/kl",), "nats per sequence"),
+    ),
+    "ppo": (
+        Headline("Reward", ("objective/scores",), "raw score, mean of a batch"),
+        Headline("Held-out reward", ("eval/held_out_score",), "another model's score"),
+        Headline("KL to the reference", ("objective/kl",), "nats per sequence"),
+        Headline("Entropy", ("objective/entropy",), "nats per token"),
+    ),
+    "drill": (Headline("Value", ("drill/value",)),),
+}
+
+
+def metric_names(kind: str) -> set[str]:
+    return {name for headline in HEADLINES.get(kind, ()) for name in headline.names}

@@ -1,0 +1,152 @@
+"""Reads that only the pages need: searching, choices of a form, latest figures, models."""
+
+from collections.abc import Collection, Iterable
+
+from django.db.models import Count, Q, QuerySet
+
+from apps.accounts.models import Project
+from apps.common.errors import Missing
+from apps.snapshots.models import Snapshot
+from apps.training.models import Alert, Artifact, Checkpoint, Run, RunEvent
+from apps.training.selectors.runs import run_list
+
+CHOICES = 200  # of each sort in a form; older ones are found by the API
+_LATEST_BLOCKS = 40
+
+Choices = list[tuple[str, str]]
+
+
+def runs_for_list(
+    *, project: Project, search: str = "", kind: str = "", states: Collection[str] = ()
+) -> QuerySet[Run]:
+    """Newest first, with `open_alerts`; `search` looks at names and ids."""
+    runs = run_list(project=project, states=states, kinds=[kind] if kind else ())
+    if search:
+        runs = runs.filter(Q(name__icontains=search) | Q(pk__startswith=search))
+    unseen = Q(alerts__acknowledged_at__isnull=True) & ~Q(alerts__severity="info")
+    return runs.annotate(open_alerts=Count("alerts", filter=unseen)).order_by("-created_at")
+
+
+def latest_metrics(run: Run, names: Collection[str]) -> dict[str, tuple[int, float]]:
+    """name -> (step, value) of the newest number of each, from the newest blocks only: a page
+    that polls must not read a whole run."""
+    blocks = (
+        RunEvent.objects.filter(run=run, type="Metrics")
+        .order_by("-attempt", "-seq")
+        .values_list("body", flat=True)[:_LATEST_BLOCKS]
+    )
+    found: dict[str, tuple[int, float]] = {}
+    for body in blocks:
+        for name in names:
+            values = body["values"].get(name) if name not in found else None
+            newest = _newest(body["steps"], values or ())
+            if newest is not None:
+                found[name] = newest
+        if len(found) == len(names):
+            break
+    return found
+
+
+def _newest(steps: list[int], values: Iterable[object]) -> tuple[int, float] | None:
+    pairs = [(s, v) for s, v in zip(steps, values, strict=False) if isinstance(v, int | float)]
+    return max(pairs) if pairs else None
+
+
+def last_event_id(run: Run) -> int:
+    """Grows with every event: whether there is anything new to show."""
+    return (
+        RunEvent.objects.filter(run=run).order_by("-pk").values_list("pk", flat=True).first() or 0
+    )
+
+
+def alerts_of(run: Run) -> list[Alert]:
+    """Open ones first, then by step, newest first."""
+    rows = Alert.objects.filter(run=run).select_related("acknowledged_by").order_by("-step", "-pk")
+    return sorted(rows, key=lambda row: row.acknowledged_at is not None)
+
+
+def artifacts_of(run: Run) -> list[Artifact]:
+    return list(Artifact.objects.filter(run=run).order_by("-attempt", "name", "-seq"))
+
+
+def snapshot_choices(project: Project, kinds: Collection[str]) -> Choices:
+    """Frozen snapshots of these kinds, newest first."""
+    rows = Snapshot.objects.filter(
+        project=project, kind__in=kinds, state=Snapshot.State.FROZEN
+    ).order_by("-frozen_at")[:CHOICES]
+    return [
+        (f"snapshot:{row.pk}", f"{row.name} · {row.get_kind_display()} · {row.pk}") for row in rows
+    ]
+
+
+def run_choices(project: Project, kinds: Collection[str]) -> Choices:
+    """Finished and live runs of these kinds, newest first; a live one makes the new one wait."""
+    rows = Run.objects.filter(
+        project=project, kind__in=kinds, state__in=[Run.State.FINISHED, *Run.LIVE_STATES]
+    ).order_by("-created_at")[:CHOICES]
+    return [
+        (
+            f"run:{row.pk}",
+            f"{row.name} · {row.get_kind_display()} · {row.get_state_display()} · {row.pk}",
+        )
+        for row in rows
+    ]
+
+
+def checkpoint_choices(project: Project, kinds: Collection[str]) -> Choices:
+    """Checkpoints of these kinds of run that carry a tag and were not rejected, newest first."""
+    rows = (
+        Checkpoint.objects.filter(project=project, run__kind__in=kinds)
+        .exclude(tags=[])
+        .exclude(status=Checkpoint.Status.REJECTED)
+        .select_related("run")
+        .order_by("-created_at")[:CHOICES]
+    )
+    return [
+        (
+            f"checkpoint:{row.pk}",
+            f"{row.run.name} · step {row.step:,} · {', '.join(row.tags)} · {row.pk}",
+        )
+        for row in rows
+    ]
+
+
+def input_resolve(project: Project, reference: str) -> Snapshot | Run | Checkpoint:
+    """What "snapshot:…", "run:…" or "checkpoint:…" means in this project. Raises `Missing`."""
+    sort, _, key = reference.partition(":")
+    model = {"snapshot": Snapshot, "run": Run, "checkpoint": Checkpoint}.get(sort)
+    row = model.objects.filter(project=project, pk=key).first() if model else None
+    if row is None:
+        raise Missing(f"There is no '{reference}' in this project.", field="inputs")
+    return row
+
+
+def models_for_list(
+    *, project: Project, search: str = "", kind: str = "", status: str = ""
+) -> QuerySet[Checkpoint]:
+    """Checkpoints that carry a tag, newest first, with `uses`: how many runs read each."""
+    rows = (
+        Checkpoint.objects.filter(project=project)
+        .exclude(tags=[])
+        .select_related("run")
+        .annotate(uses=Count("used_by", distinct=True))
+    )
+    if kind:
+        rows = rows.filter(run__kind=kind)
+    if status:
+        rows = rows.filter(status=status)
+    if search:
+        rows = rows.filter(
+            Q(run__name__icontains=search)
+            | Q(pk__startswith=search)
+            | Q(run__pk__startswith=search)
+        )
+    return rows.order_by("-created_at")
+
+
+def checkpoint_get(*, project: Project, checkpoint_id: str) -> Checkpoint:
+    """Raises `Missing`."""
+    row = Checkpoint.objects.filter(project=project, pk=checkpoint_id).select_related("run").first()
+    if row is None:
+        raise Missing("There is no such model in this project.", field="checkpoint")
+    return row

@@ -1,0 +1,30 @@
+from django.urls import path
+
+from apps.training.views import actions, figures, launch, models, runs
+
+app_name = "training"
+urlpatterns = [
+    path("<slug:slug>/runs/", runs.run_list, name="runs"),
+    path("<slug:slug>/runs/new/", launch.run_kinds, name="run_kinds"),
+    path("<slug:slug>/runs/new/<slug:kind>/", launch.run_new, name="run_new"),
+    path("<slug:slug>/runs/<str:run_id>/", runs.run_detail, name="run"),
+    path("<slug:slug>/runs/<str:run_id>/metrics.json", figures.run_metrics, name="run_metrics"),
+    path(
+        "<slug:slug>/runs/<str:run_id>/metrics.csv", figures.run_metrics_csv, name="run_metrics_csv"
+    ),
+    path(
+        "<slug:slug>/runs/<str:run_id>/files/<int:artifact_id>/",
+        figures.run_artifact,
+        name="run_artifact",
+    ),
+    path("<slug:slug>/runs/<str:run_id>/stop/", actions.run_stop, name="run_stop"),
+    path("<slug:slug>/runs/<str:run_id>/cancel/", actions.run_cancel, name="run_cancel"),
+    path("<slug:slug>/runs/<str:run_id>/resume/", actions.run_resume, name="run_resume"),
+    path(
+        "<slug:slug>/runs/<str:run_id>/alerts/<int:alert_id>/acknowledge/",
+        actions.alert_acknowledge,
+        name="alert_acknowledge",
+    ),
+    path("<slug:slug>/models/", models.model_list, name="models"),
+    path("<slug:slug>/models/<str:checkpoint_id>/", models.model_detail, name="model"),
+]

@@ -1,0 +1,114 @@
+"""The numbers behind the charts: JSON for the browser, CSV for people; and files a run left."""
+
+import csv
+from collections.abc import Iterator
+from typing import Any
+
+from django.http import HttpResponse, JsonResponse, StreamingHttpResponse
+from django.utils.http import content_disposition_header
+from django.views.decorators.http import require_GET
+
+from apps.accounts.permissions import STAFF, project_page
+from apps.common.errors import Missing
+from apps.common.http import Request
+from apps.training import selectors
+from apps.training.models import Artifact, Run
+from apps.training.selectors import pages
+from apps.snapshots.store import artifact_store
+from workers.artifacts import ArtifactError
+
+POINTS, MOST_POINTS = 1000, 20_000
+EVERY_POINT = 10**9
+_BLOCK = 1 << 18
+
+
+@require_GET
+@project_page(STAFF)
+def run_metrics(request: Request, run_id: str) -> HttpResponse:
+    """Every curve of the run, thinned. 304 while nothing is new, so polling costs one query."""
+    run = selectors.run_get(project=request.project, run_id=run_id)
+    etag = f'"{run.attempt}-{run.state}-{pages.last_event_id(run)}"'
+    if request.headers.get("If-None-Match") == etag:
+        return HttpResponse(status=304, headers={"ETag": etag})
+    asked = request.GET.get("points", "")
+    points = min(MOST_POINTS, max(10, int(asked))) if asked.isdecimal() else POINTS
+    series = selectors.metric_series(run=run, max_points=points)
+    return JsonResponse(_chart_data(run, series), headers={"ETag": etag})
+
+
+def _chart_data(run: Run, series: dict[str, list[tuple[int, Any]]]) -> dict[str, Any]:
+    """`values` holds null where a value is undefined or no number; `broken` lists the latter."""
+    resumed = run.attempts.filter(resumed_from_step__isnull=False).order_by("number")
+    return {
+        "run": run.pk,
+        "name": run.name,
+        "live": run.is_live,
+        "series": {
+            name: {
+                "steps": [step for step, _ in rows],
+                "values": [v if isinstance(v, int | float) else None for _, v in rows],
+                "broken": [step for step, v in rows if isinstance(v, str)],
+            }
+            for name, rows in series.items()
+        },
+        "attempts": [
+            {"number": row.number, "step": row.resumed_from_step} for row in resumed
+        ],
+        "alerts": [
+            {
+                "step": alert.step,
+                "rule": alert.rule,
+                "severity": alert.severity,
+                "message": alert.message,
+                "threshold": alert.threshold,
+            }
+            for alert in pages.alerts_of(run)
+        ],
+    }
+
+
+@require_GET
+@project_page(STAFF)
+def run_metrics_csv(request: Request, run_id: str) -> StreamingHttpResponse:
+    """One row per step, one column per metric, every point."""
+    run = selectors.run_get(project=request.project, run_id=run_id)
+    series = selectors.metric_series(run=run, max_points=EVERY_POINT)
+    response = StreamingHttpResponse(_csv(series), content_type="text/csv; charset=utf-8")
+    response["Content-Disposition"] = content_disposition_header(True, f"{run.pk}-metrics.csv")
+    return response
+
+
+class _Line:
+    """csv.writer writes into it and gets the line back."""
+
+    def write(self, line: str) -> str:
+        return line
+
+
+def _csv(series: dict[str, list[tuple[int, Any]]]) -> Iterator[str]:
+    writer = csv.writer(_Line())
+    # A worker chooses the names: a spreadsheet must not take one for a formula.
+    yield writer.writerow(["step", *(f"'{n}" if n[:1] in "=+-@\t\r" else n for n in series)])
+    columns = [dict(points) for points in series.values()]
+    for step in sorted(set().union(*columns)):
+        yield writer.writerow([step, *("" if (v := c.get(step)) is None else v for c in columns)])
+
+
+@require_GET
+@project_page(STAFF)
+def run_artifact(request: Request, run_id: str, artifact_id: int) -> StreamingHttpResponse:
+    """A file the run left, always as a download: its content is the trainer's, not ours."""
+    run = selectors.run_get(project=request.project, run_id=run_id)
+    row = Artifact.objects.filter(run=run, pk=artifact_id).first()
+    if row is None:
+        raise Missing("The run has no such file.", field="artifact")
+    try:
+        source = artifact_store().open(row.uri)
+    except ArtifactError as error:
+        raise Missing("The file is not in the artifact store any more.") from error
+    response = StreamingHttpResponse(
+        iter(lambda: source.read(_BLOCK), b""), content_type="application/octet-stream"
+    )
+    response._resource_closers.append(source.close)
+    response["Content-Disposition"] = content_disposition_header(True, row.name)
+    return response

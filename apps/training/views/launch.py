@@ -1,0 +1,100 @@
+"""Starting a run: choose its kind, fill its form."""
+
+import secrets
+from typing import Any
+
+from django.contrib import messages
+from django.http import Http404, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_GET, require_http_methods
+
+from apps.accounts.permissions import STAFF, project_page
+from apps.common.errors import DomainError
+from apps.common.health import queues_heard
+from apps.common.http import Request
+from apps.training import selectors, services
+from apps.training.forms import RunForm
+from apps.training.models import Run
+from workers.contract.recipes import recipe_presets
+
+# In the order of the loop, with what each is for.
+KINDS = (
+    ("sft", "Teach a model to answer, from demonstrations."),
+    ("reward", "Learn from comparisons which answer people prefer."),
+    ("dpo", "Learn a policy from comparisons directly, without a reward model."),
+    ("ppo", "Train a policy against a reward model, held close to its SFT model."),
+    ("generate", "Answer prompts with a policy: fresh pairs for people to compare."),
+    ("evaluate", "Compare a policy with its SFT model on fixed prompts."),
+    ("drill", "Train nothing: see whether queue, worker and page work, in seconds."),
+)
+
+
+@require_GET
+@project_page(STAFF)
+def run_kinds(request: Request) -> HttpResponse:
+    labels = dict(Run.Kind.choices)
+    context = {
+        "kinds": [(kind, labels[kind], text) for kind, text in KINDS],
+        "page_title": "New run",
+        "nav": "runs",
+    }
+    return render(request, "training/kinds.html", context)
+
+
+@require_http_methods(["GET", "POST"])
+@project_page(STAFF)
+def run_new(request: Request, kind: str) -> HttpResponse:
+    """`?from=<run>` starts from another run's configuration, `?preset=` from a named one."""
+    if kind not in dict(KINDS):
+        raise Http404("no such kind of run")
+    form = _form(request, kind)
+    if request.method == "POST" and form.is_valid():
+        data = form.cleaned_data
+        try:
+            run = services.run_launch(
+                project=request.project,
+                kind=kind,
+                name=data["name"],
+                config=data["config"],
+                inputs=data["inputs"],
+                seed=data["seed"],
+                queue=data["queue"],
+                user=request.user,
+                idempotency_key=data["key"],
+            )
+        except DomainError as error:
+            form.refuse(error)
+        else:
+            messages.success(request, f"{run.name} is {run.get_state_display()}.")
+            return redirect("training:run", request.project.slug, run.pk)
+    label = dict(Run.Kind.choices)[kind]
+    context = {
+        "form": form,
+        "kind": kind,
+        "label": label,
+        "text": dict(KINDS)[kind],
+        "presets": sorted(recipe_presets(kind)),
+        "page_title": f"New run: {label}",
+        "nav": "runs",
+    }
+    return render(request, "training/new.html", context, status=422 if form.errors else 200)
+
+
+def _form(request: Request, kind: str) -> RunForm:
+    common: dict[str, Any] = {
+        "project": request.project,
+        "kind": kind,
+        "queues_heard": queues_heard(),
+    }
+    if request.method == "POST":
+        return RunForm(request.POST, **common)
+    source = None
+    if "from" in request.GET:
+        source = selectors.run_get(project=request.project, run_id=request.GET["from"])
+    count = Run.objects.filter(project=request.project, kind=kind).count()
+    initial = {"name": f"{kind}-{count + 1}", "key": secrets.token_urlsafe(16)}
+    if source:
+        del initial["name"]
+    return RunForm(
+        initial=initial, source=source, preset=request.GET.get("preset", ""), **common
+    )

@@ -1,0 +1,54 @@
+"""Models: checkpoints that are best, last or final of their run, and where they come from."""
+
+from django.core.paginator import Paginator
+from django.http import HttpResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_GET
+
+from apps.accounts.permissions import STAFF, project_page
+from apps.common.http import Request
+from apps.training import display, selectors
+from apps.training.models import Checkpoint, Run
+from apps.training.selectors import pages
+
+PER_PAGE = 50
+
+
+@require_GET
+@project_page(STAFF)
+def model_list(request: Request) -> HttpResponse:
+    search, kind = request.GET.get("q", "").strip(), request.GET.get("kind", "")
+    status = request.GET.get("status", "")
+    rows = pages.models_for_list(
+        project=request.project, search=search, kind=kind, status=status
+    )
+    context = {
+        "page": Paginator(rows, PER_PAGE).get_page(request.GET.get("page")),
+        "search": search,
+        "kind": kind,
+        "status": status,
+        "kinds": Run.Kind.choices,
+        "statuses": Checkpoint.Status.choices,
+        "filtered": bool(search or kind or status),
+        "page_title": "Models",
+        "nav": "models",
+    }
+    return render(request, "training/models.html", context)
+
+
+@require_GET
+@project_page(STAFF)
+def model_detail(request: Request, checkpoint_id: str) -> HttpResponse:
+    checkpoint = pages.checkpoint_get(project=request.project, checkpoint_id=checkpoint_id)
+    run = checkpoint.run
+    context = {
+        "checkpoint": checkpoint,
+        "run": run,
+        "metrics": display.facts(checkpoint.metrics),
+        "counts": checkpoint in selectors.checkpoints(run),
+        "up": selectors.lineage_up(run),
+        "uses": checkpoint.used_by.select_related("run").order_by("-run__created_at"),
+        "page_title": f"{run.name}, step {checkpoint.step:,}",
+        "nav": "models",
+    }
+    return render(request, "training/model.html", context)

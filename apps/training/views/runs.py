@@ -1,0 +1,175 @@
+"""The list of runs and the page of one."""
+
+from collections.abc import Callable
+from typing import Any
+
+from django.core.paginator import Paginator
+from django.http import HttpResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_GET
+
+from apps.accounts.permissions import STAFF, project_page
+from apps.common.http import Request
+from apps.training import display, headline, selectors
+from apps.training.models import Run
+from apps.training.selectors import pages
+from workers.contract.recipes import recipe_fields
+
+PER_PAGE = 50
+LOG_LINES = 400
+EVERY_POINT = 10**9
+BUCKETS = (("high", "Highest"), ("low", "Lowest"), ("random", "Random"), ("flagged", "Flagged"))
+# Tabs whose content grows while the run lives; the charts ask for their own data.
+GROWING = frozenset({"overview", "alerts", "logs", "samples"})
+STATE_CHOICES = [("live", "live"), *Run.State.choices]
+
+
+@require_GET
+@project_page(STAFF)
+def run_list(request: Request) -> HttpResponse:
+    search, kind = request.GET.get("q", "").strip(), request.GET.get("kind", "")
+    state = request.GET.get("state", "")
+    states = Run.LIVE_STATES if state == "live" else [state] if state else []
+    rows = pages.runs_for_list(
+        project=request.project, search=search, kind=kind, states=states
+    )
+    page = Paginator(rows, PER_PAGE).get_page(request.GET.get("page"))
+    context = {
+        "page": page,
+        "rows": [
+            {"run": run, "tone": display.TONES[run.state], "progress": display.progress(run)}
+            for run in page
+        ],
+        "any_live": any(run.is_live for run in page),
+        "search": search,
+        "kind": kind,
+        "state": state,
+        "kinds": Run.Kind.choices,
+        "states": STATE_CHOICES,
+        "filtered": bool(search or kind or state),
+        "page_title": "Runs",
+        "nav": "runs",
+    }
+    return render(request, "training/_runs.html" if request.htmx else "training/runs.html", context)
+
+
+@require_GET
+@project_page(STAFF)
+def run_detail(request: Request, run_id: str) -> HttpResponse:
+    """The page; for htmx its live parts, or 204 when nothing has changed since `seen`."""
+    run = selectors.run_get(project=request.project, run_id=run_id)
+    tab = request.GET.get("tab", "overview")
+    tab = tab if tab in TABS else "overview"
+    seen = f"{run.updated_at.timestamp()}-{pages.last_event_id(run)}"
+    if request.htmx and request.GET.get("seen") == seen:
+        return HttpResponse(status=204)
+    if request.htmx and tab not in GROWING:
+        body = {}
+    else:
+        body = TABS[tab](request, run)
+    context = header(run) | body | {"tab": tab, "tabs": TAB_LABELS, "seen": seen}
+    context |= {"growing": tab in GROWING, "page_title": run.name, "nav": "runs"}
+    return render(request, "training/_live.html" if request.htmx else "training/run.html", context)
+
+
+def header(run: Run) -> dict[str, Any]:
+    alerts = pages.alerts_of(run)
+    attempt = run.attempts.order_by("-number").first()
+    return {
+        "run": run,
+        "tone": display.TONES[run.state],
+        "favicon": display.FAVICONS.get(run.state, "favicon.svg"),
+        "tab_title": display.title(run),
+        "progress": display.progress(run),
+        "tiles": display.headline_tiles(
+            run, pages.latest_metrics(run, headline.metric_names(run.kind))
+        ),
+        "attempt": attempt,
+        "alerts": alerts,
+        "open_alerts": [a for a in alerts if a.acknowledged_at is None and a.severity != "info"],
+        "may_stop": run.state == Run.State.RUNNING,
+        "may_cancel": run.is_live and run.wish != "cancel",
+        "may_resume": run.state in (Run.State.FAILED, Run.State.CANCELLED),
+        "turn": display.TURNS.get(run.fault, ""),
+    }
+
+
+# --- the tabs: each reads what it shows ---
+
+
+def _overview(request: Request, run: Run) -> dict[str, Any]:
+    return {
+        "inputs": selectors.lineage_up(run, depth=1),
+        "checkpoints": selectors.checkpoints(run),
+        "artifacts": pages.artifacts_of(run),
+        "attempts": list(run.attempts.order_by("number")),
+        "splits": display.reward_splits(run),
+        "summary": display.facts(run.summary, skip=frozenset({"splits"})),
+    }
+
+
+def _charts(request: Request, run: Run) -> dict[str, Any]:
+    series = selectors.metric_series(run=run, max_points=EVERY_POINT)
+    return {"metrics": [display.metric_summary(name, points) for name, points in series.items()]}
+
+
+def _samples(request: Request, run: Run) -> dict[str, Any]:
+    bucket = request.GET.get("bucket", "")
+    known = bucket if bucket in dict(BUCKETS) else None
+    return {
+        "samples": selectors.samples(run=run, bucket=known),
+        "bucket": known or "",
+        "buckets": BUCKETS,
+    }
+
+
+def _alerts(request: Request, run: Run) -> dict[str, Any]:
+    return {}  # the header has read them
+
+
+def _config(request: Request, run: Run) -> dict[str, Any]:
+    known = {field.name: field for field in recipe_fields(run.kind)}
+    others = pages.runs_for_list(project=request.project, kind=run.kind).exclude(pk=run.pk)[:100]
+    against = next((other for other in others if other.pk == request.GET.get("against")), None)
+    rows = [
+        {
+            "name": name,
+            "value": value,
+            "field": known.get(name),
+            "changed": name in known and value != known[name].default,
+        }
+        for name, value in run.config.items()
+    ]
+    return {
+        "config_rows": rows,
+        "config_json": display.as_json(run.config),
+        "spec_json": display.as_json(_spec(run)),
+        "others": others,
+        "against": against,
+        "diff": display.config_diff(run.config, against.config) if against else [],
+    }
+
+
+def _spec(run: Run) -> dict[str, Any]:
+    attempt = run.attempts.order_by("-number").first()
+    return attempt.spec if attempt else {}
+
+
+def _logs(request: Request, run: Run) -> dict[str, Any]:
+    return {"log": selectors.log_tail(run=run, lines=LOG_LINES), "log_lines": LOG_LINES}
+
+
+def _lineage(request: Request, run: Run) -> dict[str, Any]:
+    return {"up": selectors.lineage_up(run), "down": selectors.lineage_down(run)}
+
+
+TABS: dict[str, Callable[[Request, Run], dict[str, Any]]] = {
+    "overview": _overview,
+    "charts": _charts,
+    "samples": _samples,
+    "alerts": _alerts,
+    "config": _config,
+    "logs": _logs,
+    "lineage": _lineage,
+}
+TAB_LABELS = [(name, name.capitalize()) for name in TABS]
