@@ -6,17 +6,21 @@ JSON Lines and Parquet are the frozen files themselves, so their hashes are thos
 import json
 import zipfile
 from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import chain
 from tempfile import SpooledTemporaryFile
 from typing import IO, Any
 
 from apps.common.errors import Conflict, DomainError, Missing
 from apps.snapshots.models import Snapshot
+from apps.snapshots.recipe import SPLITS
 from apps.snapshots.spreadsheet import csv_lines
 from apps.snapshots.store import artifact_store
-from workers.artifacts import MANIFEST
+from workers.artifacts import MANIFEST, ArtifactError
 
-FORMATS = ("jsonl", "parquet", "csv", "zip")
+SPLIT_FORMATS = ("jsonl", "parquet", "csv")
+FORMATS = (*SPLIT_FORMATS, "zip")
 _MEDIA = {
     "jsonl": "application/x-ndjson",
     "parquet": "application/vnd.apache.parquet",
@@ -37,32 +41,41 @@ class Export:
 
 
 def snapshot_splits(snapshot: Snapshot) -> list[str]:
-    """The files there are, in the order of the counts."""
-    return list(snapshot.counts.get("rows", {}))
+    """The files there are, training first."""
+    return [name for name in SPLITS if name in snapshot.counts.get("rows", {})]
 
 
 def snapshot_export(*, snapshot: Snapshot, split: str = "", form: str = "jsonl") -> Export:
     """One split in one format, or (zip) the whole folder, which is a Hugging Face dataset.
 
-    Errors: `Conflict` when not frozen, `DomainError` for an unknown format, `Missing` for a split
-    that this snapshot does not have.
+    Errors: `Conflict` when not frozen or damaged, `DomainError` for an unknown format, `Missing`
+    for a split that this snapshot does not have.
     """
     if snapshot.state != Snapshot.State.FROZEN:
         raise Conflict("Only a frozen dataset can be exported.", code="not_frozen")
     if form not in FORMATS:
         raise DomainError(f"The format is one of {', '.join(FORMATS)}.", field="format")
     stem = f"{snapshot.project.slug}-{snapshot.pk}"
-    if form == "zip":
-        return Export(f"{stem}.zip", _MEDIA[form], _zipped(snapshot, stem))
-    if split not in snapshot_splits(snapshot):
+    if form != "zip" and split not in snapshot_splits(snapshot):
         has = ", ".join(snapshot_splits(snapshot))
         raise Missing(f"This dataset has no split '{split}'; it has {has}.", field="split")
-    store, name = artifact_store(), f"{stem}-{split}.{form}"
+    name = f"{stem}.zip" if form == "zip" else f"{stem}-{split}.{form}"
+    try:
+        return Export(name, _MEDIA[form], _content(snapshot, split, form, stem))
+    except ArtifactError as error:
+        raise Conflict(
+            f"The files are not what was frozen: {error}.", code="damaged", details=str(error)
+        ) from error
+
+
+def _content(snapshot: Snapshot, split: str, form: str, stem: str) -> IO[bytes] | Iterable[bytes]:
+    store = artifact_store()
+    if form == "zip":
+        return _zipped(snapshot, stem)
     if form == "csv":
-        rows = store.lines(f"{snapshot.uri}/{split}.jsonl")
-        return Export(name, _MEDIA[form], _table(rows))
+        return _table(store.open(f"{snapshot.uri}/{split}.jsonl"))
     inner = f"parquet/{split}.parquet" if form == "parquet" else f"{split}.jsonl"
-    return Export(name, _MEDIA[form], store.open(f"{snapshot.uri}/{inner}"))
+    return store.open(f"{snapshot.uri}/{inner}")
 
 
 def file_list(snapshot: Snapshot) -> list[dict[str, Any]]:
@@ -71,19 +84,24 @@ def file_list(snapshot: Snapshot) -> list[dict[str, Any]]:
     return [{"name": name, "sha256": digest} for name, digest in json.loads(text).items()]
 
 
-def _table(rows: Iterator[dict[str, Any]]) -> Iterator[bytes]:
+def file_list_or_none(snapshot: Snapshot) -> list[dict[str, Any]] | None:
+    """For a page: None when the files are gone or changed, which Verify then explains."""
+    if snapshot.state != Snapshot.State.FROZEN:
+        return []
+    try:
+        return file_list(snapshot)
+    except ArtifactError:
+        return None
+
+
+def _table(file: IO[bytes]) -> Iterator[bytes]:
     """Conversations become plain text; everything else stays what it is."""
-    first = next(rows, None)
-    if first is None:
-        return
-    flat = (_flat(row) for row in _again(first, rows))
-    for line in csv_lines(list(_flat(first)), flat):
-        yield line.encode("utf-8")
-
-
-def _again(first: dict[str, Any], rows: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    yield first
-    yield from rows
+    with file:
+        rows = (_flat(json.loads(line)) for line in file)
+        first = next(rows, None)
+        if first is not None:
+            for line in csv_lines(list(first), chain([first], rows)):
+                yield line.encode("utf-8")
 
 
 def _flat(row: dict[str, Any]) -> dict[str, Any]:
@@ -102,11 +120,14 @@ def _text(value: Any) -> Any:
 
 def _zipped(snapshot: Snapshot, stem: str) -> IO[bytes]:
     store = artifact_store()
-    file = SpooledTemporaryFile(max_size=_IN_MEMORY)  # noqa: SIM115 - the response closes it
-    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
-        for entry in [*file_list(snapshot), {"name": MANIFEST}]:
-            info = zipfile.ZipInfo(f"{stem}/{entry['name']}", _FIRST_DAY)
-            info.compress_type = zipfile.ZIP_DEFLATED
-            archive.writestr(info, store.read_bytes(f"{snapshot.uri}/{entry['name']}"))
-    file.seek(0)
+    names = [*(entry["name"] for entry in file_list(snapshot)), MANIFEST]
+    with ExitStack() as closing:
+        file = closing.enter_context(SpooledTemporaryFile(max_size=_IN_MEMORY))
+        with zipfile.ZipFile(file, "w") as archive:
+            for name in names:
+                info = zipfile.ZipInfo(f"{stem}/{name}", _FIRST_DAY)
+                info.compress_type = zipfile.ZIP_DEFLATED
+                archive.writestr(info, store.read_bytes(f"{snapshot.uri}/{name}"))
+        file.seek(0)
+        closing.pop_all()  # whoever sends it closes it
     return file

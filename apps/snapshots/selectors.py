@@ -1,11 +1,11 @@
 """Reading: lists and figures of snapshots, and the material that a new one is assembled from."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from django.db.models import Count, Max, Min, QuerySet
+from django.db.models import Count, Max, Min, Q, QuerySet
 
 from apps.accounts.models import Project, User
 from apps.common.errors import Missing
@@ -13,7 +13,7 @@ from apps.labeling.models import Comparison, LabelingSettings, Prompt, Response,
 from apps.snapshots.gate import VoteFacts
 from apps.snapshots.material import Ballot, Material, Pair
 from apps.snapshots.models import Snapshot, SnapshotRow
-from apps.snapshots.recipe import TRAIN, SnapshotRecipe
+from apps.snapshots.recipe import TRAIN, SnapshotRecipe, recipe_from_json
 from apps.snapshots.rows import Texts, argument_key
 from apps.snapshots.store import artifact_store
 from measures.splits import Overlap, overlap_containment
@@ -34,6 +34,13 @@ def snapshot_list(*, project: Project) -> QuerySet[Snapshot]:
     return Snapshot.objects.filter(project=project).select_related("created_by")
 
 
+def snapshot_search(*, project: Project, kind: str = "", search: str = "") -> QuerySet[Snapshot]:
+    rows = snapshot_list(project=project)
+    if kind:
+        rows = rows.filter(kind=kind)
+    return rows.filter(Q(name__icontains=search) | Q(pk__startswith=search)) if search else rows
+
+
 def snapshot_get(*, project: Project, snapshot_id: str) -> Snapshot:
     """`Missing` when the project has no such snapshot."""
     found = snapshot_list(project=project).filter(pk=snapshot_id).first()
@@ -52,13 +59,22 @@ def recipe_default(*, project: Project) -> SnapshotRecipe:
     )
 
 
-def person_key(person: int, username: str, is_imported: bool) -> str:
-    """What annotator hold-outs hash: an imported person's source id, another's row.
+def recipe_over_defaults(*, project: Project, data: Mapping[str, Any]) -> SnapshotRecipe:
+    """What a program named, over the project's defaults; errors as in `recipe_from_json`."""
+    return recipe_from_json(recipe_default(project=project).to_json() | dict(data))
 
-    The former is the same in every workspace that imports the same votes, the latter outlives a
-    change of name.
+
+def person_key(person: int, username: str, is_imported: bool) -> str:
+    """What annotator hold-outs hash: an imported person's id at the source, another's row.
+
+    The former is the same in every workspace that imports the same votes (a username also names
+    the project); the latter outlives a change of name.
     """
-    return f"import:{username}" if is_imported else f"user:{person}"
+    if not is_imported:
+        return f"user:{person}"
+    parts = username.split(".", 2)
+    at_source = parts[2] if len(parts) == 3 and parts[0] == "imported" else username
+    return f"import:{at_source}"
 
 
 def material(*, project: Project, recipe: SnapshotRecipe) -> Material:
@@ -199,16 +215,29 @@ def prompt_overlap(*, sft: Snapshot, rl: Snapshot) -> Overlap:
     return overlap_containment(prompt_texts(sft), prompt_texts(rl))
 
 
-def group_choices(*, project: Project) -> list[tuple[str, int]]:
-    """(group, comparisons) of the project, largest first: what can be held out."""
+def overlap_with_demonstrations(snapshot: Snapshot) -> tuple[Snapshot, Overlap] | None:
+    """For prompts: the newest demonstrations of the project, and how much they already hold."""
+    if snapshot.kind != Snapshot.Kind.PROMPTS or snapshot.state != Snapshot.State.FROZEN:
+        return None
+    newest = (
+        snapshot_list(project=snapshot.project)
+        .filter(kind=Snapshot.Kind.DEMONSTRATIONS, state=Snapshot.State.FROZEN)
+        .first()
+    )
+    return None if newest is None else (newest, prompt_overlap(sft=newest, rl=snapshot))
+
+
+def uses_of(snapshot: Snapshot) -> list[Any]:
+    """Runs that read it, each with its role: [RunInput], newest run first."""
+    return list(snapshot.used_by.select_related("run").order_by("-run__created_at", "role"))
+
+
+def comparison_counts(*, project: Project, by: str, most: int = 200) -> list[tuple[str, int]]:
+    """(value, comparisons) of a column, largest first: what can be filtered or held out by."""
     rows = (
         Comparison.objects.filter(project=project)
-        .values_list("prompt__group_key")
+        .values_list(by)
         .annotate(n=Count("pk"))
-        .order_by("-n", "prompt__group_key")
+        .order_by("-n", by)
     )
-    return list(rows)
-
-
-def drops_by_reason(snapshot: Snapshot) -> dict[str, int]:
-    return dict(sorted(snapshot.counts.get("dropped", {}).items(), key=lambda item: -item[1]))
+    return [(value, n) for value, n in rows[:most] if value]

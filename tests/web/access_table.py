@@ -129,9 +129,44 @@ AGREEMENT_API = [
     api("GET /projects/{slug}/agreement", READERS),
 ]
 
+
+def snapshot(world: World) -> dict[str, Any]:
+    return {"snapshot": world.snapshot.pk}
+
+
+def snapshot_id(world: World) -> dict[str, Any]:
+    return {"snapshot_id": world.snapshot.pk}
+
+
+SNAPSHOTS = [
+    page("snapshots:list", READERS),
+    page("snapshots:create", STAFF),
+    page("snapshots:detail", READERS, args=snapshot),
+    post("snapshots:verify", READERS, args=snapshot),
+    # the world's dataset has no files, which a download says
+    page("snapshots:download", STAFF, args=snapshot, data={"format": "zip"}, ok=409),
+]
+
+SNAPSHOTS_API = [
+    api("GET /projects/{slug}/snapshots", READERS),
+    api("POST /projects/{slug}/snapshots", STAFF, data={"name": "x"}, ok=400),  # nothing to freeze
+    api("POST /projects/{slug}/snapshots/preview", STAFF, data={}),
+    api("GET /projects/{slug}/snapshots/{snapshot_id}", READERS, args=snapshot_id),
+    api("POST /projects/{slug}/snapshots/{snapshot_id}/verify", READERS, args=snapshot_id),
+    api(
+        "GET /projects/{slug}/snapshots/{snapshot_id}/export",
+        STAFF,
+        args=snapshot_id,
+        data={"format": "zip"},
+        ok=409,
+    ),
+]
+
 TABLE: list[Line] = [
     *ACCOUNTS,
     *ACCOUNTS_API,
     *AGREEMENT,
     *AGREEMENT_API,
+    *SNAPSHOTS,
+    *SNAPSHOTS_API,
 ]

@@ -1,0 +1,171 @@
+"""The API of datasets."""
+
+from datetime import datetime
+from typing import Any, Literal
+
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
+from ninja import Field, Router, Schema, Status
+
+from apps.accounts.api_auth import needs
+from apps.accounts.permissions import READERS, STAFF, project_for
+from apps.common.errors import DomainError
+from apps.snapshots import exports, selectors, services
+from apps.snapshots.models import Snapshot
+from apps.snapshots.responses import download_response
+
+router = Router(tags=["datasets"])
+
+
+class SnapshotIn(Schema):
+    name: str
+    kind: Literal["preferences", "demonstrations", "prompts"] = "preferences"
+    recipe: dict[str, Any] = Field(
+        default_factory=dict,
+        description="preferences only: rule, filters, hold-outs, splits, seed; what is not named "
+        "is the project's default",
+    )
+    rows: list[dict[str, Any]] = Field(
+        default_factory=list, description="demonstrations and prompts only"
+    )
+
+
+class RecipeIn(Schema):
+    recipe: dict[str, Any] = Field(default_factory=dict)
+
+
+class SnapshotOut(Schema):
+    id: str
+    name: str
+    kind: str
+    state: str
+    recipe: dict[str, Any]
+    counts: dict[str, Any] = Field(description="rows by split, drops by reason, warnings")
+    sha256: str = Field(description="of the manifest of all files")
+    size_bytes: int
+    error: str
+    created_at: datetime
+    frozen_at: datetime | None
+
+
+class FileOut(Schema):
+    name: str
+    sha256: str
+
+
+class SnapshotDetailOut(SnapshotOut):
+    files: list[FileOut] = Field(default_factory=list)
+
+
+class PreviewOut(Schema):
+    counts: dict[str, Any]
+    warnings: list[str]
+
+
+class VerificationOut(Schema):
+    ok: bool
+    problem: str
+
+
+@router.get(
+    "/projects/{slug}/snapshots",
+    auth=needs("read"),
+    response=list[SnapshotOut],
+    summary="Datasets, newest first",
+)
+def snapshot_list(request: HttpRequest, slug: str) -> Any:
+    project, _role = project_for(request.user, slug, READERS)
+    return selectors.snapshot_list(project=project)
+
+
+@router.post(
+    "/projects/{slug}/snapshots",
+    auth=needs("write"),
+    response={201: SnapshotOut},
+    summary="Freeze decided pairs, or import demonstrations or prompts",
+)
+def snapshot_create(request: HttpRequest, slug: str, payload: SnapshotIn) -> Status:
+    project, _role = project_for(request.user, slug, STAFF)
+    if payload.kind == Snapshot.Kind.PREFERENCES:
+        if payload.rows:
+            raise DomainError("Preferences are frozen from votes, not from rows.", field="rows")
+        made = services.snapshot_freeze(
+            project=project,
+            name=payload.name,
+            recipe=selectors.recipe_over_defaults(project=project, data=payload.recipe),
+            user=request.user,
+        )
+    else:
+        made = services.snapshot_import(
+            project=project,
+            kind=payload.kind,
+            name=payload.name,
+            rows=payload.rows,
+            user=request.user,
+        )
+    return Status(201, made)
+
+
+@router.post(
+    "/projects/{slug}/snapshots/preview",
+    auth=needs("read"),
+    response=PreviewOut,
+    summary="What a recipe would keep and drop now",
+)
+def snapshot_preview(request: HttpRequest, slug: str, payload: RecipeIn) -> dict[str, Any]:
+    project, _role = project_for(request.user, slug, STAFF)
+    recipe = selectors.recipe_over_defaults(project=project, data=payload.recipe)
+    shown = services.snapshot_preview(project=project, recipe=recipe)
+    return {"counts": shown.counts, "warnings": list(shown.warnings)}
+
+
+@router.get(
+    "/projects/{slug}/snapshots/{snapshot_id}",
+    auth=needs("read"),
+    response=SnapshotDetailOut,
+    summary="A dataset with its files",
+)
+def snapshot_get(request: HttpRequest, slug: str, snapshot_id: str) -> Any:
+    project, _role = project_for(request.user, slug, READERS)
+    found = selectors.snapshot_get(project=project, snapshot_id=snapshot_id)
+    found.files = exports.file_list_or_none(found) or []
+    return found
+
+
+@router.post(
+    "/projects/{slug}/snapshots/{snapshot_id}/verify",
+    auth=needs("read"),
+    response=VerificationOut,
+    summary="Compare every file with its hash",
+)
+def snapshot_verify(request: HttpRequest, slug: str, snapshot_id: str) -> Any:
+    project, _role = project_for(request.user, slug, READERS)
+    found = selectors.snapshot_get(project=project, snapshot_id=snapshot_id)
+    return services.snapshot_verify(snapshot=found)
+
+
+@router.get(
+    "/projects/{slug}/snapshots/{snapshot_id}/export",
+    auth=needs("read"),
+    summary="Download a split, or everything as a zip",
+    openapi_extra={
+        "responses": {
+            200: {
+                "description": "The file",
+                "content": {
+                    "application/octet-stream": {"schema": {"type": "string", "format": "binary"}}
+                },
+            }
+        }
+    },
+)
+def snapshot_export(
+    request: HttpRequest,
+    slug: str,
+    snapshot_id: str,
+    split: str = "",
+    format: Literal["jsonl", "parquet", "csv", "zip"] = "jsonl",
+) -> HttpResponseBase:
+    project, _role = project_for(request.user, slug, STAFF)
+    found = selectors.snapshot_get(project=project, snapshot_id=snapshot_id)
+    return download_response(exports.snapshot_export(snapshot=found, split=split, form=format))

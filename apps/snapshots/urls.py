@@ -1,0 +1,12 @@
+from django.urls import path
+
+from apps.snapshots import views
+
+app_name = "snapshots"
+urlpatterns = [
+    path("<slug:slug>/datasets/", views.snapshot_list, name="list"),
+    path("<slug:slug>/datasets/new/", views.snapshot_create, name="create"),
+    path("<slug:slug>/datasets/<str:snapshot>/", views.snapshot_detail, name="detail"),
+    path("<slug:slug>/datasets/<str:snapshot>/verify/", views.snapshot_verify, name="verify"),
+    path("<slug:slug>/datasets/<str:snapshot>/file/", views.snapshot_download, name="download"),
+]

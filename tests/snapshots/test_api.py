@@ -1,0 +1,101 @@
+"""Datasets by program."""
+
+import json
+
+import pytest
+from django.test import Client
+
+from apps.accounts.models import Project, User
+from apps.labeling.models import Comparison
+from apps.snapshots.models import Snapshot
+
+pytestmark = pytest.mark.django_db
+
+BASE = "/api/v1/projects/arguments/snapshots"
+RECIPE = {
+    "least_votes": 2,
+    "least_agreeing": 2,
+    "heldout_groups": ["debate-03"],
+    "splits": {"train": 0.6, "dev": 0.2, "public_test": 0.2},
+    "seed": "seed-2",
+}
+
+
+@pytest.fixture
+def emils(emil: User, signed_in) -> Client:
+    return signed_in(emil)
+
+
+def post(client: Client, path: str, body: dict) -> tuple[int, dict]:
+    answer = client.post(BASE + path, json.dumps(body), content_type="application/json")
+    return answer.status_code, answer.json()
+
+
+def test_a_dataset_is_frozen_read_and_downloaded(
+    emils: Client, project: Project, crowd: list[Comparison]
+) -> None:
+    status, preview = post(emils, "/preview", {"recipe": RECIPE})
+    assert (status, preview["counts"]["comparisons"]) == (200, 72)
+    status, made = post(emils, "", {"name": "May", "recipe": RECIPE})
+    assert status == 201
+    assert made["state"] == "frozen"
+    assert made["counts"]["kept"] == preview["counts"]["kept"]
+    assert made["recipe"]["least_share"] == 0.6  # not named, so the project's own
+
+    assert [row["id"] for row in emils.get(BASE).json()] == [made["id"]]
+    shown = emils.get(f"{BASE}/{made['id']}").json()
+    assert {"train.jsonl", "card.json"} <= {file["name"] for file in shown["files"]}
+    sent = emils.get(f"{BASE}/{made['id']}/export?split=train&format=jsonl")
+    assert len(b"".join(sent.streaming_content).splitlines()) == made["counts"]["rows"]["train"]
+    status, verified = post(emils, f"/{made['id']}/verify", {})
+    assert (status, verified) == (200, {"ok": True, "problem": ""})
+
+
+def test_prompts_are_brought_as_rows(emils: Client, project: Project) -> None:
+    rows = [{"prompt": "Why?", "source": "us", "licence": "MIT"}]
+    status, made = post(emils, "", {"name": "Asked", "kind": "prompts", "rows": rows})
+    assert (status, made["kind"], made["counts"]["rows"]) == (201, "prompts", {"train": 1})
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "code", "field", "row"),
+    [
+        ({"name": "x", "recipe": {"least_share": 3}}, 400, "bad_recipe", "least_share", None),
+        ({"name": "x", "recipe": {"colour": 1}}, 400, "bad_recipe", "colour", None),
+        ({"name": " ", "recipe": {}}, 400, "invalid", "name", None),
+        ({"name": "x", "rows": [{}]}, 400, "invalid", "rows", None),
+        ({"name": "x", "kind": "prompts"}, 400, "empty_snapshot", "rows", None),
+        ({"name": "x", "kind": "prompts", "rows": [{}]}, 400, "bad_row", "prompt", 1),
+        (
+            {"name": "x", "recipe": {"filters": {"without_annotators_of": ["nothing"]}}},
+            404,
+            "not_found",
+            "snapshot",
+            None,
+        ),
+        ({"name": "x", "kind": "weights"}, 422, "invalid_input", "kind", None),
+    ],
+)
+def test_a_refusal_names_what_is_wrong(
+    emils: Client,
+    project: Project,
+    crowd: list[Comparison],
+    body: dict,
+    status: int,
+    code: str,
+    field: str,
+    row: int | None,
+) -> None:
+    answered, error = post(emils, "", body)
+    assert (answered, error["code"], error["field"], error["row"]) == (status, code, field, row)
+    assert error["message"]
+    assert not Snapshot.objects.filter(state="frozen").exists()
+
+
+def test_a_leak_is_a_conflict_with_its_details(
+    emils: Client, project: Project, crowd: list[Comparison], monkeypatch
+) -> None:
+    monkeypatch.setattr("apps.snapshots.gate.fold_of", lambda key, share, salt: True)
+    status, error = post(emils, "", {"name": "May", "recipe": RECIPE})
+    assert (status, error["code"]) == (409, "leak")
+    assert "held-out annotator stands in" in error["details"][0]
