@@ -21,6 +21,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from apps.common import environment as env
 
@@ -168,7 +170,10 @@ def redis_answers(folder: Path) -> bool:
 
 
 def _answers(socket: Path) -> bool:
-    client = redis.Redis(unix_socket_path=str(socket), socket_timeout=2)
+    # Not the client's own retries: they make "no" take seconds.
+    client = redis.Redis(
+        unix_socket_path=str(socket), socket_timeout=2, retry=Retry(NoBackoff(), 0)
+    )
     try:
         return bool(client.ping())
     except redis.RedisError:

@@ -30,6 +30,7 @@ def broker_settings() -> dict[str, Any]:
     return {
         "broker_url": broker_url(),
         "broker_connection_retry_on_startup": True,
+        "broker_connection_max_retries": None,  # a worker outlives any absence of its broker
         "broker_transport_options": {"visibility_timeout": VISIBILITY_SECONDS},
         "task_serializer": "json",
         "accept_content": ["json"],
