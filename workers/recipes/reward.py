@@ -19,6 +19,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainingArgum
 from workers.context import RecipeError, RunContext
 from workers.contract.events import Fault
 from workers.data.encoding import Encoded, encode_pair
+from workers.data.padding import pad_right
 from workers.data.snapshot import TRAIN, Preference, evaluation_splits, read_preferences
 from workers.models import load_scorer, load_tokenizer, parameter_count
 from workers.recipes.settings import settings_for
@@ -31,7 +32,7 @@ from workers.recipes.trainer_bridge import (
     trainer_arguments,
     validation_split,
 )
-from workers.rewards.model import pad_right, readable_length, score_rows
+from workers.rewards.model import readable_length, score_rows
 from workers.rewards.report import PairReport, pair_report
 from workers.rl.losses import bradley_terry_loss
 
@@ -54,6 +55,8 @@ class EncodedPair:
 class Trainer(GuardedTrainer, transformers.Trainer):
     """Bradley–Terry on pairs; the first half of a batch holds the chosen answers."""
 
+    loss_is_scaled_for_ga = False
+
     def __init__(self, *args: Any, settings: RewardSettings, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.settings = settings
@@ -65,7 +68,7 @@ class Trainer(GuardedTrainer, transformers.Trainer):
         inputs: dict[str, torch.Tensor],
         return_outputs: bool = False,
         num_items_in_batch: Any = None,
-    ) -> Any:
+    ) -> torch.Tensor:
         scores = model(
             input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"]
         ).logits.squeeze(-1)
@@ -79,17 +82,7 @@ class Trainer(GuardedTrainer, transformers.Trainer):
         if self.settings.center_coef:
             loss = loss + self.settings.center_coef * ((chosen + rejected) ** 2).mean()
         self.seen[model.training].append(torch.stack([chosen, rejected]).detach())
-        return (loss, scores) if return_outputs else loss
-
-    def prediction_step(
-        self,
-        model: PreTrainedModel,
-        inputs: dict[str, torch.Tensor],
-        prediction_loss_only: bool,
-        ignore_keys: Any = None,
-    ) -> tuple[torch.Tensor, None, None]:
-        with torch.no_grad():
-            return self.compute_loss(model, self._prepare_inputs(inputs)), None, None
+        return loss
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         """Adds what the scores of the batches since the last point say, under TRL's names."""

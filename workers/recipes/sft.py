@@ -2,6 +2,9 @@
 
 Inputs: `data` (a demonstrations snapshot) and optionally `base` (a checkpoint). Without `base`
 and without `base_model` a tokenizer and a small model are built from the demonstrations.
+
+The library's plain trainer with the loss written out here: TRL's SFTTrainer computes the same, but
+its fused output layer takes three times as long on a processor (docs/log.md).
 """
 
 import random
@@ -9,13 +12,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from datasets import Dataset
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
-from trl import SFTConfig, SFTTrainer
+import torch
+import torch.nn.functional as F
+import transformers
+from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainingArguments
 
 from workers.context import RunContext
 from workers.data.base_model import BaseShape, build_model, train_tokenizer
 from workers.data.encoding import Encoded, encode_pair, truncated_share
+from workers.data.padding import pad_right
 from workers.data.snapshot import Demonstration, evaluation_splits, read_demonstrations
 from workers.models import load_causal, load_tokenizer, parameter_count, pick_device
 from workers.recipes.samples import choose, emit_samples, encode_fitting
@@ -29,14 +34,51 @@ from workers.recipes.trainer_bridge import (
     trainer_arguments,
 )
 from workers.rollouts.answers import answer
+from workers.rollouts.forward import answer_logits
 from workers.rollouts.sampling import Sampling
 
 CONFIG = SFTSettings
 IGNORED = -100  # the label that the loss skips
 
 
-class Trainer(GuardedTrainer, SFTTrainer):
-    """TRL's trainer, guarded."""
+class Trainer(GuardedTrainer, transformers.Trainer):
+    """Cross-entropy on the tokens of the answers, every token counting the same."""
+
+    loss_is_scaled_for_ga = True
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.seen: dict[bool, list[torch.Tensor]] = {True: [], False: []}  # training → sums
+
+    def compute_loss(
+        self,
+        model: PreTrainedModel,
+        inputs: dict[str, torch.Tensor],
+        return_outputs: bool = False,
+        num_items_in_batch: torch.Tensor | None = None,
+    ) -> torch.Tensor:
+        labels = inputs["labels"][:, 1:]
+        keep = F.pad(labels != IGNORED, (0, 1))  # the position before each answer token
+        logits = answer_logits(model, inputs["input_ids"], inputs["attention_mask"], keep)
+        targets = labels[labels != IGNORED]
+        total = F.cross_entropy(logits.float(), targets, reduction="sum")
+        right = (logits.argmax(-1) == targets).sum()
+        count = torch.tensor(float(len(targets)))
+        self.seen[model.training].append(torch.stack([total.detach().cpu(), right.cpu(), count]))
+        return total / (len(targets) if num_items_in_batch is None else num_items_in_batch)
+
+    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
+        """Adds the share of tokens guessed right, under TRL's name; and weighs the held-out loss
+        by token, where the library would weigh it by batch."""
+        batches = self.seen[self.model.training]
+        if batches:
+            total, right, count = torch.stack(batches).sum(0).tolist()
+            prefix = "" if self.model.training else "eval_"
+            logs[f"{prefix}mean_token_accuracy"] = right / count
+            if prefix:
+                logs["eval_loss"] = total / count
+            batches.clear()
+        super().log(logs, start_time)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,18 +87,6 @@ class Rows:
 
     encoded: list[Encoded]
     longer: float  # share longer than max_length, 0–1
-
-    def dataset(self) -> Dataset:
-        """Token ids, and labels on the answer only."""
-        return Dataset.from_list(
-            [
-                {
-                    "input_ids": row.ids,
-                    "labels": [IGNORED] * row.prompt_length + row.ids[row.prompt_length :],
-                }
-                for row in self.encoded
-            ]
-        )
 
 
 def run(context: RunContext) -> dict[str, Any]:
@@ -71,14 +101,11 @@ def run(context: RunContext) -> dict[str, Any]:
     reporter = Reporter(context, settings)
     trainer = Trainer(
         model=model,
-        args=SFTConfig(
-            **trainer_arguments(context, settings),
-            max_length=settings.max_length,
-            completion_only_loss=False,  # the labels already say where the answer is
-        ),
-        train_dataset=train_rows.dataset(),
-        eval_dataset=eval_rows.dataset(),
+        args=TrainingArguments(**trainer_arguments(context, settings)),
+        train_dataset=train_rows.encoded,
+        eval_dataset=eval_rows.encoded,
         processing_class=tokenizer,
+        data_collator=lambda rows: _collate(rows, tokenizer.pad_token_id),
         callbacks=[reporter],
     )
     trainer.row_lengths = [len(row.ids) for row in train_rows.encoded]
@@ -157,6 +184,15 @@ def _base(
         context=settings.base_context,
     )
     return tokenizer, build_model(tokenizer, shape, seed=context.spec.seed).to(pick_device())
+
+
+def _collate(rows: list[Encoded], pad_id: int) -> dict[str, torch.Tensor]:
+    """[N, L] ids, mask and labels; the labels of prompt and padding are ignored."""
+    ids, mask = pad_right([row.ids for row in rows], pad_id)
+    labels = torch.where(mask.bool(), ids, IGNORED)
+    for label, row in zip(labels, rows, strict=True):
+        label[: row.prompt_length] = IGNORED
+    return {"input_ids": ids, "attention_mask": mask, "labels": labels}
 
 
 def _encode(

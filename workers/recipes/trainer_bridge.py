@@ -58,6 +58,13 @@ class GuardedTrainer:
             raise NonFinite(f"the gradient is not finite at step {self.state.global_step + 1}")
         return norm
 
+    def prediction_step(
+        self, model: torch.nn.Module, inputs: Any, prediction_loss_only: bool, *_: Any, **__: Any
+    ) -> tuple[torch.Tensor, None, None]:
+        """Held-out loss by the same `compute_loss`; predictions are kept nowhere."""
+        with torch.no_grad(), self.compute_loss_context_manager():
+            return self.compute_loss(model, self._prepare_inputs(inputs)), None, None
+
     def _get_train_sampler(self, train_dataset: Any = None) -> Any:
         if self.row_lengths is None:
             return super()._get_train_sampler(train_dataset)  # type: ignore[misc]
@@ -191,6 +198,7 @@ def trainer_arguments(context: RunContext, settings: TrainingSettings) -> dict[s
         "bf16": on_gpu and torch.cuda.is_bf16_supported(),
         "activation_checkpointing": False,
         "dataloader_pin_memory": on_gpu,
+        "remove_unused_columns": False,  # our collators know what they read
     }
 
 

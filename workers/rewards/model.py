@@ -7,6 +7,7 @@ import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from workers.data.encoding import Encoded, encode_pair
+from workers.data.padding import pad_right
 from workers.data.snapshot import Messages
 from workers.models import freeze, load_scorer, load_tokenizer
 from workers.rewards.source import Scores
@@ -65,11 +66,3 @@ def score_rows(
         for i, value in zip(batch, output.logits.squeeze(-1).float().tolist(), strict=True):
             scores[i] = value
     return scores
-
-
-def pad_right(rows: Sequence[Sequence[int]], pad_id: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """(ids, mask), both [B, longest row]."""
-    width = max(len(row) for row in rows)
-    ids = torch.tensor([list(row) + [pad_id] * (width - len(row)) for row in rows])
-    mask = torch.tensor([[1] * len(row) + [0] * (width - len(row)) for row in rows])
-    return ids, mask

@@ -62,3 +62,22 @@ def score_responses(
         entropy=entropy(logits, temperature=temperature) if with_entropy else None,
         hidden=captured[0][:, :-1] if captured else None,
     )
+
+
+def answer_logits(
+    model: PreTrainedModel, input_ids: Tensor, attention_mask: Tensor, keep: Tensor
+) -> Tensor:
+    """Logits at the positions where `keep` is true, and nowhere else: [K, V].
+
+    input_ids, attention_mask, keep: [B, L]; the K rows come in reading order. The last states are
+    thinned out right before the output layer, so the model's own treatment of logits (scaling,
+    soft caps) still applies, and prompts and padding cost no projection on the vocabulary.
+    """
+    hook = model.get_output_embeddings().register_forward_pre_hook(
+        lambda _module, args: (args[0][keep].unsqueeze(0), *args[1:])
+    )
+    try:
+        output = model(input_ids=input_ids, attention_mask=attention_mask, use_cache=False)
+    finally:
+        hook.remove()
+    return output.logits.squeeze(0)

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from transformers import GenerationConfig, PreTrainedModel, PreTrainedTokenizerBase
 
+from workers.data.padding import pad_left
 from workers.rollouts.sampling import Sampling
 
 
@@ -27,14 +28,6 @@ class Responses:
     def lengths(self) -> Tensor:
         """Tokens per response, the stop token included: [B]."""
         return self.response_mask.sum(1)
-
-
-def pad_left(rows: Sequence[Sequence[int]], pad_id: int) -> tuple[Tensor, Tensor]:
-    """(ids, mask), both [B, longest row]."""
-    width = max(len(row) for row in rows)
-    ids = torch.tensor([[pad_id] * (width - len(row)) + list(row) for row in rows])
-    mask = torch.tensor([[0] * (width - len(row)) + [1] * len(row) for row in rows])
-    return ids, mask
 
 
 @torch.no_grad()
