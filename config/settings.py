@@ -57,6 +57,7 @@ MIDDLEWARE = [
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
+    "apps.common.middleware.DomainErrorMiddleware",
 ]
 
 ROOT_URLCONF = "config.urls"
@@ -204,6 +205,9 @@ LOGGING = {
     "loggers": {
         "django.request": {"level": "ERROR" if TESTING else "INFO"},
         "django.db.backends": {"level": "INFO"},
+        # Two lines for every batch of events would drown the rest; failures are still told.
+        "celery.worker.strategy": {"level": "WARNING"},
+        "celery.app.trace": {"level": "WARNING"},
     },
 }
 SILENCED_SYSTEM_CHECKS: list[str] = []

@@ -36,6 +36,14 @@ def beats(names: Iterable[str]) -> set[str]:
     return {name for name, value in zip(wanted, found, strict=True) if value}
 
 
+def queues_heard() -> frozenset[str] | None:
+    """The job queues that a worker consumes now; None when Redis does not answer."""
+    try:
+        return frozenset(beats(wire.JOB_QUEUES))
+    except (redis.RedisError, OSError):
+        return None
+
+
 def database() -> str | None:
     try:
         with connections[DEFAULT_DB_ALIAS].cursor() as cursor:

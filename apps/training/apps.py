@@ -1,6 +1,16 @@
+"""Runs: launching, applying their events, checkpoints, the live pages."""
+
 from django.apps import AppConfig
+
+from apps.common.registry import NavItem, home_set, nav_add
 
 
 class TrainingConfig(AppConfig):
     name = "apps.training"
     label = "training"
+
+    def ready(self) -> None:
+        staff = frozenset({"engineer", "admin"})
+        nav_add(NavItem(40, "Runs", "training:runs", "activity", "runs", staff))
+        nav_add(NavItem(41, "Models", "training:models", "box", "models", staff))
+        home_set("engineer", "training:runs")

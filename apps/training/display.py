@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from apps.training.headline import HEADLINES
-from apps.training.models import Run
+from apps.training.models import Run, RunAttempt
 
 TONES = {
     "waiting": "",
@@ -25,32 +25,46 @@ FAVICONS = {
 }
 # Whose turn it is, and what to do, by the fault of a failure.
 TURNS = {
-    "data": "The data. Look at the dataset the message names, mend it, freeze a new one and clone.",
-    "configuration": "Yours. Clone the run and correct what the message names.",
-    "machine": "The machine's. Nothing is wrong with the run: resume it when there is room.",
-    "bug": "Ours. The log holds the traceback; please report it with the run's id.",
-    "guard": "A guardrail stopped it on purpose. Read the alerts before anything else.",
+    "data": "It is the data's turn: mend what the message names, freeze a new dataset and clone.",
+    "configuration": "It is your turn: clone the run and correct what the message names.",
+    "machine": "Nothing is wrong with the run: resume it when the machine has room.",
+    "bug": "It is our turn: the log holds the traceback; please report it with the run's id.",
+    "guard": "A guardrail stopped it on purpose: read the alerts before anything else.",
     "user": "Somebody ended it.",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """`percent` is None while the number of steps is unknown."""
+    """`percent` is None while the number of steps is unknown, `eta_s` while nothing tells it."""
 
     percent: int | None
     words: str
     tone: str
+    eta_s: float | None = None
 
 
-def progress(run: Run) -> Progress:
+def progress(run: Run, attempt: RunAttempt | None = None) -> Progress:
     tone = {"finished": "good", "failed": "bad"}.get(run.state, "")
     if not run.total_steps:
         words = f"step {run.step:,}" if run.step else ""
-        done = 100 if run.state == Run.State.FINISHED else None
-        return Progress(done if not run.is_live else None, words, tone)
+        return Progress(100 if run.state == Run.State.FINISHED else None, words, tone)
     percent = min(100, int(100 * run.step / run.total_steps))
-    return Progress(percent, f"step {run.step:,} of {run.total_steps:,}", tone)
+    words = f"step {run.step:,} of {run.total_steps:,}"
+    return Progress(percent, words, tone, _eta(run, attempt))
+
+
+def _eta(run: Run, attempt: RunAttempt | None) -> float | None:
+    """Seconds left: what the trainer says, else by the pace of this attempt so far."""
+    if run.state != Run.State.RUNNING:
+        return None
+    if run.eta_s is not None:
+        return run.eta_s
+    if attempt is None or attempt.opened_at is None or run.heard_at is None:
+        return None
+    done = run.step - (attempt.resumed_from_step or 0)
+    seconds = (run.heard_at - attempt.opened_at).total_seconds()
+    return seconds / done * (run.total_steps - run.step) if done > 0 < seconds else None
 
 
 def title(run: Run) -> str:

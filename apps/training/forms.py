@@ -91,6 +91,7 @@ class RunForm(forms.Form):
         for option in self.options.values():
             field = _config_field(option)
             field.initial = _shown(option, start.pop(option.name, option.default))
+            field.hide_optional = not option.optional  # blank means the default
             self.fields[f"c_{option.name}"] = field
         if start:  # what this version's recipe does not know is not dropped silently
             self.fields["pasted"].initial = json.dumps(start, indent=2, ensure_ascii=False)
@@ -109,6 +110,7 @@ class RunForm(forms.Form):
             )
             first = next((value for _, group in groups for value, _ in group), "")
             field.initial = taken.get(role, "") if source else (first if role in needed else "")
+            field.hide_optional = role in needed
             self.fields[f"input_{role}"] = field
 
     def _group(self) -> None:

@@ -1,5 +1,6 @@
 """What can be done to runs. Other apps call these names."""
 
+from apps.training.services.alerts import alert_acknowledge
 from apps.training.services.applying import Applied, events_apply
 from apps.training.services.attempts import run_dispatch, run_send
 from apps.training.services.kinds import KINDS
@@ -12,6 +13,7 @@ __all__ = [
     "KINDS",
     "Applied",
     "Imported",
+    "alert_acknowledge",
     "events_apply",
     "run_cancel",
     "run_clone",

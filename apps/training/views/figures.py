@@ -11,10 +11,10 @@ from django.views.decorators.http import require_GET
 from apps.accounts.permissions import STAFF, project_page
 from apps.common.errors import Missing
 from apps.common.http import Request
+from apps.snapshots.store import artifact_store
 from apps.training import selectors
 from apps.training.models import Artifact, Run
 from apps.training.selectors import pages
-from apps.snapshots.store import artifact_store
 from workers.artifacts import ArtifactError
 
 POINTS, MOST_POINTS = 1000, 20_000
@@ -51,9 +51,7 @@ def _chart_data(run: Run, series: dict[str, list[tuple[int, Any]]]) -> dict[str,
             }
             for name, rows in series.items()
         },
-        "attempts": [
-            {"number": row.number, "step": row.resumed_from_step} for row in resumed
-        ],
+        "attempts": [{"number": row.number, "step": row.resumed_from_step} for row in resumed],
         "alerts": [
             {
                 "step": alert.step,

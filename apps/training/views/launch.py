@@ -95,6 +95,4 @@ def _form(request: Request, kind: str) -> RunForm:
     initial = {"name": f"{kind}-{count + 1}", "key": secrets.token_urlsafe(16)}
     if source:
         del initial["name"]
-    return RunForm(
-        initial=initial, source=source, preset=request.GET.get("preset", ""), **common
-    )
+    return RunForm(initial=initial, source=source, preset=request.GET.get("preset", ""), **common)

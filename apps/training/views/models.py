@@ -19,9 +19,7 @@ PER_PAGE = 50
 def model_list(request: Request) -> HttpResponse:
     search, kind = request.GET.get("q", "").strip(), request.GET.get("kind", "")
     status = request.GET.get("status", "")
-    rows = pages.models_for_list(
-        project=request.project, search=search, kind=kind, status=status
-    )
+    rows = pages.models_for_list(project=request.project, search=search, kind=kind, status=status)
     context = {
         "page": Paginator(rows, PER_PAGE).get_page(request.GET.get("page")),
         "search": search,

@@ -30,9 +30,7 @@ def run_list(request: Request) -> HttpResponse:
     search, kind = request.GET.get("q", "").strip(), request.GET.get("kind", "")
     state = request.GET.get("state", "")
     states = Run.LIVE_STATES if state == "live" else [state] if state else []
-    rows = pages.runs_for_list(
-        project=request.project, search=search, kind=kind, states=states
-    )
+    rows = pages.runs_for_list(project=request.project, search=search, kind=kind, states=states)
     page = Paginator(rows, PER_PAGE).get_page(request.GET.get("page"))
     context = {
         "page": page,
@@ -63,10 +61,8 @@ def run_detail(request: Request, run_id: str) -> HttpResponse:
     seen = f"{run.updated_at.timestamp()}-{pages.last_event_id(run)}"
     if request.htmx and request.GET.get("seen") == seen:
         return HttpResponse(status=204)
-    if request.htmx and tab not in GROWING:
-        body = {}
-    else:
-        body = TABS[tab](request, run)
+    head_only = request.htmx and tab not in GROWING
+    body = {} if head_only else TABS[tab](request, run)
     context = header(run) | body | {"tab": tab, "tabs": TAB_LABELS, "seen": seen}
     context |= {"growing": tab in GROWING, "page_title": run.name, "nav": "runs"}
     return render(request, "training/_live.html" if request.htmx else "training/run.html", context)
@@ -80,7 +76,8 @@ def header(run: Run) -> dict[str, Any]:
         "tone": display.TONES[run.state],
         "favicon": display.FAVICONS.get(run.state, "favicon.svg"),
         "tab_title": display.title(run),
-        "progress": display.progress(run),
+        "progress": display.progress(run, attempt),
+        "environment": display.facts(attempt.environment) if attempt else [],
         "tiles": display.headline_tiles(
             run, pages.latest_metrics(run, headline.metric_names(run.kind))
         ),
@@ -98,9 +95,12 @@ def header(run: Run) -> dict[str, Any]:
 
 
 def _overview(request: Request, run: Run) -> dict[str, Any]:
+    saved = selectors.checkpoints(run)
+    kept = [row for row in saved if row.tags]
     return {
         "inputs": selectors.lineage_up(run, depth=1),
-        "checkpoints": selectors.checkpoints(run),
+        "checkpoints": kept,
+        "superseded": len(saved) - len(kept),
         "artifacts": pages.artifacts_of(run),
         "attempts": list(run.attempts.order_by("number")),
         "splits": display.reward_splits(run),

@@ -1,0 +1,82 @@
+/* What happens around a swap (focus, announcement, scroll), the folded prompt, and on a phone one
+   answer at a time, by tab or swipe. */
+(() => {
+  "use strict";
+  const FOLDED = "concord.label.prompt-folded";
+  const phone = matchMedia("(max-width: 45rem)");
+
+  const show = (side) => {
+    const panes = document.querySelector("[data-panes]");
+    if (!panes) return;
+    panes.dataset.shown = side;
+    document.querySelectorAll("[data-pane]").forEach((tab) => {
+      const selected = tab.dataset.pane === side;
+      tab.setAttribute("aria-selected", String(selected));
+      tab.tabIndex = selected ? 0 : -1;
+    });
+  };
+
+  const arrange = () => {
+    const panes = document.querySelector("[data-panes]");
+    if (!panes) return;
+    if (phone.matches) show(panes.dataset.shown || "left");
+    else delete panes.dataset.shown;
+    document.querySelectorAll(".pane").forEach((pane) => {
+      if (phone.matches) pane.setAttribute("role", "tabpanel");
+      else pane.removeAttribute("role");
+    });
+    const prompt = document.querySelector("[data-prompt]");
+    if (prompt) prompt.open = sessionStorage.getItem(FOLDED) !== "1";
+  };
+
+  const arrived = () => {
+    arrange();
+    scrollTo(0, 0);
+    const title = document.getElementById("pair-title");
+    title?.focus({ preventScroll: true });
+    const region = document.getElementById("announce");
+    if (region && title) region.textContent = title.textContent.replace(/\s+/g, " ").trim();
+  };
+
+  document.addEventListener("DOMContentLoaded", () => {
+    arrange();
+    document.getElementById("pair-title")?.focus({ preventScroll: true });
+  });
+  phone.addEventListener("change", arrange);
+  document.addEventListener("htmx:afterSwap", (event) => {
+    if (event.detail.target.id !== "pair") return;
+    arrived();
+    document.dispatchEvent(new CustomEvent("label:shown"));
+  });
+
+  document.addEventListener("click", (event) => {
+    const tab = event.target.closest("[data-pane]");
+    if (tab) show(tab.dataset.pane);
+  });
+  document.addEventListener("keydown", (event) => {
+    const tab = event.target.closest?.("[data-pane]");
+    if (!tab || !["ArrowLeft", "ArrowRight"].includes(event.key)) return;
+    event.preventDefault();
+    event.stopPropagation();
+    const side = tab.dataset.pane === "left" ? "right" : "left";
+    show(side);
+    document.querySelector(`[data-pane="${side}"]`).focus();
+  }, true);
+  document.addEventListener("toggle", (event) => {
+    if (event.target.matches?.("[data-prompt]")) sessionStorage.setItem(FOLDED, event.target.open ? "0" : "1");
+  }, true);
+
+  // --- swipe between the answers
+  let from = null;
+  document.addEventListener("touchstart", (event) => {
+    const inside = event.target.closest("[data-panes]") && !event.target.closest("pre, .scroll");
+    from = inside && event.touches.length === 1 ? [event.touches[0].clientX, event.touches[0].clientY] : null;
+  }, { passive: true });
+  document.addEventListener("touchend", (event) => {
+    if (!from || !phone.matches) return;
+    const dx = event.changedTouches[0].clientX - from[0];
+    const dy = event.changedTouches[0].clientY - from[1];
+    if (Math.abs(dx) > 60 && Math.abs(dx) > 2 * Math.abs(dy)) show(dx < 0 ? "right" : "left");
+    from = null;
+  }, { passive: true });
+})();
