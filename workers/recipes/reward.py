@@ -116,7 +116,7 @@ def run(context: RunContext) -> dict[str, Any]:
     check_batches(settings, len(splits[TRAIN]))
     trainer = Trainer(
         model=model,
-        args=TrainingArguments(**trainer_arguments(context, settings), remove_unused_columns=False),
+        args=TrainingArguments(**trainer_arguments(context, settings)),
         train_dataset=splits[TRAIN],
         eval_dataset=splits[validation],
         processing_class=tokenizer,

@@ -39,6 +39,7 @@ class GenerateSettings(AnsweringSettings):
 class EvaluateSettings(AnsweringSettings):
     """The policy against its SFT model on fixed prompts."""
 
+    draws: int = option(1, "Answers per prompt; raise it when prompts are few.", minimum=1)
     bootstrap_replicates: int = option(
         1000, "Resamples behind each interval.", minimum=100, maximum=100_000
     )

@@ -1,0 +1,160 @@
+"""The policy against its SFT model, on fixed prompts: did training help, and who says so?
+
+Inputs: `policy`, `sft`, `prompts`, `reward`, and `judge` where there is one. The reward model is
+what the policy was trained to please; only the judge, which it never met, can say that it became
+better. Both models answer the same prompts; differences are paired.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from measures.accuracy import pair_credit
+from measures.estimate import Interval
+from measures.intervals import mean_interval, paired_difference
+from workers.context import RunContext
+from workers.data.encoding import encode_prompt
+from workers.data.snapshot import TRAIN, Prompt, evaluation_splits, read_prompts
+from workers.models import freeze, load_causal, load_tokenizer
+from workers.recipes.generate import sampling_of
+from workers.recipes.samples import choose, emit_samples, encode_fitting
+from workers.recipes.settings import settings_for
+from workers.recipes.settings.sampling import EvaluateSettings
+from workers.rewards.build import build_judge, build_reward
+from workers.rewards.source import RewardSource
+from workers.rollouts.answers import Answer, answer
+from workers.rollouts.sampling import derive_seed
+
+CONFIG = EvaluateSettings
+SHOWN = 8  # answers emitted as samples
+
+
+def run(context: RunContext) -> dict[str, Any]:
+    """Answer, score, compare; the report is the summary, an artifact and metric points."""
+    settings: EvaluateSettings = settings_for("evaluate", context.spec.config)
+    rows = _prompts(context, settings)
+    policy_answers = _answers(context, settings, rows, "policy")
+    sft_answers = _answers(context, settings, rows, "sft")
+    sources: dict[str, RewardSource] = {
+        "reward": build_reward(context, {"type": "model"}, batch_size=settings.batch_size)
+    }
+    judge = build_judge(context, batch_size=settings.batch_size)
+    if judge is not None:
+        sources["judge"] = judge
+
+    report: dict[str, Any] = {
+        "prompts": len(rows),
+        "policy": _behaviour(policy_answers),
+        "sft": _behaviour(sft_answers),
+    }
+    scores: dict[str, list[float]] = {}
+    for name, source in sources.items():
+        scores[name] = _score(source, rows, policy_answers)
+        report[name] = _compare(
+            scores[name], _score(source, rows, sft_answers), rows, settings, context.spec.seed
+        )
+    _publish(context, report)
+    emit_samples(
+        context,
+        1,
+        [row.messages for row in rows][:SHOWN],
+        policy_answers[:SHOWN],
+        rewards=scores["reward"],
+        baselines=sft_answers,
+    )
+    context.progress(1, 1, "done")
+    return {"step": 1, **report}
+
+
+def _prompts(context: RunContext, settings: EvaluateSettings) -> list[Prompt]:
+    """The same choice for every policy of this seed; `draws` copies of each prompt."""
+    folder = context.input_path("prompts")
+    splits = evaluation_splits(folder) or [TRAIN]
+    rows = [row for split in splits for row in read_prompts(folder, split)]
+    tokenizer = load_tokenizer(context.input_path("policy"))
+    fitting, _ = encode_fitting(
+        tokenizer, [row.messages for row in rows], settings.max_prompt_length
+    )
+    rows = [row for row in rows if row.messages in fitting]
+    chosen = [rows[i] for i in choose(len(rows), settings.max_prompts, context.spec.seed)]
+    return [row for row in chosen for _ in range(settings.draws)]
+
+
+def _answers(
+    context: RunContext, settings: EvaluateSettings, rows: Sequence[Prompt], role: str
+) -> list[Answer]:
+    """Answers of one model. The policy's carry their divergence from the SFT model where the whole
+    distribution was sampled, which is when it can be measured."""
+    context.progress(0, 1, f"answering as {role}")
+    tokenizer = load_tokenizer(context.input_path(role))
+    ids = [encode_prompt(tokenizer, row.messages) for row in rows]
+    whole = settings.temperature > 0 and settings.top_p == 1.0 and settings.top_k == 0
+    reference = (
+        freeze(load_causal(context.input_path("sft"))) if role == "policy" and whole else None
+    )
+    return answer(
+        freeze(load_causal(context.input_path(role))),
+        tokenizer,
+        ids,
+        sampling_of(settings, derive_seed(context.spec.seed, "evaluate")),
+        batch_size=settings.batch_size,
+        reference=reference,
+    )
+
+
+def _score(source: RewardSource, rows: Sequence[Prompt], answers: Sequence[Answer]) -> list[float]:
+    return source.score([row.messages for row in rows], [given.text for given in answers]).values
+
+
+def _behaviour(answers: Sequence[Answer]) -> dict[str, float | None]:
+    """Mean tokens, share that ended, and nats from the SFT model, per answer."""
+    kl = [given.kl for given in answers if given.kl is not None]
+    return {
+        "response_length": float(np.mean([given.tokens for given in answers])),
+        "ended_share": float(np.mean([given.ended for given in answers])),
+        "kl": float(np.mean(kl)) if kl else None,
+    }
+
+
+def _compare(
+    policy: Sequence[float],
+    sft: Sequence[float],
+    rows: Sequence[Prompt],
+    settings: EvaluateSettings,
+    seed: int,
+) -> dict[str, Any]:
+    """Mean scores, their paired difference and the policy's win rate, ties ½."""
+    clusters = [row.group or row.messages[-1]["content"] for row in rows]
+    options: dict[str, Any] = {
+        "clusters": clusters,
+        "replicates": settings.bootstrap_replicates,
+        "seed": seed,
+    }
+    wins = pair_credit(np.subtract(policy, sft))
+    results: dict[str, Interval] = {
+        "policy": mean_interval(policy, **options),
+        "sft": mean_interval(sft, **options),
+        "difference": paired_difference(policy, sft, **options),
+        "win_rate": mean_interval(wins, **options),
+    }
+    return {name: asdict(interval) for name, interval in results.items()}
+
+
+def _publish(context: RunContext, report: dict[str, Any]) -> None:
+    values: dict[str, float | None] = {
+        "eval/response_length": report["policy"]["response_length"],
+        "eval/ended_share": report["policy"]["ended_share"],
+        "eval/kl": report["policy"]["kl"],
+        "eval/score": report["reward"]["policy"]["value"],
+        "eval/win_rate_by_reward": report["reward"]["win_rate"]["value"],
+    }
+    if "judge" in report:
+        values["eval/held_out_score"] = report["judge"]["policy"]["value"]
+        values["eval/win_rate"] = report["judge"]["win_rate"]["value"]
+    context.metrics(1, values)
+    path = context.workdir / "evaluation.json"
+    path.write_text(json.dumps(report, indent=1))
+    context.save_artifact(path, media_type="application/json")
