@@ -1,6 +1,28 @@
+"""Prompts, responses, comparisons; handing out slots, taking votes, deciding."""
+
 from django.apps import AppConfig
+
+from apps.common.registry import NavItem, home_set, nav_add
 
 
 class LabelingConfig(AppConfig):
     name = "apps.labeling"
     label = "labeling"
+
+    def ready(self) -> None:
+        labelers = frozenset({"annotator", "reviewer", "admin"})
+        readers = frozenset({"reviewer", "engineer", "admin"})
+        for item in (
+            NavItem(10, "Label", "labeling:label", "list-checks", "label", labelers),
+            NavItem(11, "My answers", "labeling:answers", "history", "answers", labelers),
+            NavItem(12, "Guidelines", "labeling:guidelines", "book-open", "guidelines", labelers),
+            NavItem(13, "Comparisons", "labeling:comparisons", "scale", "comparisons", readers),
+            NavItem(
+                98, "Settings", "labeling:settings", "settings", "settings", frozenset({"admin"})
+            ),
+        ):
+            nav_add(item)
+        home_set("annotator", "labeling:label")
+        # Apps further on give these roles a landing page of their own.
+        for role in ("reviewer", "engineer", "admin"):
+            home_set(role, "labeling:comparisons")

@@ -1,5 +1,6 @@
 """What can be done to projects, comparisons, slots and votes. Other apps call these names."""
 
+from apps.labeling.services.ballots import FLAGS, LONGEST_RATIONALE, Answer
 from apps.labeling.services.importing import comparisons_import
 from apps.labeling.services.leasing import (
     LABELERS,
@@ -9,6 +10,7 @@ from apps.labeling.services.leasing import (
 )
 from apps.labeling.services.projects import (
     guideline_publish,
+    labeling_set_up,
     labeling_settings_update,
     project_create,
     rule_of,
@@ -18,6 +20,7 @@ from apps.labeling.services.results import (
     ImportReport,
     Lease,
     NothingReason,
+    Offers,
     RowProblem,
     RowsRefused,
     VoteResult,
@@ -26,16 +29,21 @@ from apps.labeling.services.results import (
 from apps.labeling.services.votes import vote_cast, vote_revise, vote_withdraw
 
 __all__ = [
+    "FLAGS",
     "LABELERS",
+    "LONGEST_RATIONALE",
+    "Answer",
     "ImportReport",
     "Lease",
     "NothingReason",
+    "Offers",
     "RowProblem",
     "RowsRefused",
     "VoteResult",
     "VotesReport",
     "comparisons_import",
     "guideline_publish",
+    "labeling_set_up",
     "labeling_settings_update",
     "project_create",
     "rule_of",

@@ -25,7 +25,7 @@ from apps.common.errors import Conflict, DomainError, Missing, Refused
 from apps.labeling.models import Comparison, LabelingSettings, Skip, Slot
 from apps.labeling.services import statements as sql
 from apps.labeling.services.cursors import prepared_cursor
-from apps.labeling.services.results import Lease, NothingReason
+from apps.labeling.services.results import Lease, NothingReason, Offers
 
 # Engineers see where answers come from and how others voted, so they do not vote.
 LABELERS = frozenset({Role.ANNOTATOR, Role.REVIEWER, Role.ADMIN})
@@ -168,7 +168,7 @@ def take_for(cursor: CursorWrapper, comparison: int, annotator: int) -> int:
 
 
 def _lease(row: tuple[Any, ...], project: str, annotator: int) -> Lease:
-    slot, comparison, left_is, leased_at, leased_until, prompt, a, b, n_today = row
+    slot, comparison, left_is, leased_at, leased_until, prompt, a, b, n_today, *offers = row
     answers = {"a": json.loads(a), "b": json.loads(b)}
     return Lease(
         slot=slot,
@@ -182,6 +182,7 @@ def _lease(row: tuple[Any, ...], project: str, annotator: int) -> Lease:
         left=answers[left_is],
         right=answers["b" if left_is == "a" else "a"],
         n_today=n_today,
+        offers=Offers(*offers),
     )
 
 

@@ -16,6 +16,16 @@ from measures.voting import Decision
 
 
 @dataclass(frozen=True, slots=True)
+class Offers:
+    """What the project asks besides A or B."""
+
+    tie: bool = True
+    both_bad: bool = True
+    strength: bool = False
+    rationale: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Lease:
     """A pair in one annotator's hands: what the screen shows, and until when it is theirs.
 
@@ -33,6 +43,7 @@ class Lease:
     left: Messages
     right: Messages
     n_today: int = 0  # votes this annotator has cast here since midnight UTC
+    offers: Offers = Offers()
 
     @property
     def key(self) -> str:

@@ -104,12 +104,15 @@ select t.id, t.comparison_id, t.left_is, t.leased_at, t.leased_until,
        p.messages, a.messages, b.messages,
        (select count(*) from labeling_vote v
         where v.project_id = %(project)s and v.annotator_id = %(annotator)s
-          and v.cast_at >= date_trunc('day', now()) and v.revision = 1)
+          and v.cast_at >= date_trunc('day', now()) and v.revision = 1),
+       coalesce(l.show_tie, true), coalesce(l.show_both_bad, true),
+       coalesce(l.show_strength, false), coalesce(l.show_rationale, false)
 from taken t
 join labeling_comparison c on c.id = t.comparison_id
 join labeling_prompt p on p.id = c.prompt_id
 join labeling_response a on a.id = c.response_a_id
 join labeling_response b on b.id = c.response_b_id
+left join labeling_labelingsettings l on l.project_id = c.project_id
 """
 
 # A slot of one given comparison: the wanted one first, else any that is free or has lapsed, else a

@@ -1,0 +1,256 @@
+"""Reads of labeling: an annotator's own work, and what readers see of comparisons."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.core.cache import cache
+from django.db import connection
+from django.db.models import Count, Q, QuerySet
+from django.utils import timezone
+
+from apps.accounts.models import Project, User
+from apps.common.errors import Missing
+from apps.labeling.models import Choice, Comparison, Guideline, LabelingSettings, Slot, Vote
+from apps.labeling.texts import Messages
+
+REMAINING_CAP = 10_000  # counting further would cost more than the number is worth
+_REMAINING_SECONDS = 60
+
+
+@dataclass(frozen=True, slots=True)
+class AnsweredPair:
+    """A pair an annotator has answered, on the sides it was shown: theirs to look at and change."""
+
+    vote: Vote
+    prompt: Messages
+    left: Messages
+    right: Messages
+
+    @property
+    def side(self) -> str:
+        """left, right, tie or both_bad."""
+        if self.vote.choice in (Choice.TIE, Choice.BOTH_BAD):
+            return str(self.vote.choice)
+        return "left" if self.vote.choice == self.vote.left_is else "right"
+
+
+def settings_get(*, project: Project) -> LabelingSettings:
+    """The project's labeling settings; the defaults where it has none."""
+    return LabelingSettings.objects.filter(project=project).first() or LabelingSettings(
+        project=project
+    )
+
+
+def guideline_current(*, project: Project) -> Guideline | None:
+    return Guideline.objects.filter(project=project).order_by("-version").first()
+
+
+def guidelines_list(*, project: Project) -> QuerySet[Guideline]:
+    return (
+        Guideline.objects.filter(project=project).select_related("created_by").order_by("-version")
+    )
+
+
+# --- an annotator's own work ---------------------------------------------------------------------
+
+
+def remaining_for(*, project: Project, annotator: User) -> int:
+    """How many pairs this annotator could still get, up to REMAINING_CAP, as of a minute ago."""
+    key = f"labeling:remaining:{project.pk}:{annotator.pk}"
+    known = cache.get(key)
+    if known is None:
+        with connection.cursor() as cursor:
+            cursor.execute(
+                _REMAINING,
+                {"project": project.pk, "annotator": annotator.pk, "cap": REMAINING_CAP},
+            )
+            known = cursor.fetchone()[0]
+        cache.set(key, known, _REMAINING_SECONDS)
+    return known
+
+
+_REMAINING = """
+select count(*) from (
+  select distinct s.comparison_id from labeling_slot s
+  where s.project_id = %(project)s and s.state = 'free'
+    and not exists (select from labeling_slot mine
+                    where mine.comparison_id = s.comparison_id
+                      and mine.annotator_id = %(annotator)s)
+    and not exists (select from labeling_skip k
+                    where k.comparison_id = s.comparison_id and k.annotator_id = %(annotator)s)
+  limit %(cap)s
+) pairs
+"""
+
+
+def answers_of(
+    *, project: Project, annotator: User, choice: str = "", search: str = ""
+) -> QuerySet[Vote]:
+    """The annotator's current answers, newest first; `choice` is canonical or left / right."""
+    answers = (
+        Vote.objects.filter(project=project, annotator=annotator, is_current=True)
+        .select_related("comparison__prompt", "comparison__response_a", "comparison__response_b")
+        .order_by("-cast_at", "-id")
+    )
+    if choice in ("left", "right"):
+        same = Q(choice="a", left_is="a") | Q(choice="b", left_is="b")
+        answers = answers.filter(choice__in=("a", "b"))
+        answers = answers.filter(same) if choice == "left" else answers.exclude(same)
+    elif choice:
+        answers = answers.filter(choice=choice)
+    if search:
+        answers = answers.filter(comparison__prompt__messages__icontains=search)
+    return answers
+
+
+def answers_today(*, project: Project, annotator: User) -> int:
+    midnight = timezone.now().replace(hour=0, minute=0, second=0, microsecond=0)
+    return Vote.objects.filter(
+        project=project, annotator=annotator, revision=1, cast_at__gte=midnight
+    ).count()
+
+
+def last_answer_id(*, project: Project, annotator: User) -> int | None:
+    """The answer that undo goes back to."""
+    return (
+        Vote.objects.filter(project=project, annotator=annotator, is_current=True)
+        .exclude(source=Vote.Source.IMPORT)
+        .order_by("-cast_at", "-id")
+        .values_list("id", flat=True)
+        .first()
+    )
+
+
+def answered_pair(*, project: Project, annotator: User, vote: int) -> AnsweredPair:
+    """One current answer of this annotator. `Missing` when it is not theirs or not current."""
+    found = (
+        Vote.objects.filter(pk=vote, project=project, annotator=annotator, is_current=True)
+        .select_related("comparison__prompt", "comparison__response_a", "comparison__response_b")
+        .first()
+    )
+    if found is None:
+        raise Missing("There is no such answer of yours, or it has been changed since.")
+    return as_answered(found)
+
+
+def as_answered(vote: Vote) -> AnsweredPair:
+    comparison = vote.comparison
+    a, b = comparison.response_a.messages, comparison.response_b.messages
+    left, right = (b, a) if vote.left_is == "b" else (a, b)
+    return AnsweredPair(vote=vote, prompt=comparison.prompt.messages, left=left, right=right)
+
+
+# --- comparisons, for those who read results -----------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ShownVote:
+    """A vote as readers see it: `who` is a number within the comparison, or a name for admins."""
+
+    who: str
+    choice: str
+    choice_words: str
+    left_is: str
+    strength: int | None
+    rationale: str
+    flags: list[str]
+    active_ms: int | None
+    source: str
+    revision: int
+    is_current: bool
+    kind: str
+    cast_at: datetime
+
+
+def comparisons_list(
+    *, project: Project, state: str = "", stratum: str = "", winner: str = "", search: str = ""
+) -> QuerySet[Comparison]:
+    """Comparisons with prompt and decision, newest first.
+
+    `search` matches the external id exactly or any part of the prompt.
+    """
+    rows = Comparison.objects.filter(project=project).select_related("prompt", "decision")
+    if state:
+        rows = rows.filter(state=state)
+    if stratum:
+        rows = rows.filter(stratum=stratum)
+    if winner:
+        rows = rows.filter(decision__winner=winner)
+    if search:
+        rows = rows.filter(Q(external_id=search) | Q(prompt__messages__icontains=search))
+    return rows.order_by("-id")
+
+
+def state_counts(*, project: Project) -> dict[str, int]:
+    """Comparisons per state, every state present."""
+    counted = dict(
+        Comparison.objects.filter(project=project)
+        .values_list("state")
+        .annotate(n=Count("id"))
+        .values_list("state", "n")
+    )
+    return {state: counted.get(state, 0) for state in Comparison.State.values}
+
+
+def comparison_get(*, project: Project, comparison: int) -> Comparison:
+    found = (
+        Comparison.objects.filter(project=project, pk=comparison)
+        .select_related("prompt", "response_a", "response_b", "decision")
+        .first()
+    )
+    if found is None:
+        raise Missing("There is no such comparison in this project.")
+    return found
+
+
+def votes_shown(*, comparison: Comparison, with_names: bool) -> list[ShownVote]:
+    """Every vote and revision on a comparison, in the order they were cast.
+
+    Without names annotators are numbered by their first vote on this comparison, so the numbers
+    link nothing across comparisons.
+    """
+    votes = (
+        Vote.objects.filter(comparison=comparison)
+        .select_related("annotator", "slot")
+        .order_by("id")
+    )
+    numbers: dict[int, int] = {}
+    shown = []
+    for vote in votes:
+        number = numbers.setdefault(vote.annotator_id, len(numbers) + 1)
+        shown.append(
+            ShownVote(
+                who=str(vote.annotator) if with_names else f"Annotator {number}",
+                choice=vote.choice,
+                choice_words=vote.get_choice_display(),
+                left_is=vote.left_is,
+                strength=vote.strength,
+                rationale=vote.rationale,
+                flags=vote.flags,
+                active_ms=vote.active_ms,
+                source=vote.get_source_display(),
+                revision=vote.revision,
+                is_current=vote.is_current,
+                kind=vote.slot.get_kind_display(),
+                cast_at=vote.cast_at,
+            )
+        )
+    return shown
+
+
+def queue_progress(*, project: Project) -> dict[str, Any]:
+    """The project's queue in numbers: comparisons by state, slots by state, current votes."""
+    slots = dict(
+        Slot.objects.filter(project=project)
+        .values_list("state")
+        .annotate(n=Count("id"))
+        .values_list("state", "n")
+    )
+    states = state_counts(project=project)
+    return {
+        "comparisons": sum(states.values()),
+        "states": states,
+        "slots": {state: slots.get(state, 0) for state in Slot.State.values},
+        "votes": Vote.objects.filter(project=project, is_current=True).count(),
+    }

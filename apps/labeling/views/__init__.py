@@ -1,0 +1,1 @@
+"""Pages of labeling: the label screen, one's own answers, guidelines, comparisons, settings."""

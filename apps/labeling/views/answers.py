@@ -1,0 +1,53 @@
+"""An annotator's own answers."""
+
+from django.core.paginator import Paginator
+from django.http import HttpResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_GET
+
+from apps.accounts.permissions import project_page
+from apps.common.http import Request
+from apps.labeling import selectors
+from apps.labeling.forms import AnswersFilter
+from apps.labeling.services import LABELERS
+from apps.labeling.texts import excerpt
+
+PER_PAGE = 50
+
+
+@require_GET
+@project_page(LABELERS)
+def answers(request: Request) -> HttpResponse:
+    """What I have answered, newest first; each can be opened and changed."""
+    form = AnswersFilter(request.GET)
+    wanted = form.cleaned_data if form.is_valid() else {}
+    found = selectors.answers_of(
+        project=request.project,
+        annotator=request.user,
+        choice=wanted.get("choice", ""),
+        search=wanted.get("q", ""),
+    )
+    page = Paginator(found, PER_PAGE).get_page(request.GET.get("page"))
+    context = {
+        "page_title": "My answers",
+        "nav": "answers",
+        "form": form,
+        "filtered": any(wanted.values()),
+        "page": page,
+        "rows": [_row(vote) for vote in page],
+        "n_today": selectors.answers_today(project=request.project, annotator=request.user),
+    }
+    return render(request, "labeling/answers.html", context)
+
+
+def _row(vote: selectors.Vote) -> dict[str, object]:
+    answered = selectors.as_answered(vote)
+    chosen = {"left": answered.left, "right": answered.right}.get(answered.side)
+    words = {"left": "A is better", "right": "B is better"}.get(answered.side)
+    return {
+        "vote": vote,
+        "prompt": excerpt(answered.prompt),
+        "side": answered.side,
+        "words": words or vote.get_choice_display(),
+        "chosen": excerpt(chosen, 90) if chosen else "",
+    }

@@ -1,0 +1,122 @@
+"""Comparisons and their decisions, for reviewers, engineers and admins."""
+
+from typing import Any
+
+from django.core.paginator import Paginator
+from django.http import Http404, HttpResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_GET
+
+from apps.accounts.permissions import ADMIN, READERS, project_page
+from apps.common.errors import Missing
+from apps.common.http import Request
+from apps.labeling import selectors
+from apps.labeling.forms import ComparisonsFilter
+from apps.labeling.models import Comparison
+from apps.labeling.rendering import texts_html
+from apps.labeling.texts import excerpt
+
+PER_PAGE = 50
+TONES = {"decided": "good", "contested": "warn", "review": "warn", "dropped": "bad"}
+
+
+@require_GET
+@project_page(READERS)
+def comparisons(request: Request) -> HttpResponse:
+    form = ComparisonsFilter(request.GET)
+    wanted = form.cleaned_data if form.is_valid() else {}
+    found = selectors.comparisons_list(
+        project=request.project,
+        state=wanted.get("state", ""),
+        stratum=wanted.get("stratum", ""),
+        winner=wanted.get("winner", ""),
+        search=wanted.get("q", ""),
+    )
+    page = Paginator(found, PER_PAGE).get_page(request.GET.get("page"))
+    context = {
+        "page_title": "Comparisons",
+        "nav": "comparisons",
+        "form": form,
+        "filtered": any(wanted.values()),
+        "page": page,
+        "rows": [_row(comparison) for comparison in page],
+        "progress": selectors.queue_progress(project=request.project),
+    }
+    return render(request, "labeling/comparisons.html", context)
+
+
+def _row(comparison: Comparison) -> dict[str, Any]:
+    decision = getattr(comparison, "decision", None)
+    return {
+        "comparison": comparison,
+        "prompt": excerpt(comparison.prompt.messages),
+        "tone": TONES.get(comparison.state, ""),
+        "decision": decision,
+    }
+
+
+@require_GET
+@project_page(READERS)
+def comparison(request: Request, comparison_id: int) -> HttpResponse:
+    """One comparison in its stored order, the votes on it and what they amount to.
+
+    Reviewers and engineers see annotators as numbers; admins, who settle disputes, see names.
+    """
+    try:
+        found = selectors.comparison_get(project=request.project, comparison=comparison_id)
+    except Missing as error:
+        raise Http404(error.message) from error
+    decision = getattr(found, "decision", None)
+    votes = selectors.votes_shown(comparison=found, with_names=request.role == ADMIN)
+    context = {
+        "page_title": f"Comparison {found.external_id or found.pk}",
+        "nav": "comparisons",
+        "comparison": found,
+        "tone": TONES.get(found.state, ""),
+        "decision": decision,
+        "tally": _tally(decision),
+        "prompt": _turns(found.prompt.messages),
+        "panes": [
+            {
+                "letter": "A",
+                "response": found.response_a,
+                "turns": _turns(found.response_a.messages),
+            },
+            {
+                "letter": "B",
+                "response": found.response_b,
+                "turns": _turns(found.response_b.messages),
+            },
+        ],
+        "votes": votes,
+        "n_current": sum(vote.is_current for vote in votes),
+        "with_names": request.role == ADMIN,
+    }
+    return render(request, "labeling/comparison.html", context)
+
+
+def _turns(messages: list[dict[str, str]]) -> list[dict[str, Any]]:
+    html = texts_html(message["content"] for message in messages)
+    return [
+        {"who": message["role"].capitalize(), "role": message["role"], "html": text}
+        for message, text in zip(messages, html, strict=True)
+    ]
+
+
+def _tally(decision: Any) -> list[dict[str, Any]]:
+    """Votes per choice, with the widths of a bar of 100 parts."""
+    if decision is None:
+        return []
+    counts = [
+        ("A", "a", decision.n_a),
+        ("Tie", "neutral", decision.n_tie),
+        ("Both bad", "neutral", decision.n_both_bad),
+        ("B", "b", decision.n_b),
+    ]
+    total = sum(n for _, _, n in counts)
+    parts, x = [], 0.0
+    for label, tone, n in counts:
+        width = 100 * n / total if total else 0.0
+        parts.append({"label": label, "tone": tone, "n": n, "x": x, "width": width})
+        x += width
+    return parts

@@ -1,0 +1,178 @@
+"""The label screen. A vote is answered with the next pair; without JavaScript, by going there."""
+
+from collections.abc import Callable
+from typing import Any
+
+from django.contrib import messages
+from django.http import Http404, HttpResponse, JsonResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.views.decorators.http import require_GET, require_POST
+from django_htmx.http import HttpResponseClientRedirect
+
+from apps.accounts.permissions import project_page
+from apps.common.errors import DomainError, Missing
+from apps.common.http import Request
+from apps.labeling import screen, selectors, services
+from apps.labeling.forms import AnswerForm, Checked, SkipForm, VoteForm
+from apps.labeling.selectors import AnsweredPair
+from apps.labeling.services import LABELERS, Lease, NothingReason
+
+Next = Lease | NothingReason
+BACK_TO_ANSWERS = "answers"
+
+
+@require_GET
+@project_page(LABELERS)
+def label(request: Request) -> HttpResponse:
+    """The pair in hand or the next one; `?answer=ID` opens an answer of one's own to change it."""
+    wanted = request.GET.get("answer", "")
+    try:
+        got = _answered(request, int(wanted)) if wanted.isdecimal() else _next(request)
+    except Missing as error:
+        raise Http404(error.message) from error
+    back_to = BACK_TO_ANSWERS if request.GET.get("from") == BACK_TO_ANSWERS else ""
+    return _page(request, _context(request, got, undo=_undo(request), back_to=back_to))
+
+
+@require_POST
+@project_page(LABELERS)
+def vote(request: Request) -> HttpResponse:
+    form = VoteForm(request.POST)
+
+    def act() -> HttpResponse:
+        result = services.vote_cast(
+            slot=form.cleaned_data["slot"],
+            annotator=request.user,
+            idempotency_key=form.cleaned_data["key"],
+            **form.ballot(),
+        )
+        return _go_on(request, result.next, undo=result.vote.pk)
+
+    return _try(request, form, act)
+
+
+@require_POST
+@project_page(LABELERS)
+def skip(request: Request) -> HttpResponse:
+    form = SkipForm(request.POST)
+
+    def act() -> HttpResponse:
+        following = services.slot_skip(annotator=request.user, **form.cleaned_data)
+        return _go_on(request, following, undo=_undo(request))
+
+    return _try(request, form, act)
+
+
+@require_POST
+@project_page(LABELERS)
+def revise(request: Request, vote_id: int) -> HttpResponse:
+    """Change an answer, then go on where one was."""
+    form = AnswerForm(request.POST)
+
+    def act() -> HttpResponse:
+        result = services.vote_revise(
+            vote=vote_id,
+            annotator=request.user,
+            idempotency_key=form.cleaned_data["key"],
+            **form.ballot(),
+        )
+        return _changed(request, "Your answer was changed.", undo=result.vote.pk)
+
+    return _try(request, form, act)
+
+
+@require_POST
+@project_page(LABELERS)
+def withdraw(request: Request, vote_id: int) -> HttpResponse:
+    """Take an answer back; the pair goes to others."""
+
+    def act() -> HttpResponse:
+        services.vote_withdraw(vote=vote_id, annotator=request.user)
+        said = "Your answer was taken back; others will judge this pair."
+        return _changed(request, said, undo=_undo(request))
+
+    return _try(request, None, act)
+
+
+@require_POST
+@project_page(LABELERS)
+def hold(request: Request) -> HttpResponse:
+    """Keep the pair in hand a while longer, for someone who is still reading it."""
+    got = _next(request)
+    if isinstance(got, NothingReason):
+        return JsonResponse({"slot": None, "leased_until": None})
+    return JsonResponse({"slot": got.slot, "leased_until": got.leased_until.isoformat()})
+
+
+# --- how every answer of this screen ends ---------------------------------------------------------
+
+
+def _try(request: Request, form: Checked | None, act: Callable[[], HttpResponse]) -> HttpResponse:
+    """Check the form and act. What cannot be done is said above the pair in hand."""
+    try:
+        if form is not None:
+            form.check()
+        return act()
+    except Missing as error:
+        raise Http404(error.message) from error
+    except DomainError as error:
+        got = _next(request)
+        same = isinstance(got, Lease) and request.POST.get("slot") == str(got.slot)
+        context = _context(
+            request,
+            got,
+            undo=_undo(request),
+            notice=screen.Notice(error.message),
+            typed=_typed(request) if same else None,
+        )
+        return _page(request, context, status=error.status)
+
+
+def _typed(request: Request) -> dict[str, Any]:
+    return {
+        "rationale": request.POST.get("rationale", ""),
+        "flags": request.POST.getlist("flags"),
+    }
+
+
+def _go_on(request: Request, got: Next, *, undo: int | None) -> HttpResponse:
+    """The next pair in place, or without JavaScript the page that shows it."""
+    if not request.htmx:
+        return redirect("labeling:label", request.project.slug)
+    return _page(request, _context(request, got, undo=undo))
+
+
+def _changed(request: Request, said: str, *, undo: int | None) -> HttpResponse:
+    """After an old answer was changed: back to My answers, or on with the pair in hand."""
+    if request.POST.get("back_to") == BACK_TO_ANSWERS:
+        messages.success(request, said)
+        url = reverse("labeling:answers", args=[request.project.slug])
+        return HttpResponseClientRedirect(url) if request.htmx else redirect(url)
+    if not request.htmx:
+        messages.success(request, said)
+        return redirect("labeling:label", request.project.slug)
+    notice = screen.Notice(said, tone="good", icon="circle-check")
+    return _page(request, _context(request, _next(request), undo=undo, notice=notice))
+
+
+def _page(request: Request, context: dict[str, Any], *, status: int = 200) -> HttpResponse:
+    if request.htmx:  # htmx swaps in what comes with 200 only
+        return render(request, "labeling/_pair.html", context)
+    return render(request, "labeling/label.html", context, status=status)
+
+
+def _context(request: Request, got: Next | AnsweredPair, **more: Any) -> dict[str, Any]:
+    return screen.context(got, project=request.project, annotator=request.user, **more)
+
+
+def _next(request: Request) -> Next:
+    return services.slot_lease_next(project=request.project, annotator=request.user)
+
+
+def _answered(request: Request, vote: int) -> AnsweredPair:
+    return selectors.answered_pair(project=request.project, annotator=request.user, vote=vote)
+
+
+def _undo(request: Request) -> int | None:
+    return selectors.last_answer_id(project=request.project, annotator=request.user)
