@@ -2,6 +2,7 @@
 writes, and nothing here invents a number."""
 
 import json
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -168,3 +169,10 @@ def metric_summary(name: str, points: list[tuple[int, Any]]) -> dict[str, Any]:
 
 def as_json(value: Any) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False)
+
+
+def speakable(value: Any) -> Any:
+    """JSON has no NaN and no infinities: they become the words the contract uses."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
+    return value

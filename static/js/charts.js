@@ -86,7 +86,7 @@
     for (const alert of latest.alerts) {
       const mine = alert.rule === name || alert.rule.startsWith(`${name}:`);
       const ink = alert.severity === "critical" ? inks.bad : inks.warn;
-      if (mine && alert.threshold !== null) {
+      if (mine && typeof alert.threshold === "number") {
         const y = u.valToPos(alert.threshold, "y", true);
         if (y >= bbox.top && y <= bbox.top + bbox.height) {
           ctx.strokeStyle = ink;

@@ -12,7 +12,7 @@ from apps.accounts.permissions import STAFF, project_page
 from apps.common.errors import Missing
 from apps.common.http import Request
 from apps.snapshots.store import artifact_store
-from apps.training import selectors
+from apps.training import display, selectors
 from apps.training.models import Artifact, Run
 from apps.training.selectors import pages
 from workers.artifacts import ArtifactError
@@ -58,7 +58,7 @@ def _chart_data(run: Run, series: dict[str, list[tuple[int, Any]]]) -> dict[str,
                 "rule": alert.rule,
                 "severity": alert.severity,
                 "message": alert.message,
-                "threshold": alert.threshold,
+                "threshold": display.speakable(alert.threshold),
             }
             for alert in pages.alerts_of(run)
         ],

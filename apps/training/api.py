@@ -1,0 +1,298 @@
+"""The API of runs: launch, watch, read what they left, stop."""
+
+from dataclasses import asdict
+from datetime import datetime
+from typing import Any
+
+from django.http import HttpRequest
+from ninja import Field, Query, Router, Schema, Status
+
+from apps.accounts.api_auth import needs
+from apps.accounts.permissions import STAFF, project_for
+from apps.training import display, selectors, services
+from apps.training.models import Checkpoint, Run, Sample
+from apps.training.selectors import pages
+
+router = Router(tags=["runs"])
+BASE = "/projects/{slug}/runs"
+
+
+class RunIn(Schema):
+    kind: Run.Kind
+    name: str = Field(max_length=120)
+    config: dict[str, Any] = Field(default_factory=dict, description="of the recipe; see docs")
+    inputs: dict[str, str] = Field(
+        default_factory=dict,
+        description='role to "snapshot:<id>", "checkpoint:<id>" or "run:<id>" (its final model)',
+    )
+    seed: int = Field(0, ge=0, lt=2**63)
+    queue: str = "cpu"
+    idempotency_key: str = Field(
+        "", max_length=80, description="the same key in a project launches once"
+    )
+
+
+class CheckpointOut(Schema):
+    id: str
+    step: int
+    attempt: int
+    tags: list[str]
+    status: str
+    uri: str
+    sha256: str
+    size_bytes: int
+    metrics: dict[str, Any]
+
+    @classmethod
+    def of(cls, row: Checkpoint) -> "CheckpointOut":
+        return cls(**{name: getattr(row, name) for name in cls.model_fields})
+
+
+class RunOut(Schema):
+    id: str
+    name: str
+    kind: str
+    state: str = Field(
+        description="waiting, queued, running, stopping, finished, failed, cancelled"
+    )
+    queue: str
+    attempt: int
+    wish: str = Field(description='"stop" or "cancel" while a wish is under way')
+    step: int
+    total_steps: int | None
+    phase: str
+    eta_s: float | None = Field(description="seconds left, where the trainer says so")
+    seed: int
+    config: dict[str, Any]
+    summary: dict[str, Any]
+    code_version: str
+    fault: str = Field(description="whose turn it is after a failure")
+    failure_kind: str
+    failure_message: str
+    created_by: str | None
+    created_at: datetime
+    started_at: datetime | None
+    ended_at: datetime | None
+
+    @classmethod
+    def of(cls, run: Run) -> "RunOut":
+        values = {n: getattr(run, n) for n in cls.model_fields if n != "created_by"}
+        author = run.created_by.username if run.created_by else None
+        return cls(**values, created_by=author)
+
+
+class RunPage(Schema):
+    count: int
+    items: list[RunOut]
+
+
+class RunDetailOut(RunOut):
+    checkpoints: list[CheckpointOut]
+    open_alerts: int
+
+
+class EventOut(Schema):
+    id: int
+    attempt: int
+    seq: int
+    at: datetime
+    type: str
+    body: dict[str, Any]
+
+
+class EventPage(Schema):
+    events: list[EventOut]
+    cursor: int = Field(description="send it with the next call")
+
+
+class SeriesOut(Schema):
+    steps: list[int]
+    values: list[float | str | None] = Field(description='"nan", "inf" and "-inf" are words')
+
+
+class MetricsOut(Schema):
+    series: dict[str, SeriesOut]
+
+
+class SampleOut(Schema):
+    step: int
+    bucket: str
+    prompt: list[dict[str, Any]]
+    response: str
+    baseline: str
+    reward: float | str | None = Field(description='"nan", "inf" and "-inf" are words')
+    parts: dict[str, Any]
+    kl: float | str | None = Field(description="nats per sequence")
+    tokens: int | None
+
+    @classmethod
+    def of(cls, row: Sample) -> "SampleOut":
+        return cls(**{name: display.speakable(getattr(row, name)) for name in cls.model_fields})
+
+
+class LineOut(Schema):
+    attempt: int
+    at: datetime
+    level: str
+    text: str
+
+
+class LineageOut(Schema):
+    inputs: list[dict[str, Any]]
+    outputs: list[dict[str, Any]]
+
+
+def _run(request: HttpRequest, slug: str, run_id: str) -> Run:
+    project, _ = project_for(request.user, slug, STAFF)
+    return selectors.run_get(project=project, run_id=run_id)
+
+
+@router.get(BASE, auth=needs("read"), response=RunPage, summary="Runs, newest first")
+def run_list(
+    request: HttpRequest,
+    slug: str,
+    search: str = "",
+    kind: Run.Kind | None = None,
+    state: Run.State | None = None,
+    limit: int = Query(50, ge=1, le=500),
+    offset: int = Query(0, ge=0, le=10**9),
+) -> RunPage:
+    project, _ = project_for(request.user, slug, STAFF)
+    rows = pages.runs_for_list(
+        project=project, search=search, kind=kind or "", states=[state] if state else ()
+    )
+    items = [RunOut.of(run) for run in rows[offset : offset + limit]]
+    return RunPage(count=rows.count(), items=items)
+
+
+@router.post(BASE, auth=needs("train"), response={201: RunOut}, summary="Launch a run")
+def run_create(request: HttpRequest, slug: str, payload: RunIn) -> Status:
+    """It is queued, or waits for the runs among its inputs. Repeating an `idempotency_key` answers
+    with the run that it launched."""
+    project, _ = project_for(request.user, slug, STAFF)
+    run = services.run_launch(
+        project=project,
+        user=request.user,
+        **payload.dict(exclude={"inputs"}),
+        inputs={role: pages.input_resolve(project, ref) for role, ref in payload.inputs.items()},
+    )
+    return Status(201, RunOut.of(run))
+
+
+@router.get(BASE + "/{run_id}", auth=needs("read"), response=RunDetailOut, summary="One run")
+def run_get(request: HttpRequest, slug: str, run_id: str) -> RunDetailOut:
+    run = _run(request, slug, run_id)
+    return RunDetailOut(
+        **RunOut.of(run).dict(),
+        checkpoints=[CheckpointOut.of(row) for row in selectors.checkpoints(run)],
+        open_alerts=sum(a.acknowledged_at is None for a in pages.alerts_of(run)),
+    )
+
+
+@router.get(BASE + "/{run_id}/events", auth=needs("read"), response=EventPage, summary="Its events")
+def run_events(
+    request: HttpRequest,
+    slug: str,
+    run_id: str,
+    cursor: int = Query(0, ge=0, lt=2**63),
+    limit: int = Query(500, ge=1, le=2000),
+) -> EventPage:
+    """Every event in the order it was recorded, of all attempts; poll with the cursor."""
+    run = _run(request, slug, run_id)
+    events, after = selectors.run_events_after(run=run, cursor=cursor, limit=limit)
+    rows = [
+        EventOut(id=e.pk, attempt=e.attempt, seq=e.seq, at=e.at, type=e.type, body=e.body)
+        for e in events
+    ]
+    return EventPage(events=rows, cursor=after)
+
+
+@router.get(
+    BASE + "/{run_id}/metrics", auth=needs("read"), response=MetricsOut, summary="Its curves"
+)
+def run_metrics(
+    request: HttpRequest,
+    slug: str,
+    run_id: str,
+    names: str = Query("", description="comma separated; all when empty"),
+    points: int = Query(2000, ge=4, le=100_000, description="at most so many of each curve"),
+) -> MetricsOut:
+    """Of a cut and resumed run each step counts once. Thinning keeps least and greatest values."""
+    run = _run(request, slug, run_id)
+    wanted = [name.strip() for name in names.split(",") if name.strip()] or None
+    series = selectors.metric_series(run=run, names=wanted, max_points=points)
+    return MetricsOut(
+        series={
+            name: SeriesOut(steps=[s for s, _ in rows], values=[v for _, v in rows])
+            for name, rows in series.items()
+        }
+    )
+
+
+@router.get(
+    BASE + "/{run_id}/samples",
+    auth=needs("read"),
+    response=list[SampleOut],
+    summary="Answers it kept, latest step first",
+)
+def run_samples(
+    request: HttpRequest,
+    slug: str,
+    run_id: str,
+    bucket: str = Query("", description="high, low, random or flagged; all when empty"),
+    limit: int = Query(50, ge=1, le=500),
+) -> list[SampleOut]:
+    run = _run(request, slug, run_id)
+    return [
+        SampleOut.of(row) for row in selectors.samples(run=run, bucket=bucket or None, limit=limit)
+    ]
+
+
+@router.get(
+    BASE + "/{run_id}/log", auth=needs("read"), response=list[LineOut], summary="Its last lines"
+)
+def run_log(
+    request: HttpRequest, slug: str, run_id: str, lines: int = Query(200, ge=1, le=5000)
+) -> list[dict[str, Any]]:
+    return selectors.log_tail(run=_run(request, slug, run_id), lines=lines)
+
+
+@router.get(
+    BASE + "/{run_id}/lineage",
+    auth=needs("read"),
+    response=LineageOut,
+    summary="What it was made from, and what was built on it",
+)
+def run_lineage(request: HttpRequest, slug: str, run_id: str) -> LineageOut:
+    run = _run(request, slug, run_id)
+    return LineageOut(
+        inputs=[asdict(node) for node in selectors.lineage_up(run)],
+        outputs=[asdict(node) for node in selectors.lineage_down(run)],
+    )
+
+
+@router.post(
+    BASE + "/{run_id}/cancel", auth=needs("train"), response=RunOut, summary="End without saving"
+)
+def run_cancel(request: HttpRequest, slug: str, run_id: str) -> RunOut:
+    run = _run(request, slug, run_id)
+    return RunOut.of(services.run_cancel(run=run, user=request.user))
+
+
+@router.post(
+    BASE + "/{run_id}/stop", auth=needs("train"), response=RunOut, summary="Save and finish early"
+)
+def run_stop(request: HttpRequest, slug: str, run_id: str) -> RunOut:
+    run = _run(request, slug, run_id)
+    return RunOut.of(services.run_stop_and_keep(run=run, user=request.user))
+
+
+@router.post(
+    BASE + "/{run_id}/resume",
+    auth=needs("train"),
+    response=RunOut,
+    summary="Go on from the last checkpoint of a failed or cancelled run",
+)
+def run_resume(request: HttpRequest, slug: str, run_id: str) -> RunOut:
+    run = _run(request, slug, run_id)
+    return RunOut.of(services.run_resume(run=run, user=request.user))
