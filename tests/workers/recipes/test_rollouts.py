@@ -1,0 +1,179 @@
+"""Answers and the log-probabilities they are learned from: the pitfalls of other trainers."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from transformers import PreTrainedModel
+
+from tests.workers.recipes.language import END, tiny_gpt2, tiny_llama, user, word_tokenizer
+from workers.data.encoding import encode_prompt
+from workers.data.padding import pad_left, pad_right
+from workers.models import disable_dropout, stop_ids
+from workers.rollouts.forward import answer_logits, score_responses
+from workers.rollouts.local import Responses, generate
+from workers.rollouts.sampling import Sampling, derive_seed
+
+TOKENIZER = word_tokenizer()
+STOP = (TOKENIZER.eos_token_id,)
+PROMPTS = [
+    encode_prompt(TOKENIZER, user(text))
+    for text in ("sun", "the big red dog runs", "a cat sleeps", "the small blue cat sleeps rain")
+]
+MODELS = pytest.mark.parametrize("make", [tiny_llama, tiny_gpt2])
+Make = Callable[[], PreTrainedModel]
+
+
+def draw(model: PreTrainedModel, **options) -> Responses:
+    sampling = Sampling(options.pop("max_new_tokens", 10), **options)
+    return generate(model, TOKENIZER, PROMPTS, sampling, stop=STOP, keep_logprobs=True)
+
+
+def look(model: PreTrainedModel, responses: Responses, temperature: float = 1.0) -> torch.Tensor:
+    with torch.no_grad():
+        return score_responses(
+            model,
+            responses.prompt_ids,
+            responses.prompt_mask,
+            responses.response_ids,
+            responses.response_mask,
+            temperature=temperature,
+        ).logprobs
+
+
+def real(values: torch.Tensor, responses: Responses) -> torch.Tensor:
+    return values[responses.response_mask.bool()]
+
+
+@MODELS
+def test_logprobs_of_the_rollout_are_those_of_a_fresh_forward_with_the_same_weights(
+    make: Make,
+) -> None:
+    model = make()
+    responses = draw(model)
+    fresh = look(model, responses)
+    torch.testing.assert_close(
+        real(fresh, responses), real(responses.logprobs, responses), atol=1e-4, rtol=0.0
+    )
+    torch.testing.assert_close(fresh, look(model, responses), atol=0.0, rtol=0.0)
+
+
+@MODELS
+def test_padding_changes_no_logprob_on_whichever_side_it_lies(make: Make) -> None:
+    model = make()
+    responses = draw(model)
+    batched = look(model, responses)
+    for i, prompt in enumerate(PROMPTS):
+        length = int(responses.lengths[i])
+        answer = responses.response_ids[i, :length]
+        ids = torch.tensor([[*prompt, *answer.tolist()]])
+        with torch.no_grad():  # alone: no padding at all
+            alone = model(input_ids=ids).logits.log_softmax(-1)
+            right_ids, right_mask = pad_right([ids[0].tolist(), [0] * (ids.shape[1] + 5)], 0)
+            right = model(input_ids=right_ids[:1], attention_mask=right_mask[:1])
+        for log_softmax in (alone, right.logits.log_softmax(-1)):
+            own = log_softmax[0, len(prompt) - 1 : len(prompt) - 1 + length]
+            expected = own.gather(1, answer.unsqueeze(1)).squeeze(1)
+            torch.testing.assert_close(batched[i, :length], expected, atol=1e-4, rtol=0.0)
+
+
+def test_the_temperature_is_in_the_sampling_and_in_the_logprobs() -> None:
+    model = tiny_llama()
+    responses = draw(model, temperature=2.0)
+    # The sampler's own log-probabilities are untempered; tempering them by hand needs all logits,
+    # so compare the mean: what is drawn hot is likelier under the hot policy than under the cold.
+    hot, cold = look(model, responses, 2.0), look(model, responses, 0.5)
+    assert real(hot, responses).mean() > real(cold, responses).mean()
+    torch.testing.assert_close(
+        real(look(model, responses, 1.0), responses),
+        real(responses.logprobs, responses),
+        atol=1e-4,
+        rtol=0.0,
+    )
+
+
+def test_nothing_of_the_models_own_generation_defaults_leaks_into_the_samples() -> None:
+    plain, spoiled = tiny_llama(), tiny_llama()
+    spoiled.generation_config.update(
+        do_sample=True,
+        top_k=1,
+        top_p=0.1,
+        temperature=0.01,
+        repetition_penalty=5.0,
+        no_repeat_ngram_size=1,
+        min_new_tokens=9,
+    )
+    first, second = draw(plain, seed=5), draw(spoiled, seed=5)
+    assert torch.equal(first.response_ids, second.response_ids)
+    assert spoiled.generation_config.top_k == 1  # and they are put back
+
+
+def test_equal_seeds_draw_equal_answers_and_other_seeds_others() -> None:
+    model = tiny_llama()
+    assert draw(model, seed=1).texts == draw(model, seed=1).texts
+    assert draw(model, seed=1).texts != draw(model, seed=2).texts
+    assert derive_seed(0, "rollout", 1) != derive_seed(0, "rollout", 2)
+
+
+def test_the_end_token_belongs_to_the_answer_even_where_it_is_the_pad_token_too() -> None:
+    model = tiny_llama()
+    tokenizer = word_tokenizer()
+    tokenizer.pad_token = tokenizer.eos_token
+    responses = generate(model, tokenizer, PROMPTS * 8, Sampling(12, temperature=3.0), stop=STOP)
+    assert responses.ended.any()
+    for ids, mask, ended in zip(
+        responses.response_ids, responses.response_mask, responses.ended, strict=True
+    ):
+        length = int(mask.sum())
+        assert bool(ids[length - 1] == tokenizer.eos_token_id) == bool(ended)
+        assert (ids[: length - 1] != tokenizer.eos_token_id).all()
+        assert mask[:length].all()
+
+
+def test_a_stop_token_of_ones_own_ends_the_answer_and_is_kept_in_it() -> None:
+    dog = TOKENIZER.convert_tokens_to_ids("dog")
+    responses = generate(tiny_llama(), TOKENIZER, PROMPTS * 8, Sampling(12, seed=3), stop=(dog,))
+    endings = [
+        int(ids[mask.bool()][-1])
+        for ids, mask in zip(responses.response_ids, responses.response_mask, strict=True)
+    ]
+    assert dog in endings
+    assert [ending == dog for ending in endings] == responses.ended.tolist()
+
+
+def test_every_end_token_that_the_model_names_stops_it() -> None:
+    model = tiny_llama()
+    model.generation_config.eos_token_id = [1, 7]
+    assert stop_ids(model, TOKENIZER) == (1, 7)
+    assert TOKENIZER.convert_tokens_to_ids(END) == 1
+
+
+def test_temperature_0_takes_the_likeliest_token_each_time() -> None:
+    model = tiny_llama()
+    responses = draw(model, temperature=0.0, max_new_tokens=3)
+    with torch.no_grad():
+        first = model(input_ids=torch.tensor([PROMPTS[1]])).logits[0, -1].argmax()
+    assert responses.response_ids[1, 0] == first
+
+
+def test_two_forwards_in_train_mode_agree_once_dropout_is_off() -> None:
+    model = tiny_gpt2().train()
+    ids, mask = pad_left(PROMPTS, 0)
+
+    def forward() -> torch.Tensor:
+        return model(input_ids=ids, attention_mask=mask).logits
+
+    assert not torch.equal(forward(), forward())
+    disable_dropout(model)
+    assert torch.equal(forward(), forward())
+
+
+@MODELS
+def test_projecting_answers_only_gives_the_logits_of_the_whole(make: Make) -> None:
+    model = make()
+    ids, mask = pad_right(PROMPTS, 0)
+    keep = torch.rand(ids.shape, generator=torch.Generator().manual_seed(0)) < 0.4
+    with torch.no_grad():
+        whole = model(input_ids=ids, attention_mask=mask).logits[keep]
+        thin = answer_logits(model, ids, mask, keep)
+    torch.testing.assert_close(thin, whole)
