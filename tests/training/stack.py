@@ -143,8 +143,10 @@ class Stack:
         with contextlib.suppress(OSError):
             words = (folder / "cmdline").read_bytes().split(b"\0")
             state = (folder / "stat").read_text().rpartition(")")[2].split()[0]
-            return b"workers.train" in words and str(self.work).encode() in b" ".join(words) and (
-                state != "Z"
+            return (
+                b"workers.train" in words
+                and str(self.work).encode() in b" ".join(words)
+                and (state != "Z")
             )
         return False
 

@@ -21,14 +21,14 @@ def broker_url(redis_url: str | None = None) -> str:
     return url
 
 
-def broker_settings() -> dict[str, Any]:
+def broker_settings(redis_url: str | None = None) -> dict[str, Any]:
     """At most once, one message at a time, no result store: the database is the truth of a run.
 
     `task_acks_late` would hand a long job to a second worker when the visibility timeout runs
     out; without `worker_disable_prefetch` a job waits behind a busy worker while another idles.
     """
     return {
-        "broker_url": broker_url(),
+        "broker_url": broker_url(redis_url),
         "broker_connection_retry_on_startup": True,
         "broker_connection_max_retries": None,  # a worker outlives any absence of its broker
         "broker_transport_options": {"visibility_timeout": VISIBILITY_SECONDS},
@@ -53,8 +53,7 @@ def sender_settings(redis_url: str | None = None) -> dict[str, Any]:
     Celery's own way is to try again for ever, which would hold up a page, or a supervisor that
     has a lease to keep. Both sides keep what was not sent (a run row, a spool) and send it later.
     """
-    return broker_settings() | {
-        "broker_url": broker_url(redis_url),
+    return broker_settings(redis_url) | {
         "broker_connection_timeout": 2.0,
         "broker_transport_options": {
             "visibility_timeout": VISIBILITY_SECONDS,

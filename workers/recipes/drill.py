@@ -9,6 +9,7 @@ import fcntl
 import json
 import os
 import signal
+import subprocess
 import sys
 import time
 from dataclasses import dataclass
@@ -37,6 +38,9 @@ class DrillSettings:
     fault_at: int = option(1, "The step at which it goes wrong.", unit="steps", minimum=1)
     fault_attempts: int = option(1, "Attempts in which it goes wrong; later ones run through.")
     exit_code: int = option(7, "Of the fault `exit`.", minimum=0, maximum=255)
+    children: int = option(
+        0, "Processes it starts and leaves behind, as a careless data loader does.", minimum=0
+    )
     ignore_stop: bool = option(False, "Be deaf to every polite wish.")
     witness: str | None = option(
         None, "A file that all trainers of the run share; it records whether two ever met."
@@ -79,6 +83,9 @@ def run(context: RunContext) -> dict[str, Any]:
     if settings.ignore_stop:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     step, state, best = _start(context)
+    for _ in range(settings.children):
+        child = subprocess.Popen(["sleep", "600"])
+        context.log(f"left behind: {child.pid}")
     context.log(f"drilling from step {step} to {settings.steps}")
     while step < settings.steps:
         if not settings.ignore_stop and context.should_stop():

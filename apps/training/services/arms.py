@@ -142,22 +142,27 @@ def _check_block(event: Metrics) -> None:
 
 def _checkpoint(run: Run, attempt: RunAttempt, event: CheckpointSaved) -> None:
     tags = [_text(tag, "tags", 20) for tag in event.tags]
-    Checkpoint.objects.create(
-        project_id=run.project_id,
+    metrics = _object(event.metrics, "metrics")
+    saved, is_new = Checkpoint.objects.get_or_create(
         run=run,
         attempt=attempt.number,
         step=_whole(event.step, "step"),
-        uri=_text(event.uri, "uri", 200),
         sha256=_text(event.sha256, "sha256", 64),
-        size_bytes=_whole(event.size_bytes, "size_bytes"),
-        tags=tags,
-        metrics=_object(event.metrics, "metrics"),
+        defaults={
+            "project_id": run.project_id,
+            "uri": _text(event.uri, "uri", 200),
+            "size_bytes": _whole(event.size_bytes, "size_bytes"),
+            "tags": tags,
+            "metrics": metrics,
+        },
     )
+    if not is_new:  # the same state saved once more, say on schedule and then as the final one
+        saved.tags = sorted({*saved.tags, *tags})
+        saved.metrics = saved.metrics | metrics
+        saved.save(update_fields=["tags", "metrics", "updated_at"])
     # A tag belongs to its newest holder; `failed` describes the checkpoint itself.
     moved = set(tags) - {_OLD_TAGS_STAY}
-    for older in Checkpoint.objects.filter(run=run).exclude(
-        attempt=attempt.number, step=event.step, sha256=event.sha256
-    ):
+    for older in Checkpoint.objects.filter(run=run).exclude(pk=saved.pk):
         if moved & set(older.tags):
             older.tags = [tag for tag in older.tags if tag not in moved]
             older.save(update_fields=["tags", "updated_at"])

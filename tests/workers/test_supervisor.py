@@ -1,0 +1,356 @@
+"""The supervisor over a real Redis and a real child: every end has a name, and comes in time."""
+
+import contextlib
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.workers.attempt import drill_spec
+from workers.contract import Envelope, JobSpec, Limits, envelope_from_json, wire
+from workers.supervisor import Supervisor
+from workers.supervisor.lease import Lease
+from workers.supervisor.line import Line
+
+FOR_EVER = {"steps": 100_000, "step_seconds": 0.02}
+
+
+class Web(Line):
+    """The real Redis with a web side that answers at once. `after` is called once so many events
+    are in: what a person, or an accident, does meanwhile."""
+
+    def __init__(self) -> None:
+        super().__init__(os.environ["REDIS_URL"], timeout_s=0.3)
+        self.events: list[Envelope] = []
+        self.heartbeats = 0
+        self.answers = True
+        self.after: tuple[int, Callable[[], Any]] | None = None
+
+    def send(self, batch: dict[str, Any]) -> bool:
+        batch = json.loads(json.dumps(batch))
+        self.heartbeats += not batch["events"]
+        for event in batch["events"]:
+            if event["seq"] == len(self.events) + 1:
+                self.events.append(envelope_from_json(event))
+        if self.answers:
+            with contextlib.suppress(Exception):
+                self.redis.set(wire.ack_key(batch["run"], batch["attempt"]), len(self.events))
+        if self.after is not None and len(self.events) >= self.after[0]:
+            (_, act), self.after = self.after, None
+            act()
+        return True
+
+    @property
+    def last(self) -> Any:
+        return self.events[-1].event
+
+    @property
+    def kinds(self) -> list[str]:
+        return [type(e.event).__name__ for e in self.events]
+
+
+@pytest.fixture
+def web() -> Iterator[Web]:
+    with contextlib.closing(Web()) as web:
+        yield web
+
+
+@pytest.fixture
+def supervise(tmp_path: Path, web: Web) -> Callable[..., tuple[str, JobSpec]]:
+    def run(config: dict[str, Any], *, leaving: Any = lambda: False, **spec: Any) -> Any:
+        job = drill_spec(tmp_path, config, **spec)
+        supervisor = Supervisor(
+            job, line=web, work=tmp_path / "work", created_at=time.time(), leaving=leaving
+        )
+        return supervisor.run(), job
+
+    return run
+
+
+def trainers(folder: Path) -> list[int]:
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            words = (process / "cmdline").read_bytes()
+            if b"workers.train" in words and str(folder).encode() in words:
+                found.append(int(process.name))
+    return found
+
+
+def test_a_run_that_goes_well_is_relayed_whole_and_tidied_up(
+    supervise: Any, web: Web, tmp_path: Path
+) -> None:
+    became, job = supervise({"steps": 10, "step_seconds": 0.02})
+    assert became == "done"
+    assert (web.kinds[0], web.kinds[-1]) == ("Opened", "Finished")
+    assert web.heartbeats >= 1, "the claim itself is a sign of life"
+    stored = tmp_path / "artifacts" / job.folder
+    assert len((stored / "events.jsonl").read_text().splitlines()) == len(web.events)
+    assert (stored / "trainer.log").exists()
+    assert list((tmp_path / "work" / job.run).iterdir()) == []
+    assert web.redis.get(wire.lease_key(job.run)) is None, "the next attempt need not wait"
+
+
+def test_garbage_in_the_trainers_file_does_not_hold_up_its_events(supervise: Any, web: Web) -> None:
+    became, _ = supervise({"steps": 5, "step_seconds": 0, "fault": "garbage"})
+    assert (became, web.kinds[-1]) == ("done", "Finished")
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind", "words"),
+    [
+        ("segv", "crashed", "SIGSEGV"),
+        ("kill", "killed", "SIGKILL"),
+        ("exit", "exited", "status 7"),
+    ],
+)
+def test_a_trainer_that_ends_without_a_word_is_given_one(
+    supervise: Any, web: Web, fault: str, kind: str, words: str
+) -> None:
+    became, _ = supervise({"steps": 5, "step_seconds": 0, "fault": fault})
+    assert became == "done"
+    assert (web.last.kind, web.last.fault, web.last.retryable) == (kind, "machine", True)
+    assert words in web.last.message
+    if fault == "exit":
+        assert any("drill: leaving" in line for line in web.events[-2].event.lines)
+
+
+def test_a_kill_by_the_kernel_for_want_of_memory_is_told_apart(
+    supervise: Any, web: Web, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counts = iter([4, 5])
+    monkeypatch.setattr("workers.supervisor.child._out_of_memory_kills", lambda: next(counts))
+    supervise({"steps": 5, "step_seconds": 0, "fault": "kill"})
+    assert (web.last.kind, web.last.retryable) == ("out_of_memory", True)
+
+
+def test_a_launcher_it_does_not_have_is_the_configurations_fault(supervise: Any, web: Web) -> None:
+    became, _ = supervise({}, launcher="ray")
+    assert (became, web.last.kind) == ("done", "unknown_launcher")
+    assert "plain, torchrun" in web.last.message
+
+
+@pytest.mark.parametrize(
+    ("wish", "deaf", "last"),
+    [
+        ("cancel", False, {"by_force": False}),
+        ("cancel", True, {"by_force": True}),
+        ("stop", False, {"stopped_early": True}),
+        ("stop", True, {"kind": "stop_forced", "retryable": False}),
+    ],
+)
+def test_a_wish_is_passed_on_politely_first_and_by_force_after_the_grace_time(
+    supervise: Any, web: Web, wish: str, deaf: bool, last: dict[str, Any]
+) -> None:
+    run = f"wish-{time.time_ns()}"
+    web.after = (3, lambda: web.redis.set(wire.control_key(run), wish, ex=60))
+    began = time.monotonic()
+    became, _ = supervise(FOR_EVER | {"ignore_stop": deaf}, run=run)
+    assert became == "done"
+    assert {name: getattr(web.last, name) for name in last} == last
+    assert time.monotonic() - began < 5
+
+
+def test_an_attempt_that_takes_too_long_is_ended_after_a_checkpoint(
+    supervise: Any, web: Web
+) -> None:
+    supervise(FOR_EVER, limits=Limits(lease_s=2, grace_s=1, max_s=0.6))
+    assert (web.last.kind, web.last.fault) == ("time_limit", "configuration")
+    assert web.kinds[-2] == "CheckpointSaved"
+
+
+def test_a_hanging_trainer_is_killed_at_its_time_limit(supervise: Any, web: Web) -> None:
+    limits = Limits(lease_s=2, grace_s=0.3, max_s=0.6)
+    supervise({"fault": "hang", "steps": 5, "step_seconds": 0}, limits=limits)
+    assert (web.last.kind, web.last.fault) == ("time_limit", "configuration")
+
+
+def test_a_worker_that_leaves_lets_its_trainer_save(supervise: Any, web: Web) -> None:
+    leaving: list[bool] = []
+    web.after = (3, lambda: leaving.append(True))
+    became, _ = supervise(FOR_EVER, leaving=lambda: bool(leaving))
+    assert became == "done"
+    assert (web.last.kind, web.last.retryable) == ("interrupted", True)
+    assert web.kinds[-2] == "CheckpointSaved"
+
+
+def test_a_worker_that_leaves_does_not_claim(supervise: Any, web: Web) -> None:
+    became, job = supervise({"steps": 1}, leaving=lambda: True)
+    assert became == "left"
+    assert web.redis.get(wire.fence_key(job.run)) is None
+
+
+def test_a_trainer_is_killed_the_moment_another_holds_the_lease(
+    supervise: Any, web: Web, tmp_path: Path
+) -> None:
+    run = f"lost-{time.time_ns()}"
+
+    def usurp() -> None:
+        web.redis.set(wire.lease_key(run), "2:other", ex=60)
+        web.redis.set(wire.fence_key(run), 2)
+
+    web.after = (3, usurp)
+    became, _ = supervise(FOR_EVER | {"ignore_stop": True}, run=run)
+    assert web.last.kind == "superseded"
+    assert trainers(tmp_path) == []
+    assert web.redis.get(wire.lease_key(run)) == b"2:other", "the other's lease is left alone"
+    assert became == "done"
+
+
+def test_a_trainer_makes_room_for_a_later_attempt_after_saving(supervise: Any, web: Web) -> None:
+    run = f"wanted-{time.time_ns()}"
+    later = Lease(web.redis, run=run, attempt=2, seconds=2)
+    answers: list[str] = []
+    web.after = (3, lambda: answers.append(later.claim(created_at=time.time() + 60)))
+    supervise(FOR_EVER, run=run)
+    assert answers == ["held"]
+    assert web.last.kind == "superseded"
+    assert web.kinds[-2] == "CheckpointSaved"
+    assert later.claim(created_at=time.time() + 60) == "claimed"
+
+
+def test_a_second_supervisor_of_the_same_attempt_starts_nothing(supervise: Any, web: Web) -> None:
+    became, job = supervise({"steps": 2, "step_seconds": 0})
+    assert became == "done"
+    count = len(web.events)
+    assert supervise({"steps": 2}, run=job.run)[0] == "superseded"
+    assert len(web.events) == count
+
+
+def test_an_attempt_whose_worker_died_is_not_started_twice_when_redis_forgot_it(
+    supervise: Any, web: Web, tmp_path: Path
+) -> None:
+    run = f"again-{time.time_ns()}"
+    folder = tmp_path / "work" / run / "attempt-1"
+    folder.mkdir(parents=True)
+    became, job = supervise({"steps": 3, "step_seconds": 0})
+    spool = tmp_path / "artifacts" / job.folder / "events.jsonl"
+    half = [json.loads(line) | {"run": run} for line in spool.read_text().splitlines()[:3]]
+    (folder / "events.jsonl").write_text("".join(json.dumps(e) + "\n" for e in half))
+    web.events.clear()
+    became, _ = supervise({"steps": 3}, run=run)
+    assert became == "done"
+    assert web.kinds == ["Opened", "Log", "Metrics", "Failed"]
+    assert (web.last.kind, web.last.retryable) == ("killed", True)
+
+
+def test_without_redis_for_the_length_of_a_lease_the_trainer_saves_and_ends(
+    supervise: Any, web: Web, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = f"away-{time.time_ns()}"
+    there = web.redis.connection_pool
+    ended: list[float] = []
+
+    def cut() -> None:
+        away = Line("unix:///nonexistent/redis.sock?db=0")
+        monkeypatch.setattr(web.redis, "connection_pool", away.redis.connection_pool)
+        web.answers = False
+        ended.append(time.monotonic())
+
+    def mend(*_: Any) -> None:
+        ended.append(time.monotonic())
+        monkeypatch.setattr(web.redis, "connection_pool", there)
+        web.answers = True
+
+    web.after = (3, cut)
+    monkeypatch.setattr(Supervisor, "_store_files", mend)  # the trainer is dead by then
+    became, _ = supervise(FOR_EVER, run=run)
+    assert became == "done"
+    assert (web.last.kind, web.last.retryable) == ("lease_lost", True)
+    assert web.kinds[-2] == "CheckpointSaved"
+    assert 0.5 < ended[1] - ended[0] < 2, "after most of the lease, and before its end"
+
+
+def test_a_deaf_trainer_without_redis_is_killed_before_its_lease_can_run_out(
+    supervise: Any, web: Web, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    times: list[float] = []
+    renewed = Lease.renew
+
+    def renew(lease: Lease) -> str:
+        if web.events and web.kinds.count("Progress") > 1:
+            return "unreachable"
+        times.append(time.monotonic())
+        return renewed(lease)
+
+    monkeypatch.setattr(Lease, "renew", renew)
+    monkeypatch.setattr(Supervisor, "_store_files", lambda self: times.append(time.monotonic()))
+    supervise(FOR_EVER | {"ignore_stop": True})
+    assert web.last.kind == "lease_lost"
+    assert 1.5 < times[-1] - times[-2] < 2.0
+
+
+def test_the_spool_stays_when_the_web_side_does_not_answer(
+    supervise: Any, web: Web, tmp_path: Path
+) -> None:
+    web.answers = False
+    leaving: list[bool] = []
+    web.after = (8, lambda: leaving.append(True))  # a worker that leaves waits a short while
+    limits = Limits(lease_s=0.5, grace_s=1, max_s=60)
+    became, job = supervise({"steps": 8}, limits=limits, leaving=lambda: bool(leaving))
+    assert became == "kept"
+    kept = tmp_path / "work" / job.run / "attempt-1" / "events.jsonl"
+    assert len(kept.read_text().splitlines()) >= 8
+
+
+def test_a_fault_of_the_supervisor_itself_ends_the_trainer_and_is_reported(
+    supervise: Any, web: Web, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stumble(*_: Any) -> None:
+        if web.kinds.count("Progress"):
+            raise RuntimeError("a bug in the supervisor")
+
+    monkeypatch.setattr(Supervisor, "_listen", stumble)
+    became, _ = supervise(FOR_EVER)
+    assert became == "done"
+    assert (web.last.kind, web.last.fault) == ("worker_error", "bug")
+    assert "a bug in the supervisor" in web.last.message
+    assert trainers(tmp_path) == []
+
+
+def test_what_a_trainer_leaves_behind_ends_with_it(supervise: Any, web: Web) -> None:
+    supervise({"steps": 2, "step_seconds": 0, "children": 2})
+    assert web.kinds[-1] == "Finished"
+    said = [line for e in web.events for line in getattr(e.event, "lines", [])]
+    left = [int(line.rpartition(" ")[2]) for line in said if line.startswith("left behind")]
+    assert len(left) == 2
+    assert [pid for pid in left if lives(pid)] == []
+
+
+def test_under_torchrun_one_rank_reports_and_all_of_them_hear_a_stop(
+    supervise: Any, web: Web, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRAINER_PROCESSES", "2")
+    run = f"ranks-{time.time_ns()}"
+    seen: list[int] = []
+
+    def stop() -> None:
+        seen.extend(trainers(tmp_path))
+        web.redis.set(wire.control_key(run), "stop", ex=60)
+
+    web.after = (4, stop)
+    limits = Limits(lease_s=6, grace_s=10, max_s=60)
+    became, _ = supervise(FOR_EVER, run=run, launcher="torchrun", limits=limits)
+    assert (became, web.kinds.count("Opened"), web.kinds[-1]) == ("done", 1, "Finished")
+    assert web.last.stopped_early
+    assert web.events[0].event.environment["world_size"] == 2
+    assert len(seen) == 3, "the launcher and two ranks"
+    assert trainers(tmp_path) == []
+
+
+def lives(pid: int) -> bool:
+    """Not even as one that waits to be killed; a zombie has nobody left to collect it."""
+    deadline = time.monotonic() + 1
+    while time.monotonic() < deadline:
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        except FileNotFoundError:
+            return False
+        if state == "Z":
+            return False
+        time.sleep(0.02)
+    return True
