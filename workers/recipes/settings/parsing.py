@@ -45,25 +45,28 @@ def parse(cls: type[Config], values: Mapping[str, Any]) -> Config:
     """
     known = {f.name: f for f in fields(cls)}
     hints = typing.get_type_hints(cls)
-    errors = [_unknown(name, known) for name in values if name not in known]
-    parsed: dict[str, Any] = {}
+    wrong = {name: _unknown(name, known) for name in values if name not in known}
+    fitting: dict[str, Any] = {}
     for name, spec in known.items():
-        if name not in values:
-            if spec.default is MISSING and spec.default_factory is MISSING:
-                errors.append(f"{name}: is required")
-            continue
-        try:
-            parsed[name] = _fit(values[name], hints[name])
-        except ValueError as error:
-            errors.append(f"{name}: {error}")
-            continue
-        errors.extend(_outside(name, parsed[name], spec.metadata.get("option")))
-    if not errors:
-        config = cls(**parsed)
-        errors = config.check() if hasattr(config, "check") else []
-        if not errors:
-            return config
-    raise RecipeError("bad_config", Fault.CONFIGURATION, "; ".join(sorted(errors)))
+        if name in values:
+            try:
+                fitting[name] = _fit(values[name], hints[name])
+                _limit(fitting[name], spec.metadata.get("option"))
+            except ValueError as error:
+                wrong[name] = f"{name}: {error}"
+                fitting.pop(name, None)
+        elif spec.default is MISSING and spec.default_factory is MISSING:
+            wrong[name] = f"{name}: is required"
+    errors = list(wrong.values())
+    required = {n for n, f in known.items() if f.default is f.default_factory is MISSING}
+    if required <= fitting.keys():
+        config = cls(**fitting)
+        joint = config.check() if hasattr(config, "check") else []
+        # A rule that reads a field which is wrong by itself would complain of its default.
+        errors += [text for text in joint if not any(name in text for name in wrong)]
+    if errors:
+        raise RecipeError("bad_config", Fault.CONFIGURATION, "; ".join(sorted(errors)))
+    return config
 
 
 def describe(cls: type) -> list[dict[str, Any]]:
@@ -105,16 +108,16 @@ def _fit(value: Any, hint: Any) -> Any:
     return value
 
 
-def _outside(name: str, value: Any, limits: Option | None) -> list[str]:
+def _limit(value: Any, limits: Option | None) -> None:
+    """ValueError when `value` lies outside what the option allows."""
     if limits is None or value is None:
-        return []
+        return
     unit = f" {limits.unit}" if limits.unit else ""
     if limits.choices and value not in limits.choices:
-        return [f"{name}: '{value}' is none of {', '.join(limits.choices)}"]
+        raise ValueError(f"'{value}' is none of {', '.join(limits.choices)}")
     if limits.minimum is not None and value < limits.minimum:
-        return [f"{name}: {value} is under the least value {limits.minimum}{unit}"]
+        raise ValueError(f"{value} is under the least value {limits.minimum}{unit}")
     if limits.maximum is not None and value > limits.maximum:
-        return [f"{name}: {value} is over the greatest value {limits.maximum}{unit}"]
+        raise ValueError(f"{value} is over the greatest value {limits.maximum}{unit}")
     if limits.above is not None and value <= limits.above:
-        return [f"{name}: {value} must be over {limits.above}{unit}"]
-    return []
+        raise ValueError(f"{value} must be over {limits.above}{unit}")

@@ -1,0 +1,94 @@
+"""Configurations are checked whole, before anything heavy is loaded."""
+
+import subprocess
+import sys
+
+import pytest
+
+from workers.context import RecipeError
+from workers.recipes.presets import PRESETS
+from workers.recipes.settings import SETTINGS, describe, settings_for
+
+
+def refused(kind: str, values: dict) -> str:
+    with pytest.raises(RecipeError) as raised:
+        settings_for(kind, values)
+    assert raised.value.kind == "bad_config"
+    return raised.value.message
+
+
+def test_all_errors_are_told_at_once_with_the_field_of_each() -> None:
+    message = refused(
+        "ppo",
+        {
+            "lerning_rate": 1e-3,
+            "clip": "wide",
+            "gamma": 1.5,
+            "kl_estimator": "k9",
+            "steps": True,
+            "reward": {"type": "token_count", "cap": 0},
+        },
+    )
+    for part in (
+        "lerning_rate: is no field of this recipe (is 'learning_rate' meant?)",
+        "clip: expected float, got 'wide'",
+        "gamma: 1.5 is over the greatest value 1.0",
+        "kl_estimator: 'k9' is none of k1, k2, k3",
+        "steps: expected int, got True",
+        "reward.token: must be the word to count",
+        "reward.cap: must be a number from 1",
+    ):
+        assert part in message
+
+
+def test_a_kl_coefficient_of_zero_must_be_forced() -> None:
+    assert "kl_coef: 0 lets the policy drift" in refused("ppo", {"kl_coef": 0})
+    assert settings_for("ppo", {"kl_coef": 0, "force_zero_kl": True}).kl_coef == 0.0
+
+
+def test_batches_must_divide_evenly() -> None:
+    assert "batch_size" in refused("ppo", {"batch_size": 10, "minibatch_size": 4})
+    assert "minibatch_size" in refused("ppo", {"microbatch_size": 3})
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_numbers_must_be_finite(value: float) -> None:
+    assert "is not a finite number" in refused("sft", {"learning_rate": value})
+
+
+def test_a_preset_is_a_starting_point_that_the_rest_overrides() -> None:
+    settings = settings_for("ppo", {"preset": "demo", "kl_coef": 0.2})
+    assert settings.kl_coef == 0.2
+    assert settings.max_new_tokens == PRESETS["ppo"]["demo"]["max_new_tokens"]
+    assert "preset: 'huge' is none of demo" in refused("ppo", {"preset": "huge"})
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"), [(kind, name) for kind, named in PRESETS.items() for name in named]
+)
+def test_every_preset_is_a_valid_configuration(kind: str, name: str) -> None:
+    settings_for(kind, {"preset": name})
+
+
+def test_the_defaults_of_ppo_are_those_the_field_has_settled_on() -> None:
+    settings = settings_for("ppo", {})
+    assert settings.learning_rate == 1e-5
+    assert 64 <= settings.batch_size <= 128
+    assert 16 <= settings.minibatch_size <= 32
+    assert (settings.update_epochs, settings.clip, settings.value_coef) == (4, 0.2, 0.1)
+    assert (settings.gae_lambda, settings.gamma, settings.kl_coef) == (0.95, 1.0, 0.05)
+    assert (settings.update_kl_target, settings.kl_target) == (0.02, 6.0)
+
+
+@pytest.mark.parametrize("kind", SETTINGS)
+def test_every_field_says_what_it_is_for(kind: str) -> None:
+    for row in describe(SETTINGS[kind]):
+        assert row["doc"].endswith("."), row["name"]
+
+
+def test_checking_a_configuration_loads_no_torch() -> None:
+    code = (
+        "import sys; from workers.recipes.settings import settings_for; "
+        "settings_for('ppo', {'preset': 'demo'}); sys.exit('torch' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,0 +1,162 @@
+"""What a recipe reports and saves through its context."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from workers.artifacts import Store
+from workers.context import RecipeError, RunContext
+from workers.contract.events import CheckpointSaved, Event, Log, Metrics, Progress
+from workers.contract.jobs import InputRef, JobSpec, Resume
+
+
+@dataclass
+class Notebook:
+    events: list[Event] = field(default_factory=list)
+
+    def write(self, event: Event) -> None:
+        self.events.append(event)
+
+
+@dataclass
+class Clock:
+    now: float = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+def make(tmp_path: Path, clock: Clock, **spec) -> tuple[RunContext, list[Event]]:
+    notebook = Notebook()
+    job = JobSpec(
+        run="r1", attempt=1, kind="ppo", project="p", seed=0, artifacts_url=str(tmp_path), **spec
+    )
+    context = RunContext(job, Store(str(tmp_path)), tmp_path / "work", notebook, clock=clock)
+    context.workdir.mkdir()
+    context.flush()
+    return context, notebook.events
+
+
+def test_metrics_are_bundled_within_a_second_and_sent_after_it(tmp_path: Path, clock) -> None:
+    context, events = make(tmp_path, clock)
+    context.metrics(1, {"loss": 3.0})
+    context.metrics(2, {"loss": 2.0})
+    assert events == []
+    clock.now += 1.0
+    context.metrics(3, {"loss": 1.0})
+    assert events == [Metrics([1, 2, 3], {"loss": [3.0, 2.0, 1.0]})]
+
+
+def test_metrics_come_before_the_event_that_follows_them(tmp_path: Path, clock) -> None:
+    context, events = make(tmp_path, clock)
+    context.metrics(1, {"loss": 3.0})
+    context.log("hello")
+    assert events == [Metrics([1], {"loss": [3.0]}), Log(["hello"])]
+
+
+def test_a_metric_that_was_not_measured_at_a_step_gets_no_point_there(
+    tmp_path: Path, clock
+) -> None:
+    context, events = make(tmp_path, clock)
+    context.metrics(1, {"loss": 3.0})
+    context.metrics(2, {"loss": 2.0, "eval/loss": 2.5})
+    context.metrics(3, {"loss": 1.0})
+    context.flush()
+    assert events == [
+        Metrics([1, 3], {"loss": [3.0, 1.0]}),
+        Metrics([2], {"loss": [2.0], "eval/loss": [2.5]}),
+    ]
+
+
+def test_numbers_that_are_none_travel_as_words_and_undefined_as_none(tmp_path: Path, clock) -> None:
+    context, events = make(tmp_path, clock)
+    context.metrics(1, {"a": float("nan"), "b": float("inf"), "c": -float("inf"), "d": None})
+    context.flush()
+    assert events == [Metrics([1], {"a": ["nan"], "b": ["inf"], "c": ["-inf"], "d": [None]})]
+
+
+def test_progress_is_told_twice_a_second_and_always_at_the_end(tmp_path: Path, clock) -> None:
+    context, events = make(tmp_path, clock)
+    for step in range(1, 11):
+        context.progress(step, 10, "training")
+        clock.now += 0.125
+    assert [e.step for e in events if isinstance(e, Progress)] == [1, 5, 9, 10]
+
+
+def test_a_wish_once_seen_stays_and_only_cancel_overrides_it(tmp_path: Path, clock) -> None:
+    context, _ = make(tmp_path, clock)
+    wishes = iter([None, "stop", None, "cancel", None])
+    context.stop_signal = lambda: next(wishes)
+    assert [context.should_stop() for _ in range(4)] == [None, "stop", "stop", "cancel"]
+    assert context.should_stop() == "cancel"
+
+
+def test_a_missing_input_names_its_role(tmp_path: Path, clock) -> None:
+    context, _ = make(tmp_path, clock)
+    with pytest.raises(RecipeError, match="role 'judge'") as raised:
+        context.input_path("judge")
+    assert raised.value.kind == "missing_input"
+
+
+def test_an_input_that_is_not_what_it_was_named_by_is_refused(tmp_path: Path, clock) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "train.jsonl").write_text("{}\n")
+    sha256, _ = Store(str(tmp_path)).put_tree(tmp_path / "data", "data")
+    ref = InputRef("data", "snapshot", "1", "data", sha256)
+    context, _ = make(tmp_path, clock, inputs=(ref,), resume=Resume("data", sha256, 3))
+    assert (context.input_path("data") / "train.jsonl").is_file()
+    assert context.resume_path() == context.input_path("data")
+    (tmp_path / "data" / "train.jsonl").write_text("{} \n")
+    with pytest.raises(RecipeError) as raised:
+        context.input_path("data")
+    assert raised.value.kind == "damaged_input"
+
+
+def _save(context: RunContext, step: int, *tags: str) -> None:
+    folder = context.workdir / "checkpoint"
+    folder.mkdir(exist_ok=True)
+    (folder / "model.txt").write_text(str(step))
+    context.save_checkpoint(folder, step=step, tags=list(tags), metrics={"eval/loss": 1.0 / step})
+
+
+def test_a_saved_checkpoint_is_announced_with_what_it_needs_to_be_read_back(
+    tmp_path: Path, clock
+) -> None:
+    context, events = make(tmp_path, clock)
+    _save(context, 5, "last", "best")
+    (saved,) = [e for e in events if isinstance(e, CheckpointSaved)]
+    assert saved.tags == ["last", "best"]
+    assert saved.metrics == {"eval/loss": 0.2}
+    folder = context.store.get_tree(saved.uri, sha256=saved.sha256, cache=tmp_path / "cache")
+    assert (folder / "model.txt").read_text() == "5"
+
+
+def test_old_checkpoints_go_unless_they_hold_a_tag_or_are_among_the_newest_two(
+    tmp_path: Path, clock
+) -> None:
+    context, _ = make(tmp_path, clock)
+    _save(context, 1, "failed")
+    _save(context, 2, "last", "best")
+    _save(context, 3, "last")
+    _save(context, 4, "last")
+    _save(context, 5, "last")
+    kept = sorted(p.name for p in (tmp_path / "runs/r1/attempt-1/checkpoints").iterdir())
+    assert kept == ["step-1", "step-2", "step-4", "step-5"]
+    _save(context, 6, "last", "best")
+    kept = sorted(p.name for p in (tmp_path / "runs/r1/attempt-1/checkpoints").iterdir())
+    assert kept == ["step-1", "step-5", "step-6"]
+
+
+def test_ranks_beyond_the_first_report_and_save_nothing(tmp_path: Path, clock) -> None:
+    context, _ = make(tmp_path, clock)
+    context.writer = None
+    context.metrics(1, {"loss": 1.0})
+    context.log("unheard")
+    _save(context, 1, "last")
+    assert not (tmp_path / "runs").exists()
