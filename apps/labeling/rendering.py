@@ -18,7 +18,7 @@ from markdown_it import MarkdownIt
 from markdown_it.rules_core import StateCore
 
 # Part of every cache key: raise it when the output for the same text changes.
-VERSION = 1
+VERSION = 2
 CACHE_SECONDS = 7 * 24 * 3600
 # Markdown's worst cases take 0.3 s at 30,000 characters; longer texts are shown as they are.
 LONGEST_MARKDOWN = 20_000
@@ -77,7 +77,12 @@ def _html(text: str) -> str:
         attributes=_ATTRIBUTES,
         url_schemes={"http", "https", "mailto"},
         link_rel="noopener noreferrer nofollow",
-        set_tag_attribute_values={"a": {"target": "_blank"}, "div": {"class": "scroll"}},
+        set_tag_attribute_values={
+            "a": {"target": "_blank"},
+            # what scrolls sideways must be reachable by keyboard
+            "div": {"class": "scroll", "tabindex": "0"},
+            "pre": {"tabindex": "0"},
+        },
     )
 
 

@@ -92,7 +92,9 @@ def context(
         "lease": got,
         "number": got.n_today + 1,
         "n_today": got.n_today,
-        "remaining": selectors.remaining_for(project=project, annotator=annotator),
+        "remaining": selectors.remaining_for(
+            project=project, annotator=annotator, n_today=got.n_today
+        ),
         "remaining_cap": selectors.REMAINING_CAP,
         "key": got.key,
         "buttons": buttons(got.offers),

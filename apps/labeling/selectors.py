@@ -55,19 +55,23 @@ def guidelines_list(*, project: Project) -> QuerySet[Guideline]:
 # --- an annotator's own work ---------------------------------------------------------------------
 
 
-def remaining_for(*, project: Project, annotator: User) -> int:
-    """How many pairs this annotator could still get, up to REMAINING_CAP, as of a minute ago."""
+def remaining_for(*, project: Project, annotator: User, n_today: int) -> int:
+    """How many pairs this annotator could still get, up to REMAINING_CAP.
+
+    Counted at most once a minute; in between, what the annotator has answered since is taken off.
+    """
     key = f"labeling:remaining:{project.pk}:{annotator.pk}"
     known = cache.get(key)
-    if known is None:
+    if known is None or known[1] > n_today:  # the second: a new day has begun
         with connection.cursor() as cursor:
             cursor.execute(
                 _REMAINING,
                 {"project": project.pk, "annotator": annotator.pk, "cap": REMAINING_CAP},
             )
-            known = cursor.fetchone()[0]
+            known = (cursor.fetchone()[0], n_today)
         cache.set(key, known, _REMAINING_SECONDS)
-    return known
+    counted, then = known
+    return max(0, counted - (n_today - then))
 
 
 _REMAINING = """

@@ -18,7 +18,7 @@ def test_markdown_is_rendered() -> None:
     html = text_html("# Plan\n\n1. *first*\n2. `second`\n\n|a|b|\n|-|-|\n|1|2|\n\n```\nx < 1\n```")
     assert "<h4>Plan</h4>" in html  # below the page's own headings
     assert "<em>first</em>" in html
-    assert '<div class="scroll"><table>' in html
+    assert '<div class="scroll" tabindex="0"><table>' in html
     assert "<code>x &lt; 1\n</code>" in html
 
 

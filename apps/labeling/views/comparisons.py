@@ -75,6 +75,7 @@ def comparison(request: Request, comparison_id: int) -> HttpResponse:
         "tone": TONES.get(found.state, ""),
         "decision": decision,
         "tally": _tally(decision),
+        "group": _group(found),
         "prompt": _turns(found.prompt.messages),
         "panes": [
             {
@@ -93,6 +94,12 @@ def comparison(request: Request, comparison_id: int) -> HttpResponse:
         "with_names": request.role == ADMIN,
     }
     return render(request, "labeling/comparison.html", context)
+
+
+def _group(comparison: Comparison) -> str:
+    """What splits go by, where it is a word and not the prompt's own hash."""
+    prompt = comparison.prompt
+    return prompt.topic or ("" if len(prompt.group_key) == 64 else prompt.group_key)
 
 
 def _turns(messages: list[dict[str, str]]) -> list[dict[str, Any]]:

@@ -28,6 +28,8 @@
     const much = event.shiftKey && { Digit1: "!", Digit2: "@" }[event.code];
     const key = much || (event.key.length === 1 ? event.key.toLowerCase() : event.key);
     if (event.shiftKey && !much) return null;
+    // arrows scroll what can be scrolled sideways, when the focus is in it
+    if (key.startsWith("Arrow") && event.target.closest?.("pre, .scroll")) return null;
     return [...document.querySelectorAll(".choice[data-keys]")].find((button) => button.dataset.keys.split(" ").includes(key));
   };
 

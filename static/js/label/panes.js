@@ -19,6 +19,7 @@
   const arrange = () => {
     const panes = document.querySelector("[data-panes]");
     if (!panes) return;
+    document.querySelector("[data-pane-tabs]").hidden = !phone.matches;
     if (phone.matches) show(panes.dataset.shown || "left");
     else delete panes.dataset.shown;
     document.querySelectorAll(".pane").forEach((pane) => {
