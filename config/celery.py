@@ -25,6 +25,11 @@ app.conf.update(
     ],
     task_routes={wire.TASK_RECORD_EVENTS: {"queue": wire.QUEUE_EVENTS}},
     beat_schedule={
+        "queue-fresh-pairs": {
+            "task": "apps.loop.tasks.queue_fresh_pairs",
+            "schedule": 30.0,
+            "options": {"queue": wire.QUEUE_HOUSE, "expires": 30.0},
+        },
         "refresh-agreement": {
             "task": "apps.agreement.tasks.refresh_reports",
             "schedule": 60.0,

@@ -29,6 +29,7 @@ from measures.voting import CHOICES, Choice, Decisions, Rule, decide_many
 
 # Why a comparison is in no decided file. Short, stable words: pages and tests count by them.
 DROPPED = "the comparison was dropped"
+SAME_TEXT = "both answers are the same"
 OTHER_GROUP, OTHER_TOPIC = "left out by group", "left out by topic"
 OTHER_BATCH, OTHER_STRATUM = "left out by batch", "left out by stratum"
 NO_VOTES, FEW_VOTES = "no votes left", "too few votes"
@@ -82,6 +83,7 @@ def _filtered(pair: Pair, recipe: SnapshotRecipe) -> str | None:
     groups = {*wanted.groups, *recipe.heldout_groups} if wanted.groups else ()
     checks = (
         (DROPPED, pair.dropped),
+        (SAME_TEXT, pair.a == pair.b),
         (OTHER_GROUP, bool(groups) and pair.group not in groups),
         (OTHER_GROUP, pair.group in wanted.without_groups),
         (OTHER_TOPIC, bool(wanted.topics) and pair.topic not in wanted.topics),

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from apps.snapshots.models import Snapshot
+from apps.snapshots.recipe import in_order
 
-# In the order of pages; a stored JSON object has none of its own.
 SPLIT_WORDS = {
     "train": "Training",
     "dev": "Dev: steers training",
@@ -43,9 +43,8 @@ class DropRow:
 def split_rows(counts: Mapping[str, Any]) -> list[SplitRow]:
     groups, arguments = counts.get("groups", {}), counts.get("arguments", {})
     return [
-        SplitRow(name, words, counts["rows"][name], groups.get(name), arguments.get(name))
-        for name, words in SPLIT_WORDS.items()
-        if name in counts.get("rows", {})
+        SplitRow(name, SPLIT_WORDS[name], n, groups.get(name), arguments.get(name))
+        for name, n in in_order(counts.get("rows", {})).items()
     ]
 
 

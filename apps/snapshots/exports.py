@@ -14,7 +14,7 @@ from typing import IO, Any
 
 from apps.common.errors import Conflict, DomainError, Missing
 from apps.snapshots.models import Snapshot
-from apps.snapshots.recipe import SPLITS
+from apps.snapshots.recipe import in_order
 from apps.snapshots.spreadsheet import csv_lines
 from apps.snapshots.store import artifact_store
 from workers.artifacts import MANIFEST, ArtifactError
@@ -42,7 +42,7 @@ class Export:
 
 def snapshot_splits(snapshot: Snapshot) -> list[str]:
     """The files there are, training first."""
-    return [name for name in SPLITS if name in snapshot.counts.get("rows", {})]
+    return list(in_order(snapshot.counts.get("rows", {})))
 
 
 def snapshot_export(*, snapshot: Snapshot, split: str = "", form: str = "jsonl") -> Export:

@@ -22,6 +22,11 @@ SPLIT_BY = ("auto", "group", "argument")
 TIE_POLICIES = ("drop",)
 
 
+def in_order(by_split: Mapping[str, Any]) -> dict[str, Any]:
+    """The same, training first: what comes back from the database has lost its order."""
+    return {name: by_split[name] for name in SPLITS if name in by_split}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filters:
     """Which comparisons and votes may enter. An empty tuple or None filters nothing."""

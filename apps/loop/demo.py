@@ -1,0 +1,298 @@
+"""The demo workspace, built step by step from the shipped data.
+
+Each step looks at what is there and does the rest, so the build can be killed anywhere and run
+again. How long a step took is written into the audit log when it was done, for the report.
+"""
+
+import json
+import os
+import secrets
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from django.conf import settings
+from django.db import connection
+
+from apps.accounts.models import AuditEvent, Membership, Project, Role, User
+from apps.accounts.services import audit_record, membership_set, user_create
+from apps.agreement.selectors import newest_vote_id, report_get
+from apps.agreement.services import report_refresh
+from apps.common.errors import DomainError
+from apps.labeling.models import Comparison, Vote
+from apps.labeling.services import comparisons_import, project_create, votes_import
+from apps.loop import shipped
+from apps.loop.services import CircleData, circle_start
+from apps.snapshots.models import Snapshot
+from apps.snapshots.recipe import DEV, TRAIN, Filters, SnapshotRecipe, in_order
+from apps.snapshots.selectors import comparison_counts
+from apps.snapshots.services import snapshot_freeze, snapshot_import
+from apps.training.models import Run
+
+SLUG, NAME = "arguments", "Arguments"
+DESCRIPTION = (
+    "Which argument is more convincing? 2,200 pairs of web arguments with the votes of 2,134 "
+    "people (UKPConvArg1, Habernal & Gurevych 2016, CC-BY 4.0)."
+)
+SIGN_INS = "demo-sign-ins.json"
+PEOPLE = (
+    ("ana", "Ana", Role.ANNOTATOR),
+    ("emil", "Emil", Role.ENGINEER),
+    ("ada", "Ada", Role.ADMIN),
+)
+PERSON, STAGE = "demo.person", "demo.stage"  # in the audit log
+PRESET = "demo"
+BATCH = "UKPConvArg1"
+VOTES_PER_PAIR = 5
+_VOTES_AT_ONCE = 2_000
+_LOCK = 7_405_116  # of PostgreSQL: one build at a time
+
+# Held out whole; the judge learns from it. Of the other three debates' six stances, each of which
+# is one connected component of arguments, this seed puts five into training and one into dev.
+HELDOUT_DEBATE = "ban-plastic-water-bottles"
+SEED = "arguments-1"
+MAIN = SnapshotRecipe(
+    heldout_groups=(HELDOUT_DEBATE,),
+    heldout_annotators=0.2,
+    splits={TRAIN: 0.85, DEV: 0.15},
+    filters=Filters(batches=(BATCH,)),
+    seed=SEED,
+)
+NAMES = {
+    "demonstrations": "Demonstrations",
+    "prompts": "Debate prompts",
+    "preferences": "Argument preferences",
+    "judge_preferences": "Argument preferences for the judge",
+}
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Workspace:
+    """What a build leaves."""
+
+    project: Project
+    data: CircleData
+    runs: dict[str, Run]
+
+
+def demo_build(*, say: Say) -> Workspace:
+    """Everything up to the queued runs; quick when it is all there already."""
+    with _alone(say):
+        people = _people(say)
+        project = _project(people, say)
+        _comparisons(project, say)
+        _votes(project, say)
+        _agreement(project, say)
+        data = _datasets(project, people["emil"], say)
+        runs = circle_start(project=project, data=data, user=people["emil"], preset=PRESET, seed=1)
+        say(f"runs: {len(runs)} in the queue, {', '.join(runs)}")
+        return Workspace(project, data, runs)
+
+
+# --- the steps -----------------------------------------------------------------------------------
+
+
+def _people(say: Say) -> dict[str, User]:
+    """Three people with passwords made here and kept in VAR_DIR, readable by its owner only."""
+    known = _sign_ins_read()
+    people, changed = {}, False
+    for username, shown, _role in PEOPLE:
+        user = User.objects.filter(username=username).first()
+        if user is None:
+            user, password = user_create(username=username, display_name=shown)
+            audit_record(action=PERSON, actor=None, subject=username)
+        elif username in known:
+            people[username] = user
+            continue
+        elif AuditEvent.objects.filter(action=PERSON, subject=username).exists():
+            # Ours, but the file with the password is gone: give them another.
+            password = _password_renew(user)
+        else:
+            raise DomainError(
+                f"There is a person called '{username}' who is not of the demo. Build the demo in "
+                "a database of its own.",
+                code="not_a_demo_database",
+            )
+        people[username], known[username], changed = user, password, True
+    if changed:
+        _sign_ins_write(known)
+        say(f"people: {', '.join(people)}")
+    return people
+
+
+def _password_renew(user: User) -> str:
+    password = secrets.token_urlsafe(12)
+    user.set_password(password)
+    user.save(update_fields=["password"])
+    return password
+
+
+def sign_ins_path() -> Path:
+    return Path(settings.VAR_DIR) / SIGN_INS
+
+
+def _sign_ins_read() -> dict[str, str]:
+    try:
+        rows = json.loads(sign_ins_path().read_text())
+        return {row["username"]: row["password"] for row in rows}
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        return {}
+
+
+def _sign_ins_write(passwords: dict[str, str]) -> None:
+    rows = [
+        {"username": name, "password": passwords[name], "role": str(role)}
+        for name, _shown, role in PEOPLE
+    ]
+    part = sign_ins_path().with_suffix(".part")
+    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        json.dump(rows, file, indent=1)
+    part.replace(sign_ins_path())
+
+
+def _project(people: dict[str, User], say: Say) -> Project:
+    project = Project.objects.filter(slug=SLUG).first()
+    if project is None:
+        ada = people["ada"]
+        if not ada.is_superuser:  # the first person of a site may make its first project
+            ada.is_superuser = True
+            ada.save(update_fields=["is_superuser"])
+        project = project_create(
+            slug=SLUG,
+            name=NAME,
+            description=DESCRIPTION,
+            created_by=ada,
+            overlap=VOTES_PER_PAIR,
+            max_overlap=VOTES_PER_PAIR,
+        )
+        say(f"project: {NAME}")
+    for username, _shown, role in PEOPLE:
+        if not Membership.objects.filter(project=project, user=people[username]).exists():
+            membership_set(project=project, user=people[username], role=role)
+    return project
+
+
+def _comparisons(project: Project, say: Say) -> None:
+    rows = shipped.comparison_rows()
+    if Comparison.objects.filter(project=project, batch=BATCH).count() >= len(rows):
+        return
+    with _stage(project, "import", say, f"importing {len(rows):,} comparisons"):
+        # Two pairs hold one text twice, by two authors: real, and no snapshot takes them.
+        comparisons_import(project=project, rows=rows, batch=BATCH, identical_answers="warn")
+
+
+def _votes(project: Project, say: Say) -> None:
+    rows = shipped.vote_rows()
+    if Vote.objects.filter(project=project, source=Vote.Source.IMPORT).count() >= len(rows):
+        return
+    with _stage(project, "votes", say, f"replaying {len(rows):,} votes"):
+        for start in range(0, len(rows), _VOTES_AT_ONCE):
+            done = min(start + _VOTES_AT_ONCE, len(rows))
+            votes_import(project=project, rows=rows[start:done])
+            say(f"votes: {done:,} of {len(rows):,}")
+
+
+def _agreement(project: Project, say: Say) -> None:
+    report = report_get(project=project)
+    if report is None or report.last_vote_id < newest_vote_id(project=project):
+        with _stage(project, "agreement", say, "computing agreement"):
+            report_refresh(project=project)
+
+
+def _datasets(project: Project, user: User, say: Say) -> CircleData:
+    killed = Snapshot.objects.filter(project=project, state=Snapshot.State.DRAFT)
+    killed.update(state=Snapshot.State.FAILED, error="Its process was killed.")
+    with _stage(project, "datasets", say, "freezing datasets"):
+        given = {
+            kind: _frozen(project, kind)
+            or snapshot_import(project=project, kind=kind, name=NAMES[kind], rows=rows(), user=user)
+            for kind, rows in (
+                ("demonstrations", shipped.demonstration_rows),
+                ("prompts", shipped.prompt_rows),
+            )
+        }
+        main = _frozen(project, "preferences") or snapshot_freeze(
+            project=project, name=NAMES["preferences"], recipe=MAIN, user=user
+        )
+        judge = _frozen(project, "judge_preferences") or snapshot_freeze(
+            project=project,
+            name=NAMES["judge_preferences"],
+            recipe=judge_recipe(project, main),
+            user=user,
+        )
+    for snapshot in (main, judge):
+        rows = in_order(snapshot.counts["rows"])
+        say(f"dataset: {snapshot.name}: " + ", ".join(f"{k} {n:,}" for k, n in rows.items()))
+    return CircleData(preferences=main, judge_preferences=judge, **given)
+
+
+def judge_recipe(project: Project, main: Snapshot) -> SnapshotRecipe:
+    """Other people on another debate: nobody who voted in the main training rows, and training on
+    the debate that was held out there. The main debates are this one's held-out groups.
+
+    Few people are left for each pair, so two who agree are enough here.
+    """
+    debates = (name for name, _ in comparison_counts(project=project, by="prompt__group_key"))
+    return replace(
+        MAIN,
+        least_votes=2,
+        least_agreeing=2,
+        heldout_groups=tuple(sorted(set(debates) - {HELDOUT_DEBATE})),
+        heldout_annotators=0.0,
+        splits={TRAIN: 1.0},
+        filters=Filters(without_annotators_of=(main.pk,), batches=(BATCH,)),
+    )
+
+
+def _frozen(project: Project, which: str) -> Snapshot | None:
+    return (
+        Snapshot.objects.filter(project=project, name=NAMES[which], state=Snapshot.State.FROZEN)
+        .order_by("created_at")
+        .first()
+    )
+
+
+# --- around the steps ----------------------------------------------------------------------------
+
+
+@contextmanager
+def _stage(project: Project, name: str, say: Say, what: str) -> Iterator[None]:
+    """Say what is going on, and keep how long it took, unless it was kept before."""
+    say(f"{name}: {what}")
+    started = time.perf_counter()
+    yield
+    seconds = time.perf_counter() - started
+    if name not in stage_seconds(project):
+        audit_record(
+            action=STAGE,
+            actor=None,
+            project=project,
+            subject=name,
+            details={"seconds": round(seconds, 2)},
+        )
+    say(f"{name}: done in {seconds:.1f} s")
+
+
+def stage_seconds(project: Project) -> dict[str, float]:
+    """{stage: seconds} of the build, as first done."""
+    events = AuditEvent.objects.filter(project=project, action=STAGE).order_by("-pk")
+    return {event.subject: event.details["seconds"] for event in events}
+
+
+@contextmanager
+def _alone(say: Say) -> Iterator[None]:
+    """Hold a lock of the database, so that two builds do not run through each other."""
+    with connection.cursor() as cursor:
+        cursor.execute("select pg_try_advisory_lock(%s)", [_LOCK])
+        if not cursor.fetchone()[0]:
+            say("waiting for another build to end")
+            cursor.execute("select pg_advisory_lock(%s)", [_LOCK])
+        try:
+            yield
+        finally:
+            cursor.execute("select pg_advisory_unlock(%s)", [_LOCK])

@@ -1,0 +1,22 @@
+"""`manage.py demo_build`: the demo workspace, up to its queued runs."""
+
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from apps.common.errors import DomainError
+from apps.loop.demo import demo_build
+
+
+class Command(BaseCommand):
+    help = "Build the demo workspace from the shipped data and queue its runs; safe to repeat."
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        try:
+            demo_build(say=self._say)
+        except DomainError as error:
+            raise CommandError(error.message) from error
+
+    def _say(self, text: str) -> None:
+        self.stdout.write(text)
+        self.stdout.flush()

@@ -1,0 +1,140 @@
+"""The circle: snapshots in, a chain of runs, fresh pairs back into the label queue."""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from apps.accounts.models import Project, User
+from apps.accounts.services import audit_record
+from apps.common.errors import DomainError
+from apps.labeling.services import comparisons_import
+from apps.loop import selectors
+from apps.loop.pairs import pair_rows
+from apps.snapshots.models import Snapshot
+from apps.snapshots.store import artifact_store
+from apps.training.models import Artifact, Run
+from apps.training.services import run_launch
+from apps.training.services.kinds import Input
+from workers.artifacts import ArtifactError
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class CircleData:
+    """The frozen datasets of one lap. The two of preferences share no annotator, group or
+    argument in their training rows; `circle_start` refuses them otherwise."""
+
+    demonstrations: Snapshot
+    prompts: Snapshot
+    preferences: Snapshot
+    judge_preferences: Snapshot
+
+
+def circle_start(
+    *,
+    project: Project,
+    data: CircleData,
+    user: User | None = None,
+    preset: str = "demo",
+    queue: str = "cpu",
+    seed: int = 0,
+    lap: int = 1,
+) -> dict[str, Run]:
+    """Queue SFT, both reward models, DPO, PPO, evaluation and generation; {stage: run}.
+
+    Each run names the runs it reads, so all but the first wait until those are finished. Starting
+    the same lap again returns the runs there are. `preset` is the recipes' preset of that name.
+    Raises `NotIndependent`, or what `run_launch` raises.
+    """
+    selectors.independence_required(preferences=data.preferences, judge=data.judge_preferences)
+    runs: dict[str, Run] = {}
+
+    def launch(stage: str, name: str, inputs: Mapping[str, Input]) -> None:
+        runs[stage] = run_launch(
+            project=project,
+            kind="reward" if stage == "judge" else stage,
+            name=name if lap == 1 else f"{name}, lap {lap}",
+            config={"preset": preset},
+            inputs=inputs,
+            seed=seed,
+            queue=queue,
+            user=user,
+            idempotency_key=selectors.launch_key(preset, data.preferences, stage, lap),
+        )
+
+    launch("sft", "SFT", {"data": data.demonstrations})
+    sft = runs["sft"]
+    launch("reward", "Reward model", {"data": data.preferences, "sft": sft})
+    launch("judge", "Judge reward model", {"data": data.judge_preferences, "sft": sft})
+    launch("dpo", "DPO", {"data": data.preferences, "sft": sft})
+    models = {"reward": runs["reward"], "judge": runs["judge"]}
+    launch("ppo", "PPO", {"prompts": data.prompts, "sft": sft, **models})
+    policy = {"prompts": data.prompts, "policy": runs["ppo"], "sft": sft}
+    launch("evaluate", "Evaluate PPO against SFT", policy | models)
+    launch("generate", "Fresh pairs from PPO", policy)
+    return runs
+
+
+@dataclass(frozen=True, slots=True)
+class FreshPairs:
+    """What became of a run's generated pairs: `queued` are new comparisons, `known` were there,
+    `refused` could not be compared (an empty answer, or the same answer twice)."""
+
+    queued: int = 0
+    known: int = 0
+    refused: int = 0
+
+
+def fresh_pairs_queue(*, run: Run) -> FreshPairs:
+    """Put the pairs that a finished generation wrote into the label queue, each once.
+
+    The answers carry their origin (model, checkpoint id), which no annotator is shown. Raises
+    `ArtifactError` when the file is gone or not what was reported, `DomainError` when the rows do
+    not fit.
+    """
+    artifact = (
+        Artifact.objects.filter(run=run, purpose=selectors.CANDIDATES, attempt=run.attempt)
+        .order_by("-seq")
+        .first()
+    )
+    if run.state != Run.State.FINISHED or artifact is None:
+        return FreshPairs()
+    text = artifact_store().read_bytes(artifact.uri, sha256=artifact.sha256).decode("utf-8")
+    rows = pair_rows(text, run=run)
+    report = comparisons_import(
+        project=run.project,
+        rows=rows,
+        batch=f"run {run.pk}",
+        on_error="skip",
+        identical_answers="warn",
+    )
+    found = FreshPairs(report.n_created, report.n_unchanged, report.n_refused)
+    if run.pk in selectors.runs_awaiting_queueing():
+        audit_record(
+            action=selectors.QUEUED,
+            actor=None,
+            project=run.project,
+            subject=run.pk,
+            details={"pairs": found.queued + found.known, "refused": found.refused},
+        )
+    return found
+
+
+def fresh_pairs_try(*, run_id: str) -> None:
+    """`fresh_pairs_queue` for one run, where nobody waits for the answer: a failure is logged and
+    written into the audit log, and not tried again by itself."""
+    run = Run.objects.select_related("project").get(pk=run_id)
+    try:
+        found = fresh_pairs_queue(run=run)
+    except (ArtifactError, DomainError) as error:
+        log.exception("the pairs of run %s cannot be queued", run_id)
+        audit_record(
+            action=selectors.REFUSED,
+            actor=None,
+            project=run.project,
+            subject=run.pk,
+            details={"error": str(error)[:500]},
+        )
+    else:
+        log.info("run %s: %d fresh pairs queued", run_id, found.queued)

@@ -1,0 +1,80 @@
+"""Starting a lap: which runs, waiting for which."""
+
+import dataclasses
+
+import pytest
+
+from apps.accounts.models import Project, User
+from apps.loop import selectors
+from apps.loop.selectors import NotIndependent
+from apps.loop.services import CircleData, circle_start
+from apps.training.models import Run, RunInput
+
+pytestmark = pytest.mark.django_db
+
+
+def wires(runs: dict[str, Run]) -> dict[str, dict[str, str]]:
+    """{stage: {role: what it reads}}, snapshots by name and runs by stage."""
+    stages = {run.pk: stage for stage, run in runs.items()}
+    return {
+        stage: {
+            row.role: row.snapshot.name if row.snapshot else stages[row.upstream_id]
+            for row in RunInput.objects.filter(run=run).select_related("snapshot")
+        }
+        for stage, run in runs.items()
+    }
+
+
+def test_a_lap_is_a_chain_of_runs_that_wait_for_each_other(
+    project: Project, data: CircleData, emil: User
+) -> None:
+    runs = circle_start(project=project, data=data, user=emil, preset="demo", seed=3)
+    models = {"reward": "reward", "judge": "judge"}
+    assert wires(runs) == {
+        "sft": {"data": "Shown"},
+        "reward": {"data": "Pairs", "sft": "sft"},
+        "judge": {"data": "Pairs for the judge", "sft": "sft"},
+        "dpo": {"data": "Pairs", "sft": "sft"},
+        "ppo": {"prompts": "Asked", "sft": "sft"} | models,
+        "evaluate": {"prompts": "Asked", "policy": "ppo", "sft": "sft"} | models,
+        "generate": {"prompts": "Asked", "policy": "ppo", "sft": "sft"},
+    }
+    states = {stage: Run.objects.get(pk=run.pk).state for stage, run in runs.items()}
+    assert states.pop("sft") == "queued"
+    assert set(states.values()) == {"waiting"}
+    assert {run.kind for run in runs.values()} == {
+        *("sft", "reward", "dpo", "ppo", "evaluate", "generate")
+    }
+    assert all(run.config == {"preset": "demo"} and run.seed == 3 for run in runs.values())
+
+
+def test_starting_the_same_lap_again_adds_no_run(project: Project, data: CircleData) -> None:
+    first = circle_start(project=project, data=data)
+    second = circle_start(project=project, data=data)
+    assert {s: r.pk for s, r in first.items()} == {s: r.pk for s, r in second.items()}
+    third = circle_start(project=project, data=data, lap=2)
+    assert not {r.pk for r in first.values()} & {r.pk for r in third.values()}
+    assert Run.objects.count() == 14
+    found = selectors.circle_runs(project=project, snapshot=data.preferences, preset="demo", lap=2)
+    assert found == third
+    assert tuple(found) == selectors.STAGES
+
+
+def test_the_judge_shares_nobody_and_nothing_with_the_reward_model(
+    project: Project, data: CircleData
+) -> None:
+    found = selectors.independence(preferences=data.preferences, judge=data.judge_preferences)
+    assert found.proved
+    assert found.shared == {"annotators": 0, "groups": 0, "arguments": 0}
+    assert len(found.first.annotators) > 3
+    assert len(found.second.annotators) > 3
+    assert (len(found.first.groups), len(found.second.groups)) == (8, 4)
+
+
+def test_a_judge_that_learned_from_the_same_people_is_refused(
+    project: Project, data: CircleData
+) -> None:
+    same = dataclasses.replace(data, judge_preferences=data.preferences)
+    with pytest.raises(NotIndependent, match="annotators, 8 groups, 32 arguments"):
+        circle_start(project=project, data=same)
+    assert not Run.objects.exists()
