@@ -3,14 +3,18 @@
 import os
 import signal
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from django.utils import timezone
 from pytest_django.fixtures import Settings
 
-from apps.accounts.models import Project
-from apps.training import services
+from apps.accounts.models import Project, User
+from apps.snapshots.models import Snapshot
+from apps.training import dispatch, services
 from apps.training.models import Run
 from tests.training.stack import QUICK, Stack
 
@@ -52,3 +56,94 @@ def drill(project: Project, tmp_path: Path) -> Callable[..., Run]:
         )
 
     return launch
+
+
+class FakeWire:
+    """The wire to the workers, as far as services use it: records what is said, answers what a
+    test says it answers. The real one is proved in test_job_path.py."""
+
+    def __init__(self) -> None:
+        self.jobs: list[dict[str, Any]] = []
+        self.wishes: list[tuple[str, str]] = []
+        self.acks: list[tuple[str, int, int]] = []
+        self.takes_jobs = True
+        self.standings: dict[str, dispatch.Standing] = {}
+        self.reachable = True
+        self.queued: set[tuple[str, int]] = set()
+
+    def job_send(self, spec: dict[str, Any], *, created_at: float) -> bool:
+        if self.takes_jobs:
+            self.jobs.append(spec)
+        return self.takes_jobs
+
+    def wish_send(self, run: str, wish: str) -> bool:
+        self.wishes.append((run, wish))
+        return self.reachable
+
+    def ack_send(self, run: str, attempt: int, seq: int) -> None:
+        self.acks.append((run, attempt, seq))
+
+    def attempt_fence(self, run: str, attempt: int) -> bool | None:
+        standing = self.standing(run)
+        if standing is None:
+            return None
+        if standing.fence >= attempt:
+            return False
+        self.standings[run] = dispatch.Standing(standing.leased, attempt)
+        return True
+
+    def standing(self, run: str) -> dispatch.Standing | None:
+        return self.standings.get(run, dispatch.Standing(False, 0)) if self.reachable else None
+
+    def jobs_waiting(self, queue: str) -> set[tuple[str, int]] | None:
+        return self.queued if self.reachable else None
+
+    def claimed(self, run: Run, *, leased: bool = True) -> None:
+        """A worker has started the run's current attempt."""
+        self.standings[run.pk] = dispatch.Standing(leased, run.attempt)
+
+
+@pytest.fixture
+def wire(monkeypatch: pytest.MonkeyPatch) -> FakeWire:
+    fake = FakeWire()
+    for name in ("job_send", "wish_send", "ack_send", "attempt_fence", "standing", "jobs_waiting"):
+        monkeypatch.setattr(dispatch, name, getattr(fake, name))
+    return fake
+
+
+@pytest.fixture
+def commits(
+    django_capture_on_commit_callbacks: Callable[..., Any],
+) -> Callable[..., AbstractContextManager[Any]]:
+    """`with commits():` runs what waits for the commit, which a test's transaction never sees."""
+    return partial(django_capture_on_commit_callbacks, execute=True)
+
+
+@pytest.fixture
+def run(
+    project: Project, wire: FakeWire, artifacts: Path, commits: Callable[..., Any], emil: User
+) -> Run:
+    """A drill that was launched and sent, and that a worker has claimed."""
+    with commits():
+        run = services.run_launch(
+            project=project, kind="drill", name="one", config={}, inputs={}, seed=3, user=emil
+        )
+    run.refresh_from_db()
+    wire.claimed(run)
+    return run
+
+
+@pytest.fixture
+def snapshot_make(project: Project) -> Callable[..., Snapshot]:
+    def make(kind: str, state: str = "frozen", in_project: Project | None = None) -> Snapshot:
+        return Snapshot.objects.create(
+            project=in_project or project,
+            name=f"some {kind}",
+            kind=kind,
+            state=state,
+            uri="snapshots/x",
+            sha256="0" * 64,
+            frozen_at=timezone.now() if state == "frozen" else None,
+        )
+
+    return make
