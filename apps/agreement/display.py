@@ -11,12 +11,13 @@ ROW = 26  # pixels per row of a chart
 SPLIT_LEFT, SPLIT_BAR, SPLIT_RIGHT = 76, 380, 130
 MOST_SPLITS = 14
 
-# The dot-and-whisker chart of percent agreement, on a scale of 0 to 1.
+# The dot-and-whisker chart of percent agreement, on a scale of 30 to 100 %.
 SCALE_LEFT, SCALE_WIDTH, SCALE_RIGHT = 260, 360, 76
+SCALE_FROM, SCALE_TO = 0.3, 1.0
 
 TONES = {
-    "critical": ("bad", "octagon-alert"),
-    "bad": ("bad", "octagon-alert"),
+    "critical": ("bad", "circle-alert"),
+    "bad": ("bad", "circle-alert"),
     "unsure": ("warn", "triangle-alert"),
     "too_few": ("", "info"),
     "undefined": ("", "info"),
@@ -218,7 +219,8 @@ def anchor_chart(figures: dict[str, Any]) -> WhiskerChart:
         rows.append((anchor["name"], value, low, high, False))
 
     def at(fraction: float) -> float:
-        return round(SCALE_LEFT + SCALE_WIDTH * min(max(fraction, 0.0), 1.0), 1)
+        place = (fraction - SCALE_FROM) / (SCALE_TO - SCALE_FROM)
+        return round(SCALE_LEFT + SCALE_WIDTH * min(max(place, 0.0), 1.0), 1)
 
     width = SCALE_LEFT + SCALE_WIDTH + SCALE_RIGHT
     axis_y = len(rows) * ROW + 4
