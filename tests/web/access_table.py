@@ -160,6 +160,50 @@ SNAPSHOTS_API = [
         data={"format": "zip"},
         ok=409,
     ),
+    api("GET /projects/{slug}/votes/{vote_id}/lineage", READERS, args={"vote_id": 0}, ok=404),
+]
+
+
+def run_id(world: World) -> dict[str, Any]:
+    return {"run_id": world.run.pk}
+
+
+def alert_id(world: World) -> dict[str, Any]:
+    return run_id(world) | {"alert_id": world.alert.pk}
+
+
+RUN = "/projects/{slug}/runs/{run_id}"
+TRAINING = [
+    page("training:runs", STAFF),
+    page("training:run_kinds", STAFF),
+    page("training:run_new", STAFF, args={"kind": "drill"}),
+    post("training:run_new", STAFF, args={"kind": "drill"}, ok=422),
+    page("training:run", STAFF, args=run_id),
+    page("training:run_metrics", STAFF, args=run_id),
+    page("training:run_metrics_csv", STAFF, args=run_id),
+    page("training:run_artifact", STAFF, args=lambda w: run_id(w) | {"artifact_id": 1}, ok=404),
+    # the world's run has finished, which the buttons say
+    post("training:run_stop", STAFF, args=run_id, ok=409),
+    page("training:run_cancel", STAFF, args=run_id),
+    post("training:run_cancel", STAFF, args=run_id, ok=409),
+    post("training:run_resume", STAFF, args=run_id, ok=409),
+    post("training:alert_acknowledge", STAFF, args=alert_id),
+    page("training:models", STAFF),
+    page("training:model", STAFF, args=lambda w: {"checkpoint_id": w.checkpoint.pk}),
+]
+
+TRAINING_API = [
+    api("GET /projects/{slug}/runs", STAFF),
+    api("POST /projects/{slug}/runs", STAFF, data={"kind": "drill", "name": "d"}, ok=201),
+    api(f"GET {RUN}", STAFF, args=run_id),
+    api(f"GET {RUN}/events", STAFF, args=run_id),
+    api(f"GET {RUN}/metrics", STAFF, args=run_id),
+    api(f"GET {RUN}/samples", STAFF, args=run_id),
+    api(f"GET {RUN}/log", STAFF, args=run_id),
+    api(f"GET {RUN}/lineage", STAFF, args=run_id),
+    api(f"POST {RUN}/cancel", STAFF, args=run_id, ok=409),
+    api(f"POST {RUN}/stop", STAFF, args=run_id, ok=409),
+    api(f"POST {RUN}/resume", STAFF, args=run_id, ok=409),
 ]
 
 TABLE: list[Line] = [
@@ -169,4 +213,6 @@ TABLE: list[Line] = [
     *AGREEMENT_API,
     *SNAPSHOTS,
     *SNAPSHOTS_API,
+    *TRAINING,
+    *TRAINING_API,
 ]

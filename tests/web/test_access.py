@@ -14,6 +14,7 @@ from config.api import api as concord_api
 from tests.web.access_table import PERSONAS, TABLE, Line
 from tests.web.world import World, world_make
 
+pytestmark = pytest.mark.django_db  # each try in a savepoint of the world's transaction
 API_ROOT = "/api/v1"
 LINES = {f"{line.method} {line.name}" if not line.is_api else line.name: line for line in TABLE}
 
@@ -101,35 +102,30 @@ def _ask(line: Line, world: World, persona: str) -> int:
 
 
 @pytest.mark.parametrize("key", sorted(LINES))
-def test_an_address_answers_each_persona_as_the_table_says(key, world, django_db_blocker):
+def test_an_address_answers_each_persona_as_the_table_says(key, world):
     line, answers = LINES[key], {}
-    with django_db_blocker.unblock():
-        for persona in PERSONAS:
-            with transaction.atomic():
-                answers[persona] = _ask(line, world, persona)
-                transaction.set_rollback(True)
+    for persona in PERSONAS:
+        with transaction.atomic():
+            answers[persona] = _ask(line, world, persona)
+            transaction.set_rollback(True)
     assert answers == {persona: line.expected(persona) for persona in PERSONAS}
 
 
-def test_every_role_has_a_landing_page_it_may_see(world, django_db_blocker):
-    with django_db_blocker.unblock(), transaction.atomic():
-        for user in (world.ana, world.rita, world.emil, world.ada):
-            client = Client()
-            client.force_login(user)
-            page = client.get("/", follow=True)
-            assert page.status_code == 200, (user, page.redirect_chain)
-        transaction.set_rollback(True)
+def test_every_role_has_a_landing_page_it_may_see(world):
+    for user in (world.ana, world.rita, world.emil, world.ada):
+        client = Client()
+        client.force_login(user)
+        page = client.get("/", follow=True)
+        assert page.status_code == 200, (user, page.redirect_chain)
 
 
-def test_every_entry_of_a_rail_leads_to_a_page_that_role_may_see(world, django_db_blocker):
-    with django_db_blocker.unblock(), transaction.atomic():
-        for user in (world.ana, world.rita, world.emil, world.ada):
-            client = Client()
-            client.force_login(user)
-            page = client.get("/account/").content.decode()
-            rail = page.split('aria-label="Main"')[1].split("</nav>")[0]
-            links = re.findall(r'href="([^"]+)"', rail)
-            assert links, user
-            for link in links:
-                assert client.get(link, follow=True).status_code == 200, (user, link)
-        transaction.set_rollback(True)
+def test_every_entry_of_a_rail_leads_to_a_page_that_role_may_see(world):
+    for user in (world.ana, world.rita, world.emil, world.ada):
+        client = Client()
+        client.force_login(user)
+        page = client.get("/account/").content.decode()
+        rail = page.split('aria-label="Main"')[1].split("</nav>")[0]
+        links = re.findall(r'href="([^"]+)"', rail)
+        assert links, user
+        for link in links:
+            assert client.get(link, follow=True).status_code == 200, (user, link)

@@ -46,7 +46,7 @@ class World:
 
     @cached_property
     def run(self) -> Run:
-        """A finished drill with a checkpoint and an alert."""
+        """A finished drill."""
         now = timezone.now()
         run = Run.objects.create(
             project=self.project,
@@ -60,17 +60,20 @@ class World:
             ended_at=now,
         )
         RunAttempt.objects.create(run=run, number=1, outcome="finished", ended_at=now)
-        Alert.objects.create(
-            run=run,
+        return run
+
+    @cached_property
+    def alert(self) -> Alert:
+        return Alert.objects.create(
+            run=self.run,
             attempt=1,
             seq=1,
             step=3,
             rule="kl",
             severity="warning",
             message="KL is over its target",
-            raised_at=now,
+            raised_at=timezone.now(),
         )
-        return run
 
     @cached_property
     def checkpoint(self) -> Checkpoint:
@@ -96,5 +99,5 @@ def world_make() -> World:
         ada=person_make("Ada", project, Role.ADMIN),
         olga=person_make("Olga", elsewhere, Role.ADMIN),
     )
-    _ = world.snapshot, world.checkpoint
+    _ = world.snapshot, world.checkpoint, world.alert
     return world
