@@ -78,12 +78,16 @@ def jobs_waiting(queue: str) -> set[tuple[str, int]] | None:
         messages = _redis(settings.REDIS_URL).lrange(queue, 0, -1)
     except redis.RedisError:
         return None
-    waiting = set()
-    for message in messages:
-        run, _, attempt = json.loads(message)["headers"].get(_JOB_HEADER, "").partition("/")
-        if attempt.isdigit():
-            waiting.add((run, int(attempt)))
-    return waiting
+    return {job for job in map(_job_of, messages) if job is not None}
+
+
+def _job_of(message: bytes) -> tuple[str, int] | None:
+    """(run, attempt) of a message as kombu stores it; None when it is no job of ours."""
+    try:
+        run, _, attempt = json.loads(message)["headers"][_JOB_HEADER].partition("/")
+        return run, int(attempt)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
 
 
 def _job_name(run: str, attempt: int) -> str:
