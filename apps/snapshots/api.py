@@ -10,7 +10,7 @@ from ninja import Field, Router, Schema, Status
 from apps.accounts.api_auth import needs
 from apps.accounts.permissions import READERS, STAFF, project_for
 from apps.common.errors import DomainError
-from apps.snapshots import exports, selectors, services
+from apps.snapshots import exports, lineage, selectors, services
 from apps.snapshots.models import Snapshot
 from apps.snapshots.responses import download_response
 
@@ -60,6 +60,20 @@ class SnapshotDetailOut(SnapshotOut):
 class PreviewOut(Schema):
     counts: dict[str, Any]
     warnings: list[str]
+
+
+class RowOut(Schema):
+    snapshot: str
+    split: str = Field(description="empty where the comparison was dropped")
+    dropped_because: str
+    winner: str
+
+
+class VoteLineageOut(Schema):
+    vote: int
+    rows: list[RowOut] = Field(description="what became of it in each dataset")
+    runs: list[str] = Field(description="every run that stands on it, at any distance")
+    checkpoints: list[str]
 
 
 class VerificationOut(Schema):
@@ -169,3 +183,28 @@ def snapshot_export(
     project, _role = project_for(request.user, slug, STAFF)
     found = selectors.snapshot_get(project=project, snapshot_id=snapshot_id)
     return download_response(exports.snapshot_export(snapshot=found, split=split, form=format))
+
+
+@router.get(
+    "/projects/{slug}/votes/{vote_id}/lineage",
+    auth=needs("read"),
+    response=VoteLineageOut,
+    summary="The datasets, runs and checkpoints that a vote went into",
+)
+def vote_lineage(request: HttpRequest, slug: str, vote_id: int) -> dict[str, Any]:
+    project, _role = project_for(request.user, slug, READERS)
+    found = lineage.vote_lineage(selectors.vote_get(project=project, vote_id=vote_id))
+    return {
+        "vote": vote_id,
+        "rows": [
+            {
+                "snapshot": row.snapshot_id,
+                "split": row.split,
+                "dropped_because": row.dropped_because,
+                "winner": row.winner,
+            }
+            for row in found.rows
+        ],
+        "runs": [run.pk for run in found.runs],
+        "checkpoints": [checkpoint.pk for checkpoint in found.checkpoints],
+    }

@@ -49,6 +49,14 @@ def snapshot_get(*, project: Project, snapshot_id: str) -> Snapshot:
     return found
 
 
+def vote_get(*, project: Project, vote_id: int) -> Vote:
+    """`Missing` when the project has no such vote."""
+    found = Vote.objects.filter(project=project, pk=vote_id).first()
+    if found is None:
+        raise Missing("There is no such vote in this project.", field="vote")
+    return found
+
+
 def recipe_default(*, project: Project) -> SnapshotRecipe:
     """The project's own decision rule, everything else as SPEC has it."""
     labeling = LabelingSettings.objects.filter(project=project).first() or LabelingSettings()

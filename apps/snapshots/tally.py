@@ -59,6 +59,7 @@ def tally(
             "held_out": len({vote.person for vote in held_votes}),
         },
         "texts_recur": texts_recur(decided, pairs),
+        "repeated_pairs": repeated_pairs(files.get(TRAIN, ()), pairs),
         "chance_keep_rate": expected_by_chance(recipe.rule, votes_per_pair),
     }
 
@@ -86,6 +87,12 @@ def texts_recur(lines: Iterable[Line], pairs: Mapping[int, Pair]) -> bool:
     return max(seen.values(), default=0) > 1
 
 
+def repeated_pairs(lines: Iterable[Line], pairs: Mapping[int, Pair]) -> int:
+    """Rows whose two texts are also another row's: the same question, asked and counted again."""
+    seen = Counter(tuple(sorted((pairs[x.pair].a, pairs[x.pair].b))) for x in lines)
+    return sum(n - 1 for n in seen.values())
+
+
 def warnings_about(
     files: Lines, pairs: Mapping[int, Pair], recipe: SnapshotRecipe
 ) -> tuple[str, ...]:
@@ -98,6 +105,8 @@ def warnings_about(
         )
     elif n < FEW_PAIRS:
         said.append(f"{n:,} training pairs: at least {FEW_PAIRS:,} are advised.")
+    if repeated := repeated_pairs(files.get(TRAIN, ()), pairs):
+        said.append(f"{repeated:,} training rows repeat the two texts of another row.")
     for name, rows in files.items():
         clusters = len(arguments(rows, pairs))
         if name != TRAIN and clusters < LEAST_UNITS:

@@ -7,7 +7,7 @@ from django.test import Client
 
 from apps.accounts.models import Project, User
 from apps.labeling.models import Comparison
-from apps.snapshots.models import Snapshot
+from apps.snapshots.models import Snapshot, SnapshotRow
 
 pytestmark = pytest.mark.django_db
 
@@ -99,3 +99,17 @@ def test_a_leak_is_a_conflict_with_its_details(
     status, error = post(emils, "", {"name": "May", "recipe": RECIPE})
     assert (status, error["code"]) == (409, "leak")
     assert "held-out annotator stands in" in error["details"][0]
+
+
+def test_a_votes_lineage_names_its_datasets(
+    emils: Client, project: Project, crowd: list[Comparison]
+) -> None:
+    _, made = post(emils, "", {"name": "May", "recipe": RECIPE})
+    row = SnapshotRow.objects.filter(snapshot=made["id"], split="train").first()
+    answer = emils.get(f"/api/v1/projects/arguments/votes/{row.vote_ids[0]}/lineage").json()
+    assert answer == {
+        "vote": row.vote_ids[0],
+        "rows": [{"snapshot": made["id"], "split": "train", "dropped_because": "", "winner": "b"}],
+        "runs": [],
+        "checkpoints": [],
+    }

@@ -158,3 +158,17 @@ def test_few_pairs_and_few_arguments_are_said() -> None:
     assert "Only 1 training pairs: under 5,000" in text
     assert "heldout_groups: too few clusters (2 arguments)" in text
     assert "No annotators are held out" in text
+
+
+def test_a_pair_that_was_asked_twice_is_said() -> None:
+    pairs = [pair(1, "g", "x", "y"), pair(2, "g", "y", "x"), pair(3, "g", "x", "z")]
+    made = assemble(material(pairs, dict.fromkeys((1, 2, 3), "aaa")), recipe())
+    assert made.counts["repeated_pairs"] == 1
+    assert "1 training rows repeat the two texts of another row." in made.warnings
+
+
+def test_a_pair_of_one_text_is_no_preference() -> None:
+    made = assemble(
+        material([pair(1, "g", "x", "x"), pair(2, "g", "x", "y")], {1: "aaa", 2: "aaa"}), recipe()
+    )
+    assert reasons(made) == {1: "both answers are the same"}

@@ -1,6 +1,8 @@
 """Recipes as they come from forms and programs."""
 
 import json
+import re
+from pathlib import Path
 
 import pytest
 
@@ -61,3 +63,9 @@ def test_a_bad_recipe_names_its_field(data: object, field: str) -> None:
         recipe_from_json(data)
     assert refused.value.code == "bad_recipe"
     assert refused.value.field == field
+
+
+def test_the_documented_recipe_is_the_default_one() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "datasets.md").read_text()
+    (block,) = re.findall(r"```json\n(.*?)```", text, re.S)
+    assert json.loads(block) == SnapshotRecipe().to_json()
