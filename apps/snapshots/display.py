@@ -121,10 +121,13 @@ def recipe_facts(recipe: Mapping[str, Any]) -> list[tuple[str, str]]:
             f"a share of {recipe['least_share']:g}",
         ),
         ("Held-out groups", ", ".join(recipe["heldout_groups"]) or "none"),
-        ("Held-out annotators", f"{recipe['heldout_annotators']:.0%} of people, by hash"),
-        ("Splits", ", ".join(f"{k} {v:.0%}" for k, v in recipe["splits"].items() if v)),
+        ("Held-out annotators", f"{_percent(recipe['heldout_annotators'])} of people, by hash"),
+        (
+            "Splits",
+            ", ".join(f"{k} {_percent(v)}" for k, v in in_order(recipe["splits"]).items() if v),
+        ),
         ("Split by", recipe["split_by"]),
-        ("Ties", recipe["ties"]),
+        ("Ties", "dropped and counted" if recipe["ties"] == "drop" else recipe["ties"]),
         ("Seed", recipe["seed"]),
     ]
     for name, value in filters.items():
@@ -135,4 +138,4 @@ def recipe_facts(recipe: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _percent(share: float | None) -> str:
-    return "" if share is None else f"{share:.1%}".replace("%", " %")
+    return "" if share is None else f"{100 * share:.3g} %"
