@@ -28,12 +28,17 @@ _PR_SET_PDEATHSIG = 1
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """What to run. `once`: its end is not a fault (the demo's builder)."""
+    """What to run.
+
+    `once`: its end is not a fault (the demo's builder). `stops_last`: the others still talk to it
+    while they stop (the event worker takes what trainers say last).
+    """
 
     name: str
     argv: tuple[str, ...]
     environment: dict[str, str] = field(default_factory=dict)
     once: bool = False
+    stops_last: bool = False
 
 
 def programs(*, port: int, var: Path, log_level: str) -> list[Program]:
@@ -58,7 +63,7 @@ def programs(*, port: int, var: Path, log_level: str) -> list[Program]:
     )
     return [
         Program("web", web, {"DATABASE_POOL": "1"}),
-        Program("events", worker("config.celery", "events", "events,house")),
+        Program("events", worker("config.celery", "events", "events,house"), stops_last=True),
         Program("scheduler", celery("config.celery", "beat", "-s", str(var / "beat" / "schedule"))),
         Program("train", worker("workers.celery", "train", "gpu,cpu")),
         Program("short", worker("workers.celery", "short", "short")),
@@ -219,16 +224,18 @@ class Supervisor:
             self.shut_down()
 
     def shut_down(self) -> None:
-        """Scheduler and web first, then workers; what has not ended in time is killed."""
+        """All but the last, then the last; what has not ended in time is killed."""
         self.stop.set()
-        for child in self.children:
+        for group in (False, True):
+            self._end([child for child in self.children if child.program.stops_last == group])
+
+    def _end(self, children: list[Child]) -> None:
+        for child in children:
             child.terminate()
         deadline = time.monotonic() + STOP_SECONDS
-        while time.monotonic() < deadline and any(
-            c.poll() is None and c.pid for c in self.children
-        ):
+        while time.monotonic() < deadline and any(c.pid and c.poll() is None for c in children):
             time.sleep(0.1)
-        for child in self.children:
+        for child in children:
             if child.pid and child.poll() is None:
                 self._echo("concord", f"{child.program.name} did not stop in time: killed")
             child.close()
