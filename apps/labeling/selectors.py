@@ -11,7 +11,15 @@ from django.utils import timezone
 
 from apps.accounts.models import Project, User
 from apps.common.errors import Missing
-from apps.labeling.models import Choice, Comparison, Guideline, LabelingSettings, Slot, Vote
+from apps.labeling.models import (
+    Choice,
+    Comparison,
+    Decision,
+    Guideline,
+    LabelingSettings,
+    Slot,
+    Vote,
+)
 from apps.labeling.texts import Messages
 
 REMAINING_CAP = 10_000  # counting further would cost more than the number is worth
@@ -241,6 +249,16 @@ def votes_shown(*, comparison: Comparison, with_names: bool) -> list[ShownVote]:
             )
         )
     return shown
+
+
+def decisions_page(
+    *, project: Project, after: int, limit: int, outcome: str = ""
+) -> list[Decision]:
+    """Up to `limit` decisions on comparisons with ids above `after`, in that order."""
+    rows = Decision.objects.filter(project=project, comparison_id__gt=after)
+    if outcome:
+        rows = rows.filter(outcome=outcome)
+    return list(rows.select_related("comparison").order_by("comparison_id")[:limit])
 
 
 def queue_progress(*, project: Project) -> dict[str, Any]:

@@ -119,6 +119,54 @@ ACCOUNTS_API = [
     api("DELETE /projects/{slug}/people/{username}", ADMINS, ok=204, args={"username": "ana"}),
 ]
 
+ANSWER = {"key": "k", "answer": "left"}
+BALLOT = {"idempotency_key": "k", "side": "left"}
+
+
+def comparison_id(world: World) -> dict[str, Any]:
+    return {"comparison_id": world.comparison.pk}
+
+
+def slot_id(world: World) -> dict[str, Any]:
+    return {"slot": world.comparison.slots.order_by("position")[0].pk}
+
+
+LABELING = [
+    page("labeling:label", LABELERS),
+    post("labeling:vote", LABELERS, ok=400),  # an empty ballot
+    post("labeling:skip", LABELERS, ok=400),
+    post("labeling:hold", LABELERS, ok=200),
+    page("labeling:answers", LABELERS),
+    # nobody here has answered anything, and an answer is its annotator's own
+    post("labeling:revise", LABELERS, args={"vote_id": 1}, data=ANSWER, ok=404),
+    post("labeling:withdraw", LABELERS, args={"vote_id": 1}, ok=404),
+    page("labeling:guidelines", EVERYONE),
+    page("labeling:guideline_edit", ADMINS),
+    page("labeling:comparisons", READERS),
+    page("labeling:comparison", READERS, args=comparison_id),
+    page("labeling:settings", ADMINS),
+]
+
+LABELING_API = [
+    api("POST /projects/{slug}/comparisons/import", STAFF, data={"rows": []}, ok=201),
+    api("POST /projects/{slug}/votes/import", ADMINS, data={"rows": []}, ok=201),
+    api("POST /projects/{slug}/next", LABELERS),
+    # a pair that is not in one's hands cannot be voted on
+    api("POST /slots/{slot}/vote", LABELERS, args=slot_id, data=BALLOT, ok=409),
+    api("POST /slots/{slot}/skip", LABELERS, args=slot_id),
+    api(
+        "POST /votes/{vote}/revise",
+        LABELERS,
+        args={"vote": 1},
+        data=BALLOT,
+        ok=404,
+        expect={ENGINEER: 404},  # not theirs comes before not allowed
+    ),
+    api("GET /projects/{slug}/decisions", READERS),
+    api("GET /projects/{slug}/labeling", READERS),
+    api("PATCH /projects/{slug}/labeling", ADMINS, data={"overlap": 2}),
+]
+
 AGREEMENT = [
     page("agreement:overview", READERS),
     post("agreement:refresh", READERS),
@@ -209,6 +257,8 @@ TRAINING_API = [
 TABLE: list[Line] = [
     *ACCOUNTS,
     *ACCOUNTS_API,
+    *LABELING,
+    *LABELING_API,
     *AGREEMENT,
     *AGREEMENT_API,
     *SNAPSHOTS,

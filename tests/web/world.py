@@ -6,6 +6,8 @@ from functools import cached_property
 from django.utils import timezone
 
 from apps.accounts.models import Project, Role, User
+from apps.labeling.models import Comparison
+from apps.labeling.services import comparisons_import
 from apps.snapshots.models import Snapshot
 from apps.training.models import Alert, Checkpoint, Run, RunAttempt
 from tests.people import person_make
@@ -31,6 +33,13 @@ class World:
             "outsider": self.olga,
             "anonymous": None,
         }[name]
+
+    @cached_property
+    def comparison(self) -> Comparison:
+        """A pair nobody holds or has judged."""
+        row = {"prompt": "Which?", "response_a": "This.", "response_b": "That."}
+        comparisons_import(project=self.project, rows=[row])
+        return Comparison.objects.get(project=self.project)
 
     @cached_property
     def snapshot(self) -> Snapshot:
@@ -99,5 +108,5 @@ def world_make() -> World:
         ada=person_make("Ada", project, Role.ADMIN),
         olga=person_make("Olga", elsewhere, Role.ADMIN),
     )
-    _ = world.snapshot, world.checkpoint, world.alert
+    _ = world.comparison, world.snapshot, world.checkpoint, world.alert
     return world

@@ -71,7 +71,10 @@ def slot_skip(*, slot: int, annotator: User, reason: str = "") -> Lease | Nothin
     if place is None:
         raise Missing("There is no such pair.", field="slot")
     with prepared_cursor() as cursor:
-        seat = _seat_lock(cursor, place["project_id"], annotator.pk)
+        try:
+            seat = _seat_lock(cursor, place["project_id"], annotator.pk)
+        except Missing:  # not a member: the slot is as unknown as any other
+            raise Missing("There is no such pair.", field="slot") from None
         cursor.execute(sql.RELEASE, {"slot": slot, "annotator": annotator.pk})
         if cursor.fetchone() is not None:
             skip_record(
