@@ -1,0 +1,137 @@
+"""A run as Emil sees it: launched, watched until it has finished, cancelled, resumed."""
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from apps.accounts.models import Project, Role
+from apps.training.models import Run
+from tests.people import person_make
+from tests.training.stack import Stack
+from tests.web.runs import event_add, metrics_add, run_make
+
+pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+
+
+def shot(page: Page, name: str) -> None:
+    """Keep a picture where SCREENSHOTS says, for people to look at."""
+    if folder := os.environ.get("SCREENSHOTS"):
+        page.screenshot(path=Path(folder) / f"run-{name}.png", full_page=True)
+
+
+@pytest.fixture
+def project() -> Project:
+    project = Project.objects.create(slug="arguments", name="Arguments")
+    person_make("Emil", project, Role.ENGINEER)
+    return project
+
+
+@pytest.fixture
+def stack(transactional_db, tmp_path, settings) -> Iterator[Stack]:
+    """A real event worker and a real training worker over the real broker."""
+    with Stack(tmp_path).running() as stack:
+        settings.ARTIFACTS_URL = str(stack.artifacts)
+        yield stack
+
+
+@pytest.mark.stack
+def test_emil_launches_a_run_and_watches_it_finish(
+    live_server, open_page, sign_in, project, stack
+) -> None:
+    page = open_page()
+    sign_in(page, "emil")
+    page.get_by_role("link", name="New run").first.click()
+    page.get_by_role("link", name="Drill").click()
+    page.get_by_label("Name").fill("watched")
+    page.get_by_label("steps", exact=True).fill("40")
+    page.get_by_label("step_seconds").fill("0.1")
+    page.get_by_label("sample_every").fill("10")
+    page.get_by_role("button", name="Launch").click()
+
+    head = page.locator("#run-head")
+    expect(head.locator("h1")).to_have_text("watched")
+    expect(head.get_by_text("running")).to_be_visible(timeout=30_000)
+    expect(page).to_have_title(re.compile(r"^\d+ % · watched"))
+    page.get_by_role("link", name="Charts").click()
+    figure = page.locator("figure", has_text="drill/value")
+    expect(figure.locator("canvas")).to_be_visible()
+    shot(page, "charts-live")
+
+    # nothing is reloaded from here on: the page itself must notice the end
+    expect(head.get_by_text("finished")).to_be_visible(timeout=30_000)
+    expect(page).to_have_title(re.compile("^finished · watched"))
+    assert "favicon-good" in page.locator("#favicon").get_attribute("href")
+    expect(figure.locator("p")).to_contain_text("drill/value: 40 points")
+    expect(page.locator("#chart-status")).to_have_text("1 metric")
+    assert "hx-trigger" not in head.evaluate("node => node.outerHTML")
+    shot(page, "charts-finished")
+
+    page.reload()  # everything is in the database
+    expect(figure.locator("p")).to_contain_text("drill/value: 40 points")
+    page.get_by_role("link", name="Samples").click()
+    expect(page.get_by_text("What is the value at step 40?")).to_be_visible()
+    page.get_by_role("link", name="Models").click()
+    expect(page.get_by_role("link", name="watched, step 40")).to_be_visible()
+
+
+@pytest.mark.stack
+def test_a_run_is_cancelled_after_a_question_and_resumed(
+    live_server, open_page, sign_in, project, stack
+) -> None:
+    from apps.training.services import run_launch
+
+    config = {"steps": 100_000, "step_seconds": 0.05, "checkpoint_every": 5}
+    run = run_launch(project=project, kind="drill", name="long", config=config, inputs={})
+    page = open_page()
+    sign_in(page, "emil")
+    page.goto(f"{live_server.url}/p/arguments/runs/{run.pk}/")
+    head = page.locator("#run-head")
+    expect(head.get_by_text("running")).to_be_visible(timeout=30_000)
+    page.get_by_role("link", name="Cancel").click()
+    dialog = page.get_by_role("dialog", name="Cancel long?")
+    shot(page, "cancel")
+    dialog.get_by_role("button", name="Let it run").click()
+    expect(dialog).not_to_be_visible()
+    page.get_by_role("link", name="Cancel").click()
+    dialog.get_by_role("button", name="Cancel the run").click()
+    expect(head.get_by_text("cancelled")).to_be_visible(timeout=20_000)
+    page.get_by_role("button", name="Resume").click()
+    expect(head.get_by_text(re.compile("attempt 2, from step"))).to_be_visible(timeout=20_000)
+    page.get_by_role("link", name="Cancel").click()
+    dialog.get_by_role("button", name="Cancel the run").click()
+    expect(head.get_by_text("cancelled")).to_be_visible(timeout=20_000)
+    assert Run.objects.get().attempt == 2
+
+
+def test_zoom_and_smoothing_stay_when_new_points_arrive(
+    live_server, open_page, sign_in, project
+) -> None:
+    run = run_make(project, config={"steps": 100})
+    metrics_add(run, 1, list(range(1, 61)), drill__value=[i % 7 / 7 for i in range(60)])
+    page = open_page()
+    sign_in(page, "emil")
+    page.goto(f"{live_server.url}/p/arguments/runs/{run.pk}/?tab=charts")
+    plot = page.locator("figure .u-over")
+    expect(plot).to_be_visible()
+    page.get_by_label("Smoothing").select_option("0.9")
+    box = plot.bounding_box()
+    page.mouse.move(box["x"] + box["width"] * 0.25, box["y"] + 40)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] * 0.5, box["y"] + 40, steps=5)
+    page.mouse.up()
+    before = page.locator("figure canvas").evaluate("c => c.toDataURL()")
+    metrics_add(run, 2, list(range(61, 91)), drill__value=[0.5] * 30)
+    event_add(run, 3, "Progress", {"step": 90, "total_steps": 100})
+    expect(page.locator("figure p")).to_contain_text("90 points", timeout=10_000)
+    page.mouse.move(5, 5)
+    zoomed = page.locator("figure canvas").evaluate("c => c.toDataURL()")
+    page.get_by_role("button", name="Whole run").click()
+    page.wait_for_timeout(300)
+    whole = page.locator("figure canvas").evaluate("c => c.toDataURL()")
+    assert before[:64] == zoomed[:64]
+    assert zoomed != whole
+    shot(page, "charts-smoothed")
