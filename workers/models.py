@@ -48,6 +48,7 @@ def load_tokenizer(source: str | Path) -> PreTrainedTokenizerBase:
 def load_causal(source: str | Path, *, device: torch.device | None = None) -> PreTrainedModel:
     """A causal language model in float32, dropout off."""
     model = _load(AutoModelForCausalLM, source, use_safetensors=True, dtype=torch.float32)
+    _check_finite(model, source)
     disable_dropout(model)
     return model.to(device or pick_device())
 
@@ -70,10 +71,22 @@ def load_scorer(
         dtype=torch.float32,
         num_labels=1,
     )
+    _check_finite(model, source)
     model.config.get_text_config().pad_token_id = tokenizer.pad_token_id
     model.config.pad_token_id = tokenizer.pad_token_id
     disable_dropout(model, dropout or 0.0)
     return model.to(device or pick_device())
+
+
+def _check_finite(model: nn.Module, source: str | Path) -> None:
+    """A checkpoint of a run that blew up is refused here, not by whatever breaks on it first."""
+    for name, parameter in model.named_parameters():
+        if not torch.isfinite(parameter).all():
+            raise RecipeError(
+                "non_finite_weights",
+                Fault.DATA,
+                f"model '{Path(source).name}': the weights '{name}' hold NaN or infinite values",
+            )
 
 
 def _load(factory: type, source: str | Path, **options: object):

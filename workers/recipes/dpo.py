@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from datasets import Dataset
-from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallback
+from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallback, set_seed
 from trl import DPOConfig, DPOTrainer
 
 from workers.context import RunContext
@@ -93,6 +93,7 @@ class Probe(TrainerCallback):
 def run(context: RunContext) -> dict[str, Any]:
     """Train, report samples, return the headline figures."""
     settings: DPOSettings = settings_for("dpo", context.spec.config)
+    set_seed(context.spec.seed)
     folder = context.input_path("data")
     start = context.input_path("sft")
     tokenizer = load_tokenizer(start)

@@ -11,6 +11,7 @@ from dataclasses import asdict
 from typing import Any
 
 import numpy as np
+from transformers import set_seed
 
 from measures.accuracy import pair_credit
 from measures.estimate import Interval
@@ -35,6 +36,7 @@ SHOWN = 8  # answers emitted as samples
 def run(context: RunContext) -> dict[str, Any]:
     """Answer, score, compare; the report is the summary, an artifact and metric points."""
     settings: EvaluateSettings = settings_for("evaluate", context.spec.config)
+    set_seed(context.spec.seed)
     rows = _prompts(context, settings)
     policy_answers = _answers(context, settings, rows, "policy")
     sft_answers = _answers(context, settings, rows, "sft")

@@ -7,6 +7,8 @@ two stands first is settled there, per person.
 
 from typing import Any
 
+from transformers import set_seed
+
 from workers.artifacts import file_sha256
 from workers.audit import write_lines
 from workers.context import RunContext
@@ -27,6 +29,7 @@ CONFIG = GenerateSettings
 def run(context: RunContext) -> dict[str, Any]:
     """Answer the prompts twice, write the pairs, return counts."""
     settings: GenerateSettings = settings_for("generate", context.spec.config)
+    set_seed(context.spec.seed)
     seed = context.spec.seed
     rows = read_prompts(context.input_path("prompts"), TRAIN)
     roles = ("policy", "policy") if settings.opponent == "self" else ("policy", "sft")

@@ -20,6 +20,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from transformers import set_seed
 
 from workers.context import RecipeError, RunContext
 from workers.contract.events import Alert, Fault
@@ -55,6 +56,7 @@ CONFIG = PPOSettings
 def run(context: RunContext) -> dict[str, Any]:
     """Train to the last step, or until someone stops it; audit; return the headline figures."""
     settings: PPOSettings = settings_for("ppo", context.spec.config)
+    set_seed(context.spec.seed)
     loop = Loop.build(context, settings)
     started = time.monotonic()
     first_step = loop.state.step
@@ -92,7 +94,6 @@ class Loop:
 
     @classmethod
     def build(cls, context: RunContext, settings: PPOSettings) -> "Loop":
-        torch.manual_seed(context.spec.seed)
         models = load_models(context, settings)
         folder = context.input_path("prompts")
         optimizer = make_optimizer(models.actor_critic, settings)

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 import transformers
-from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainingArguments
+from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainingArguments, set_seed
 
 from workers.context import RecipeError, RunContext
 from workers.contract.events import Fault
@@ -101,6 +101,7 @@ class Trainer(GuardedTrainer, transformers.Trainer):
 def run(context: RunContext) -> dict[str, Any]:
     """Train, report every split, return the headline figures."""
     settings: RewardSettings = settings_for("reward", context.spec.config)
+    set_seed(context.spec.seed)
     folder = context.input_path("data")
     source = _source(context, settings)
     tokenizer = load_tokenizer(source)

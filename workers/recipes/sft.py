@@ -15,7 +15,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 import transformers
-from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainingArguments
+from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainingArguments, set_seed
 
 from workers.context import RunContext
 from workers.data.base_model import BaseShape, build_model, train_tokenizer
@@ -92,6 +92,7 @@ class Rows:
 def run(context: RunContext) -> dict[str, Any]:
     """Train, report samples, return the headline figures."""
     settings: SFTSettings = settings_for("sft", context.spec.config)
+    set_seed(context.spec.seed)
     training, held_out = _split(context, settings)
     tokenizer, model = _base(context, settings, training)
     train_rows = _encode(tokenizer, training, settings)

@@ -26,14 +26,14 @@ from workers.data.batching import LengthGroupedSampler
 from workers.data.snapshot import TRAIN
 from workers.recipes.settings.common import TrainingSettings
 
-# What the library reports about its own speed, and what it repeats with every evaluation.
+# What the library reports about its own speed, and a counter that a resumed run begins anew.
 _UNREPORTED = (
     "runtime",
     "per_second",
     "total_flos",
     "train_loss",
     "model_preparation_time",
-    "eval_num_tokens",
+    "num_tokens",
 )
 
 

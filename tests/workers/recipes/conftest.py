@@ -2,7 +2,6 @@
 
 from concurrent.futures import ThreadPoolExecutor
 from itertools import product
-from pathlib import Path
 
 import pytest
 
@@ -116,9 +115,3 @@ def planted(workshop: Workshop) -> dict[str, Outcome]:
     with ThreadPoolExecutor(2) as pool:
         outcomes = pool.map(workshop.run, specs.values())
     return dict(zip(specs, outcomes, strict=True))
-
-
-@pytest.fixture
-def scratch(tmp_path: Path) -> Workshop:
-    """An empty workshop for a test that spoils something."""
-    return Workshop(tmp_path)

@@ -3,6 +3,8 @@
 Everything is made from a seed in a moment, so no test needs a download or a long training.
 """
 
+import importlib
+import itertools
 import json
 import os
 import subprocess
@@ -24,6 +26,8 @@ from transformers import (
 )
 
 from workers.artifacts import Store
+from workers.context import RunContext
+from workers.contract.events import Envelope, Event, Finished, Metrics, envelope_to_json
 from workers.contract.jobs import InputRef, JobSpec, Resume, spec_to_json
 
 WORDS = [
@@ -178,6 +182,39 @@ class Workshop:
         lines = (folder / "events.jsonl").read_text().splitlines()
         return Outcome([json.loads(line) for line in lines], (folder / "log.txt").read_text())
 
+    def run_here(
+        self,
+        spec: JobSpec,
+        *,
+        wish: str = "stop",
+        after_step: int | None = None,
+        keep: list[dict[str, Any]] | None = None,
+    ) -> "Outcome":
+        """The recipe in this process, stopped once `after_step` is reported if that is given.
+
+        What it raises comes through; `keep` then holds the events up to there.
+        """
+        notebook = Notebook(spec, [] if keep is None else keep)
+        folder = self.folder(spec)
+        folder.mkdir(parents=True)
+
+        def stop() -> str | None:
+            return wish if after_step is not None and notebook.step >= after_step else None
+
+        ticks = itertools.count(step=10)  # time flies: nothing is bundled or left out
+        context = RunContext(
+            spec, self.store, folder, notebook, stop_signal=stop, clock=lambda: next(ticks)
+        )
+        recipe = importlib.import_module(f"workers.recipes.{spec.kind}")
+        summary = recipe.run(context)
+        context.emit(Finished(step=notebook.step, summary=summary))
+        return Outcome(notebook.envelopes)
+
+    def resume(self, outcome: "Outcome") -> Resume:
+        """To go on from the last checkpoint of an outcome."""
+        saved = outcome.all("CheckpointSaved")[-1]
+        return Resume(saved["uri"], saved["sha256"], saved["step"])
+
     def folder(self, spec: JobSpec) -> Path:
         return self.root / "work" / spec.run / str(spec.attempt)
 
@@ -185,6 +222,21 @@ class Workshop:
         """The last checkpoint of a run as an input by `name`."""
         saved = outcome.all("CheckpointSaved")[-1]
         self.refs[name] = InputRef(name, "checkpoint", name, saved["uri"], saved["sha256"])
+
+
+@dataclass
+class Notebook:
+    """A writer that keeps events as they would be read from the file."""
+
+    spec: JobSpec
+    envelopes: list[dict[str, Any]] = field(default_factory=list)
+    step: int = 0
+
+    def write(self, event: Event) -> None:
+        if isinstance(event, Metrics):
+            self.step = max(self.step, *event.steps)
+        envelope = Envelope(self.spec.run, self.spec.attempt, len(self.envelopes) + 1, 0.0, event)
+        self.envelopes.append(json.loads(json.dumps(envelope_to_json(envelope))))
 
 
 @dataclass

@@ -1,0 +1,110 @@
+"""A run that is stopped and resumed shows the curve of one that never stopped.
+
+In this process rather than in one of its own, on the same recipes: five processes would cost half
+a minute of imports.
+"""
+
+import pytest
+
+from tests.workers.recipes.conftest import PLANTED_PPO
+from tests.workers.recipes.language import Outcome, Workshop
+
+CLOCKS = ("time/", "throughput/")  # what differs between any two runs
+
+
+def curves(outcome: Outcome) -> dict[str, dict[int, float]]:
+    return {
+        name: outcome.curve(name)
+        for name in sorted(outcome.metric_names())
+        if not name.startswith(CLOCKS)
+    }
+
+
+def stop_and_resume(workshop: Workshop, kind: str, config: dict, after: int, **inputs: str):
+    """(the uninterrupted run, its first part, its second part)"""
+    whole = workshop.run_here(workshop.spec(f"{kind}_whole", kind, config, **inputs))
+    first_spec = workshop.spec(f"{kind}_cut", kind, config, **inputs)
+    first = workshop.run_here(first_spec, after_step=after)
+    second = workshop.run_here(
+        workshop.spec(
+            f"{kind}_cut", kind, config, attempt=2, resume=workshop.resume(first), **inputs
+        )
+    )
+    return whole, first, second
+
+
+def check_joined(whole: Outcome, first: Outcome, second: Outcome) -> None:
+    stopped_at = first.all("CheckpointSaved")[-1]["step"]
+    wanted, before, after = curves(whole), curves(first), curves(second)
+    assert stopped_at < max(step for points in wanted.values() for step in points)
+    for name, points in wanted.items():
+        joined = {s: v for s, v in before.get(name, {}).items() if s <= stopped_at}
+        joined |= {s: v for s, v in after.get(name, {}).items() if s > stopped_at}
+        # the stop itself adds points (a last evaluation); none of the whole run's may be missing
+        assert {step: joined[step] for step in points} == points, name
+    assert min(step for points in after.values() for step in points) > stopped_at
+
+
+def test_ppo_goes_on_bit_for_bit_where_it_was_stopped(workshop: Workshop) -> None:
+    config = PLANTED_PPO | {
+        "steps": 6,
+        "kl_controller": "adaptive",
+        "kl_target": 0.5,
+        "warmup_share": 0.5,
+        "eval_every": 2,
+    }
+    parts = stop_and_resume(workshop, "ppo", config, 3, sft="base", prompts="prompts")
+    check_joined(*parts)
+    whole, _, second = parts
+    assert second.summary["last"] == whole.summary["last"]
+    assert len(set(whole.curve("kl_coef").values())) > 1  # the controller did move
+
+
+@pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")  # inside TRL
+@pytest.mark.parametrize("kind", ["reward", "dpo"])
+def test_pair_training_goes_on_bit_for_bit_where_it_was_stopped(
+    workshop: Workshop, kind: str
+) -> None:
+    config = {
+        "learning_rate": 1e-3,
+        "batch_size": 16,
+        "max_length": 32,
+        "max_steps": 8,
+        "epochs": 2,
+        "log_every": 1,
+        "eval_every": 4,
+        "save_every": 100,
+    }
+    if kind == "dpo":
+        config |= {"sample_max_new_tokens": 4, "sample_prompts": 2}
+    check_joined(*stop_and_resume(workshop, kind, config, 5, sft="base", data="preferences"))
+
+
+def test_sft_goes_on_bit_for_bit_with_the_tokenizer_it_built(workshop: Workshop) -> None:
+    config = {
+        "learning_rate": 5e-3,
+        "batch_size": 4,
+        "epochs": 3,
+        "max_length": 64,
+        "base_vocabulary": 300,
+        "base_width": 32,
+        "base_layers": 1,
+        "base_heads": 2,
+        "base_context": 64,
+        "held_out_share": 0.2,
+        "log_every": 1,
+        "eval_every": 3,
+        "sample_prompts": 0,
+    }
+    check_joined(*stop_and_resume(workshop, "sft", config, 4, data="demonstrations"))
+
+
+def test_a_cancelled_run_saves_where_it_was_and_leaves_evaluation_and_audit(
+    workshop: Workshop,
+) -> None:
+    spec = workshop.spec("cancelled", "ppo", PLANTED_PPO, sft="base", prompts="prompts")
+    outcome = workshop.run_here(spec, wish="cancel", after_step=2)
+    saved = outcome.all("CheckpointSaved")[-1]
+    assert saved["step"] < 5
+    assert saved["tags"] == ["last"]
+    assert not outcome.all("Generated")
