@@ -115,3 +115,14 @@ def planted(workshop: Workshop) -> dict[str, Outcome]:
     with ThreadPoolExecutor(2) as pool:
         outcomes = pool.map(workshop.run, specs.values())
     return dict(zip(specs, outcomes, strict=True))
+
+
+@pytest.fixture(scope="session")
+def models(workshop: Workshop) -> Workshop:
+    """A policy that is not its SFT model, and two reward models."""
+    workshop.put_model("policy", tiny_llama(seed=5))
+    for name, seed in (("scorer", 0), ("judge", 1)):
+        config = {"max_steps": 4, "learning_rate": 1e-3, "max_length": 32, "batch_size": 16}
+        spec = workshop.spec(name, "reward", config, seed=seed, sft="base", data="preferences")
+        workshop.adopt(name, workshop.run_here(spec))
+    return workshop

@@ -5,20 +5,9 @@ import json
 import pytest
 
 from tests.workers.recipes.conftest import SUBJECTS
-from tests.workers.recipes.language import Outcome, Workshop, tiny_llama, user
+from tests.workers.recipes.language import Outcome, Workshop, user
 
 ANSWERING = {"max_new_tokens": 6, "max_prompt_length": 16, "max_prompts": 12}
-
-
-@pytest.fixture(scope="module")
-def models(workshop: Workshop) -> Workshop:
-    """A policy that is not its SFT model, and two reward models."""
-    workshop.put_model("policy", tiny_llama(seed=5))
-    for name, seed in (("scorer", 0), ("judge", 1)):
-        config = {"max_steps": 4, "learning_rate": 1e-3, "max_length": 32, "batch_size": 16}
-        spec = workshop.spec(name, "reward", config, seed=seed, sft="base", data="preferences")
-        workshop.adopt(name, workshop.run_here(spec))
-    return workshop
 
 
 def candidates(shop: Workshop, outcome: Outcome) -> list[dict]:
@@ -72,18 +61,9 @@ def test_identical_answers_are_no_pair_and_are_counted(models: Workshop) -> None
 
 
 def evaluate(models: Workshop, name: str, policy: str, **config) -> Outcome:
-    return models.run_here(
-        models.spec(
-            name,
-            "evaluate",
-            ANSWERING | {"draws": 2} | config,
-            policy=policy,
-            sft="base",
-            prompts="prompts",
-            reward="scorer",
-            judge="judge",
-        )
-    )
+    settings = ANSWERING | {"draws": 2} | config
+    roles = {"sft": "base", "prompts": "prompts", "reward": "scorer", "judge": "judge"}
+    return models.run_here(models.spec(name, "evaluate", settings, policy=policy, **roles))
 
 
 def test_a_policy_is_compared_with_its_sft_model_by_reward_and_by_judge(models: Workshop) -> None:

@@ -1,0 +1,51 @@
+"""docs/metrics.md against what the recipes really emit, in both directions."""
+
+import re
+from pathlib import Path
+
+from tests.workers.recipes.conftest import PLANTED_PPO
+from tests.workers.recipes.language import Outcome, Workshop
+
+PAGE = Path(__file__).parents[3] / "docs" / "metrics.md"
+
+
+def documented() -> dict[str, str]:
+    """{name: unit}. Every row must have a unit, or a dash."""
+    rows = re.findall(r"^\| `([^`]+)` \| ([^|]+) \|", PAGE.read_text(), re.M)
+    return {name: unit.strip() for name, unit in rows}
+
+
+def is_documented(name: str, names: set[str]) -> bool:
+    patterns = (re.sub(r"<\w+>", r"[\\w-]+", re.escape(n).replace(r"\<", "<")) for n in names)
+    return any(re.fullmatch(pattern, name) for pattern in patterns)
+
+
+def emitted(planted: dict[str, Outcome], models: Workshop) -> set[str]:
+    names = set().union(*(outcome.metric_names() for outcome in planted.values()))
+    roles = {"sft": "base", "prompts": "prompts", "reward": "scorer", "judge": "judge"}
+    ppo = models.spec(
+        "documented_ppo", "ppo", PLANTED_PPO | {"steps": 1, "reward": {"type": "model"}}, **roles
+    )
+    evaluation = models.spec(
+        "documented_evaluation",
+        "evaluate",
+        {"max_new_tokens": 4, "max_prompt_length": 16, "max_prompts": 4},
+        policy="policy",
+        **roles,
+    )
+    drill = models.spec("documented_drill", "drill", {"steps": 1, "metrics_per_step": 2})
+    for spec in (ppo, evaluation, drill):
+        names |= models.run_here(spec).metric_names()
+    return names
+
+
+def test_every_emitted_metric_is_documented_and_every_documented_one_emitted(
+    planted: dict[str, Outcome], models: Workshop
+) -> None:
+    page, seen = set(documented()), emitted(planted, models)
+    assert {name for name in seen if not is_documented(name, page)} == set()
+    assert {name for name in page if not any(is_documented(s, {name}) for s in seen)} == set()
+
+
+def test_every_documented_metric_names_its_unit() -> None:
+    assert [name for name, unit in documented().items() if not unit] == []
