@@ -30,7 +30,7 @@ HEADLINES: dict[str, tuple[Headline, ...]] = {
         Headline("Reward", ("objective/scores",), "raw score, mean of a batch"),
         Headline("Held-out reward", ("eval/held_out_score",), "another model's score"),
         Headline("KL to the reference", ("objective/kl",), "nats per sequence"),
-        Headline("Entropy", ("objective/entropy",), "nats per token"),
+        Headline("Entropy", ("policy/entropy_avg",), "nats per token"),
     ),
     "drill": (Headline("Value", ("drill/value",)),),
 }
