@@ -22,7 +22,7 @@ from apps.common import embedded
 from workers.supervisor.child import end_with_parent
 
 ROOT = Path(__file__).resolve().parents[2]
-LEASE_S = 2
+LEASE_S = 3  # shorter ones run out on a busy machine
 GRACE_S = 1
 SILENCE_S = 1.0
 QUICK = {

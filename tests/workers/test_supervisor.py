@@ -3,6 +3,9 @@
 import contextlib
 import json
 import os
+import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,9 +13,10 @@ from typing import Any
 
 import pytest
 
-from tests.workers.attempt import drill_spec
+from tests.workers.attempt import ROOT, drill_spec
 from workers.contract import Envelope, JobSpec, Limits, envelope_from_json, wire
 from workers.supervisor import Supervisor
+from workers.supervisor.child import end_with_parent
 from workers.supervisor.lease import Lease
 from workers.supervisor.line import Line
 
@@ -279,9 +283,10 @@ def test_a_deaf_trainer_without_redis_is_killed_before_its_lease_can_run_out(
 
     monkeypatch.setattr(Lease, "renew", renew)
     monkeypatch.setattr(Supervisor, "_store_files", lambda self: times.append(time.monotonic()))
-    supervise(FOR_EVER | {"ignore_stop": True})
+    limits = Limits(lease_s=3, grace_s=1, max_s=60)
+    supervise(FOR_EVER | {"ignore_stop": True}, limits=limits)
     assert web.last.kind == "lease_lost"
-    assert 1.5 < times[-1] - times[-2] < 2.0
+    assert 2.5 < times[-1] - times[-2] < 3.0
 
 
 def test_the_spool_stays_when_the_web_side_does_not_answer(
@@ -310,6 +315,44 @@ def test_a_fault_of_the_supervisor_itself_ends_the_trainer_and_is_reported(
     assert (web.last.kind, web.last.fault) == ("worker_error", "bug")
     assert "a bug in the supervisor" in web.last.message
     assert trainers(tmp_path) == []
+
+
+SUPERVISE = """
+import os, sys, time
+from pathlib import Path
+from tests.workers.attempt import ROOT, drill_spec
+from workers.contract import Limits
+from workers.supervisor import Supervisor
+from workers.supervisor.child import end_with_parent
+from workers.supervisor.line import Line
+folder = Path(sys.argv[1])
+limits = Limits(lease_s=30, grace_s=1, max_s=60)
+spec = drill_spec(folder, {"steps": 100000, "step_seconds": 0.02}, limits=limits)
+line = Line(os.environ["REDIS_URL"])
+Supervisor(spec, line=line, work=folder / "work", created_at=time.time() + 60).run()
+"""
+
+
+@pytest.mark.parametrize("trainer_is", ["at work", "stopped"])
+def test_a_killed_supervisor_takes_even_a_stopped_trainer_along(
+    tmp_path: Path, trainer_is: str
+) -> None:
+    argv = [sys.executable, "-c", SUPERVISE, str(tmp_path)]
+    with subprocess.Popen(argv, cwd=ROOT, preexec_fn=end_with_parent) as supervisor:
+        until(lambda: list(tmp_path.glob("work/*/*/events.jsonl")) and trainers(tmp_path))
+        until(lambda: "Progress" in next(tmp_path.glob("work/*/*/events.jsonl")).read_text())
+        (trainer,) = (pid for pid in trainers(tmp_path) if pid != supervisor.pid)
+        if trainer_is == "stopped":
+            os.kill(trainer, signal.SIGSTOP)
+        supervisor.kill()
+    assert not lives(trainer)
+
+
+def until(condition: Callable[[], Any]) -> None:
+    deadline = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.02)
 
 
 def test_what_a_trainer_leaves_behind_ends_with_it(supervise: Any, web: Web) -> None:
