@@ -1,12 +1,12 @@
 """The API: one router per app, mounted in pipeline order."""
 
-from importlib import import_module
-from importlib.util import find_spec
-
+from apps.accounts.api import router as accounts
+from apps.agreement.api import router as agreement
 from apps.common.api import api_make, api_urls
 from apps.common.api_docs import Reference
-
-ROUTERS = ("accounts", "labeling", "agreement", "snapshots", "training")
+from apps.labeling.api import router as labeling
+from apps.snapshots.api import router as snapshots
+from apps.training.api import router as training
 
 api = api_make(
     title="Concord",
@@ -18,8 +18,7 @@ api = api_make(
     ),
     docs=Reference(),
 )
-for _app in ROUTERS:
-    if find_spec(f"apps.{_app}.api") is not None:
-        api.add_router("", import_module(f"apps.{_app}.api").router)
+for _router in (accounts, labeling, agreement, snapshots, training):
+    api.add_router("", _router)
 
 urls = api_urls(api)

@@ -1,16 +1,13 @@
 """Every address of the site: pages by project under `p/`, the API under `api/v1/`."""
 
-from importlib.util import find_spec
-
 from django.contrib import admin
 from django.urls import include, path
 
-from apps.accounts.views.session import home
+from apps.accounts.views.session import admin_sign_in, home
 from apps.common.views import healthz
 from config.api import urls as api_urls
 
-# Apps in pipeline order; each names its own pages below `p/<slug>/`.
-PAGE_APPS = ("labeling", "agreement", "snapshots", "training")
+admin.site.login = admin_sign_in
 
 urlpatterns = [
     path("", home, name="home"),
@@ -18,9 +15,9 @@ urlpatterns = [
     path("", include("apps.accounts.urls")),
     path("api/v1/", api_urls),
     path("admin/", admin.site.urls),
-]
-urlpatterns += [
-    path("p/", include(f"apps.{app}.urls"))
-    for app in PAGE_APPS
-    if find_spec(f"apps.{app}.urls") is not None
+    # Apps in pipeline order; each names its own pages below `p/<slug>/`.
+    path("p/", include("apps.labeling.urls")),
+    path("p/", include("apps.agreement.urls")),
+    path("p/", include("apps.snapshots.urls")),
+    path("p/", include("apps.training.urls")),
 ]

@@ -1,20 +1,46 @@
-"""What a service refuses reaches a person as a page with the reason, in whatever view it happens.
-
-Forms put a refusal beside its field and need none of this; it is for addresses that name what is
-not there, and for buttons pressed a moment too late.
-"""
+"""What stands between any request and its view."""
 
 from collections.abc import Callable
+from typing import Any
+from urllib.parse import urlsplit
 
+from django.conf import settings
+from django.contrib.auth.middleware import LoginRequiredMiddleware
+from django.contrib.auth.views import redirect_to_login
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse
-from django.shortcuts import render
+from django.shortcuts import render, resolve_url
 from django.views.defaults import page_not_found, permission_denied
+from django_htmx.http import HttpResponseClientRedirect
 
 from apps.common.errors import DomainError, Missing, Refused
 
 
+class SignInMiddleware(LoginRequiredMiddleware):
+    """Sends people who are not signed in to the sign-in page; also the pages that poll.
+
+    htmx would follow a redirect and put the sign-in form where the news were to go; told by its
+    header, it takes the whole page there, and back afterwards.
+    """
+
+    def handle_no_permission(self, request: HttpRequest, view_func: Any) -> HttpResponse:
+        if request.headers.get("HX-Request") == "true":
+            here = urlsplit(request.headers.get("HX-Current-URL", ""))
+            back = here._replace(scheme="", netloc="").geturl()
+            return HttpResponseClientRedirect(redirect_to_login(back, self._sign_in()).url)
+        return super().handle_no_permission(request, view_func)
+
+    def _sign_in(self) -> str:
+        return resolve_url(settings.LOGIN_URL)
+
+
 class DomainErrorMiddleware:
+    """What a service refuses reaches a person as a page with the reason, wherever it happens.
+
+    Forms put a refusal beside its field and need none of this; it is for addresses that name what
+    is not there, and for buttons pressed a moment too late.
+    """
+
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self.get_response = get_response
 

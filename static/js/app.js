@@ -27,6 +27,15 @@
     document.dispatchEvent(new CustomEvent("themechange")),
   );
 
+  // --- on a phone the bar below may be wider than the screen: show where one is
+  document.addEventListener("DOMContentLoaded", () => {
+    const bar = document.querySelector(".rail nav");
+    const here = bar?.querySelector("[aria-current=page]");
+    if (here && bar.scrollWidth > bar.clientWidth) {
+      bar.scrollLeft = here.offsetLeft + here.offsetWidth / 2 - bar.clientWidth / 2;
+    }
+  });
+
   // --- dialogs: <button data-dialog="id"> opens, <button data-close> and a click outside close
   document.addEventListener("click", (event) => {
     const opener = event.target.closest("[data-dialog]");

@@ -249,13 +249,15 @@
     let live = root.dataset.live === "1";
     try {
       const answer = await fetch(root.dataset.url, { cache: "no-store", headers: etag ? { "If-None-Match": etag } : {} });
-      if (answer.status === 200) {
+      if (answer.redirected || answer.status === 401 || answer.status === 403) {
+        live = false;
+        status.textContent = "you were signed out; reload the page";
+      } else if (answer.status === 200) {
         etag = answer.headers.get("ETag") ?? "";
         latest = await answer.json();
         live = latest.live;
         refresh(false);
       } else if (answer.status === 304) live = latest.live;
-      else if (answer.status === 401 || answer.status === 403 || answer.redirected) live = false;
     } catch {
       status.textContent = "the server cannot be reached; trying again";
     }

@@ -98,3 +98,21 @@ def test_a_form_without_its_csrf_token_is_refused(ana):
     page = sign_in(client, "ana", PASSWORD)
     assert page.status_code == 403
     assert "This form is out of date" in page.content.decode()
+
+
+def test_a_page_that_polls_is_taken_to_the_sign_in_page_as_a_whole_and_back(project, client):
+    answer = client.get(
+        "/p/arguments/runs/",
+        headers={"hx-request": "true", "hx-current-url": "http://testserver/p/arguments/runs/?q=a"},
+    )
+    assert answer.headers["HX-Redirect"] == "/sign-in/?next=/p/arguments/runs/%3Fq%3Da"
+    assert answer.content == b""
+
+
+def test_djangos_admin_has_no_door_of_its_own(ana, client, signed_in):
+    assert client.get("/admin/login/?next=/admin/").url == "/sign-in/?next=/admin/"
+    assert (
+        client.post("/admin/login/", {"username": "ana", "password": PASSWORD}).status_code == 302
+    )
+    assert "_auth_user_id" not in client.session
+    assert signed_in(ana).get("/admin/login/").status_code == 403

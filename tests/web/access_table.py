@@ -144,6 +144,7 @@ LABELING = [
     page("labeling:guideline_edit", ADMINS),
     page("labeling:comparisons", READERS),
     page("labeling:comparison", READERS, args=comparison_id),
+    post("labeling:comparison_state", ADMINS, args=comparison_id, data={"action": "drop"}),
     page("labeling:settings", ADMINS),
 ]
 

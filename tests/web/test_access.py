@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from django.db import transaction
+from django.http import HttpResponse
 from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver, reverse
 from django.urls.exceptions import NoReverseMatch
@@ -89,7 +90,7 @@ def _address(line: Line, world: World) -> str:
         return reverse(line.name, kwargs={"slug": world.project.slug} | args)
 
 
-def _ask(line: Line, world: World, persona: str) -> int:
+def _ask(line: Line, world: World, persona: str) -> HttpResponse:
     client = Client(raise_request_exception=True)
     user = world.persona(persona)
     if user is not None:
@@ -97,8 +98,8 @@ def _ask(line: Line, world: World, persona: str) -> int:
     data = line.data(world) if callable(line.data) else line.data
     ask = getattr(client, line.method.lower())
     if line.is_api and line.method in {"POST", "PUT", "PATCH"}:
-        return ask(_address(line, world), data, content_type="application/json").status_code
-    return ask(_address(line, world), data).status_code
+        return ask(_address(line, world), data, content_type="application/json")
+    return ask(_address(line, world), data)
 
 
 @pytest.mark.parametrize("key", sorted(LINES))
@@ -106,7 +107,9 @@ def test_an_address_answers_each_persona_as_the_table_says(key, world):
     line, answers = LINES[key], {}
     for persona in PERSONAS:
         with transaction.atomic():
-            answers[persona] = _ask(line, world, persona)
+            answer = _ask(line, world, persona)
+            answers[persona] = answer.status_code
+            assert "default-src 'self'" in answer.headers["Content-Security-Policy"]
             transaction.set_rollback(True)
     assert answers == {persona: line.expected(persona) for persona in PERSONAS}
 

@@ -7,6 +7,7 @@ from django.contrib.auth import update_session_auth_hash
 from django.http import HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils.http import url_has_allowed_host_and_scheme
+from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_GET, require_POST
 
@@ -81,6 +82,7 @@ def password(request: Request) -> HttpResponse:
     return redirect("accounts:account")
 
 
+@never_cache
 @require_POST
 def token_create(request: Request) -> HttpResponse:
     """Shows the token in this answer and never again."""

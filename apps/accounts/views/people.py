@@ -7,6 +7,7 @@ from django.core.paginator import Paginator
 from django.db import transaction
 from django.http import HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
+from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET, require_POST
 
 from apps.accounts import selectors, services
@@ -62,6 +63,7 @@ def person_add(request: Request) -> HttpResponse:
     return redirect("accounts:people", request.project.slug)
 
 
+@never_cache
 @require_POST
 @project_page(ADMINS)
 def person_create(request: Request) -> HttpResponse:

@@ -1,8 +1,11 @@
 """Signing in and out, and where one lands."""
 
-from django.contrib.auth.views import LoginView, logout_then_login
+from django.contrib.auth.decorators import login_not_required
+from django.contrib.auth.views import LoginView, logout_then_login, redirect_to_login
+from django.core.exceptions import PermissionDenied
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
+from django.urls import reverse
 from django.views.decorators.http import require_GET, require_POST
 
 from apps.accounts.forms import SignInForm
@@ -16,6 +19,14 @@ class SignIn(LoginView):
     template_name = "accounts/sign_in.html"
     authentication_form = SignInForm
     redirect_authenticated_user = True
+
+
+@login_not_required
+def admin_sign_in(request: Request, extra_context: object = None) -> HttpResponse:
+    """Django's admin has no form of its own: one door, one limit on failed tries."""
+    if request.user.is_authenticated:
+        raise PermissionDenied("Django's admin is for superusers.")
+    return redirect_to_login(request.GET.get("next", reverse("admin:index")))
 
 
 @require_POST

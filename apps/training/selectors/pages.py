@@ -52,11 +52,11 @@ def _newest(steps: list[int], values: Iterable[object]) -> tuple[int, float] | N
     return max(pairs) if pairs else None
 
 
-def last_event_id(run: Run) -> int:
-    """Grows with every event: whether there is anything new to show."""
-    return (
-        RunEvent.objects.filter(run=run).order_by("-pk").values_list("pk", flat=True).first() or 0
-    )
+def newest_event(run: Run) -> str:
+    """Changes with every event: whether there is anything new to show. Read from an index."""
+    rows = RunEvent.objects.filter(run=run).order_by("-attempt", "-seq")
+    newest = rows.values_list("attempt", "seq").first()
+    return "{}.{}".format(*newest) if newest else "0"
 
 
 def alerts_of(run: Run) -> list[Alert]:

@@ -27,7 +27,7 @@ _BLOCK = 1 << 18
 def run_metrics(request: Request, run_id: str) -> HttpResponse:
     """Every curve of the run, thinned. 304 while nothing is new, so polling costs one query."""
     run = selectors.run_get(project=request.project, run_id=run_id)
-    etag = f'"{run.attempt}-{run.state}-{pages.last_event_id(run)}"'
+    etag = f'"{run.attempt}-{run.state}-{pages.newest_event(run)}"'
     if request.headers.get("If-None-Match") == etag:
         return HttpResponse(status=304, headers={"ETag": etag})
     asked = request.GET.get("points", "")

@@ -58,7 +58,7 @@ def run_detail(request: Request, run_id: str) -> HttpResponse:
     run = selectors.run_get(project=request.project, run_id=run_id)
     tab = request.GET.get("tab", "overview")
     tab = tab if tab in TABS else "overview"
-    seen = f"{run.updated_at.timestamp()}-{pages.last_event_id(run)}"
+    seen = f"{run.updated_at.timestamp()}-{pages.newest_event(run)}"
     if request.htmx and request.GET.get("seen") == seen:
         return HttpResponse(status=204)
     head_only = request.htmx and tab not in GROWING
