@@ -17,5 +17,10 @@ urlpatterns = [
     path("<slug:slug>/guidelines/edit/", guidelines.guideline_edit, name="guideline_edit"),
     path("<slug:slug>/comparisons/", comparisons.comparisons, name="comparisons"),
     path("<slug:slug>/comparisons/<int:comparison_id>/", comparisons.comparison, name="comparison"),
+    path(
+        "<slug:slug>/comparisons/<int:comparison_id>/state/",
+        comparisons.comparison_state,
+        name="comparison_state",
+    ),
     path("<slug:slug>/settings/", settings.settings, name="settings"),
 ]

@@ -26,6 +26,7 @@ from apps.labeling.services.results import (
     VoteResult,
     VotesReport,
 )
+from apps.labeling.services.review import comparison_drop, comparison_reopen
 from apps.labeling.services.votes import vote_cast, vote_revise, vote_withdraw
 
 __all__ = [
@@ -41,6 +42,8 @@ __all__ = [
     "RowsRefused",
     "VoteResult",
     "VotesReport",
+    "comparison_drop",
+    "comparison_reopen",
     "comparisons_import",
     "guideline_publish",
     "labeling_set_up",

@@ -5,9 +5,17 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from apps.labeling.blindness import self_naming
 from apps.labeling.models import Choice, Comparison, Prompt, Response
 from apps.labeling.services.results import RowProblem
-from apps.labeling.texts import BadMessages, Messages, fingerprint, loose_key, messages_from
+from apps.labeling.texts import (
+    BadMessages,
+    Messages,
+    fingerprint,
+    loose_key,
+    messages_from,
+    plain,
+)
 
 FIELDS = (
     "prompt", "response_a", "response_b", "id", "group", "topic", "language", "source", "licence",
@@ -85,12 +93,11 @@ def rows_read(
                 first = ids.setdefault(row.external_id, number)
                 if first != number:
                     raise _BadField("id", f"{row.external_id!r} is the id of row {first} too")
-            warning = _identical(row, identical_answers)
+            found = _warnings(row, identical_answers)
         except _BadField as error:
             problems.append(RowProblem(number, error.name, error.message))
             continue
-        if warning:
-            warnings.append(RowProblem(number, "response_b", warning))
+        warnings += [RowProblem(number, name, message) for name, message in found]
         good.append(row)
     return good, problems, warnings, number
 
@@ -210,6 +217,18 @@ def _metadata(value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise _BadField("metadata", "must be an object")
     return value
+
+
+def _warnings(row: ComparisonRow, identical_answers: str) -> list[tuple[str, str]]:
+    """(field, message) of what is odd but can be imported; raises where it cannot."""
+    found = []
+    if same := _identical(row, identical_answers):
+        found.append(("response_b", same))
+    for name, answer in (("response_a", row.a), ("response_b", row.b)):
+        model = answer.origin_ref if answer.origin == Response.Origin.MODEL else ""
+        if words := self_naming(plain(answer.messages), model):
+            found.append((name, f"names its model: “{words[:80]}”"))
+    return found
 
 
 def _identical(row: ComparisonRow, identical_answers: str) -> str:

@@ -2,15 +2,16 @@
 
 from typing import Any
 
+from django.contrib import messages
 from django.core.paginator import Paginator
 from django.http import Http404, HttpResponse
-from django.shortcuts import render
-from django.views.decorators.http import require_GET
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_GET, require_POST
 
 from apps.accounts.permissions import ADMIN, READERS, project_page
-from apps.common.errors import Missing
+from apps.common.errors import Conflict, Missing
 from apps.common.http import Request
-from apps.labeling import selectors
+from apps.labeling import selectors, services
 from apps.labeling.forms import ComparisonsFilter
 from apps.labeling.models import Comparison
 from apps.labeling.rendering import texts_html
@@ -92,8 +93,31 @@ def comparison(request: Request, comparison_id: int) -> HttpResponse:
         "votes": votes,
         "n_current": sum(vote.is_current for vote in votes),
         "with_names": request.role == ADMIN,
+        "may_drop": request.role == ADMIN and found.state != Comparison.State.DROPPED,
+        "may_reopen": request.role == ADMIN
+        and found.state in (Comparison.State.DROPPED, Comparison.State.REVIEW),
+        "skips": list(found.skips.values_list("reason", flat=True)),
     }
     return render(request, "labeling/comparison.html", context)
+
+
+@require_POST
+@project_page(frozenset({ADMIN}))
+def comparison_state(request: Request, comparison_id: int) -> HttpResponse:
+    """Drop a comparison, or put one back that was dropped or sent to review."""
+    try:
+        found = selectors.comparison_get(project=request.project, comparison=comparison_id)
+        if request.POST.get("action") == "drop":
+            services.comparison_drop(comparison=found, by=request.user)
+            messages.success(request, "Dropped. Nobody gets this comparison any more.")
+        else:
+            services.comparison_reopen(comparison=found, by=request.user)
+            messages.success(request, "Put back.")
+    except Missing as error:
+        raise Http404(error.message) from error
+    except Conflict as error:
+        messages.warning(request, error.message)
+    return redirect("labeling:comparison", request.project.slug, comparison_id)
 
 
 def _group(comparison: Comparison) -> str:
