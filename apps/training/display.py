@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from apps.common.templatetags.frame import figure
 from apps.training.headline import HEADLINES
 from apps.training.models import Run, RunAttempt
 
@@ -126,19 +127,57 @@ def reward_splits(run: Run) -> list[dict[str, Any]]:
     ]
 
 
-def facts(summary: dict[str, Any], skip: frozenset[str] = frozenset()) -> list[tuple[str, Any]]:
-    """(name, value) of a summary's plain values; nested ones under joined names."""
-    found: list[tuple[str, Any]] = []
-    for name, value in summary.items():
-        if name in skip:
-            continue
-        if isinstance(value, dict):
+Facts = list[tuple[str, Any]]
+
+
+def facts(values: dict[str, Any]) -> Facts:
+    """(name, value) of plain values; nested ones under joined names, intervals in words."""
+    found: Facts = []
+    for name, value in values.items():
+        if isinstance(value, dict) and {"value", "low", "high"} <= set(value):
+            found.append((name, interval_words(value)))
+        elif isinstance(value, dict):
             found += [(f"{name}.{inner}", v) for inner, v in facts(value)]
         elif isinstance(value, list):
             found.append((name, ", ".join(str(item) for item in value[:20])))
         else:
             found.append((name, value))
     return found
+
+
+def interval_words(interval: dict[str, Any]) -> str:
+    """0.531 (0.482 … 0.580), n = 200; or why there is no value or no interval."""
+    tile = interval_tile("", interval)
+    if tile.value is None:
+        return f"undefined: {tile.basis}"
+    spread = f" ({tile.spread})" if tile.spread else ""
+    return f"{figure(tile.value)}{spread}, {tile.basis}"
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """`plain` figures, `groups` of nested ones, and `change`: (name, first, last) rows."""
+
+    plain: Facts
+    groups: list[tuple[str, Facts]]
+    change: list[tuple[str, Any, Any]]
+
+
+def summary_parts(summary: dict[str, Any], skip: frozenset[str] = frozenset()) -> Summary:
+    """What a recipe returned at its end, by how it is best read."""
+    kept = {name: value for name, value in summary.items() if name not in skip}
+    first, last = kept.get("first"), kept.get("last")
+    change = []
+    if isinstance(first, dict) and isinstance(last, dict):
+        kept = {name: value for name, value in kept.items() if name not in ("first", "last")}
+        change = [(name, first.get(name), last.get(name)) for name in {**first, **last}]
+    nested = {name: value for name, value in kept.items() if _is_group(value)}
+    plain = {name: value for name, value in kept.items() if name not in nested}
+    return Summary(facts(plain), [(name, facts(value)) for name, value in nested.items()], change)
+
+
+def _is_group(value: Any) -> bool:
+    return isinstance(value, dict) and not {"value", "low", "high"} <= set(value) and bool(value)
 
 
 def config_diff(mine: dict[str, Any], other: dict[str, Any]) -> list[dict[str, Any]]:

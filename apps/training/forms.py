@@ -14,7 +14,7 @@ from apps.common.errors import DomainError
 from apps.training.models import Run, RunInput
 from apps.training.selectors import pages
 from apps.training.services.kinds import KINDS, Role
-from workers.contract.recipes import RecipeField, recipe_fields, recipe_presets
+from workers.contract.recipes import RecipeField, recipe_config, recipe_fields
 from workers.contract.wire import JOB_QUEUES, QUEUE_CPU
 
 # Shown at once; the others wait behind "All settings".
@@ -79,7 +79,9 @@ class RunForm(forms.Form):
         super().__init__(data, **kwargs)
         self.project, self.kind = project, kind
         self.options = {option.name: option for option in recipe_fields(kind)}
-        start = dict(source.config) if source else dict(recipe_presets(kind).get(preset, {}))
+        start = recipe_config(kind, source.config if source else {"preset": preset})
+        if start.get("preset") == "":
+            del start["preset"]
         self.fields["queue"].choices = [
             (name, _queue_words(name, queues_heard)) for name in JOB_QUEUES
         ]

@@ -32,6 +32,12 @@ HEADLINES: dict[str, tuple[Headline, ...]] = {
         Headline("KL to the reference", ("objective/kl",), "nats per sequence"),
         Headline("Entropy", ("policy/entropy_avg",), "nats per token"),
     ),
+    "evaluate": (
+        Headline("Win rate against SFT", ("eval/win_rate",), "by the held-out judge"),
+        Headline("Win rate by the reward", ("eval/win_rate_by_reward",), "what was trained on"),
+        Headline("Held-out reward", ("eval/held_out_score",), "another model's score"),
+        Headline("KL to the reference", ("eval/kl",), "nats per sequence"),
+    ),
     "drill": (Headline("Value", ("drill/value",)),),
 }
 

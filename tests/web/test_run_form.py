@@ -176,3 +176,13 @@ def test_another_projects_things_cannot_be_named(open_form, olga):
     answer = client.post("/p/arguments/runs/new/dpo/", sent | {"input_sft": f"run:{theirs.pk}"})
     assert answer.status_code == 422
     assert "Select a valid choice" in answer.content.decode()
+
+
+def test_a_preset_fills_the_form_and_a_clone_of_a_preset_run_has_its_values(open_form, project):
+    _, sent, page = open_form("sft", "?preset=demo")
+    assert sent["c_learning_rate"] == "0.002"
+    assert "?preset=demo" in page.content.decode()
+    run = run_make(project, kind="sft", config={"preset": "demo", "batch_size": 8})
+    _, sent, _ = open_form("sft", f"?from={run.pk}")
+    assert (sent["c_learning_rate"], sent["c_batch_size"]) == ("0.002", "8")
+    assert "pasted" not in sent

@@ -285,3 +285,22 @@ def test_models_are_listed_with_their_run_and_found(project, emil, signed_in, ru
     page = client.get(f"/p/arguments/models/{kept.pk}/").content.decode()
     assert "About this model" in page
     assert "0" * 16 in page
+
+
+def test_what_an_evaluation_found_is_said_with_its_intervals(project, emil, signed_in):
+    won = {"value": 0.531, "low": 0.482, "high": 0.58, "n": 200}
+    none = {"value": None, "low": None, "high": None, "n": 0, "undefined": "no rows"}
+    run = run_make(
+        project,
+        kind="evaluate",
+        state="finished",
+        summary={
+            "judge": {"win_rate": won, "difference": none},
+            "first": {"eval/score": 1.5},
+            "last": {"eval/score": 2.25},
+        },
+    )
+    text = signed_in(emil).get(address(run)).content.decode()
+    for words in ("0.531 (0.482 … 0.580), n = 200", "undefined: no rows", "From first to last"):
+        assert words in text, words
+    assert text.index("1.500") < text.index("2.250")

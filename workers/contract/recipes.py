@@ -49,3 +49,16 @@ def recipe_fields(kind: str) -> list[RecipeField]:
 def recipe_presets(kind: str) -> Mapping[str, dict[str, Any]]:
     """Named sets of values to start from."""
     return _read().get(kind, {}).get("presets", {})
+
+
+def recipe_config(kind: str, config: Mapping[str, Any]) -> dict[str, Any]:
+    """`config` with its preset written out, as the recipe will read it; defaults are not added.
+
+    A preset this version does not know stays named.
+    """
+    own = dict(config)
+    values = recipe_presets(kind).get(own.get("preset", ""))
+    if values is None:
+        return own
+    del own["preset"]
+    return dict(values) | own

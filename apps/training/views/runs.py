@@ -13,7 +13,7 @@ from apps.common.http import Request
 from apps.training import display, headline, selectors
 from apps.training.models import Run
 from apps.training.selectors import pages
-from workers.contract.recipes import recipe_fields
+from workers.contract.recipes import recipe_config, recipe_fields
 
 PER_PAGE = 50
 LOG_LINES = 400
@@ -104,7 +104,7 @@ def _overview(request: Request, run: Run) -> dict[str, Any]:
         "artifacts": pages.artifacts_of(run),
         "attempts": list(run.attempts.order_by("number")),
         "splits": display.reward_splits(run),
-        "summary": display.facts(run.summary, skip=frozenset({"splits"})),
+        "summary": display.summary_parts(run.summary, skip=frozenset({"splits"})),
     }
 
 
@@ -137,8 +137,9 @@ def _config(request: Request, run: Run) -> dict[str, Any]:
             "value": value,
             "field": known.get(name),
             "changed": name in known and value != known[name].default,
+            "preset": name not in run.config,
         }
-        for name, value in run.config.items()
+        for name, value in recipe_config(run.kind, run.config).items()
     ]
     return {
         "config_rows": rows,
@@ -146,7 +147,11 @@ def _config(request: Request, run: Run) -> dict[str, Any]:
         "spec_json": display.as_json(_spec(run)),
         "others": others,
         "against": against,
-        "diff": display.config_diff(run.config, against.config) if against else [],
+        "diff": display.config_diff(
+            recipe_config(run.kind, run.config), recipe_config(run.kind, against.config)
+        )
+        if against
+        else [],
     }
 
 
