@@ -279,8 +279,8 @@ def _stage(project: Project, name: str, say: Say, what: str) -> Iterator[None]:
 
 
 def stage_seconds(project: Project) -> dict[str, float]:
-    """{stage: seconds} of the build, as first done."""
-    events = AuditEvent.objects.filter(project=project, action=STAGE).order_by("-pk")
+    """{stage: seconds} of the build, in the order of doing."""
+    events = AuditEvent.objects.filter(project=project, action=STAGE).order_by("pk")
     return {event.subject: event.details["seconds"] for event in events}
 
 

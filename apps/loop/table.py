@@ -91,8 +91,9 @@ def _training(report: Report) -> list[tuple[str, str]]:
 
 def _seconds(seconds: Report) -> list[tuple[str, str]]:
     parts = [*seconds["build"].items(), *seconds["runs"].items()]
+    whole = seconds["circle_total"]
     return [(name, f"{value:.1f}") for name, value in parts] + [
-        ("the runs, first queued to last ended", _number(seconds["circle_total"]))
+        ("first run queued to last one ended", "—" if whole is None else f"{whole:.1f}")
     ]
 
 

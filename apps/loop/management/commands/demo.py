@@ -85,7 +85,7 @@ class Command(BaseCommand):
         self.stdout.write("")
         for line in table_lines(figures):
             self.stdout.write(line)
-        self.stdout.write(f"\nEvery figure: {path}")
+        self.stdout.write(f"Every figure: {path}")
 
 
 class _Watched:
