@@ -344,6 +344,7 @@ def test_a_killed_supervisor_takes_even_a_stopped_trainer_along(
         (trainer,) = (pid for pid in trainers(tmp_path) if pid != supervisor.pid)
         if trainer_is == "stopped":
             os.kill(trainer, signal.SIGSTOP)
+            until(lambda: state_of(trainer) == "T")
         supervisor.kill()
     assert not lives(trainer)
 
@@ -385,15 +386,19 @@ def test_under_torchrun_one_rank_reports_and_all_of_them_hear_a_stop(
     assert trainers(tmp_path) == []
 
 
+def state_of(pid: int) -> str | None:
+    """The kernel's letter for the process: R, S, T (stopped), Z (zombie) …; None when gone."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return None
+
+
 def lives(pid: int) -> bool:
-    """Not even as one that waits to be killed; a zombie has nobody left to collect it."""
+    """Still there after a second; a zombie only has nobody left to collect it."""
     deadline = time.monotonic() + 1
     while time.monotonic() < deadline:
-        try:
-            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-        except FileNotFoundError:
-            return False
-        if state == "Z":
+        if state_of(pid) in (None, "Z"):
             return False
         time.sleep(0.02)
     return True
