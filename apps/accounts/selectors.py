@@ -19,9 +19,16 @@ def may_create_projects(user: User) -> bool:
     return user.is_superuser or user.memberships.filter(role=Role.ADMIN).exists()
 
 
-def people_list(project: Project, *, search: str = "", role: str = "") -> QuerySet[Membership]:
-    """Memberships of a project by name; imported annotators, who cannot sign in, come last."""
+def people_list(
+    project: Project, *, search: str = "", role: str = "", imported: bool | None = None
+) -> QuerySet[Membership]:
+    """Memberships of a project by name; imported annotators, who cannot sign in, come last.
+
+    `imported` keeps only those (True) or leaves them out (False).
+    """
     rows = Membership.objects.select_related("user").filter(project=project)
+    if imported is not None:
+        rows = rows.filter(user__is_imported=imported)
     if role:
         rows = rows.filter(role=role)
     if search:

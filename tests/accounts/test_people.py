@@ -122,3 +122,12 @@ def test_a_weak_password_is_refused_with_the_reason(db):
         services.user_create(username="nils", password="short")
     assert refused.value.field == "password"
     assert not User.objects.filter(username="nils").exists()
+
+
+def test_imported_annotators_do_not_bury_the_people_who_sign_in(project, ada, signed_in):
+    ghost = User.objects.create(username="w17", password="!", is_active=False, is_imported=True)
+    Membership.objects.create(project=project, user=ghost, role=Role.ANNOTATOR)
+    client = signed_in(ada)
+    for query, shown in (("", False), ("?who=imported", True), ("?who=everybody", True)):
+        text = client.get(f"/p/arguments/people/{query}").content.decode()
+        assert ("w17" in text) is shown, query

@@ -19,15 +19,20 @@ from apps.common.http import Request
 
 ADMINS = frozenset({ADMIN})
 PER_PAGE = 50
+WHO = {"imported": True, "everybody": None}  # otherwise those who can sign in
 
 
 def _page(request: Request, status: int = 200, **context: Any) -> HttpResponse:
     search, role = request.GET.get("q", "").strip(), request.GET.get("role", "")
-    rows = selectors.people_list(request.project, search=search, role=role)
+    who = request.GET.get("who", "")
+    rows = selectors.people_list(
+        request.project, search=search, role=role, imported=WHO.get(who, False)
+    )
     context = {
         "page": Paginator(rows, PER_PAGE).get_page(request.GET.get("page")),
         "search": search,
         "chosen_role": role,
+        "who": who,
         "roles": Role.choices,
         "add_form": AddPersonForm(),
         "new_form": NewPersonForm(),

@@ -1,5 +1,6 @@
 """Small pieces of pages: icons, times, numbers with their spread."""
 
+import math
 from datetime import datetime
 from typing import Any
 
@@ -96,14 +97,15 @@ def figure(value: Any, digits: int = 3) -> str:
         return "—"
     if isinstance(value, bool) or not isinstance(value, int | float):
         return str(value)
-    if value != value:
-        return "not a number"
+    if not math.isfinite(value):
+        return "not a number" if math.isnan(value) else "∞" if value > 0 else "−∞"
     if isinstance(value, int) or (abs(value) >= 10**digits and abs(value) < 1e9):
         return f"{value:,.0f}"
     if value != 0 and abs(value) < 10**-digits:
         return f"{value:.{max(digits - 2, 0)}e}"
-    text = f"{value:.{digits}g}"
-    return text if "e" in text else f"{value:.{max(0, digits - _whole_digits(value))}f}"
+    if 0 < abs(value) < 0.1:
+        return f"{value:.{digits}g}"
+    return f"{value:.{max(0, digits - _whole_digits(value))}f}"
 
 
 def _whole_digits(value: float) -> int:
