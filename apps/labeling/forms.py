@@ -158,5 +158,8 @@ class LabelingSettingsForm(forms.ModelForm):
             "lease_seconds": "After that an unanswered pair goes to others.",
         }
 
+    def validate_constraints(self) -> None:
+        """The service checks the same and says it in words, at the field."""
+
     def changes(self) -> dict[str, Any]:
         return {name: self.cleaned_data[name] for name in self.changed_data}

@@ -5,16 +5,18 @@ import json
 import os
 import re
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from django.conf import settings
+from django.utils import timezone
 from playwright.sync_api import Page, expect
 
 from apps.accounts.models import Membership, Project, Role, User
 from apps.labeling import services
-from apps.labeling.models import Comparison, Decision, Vote
+from apps.labeling.models import Comparison, Decision, Response, Slot, Vote
 from tests.people import person_make
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
@@ -55,7 +57,13 @@ def project() -> Project:
     person_make("Ana", project, Role.ANNOTATOR)
     services.labeling_set_up(project=project, by=ada)
     services.labeling_settings_update(
-        project=project, by=ada, overlap=1, max_overlap=1, least_votes=1, least_agreeing=1
+        project=project,
+        by=ada,
+        overlap=1,
+        max_overlap=1,
+        least_votes=1,
+        least_agreeing=1,
+        random_share=0.01,  # by priority: the pair with every kind of text comes first
     )
     with gzip.open(settings.BASE_DIR / "data/comparisons.jsonl.gz", "rt") as lines:
         rows = [json.loads(next(lines)) for _ in range(40)]
@@ -242,6 +250,57 @@ def test_on_a_phone_one_answer_is_shown_at_a_time(
     expect(page.locator("#pair-title")).to_contain_text("Pair 2")
     expect(left).to_be_visible()
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+@pytest.mark.parametrize("phone", [False, True], ids=["desktop", "phone"])
+def test_prompt_and_bar_stay_in_sight_beside_a_long_answer(
+    live_server, open_page, sign_in, project: Project, phone: bool
+) -> None:
+    services.labeling_settings_update(
+        project=project, by=User.objects.get(username="ada"), show_strength=True
+    )
+    Response.objects.filter(messages__0__content__startswith="Three").update(
+        messages=[{"role": "assistant", "content": "\n\n".join([LONG] * 6)}]
+    )
+    page = open_page(phone=phone)
+    sign_in(page, "ana")
+    label_open(live_server, page)
+    if phone and "Three" not in page.locator("#pane-left").text_content():
+        page.get_by_role("tab", name="Answer B").tap()
+    page.evaluate("scrollTo(0, 900)")
+    assert page.evaluate("scrollY") > 500
+    height = page.viewport_size["height"]
+    prompt, bar = (page.locator(name).bounding_box() for name in (".prompt", ".bar"))
+    assert prompt["y"] >= 0
+    assert bar["y"] + bar["height"] <= height
+    assert prompt["y"] + prompt["height"] < bar["y"] - 100
+    if phone:  # the other answer is one tap away, wherever one is in this one
+        expect(page.get_by_role("tab", name="Answer A")).to_be_in_viewport()
+    shot(page, f"long-{'phone' if phone else 'desktop'}")
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    page.keyboard.press("Shift+2")
+    expect(page.locator("#pair-title")).to_contain_text("Pair 2")
+    assert Vote.objects.get().strength == 2
+
+
+def test_a_reader_keeps_the_pair_and_is_told_when_time_runs_out(
+    live_server, open_page, sign_in, project: Project
+) -> None:
+    page = open_page()
+    page.clock.install()
+    sign_in(page, "ana")
+    page.goto(f"{live_server.url}/p/arguments/label/")
+    page.clock.fast_forward("08:00")
+    with page.expect_request("**/label/hold/") as held:  # still reading after eight minutes
+        page.mouse.move(300, 300)
+        page.mouse.move(310, 310)
+        page.clock.run_for(2000)
+    assert held.value.method == "POST"
+    expect(page.locator("[data-lease]")).to_be_hidden()
+    Slot.objects.filter(state="leased").update(leased_until=timezone.now() + timedelta(seconds=90))
+    page.clock.fast_forward("14:00")  # nobody there: no more prolonging
+    page.clock.run_for(2000)
+    expect(page.locator("[data-lease]")).to_be_visible()
 
 
 def test_an_answer_given_offline_is_delivered_once_the_line_is_back(

@@ -184,6 +184,8 @@ def test_a_rule_that_cannot_work_is_refused_and_what_was_typed_is_kept(
     html = answer.content.decode()
     assert "nothing could ever be accepted" in html
     assert 'value="7"' in html
+    fewer = browser.post("/p/arguments/settings/", form | {"least_votes": 2, "max_overlap": 2})
+    assert "At most 2 votes, but 3 are asked for at once." in fewer.content.decode()
     assert browser.post("/p/arguments/settings/", form | {"least_votes": 5}).status_code == 302
     saved = LabelingSettings.objects.get(project=project)
     assert (saved.least_votes, saved.show_tie, saved.show_both_bad) == (5, True, False)
