@@ -36,7 +36,9 @@ class AgreementOut(Schema):
     statistics: dict[str, EstimateOut] = Field(description="percent, alpha, fleiss, ac1")
     decisions: dict[str, Any]
     rule: dict[str, Any]
-    chance: dict[str, float] = Field(description="what random voters would get through the rule")
+    chance: dict[str, float | None] = Field(
+        description="what random voters would get through the rule"
+    )
 
 
 @router.get(

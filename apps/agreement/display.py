@@ -100,6 +100,8 @@ def overview(report: AgreementReport) -> dict[str, Any]:
         | {
             "two_way_percent": percent(figures["chance"]["two_way"]),
             "with_ties_percent": percent(figures["chance"]["with_ties"]),
+            "posterior_percent": _maybe_percent(figures["chance"]["posterior"]),
+            "accuracy_percent": _maybe_percent(figures["chance"]["accuracy"]),
             "filters_nothing": figures["chance"]["two_way"] > 0.999,
         },
         "gold": _gold(figures["decisions"]["gold"]),
@@ -110,6 +112,10 @@ def overview(report: AgreementReport) -> dict[str, Any]:
 
 def percent(fraction: float) -> str:
     return f"{100 * fraction:.1f} %"
+
+
+def _maybe_percent(fraction: float | None) -> str:
+    return "" if fraction is None else percent(fraction)
 
 
 def _tiles(report: AgreementReport) -> list[Tile]:
@@ -159,10 +165,9 @@ def _gold(gold: dict[str, Any] | None) -> dict[str, Any] | None:
     shown = {"n": gold["n"], "majority": percent(gold["majority"]), "kept_n": gold["kept_n"]}
     if gold["kept"] is not None:
         kept = gold["kept"]
-        shown |= {
-            "kept": percent(kept["value"]),
-            "interval": f"{100 * kept['low']:.1f}–{100 * kept['high']:.1f} %",
-        }
+        shown |= {"kept": percent(kept["value"]), "interval": kept["no_interval"]}
+        if kept["low"] is not None:
+            shown["interval"] = f"{100 * kept['low']:.1f}–{100 * kept['high']:.1f} %"
     return shown
 
 

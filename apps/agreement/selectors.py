@@ -16,10 +16,12 @@ from measures.voting import CHOICES, Rule
 @dataclass(frozen=True, slots=True)
 class VoteTable:
     """Current votes as counts. `counts[i, c]`: votes for choice c (order of
-    `measures.voting.CHOICES`) on comparison `ids[i]`; `golds[i]` its gold label or ""."""
+    `measures.voting.CHOICES`) on comparison `ids[i]`; `golds[i]` its gold label or "";
+    `responses[i]` its two responses' text hashes (the same answer recurs in many comparisons)."""
 
     ids: NDArray[np.int64]
     counts: NDArray[np.int64]
+    responses: list[tuple[str, str]]
     golds: list[str]
     n_annotators: int
     last_vote_id: int
@@ -41,7 +43,12 @@ def vote_table(*, project: Project) -> VoteTable:
     )
     ids, items = np.unique(np.array([row[0] for row in rows], dtype=np.int64), return_inverse=True)
     columns = {str(choice): place for place, choice in enumerate(CHOICES)}
-    golds = dict(Comparison.objects.filter(id__in=ids.tolist()).values_list("id", "gold"))
+    about = {
+        row[0]: row[1:]
+        for row in Comparison.objects.filter(id__in=ids.tolist()).values_list(
+            "id", "gold", "response_a__text_hash", "response_b__text_hash"
+        )
+    }
     return VoteTable(
         ids=ids,
         counts=count_matrix(
@@ -50,7 +57,8 @@ def vote_table(*, project: Project) -> VoteTable:
             n_items=len(ids),
             n_categories=len(CHOICES),
         ),
-        golds=[golds[i] for i in ids.tolist()],
+        responses=[about[i][1:] for i in ids.tolist()],
+        golds=[about[i][0] for i in ids.tolist()],
         n_annotators=len({row[2] for row in rows}),
         last_vote_id=max((row[3] for row in rows), default=0),
     )

@@ -18,8 +18,8 @@ from measures.agreement import (
 )
 from measures.ceiling import ANCHORS, ceiling_from_agreement
 from measures.estimate import Estimate
-from measures.intervals import wilson
-from measures.voting import CHOICES, Rule, chance_keep_rate, decide_many
+from measures.intervals import dyadic_interval
+from measures.voting import CHOICES, Rule, chance_keep_rate, decide_many, posterior_keep_rate
 
 STATISTICS = (
     ("percent", percent_agreement),
@@ -36,16 +36,17 @@ def report_refresh(*, project: Project) -> AgreementReport:
     rule = selectors.rule_of(project=project)
     # AC1 depends on how many categories there were to choose from.
     offered = table.counts[:, selectors.offered_columns(project=project, counts=table.counts)]
+    two_way = _two_way(table.counts)
     figures = {
         "statistics": {name: _estimate(function(offered)) for name, function in STATISTICS},
-        "two_way": _two_way(table.counts),
+        "two_way": two_way,
         "choices": {
             str(choice): int(table.counts[:, place].sum()) for place, choice in enumerate(CHOICES)
         },
         "splits": splits(table.counts, rule),
         "decisions": decision_figures(table, rule),
         "rule": asdict(rule),
-        "chance": _chance(rule),
+        "chance": _chance(rule, two_way),
         "anchors": [asdict(anchor) for anchor in ANCHORS],
         "n_annotators": table.n_annotators,
     }
@@ -128,21 +129,42 @@ def decision_figures(table: selectors.VoteTable, rule: Rule) -> dict[str, Any]:
     leaders = counts == top
     right = leaders[np.arange(len(counts)), gold[with_gold]] / leaders.sum(axis=1)
     kept = accepted & with_gold
-    kept_right = int((decisions.winner[kept] == gold[kept]).sum())
     figures["gold"] = {
         "n": int(with_gold.sum()),
         "majority": float(right.mean()),
         "kept_n": int(kept.sum()),
-        "kept": asdict(wilson(kept_right, int(kept.sum()))) if kept.any() else None,
+        "kept": _accuracy(table, kept, decisions.winner == gold) if kept.any() else None,
     }
     return figures
 
 
-def _chance(rule: Rule) -> dict[str, Any]:
-    """What a crowd of coin-flippers would get through the same rule, two-way and three-way."""
+def _accuracy(table: selectors.VoteTable, rows: np.ndarray, right: np.ndarray) -> dict[str, Any]:
+    """Share of `rows` that are right. An answer stands in many comparisons, so rows are not
+    independent: the interval is the one for pairs of recurring units."""
+    pairs = [pair for pair, wanted in zip(table.responses, rows, strict=True) if wanted]
+    first, second = zip(*pairs, strict=True)
+    return asdict(dyadic_interval(right[rows].astype(float), first, second))
+
+
+POSTERIOR = 0.9
+
+
+def _chance(rule: Rule, two_way: dict[str, Any]) -> dict[str, Any]:
+    """What a crowd of coin-flippers would get through the same rule, two-way and three-way.
+
+    Beside it, what it would get through "posterior at least 0.9" (one-coin model), where the
+    annotators' accuracy q is the one their two-way agreement implies.
+    """
     n_votes = rule.max_votes or max(rule.least_votes, rule.least_agreeing)
-    return {
+    figures: dict[str, Any] = {
         "n_votes": n_votes,
         "two_way": chance_keep_rate(rule, n_votes, 2),
         "with_ties": chance_keep_rate(rule, n_votes, 3),
+        "posterior": None,
+        "accuracy": None,
     }
+    accuracy = (two_way.get("ceiling") or {}).get("annotator_accuracy")
+    if accuracy is not None and 0.5 < accuracy < 1:
+        figures["posterior"] = posterior_keep_rate(accuracy, POSTERIOR, n_votes)
+        figures["accuracy"] = accuracy
+    return figures

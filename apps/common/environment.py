@@ -12,7 +12,8 @@ class BadEnvironment(SystemExit):
 
 
 def text(name: str, default: str = "") -> str:
-    return os.environ.get(name, default).strip()
+    """The value; a variable that is set but empty counts as not set."""
+    return os.environ.get(name, "").strip() or default
 
 
 def flag(name: str, default: bool = False) -> bool:

@@ -22,7 +22,7 @@ class Choice(models.TextChoices):
 
 
 class LabelingSettings(Stamped):
-    """How a project labels; SPEC gives the defaults."""
+    """How a project labels: overlap, the decision rule, leases, what the screen asks."""
 
     project = models.OneToOneField(
         Project, on_delete=models.CASCADE, primary_key=True, related_name="labeling"

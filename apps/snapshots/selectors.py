@@ -58,7 +58,7 @@ def vote_get(*, project: Project, vote_id: int) -> Vote:
 
 
 def recipe_default(*, project: Project) -> SnapshotRecipe:
-    """The project's own decision rule, everything else as SPEC has it."""
+    """The project's own decision rule, everything else with the defaults of `SnapshotRecipe`."""
     labeling = LabelingSettings.objects.filter(project=project).first() or LabelingSettings()
     return SnapshotRecipe(
         least_votes=labeling.least_votes,
@@ -219,7 +219,7 @@ def prompt_texts(snapshot: Snapshot, split: str = TRAIN) -> list[str]:
 
 
 def prompt_overlap(*, sft: Snapshot, rl: Snapshot) -> Overlap:
-    """The share of the RL prompts that the SFT data already holds; over 0.3 warns (SPEC C7)."""
+    """The share of the RL prompts that the SFT data already holds; over 0.3 warns."""
     return overlap_containment(prompt_texts(sft), prompt_texts(rl))
 
 

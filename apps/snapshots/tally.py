@@ -11,7 +11,7 @@ from measures.bootstrap import LEAST_UNITS
 from measures.voting import Choice, Rule, chance_keep_rate
 from measures.voting.chance import MOST_VOTES
 
-# SPEC C6: a reward model from fewer pairs is likely to overfit.
+# A reward model from fewer pairs is likely to overfit.
 FEW_PAIRS, VERY_FEW_PAIRS = 10_000, 5_000
 
 Lines = Mapping[str, Sequence[Line]]

@@ -134,7 +134,7 @@
     });
   });
 
-  // --- title and favicon show the state of a job: an element with data-page-title / data-page-state
+  // --- title and favicon show the state of a job: an element with data-page-title / data-page-icon
   const reflect = () => {
     const source = document.querySelector("[data-page-title]");
     if (!source) return;

@@ -101,3 +101,13 @@ def test_the_api_gives_the_same_figures(project: Project, emil, signed_in) -> No
     assert body["statistics"]["percent"]["value"] == pytest.approx(0.5)
     assert body["n_votes"] == 4
     assert body["newer_votes"] is False
+
+
+def test_the_posterior_rule_lets_fewer_coin_flips_through(project: Project) -> None:
+    # 61 of 100 pairs of votes agree: a = 0.61, so 2a − 1 = 0.22 and q = 0.7345.
+    crowd_write(project, [["a", "a"]] * 61 + [["a", "b"]] * 39)
+    chance = services.report_refresh(project=project).figures["chance"]
+    assert chance["accuracy"] == pytest.approx((1 + 0.22**0.5) / 2)
+    assert chance["two_way"] == pytest.approx(1.0)
+    # Only 4–1, 5–0 and their mirrors pass: 2 · (5 + 1) / 32.
+    assert chance["posterior"] == pytest.approx(12 / 32)
