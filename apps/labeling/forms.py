@@ -116,50 +116,40 @@ class GuidelineForm(forms.Form):
     )
 
 
-class LabelingSettingsForm(forms.ModelForm):
-    """The rule and the distribution; `services.labeling_settings_update` has the last word."""
+_LABELS = {
+    "overlap": "Votes per comparison",
+    "max_overlap": "Most votes per comparison",
+    "least_votes": "Least votes",
+    "least_agreeing": "Least agreeing",
+    "least_share": "Least share",
+    "random_share": "Share drawn at random",
+    "lease_seconds": "A pair is held for (seconds)",
+    "show_tie": "Offer “Tie”",
+    "show_both_bad": "Offer “Both are bad”",
+    "show_strength": "Ask how much better",
+    "show_rationale": "Ask for a reason",
+}
+_HELP = {
+    "overlap": "How many annotators judge each pair.",
+    "max_overlap": "A pair that is not decided gets more annotators, up to this many.",
+    "least_votes": "A decision needs at least this many votes of any kind.",
+    "least_agreeing": "… this many of them for the winner …",
+    "least_share": "… and this share of all votes, ties and both-bad included.",
+    "random_share": "Of the queue; the rest goes by priority. Never zero: agreement is "
+    "computed on what was drawn at random.",
+    "lease_seconds": "After that an unanswered pair goes to others.",
+}
 
-    class Meta:
-        model = LabelingSettings
-        fields = (
-            "overlap",
-            "max_overlap",
-            "least_votes",
-            "least_agreeing",
-            "least_share",
-            "random_share",
-            "lease_seconds",
-            "show_tie",
-            "show_both_bad",
-            "show_strength",
-            "show_rationale",
+
+class LabelingSettingsForm(forms.Form):
+    """The rule and the distribution. The fields are the model's; that they fit together is for
+    `services.labeling_settings_update` to say, in words and at the field."""
+
+    def __init__(self, *args: Any, current: LabelingSettings, **kwargs: Any) -> None:
+        super().__init__(*args, initial=forms.model_to_dict(current, list(_LABELS)), **kwargs)
+        self.fields |= forms.fields_for_model(
+            LabelingSettings, fields=list(_LABELS), labels=_LABELS, help_texts=_HELP
         )
-        labels = {
-            "overlap": "Votes per comparison",
-            "max_overlap": "Most votes per comparison",
-            "least_votes": "Least votes",
-            "least_agreeing": "Least agreeing",
-            "least_share": "Least share",
-            "random_share": "Share drawn at random",
-            "lease_seconds": "A pair is held for (seconds)",
-            "show_tie": "Offer “Tie”",
-            "show_both_bad": "Offer “Both are bad”",
-            "show_strength": "Ask how much better",
-            "show_rationale": "Ask for a reason",
-        }
-        help_texts = {
-            "overlap": "How many annotators judge each pair.",
-            "max_overlap": "A pair that is not decided gets more annotators, up to this many.",
-            "least_votes": "A decision needs at least this many votes of any kind.",
-            "least_agreeing": "… this many of them for the winner …",
-            "least_share": "… and this share of all votes, ties and both-bad included.",
-            "random_share": "Of the queue; the rest goes by priority. Never zero: agreement is "
-            "computed on what was drawn at random.",
-            "lease_seconds": "After that an unanswered pair goes to others.",
-        }
-
-    def validate_constraints(self) -> None:
-        """The service checks the same and says it in words, at the field."""
 
     def changes(self) -> dict[str, Any]:
         return {name: self.cleaned_data[name] for name in self.changed_data}

@@ -18,7 +18,7 @@ from measures.voting import chance_keep_rate
 @project_page(frozenset({ADMIN}))
 def settings(request: Request) -> HttpResponse:
     current = selectors.settings_get(project=request.project)
-    form = LabelingSettingsForm(request.POST or None, instance=current)
+    form = LabelingSettingsForm(request.POST or None, current=current)
     if request.method == "POST" and form.is_valid():
         try:
             services.labeling_settings_update(
