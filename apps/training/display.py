@@ -3,7 +3,7 @@ writes, and nothing here invents a number."""
 
 import json
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from apps.common.templatetags.frame import figure
@@ -53,6 +53,8 @@ def progress(run: Run, attempt: RunAttempt | None = None) -> Progress:
         return Progress(100 if run.state == Run.State.FINISHED else None, words, tone)
     percent = min(100, int(100 * run.step / run.total_steps))
     words = f"step {run.step:,} of {run.total_steps:,}"
+    if run.state == Run.State.FINISHED and run.step < run.total_steps:
+        words += ", finished early"
     return Progress(percent, words, tone, _eta(run, attempt))
 
 
@@ -86,7 +88,12 @@ class Tile:
 
 
 def headline_tiles(run: Run, latest: dict[str, tuple[int, float]]) -> list[Tile]:
-    """One tile for each headline that was measured."""
+    """One tile for each headline that was measured; a reward model's report, with its intervals,
+    takes the place of what was measured on the way."""
+    if splits := [split for split in reward_splits(run) if split["name"] != "train"]:
+        return [
+            replace(split["accuracy"], label=f"Accuracy on {split['name']}") for split in splits
+        ]
     tiles = []
     for headline in HEADLINES.get(run.kind, ()):
         name = next((name for name in headline.names if name in latest), None)
@@ -105,7 +112,7 @@ def interval_tile(label: str, interval: dict[str, Any]) -> Tile:
         return Tile(label, None, interval.get("undefined") or basis)
     if low is None or high is None:
         return Tile(label, value, f"{basis}; no interval: {interval.get('no_interval') or '—'}")
-    return Tile(label, value, basis, spread=f"{low:.3f} … {high:.3f}")
+    return Tile(label, value, basis, spread=f"{figure(low)} … {figure(high)}")
 
 
 def reward_splits(run: Run) -> list[dict[str, Any]]:
@@ -122,7 +129,7 @@ def reward_splits(run: Run) -> list[dict[str, Any]]:
             "difference": interval_tile("", report.get("difference") or {}),
             "ece": report.get("ece"),
         }
-        for name, report in splits.items()
+        for name, report in sorted(splits.items(), key=lambda item: item[0] == "train")
         if isinstance(report, dict)
     ]
 

@@ -99,6 +99,10 @@ def figure(value: Any, digits: int = 3) -> str:
         return str(value)
     if not math.isfinite(value):
         return "not a number" if math.isnan(value) else "∞" if value > 0 else "−∞"
+    return _digits(value, digits).replace("-", "−", 1) if value < 0 else _digits(value, digits)
+
+
+def _digits(value: float, digits: int) -> str:
     if isinstance(value, int) or (abs(value) >= 10**digits and abs(value) < 1e9):
         return f"{value:,.0f}"
     if value != 0 and abs(value) < 10**-digits:
