@@ -154,16 +154,17 @@ def test_a_worker_that_shuts_down_hands_its_run_on_without_using_up_an_attempt(
     stack: Stack, drill: Callable[..., Run], tmp_path: Path, settings: Settings
 ) -> None:
     settings.RUN_MAX_ATTEMPTS = 1
-    run = at_work(drill(steps=60, step_seconds=0.05, checkpoint_every=1000))
+    hold = {"hold_after": 5, "hold_file": str(tmp_path / "never")}
+    run = at_work(drill(steps=20, step_seconds=0.01, checkpoint_every=1000, **hold))
     assert stack.worker.terminate() == 0
     assert stack.trainers() == []
     stack.worker.start()
     run = in_state(run, "finished")
     first, second = RunAttempt.objects.filter(run=run)
     assert (first.outcome, second.outcome) == ("interrupted", "finished")
-    assert second.resumed_from_step > 0, "a checkpoint was saved on the way out"
+    assert second.resumed_from_step == 5, "a checkpoint was saved on the way out"
     steps = [step for step, _ in selectors.metric_series(run=run)["drill/value"]]
-    assert steps == list(range(1, 61))
+    assert steps == list(range(1, 21))
     assert [r["what"] for r in witnessed(tmp_path / "witness.jsonl")] == ["start", "end"] * 2
 
 
@@ -207,13 +208,14 @@ def test_a_run_that_waits_for_another_starts_from_its_final_checkpoint(
 
 
 def test_a_resumed_run_continues_where_its_cancelled_attempt_had_saved(
-    stack: Stack, drill: Callable[..., Run]
+    stack: Stack, drill: Callable[..., Run], tmp_path: Path
 ) -> None:
-    run = drill(steps=30, step_seconds=0.05, checkpoint_every=3)
-    wait_until(lambda: selectors.checkpoints(run), what="a checkpoint")
-    services.run_cancel(run=at_work(run))
+    hold = {"hold_after": 7, "hold_file": str(tmp_path / "never")}
+    run = at_work(drill(steps=30, step_seconds=0.01, checkpoint_every=3, **hold))
+    services.run_cancel(run=run)
     run = services.run_resume(run=in_state(run, "cancelled"))
     assert (run.state, run.attempt, run.wish) == ("queued", 2, "")
+    assert RunAttempt.objects.get(run=run, number=2).resumed_from_step == 6
     run = in_state(run, "finished")
     steps = [step for step, _ in selectors.metric_series(run=run)["drill/value"]]
     assert steps == list(range(1, 31))
@@ -225,8 +227,11 @@ def test_the_spool_of_a_run_given_up_as_lost_can_be_replayed(
     stack: Stack, drill: Callable[..., Run], settings: Settings, tmp_path: Path
 ) -> None:
     settings.RUN_MAX_ATTEMPTS = 1
-    run = at_work(drill(steps=40, step_seconds=0.04, checkpoint_every=5))
+    go_on = tmp_path / "go on"
+    hold = {"hold_after": 12, "hold_file": str(go_on)}
+    run = at_work(drill(steps=40, step_seconds=0.01, checkpoint_every=5, **hold))
     stack.events.kill()  # the machine is cut off: what it says arrives nowhere
+    go_on.touch()
     spool = stack.artifacts / f"runs/{run.pk}/attempt-1/events.jsonl"
     wait_until(lambda: '"Finished"' in spool.read_text(), what="the end of training")
     assert Run.objects.get(pk=run.pk).state == "running"

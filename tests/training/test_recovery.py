@@ -7,6 +7,7 @@ import os
 import signal
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,7 +23,7 @@ from tests.training.stack import (
 
 pytestmark = pytest.mark.stack
 STEPS = 40
-PLAN = {"steps": STEPS, "step_seconds": 0.05, "checkpoint_every": 5}
+PLAN = {"steps": STEPS, "step_seconds": 0.01, "checkpoint_every": 5, "hold_after": 12}
 
 
 def undisturbed(seed: int = 3) -> list[float]:
@@ -34,11 +35,21 @@ def undisturbed(seed: int = 3) -> list[float]:
     return values
 
 
-def reach(run: Run, step: int, attempt: int = 1) -> None:
-    wait_until(
-        lambda: Run.objects.filter(pk=run.pk, step__gte=step, attempt=attempt).exists(),
-        what=f"step {step} of attempt {attempt}",
-    )
+@pytest.fixture
+def held(drill: Callable[..., Run], tmp_path: Path) -> Callable[..., Run]:
+    """Launch a drill and wait until it stands still after step 12 of its first attempt."""
+
+    def launch(**changes: Any) -> Run:
+        run = drill(**PLAN | {"hold_file": str(tmp_path / "go on")} | changes)
+        wait_until(lambda: Run.objects.filter(pk=run.pk, step=12).exists(), what="step 12")
+        return run
+
+    return launch
+
+
+@pytest.fixture
+def go_on(tmp_path: Path) -> Callable[[], None]:
+    return lambda: (tmp_path / "go on").touch()
 
 
 def finish(run: Run) -> Run:
@@ -52,79 +63,71 @@ def finish(run: Run) -> Run:
     return Run.objects.get(pk=run.pk)
 
 
-def assert_whole(run: Run, witness: Path, *, attempts: int) -> None:
-    """Finished after so many attempts, no step missing or twice, each value as if undisturbed,
-    and the trainers' own lock says that no two of them ever lived at once."""
+def assert_whole(run: Run, witness: Path, *, resumed_from: list[int]) -> None:
+    """Finished, with one attempt more than times resumed; no step missing or twice, each value as
+    if undisturbed; and by the trainers' own lock no two of them ever lived at once."""
     assert run.state == "finished", (run.failure_kind, run.failure_message)
     points = selectors.metric_series(run=run)["drill/value"]
     assert [step for step, _ in points] == list(range(1, STEPS + 1))
     assert [value for _, value in points] == pytest.approx(undisturbed())
+    attempts = RunAttempt.objects.filter(run=run)
+    assert [a.resumed_from_step for a in attempts] == [None, *resumed_from]
+    assert run.attempt == len(attempts)
     records = witnessed(witness)
-    assert [r["what"] for r in records if r["what"] != "end"] == ["start"] * attempts
-    assert len({r["pid"] for r in records}) == attempts
-    assert RunAttempt.objects.filter(run=run).count() == run.attempt == attempts
-    for before, after in zip(
-        RunAttempt.objects.filter(run=run)[: attempts - 1],
-        RunAttempt.objects.filter(run=run)[1:],
-        strict=True,
-    ):
-        assert after.resumed_from_step, f"attempt {after.number} started over"
-        assert after.resumed_from_step >= (before.resumed_from_step or 0)
+    assert [r["what"] for r in records if r["what"] != "end"] == ["start"] * len(attempts)
+    assert len({r["pid"] for r in records}) == len(attempts)
 
 
 def test_a_killed_trainer_is_replaced_from_its_checkpoint(
-    stack: Stack, drill: Callable[..., Run], tmp_path: Path
+    stack: Stack, held: Callable[..., Run], tmp_path: Path
 ) -> None:
-    run = drill(**PLAN)
-    reach(run, 12)
+    run = held()
     (trainer,) = stack.trainers()
     os.kill(trainer, signal.SIGKILL)
     run = finish(run)
-    assert_whole(run, tmp_path / "witness.jsonl", attempts=2)
+    assert_whole(run, tmp_path / "witness.jsonl", resumed_from=[10])
     assert RunAttempt.objects.get(run=run, number=1).outcome == "failed"
 
 
 def test_a_killed_worker_takes_its_trainer_along_and_another_worker_continues(
-    stack: Stack, drill: Callable[..., Run], tmp_path: Path
+    stack: Stack, held: Callable[..., Run], tmp_path: Path
 ) -> None:
-    run = drill(**PLAN)
-    reach(run, 12)
+    run = held()
     stack.worker.kill()
-    wait_until(lambda: not stack.trainers(), seconds=2, what="the death of the trainer")
+    wait_until(lambda: not stack.trainers(), seconds=5, what="the death of the trainer")
     stack.worker.start()
     run = finish(run)
-    assert_whole(run, tmp_path / "witness.jsonl", attempts=2)
+    assert_whole(run, tmp_path / "witness.jsonl", resumed_from=[10])
     assert RunAttempt.objects.get(run=run, number=1).outcome == "lost"
 
 
 def test_a_killed_redis_costs_nothing_when_it_is_back_within_the_lease(
-    stack: Stack, drill: Callable[..., Run], tmp_path: Path
+    stack: Stack, held: Callable[..., Run], tmp_path: Path, go_on: Callable[[], None]
 ) -> None:
-    run = drill(**PLAN)
-    reach(run, 12)
+    run = held()
     redis_kill_and_restart(pause=0.5)
-    assert_whole(finish(run), tmp_path / "witness.jsonl", attempts=1)
+    go_on()
+    assert_whole(finish(run), tmp_path / "witness.jsonl", resumed_from=[])
 
 
 def test_a_redis_away_for_longer_than_the_lease_ends_the_trainer_after_a_checkpoint(
-    stack: Stack, drill: Callable[..., Run], tmp_path: Path
+    stack: Stack, held: Callable[..., Run], tmp_path: Path
 ) -> None:
-    run = drill(**PLAN | {"step_seconds": 0.12, "checkpoint_every": 1000})
-    reach(run, 5)
+    run = held(checkpoint_every=1000)
     redis_kill_and_restart(pause=LEASE_S + 0.5)
     assert not stack.trainers()
     run = finish(run)
-    assert_whole(run, tmp_path / "witness.jsonl", attempts=2)
-    (witness_end,) = [r for r in witnessed(tmp_path / "witness.jsonl") if r["what"] == "end"][:1]
-    assert witness_end["attempt"] == 1, "it ended by itself, having saved: nothing else did"
+    assert_whole(run, tmp_path / "witness.jsonl", resumed_from=[12])
+    attempts = [r["attempt"] for r in witnessed(tmp_path / "witness.jsonl") if r["what"] == "end"]
+    assert attempts == [1, 2], "the first trainer ended by itself, having saved"
 
 
 def test_a_killed_event_worker_loses_no_event(
-    stack: Stack, drill: Callable[..., Run], tmp_path: Path
+    stack: Stack, held: Callable[..., Run], tmp_path: Path, go_on: Callable[[], None]
 ) -> None:
-    run = drill(**PLAN)
-    reach(run, 12)
-    for _ in range(2):
-        stack.events.kill()
-        stack.events.start()
-    assert_whole(finish(run), tmp_path / "witness.jsonl", attempts=1)
+    run = held()
+    stack.events.kill()
+    go_on()
+    wait_until(lambda: len(witnessed(tmp_path / "witness.jsonl")) == 2, what="the trainer's end")
+    stack.events.start()
+    assert_whole(finish(run), tmp_path / "witness.jsonl", resumed_from=[])

@@ -37,6 +37,10 @@ class DrillSettings:
     fault: str = option("none", "What goes wrong at `fault_at`.", choices=FAULTS)
     fault_at: int = option(1, "The step at which it goes wrong.", unit="steps", minimum=1)
     fault_attempts: int = option(1, "Attempts in which it goes wrong; later ones run through.")
+    hold_after: int = option(
+        0, "The step after which it waits for `hold_file` to appear; 0 for none.", minimum=0
+    )
+    hold_file: str | None = option(None, "Waited for in the first `fault_attempts` attempts.")
     exit_code: int = option(7, "Of the fault `exit`.", minimum=0, maximum=255)
     children: int = option(
         0, "Processes it starts and leaves behind, as a careless data loader does.", minimum=0
@@ -88,6 +92,7 @@ def run(context: RunContext) -> dict[str, Any]:
         context.log(f"left behind: {child.pid}")
     context.log(f"drilling from step {step} to {settings.steps}")
     while step < settings.steps:
+        _hold(settings, context, step)
         if not settings.ignore_stop and context.should_stop():
             break
         time.sleep(settings.step_seconds)
@@ -109,6 +114,17 @@ def run(context: RunContext) -> dict[str, Any]:
     if witness:
         witness.note("end")
     return {"steps": step, "best": best, "value": state / _MASK}
+
+
+def _hold(settings: DrillSettings, context: RunContext, step: int) -> None:
+    """Stand still, alive and listening, so that a test can act at a known step."""
+    if step != settings.hold_after or not settings.hold_file:
+        return
+    if context.spec.attempt > settings.fault_attempts:
+        return
+    while not Path(settings.hold_file).exists() and not context.should_stop():
+        context.progress(step, settings.steps, phase="holding")
+        time.sleep(0.02)
 
 
 def _start(context: RunContext) -> tuple[int, int, float]:
