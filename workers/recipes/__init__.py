@@ -13,3 +13,6 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # no thread pools befo
 os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
 os.environ.setdefault("HF_DATASETS_DISABLE_PROGRESS_BARS", "1")
 os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+# Threads that wait for each other sleep instead of spinning. On a machine with other work a
+# spinning thread waits for one that cannot run: a step took twelve times as long (docs/log.md).
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
