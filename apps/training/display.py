@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any
 
-from apps.common.templatetags.frame import figure
+from apps.common.templatetags.frame import fixed
 from apps.training.headline import HEADLINES
 from apps.training.models import Run, RunAttempt
 
@@ -81,19 +81,20 @@ def title(run: Run) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Tile:
+    """A figure with what it rests on; `spread` is its interval, `why` the reason for none."""
+
     label: str
     value: float | int | str | None
     basis: str
     spread: str = ""
+    why: str = ""
 
 
 def headline_tiles(run: Run, latest: dict[str, tuple[int, float]]) -> list[Tile]:
-    """One tile for each headline that was measured; a reward model's report, with its intervals,
-    takes the place of what was measured on the way."""
-    if splits := [split for split in reward_splits(run) if split["name"] != "train"]:
-        return [
-            replace(split["accuracy"], label=f"Accuracy on {split['name']}") for split in splits
-        ]
+    """One tile for each headline that was measured; the figures of a report, which have intervals,
+    take the place of what was measured on the way."""
+    if reported := _reported_tiles(run):
+        return reported
     tiles = []
     for headline in HEADLINES.get(run.kind, ()):
         name = next((name for name in headline.names if name in latest), None)
@@ -104,15 +105,30 @@ def headline_tiles(run: Run, latest: dict[str, tuple[int, float]]) -> list[Tile]
     return tiles
 
 
+def _reported_tiles(run: Run) -> list[Tile]:
+    if run.kind == Run.Kind.REWARD:
+        held_out = [split for split in reward_splits(run) if split["name"] != "train"]
+        return [replace(row["accuracy"], label=f"Accuracy on {row['name']}") for row in held_out]
+    if run.kind == Run.Kind.EVALUATE:
+        tables = {table.title: dict(table.rows) for table in summary_parts(run.summary).tables}
+        found = [
+            (f"{words}, by the {who}", tables.get(who, {}).get(name))
+            for name, words in (("win_rate", "Win rate"), ("difference", "Score difference"))
+            for who in ("judge", "reward")
+        ]
+        return [replace(tile, label=label) for label, tile in found if tile is not None]
+    return []
+
+
 def interval_tile(label: str, interval: dict[str, Any]) -> Tile:
     """A statistic with its interval, or the reason why there is none."""
     value, low, high = (interval.get(key) for key in ("value", "low", "high"))
     basis = f"n = {interval.get('n', 0):,}"
     if value is None:
-        return Tile(label, None, interval.get("undefined") or basis)
+        return Tile(label, None, basis, why=interval.get("undefined") or "undefined")
     if low is None or high is None:
-        return Tile(label, value, f"{basis}; no interval: {interval.get('no_interval') or '—'}")
-    return Tile(label, value, basis, spread=f"{figure(low)} … {figure(high)}")
+        return Tile(label, value, basis, why=interval.get("no_interval") or "no interval")
+    return Tile(label, value, basis, spread=f"{fixed(low)} … {fixed(high)}")
 
 
 def reward_splits(run: Run) -> list[dict[str, Any]]:
@@ -138,12 +154,10 @@ Facts = list[tuple[str, Any]]
 
 
 def facts(values: dict[str, Any]) -> Facts:
-    """(name, value) of plain values; nested ones under joined names, intervals in words."""
+    """(name, value) of plain values; nested ones under joined names."""
     found: Facts = []
     for name, value in values.items():
-        if isinstance(value, dict) and {"value", "low", "high"} <= set(value):
-            found.append((name, interval_words(value)))
-        elif isinstance(value, dict):
+        if isinstance(value, dict):
             found += [(f"{name}.{inner}", v) for inner, v in facts(value)]
         elif isinstance(value, list):
             found.append((name, ", ".join(str(item) for item in value[:20])))
@@ -152,21 +166,23 @@ def facts(values: dict[str, Any]) -> Facts:
     return found
 
 
-def interval_words(interval: dict[str, Any]) -> str:
-    """0.531 (0.482 … 0.580), n = 200; or why there is no value or no interval."""
-    tile = interval_tile("", interval)
-    if tile.value is None:
-        return f"undefined: {tile.basis}"
-    spread = f" ({tile.spread})" if tile.spread else ""
-    return f"{figure(tile.value)}{spread}, {tile.basis}"
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Statistics that belong together; `why` is why none of them has an interval."""
+
+    title: str
+    rows: list[tuple[str, Tile]]
+    why: str
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """`plain` figures, `groups` of nested ones, and `change`: (name, first, last) rows."""
+    """`plain` figures, `groups` of nested ones, `tables` of statistics with intervals, and
+    `change`: (name, first, last) rows."""
 
     plain: Facts
     groups: list[tuple[str, Facts]]
+    tables: list[Table]
     change: list[tuple[str, Any, Any]]
 
 
@@ -178,13 +194,24 @@ def summary_parts(summary: dict[str, Any], skip: frozenset[str] = frozenset()) -
     if isinstance(first, dict) and isinstance(last, dict):
         kept = {name: value for name, value in kept.items() if name not in ("first", "last")}
         change = [(name, first.get(name), last.get(name)) for name in {**first, **last}]
-    nested = {name: value for name, value in kept.items() if _is_group(value)}
-    plain = {name: value for name, value in kept.items() if name not in nested}
-    return Summary(facts(plain), [(name, facts(value)) for name, value in nested.items()], change)
+    groups = {name: value for name, value in kept.items() if isinstance(value, dict) and value}
+    measured = {n: g for n, g in groups.items() if all(_is_interval(v) for v in g.values())}
+    return Summary(
+        plain=facts({name: value for name, value in kept.items() if name not in groups}),
+        groups=[(name, facts(value)) for name, value in groups.items() if name not in measured],
+        tables=[_table(name, value) for name, value in measured.items()],
+        change=change,
+    )
 
 
-def _is_group(value: Any) -> bool:
-    return isinstance(value, dict) and not {"value", "low", "high"} <= set(value) and bool(value)
+def _is_interval(value: Any) -> bool:
+    return isinstance(value, dict) and {"value", "low", "high"} <= set(value)
+
+
+def _table(title: str, group: dict[str, dict[str, Any]]) -> Table:
+    rows = [(name, interval_tile(name, interval)) for name, interval in group.items()]
+    reasons = {tile.why for _, tile in rows}
+    return Table(title, rows, why=reasons.pop() if len(reasons) == 1 else "")
 
 
 def config_diff(mine: dict[str, Any], other: dict[str, Any]) -> list[dict[str, Any]]:

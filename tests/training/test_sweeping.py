@@ -32,6 +32,7 @@ def sweep(commits: Callable[..., Any]) -> Sweep:
 def silent_for(run: Run, seconds: float) -> None:
     then = timezone.now() - timedelta(seconds=seconds)
     Run.objects.filter(pk=run.pk).update(heard_at=then, dispatched_at=then)
+    RunAttempt.objects.filter(run=run).update(created_at=then)
 
 
 @pytest.fixture
@@ -79,6 +80,15 @@ def test_a_run_that_is_lost_again_and_again_is_given_up(
     running.refresh_from_db()
     assert (running.state, running.failure_kind, running.fault) == ("failed", "lost", "machine")
     assert "Attempt 2 went silent" in running.failure_message
+
+
+def test_a_run_that_started_before_its_sending_was_noted_is_recovered_too(
+    running: Run, sweep: Sweep, wire: FakeWire
+) -> None:
+    wire.claimed(running, leased=False)
+    silent_for(running, 46)
+    Run.objects.filter(pk=running.pk).update(dispatched_at=None, heard_at=None)
+    assert sweep() == {"recovered": 1}
 
 
 def test_nothing_is_concluded_while_redis_is_away(

@@ -66,7 +66,14 @@ def alerts_of(run: Run) -> list[Alert]:
 
 
 def artifacts_of(run: Run) -> list[Artifact]:
-    return list(Artifact.objects.filter(run=run).order_by("-attempt", "name", "-seq"))
+    """The files of a run. One that was announced twice, as generated rows (with their count) and
+    as a saved file (with its size), is one file."""
+    found: dict[tuple[str, str], Artifact] = {}
+    for row in Artifact.objects.filter(run=run).order_by("-attempt", "name", "-seq"):
+        known = found.setdefault((row.name, row.sha256), row)
+        known.size_bytes = known.size_bytes or row.size_bytes
+        known.count = row.count if known.count is None else known.count
+    return list(found.values())
 
 
 def snapshot_choices(project: Project, kinds: Collection[str]) -> Choices:

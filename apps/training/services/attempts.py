@@ -52,7 +52,8 @@ def run_dispatch(*, run: Run, cause: str) -> RunAttempt | None:
         spec=spec_to_json(_spec(run, resume)),
         resumed_from_step=resume.step if resume else None,
     )
-    transaction.on_commit(partial(run_send, run_id=run.pk, attempt=run.attempt))
+    # Robust: what goes wrong there is logged, and the sweep's business; the run is stored.
+    transaction.on_commit(partial(run_send, run_id=run.pk, attempt=run.attempt), robust=True)
     return attempt
 
 

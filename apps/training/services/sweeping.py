@@ -2,7 +2,7 @@
 
 import logging
 from collections import Counter
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 
 from django.conf import settings
@@ -49,13 +49,13 @@ def _sweep(run: Run) -> str | None:
         run_dispatch(run=run, cause=RunAttempt.Cause.LAUNCH)
         return "released" if run.state != Run.State.WAITING else None
     if run.wish:
-        transaction.on_commit(partial(wish_deliver, run_id=run.pk))
-    if run.dispatched_at is None:
+        transaction.on_commit(partial(wish_deliver, run_id=run.pk), robust=True)
+    if run.state == Run.State.QUEUED and run.dispatched_at is None:
         return _send(run)
     standing = dispatch.standing(run.pk)
     if standing is None or standing.leased:
         return None  # nothing can be known, or somebody is responsible
-    quiet = timezone.now() - max(run.heard_at or run.dispatched_at, run.dispatched_at)
+    quiet = timezone.now() - _last_sign(run)
     if run.state == Run.State.QUEUED and standing.fence < run.attempt:
         if quiet < timedelta(seconds=settings.RUN_RESEND_SECONDS) or _waits_in_queue(run):
             return None
@@ -65,8 +65,14 @@ def _sweep(run: Run) -> str | None:
     return _recover(run)
 
 
+def _last_sign(run: Run) -> datetime:
+    """When the current attempt was last heard of, or else sent, or else made."""
+    made = RunAttempt.objects.get(run=run, number=run.attempt).created_at
+    return max(at for at in (made, run.dispatched_at, run.heard_at) if at is not None)
+
+
 def _send(run: Run) -> str:
-    transaction.on_commit(partial(run_send, run_id=run.pk, attempt=run.attempt))
+    transaction.on_commit(partial(run_send, run_id=run.pk, attempt=run.attempt), robust=True)
     return "sent"
 
 

@@ -27,7 +27,7 @@ def run_cancel(*, run: Run, user: User | None = None) -> Run:
             return run
         run.state = Run.State.STOPPING
         run.save()
-        transaction.on_commit(partial(wish_deliver, run_id=run.pk))
+        transaction.on_commit(partial(wish_deliver, run_id=run.pk), robust=True)
     run.refresh_from_db()
     return run
 
@@ -47,7 +47,7 @@ def run_stop_and_keep(*, run: Run, user: User | None = None) -> Run:
         run.state = Run.State.STOPPING
         run.save()
         _audit("run.stopped", run, user)
-        transaction.on_commit(partial(wish_deliver, run_id=run.pk))
+        transaction.on_commit(partial(wish_deliver, run_id=run.pk), robust=True)
     return run
 
 
