@@ -11,6 +11,7 @@ _stack = contextlib.ExitStack()
 
 def _start_servers() -> None:
     folder = Path(tempfile.mkdtemp(prefix="concord-test-"))
+    (folder / "static").mkdir()  # WhiteNoise warns of a folder that is not there
     folder.chmod(0o755)  # PostgreSQL, which never runs as root, must be able to enter
     os.environ["VAR_DIR"] = str(folder)
     for name in ("DATABASE_URL", "REDIS_URL", "CACHE_URL", "ARTIFACTS_URL", "PRODUCTION", "DEBUG"):

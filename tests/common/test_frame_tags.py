@@ -35,6 +35,20 @@ def test_a_figure_keeps_what_was_measured_and_no_more(value, words):
 
 
 @pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (0.00438, "0.004"),
+        (-0.0621, "−0.062"),
+        (-0.0001, "0.000"),
+        (None, "—"),
+        (nan, "not a number"),
+    ],
+)
+def test_numbers_that_stand_in_a_column_align_on_the_point(value, words):
+    assert frame.fixed(value) == words
+
+
+@pytest.mark.parametrize(
     ("seconds", "words"),
     [(0.4, "0 s"), (48, "48 s"), (90, "1 min 30 s"), (720, "12 min"), (12_000, "3 h 20 min"),
      (187_200, "2 d 4 h"), (None, "—")],

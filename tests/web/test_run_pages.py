@@ -301,6 +301,22 @@ def test_what_an_evaluation_found_is_said_with_its_intervals(project, emil, sign
         },
     )
     text = signed_in(emil).get(address(run)).content.decode()
-    for words in ("0.531 (0.482 … 0.580), n = 200", "undefined: no rows", "From first to last"):
+    for words in (
+        "Win rate, by the judge",
+        "0.531",
+        "0.482 … 0.580, n = 200",
+        "no rows",
+        "From first to last",
+    ):
         assert words in text, words
     assert text.index("1.500") < text.index("2.250")
+
+
+def test_a_file_announced_twice_is_listed_once_with_count_and_size(emil, signed_in, run):
+    same = {"run": run, "attempt": 1, "name": "audit.jsonl", "uri": "x", "sha256": "0" * 64}
+    Artifact.objects.create(**same, seq=1, purpose="audit", count=15)
+    Artifact.objects.create(**same, seq=2, size_bytes=8600)
+    text = signed_in(emil).get(address(run)).content.decode()
+    assert text.count("audit.jsonl") == 1
+    assert "8.6 kB" in text
+    assert ">15<" in text

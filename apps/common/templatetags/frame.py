@@ -102,6 +102,17 @@ def figure(value: Any, digits: int = 3) -> str:
     return _digits(value, digits).replace("-", "−", 1) if value < 0 else _digits(value, digits)
 
 
+@register.filter
+def fixed(value: float | None, places: int = 3) -> str:
+    """A number with so many decimals, for columns and intervals that align: −0.062, 0.004."""
+    if value is None:
+        return "—"
+    if not math.isfinite(value):
+        return figure(value)
+    text = f"{value:,.{places}f}"
+    return text.replace("-", "−", 1) if float(f"{value:.{places}f}") < 0 else text.lstrip("-")
+
+
 def _digits(value: float, digits: int) -> str:
     if isinstance(value, int) or (abs(value) >= 10**digits and abs(value) < 1e9):
         return f"{value:,.0f}"
