@@ -13,6 +13,7 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # no thread pools befo
 os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
 os.environ.setdefault("HF_DATASETS_DISABLE_PROGRESS_BARS", "1")
 os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
-# Threads that wait for each other sleep instead of spinning. On a machine with other work a
-# spinning thread waits for one that cannot run: a step took twelve times as long (docs/log.md).
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+# Threads that wait for each other spin a moment, then sleep. By default they spin on, and where
+# other work runs a spinning thread waits for one that cannot: steps took twelve times as long
+# (docs/log.md). Only GNU's OpenMP reads it, which is what torch brings for processors.
+os.environ.setdefault("GOMP_SPINCOUNT", "10000")
