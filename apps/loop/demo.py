@@ -84,8 +84,9 @@ def demo_build(*, say: Say) -> Workspace:
     with _alone(say):
         people = _people(say)
         project = _project(people, say)
-        _comparisons(project, say)
-        _votes(project, say)
+        with _nobody_labels(project):
+            _comparisons(project, say)
+            _votes(project, say)
         _agreement(project, say)
         data = _datasets(project, people["emil"], say)
         runs = circle_start(project=project, data=data, user=people["emil"], preset=PRESET, seed=1)
@@ -175,6 +176,21 @@ def _project(people: dict[str, User], say: Say) -> Project:
         if not Membership.objects.filter(project=project, user=people[username]).exists():
             membership_set(project=project, user=people[username], role=role)
     return project
+
+
+HOLD = "The crowd's past votes are being brought in. This takes about half a minute."
+
+
+@contextmanager
+def _nobody_labels(project: Project) -> Iterator[None]:
+    """A vote cast now would take the room of one that is on its way in; say so and wait.
+
+    A build that was killed leaves the hold, and the next build lifts it.
+    """
+    members = Membership.objects.filter(project=project, user__is_imported=False)
+    members.filter(paused_reason="").update(paused_reason=HOLD)
+    yield
+    members.filter(paused_reason=HOLD).update(paused_reason="")
 
 
 def _comparisons(project: Project, say: Say) -> None:

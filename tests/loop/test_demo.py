@@ -2,6 +2,7 @@
 
 import json
 import stat
+from typing import Any
 
 import pytest
 from django.test import Client
@@ -9,6 +10,7 @@ from django.test import Client
 from apps.accounts.models import AuditEvent, Membership, Project, User
 from apps.common.errors import DomainError
 from apps.labeling.models import Comparison, Vote
+from apps.labeling.services import slot_lease_next
 from apps.loop import demo, report, shipped
 from apps.loop.demo import demo_build, sign_ins_path, stage_seconds
 from apps.loop.table import table_lines
@@ -124,6 +126,28 @@ def _the_report_says_what_the_runs_said(workspace: demo.Workspace) -> None:
 
 
 @pytest.mark.usefixtures("_slice")
+@pytest.mark.usefixtures("_slice")
+def test_nobody_takes_the_room_of_a_vote_that_is_on_its_way_in(
+    said: list[str], monkeypatch
+) -> None:
+    def as_ana() -> object:
+        project = Project.objects.get(slug=demo.SLUG)
+        return slot_lease_next(project=project, annotator=User.objects.get(username="ana"))
+
+    met: list[object] = []
+    original = demo.votes_import
+
+    def replay(**kwargs: Any) -> object:
+        met.append(as_ana())
+        return original(**kwargs)
+
+    monkeypatch.setattr(demo, "votes_import", replay)
+    demo_build(say=said.append)
+    assert {reason.code for reason in met} == {"paused"}
+    assert "past votes are being brought in" in met[0].text
+    assert getattr(as_ana(), "code", "") != "paused"
+
+
 def test_a_lost_password_file_is_written_anew(said: list[str]) -> None:
     people = demo._people(said.append)
     before = sign_ins_path().read_text()
