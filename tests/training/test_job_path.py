@@ -171,8 +171,6 @@ def test_a_worker_that_shuts_down_hands_its_run_on_without_using_up_an_attempt(
 @pytest.mark.parametrize(
     ("fault", "kind", "whose"),
     [
-        ("bug", "bug", "bug"),
-        ("oom", "out_of_memory", "machine"),
         ("data", "bad_data", "data"),
         ("violation", "contract_violation", "bug"),
     ],

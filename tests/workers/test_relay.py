@@ -53,6 +53,7 @@ class Case:
             self.web,  # type: ignore[arg-type]
             run="r",
             attempt=1,
+            batch_s=0.5,
             heartbeat_s=5.0,
             clock=lambda: self.now,
         )
@@ -127,6 +128,16 @@ def test_a_web_side_that_is_away_is_not_flooded(case: Case) -> None:
     case.web.loses_batch = lambda: False
     case.pass_time(200)
     assert case.web.last == 5000
+
+
+def test_what_an_earlier_worker_had_brought_is_not_waited_for(case: Case) -> None:
+    """More than fits in flight, and all but the end of it known to the web side."""
+    case.emit(6000)
+    case.web.last = 5990
+    case.web.seen = list(range(1, 5991))
+    case.pass_time(60)
+    assert case.web.seen == list(range(1, 6001))
+    assert case.relay.is_drained()
 
 
 def test_a_silent_trainer_is_reported_alive(case: Case) -> None:

@@ -2,14 +2,13 @@
 
 from collections import deque
 from collections.abc import Callable
+from itertools import islice
 from typing import Any
 
 from workers.contract.wire import VERSION
 from workers.supervisor.line import Line
 from workers.supervisor.spool import Spool
 
-BATCH_INTERVAL_S = 0.5
-ACK_INTERVAL_S = 0.5
 BATCH_EVENTS = 200
 BATCH_BYTES = 500_000
 IN_FLIGHT_EVENTS = 1000  # sent and not acknowledged, at most
@@ -28,12 +27,14 @@ class Relay:
         *,
         run: str,
         attempt: int,
+        batch_s: float,
         heartbeat_s: float,
         clock: Callable[[], float],
     ) -> None:
         self._spool = spool
         self._line = line
         self._run, self._attempt = run, attempt
+        self._batch_s = batch_s  # between batches, and between looks at what is acknowledged
         self._heartbeat_s = heartbeat_s
         self._clock = clock
         self._pending: deque[dict[str, Any]] = deque()  # read and not acknowledged
@@ -51,27 +52,34 @@ class Relay:
         """Do what is due. `now_or_never` does not wait for a batch to fill."""
         self.read()
         now = self._clock()
-        if self._sent > self._acked and (
-            now_or_never or now - self._asked_at >= min(ACK_INTERVAL_S, self._heartbeat_s)
-        ):
+        if self._sent > self._acked and (now_or_never or now - self._asked_at >= self._batch_s):
             self._asked_at = now
             self._acknowledge(self._line.acked(self._run, self._attempt))
         if self._sent > self._acked and now - self._progress_at >= self._resend_s:
             self._sent = self._acked  # a batch or its acknowledgement was lost
             self._resend_s = min(2 * self._resend_s, LONGEST_RESEND_S)
-        batch = self._next_batch()
-        if batch and (now_or_never or now - self._sent_at >= BATCH_INTERVAL_S):
-            if self._sent == self._acked:
-                self._progress_at = now
-            if self._send(batch):
-                self._sent = batch[-1]["seq"]
+        if self._sent < self._last_read and self._sent - self._acked < IN_FLIGHT_EVENTS:
+            if now_or_never or now - self._sent_at >= self._batch_s:
+                self._send_next()
         elif self._sent == self._acked and now - self._sent_at >= self._heartbeat_s:
             self.say_alive()
+
+    @property
+    def _last_read(self) -> int:
+        return self._pending[-1]["seq"] if self._pending else self._acked
+
+    def _send_next(self) -> None:
+        batch = self._next_batch()
+        if self._sent == self._acked:
+            self._progress_at = self._clock()
+        if self._send(batch):
+            self._sent = batch[-1]["seq"]
 
     def read(self) -> None:
         """Take from the spool what there is room for."""
         while len(self._pending) < 2 * IN_FLIGHT_EVENTS and (events := self._spool.read()):
             self._pending.extend(events)
+            self._drop_acknowledged()  # an earlier worker may have sent some of them
 
     def say_alive(self) -> None:
         """A batch without events."""
@@ -87,18 +95,21 @@ class Relay:
         self._progress_at = self._clock()
         self._sent = max(self._sent, seq)
         self._resend_s = FIRST_RESEND_S
-        while self._pending and self._pending[0]["seq"] <= seq:
+        self._drop_acknowledged()
+
+    def _drop_acknowledged(self) -> None:
+        while self._pending and self._pending[0]["seq"] <= self._acked:
             self._pending.popleft()
 
     def _next_batch(self) -> list[dict[str, Any]]:
+        """At least one event; as many as a message and the window hold."""
+        start = self._sent - self._acked  # what is pending is numbered without a gap
+        room = min(BATCH_EVENTS, IN_FLIGHT_EVENTS - start)
         batch: list[dict[str, Any]] = []
         size = 0
-        for event in self._pending:
-            if event["seq"] <= self._sent:
-                continue
+        for event in islice(self._pending, start, start + room):
             size += _size(event)
-            full = len(batch) >= BATCH_EVENTS or event["seq"] - self._acked > IN_FLIGHT_EVENTS
-            if full or (batch and size > BATCH_BYTES):
+            if batch and size > BATCH_BYTES:
                 break
             batch.append(event)
         return batch

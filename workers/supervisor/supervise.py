@@ -77,6 +77,7 @@ class Supervisor:
             line,
             run=spec.run,
             attempt=spec.attempt,
+            batch_s=self._timing.batch_s,
             heartbeat_s=self._timing.heartbeat_s,
             clock=clock,
         )

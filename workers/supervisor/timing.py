@@ -24,6 +24,11 @@ class Timing:
         return min(1.0, self.renew_s)
 
     @property
+    def batch_s(self) -> float:
+        """Between two batches of events."""
+        return min(0.5, self.lease_s / 10)
+
+    @property
     def heartbeat_s(self) -> float:
         return min(5.0, self.lease_s / 3)
 
