@@ -48,6 +48,23 @@ def encode_pair(
     return Encoded(whole[:max_length], min(border, max_length), len(whole) > max_length)
 
 
+class PairEncoder:
+    """`encode_pair` with a memory: in preference data prompts and answers recur many times."""
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, *, max_length: int) -> None:
+        self._tokenizer = tokenizer
+        self._max_length = max_length
+        self._known: dict[tuple[str, str], Encoded] = {}
+
+    def __call__(self, prompt: Messages, response: str) -> Encoded:
+        key = (repr(prompt), response)
+        if key not in self._known:
+            self._known[key] = encode_pair(
+                self._tokenizer, prompt, response, max_length=self._max_length
+            )
+        return self._known[key]
+
+
 def truncated_share(rows: Iterable[Encoded]) -> float:
     """Share of the rows that were cut, 0–1."""
     flags = [row.truncated for row in rows]

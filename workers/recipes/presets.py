@@ -8,28 +8,30 @@ ten to a hundred times those for a pretrained one. What it reaches is in docs/lo
 PRESETS: dict[str, dict[str, dict[str, object]]] = {
     "sft": {
         "demo": {
-            "learning_rate": 2e-3,
+            "learning_rate": 3e-3,
             "lr_schedule": "cosine",
             "weight_decay": 0.1,
-            "batch_size": 32,
-            "epochs": 9,
+            "batch_size": 16,
+            "epochs": 7,
             "max_seconds": 150,
             "max_length": 128,
             "overlong": "truncate",
             "base_vocabulary": 4096,
             "base_context": 128,
-            "log_every": 10,
-            "eval_every": 50,
-            "save_every": 100,
+            "log_every": 20,
+            "eval_every": 100,
+            "save_every": 200,
             "sample_max_new_tokens": 48,
         }
     },
     "reward": {
         "demo": {
             "learning_rate": 5e-4,
+            "weight_decay": 0.1,
+            "labels": "soft",
             "batch_size": 32,
-            "epochs": 2,
-            "max_seconds": 60,
+            "epochs": 1.5,
+            "max_seconds": 50,
             "max_length": 128,
             "log_every": 5,
             "eval_every": 20,

@@ -18,7 +18,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainingArgum
 
 from workers.context import RecipeError, RunContext
 from workers.contract.events import Fault
-from workers.data.encoding import Encoded, encode_pair
+from workers.data.encoding import Encoded, PairEncoder
 from workers.data.padding import pad_right
 from workers.data.snapshot import TRAIN, Preference, evaluation_splits, read_preferences
 from workers.models import load_scorer, load_tokenizer, parameter_count
@@ -109,8 +109,9 @@ def run(context: RunContext) -> dict[str, Any]:
     max_length = min(settings.max_length, readable_length(model, tokenizer))
     tokenizer.model_max_length = max_length  # scoring later cuts where training cut
 
+    encoder = PairEncoder(tokenizer, max_length=max_length)
     splits = {
-        split: _encode(tokenizer, read_preferences(folder, split), max_length)
+        split: _encode(encoder, read_preferences(folder, split))
         for split in (TRAIN, *evaluation_splits(folder))
     }
     validation = validation_split(splits)
@@ -158,15 +159,9 @@ def _source(context: RunContext, settings: RewardSettings) -> str | Path:
     return settings.base_model
 
 
-def _encode(
-    tokenizer: PreTrainedTokenizerBase, rows: Sequence[Preference], max_length: int
-) -> list[EncodedPair]:
+def _encode(encoder: PairEncoder, rows: Sequence[Preference]) -> list[EncodedPair]:
     return [
-        EncodedPair(
-            row,
-            encode_pair(tokenizer, row.prompt, row.chosen, max_length=max_length),
-            encode_pair(tokenizer, row.prompt, row.rejected, max_length=max_length),
-        )
+        EncodedPair(row, encoder(row.prompt, row.chosen), encoder(row.prompt, row.rejected))
         for row in rows
     ]
 

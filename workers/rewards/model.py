@@ -56,13 +56,12 @@ def score_rows(
     *,
     batch_size: int,
 ) -> list[float]:
-    """One raw score per row, in order."""
-    scores = [0.0] * len(rows)
-    by_length = sorted(range(len(rows)), key=lambda i: len(rows[i].ids))
-    for start in range(0, len(rows), batch_size):
-        batch = by_length[start : start + batch_size]
-        ids, mask = pad_right([rows[i].ids for i in batch], tokenizer.pad_token_id)
+    """One raw score per row, in order. Rows with equal tokens are read once."""
+    distinct = sorted({tuple(row.ids) for row in rows}, key=lambda ids: (len(ids), ids))
+    scores: dict[tuple[int, ...], float] = {}
+    for start in range(0, len(distinct), batch_size):
+        batch = distinct[start : start + batch_size]
+        ids, mask = pad_right(batch, tokenizer.pad_token_id)
         output = model(input_ids=ids.to(model.device), attention_mask=mask.to(model.device))
-        for i, value in zip(batch, output.logits.squeeze(-1).float().tolist(), strict=True):
-            scores[i] = value
-    return scores
+        scores.update(zip(batch, output.logits.squeeze(-1).float().tolist(), strict=True))
+    return [scores[tuple(row.ids)] for row in rows]
