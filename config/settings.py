@@ -205,7 +205,8 @@ LOGGING = {
     "loggers": {
         "django.request": {"level": "ERROR" if TESTING else "INFO"},
         "django.db.backends": {"level": "INFO"},
-        # Two lines for every batch of events would drown the rest; failures are still told.
+        # Lines for every batch of events and every beat would drown the rest; failures are told.
+        "celery.beat": {"level": "WARNING"},
         "celery.worker.strategy": {"level": "WARNING"},
         "celery.app.trace": {"level": "WARNING"},
     },

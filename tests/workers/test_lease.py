@@ -31,14 +31,17 @@ def run() -> str:
 
 
 class OldRedis:
-    """The real Redis, which says that it has been up for `up` seconds."""
+    """The real Redis, which says that it has been up for `up` seconds, and forgets at a restart
+    unless it has an append-only file."""
 
-    def __init__(self, client: redis.Redis, up: float = 10_000) -> None:
+    def __init__(self, client: redis.Redis, up: float = 10_000, aof: int = 0) -> None:
         self._client = client
-        self.up = up
+        self.up, self.aof = up, aof
 
     def info(self, section: str) -> dict[str, Any]:
-        return {"uptime_in_seconds": self.up}
+        return {"server": {"uptime_in_seconds": self.up}, "persistence": {"aof_enabled": self.aof}}[
+            section
+        ]
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._client, name)
@@ -123,6 +126,18 @@ def test_a_redis_that_forgot_everything_is_told_again_by_renewing(
     client.delete(wire.lease_key(run), wire.fence_key(run))
     assert mine.renew() == "renewed"
     assert claim(client, run, attempt=1) == "superseded"
+
+
+def test_a_redis_that_remembers_is_believed_at_once_after_its_restart(
+    client: redis.Redis, run: str
+) -> None:
+    fresh = OldRedis(client, up=1, aof=1)
+    mine = Lease(fresh, run=run, attempt=1, seconds=30)  # type: ignore[arg-type]
+    assert mine.claim(created_at=time.time() - 60) == "claimed"
+
+
+def test_the_embedded_redis_remembers(client: redis.Redis) -> None:
+    assert client.info("persistence")["aof_enabled"] == 1
 
 
 def test_an_attempt_from_before_a_restart_of_redis_waits_for_one_lease(

@@ -10,9 +10,9 @@ An attempt may start only after CLAIM said `claimed`. Its supervisor renews ever
 kills its trainer *before* the lease it last renewed can have run out, so the next claim finds the
 run without one. The scripts run inside Redis, hence atomically; both sides use these texts.
 
-A Redis that crashed may have forgotten its last second of writes, also a claim. Until it has been
-up for one lease, everybody whose claim it forgot has either renewed (which restores it) or killed
-its trainer; so an attempt that existed before the restart is claimed only after that time.
+A Redis without an append-only file forgets claims when it restarts. Until it has been up for one
+lease, everybody whose claim it forgot has either renewed (which restores it) or killed its trainer;
+so there an attempt that existed before the restart is claimed only after that time.
 """
 
 # KEYS lease, fence, wanted; ARGV attempt, token, lease in milliseconds.

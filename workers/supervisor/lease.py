@@ -42,7 +42,7 @@ class Lease:
 
     def claim(self, *, created_at: float) -> str:
         """One try: claimed, held, superseded or unreachable. `created_at` (Unix seconds) is when
-        this attempt came to be; attempts older than a restart of Redis wait for one lease."""
+        this attempt came to be; with a Redis that forgets, attempts older than its start wait."""
         try:
             if self._may_be_forgotten(created_at):
                 return HELD
@@ -51,6 +51,8 @@ class Lease:
         return self._ask(CLAIM, CLAIMED)
 
     def _may_be_forgotten(self, created_at: float) -> bool:
+        if self._client.info("persistence").get("aof_enabled"):
+            return False
         up = float(self._client.info("server")["uptime_in_seconds"])
         started = time.time() - up
         return created_at < started + _CLOCKS_DIFFER_BY_S and up < self._seconds + 1.0
