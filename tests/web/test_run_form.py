@@ -9,7 +9,7 @@ from apps.snapshots.models import Snapshot
 from apps.training.forms import RunForm
 from apps.training.models import Run
 from tests.web.runs import run_make
-from workers.contract.recipes import recipe_fields
+from workers.contract.recipes import recipe_fields, recipe_presets
 
 
 def fields_of(form: RunForm) -> dict[str, str]:
@@ -179,10 +179,14 @@ def test_another_projects_things_cannot_be_named(open_form, olga):
 
 
 def test_a_preset_fills_the_form_and_a_clone_of_a_preset_run_has_its_values(open_form, project):
+    preset = recipe_presets("sft")["demo"]
+    fast = str(preset["learning_rate"])
+    default = next(f for f in recipe_fields("sft") if f.name == "learning_rate").default
+    assert fast != str(default)  # otherwise this test could not fail
     _, sent, page = open_form("sft", "?preset=demo")
-    assert sent["c_learning_rate"] == "0.002"
+    assert sent["c_learning_rate"] == fast
     assert "?preset=demo" in page.content.decode()
     run = run_make(project, kind="sft", config={"preset": "demo", "batch_size": 8})
     _, sent, _ = open_form("sft", f"?from={run.pk}")
-    assert (sent["c_learning_rate"], sent["c_batch_size"]) == ("0.002", "8")
+    assert (sent["c_learning_rate"], sent["c_batch_size"]) == (fast, "8")
     assert "pasted" not in sent
