@@ -47,6 +47,7 @@ class ActorCritic(nn.Module):
         response_mask: Tensor,
         *,
         temperature: float,
+        entropy_gradient: bool = False,
     ) -> ActorCriticOutputs:
         """Shapes as in `score_responses`. V_t is read from the state before token t is drawn."""
         outputs = score_responses(
@@ -57,6 +58,7 @@ class ActorCritic(nn.Module):
             response_mask,
             temperature=temperature,
             with_entropy=True,
+            entropy_gradient=entropy_gradient,
             with_hidden=True,
         )
         values = self.value_head(outputs.hidden.to(self.value_head.weight.dtype)).squeeze(-1)

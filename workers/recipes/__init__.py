@@ -14,6 +14,6 @@ os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
 os.environ.setdefault("HF_DATASETS_DISABLE_PROGRESS_BARS", "1")
 os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
 # Threads that wait for each other spin a moment, then sleep. By default they spin on, and where
-# other work runs a spinning thread waits for one that cannot: steps took twelve times as long
+# other work runs a spinning thread waits for one that cannot: steps took up to twenty times as long
 # (docs/log.md). Only GNU's OpenMP reads it, which is what torch brings for processors.
-os.environ.setdefault("GOMP_SPINCOUNT", "10000")
+os.environ.setdefault("GOMP_SPINCOUNT", "500")

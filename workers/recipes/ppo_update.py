@@ -96,7 +96,11 @@ def _gradients(
         *sequences, width = sequences_of(rollout.responses, part)
         mask = sequences[-1]
         old = rollout.logprobs[part, :width]
-        new = actor_critic(*sequences, temperature=settings.temperature)
+        new = actor_critic(
+            *sequences,
+            temperature=settings.temperature,
+            entropy_gradient=settings.entropy_coef > 0,
+        )
         if first:
             check_first_ratio(new.logprobs.detach(), old, mask)
         policy = policy_loss(

@@ -1,7 +1,11 @@
 """Log-probabilities and entropy from logits."""
 
+import contextlib
+
 import torch
 from torch import Tensor
+
+_LEAST = -1e4  # exp of it is 0, and 0 · it is 0, which 0 · −∞ is not
 
 
 def selective_logprobs(logits: Tensor, token_ids: Tensor, *, temperature: float = 1.0) -> Tensor:
@@ -15,13 +19,21 @@ def selective_logprobs(logits: Tensor, token_ids: Tensor, *, temperature: float 
     return picked - torch.logsumexp(scaled, dim=-1)
 
 
-def entropy(logits: Tensor, *, temperature: float = 1.0) -> Tensor:
-    """Entropy of the tempered next-token distribution: [B, R, V] -> [B, R], nats per token.
+def logprobs_and_entropy(
+    logits: Tensor,
+    token_ids: Tensor,
+    *,
+    temperature: float = 1.0,
+    entropy_gradient: bool = False,
+) -> tuple[Tensor, Tensor]:
+    """`selective_logprobs`, and the entropy −Σ p log p at each position, from one log-softmax.
 
-    H = logsumexp(z) − Σ softmax(z)·z, with z = logits / temperature. A logit of −∞ (a forbidden
-    token) adds nothing.
+    logits [B, R, V], token_ids [B, R] -> two of [B, R], nats and nats per token. A forbidden token
+    (logit −∞) adds nothing to the entropy. The entropy's gradient doubles the cost of the backward
+    pass, so only an entropy bonus asks for it.
     """
-    scaled = logits / temperature if temperature != 1.0 else logits
-    probs = torch.softmax(scaled, dim=-1)
-    weighted = torch.where(probs > 0, probs * scaled, torch.zeros_like(scaled))
-    return torch.logsumexp(scaled, dim=-1) - weighted.sum(-1)
+    log_softmax = torch.log_softmax(logits / temperature if temperature != 1.0 else logits, dim=-1)
+    picked = log_softmax.gather(-1, token_ids.unsqueeze(-1)).squeeze(-1)
+    with contextlib.nullcontext() if entropy_gradient else torch.no_grad():
+        entropy = -(log_softmax.exp() * log_softmax.clamp(min=_LEAST)).sum(-1)
+    return picked, entropy

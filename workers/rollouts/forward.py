@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from workers.rl.logprobs import entropy, selective_logprobs
+from workers.rl.logprobs import logprobs_and_entropy, selective_logprobs
 
 
 @dataclass(slots=True)
@@ -27,6 +27,7 @@ def score_responses(
     *,
     temperature: float,
     with_entropy: bool = False,
+    entropy_gradient: bool = False,
     with_hidden: bool = False,
 ) -> ResponseOutputs:
     """One forward pass over prompt (padded left) and response (padded right).
@@ -57,11 +58,14 @@ def score_responses(
         if hook is not None:
             hook.remove()
     logits = output.logits[:, :-1].float()  # the state after the last token predicts nothing here
-    return ResponseOutputs(
-        logprobs=selective_logprobs(logits, response_ids, temperature=temperature),
-        entropy=entropy(logits, temperature=temperature) if with_entropy else None,
-        hidden=captured[0][:, :-1] if captured else None,
+    hidden = captured[0][:, :-1] if captured else None
+    if not with_entropy:
+        logprobs = selective_logprobs(logits, response_ids, temperature=temperature)
+        return ResponseOutputs(logprobs, None, hidden)
+    logprobs, entropy = logprobs_and_entropy(
+        logits, response_ids, temperature=temperature, entropy_gradient=entropy_gradient
     )
+    return ResponseOutputs(logprobs, entropy, hidden)
 
 
 def answer_logits(
