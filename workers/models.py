@@ -138,6 +138,15 @@ def disable_dropout(model: nn.Module, probability: float = 0.0) -> None:
             module.attention_dropout = probability
 
 
+def readable_length(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> int:
+    """Tokens the model can read: the smaller of what its tokenizer and its positions allow.
+
+    A reward run saves its own limit as the tokenizer's, so scoring cuts where training cut.
+    """
+    positions = getattr(model.config.get_text_config(), "max_position_embeddings", None)
+    return min(tokenizer.model_max_length, positions or tokenizer.model_max_length)
+
+
 def parameter_count(model: nn.Module) -> int:
     return sum(p.numel() for p in model.parameters())
 

@@ -15,7 +15,14 @@ from trl import DPOConfig, DPOTrainer
 
 from workers.context import RunContext
 from workers.data.snapshot import TRAIN, Messages, Preference, evaluation_splits, read_preferences
-from workers.models import freeze, load_causal, load_tokenizer, parameter_count, weights_sha256
+from workers.models import (
+    freeze,
+    load_causal,
+    load_tokenizer,
+    parameter_count,
+    readable_length,
+    weights_sha256,
+)
 from workers.recipes.contracts import check_distinct, check_unchanged
 from workers.recipes.samples import choose, emit_samples, encode_fitting
 from workers.recipes.settings import settings_for
@@ -49,6 +56,7 @@ class Probe(TrainerCallback):
         reference: PreTrainedModel,
         tokenizer: PreTrainedTokenizerBase,
         prompts: Sequence[Messages],
+        max_length: int,
     ) -> None:
         self.context = context
         self.policy = policy
@@ -56,7 +64,7 @@ class Probe(TrainerCallback):
         self.tokenizer = tokenizer
         self.sampling = Sampling(settings.sample_max_new_tokens, seed=context.spec.seed)
         fitting, ids = encode_fitting(
-            tokenizer, prompts, max(1, settings.max_length - settings.sample_max_new_tokens)
+            tokenizer, prompts, max(1, max_length - settings.sample_max_new_tokens)
         )
         chosen = choose(len(fitting), settings.sample_prompts, context.spec.seed)
         self.prompts = [fitting[i] for i in chosen]
@@ -101,12 +109,13 @@ def run(context: RunContext) -> dict[str, Any]:
     reference = freeze(load_causal(start))
     reference_sha256 = weights_sha256(reference)
     check_distinct(policy, reference)
+    max_length = min(settings.max_length, readable_length(policy, tokenizer))
 
     splits = {s: read_preferences(folder, s) for s in (TRAIN, *evaluation_splits(folder))}
     validation = validation_split(splits)
     reporter = Reporter(context, settings)
     held_out_prompts = _distinct(splits[validation])
-    probe = Probe(context, settings, policy, reference, tokenizer, held_out_prompts)
+    probe = Probe(context, settings, policy, reference, tokenizer, held_out_prompts, max_length)
     trainer = Trainer(
         model=policy,
         ref_model=reference,
@@ -115,7 +124,7 @@ def run(context: RunContext) -> dict[str, Any]:
             beta=settings.beta,
             loss_type=[settings.loss_type],
             label_smoothing=settings.label_smoothing,
-            max_length=settings.max_length,
+            max_length=max_length,
         ),
         train_dataset=_dataset(splits[TRAIN]),
         eval_dataset=_dataset(splits[validation]),
@@ -136,7 +145,7 @@ def run(context: RunContext) -> dict[str, Any]:
         "parameters": parameter_count(policy),
         "train_rows": len(lengths),
         "dropped_rows": len(splits[TRAIN]) - len(lengths),
-        "truncated_share": sum(n > settings.max_length for n in lengths) / len(lengths),
+        "truncated_share": sum(n > max_length for n in lengths) / len(lengths),
         "reference_sha256": reference_sha256,
         "kl": probe.kl,
         "held_out_margin": reporter.evaluated.get("eval/rewards/margins"),

@@ -21,7 +21,7 @@ from workers.contract.events import Fault
 from workers.data.encoding import Encoded, PairEncoder
 from workers.data.padding import pad_right
 from workers.data.snapshot import TRAIN, Preference, evaluation_splits, read_preferences
-from workers.models import load_scorer, load_tokenizer, parameter_count
+from workers.models import load_scorer, load_tokenizer, parameter_count, readable_length
 from workers.recipes.settings import settings_for
 from workers.recipes.settings.preference import RewardSettings
 from workers.recipes.trainer_bridge import (
@@ -32,7 +32,7 @@ from workers.recipes.trainer_bridge import (
     trainer_arguments,
     validation_split,
 )
-from workers.rewards.model import readable_length, score_rows
+from workers.rewards.model import score_rows
 from workers.rewards.report import PairReport, pair_report
 from workers.rl.losses import bradley_terry_loss
 

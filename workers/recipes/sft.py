@@ -21,8 +21,19 @@ from workers.context import RunContext
 from workers.data.base_model import BaseShape, build_model, train_tokenizer
 from workers.data.encoding import Encoded, encode_pair, truncated_share
 from workers.data.padding import pad_right
-from workers.data.snapshot import Demonstration, evaluation_splits, read_demonstrations
-from workers.models import load_causal, load_tokenizer, parameter_count, pick_device
+from workers.data.snapshot import (
+    Demonstration,
+    Messages,
+    evaluation_splits,
+    read_demonstrations,
+)
+from workers.models import (
+    load_causal,
+    load_tokenizer,
+    parameter_count,
+    pick_device,
+    readable_length,
+)
 from workers.recipes.samples import choose, emit_samples, encode_fitting
 from workers.recipes.settings import settings_for
 from workers.recipes.settings.supervised import SFTSettings
@@ -95,8 +106,9 @@ def run(context: RunContext) -> dict[str, Any]:
     set_seed(context.spec.seed)
     training, held_out = _split(context, settings)
     tokenizer, model = _base(context, settings, training)
-    train_rows = _encode(tokenizer, training, settings)
-    eval_rows = _encode(tokenizer, held_out, settings)
+    max_length = min(settings.max_length, readable_length(model, tokenizer))
+    train_rows = _encode(tokenizer, training, max_length, settings.overlong)
+    eval_rows = _encode(tokenizer, held_out, max_length, settings.overlong)
     check_batches(settings, len(train_rows.encoded))
 
     reporter = Reporter(context, settings)
@@ -113,10 +125,13 @@ def run(context: RunContext) -> dict[str, Any]:
     train(context, trainer)
 
     if context.stopped != "cancel":
-        _show_samples(context, settings, model, tokenizer, held_out, trainer.state.global_step)
+        room = max(1, max_length - settings.sample_max_new_tokens)
+        prompts, ids = encode_fitting(tokenizer, [row.prompt for row in held_out], room)
+        _show_samples(context, settings, model, tokenizer, prompts, ids, trainer.state.global_step)
     return {
         "step": trainer.state.global_step,
         "parameters": parameter_count(model),
+        "max_length": max_length,
         "train_rows": len(train_rows.encoded),
         "held_out_rows": len(eval_rows.encoded),
         "longer_than_max_length_share": train_rows.longer,
@@ -130,15 +145,11 @@ def _show_samples(
     settings: SFTSettings,
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
-    held_out: list[Demonstration],
+    prompts: list[Messages],
+    ids: list[list[int]],
     step: int,
 ) -> None:
     """Answers to a few held-out prompts, the same ones in every run of this seed."""
-    prompts, ids = encode_fitting(
-        tokenizer,
-        [row.prompt for row in held_out],
-        max(1, settings.max_length - settings.sample_max_new_tokens),
-    )
     chosen = choose(len(prompts), settings.sample_prompts, context.spec.seed)
     if not chosen:
         return
@@ -197,16 +208,18 @@ def _collate(rows: list[Encoded], pad_id: int) -> dict[str, torch.Tensor]:
 
 
 def _encode(
-    tokenizer: PreTrainedTokenizerBase, rows: list[Demonstration], settings: SFTSettings
+    tokenizer: PreTrainedTokenizerBase,
+    rows: list[Demonstration],
+    max_length: int,
+    overlong: str,
 ) -> Rows:
     """Token ids; a row without room for an answer is left out whatever `overlong` says."""
     encoded = [
-        encode_pair(tokenizer, row.prompt, row.response, max_length=settings.max_length)
-        for row in rows
+        encode_pair(tokenizer, row.prompt, row.response, max_length=max_length) for row in rows
     ]
     kept = [
         row
         for row in encoded
-        if row.response_length > 0 and (settings.overlong == "truncate" or not row.truncated)
+        if row.response_length > 0 and (overlong == "truncate" or not row.truncated)
     ]
     return Rows(kept, truncated_share(encoded))

@@ -9,7 +9,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from workers.data.encoding import Encoded, encode_pair
 from workers.data.padding import pad_right
 from workers.data.snapshot import Messages
-from workers.models import freeze, load_scorer, load_tokenizer
+from workers.models import freeze, load_scorer, load_tokenizer, readable_length
 from workers.rewards.source import Scores
 
 
@@ -37,15 +37,6 @@ class ModelReward:
         ]
         values = score_rows(self.model, self.tokenizer, rows, batch_size=self._batch_size)
         return Scores(values, {self._name: values}, sum(row.truncated for row in rows))
-
-
-def readable_length(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> int:
-    """Tokens the model can read: the smaller of what its tokenizer and its positions allow.
-
-    A reward run saves its own limit as the tokenizer's, so scoring cuts where training cut.
-    """
-    positions = getattr(model.config.get_text_config(), "max_position_embeddings", None)
-    return min(tokenizer.model_max_length, positions or tokenizer.model_max_length)
 
 
 @torch.no_grad()
