@@ -6,10 +6,13 @@ comparison once (but for hidden repeats), a slot has one current vote.
 
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
-from django.db.models import F, Q
+from django.db.models import F, Func, Q, Value
 
 from apps.accounts.models import Project, User
 from apps.common.models import Stamped
+
+# A vote is in the audit sample when the hash of its id, with this seed, falls under the rate.
+AUDIT_SEED = 20161
 
 
 class Choice(models.TextChoices):
@@ -21,8 +24,17 @@ class Choice(models.TextChoices):
     BOTH_BAD = "both_bad", "Both are bad"
 
 
+def reason_chips() -> list[str]:
+    """The reasons offered beside a free text, until a project has its own."""
+    return ["Correct", "Complete", "Clear", "To the point", "Honest about limits", "Safer"]
+
+
 class LabelingSettings(Stamped):
-    """How a project labels: overlap, the decision rule, leases, what the screen asks."""
+    """How a project labels: overlap, the decision rule, leases, what the screen asks.
+
+    The shares say how the queue is mixed: first gold, hidden repeats and audit re-votes, each in
+    its share of hand-outs; the rest is by priority or at random, `random_share` of it at random.
+    """
 
     project = models.OneToOneField(
         Project, on_delete=models.CASCADE, primary_key=True, related_name="labeling"
@@ -40,9 +52,49 @@ class LabelingSettings(Stamped):
     show_both_bad = models.BooleanField(default=True)
     show_strength = models.BooleanField(default=False)
     show_rationale = models.BooleanField(default=False)
+    require_rationale = models.BooleanField(
+        default=False, help_text="a reason chip or a text with every vote"
+    )
+    reasons = ArrayField(models.CharField(max_length=40), default=reason_chips, blank=True)
+    criteria = models.JSONField(
+        default=list, blank=True, help_text='[{"key": …, "label": …}, …]: a row A / tie / B each'
+    )
+    require_criteria = models.BooleanField(default=False)
+    show_flags = models.BooleanField(default=True)
+    show_improve = models.BooleanField(
+        default=False, help_text="an editor for an improved version of the better answer"
+    )
+    gold_share = models.FloatField(default=0.0)
+    repeat_share = models.FloatField(default=0.0)
+    audit_share = models.FloatField(
+        default=0.0, help_text="of what reviewers and admins get: blind re-votes"
+    )
+    audit_rate = models.FloatField(default=0.1, help_text="of votes, drawn by a seeded hash")
+    skips_to_review = models.PositiveSmallIntegerField(default=3)
+    acknowledge_guidelines = models.BooleanField(default=True)
+    daily_cap = models.PositiveIntegerField(default=0, help_text="votes a person a day; 0: no cap")
+    qualification_pairs = models.PositiveSmallIntegerField(
+        default=0, help_text="gold pairs to judge before real work; 0: no qualification"
+    )
+    qualification_pass = models.FloatField(default=0.8)
+    qualification_attempts = models.PositiveSmallIntegerField(default=3)
+    qualification_cooldown_minutes = models.PositiveIntegerField(default=60)
+    constraint_phrases = ArrayField(
+        models.CharField(max_length=200),
+        default=list,
+        blank=True,
+        help_text="an answer that holds one goes to human review",
+    )
 
     class Meta:
         constraints = [
+            models.CheckConstraint(
+                condition=Q(gold_share__gte=0)
+                & Q(repeat_share__gte=0)
+                & Q(audit_share__gte=0)
+                & Q(gold_share__lte=0.5 - F("repeat_share") - F("audit_share")),
+                name="labeling_shares_leave_work",
+            ),
             models.CheckConstraint(
                 condition=Q(overlap__gte=1) & Q(max_overlap__gte=F("overlap")),
                 name="labeling_overlap_in_order",
@@ -59,6 +111,33 @@ class LabelingSettings(Stamped):
 
     def __str__(self) -> str:
         return f"labeling settings of {self.project_id}"
+
+
+class Annotator(Stamped):
+    """One person's standing in one project: what they have read, may get, and have passed.
+
+    Made when first needed; no row means: nothing acknowledged, no limits, not qualified. That
+    someone is paused stands with their membership.
+    """
+
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="annotators")
+    user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="+")
+    acknowledged_version = models.PositiveIntegerField(default=0)
+    acknowledged_at = models.DateTimeField(null=True, blank=True)
+    qualified_at = models.DateTimeField(null=True, blank=True)
+    daily_cap = models.PositiveIntegerField(
+        null=True, blank=True, help_text="votes a day; empty: the project's"
+    )
+    topics = ArrayField(models.CharField(max_length=200), default=list, blank=True)
+    languages = ArrayField(models.CharField(max_length=12), default=list, blank=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["project", "user"], name="annotator_once_per_project")
+        ]
+
+    def __str__(self) -> str:
+        return f"annotator {self.user_id} of {self.project_id}"
 
 
 class Guideline(Stamped):
@@ -146,6 +225,7 @@ class Comparison(Stamped):
         RANDOM = "random", "random"
         PRIORITY = "priority", "priority"
         GOLD = "gold", "gold"
+        PRACTICE = "practice", "qualification"  # never in the queue
 
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="comparisons")
     prompt = models.ForeignKey(Prompt, on_delete=models.CASCADE, related_name="comparisons")
@@ -161,6 +241,16 @@ class Comparison(Stamped):
     )
     overlap = models.PositiveSmallIntegerField(default=3)
     gold = models.CharField(max_length=8, blank=True, choices=Choice.choices)
+    gold_explanation = models.TextField(
+        blank=True, default="", db_default="", help_text="why, for whoever is learning"
+    )
+    review_reason = models.CharField(
+        max_length=300,
+        blank=True,
+        default="",
+        db_default="",
+        help_text="why a person must look at it",
+    )
     n_votes = models.PositiveIntegerField(default=0, help_text="current votes, kept by vote_cast")
 
     class Meta:
@@ -176,6 +266,11 @@ class Comparison(Stamped):
         ]
         indexes = [
             models.Index(fields=["project", "state", "-priority"], name="comparison_by_state"),
+            models.Index(
+                fields=["project"],
+                condition=Q(stratum__in=["gold", "practice"]),
+                name="comparison_controls",
+            ),
         ]
 
     def __str__(self) -> str:
@@ -211,6 +306,17 @@ class Slot(models.Model):
     annotator = models.ForeignKey(
         User, null=True, blank=True, on_delete=models.PROTECT, related_name="+"
     )
+    topic = models.CharField(max_length=200, blank=True, default="", db_default="")
+    language = models.CharField(max_length=12, blank=True, default="", db_default="")
+    measures = models.ForeignKey(
+        "Vote",
+        db_index=False,
+        null=True,
+        blank=True,
+        on_delete=models.PROTECT,
+        related_name="measured_by",
+        help_text="the vote that a hidden repeat or an audit re-vote is compared with",
+    )
     leased_until = models.DateTimeField(null=True, blank=True)
     leased_at = models.DateTimeField(null=True, blank=True)
     left_is = models.CharField(
@@ -227,6 +333,16 @@ class Slot(models.Model):
                 fields=["comparison", "annotator"],
                 condition=Q(annotator__isnull=False) & ~Q(kind="repeat"),
                 name="slot_annotator_meets_comparison_once",
+            ),
+            models.UniqueConstraint(
+                fields=["comparison", "annotator"],
+                condition=Q(annotator__isnull=False) & Q(kind="repeat"),
+                name="slot_repeated_once",
+            ),
+            models.CheckConstraint(
+                condition=Q(kind__in=["repeat", "audit"], measures__isnull=False)
+                | Q(kind__in=["regular", "gold"], measures__isnull=True),
+                name="slot_measures_a_vote",
             ),
             models.CheckConstraint(
                 condition=Q(state__in=["free", "withdrawn"], annotator__isnull=True)
@@ -258,6 +374,16 @@ class Slot(models.Model):
                 fields=["annotator", "project"],
                 condition=Q(state="leased"),
                 name="slot_held_by",
+            ),
+            models.Index(
+                fields=["project", "topic", "shuffle"],
+                condition=Q(state="free"),
+                name="slot_free_by_topic",
+            ),
+            models.Index(
+                fields=["measures"],
+                condition=Q(measures__isnull=False),
+                name="slot_measuring",
             ),
         ]
 
@@ -301,6 +427,14 @@ class Vote(models.Model):
     reasons = ArrayField(models.CharField(max_length=40), default=list, blank=True)
     rationale = models.TextField(blank=True)
     flags = ArrayField(models.CharField(max_length=40), default=list, blank=True)
+    improvement = models.ForeignKey(
+        Response,
+        null=True,
+        blank=True,
+        on_delete=models.PROTECT,
+        related_name="+",
+        help_text="the better answer as this person would have it",
+    )
     guideline = models.ForeignKey(Guideline, null=True, blank=True, on_delete=models.PROTECT)
     active_ms = models.PositiveIntegerField(null=True, blank=True)
     wall_ms = models.PositiveIntegerField(null=True, blank=True)
@@ -335,6 +469,12 @@ class Vote(models.Model):
         indexes = [
             models.Index(fields=["comparison"], condition=Q(is_current=True), name="vote_current"),
             models.Index(fields=["project", "annotator", "-cast_at"], name="vote_by_annotator"),
+            models.Index(
+                "project",
+                Func("id", Value(AUDIT_SEED), function="hashint8extended"),
+                condition=Q(is_current=True),
+                name="vote_audit_sample",
+            ),
         ]
 
     def __str__(self) -> str:
@@ -391,3 +531,68 @@ class Decision(Stamped):
 
     def __str__(self) -> str:
         return f"{self.outcome} on {self.comparison_id}"
+
+
+class QualificationAttempt(Stamped):
+    """One go at a project's qualification: so many gold pairs, answered with their explanations."""
+
+    class State(models.TextChoices):
+        RUNNING = "running", "running"
+        PASSED = "passed", "passed"
+        FAILED = "failed", "failed"
+
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+")
+    user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="+")
+    number = models.PositiveSmallIntegerField()
+    state = models.CharField(max_length=7, choices=State.choices, default=State.RUNNING)
+    pass_share = models.FloatField(help_text="the mark in force when it began")
+    n_pairs = models.PositiveSmallIntegerField()
+    n_right = models.PositiveSmallIntegerField(default=0)
+    finished_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["project", "user", "number"], name="qualification_attempt_once"
+            ),
+            models.UniqueConstraint(
+                fields=["project", "user"],
+                condition=Q(state="running"),
+                name="qualification_one_running",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"attempt {self.number} of {self.user_id} at {self.project_id}"
+
+
+class QualificationAnswer(models.Model):
+    """One pair of an attempt, and what was answered. Practice is not work: this is no vote."""
+
+    attempt = models.ForeignKey(
+        QualificationAttempt, on_delete=models.CASCADE, related_name="answers"
+    )
+    comparison = models.ForeignKey(Comparison, on_delete=models.PROTECT, related_name="+")
+    position = models.PositiveSmallIntegerField()
+    left_is = models.CharField(max_length=1, choices=[("a", "A"), ("b", "B")])
+    choice = models.CharField(max_length=8, blank=True, choices=Choice.choices)
+    is_right = models.BooleanField(null=True, blank=True)
+    answered_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["attempt", "comparison"], name="qualification_pair_once"
+            ),
+            models.UniqueConstraint(
+                fields=["attempt", "position"], name="qualification_position_once"
+            ),
+            models.CheckConstraint(
+                condition=Q(choice="", is_right__isnull=True, answered_at__isnull=True)
+                | (~Q(choice="") & Q(is_right__isnull=False, answered_at__isnull=False)),
+                name="qualification_answered_wholly",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"pair {self.position} of attempt {self.attempt_id}"

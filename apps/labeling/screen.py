@@ -78,7 +78,7 @@ def context(
         return common | {"nothing": got, "n_today": got.n_today}
     shown = _pair(got.prompt, got.left, got.right)
     if isinstance(got, selectors.AnsweredPair):
-        offers = _offers(project)
+        offers = Offers.of(selectors.settings_get(project=project))
         return common | shown | {
             "editing": got,
             "chosen": _chosen(got),
@@ -121,16 +121,6 @@ def _pair(prompt: Messages, left: Messages, right: Messages) -> dict[str, Any]:
             {"side": "right", "letter": "B", "turns": turns[middle:]},
         ],
     }
-
-
-def _offers(project: Project) -> Offers:
-    settings = selectors.settings_get(project=project)
-    return Offers(
-        settings.show_tie,
-        settings.show_both_bad,
-        settings.show_strength,
-        settings.show_rationale,
-    )
 
 
 def _chosen(answered: selectors.AnsweredPair) -> str:

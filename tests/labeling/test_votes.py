@@ -264,7 +264,9 @@ def test_gold_pairs_look_and_count_like_any_other(project: Project, ana: User) -
     LabelingSettings.objects.create(project=project, overlap=1)
     services.comparisons_import(
         project=project,
-        rows=[{"prompt": "p", "response_a": "1", "response_b": "2", "stratum": "gold"}],
+        rows=[
+            {"prompt": "p", "response_a": "1", "response_b": "2", "stratum": "gold", "gold": "a"}
+        ],
     )
     lease = leased(project, ana)
     assert Slot.objects.get(pk=lease.slot).kind == "gold"

@@ -4,8 +4,10 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TypedDict, Unpack
 
-from apps.common.errors import DomainError
+from apps.common.errors import DomainError, Refused
 from apps.labeling.models import Choice
+from apps.labeling.services.results import Offers
+from apps.labeling.texts import MOST_CHARACTERS
 
 SIDES = ("left", "right", "tie", "both_bad")
 FLAGS = {
@@ -17,6 +19,7 @@ FLAGS = {
     "rendering_broken": "Shown broken",
 }
 LONGEST_RATIONALE = 4000
+CRITERION_CHOICES = ("left", "tie", "right")
 SLIGHTLY, MUCH = 1, 2
 _LONGEST_TIME = timedelta(days=7) // timedelta(milliseconds=1)
 
@@ -25,9 +28,11 @@ class Answer(TypedDict, total=False):
     """What the vote services take as keyword arguments.
 
     Either `choice` (canonical: a, b, tie, both_bad) or `side` (as seen: left, right, tie,
-    both_bad) is given. Strength is 1 (slightly) or 2 (much). Times are milliseconds: `wall_ms`
-    since the pair appeared, `active_ms` without pauses of a minute or more; both are bounded by
-    what the server knows.
+    both_bad) is given, and `criteria` in the same terms: {criterion: a | tie | b} beside a choice,
+    {criterion: left | tie | right} beside a side. Strength is 1 (slightly) or 2 (much).
+    `improvement` is the better answer as the annotator would have it. Times are milliseconds:
+    `wall_ms` since the pair appeared, `active_ms` without pauses of a minute or more; both are
+    bounded by what the server knows.
     """
 
     choice: str
@@ -37,6 +42,7 @@ class Answer(TypedDict, total=False):
     reasons: list[str]
     flags: list[str]
     criteria: dict[str, str]
+    improvement: str
     active_ms: int | None
     wall_ms: int | None
 
@@ -45,7 +51,9 @@ def ballot_from(**answer: Unpack[Answer]) -> "Ballot":
     """The answer as a checked ballot; errors name the field."""
     tidy = dict(answer)
     tidy["rationale"] = answer.get("rationale", "").strip()
-    tidy["flags"] = list(dict.fromkeys(answer.get("flags", ())))
+    for name in ("flags", "reasons"):
+        tidy[name] = list(dict.fromkeys(answer.get(name, ())))
+    tidy["improvement"] = answer.get("improvement", "").strip()
     return Ballot(**tidy)
 
 
@@ -60,6 +68,7 @@ class Ballot:
     reasons: list[str] = field(default_factory=list)
     flags: list[str] = field(default_factory=list)
     criteria: dict[str, str] = field(default_factory=dict)
+    improvement: str = ""
     active_ms: int | None = None
     wall_ms: int | None = None
 
@@ -81,8 +90,23 @@ class Ballot:
             raise DomainError("Only A or B can be better by a strength.", field="strength")
         if len(self.rationale) > LONGEST_RATIONALE:
             raise DomainError(f"At most {LONGEST_RATIONALE:,} characters.", field="rationale")
-        if "\x00" in self.rationale:
-            raise DomainError("A NUL character cannot be stored.", field="rationale")
+        if len(self.improvement) > MOST_CHARACTERS:
+            raise DomainError(f"At most {MOST_CHARACTERS:,} characters.", field="improvement")
+        for name in ("rationale", "improvement"):
+            if "\x00" in getattr(self, name):
+                raise DomainError("A NUL character cannot be stored.", field=name)
+        if self.improvement and (self.choice or self.side) in ("tie", "both_bad"):
+            raise DomainError(
+                "Say which answer is better to improve it, or leave the improvement out.",
+                field="improvement",
+            )
+        allowed = CRITERION_CHOICES if self.side else ("a", "tie", "b")
+        for name, value in self.criteria.items():
+            if value not in allowed:
+                raise DomainError(
+                    f"The criterion {name!r} is {value!r}; one of {', '.join(allowed)}.",
+                    field="criteria",
+                )
         if unknown := sorted(set(self.flags) - set(FLAGS)):
             raise DomainError(
                 f"Unknown flag {unknown[0]!r}; one of {', '.join(FLAGS)}.", field="flags"
@@ -101,6 +125,36 @@ class Ballot:
         if self.side == "right":
             return "b" if left_is == "a" else "a"
         return self.side
+
+    def canonical_criteria(self, left_is: str) -> dict[str, str]:
+        """The criteria in terms of the stored responses."""
+        if self.choice:
+            return self.criteria
+        names = {"left": left_is, "right": "b" if left_is == "a" else "a", "tie": "tie"}
+        return {key: names[value] for key, value in self.criteria.items()}
+
+
+def offered_check(ballot: Ballot, choice: str, offers: Offers) -> None:
+    """What an annotator of this project may and must say; errors name the field.
+
+    Not asked of imported votes: they were cast under other rules.
+    """
+    if choice == "tie" and not offers.tie:
+        raise Refused("This project does not offer ties.", field="choice")
+    if choice == "both_bad" and not offers.both_bad:
+        raise Refused("This project does not offer “both are bad”.", field="choice")
+    if ballot.improvement and not offers.improve:
+        raise Refused("This project does not take improved answers.", field="improvement")
+    known = {criterion.key: criterion.label for criterion in offers.criteria}
+    if unknown := sorted(set(ballot.criteria) - set(known)):
+        raise DomainError(f"There is no criterion {unknown[0]!r}.", field="criteria")
+    if unknown := [reason for reason in ballot.reasons if reason not in offers.reasons]:
+        raise DomainError(f"There is no reason {unknown[0]!r} to choose.", field="reasons")
+    if offers.require_rationale and not (ballot.reasons or ballot.rationale):
+        raise DomainError("Say why: choose a reason or write one.", field="rationale")
+    missing = [label for key, label in known.items() if key not in ballot.criteria]
+    if offers.require_criteria and missing:
+        raise DomainError(f"Judge “{missing[0]}” too.", field="criteria")
 
 
 def times_bounded(

@@ -203,14 +203,15 @@ class _Load:
         self._copy(
             "labeling_comparison",
             "id project_id prompt_id response_a_id response_b_id external_id batch state stratum"
-            " priority shuffle overlap gold n_votes",
+            " priority shuffle overlap gold gold_explanation n_votes",
             (
                 (
                     key, self.project.pk, self.prompts[row.prompt_hash],
                     self.responses[self._response_key(row, row.a)],
                     self.responses[self._response_key(row, row.b)],
                     row.external_id, self.batch[:80], Comparison.State.OPEN.value,
-                    str(row.stratum), row.priority, shuffle, overlap, row.gold, 0,
+                    str(row.stratum), row.priority, shuffle, overlap, row.gold,
+                    row.explanation, 0,
                 )
                 for key, row, shuffle, overlap in zip(ids, rows, shuffles, overlaps, strict=True)
             ),
@@ -218,15 +219,16 @@ class _Load:
         slots = [
             (
                 self.project.pk, key, position, _kind(row), Slot.State.FREE.value,
-                row.priority, shuffle, "",
+                row.priority, shuffle, "", row.topic, row.language,
             )
             for key, row, shuffle, overlap in zip(ids, rows, shuffles, overlaps, strict=True)
+            if self._is_queued(row)
             for position in range(1, overlap + 1)
         ]  # fmt: skip
         self.n_slots = len(slots)
         self._copy(
             "labeling_slot",
-            "project_id comparison_id position kind state priority shuffle left_is",
+            "project_id comparison_id position kind state priority shuffle left_is topic language",
             slots,
             stamped=False,
         )
@@ -238,6 +240,13 @@ class _Load:
             str(answer.origin),
             answer.origin_ref,
         )
+
+    def _is_queued(self, row: ComparisonRow) -> bool:
+        """Whether the row gets slots: practice has none, and gold only where it is not dealt out
+        to every annotator in a share of its own."""
+        if row.stratum == Comparison.Stratum.PRACTICE:
+            return False
+        return row.stratum != Comparison.Stratum.GOLD or not self.settings.gold_share
 
     def _shuffle(self, row: ComparisonRow) -> float:
         """A draw in [0, 1) that depends on the seed and the row only, not on the file's order."""

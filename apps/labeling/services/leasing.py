@@ -185,7 +185,7 @@ def _lease(row: tuple[Any, ...], project: str, annotator: int) -> Lease:
         left=answers[left_is],
         right=answers["b" if left_is == "a" else "a"],
         n_today=n_today,
-        offers=Offers(*offers),
+        offers=Offers.from_columns(offers),
     )
 
 

@@ -6,13 +6,13 @@ from datetime import datetime
 
 from django.db.backends.utils import CursorWrapper
 
-from apps.common.errors import Conflict, Missing, Refused
+from apps.common.errors import Conflict, Missing
 from apps.labeling.models import Slot, Vote
 from apps.labeling.services import statements as sql
-from apps.labeling.services.ballots import Ballot, times_bounded
+from apps.labeling.services.ballots import Ballot, offered_check, times_bounded
 from apps.labeling.services.deciding import Policy, decision_store
 from apps.labeling.services.leasing import role_check
-from apps.labeling.services.results import VoteResult
+from apps.labeling.services.results import OFFER_COLUMNS, Offers, VoteResult
 from measures.voting import Choice, count_votes
 
 # Votes of these slots decide; hidden repeats and audit re-votes measure the annotator instead.
@@ -36,8 +36,7 @@ class Held:
     response_b: int
     overlap: int
     guideline: int | None
-    show_tie: bool
-    show_both_bad: bool
+    offers: Offers
     paused: str
     policy: Policy
 
@@ -48,17 +47,16 @@ def slot_lock(cursor: CursorWrapper, slot: int, annotator: int, source: str) -> 
     row = cursor.fetchone()
     if row is None:
         raise Missing("There is no such pair.", field="slot")
-    *fields, show_tie, show_both_bad, role, paused = row[:17]
+    *fields, role, paused = row[:15]
     if source != Vote.Source.IMPORT:  # imported people are not members: they cannot sign in
         if role is None:
             raise Missing("There is no such pair.", field="slot")
         role_check(role)
     return Held(
         *fields,
-        show_tie=show_tie is not False,
-        show_both_bad=show_both_bad is not False,
+        offers=Offers.from_columns(row[15 : 15 + len(OFFER_COLUMNS)]),
         paused=paused or "",
-        policy=Policy.of(row[17:]),
+        policy=Policy.of(row[15 + len(OFFER_COLUMNS) :]),
     )
 
 
@@ -74,8 +72,8 @@ def vote_write(
 ) -> VoteResult:
     """Add the vote, close the slot, count, decide."""
     choice = ballot.canonical(held.left_is)
-    if source == Vote.Source.PAGE:
-        _shown_check(choice, held)
+    if source != Vote.Source.IMPORT:
+        offered_check(ballot, choice, held.offers)
     held_ms = _milliseconds_since(held.leased_at, held.now)
     active, wall = times_bounded(ballot.active_ms, ballot.wall_ms, held_ms=held_ms)
     vote = Vote(
@@ -87,7 +85,7 @@ def vote_write(
         chosen_id={"a": held.response_a, "b": held.response_b}.get(choice),
         left_is="" if source == Vote.Source.IMPORT else held.left_is,
         strength=ballot.strength,
-        criteria=ballot.criteria,
+        criteria=ballot.canonical_criteria(held.left_is),
         reasons=ballot.reasons,
         rationale=ballot.rationale,
         flags=ballot.flags,
@@ -142,13 +140,6 @@ def _insert(cursor: CursorWrapper, vote: Vote) -> dict[Choice, int]:
             field="idempotency_key",
         )
     return dict(zip((Choice.A, Choice.B, Choice.TIE, Choice.BOTH_BAD), others, strict=True))
-
-
-def _shown_check(choice: str, held: Held) -> None:
-    if choice == "tie" and not held.show_tie:
-        raise Refused("This project does not offer ties.", field="choice")
-    if choice == "both_bad" and not held.show_both_bad:
-        raise Refused("This project does not offer “both are bad”.", field="choice")
 
 
 def _milliseconds_since(start: datetime | None, now: datetime) -> int:

@@ -2,6 +2,8 @@
 
 import hashlib
 import hmac
+import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import lru_cache
@@ -10,9 +12,17 @@ from typing import Any, Literal
 from django.conf import settings
 
 from apps.common.errors import DomainError
-from apps.labeling.models import Vote
+from apps.labeling.models import LabelingSettings, Vote
 from apps.labeling.texts import Messages
 from measures.voting import Decision
+
+
+@dataclass(frozen=True, slots=True)
+class Criterion:
+    """A row of its own under the answers: A, tie or B by this criterion."""
+
+    key: str
+    label: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +32,50 @@ class Offers:
     tie: bool = True
     both_bad: bool = True
     strength: bool = False
-    rationale: bool = False
+    rationale: bool = False  # reason chips and a free text
+    require_rationale: bool = False  # a chip or a text with every vote
+    flags: bool = True
+    improve: bool = False  # an editor for an improved version of the better answer
+    require_criteria: bool = False
+    reasons: tuple[str, ...] = ()  # the chips
+    criteria: tuple[Criterion, ...] = ()  # a row A / tie / B each
+
+    @property
+    def one_key_submits(self) -> bool:
+        """Whether a choice alone is a complete answer."""
+        return not (self.require_rationale or (self.require_criteria and self.criteria))
+
+    @classmethod
+    def of(cls, settings: LabelingSettings) -> "Offers":
+        return cls.from_columns([getattr(settings, name) for name in OFFER_COLUMNS])
+
+    @classmethod
+    def from_columns(cls, values: Sequence[Any]) -> "Offers":
+        """From the columns `OFFER_COLUMNS`; a project without settings (nulls) asks the default."""
+        if values[0] is None:
+            return cls.of(LabelingSettings())
+        *switches, reasons, criteria = values
+        rows = json.loads(criteria) if isinstance(criteria, str) else criteria
+        return cls(
+            *switches,
+            reasons=tuple(reasons),
+            criteria=tuple(Criterion(row["key"], row["label"]) for row in rows),
+        )
+
+
+# Columns of LabelingSettings in the order of the fields of `Offers`.
+OFFER_COLUMNS = (
+    "show_tie",
+    "show_both_bad",
+    "show_strength",
+    "show_rationale",
+    "require_rationale",
+    "show_flags",
+    "show_improve",
+    "require_criteria",
+    "reasons",
+    "criteria",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +126,16 @@ def _lease_secret() -> bytes:
     return hashlib.sha256(b"labeling.lease:" + settings.SECRET_KEY.encode()).digest()
 
 
-NothingCode = Literal["empty", "paused", "held", "yours_done", "all_done"]
+NothingCode = Literal[
+    "empty",  # nothing was imported
+    "paused",  # an admin paused this person
+    "guideline",  # a major version of the guidelines waits to be acknowledged
+    "qualification",  # not qualified yet
+    "daily_cap",  # this person's votes of today are all in
+    "held",  # others hold what is left
+    "yours_done",  # this person has answered all they may
+    "all_done",
+]
 
 
 @dataclass(frozen=True, slots=True)

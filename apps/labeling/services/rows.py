@@ -19,8 +19,8 @@ from apps.labeling.texts import (
 
 FIELDS = (
     "prompt", "response_a", "response_b", "id", "group", "topic", "language", "source", "licence",
-    "gold", "origin", "origin_a", "origin_b", "origin_ref_a", "origin_ref_b", "model_a", "model_b",
-    "stratum", "priority", "overlap", "metadata",
+    "gold", "explanation", "origin", "origin_a", "origin_b", "origin_ref_a", "origin_ref_b",
+    "model_a", "model_b", "stratum", "priority", "overlap", "metadata",
 )  # fmt: skip
 _LENGTHS = {
     name: Prompt._meta.get_field(column).max_length
@@ -33,6 +33,9 @@ _LENGTHS = {
     }.items()
 }
 _LONGEST_ID = Comparison._meta.get_field("external_id").max_length
+_LONGEST_EXPLANATION = 4000
+# Strata that measure annotators against a known answer.
+_CONTROLS = (Comparison.Stratum.GOLD, Comparison.Stratum.PRACTICE)
 _LONGEST_REF = Response._meta.get_field("origin_ref").max_length
 
 
@@ -60,6 +63,7 @@ class ComparisonRow:
     source: str = ""
     licence: str = ""
     gold: str = ""
+    explanation: str = ""
     stratum: str = Comparison.Stratum.RANDOM
     priority: float = 0.0
     overlap: int | None = None
@@ -109,6 +113,10 @@ def _row(number: int, given: Any, max_overlap: int) -> ComparisonRow:
         raise _BadField(unknown[0], f"is not a known field; known are {', '.join(FIELDS)}")
     prompt = _messages(given, "prompt", role="user")
     a, b = (_answer(given, side) for side in "ab")
+    gold = _gold(given.get("gold"))
+    stratum = _one_of(given, "stratum", Comparison.Stratum.values) or Comparison.Stratum.RANDOM
+    if stratum in _CONTROLS and not gold:
+        raise _BadField("gold", f"is missing; a row of stratum {stratum} needs the right answer")
     return ComparisonRow(
         row=number,
         external_id=_text(given, "id", _LONGEST_ID, allow_number=True),
@@ -121,8 +129,9 @@ def _row(number: int, given: Any, max_overlap: int) -> ComparisonRow:
         language=_text(given, "language", _LENGTHS["language"]),
         source=_text(given, "source", _LENGTHS["source"]),
         licence=_text(given, "licence", _LENGTHS["licence"]),
-        gold=_gold(given.get("gold")),
-        stratum=_one_of(given, "stratum", Comparison.Stratum.values) or Comparison.Stratum.RANDOM,
+        gold=gold,
+        explanation=_text(given, "explanation", _LONGEST_EXPLANATION),
+        stratum=stratum,
         priority=_number(given, "priority"),
         overlap=_overlap(given.get("overlap"), max_overlap),
         metadata=_metadata(given.get("metadata")),

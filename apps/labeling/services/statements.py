@@ -6,6 +6,7 @@ Values are always parameters; what is pasted into the texts are constants of thi
 # ruff: noqa: S608
 
 from apps.labeling.models import LabelingSettings
+from apps.labeling.services.results import OFFER_COLUMNS
 
 _DEFAULTS = LabelingSettings()  # for projects without a settings row
 
@@ -18,6 +19,7 @@ POLICY = (
     "lease_seconds",
     "random_share",
 )
+_OFFER_COLUMNS = ", ".join(f"l.{name}" for name in OFFER_COLUMNS)
 _POLICY_COLUMNS = ", ".join(f"l.{name}" for name in POLICY)
 
 # An extra slot goes before what is drawn at random: it is what a decision waits for.
@@ -105,8 +107,7 @@ select t.id, t.comparison_id, t.left_is, t.leased_at, t.leased_until,
        (select count(*) from labeling_vote v
         where v.project_id = %(project)s and v.annotator_id = %(annotator)s
           and v.cast_at >= date_trunc('day', now()) and v.revision = 1),
-       coalesce(l.show_tie, true), coalesce(l.show_both_bad, true),
-       coalesce(l.show_strength, false), coalesce(l.show_rationale, false)
+       {_OFFER_COLUMNS}
 from taken t
 join labeling_comparison c on c.id = t.comparison_id
 join labeling_prompt p on p.id = c.prompt_id
@@ -203,7 +204,7 @@ select s.id, s.project_id, s.comparison_id, s.kind, s.state, s.annotator_id, s.l
        s.leased_at, now(), c.response_a_id, c.response_b_id, c.overlap,
        (select g.id from labeling_guideline g where g.project_id = s.project_id
         order by g.version desc limit 1),
-       l.show_tie, l.show_both_bad, me.role, me.paused_reason, {_POLICY_COLUMNS}
+       me.role, me.paused_reason, {_OFFER_COLUMNS}, {_POLICY_COLUMNS}
 from labeling_slot s
 join labeling_comparison c on c.id = s.comparison_id
 left join labeling_labelingsettings l on l.project_id = s.project_id
