@@ -130,6 +130,10 @@ class Annotator(Stamped):
     )
     topics = ArrayField(models.CharField(max_length=200), default=list, blank=True)
     languages = ArrayField(models.CharField(max_length=12), default=list, blank=True)
+    votes_day = models.DateField(null=True, blank=True, help_text="UTC day of the last vote")
+    votes_of_day = models.PositiveIntegerField(
+        default=0, help_text="votes cast on that day, counted as they are cast"
+    )
 
     class Meta:
         constraints = [
