@@ -76,7 +76,7 @@ def context(
     }
     if isinstance(got, NothingReason):
         return common | {"nothing": got, "n_today": got.n_today}
-    shown = _pair(got.prompt, got.left, got.right)
+    shown = pair_shown(got.prompt, got.left, got.right)
     if isinstance(got, selectors.AnsweredPair):
         offers = Offers.of(selectors.settings_get(project=project))
         return common | shown | {
@@ -104,7 +104,7 @@ def context(
     }  # fmt: skip
 
 
-def _pair(prompt: Messages, left: Messages, right: Messages) -> dict[str, Any]:
+def pair_shown(prompt: Messages, left: Messages, right: Messages) -> dict[str, Any]:
     """The turns of prompt and answers as HTML, with one request to the cache."""
     every = [*prompt, *left, *right]
     html = texts_html(message["content"] for message in every)
