@@ -23,7 +23,7 @@ $(STAMP): pyproject.toml requirements/web.lock requirements/train.constraints.tx
 	@echo "[2/3] web side, locked by hash"
 	@$(BIN)/uv pip install --python $(BIN)/python --require-hashes -r requirements/web.lock
 	@echo "[3/3] training side and tools"
-	@$(BIN)/uv pip install --python $(BIN)/python -c requirements/train.constraints.txt -e '.[web,gpu,dev]'
+	@$(BIN)/uv pip install --python $(BIN)/python -c requirements/train.constraints.txt -e '.[web,gpu,dev]' -e clients/python
 	@touch $@
 
 run: $(STAMP) ## start everything; Ctrl-C stops it

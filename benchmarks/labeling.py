@@ -1,330 +1,142 @@
-"""Votes per second: the service, the label screen, imports; beside the same cycle in plain ORM.
+"""Annotators voting without pause on a running server, through the pages and through the API.
 
-One cycle stores a vote, decides its comparison and leases the next pair. The named alternative does
-the same work with ordinary ORM calls (select_for_update, get, save, update_or_create); both run in
-this process on the same PostgreSQL, in turns of 100 cycles so that a busy machine slows both alike,
-and must end with the same decisions. `screen` is the whole request of the label screen, through all
-middleware, by Django's test client.
+One cycle is one request: a vote, whose answer carries the next pair. 1, 8 and 32 annotators play it
+against granian as `manage.py up` starts it, on PostgreSQL and Redis of its own: through the pages
+(session, CSRF token, membership check, form in, HTML out) and through the API (token, the Python
+client, JSON). Afterwards no comparison may have more votes than its overlap, no annotator may have
+met one twice, and the votes stored must be the votes acknowledged.
 
-Starts PostgreSQL and Redis of its own in a temporary folder. Run: python -m benchmarks.labeling
+Named alternatives on the same server, in the same run, with 8 annotators:
+- plain ORM: the same page cycle written as one would first (benchmarks/plain_orm.py), sessions in
+  the database; its page is smaller than Concord's (no Markdown, undo, flags, count of the rest);
+- bare view: one statement, nobody asked who they are, nothing decided, nothing rendered: the most
+  that Django gives here.
+Label Studio's 8 cycles/s were measured on another day on a machine like ours, not in this run.
+
+CPU ms are those of the server's processes per cycle; `players` is this program, which shares the
+cores; `others` is what foreign work took meanwhile, in cores. Figures of a busy machine are no
+good: look there first, and compare CPU rather than cycles.
+
+Run: python -m benchmarks.labeling [--seconds 8] [--pairs 6000]
 """
 
+import argparse
+import asyncio
 import os
-import shutil
-import statistics
-import tempfile
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import socket
+from collections.abc import Callable
 from typing import Any
 
+from benchmarks.load.measure import Stage, play
+from benchmarks.load.players import ApiPlayer, OneStatementPlayer, PagePlayer, Player
+from benchmarks.load.server import Running, web_server
 from benchmarks.report import print_report, versions
+from benchmarks.site import site
 
-PAIRS = 1500
-TURN = 100  # cycles before the other side's turn
-TURNS = 10
-SCREEN_CYCLES = 600
-PAST_VOTES = 6000
-
-
-@contextmanager
-def site() -> Iterator[None]:
-    """Django on servers of its own, migrated and empty."""
-    folder = tempfile.mkdtemp(prefix="concord-bench-")
-    os.chmod(folder, 0o755)  # noqa: PTH101, S103 (PostgreSQL, never root, must be able to enter)
-    for name in ("DATABASE_URL", "REDIS_URL", "CACHE_URL", "PRODUCTION", "DEBUG"):
-        os.environ.pop(name, None)
-    os.environ |= {"VAR_DIR": folder, "DJANGO_SETTINGS_MODULE": "config.settings"}
-    os.environ["LOG_LEVEL"] = "ERROR"
-    from apps.common import embedded
-
-    try:
-        with embedded.servers():
-            import django
-            from django.core.management import call_command
-            from django.db import connection
-
-            django.setup()
-            call_command("migrate", verbosity=0)
-            call_command("collectstatic", interactive=False, verbosity=0)
-            yield
-            connection.close()
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def rows(n: int) -> list[dict[str, str]]:
-    return [
-        {
-            "id": str(number),
-            "prompt": f"Question {number}: should plastic water bottles be banned?",
-            "response_a": f"Yes, says answer {number}. " + "Tap water costs less. " * 8,
-            "response_b": f"No, says answer {number}. " + "People need water when away. " * 8,
-        }
-        for number in range(n)
-    ]
-
-
-def project_make(slug: str, n: int) -> tuple[Any, list[Any], float]:
-    """(project, two annotators, seconds the import took)."""
-    from apps.accounts.models import Membership, Project, User
-    from apps.labeling import services
-
-    project = Project.objects.create(slug=slug, name=slug)
-    services.labeling_set_up(project=project)
-    report = services.comparisons_import(project=project, rows=rows(n))
-    people = [User.objects.create(username=f"{slug}-{k}", is_active=True) for k in range(2)]
-    Membership.objects.bulk_create(
-        [Membership(project=project, user=user, role="annotator") for user in people]
-    )
-    return project, people, report.seconds
-
-
-# --- one cycle, twice ----------------------------------------------------------------------------
-
-
-def service_cycles(project: Any, annotator: Any) -> Callable[[], None]:
-    from apps.labeling import services
-
-    held = services.slot_lease_next(project=project, annotator=annotator)
-
-    def cycle() -> None:
-        nonlocal held
-        held = services.vote_cast(
-            slot=held.slot, annotator=annotator, idempotency_key=held.key, choice="a"
-        ).next
-
-    return cycle
-
-
-def orm_cycles(project: Any, annotator: Any) -> Callable[[], None]:
-    """What one would write first: correct under concurrency, a call per thing."""
-    from datetime import timedelta
-
-    from django.db import transaction
-    from django.db.models import Count, Exists, OuterRef
-    from django.utils import timezone
-
-    from apps.accounts.models import Membership
-    from apps.labeling import services
-    from apps.labeling.models import (
-        Comparison,
-        Decision,
-        Guideline,
-        LabelingSettings,
-        Skip,
-        Slot,
-        Vote,
-    )
-    from measures.voting import decide
-
-    def lease() -> Any:
-        mine = Slot.objects.filter(comparison=OuterRef("comparison"), annotator=annotator)
-        skipped = Skip.objects.filter(comparison=OuterRef("comparison"), annotator=annotator)
-        slot = (
-            Slot.objects.select_for_update(skip_locked=True, of=("self",))
-            .filter(~Exists(mine), ~Exists(skipped), project=project, state="free")
-            .order_by("shuffle")
-            .first()
-        )
-        slot.state, slot.annotator, slot.left_is = "leased", annotator, "a"
-        slot.leased_at = timezone.now()
-        slot.leased_until = slot.leased_at + timedelta(seconds=900)
-        slot.save()
-        return Slot.objects.select_related(
-            "comparison__prompt", "comparison__response_a", "comparison__response_b"
-        ).get(pk=slot.pk)
-
-    with transaction.atomic():
-        held = lease()
-
-    @transaction.atomic
-    def cycle() -> None:
-        nonlocal held
-        Membership.objects.get(project=project, user=annotator)
-        slot = Slot.objects.select_for_update().get(pk=held.pk, annotator=annotator)
-        comparison = Comparison.objects.select_for_update().get(pk=slot.comparison_id)
-        settings = LabelingSettings.objects.get(project=project)
-        Vote.objects.create(
-            project=project,
-            comparison=comparison,
-            slot=slot,
-            annotator=annotator,
-            choice="a",
-            chosen_id=comparison.response_a_id,
-            left_is=slot.left_is,
-            guideline=Guideline.objects.filter(project=project).latest("version"),
-            idempotency_key=str(slot.pk),
-            cast_at=timezone.now(),
-        )
-        slot.state, slot.leased_until = "done", None
-        slot.save()
-        counts = dict(
-            Vote.objects.filter(comparison=comparison, is_current=True)
-            .values_list("choice")
-            .annotate(n=Count("id"))
-        )
-        decision = decide(counts, services.rule_of(settings))
-        Decision.objects.update_or_create(
-            comparison=comparison,
-            defaults={
-                "project": project,
-                "outcome": decision.outcome,
-                "winner": decision.winner or "",
-                "n_a": counts.get("a", 0),
-                "n_agreeing": decision.n_agreeing,
-                "share": decision.share,
-                "reason": decision.reason,
-            },
-        )
-        comparison.n_votes = decision.n_votes
-        comparison.state = "decided" if decision.winner else "open"
-        comparison.save()
-        held = lease()
-
-    return cycle
-
-
-def screen_cycles(project: Any, annotator: Any) -> Callable[[], None]:
-    """The label screen's own request: session, CSRF check, form in, next pair's HTML out."""
-    import re
-
-    from django.test import Client
-
-    client = Client(enforce_csrf_checks=True, headers={"host": "localhost"})
-    client.force_login(annotator)
-    root = f"/p/{project.slug}/label/"
-    fields = re.compile(r'<input type="hidden" name="(\w+)" value="([^"]*)"')
-    page = client.get(root).content.decode()
-
-    def cycle() -> None:
-        nonlocal page
-        sent = dict(fields.findall(page)) | {"answer": "left", "active_ms": 900, "wall_ms": 1000}
-        answer = client.post(root + "vote/", sent, headers={"HX-Request": "true"})
-        assert answer.status_code == 200
-        page = answer.content.decode()
-
-    return cycle
-
-
-# --- measuring -----------------------------------------------------------------------------------
-
-
-def timed(cycle: Callable[[], None], times: int) -> list[float]:
-    """Milliseconds of each cycle."""
-    spent = []
-    for _ in range(times):
-        started = time.perf_counter()
-        cycle()
-        spent.append(1000 * (time.perf_counter() - started))
-    return spent
-
-
-def figures(spent: list[float]) -> dict[str, float]:
-    cuts = statistics.quantiles(spent, n=100)
-    return {
-        "per_second": 1000 * len(spent) / sum(spent),
-        "p50_ms": cuts[49],
-        "p95_ms": cuts[94],
-        "p99_ms": cuts[98],
-    }
-
-
-def statements_per_cycle(cycle: Callable[[], None]) -> int:
-    from django.db import connection
-    from django.test.utils import CaptureQueriesContext
-
-    with CaptureQueriesContext(connection) as captured:
-        cycle()
-    return sum(query["sql"] not in ("BEGIN", "COMMIT") for query in captured.captured_queries)
-
-
-def past_votes(project: Any) -> dict[str, float]:
-    from apps.labeling import services
-
-    votes = [
-        {"comparison": str(number), "annotator": f"w{(number * 7 + k) % 900}", "choice": "a"}
-        for number in range(PAST_VOTES // 4)
-        for k in range(4)
-    ]
-    report = services.votes_import(project=project, rows=votes)
-    assert report.n_created == PAST_VOTES
-    return {"per_second": PAST_VOTES / report.seconds}
+ANNOTATORS = (1, 8, 32)
+AT = 8  # annotators at which paths are compared
+LABEL_STUDIO = 8.0  # cycles/s, two requests a cycle, PostgreSQL; measured elsewhere
+WARM_UP = 2.0  # seconds
 
 
 def main() -> None:
-    with site():
-        from apps.labeling.models import Decision
+    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    arguments.add_argument("--seconds", type=float, default=8.0, help="of each measurement")
+    arguments.add_argument("--pairs", type=int, default=6000, help="of each project")
+    chosen = arguments.parse_args()
+    port = free_port()
+    with site(port=port) as var:
+        from benchmarks.load import projects
 
-        project, (one, two), import_s = project_make("service", PAIRS)
-        orm_project, (orm_one, _), _ = project_make("orm", PAIRS)
-        service, orm = service_cycles(project, one), orm_cycles(orm_project, orm_one)
-        timed(service, 20), timed(orm, 20)  # connections, plans and caches are warm
-        ours: list[float] = []
-        theirs: list[float] = []
-        for _ in range(TURNS):
-            ours += timed(service, TURN)
-            theirs += timed(orm, TURN)
-        tallies = [
-            sorted(
-                Decision.objects.filter(project=p)
-                .values_list("outcome", "winner", "n_a")
-                .distinct()
-            )
-            for p in (project, orm_project)
-        ]
-        assert tallies[0] == tallies[1]
-
-        screen = screen_cycles(project, two)
-        timed(screen, 20)
-        seen = timed(screen, SCREEN_CYCLES)
-        statements = {
-            "service": statements_per_cycle(service),
-            "orm": statements_per_cycle(orm),
-            "screen": statements_per_cycle(screen),
+        played = {
+            slug: projects.project_make(slug, pairs=chosen.pairs, annotators=max(ANNOTATORS))
+            for slug in ("pages", "api", "plain", "bare")
         }
-        replay_project, _, _ = project_make("replay", PAST_VOTES // 4)
-        replay = past_votes(replay_project)
+        keys = projects.tokens(played["api"].annotators)
+        people = {slug: [user.username for user in of.annotators] for slug, of in played.items()}
+        ids = [user.pk for user in played["bare"].annotators]
 
-    by_service, by_orm, by_screen = figures(ours), figures(theirs), figures(seen)
-    ratio = by_service["per_second"] / by_orm["per_second"]
+        def by_page(slug: str) -> Callable[[str, int], Player]:
+            return lambda url, n: PagePlayer(url, slug, people[slug][n], projects.PASSWORD)
+
+        def measure(
+            running: Running, path: str, counts: tuple[int, ...], make: Callable[[str, int], Player]
+        ) -> list[Stage]:
+            async def stage(count: int) -> Stage:
+                players = [make(running.url, n) for n in range(count)]
+                return await play(
+                    path, players, running.servers, warm_up=WARM_UP, seconds=chosen.seconds
+                )
+
+            return [asyncio.run(stage(count)) for count in counts]
+
+        with web_server(var, port=port) as running:
+            pages = measure(running, "pages", ANNOTATORS, by_page("pages"))
+            api = measure(
+                running,
+                "API",
+                ANNOTATORS,
+                lambda url, n: ApiPlayer(url, "api", people["api"][n], keys[n]),
+            )
+        with web_server(var, port=port, settings="benchmarks.load.plain_settings") as running:
+            plain = measure(running, "plain ORM", (AT,), by_page("plain"))
+        with web_server(var, port=port, settings="benchmarks.load.bare_settings") as running:
+            bare = measure(
+                running, "bare view", (AT,), lambda url, n: OneStatementPlayer(url, ids[n])
+            )
+        kept = {
+            slug: projects.checked(played[slug].project, [v for stage in of for v in stage.votes])
+            for slug, of in (("pages", pages), ("api", api))
+        }
+    report(pages, api, plain, bare, kept, chosen.pairs)
+
+
+def report(
+    pages: list[Stage],
+    api: list[Stage],
+    plain: list[Stage],
+    bare: list[Stage],
+    kept: dict[str, Any],
+    pairs: int,
+) -> None:
+    def at(stages: list[Stage]) -> Stage:
+        return next(stage for stage in stages if stage.annotators == AT)
+
+    by_page, by_api, by_plain, by_bare = map(at, (pages, api, plain, bare))
+    elsewhere = {"path": "Label Studio, elsewhere", "cycles/s": LABEL_STUDIO, "CPU ms": 140.0}
     print_report(
-        "Vote, decide, lease the next pair: one client, one process",
-        [
-            row("service", by_service, statements["service"]),
-            row("plain ORM", by_orm, statements["orm"]),
-            row("label screen", by_screen, statements["screen"]),
-            {"path": "import of past votes", "per second": round(replay["per_second"], 1)},
-            {"path": "import of comparisons", "per second": round(PAIRS / import_s, 1)},
-        ],
+        "Vote and get the next pair: annotators on a running server",
+        [*(stage.row() for stage in (*pages, *api, *plain, *bare)), elsewhere],
         {
-            "cycles_per_second": rounded(by_service),
-            "screen_cycles_per_second": rounded(by_screen),
-            "alternative": "the same cycle in plain ORM calls, same run",
-            "alternative_cycles_per_second": rounded(by_orm),
-            "ratio": round(ratio, 2),
-            "statements_per_cycle": statements,
-            "past_votes_per_second": round(replay["per_second"], 1),
-            "comparisons_per_second": round(PAIRS / import_s, 1),
-            "pairs": PAIRS,
-            "versions": versions("django", "psycopg"),
+            "pages": {stage.annotators: stage.figures() for stage in pages},
+            "api": {stage.annotators: stage.figures() for stage in api},
+            "alternative": f"the page cycle in plain ORM, same server and run, {AT} annotators",
+            "plain_orm": by_plain.figures(),
+            "bare_view": by_bare.figures(),
+            "ratio_pages_to_plain_orm": ratio(by_page, by_plain),
+            "ratio_cpu_plain_orm_to_pages": round(by_plain.server_ms / by_page.server_ms, 2),
+            "ratio_pages_to_bare_view": ratio(by_page, by_bare),
+            "ratio_api_to_bare_view": ratio(by_api, by_bare),
+            "times_label_studio_measured_elsewhere": {
+                "pages": round(by_page.per_second / LABEL_STUDIO, 1),
+                "api": round(by_api.per_second / LABEL_STUDIO, 1),
+            },
+            "check": kept,
+            "pairs": pairs,
+            "load_average": round(os.getloadavg()[0], 2),
+            "versions": versions("django", "granian", "psycopg", "aiohttp"),
         },
     )
 
 
-def row(path: str, found: dict[str, float], statements: int) -> dict[str, Any]:
-    return {
-        "path": path,
-        "per second": round(found["per_second"], 1),
-        "p50 ms": round(found["p50_ms"], 2),
-        "p95 ms": round(found["p95_ms"], 2),
-        "p99 ms": round(found["p99_ms"], 2),
-        "statements": statements,
-    }
+def ratio(one: Stage, other: Stage) -> float:
+    return round(one.per_second / other.per_second, 2)
 
 
-def rounded(found: dict[str, float]) -> dict[str, float]:
-    return {name: round(value, 2) for name, value in found.items()}
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 if __name__ == "__main__":

@@ -1,0 +1,46 @@
+"""Typed client of Concord's labeling API.
+
+    from concord_client import Client
+
+    with Client("http://127.0.0.1:8000", token) as concord:
+        pair = concord.next("arguments").pair
+
+`AsyncClient` has the same methods as coroutines.
+"""
+
+from concord_client.aio import AsyncClient
+from concord_client.errors import ConcordError, Unreachable
+from concord_client.sync import Client
+from concord_client.types import (
+    Decision,
+    DecisionsPage,
+    ImportReport,
+    LabelingSettings,
+    Message,
+    Next,
+    Nothing,
+    Pair,
+    Revision,
+    RowProblem,
+    Vote,
+    VotesReport,
+)
+
+__all__ = [
+    "AsyncClient",
+    "Client",
+    "ConcordError",
+    "Decision",
+    "DecisionsPage",
+    "ImportReport",
+    "LabelingSettings",
+    "Message",
+    "Next",
+    "Nothing",
+    "Pair",
+    "Revision",
+    "RowProblem",
+    "Unreachable",
+    "Vote",
+    "VotesReport",
+]

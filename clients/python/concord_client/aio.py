@@ -1,0 +1,251 @@
+"""The client for programs that do many things at once."""
+
+import asyncio
+import json
+import random
+from collections.abc import AsyncIterator, Sequence
+from types import TracebackType
+from typing import Any, Self, TypeVar
+from uuid import uuid4
+
+import aiohttp
+
+from concord_client import operations, types
+from concord_client.errors import Unreachable, error_from
+from concord_client.operations import Operation, Row
+
+T = TypeVar("T")
+
+# What a proxy answers while the server behind it starts anew, and a server that asks to slow down.
+_AGAIN = frozenset({429, 502, 503, 504})
+_LONGEST_PAUSE = 30.0  # seconds
+
+
+class AsyncClient:
+    """Concord's labeling API. Use it as `async with AsyncClient(url, token) as concord:`.
+
+    url: the site's address, without `/api/v1`. token: from the account page or `manage.py
+    token_create`; its scopes and its person's role decide what is allowed. timeout: seconds for
+    one request. tries: how often a request is sent before `Unreachable` (every operation may be
+    repeated, see `Operation`); refusals are never repeated. connections: at once, at most.
+
+    Every method raises `ConcordError` when the server refuses.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        token: str,
+        *,
+        timeout: float = 60.0,
+        tries: int = 4,
+        first_pause: float = 0.2,
+        connections: int = 100,
+    ) -> None:
+        if tries < 1:
+            raise ValueError("tries: at least 1")
+        self._api = url.rstrip("/") + "/api/v1"
+        self._headers = {"Authorization": f"Bearer {token}", "Accept": "application/json"}
+        self._timeout = aiohttp.ClientTimeout(total=timeout)
+        self._tries = tries
+        self._first_pause = first_pause
+        self._connections = connections
+        self._session: aiohttp.ClientSession | None = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the connections; the next call would open new ones."""
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    # --- labeling --------------------------------------------------------------------------------
+
+    async def next(self, project: str) -> types.Next:
+        """The pair you hold, else the next one; prolongs its lease."""
+        return await self._send(operations.next_pair(project))
+
+    async def vote(
+        self,
+        pair: types.Pair,
+        side: str = "",
+        *,
+        choice: str = "",
+        strength: int | None = None,
+        rationale: str = "",
+        flags: Sequence[str] = (),
+        active_ms: int | None = None,
+        wall_ms: int | None = None,
+        **more: Any,
+    ) -> types.Vote:
+        """Vote on a pair you hold; the answer carries the next one.
+
+        side: left, right, tie or both_bad, as shown; or choice: a, b, tie or both_bad in stored
+        terms. strength: 1 slightly, 2 much. more: fields of the ballot not named here. Errors: code
+        `lease_lost` when others have the pair now.
+        """
+        ballot = operations.ballot(
+            idempotency_key=pair.key,
+            side=side,
+            choice=choice,
+            strength=strength,
+            rationale=rationale,
+            flags=flags,
+            active_ms=active_ms,
+            wall_ms=wall_ms,
+            more=more,
+        )
+        return await self._send(operations.vote(pair.slot, ballot))
+
+    async def skip(self, pair: types.Pair, reason: str = "") -> types.Next:
+        """Pass on a pair; it goes to others and does not come back to you."""
+        return await self._send(operations.skip(pair.slot, reason))
+
+    async def revise(
+        self,
+        vote: int,
+        side: str = "",
+        *,
+        choice: str = "",
+        idempotency_key: str | None = None,
+        strength: int | None = None,
+        rationale: str = "",
+        flags: Sequence[str] = (),
+        **more: Any,
+    ) -> types.Revision:
+        """Change a vote of yours, by its number; a new revision is added.
+
+        idempotency_key: your own, to repeat the change after a crash; else one is made.
+        """
+        ballot = operations.ballot(
+            idempotency_key=idempotency_key or f"revise.{vote}.{uuid4().hex}",
+            side=side,
+            choice=choice,
+            strength=strength,
+            rationale=rationale,
+            flags=flags,
+            active_ms=None,
+            wall_ms=None,
+            more=more,
+        )
+        return await self._send(operations.revise(vote, ballot))
+
+    # --- import ----------------------------------------------------------------------------------
+
+    async def import_comparisons(
+        self,
+        project: str,
+        rows: Sequence[Row],
+        *,
+        batch: str = "",
+        seed: int = 0,
+        on_error: str = "refuse",
+        identical_answers: str = "refuse",
+    ) -> types.ImportReport:
+        """Import rows of prompt, response_a, response_b and what else the server documents.
+
+        All or none, unless on_error is "skip". A refused import is a `ConcordError` whose
+        `details` name every bad row and field.
+        """
+        operation = operations.import_comparisons(
+            project,
+            rows,
+            batch=batch,
+            seed=seed,
+            on_error=on_error,
+            identical_answers=identical_answers,
+        )
+        return await self._send(operation)
+
+    async def import_votes(
+        self, project: str, rows: Sequence[Row], *, on_error: str = "refuse"
+    ) -> types.VotesReport:
+        """Import past votes: rows of comparison (its id), annotator, choice, optionally cast_at."""
+        return await self._send(operations.import_votes(project, rows, on_error=on_error))
+
+    # --- results ---------------------------------------------------------------------------------
+
+    async def decisions(
+        self, project: str, *, outcome: str = "", after: int = 0, page: int = 500
+    ) -> AsyncIterator[types.Decision]:
+        """Every decision by comparison id, fetched `page` at a time."""
+        place: int | None = after
+        while place is not None:
+            got = await self.decisions_page(project, after=place, limit=page, outcome=outcome)
+            for decision in got.items:
+                yield decision
+            place = got.after
+
+    async def decisions_page(
+        self, project: str, *, after: int = 0, limit: int = 500, outcome: str = ""
+    ) -> types.DecisionsPage:
+        """One page of decisions on comparisons with ids above `after`."""
+        return await self._send(
+            operations.decisions_page(project, after=after, limit=limit, outcome=outcome)
+        )
+
+    # --- settings --------------------------------------------------------------------------------
+
+    async def settings(self, project: str) -> types.LabelingSettings:
+        """How the project labels and decides."""
+        return await self._send(operations.settings(project))
+
+    async def settings_update(self, project: str, **changes: Any) -> types.LabelingSettings:
+        """Change the settings that are named; the others stay."""
+        return await self._send(operations.settings_update(project, changes))
+
+    # --- sending ---------------------------------------------------------------------------------
+
+    async def _send(self, operation: Operation[T]) -> T:
+        pause = self._first_pause
+        for left in reversed(range(self._tries)):
+            try:
+                status, data, wait = await self._once(operation)
+            except (aiohttp.ClientError, TimeoutError) as error:
+                if not left:
+                    words = str(error) or type(error).__name__
+                    raise Unreachable(
+                        f"No answer from {self._api} in {self._tries} tries: {words}"
+                    ) from error
+                wait = None
+            else:
+                if status < 400:
+                    return operation.read(data)
+                if status not in _AGAIN or not left:
+                    raise error_from(status, data)
+            # Clients that were cut off together do not come back together.
+            await asyncio.sleep(min(wait or pause * (0.5 + random.random()), _LONGEST_PAUSE))
+            pause *= 2
+        raise AssertionError("unreachable")
+
+    async def _once(self, operation: Operation[Any]) -> tuple[int, Any, float | None]:
+        """(status, decoded body, seconds the server asks to wait)."""
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                headers=self._headers,
+                timeout=self._timeout,
+                connector=aiohttp.TCPConnector(limit=self._connections),
+            )
+        async with self._session.request(
+            operation.method,
+            self._api + operation.path,
+            params=operation.query,
+            json=operation.body,
+        ) as answer:
+            text = await answer.text()
+            wait = answer.headers.get("Retry-After", "")
+            try:
+                data = json.loads(text)
+            except ValueError:
+                data = text[:500]
+            return answer.status, data, float(wait) if wait.isdecimal() else None

@@ -1,0 +1,147 @@
+"""Each operation of the API once, without any input or output: what is sent, how it is read.
+
+The path templates are those of the server's OpenAPI document, which the tests compare them with.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+from urllib.parse import quote
+
+from concord_client import types
+
+T = TypeVar("T")
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Operation(Generic[T]):
+    """A request: `template` with `names` filled in, and how its answer is read.
+
+    Repeating any of them is harmless: a vote and a revision carry an idempotency key, `next`
+    returns the pair in hand, a skip of a pair no longer held changes nothing, the same imported
+    rows change nothing, and a settings change sets what it set before. So the client tries again
+    when no answer came.
+    """
+
+    method: str
+    template: str
+    read: Callable[[Mapping[str, Any]], T]
+    names: Mapping[str, str | int] = field(default_factory=dict)
+    query: Mapping[str, str | int] = field(default_factory=dict)
+    body: Mapping[str, Any] | None = None
+
+    @property
+    def path(self) -> str:
+        return self.template.format(
+            **{name: quote(str(value), safe="") for name, value in self.names.items()}
+        )
+
+
+def next_pair(project: str) -> Operation[types.Next]:
+    return Operation("POST", "/projects/{slug}/next", types.Next.read, {"slug": project})
+
+
+def vote(slot: int, ballot: Mapping[str, Any]) -> Operation[types.Vote]:
+    template = "/slots/{slot}/vote"
+    return Operation("POST", template, types.Vote.read, {"slot": slot}, body=ballot)
+
+
+def skip(slot: int, reason: str) -> Operation[types.Next]:
+    template = "/slots/{slot}/skip"
+    return Operation("POST", template, types.Next.read, {"slot": slot}, body={"reason": reason})
+
+
+def revise(vote: int, ballot: Mapping[str, Any]) -> Operation[types.Revision]:
+    template = "/votes/{vote}/revise"
+    return Operation("POST", template, types.Revision.read, {"vote": vote}, body=ballot)
+
+
+def import_comparisons(
+    project: str,
+    rows: Sequence[Row],
+    *,
+    batch: str,
+    seed: int,
+    on_error: str,
+    identical_answers: str,
+) -> Operation[types.ImportReport]:
+    return Operation(
+        "POST",
+        "/projects/{slug}/comparisons/import",
+        types.ImportReport.read,
+        {"slug": project},
+        body={
+            "rows": list(rows),
+            "batch": batch,
+            "seed": seed,
+            "on_error": on_error,
+            "identical_answers": identical_answers,
+        },
+    )
+
+
+def import_votes(
+    project: str, rows: Sequence[Row], *, on_error: str
+) -> Operation[types.VotesReport]:
+    return Operation(
+        "POST",
+        "/projects/{slug}/votes/import",
+        types.VotesReport.read,
+        {"slug": project},
+        body={"rows": list(rows), "on_error": on_error},
+    )
+
+
+def decisions_page(
+    project: str, *, after: int, limit: int, outcome: str
+) -> Operation[types.DecisionsPage]:
+    return Operation(
+        "GET",
+        "/projects/{slug}/decisions",
+        types.DecisionsPage.read,
+        {"slug": project},
+        query={"after": after, "limit": limit} | ({"outcome": outcome} if outcome else {}),
+    )
+
+
+def settings(project: str) -> Operation[types.LabelingSettings]:
+    template = "/projects/{slug}/labeling"
+    return Operation("GET", template, types.LabelingSettings.read, {"slug": project})
+
+
+def settings_update(project: str, changes: Mapping[str, Any]) -> Operation[types.LabelingSettings]:
+    template = "/projects/{slug}/labeling"
+    read = types.LabelingSettings.read
+    return Operation("PATCH", template, read, {"slug": project}, body=changes)
+
+
+def ballot(
+    *,
+    idempotency_key: str,
+    side: str,
+    choice: str,
+    strength: int | None,
+    rationale: str,
+    flags: Sequence[str],
+    active_ms: int | None,
+    wall_ms: int | None,
+    more: Mapping[str, Any],
+) -> dict[str, Any]:
+    """The body of a vote or revision; what is not given is not sent.
+
+    `more` are fields of the ballot that this version of the client does not name.
+    """
+    if bool(side) == bool(choice):
+        raise ValueError("give either side (as the pair was shown) or choice (in stored terms)")
+    given = {
+        "idempotency_key": idempotency_key,
+        "side": side,
+        "choice": choice,
+        "strength": strength,
+        "rationale": rationale,
+        "flags": list(flags),
+        "active_ms": active_ms,
+        "wall_ms": wall_ms,
+    } | dict(more)
+    return {name: value for name, value in given.items() if value not in (None, "", [])}

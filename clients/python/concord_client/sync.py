@@ -1,0 +1,96 @@
+"""The client for scripts: the asynchronous one, driven one call at a time."""
+
+import asyncio
+from collections.abc import Coroutine, Iterator, Sequence
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from concord_client import types
+from concord_client.aio import AsyncClient
+from concord_client.operations import Row
+
+T = TypeVar("T")
+
+
+class Client:
+    """Concord's labeling API, blocking. Arguments and errors are those of `AsyncClient`.
+
+    Not for use inside a running event loop (a notebook has one): take `AsyncClient` there.
+    """
+
+    def __init__(self, url: str, token: str, **options: Any) -> None:
+        self._client = AsyncClient(url, token, **options)
+        self._runner = asyncio.Runner()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections. The client cannot be used afterwards."""
+        self._run(self._client.close())
+        self._runner.close()
+
+    def next(self, project: str) -> types.Next:
+        """See `AsyncClient.next`."""
+        return self._run(self._client.next(project))
+
+    def vote(self, pair: types.Pair, side: str = "", **answer: Any) -> types.Vote:
+        """See `AsyncClient.vote`."""
+        return self._run(self._client.vote(pair, side, **answer))
+
+    def skip(self, pair: types.Pair, reason: str = "") -> types.Next:
+        """See `AsyncClient.skip`."""
+        return self._run(self._client.skip(pair, reason))
+
+    def revise(self, vote: int, side: str = "", **answer: Any) -> types.Revision:
+        """See `AsyncClient.revise`."""
+        return self._run(self._client.revise(vote, side, **answer))
+
+    def import_comparisons(
+        self, project: str, rows: Sequence[Row], **options: Any
+    ) -> types.ImportReport:
+        """See `AsyncClient.import_comparisons`."""
+        return self._run(self._client.import_comparisons(project, rows, **options))
+
+    def import_votes(
+        self, project: str, rows: Sequence[Row], *, on_error: str = "refuse"
+    ) -> types.VotesReport:
+        """See `AsyncClient.import_votes`."""
+        return self._run(self._client.import_votes(project, rows, on_error=on_error))
+
+    def decisions(
+        self, project: str, *, outcome: str = "", after: int = 0, page: int = 500
+    ) -> Iterator[types.Decision]:
+        """Every decision by comparison id, fetched `page` at a time."""
+        place: int | None = after
+        while place is not None:
+            got = self.decisions_page(project, after=place, limit=page, outcome=outcome)
+            yield from got.items
+            place = got.after
+
+    def decisions_page(
+        self, project: str, *, after: int = 0, limit: int = 500, outcome: str = ""
+    ) -> types.DecisionsPage:
+        """See `AsyncClient.decisions_page`."""
+        return self._run(
+            self._client.decisions_page(project, after=after, limit=limit, outcome=outcome)
+        )
+
+    def settings(self, project: str) -> types.LabelingSettings:
+        """See `AsyncClient.settings`."""
+        return self._run(self._client.settings(project))
+
+    def settings_update(self, project: str, **changes: Any) -> types.LabelingSettings:
+        """See `AsyncClient.settings_update`."""
+        return self._run(self._client.settings_update(project, **changes))
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        return self._runner.run(work)

@@ -1,0 +1,192 @@
+"""What the API answers, as values.
+
+A newer server may send fields that this version does not name: they are kept in `extra` and break
+nothing. A field that the server no longer sends takes its default, or is a `ConcordError` where
+there is none.
+"""
+
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, field, fields
+from datetime import datetime
+from typing import Any, Self
+
+from concord_client.errors import ConcordError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answered:
+    """Something the server sent; `extra` has what this version does not name."""
+
+    extra: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+
+    @classmethod
+    def read(cls, data: Mapping[str, Any]) -> Self:
+        """From decoded JSON. A missing compulsory field is a `ConcordError`."""
+        named: dict[str, Any] = {}
+        for one in fields(cls):
+            if one.name == "extra":
+                continue
+            if one.name in data:
+                value = data[one.name]
+                convert = one.metadata.get("read")
+                named[one.name] = convert(value) if convert and value is not None else value
+            elif one.default is MISSING and one.default_factory is MISSING:
+                raise ConcordError(
+                    f"The answer has no '{one.name}': is the server of another version?",
+                    status=200,
+                    code="unreadable",
+                    field=one.name,
+                )
+        return cls(**named, extra={name: data[name] for name in data.keys() - named.keys()})
+
+
+def _each(kind: type[Answered]) -> dict[str, Any]:
+    """Metadata of a field that holds a list of `kind`."""
+    return {"read": lambda items: tuple(kind.read(item) for item in items)}
+
+
+# Metadata of a field that holds a time.
+_MOMENT = {"read": datetime.fromisoformat}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message(Answered):
+    """One turn: role is user, assistant, system or tool."""
+
+    role: str
+    content: str
+
+
+_MESSAGES = _each(Message)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pair(Answered):
+    """A pair in your hands until `leased_until`; `key` goes with the vote."""
+
+    slot: int
+    comparison: int
+    key: str
+    prompt: tuple[Message, ...] = field(metadata=_MESSAGES)
+    left: tuple[Message, ...] = field(metadata=_MESSAGES)
+    right: tuple[Message, ...] = field(metadata=_MESSAGES)
+    leased_until: datetime = field(metadata=_MOMENT)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Nothing(Answered):
+    """Why there is no pair; `code` is for programs (held, paused, all_done, …)."""
+
+    code: str
+    message: str
+    back_at: datetime | None = field(metadata=_MOMENT, default=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Next(Answered):
+    """Either a pair or the reason why there is none."""
+
+    pair: Pair | None = field(metadata={"read": Pair.read}, default=None)
+    nothing: Nothing | None = field(metadata={"read": Nothing.read}, default=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Vote(Next):
+    """A stored vote, and the next pair. `replayed`: this submit had been stored before."""
+
+    vote: int
+    replayed: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Revision(Answered):
+    """The new row of a changed vote; the old one stays in the history."""
+
+    vote: int
+    revision: int
+    replayed: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowProblem(Answered):
+    """What is wrong with one row, counted from 1."""
+
+    row: int
+    field: str
+    message: str
+
+
+_PROBLEMS = _each(RowProblem)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportReport(Answered):
+    """What an import of comparisons did; counts are rows unless they say otherwise."""
+
+    n_rows: int
+    n_created: int
+    n_unchanged: int
+    n_refused: int
+    n_prompts: int
+    n_responses: int
+    n_slots: int
+    seconds: float
+    problems: tuple[RowProblem, ...] = field(metadata=_PROBLEMS)
+    warnings: tuple[RowProblem, ...] = field(metadata=_PROBLEMS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VotesReport(Answered):
+    """What an import of past votes did; n_people counts annotators who were new."""
+
+    n_rows: int
+    n_created: int
+    n_unchanged: int
+    n_refused: int
+    n_people: int
+    seconds: float
+    problems: tuple[RowProblem, ...] = field(metadata=_PROBLEMS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision(Answered):
+    """What the votes on one comparison amount to."""
+
+    comparison: int
+    external_id: str
+    state: str
+    outcome: str
+    winner: str | None = None
+    n_a: int
+    n_b: int
+    n_tie: int
+    n_both_bad: int
+    share: float
+    gold: str | None = None
+    reason: str
+    decided_at: datetime = field(metadata=_MOMENT)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecisionsPage(Answered):
+    """Decisions by comparison id; `after` asks for the next page, None at the end."""
+
+    items: tuple[Decision, ...] = field(metadata=_each(Decision))
+    after: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabelingSettings(Answered):
+    """How a project labels and decides."""
+
+    overlap: int
+    max_overlap: int
+    least_votes: int
+    least_agreeing: int
+    least_share: float
+    lease_seconds: int
+    random_share: float
+    show_tie: bool
+    show_both_bad: bool
+    show_strength: bool
+    show_rationale: bool
