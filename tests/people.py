@@ -9,6 +9,7 @@ import pytest
 from django.test import Client
 
 from apps.accounts.models import Membership, Project, Role, User
+from apps.labeling.models import Annotator
 
 PASSWORD = "correct-horse-battery"
 
@@ -19,6 +20,8 @@ def person_make(name: str, project: Project | None = None, role: str = "") -> Us
     user.save(update_fields=["display_name"])
     if project is not None:
         Membership.objects.create(project=project, user=user, role=role)
+        # They have read the first guidelines; a later major version finds them waiting.
+        Annotator.objects.create(project=project, user=user, acknowledged_version=1)
     return user
 
 

@@ -8,7 +8,7 @@ from django.utils import timezone
 
 from apps.accounts.models import Membership, Project, Role, User
 from apps.labeling import services
-from apps.labeling.models import Comparison, LabelingSettings, Slot
+from apps.labeling.models import Annotator, Comparison, LabelingSettings, Slot
 from apps.labeling.services import Lease
 
 
@@ -37,6 +37,9 @@ def annotators_make(project: Project, n: int) -> list[User]:
     )
     Membership.objects.bulk_create(
         [Membership(project=project, user=user, role=Role.ANNOTATOR) for user in people]
+    )
+    Annotator.objects.bulk_create(
+        [Annotator(project=project, user=user, acknowledged_version=1) for user in people]
     )
     return people
 

@@ -3,10 +3,11 @@
 from apps.labeling.services.ballots import FLAGS, LONGEST_RATIONALE, Answer
 from apps.labeling.services.importing import comparisons_import
 from apps.labeling.services.leasing import (
-    LABELERS,
+    Standing,
     slot_lease_for,
     slot_lease_next,
     slot_skip,
+    standing_of,
 )
 from apps.labeling.services.projects import (
     guideline_publish,
@@ -27,9 +28,11 @@ from apps.labeling.services.results import (
     VotesReport,
 )
 from apps.labeling.services.review import comparison_drop, comparison_reopen
+from apps.labeling.services.seats import AUDITORS, LABELERS, Seat
 from apps.labeling.services.votes import vote_cast, vote_revise, vote_withdraw
 
 __all__ = [
+    "AUDITORS",
     "FLAGS",
     "LABELERS",
     "LONGEST_RATIONALE",
@@ -40,6 +43,8 @@ __all__ = [
     "Offers",
     "RowProblem",
     "RowsRefused",
+    "Seat",
+    "Standing",
     "VoteResult",
     "VotesReport",
     "comparison_drop",
@@ -53,6 +58,7 @@ __all__ = [
     "slot_lease_for",
     "slot_lease_next",
     "slot_skip",
+    "standing_of",
     "vote_cast",
     "vote_revise",
     "vote_withdraw",

@@ -31,8 +31,6 @@ class Policy:
     least_votes: int
     least_agreeing: int
     least_share: float
-    lease_seconds: int
-    random_share: float
 
     @classmethod
     def of(cls, row: tuple[int | float | None, ...]) -> "Policy":

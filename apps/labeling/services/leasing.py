@@ -9,6 +9,10 @@ The order of drawing: the annotator's own lease (a reload returns it unchanged),
 lease has lapsed, then a free one: by priority or at random, in the share the project sets. The
 random order is a seeded shuffle stored with the slot; each annotator goes on from where they were
 in it, so a long history behind them costs nothing.
+
+In the shares the project sets, a pair comes instead from what measures people: gold pairs, the
+annotator's own earlier pairs mirrored, and for reviewers votes of others to judge anew. These slots
+are made for one person when they are handed out, and look like any other.
 """
 
 import json
@@ -17,21 +21,23 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from django.db import transaction
+from django.db import connection, transaction
 from django.db.backends.utils import CursorWrapper
 
-from apps.accounts.models import Project, Role, User
-from apps.common.errors import Conflict, DomainError, Missing, Refused
+from apps.accounts.models import Project, User
+from apps.common.errors import Conflict, DomainError, Missing
 from apps.labeling.models import Comparison, LabelingSettings, Skip, Slot
 from apps.labeling.services import statements as sql
 from apps.labeling.services.cursors import prepared_cursor
 from apps.labeling.services.results import Lease, NothingReason, Offers
+from apps.labeling.services.seats import Seat, role_check
 
-# Engineers see where answers come from and how others voted, so they do not vote.
-LABELERS = frozenset({Role.ANNOTATOR, Role.REVIEWER, Role.ADMIN})
-SKIPS_TO_REVIEW = 3  # so many people passing on a pair send it to the admin's list
+REPEAT_AFTER = 20  # votes between a pair and its hidden repeat, at least
 _LONGEST_REASON = 300
 _DEFAULTS = LabelingSettings()
+_SPECIAL = {"gold": sql.DRAW_GOLD, "repeat": sql.DRAW_REPEAT, "audit": sql.DRAW_AUDIT}
+_LOWEST_HASH = -(2**63)
+_HASHES = 2**64
 
 
 def slot_lease_next(*, project: Project, annotator: User) -> Lease | NothingReason:
@@ -42,9 +48,38 @@ def slot_lease_next(*, project: Project, annotator: User) -> Lease | NothingReas
     """
     with transaction.atomic(), prepared_cursor() as cursor:
         seat = _seat_lock(cursor, project.pk, annotator.pk)
-        if seat.paused:
-            return nothing_paused(seat.paused)
         return draw(cursor, project.pk, annotator.pk, seat)
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How things stand for one person in one project, read without taking anything.
+
+    `nothing` is what the label screen would say instead of a pair; None when there is one.
+    `held_until` is the end of their lease while they hold a pair.
+    """
+
+    nothing: NothingReason | None
+    held_until: datetime | None
+    n_today: int
+    seat: Seat
+
+
+def standing_of(*, project: Project, annotator: User) -> Standing:
+    """The label screen's answer in advance, for pages that must not take a lease.
+
+    Errors as in `slot_lease_next`.
+    """
+    values = {"project": project.pk, "annotator": annotator.pk}
+    with connection.cursor() as cursor:
+        cursor.execute(sql.LOOK, values)
+        seat = _seat(cursor.fetchone())
+        cursor.execute(sql.PROSPECT, values | seat.limits)
+        held_until, any_left = cursor.fetchone()
+        nothing = seat.closed()
+        if nothing is None and held_until is None and not any_left:
+            nothing = _nothing(cursor, values, seat)
+    return Standing(nothing, held_until, seat.n_today, seat)
 
 
 def slot_lease_for(*, comparison: Comparison, annotator: User) -> int:
@@ -83,22 +118,23 @@ def slot_skip(*, slot: int, annotator: User, reason: str = "") -> Lease | Nothin
                 annotator=annotator.pk,
                 reason=reason.strip(),
             )
-        if seat.paused:
-            return nothing_paused(seat.paused)
         return draw(cursor, place["project_id"], annotator.pk, seat)
 
 
 def skip_record(*, project: str, comparison: int, annotator: int, reason: str) -> None:
-    """Remember that someone passed on a comparison; the third such person sends it to review."""
+    """Remember that someone passed on a comparison; enough such people send it to review."""
     Skip.objects.update_or_create(
         comparison_id=comparison,
         annotator_id=annotator,
         defaults={"project_id": project, "reason": reason},
     )
-    if Skip.objects.filter(comparison_id=comparison).count() < SKIPS_TO_REVIEW:
+    n_skips = Skip.objects.filter(comparison_id=comparison).count()
+    settings = LabelingSettings.objects.filter(project=project).first() or _DEFAULTS
+    if n_skips < settings.skips_to_review:
         return
+    people = "1 person" if n_skips == 1 else f"{n_skips} people"
     moved = Comparison.objects.filter(pk=comparison, state=Comparison.State.OPEN).update(
-        state=Comparison.State.REVIEW
+        state=Comparison.State.REVIEW, review_reason=f"skipped by {people}"
     )
     if moved:
         Slot.objects.filter(comparison_id=comparison, state=Slot.State.FREE).update(
@@ -109,48 +145,63 @@ def skip_record(*, project: str, comparison: int, annotator: int, reason: str) -
 # --- what the statements need and give -----------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Seat:
-    """An annotator's place in a project while we hold their membership row."""
-
-    paused: str
-    lease_seconds: int
-    random_share: float
-
-
 def _seat_lock(cursor: CursorWrapper, project: str, annotator: int) -> Seat:
     """Lock the membership: one person's requests in one project come one after another."""
     cursor.execute(sql.SEAT, {"project": project, "annotator": annotator})
-    row = cursor.fetchone()
+    return _seat(cursor.fetchone())
+
+
+def _seat(row: tuple[Any, ...] | None) -> Seat:
     if row is None:
         raise Missing("There is no such project, or you are not a member of it.")
-    role, paused, lease_seconds, random_share = row
-    role_check(role)
-    return Seat(
-        paused,
-        _DEFAULTS.lease_seconds if lease_seconds is None else lease_seconds,
-        _DEFAULTS.random_share if random_share is None else random_share,
-    )
-
-
-def role_check(role: str) -> None:
-    if role not in LABELERS:
-        raise Refused(f"Your role here is {role}, and people of that role do not label.")
+    seat = Seat.of(row)
+    role_check(seat.role)
+    return seat
 
 
 def draw(cursor: CursorWrapper, project: str, annotator: int, seat: Seat) -> Lease | NothingReason:
-    """One statement: the next pair for an annotator whose membership row is locked."""
+    """The next pair for an annotator whose membership row is locked: one statement, or two where
+    the lane that was drawn has nothing for them."""
+    if nothing := seat.closed():
+        return nothing
     values = {
         "project": project,
         "annotator": annotator,
         "seconds": seat.lease_seconds,
-        "by_priority": random.random() >= seat.random_share,
+        **seat.limits,
     }
-    cursor.execute(sql.DRAW, values)
-    row = cursor.fetchone()
+    row = None
+    lane = seat.lane(random.random())
+    if lane != "queue":
+        row = _special(cursor, lane, values, seat)
     if row is None:
-        return _nothing(cursor, project, annotator)
-    return _lease(row, project, annotator)
+        by_priority = random.random() >= seat.random_share
+        cursor.execute(sql.DRAW, values | {"by_priority": by_priority})
+        row = cursor.fetchone()
+    if row is None:
+        return _nothing(cursor, values, seat)
+    return _lease(row, project, annotator, seat.n_today)
+
+
+def _special(
+    cursor: CursorWrapper, lane: str, values: dict[str, Any], seat: Seat
+) -> tuple[Any, ...] | None:
+    if lane == "audit":
+        return _audit(cursor, values, seat.audit_rate)
+    cursor.execute(_SPECIAL[lane], values | {"repeat_after": REPEAT_AFTER})
+    return cursor.fetchone()
+
+
+def _audit(cursor: CursorWrapper, values: dict[str, Any], rate: float) -> tuple[Any, ...] | None:
+    """A vote of the sample from a random place on, so that what is audited already is not read
+    over and over; from the sample's beginning when nothing is left behind that place."""
+    below = min(_LOWEST_HASH + int(rate * _HASHES), -_LOWEST_HASH - 1)
+    for start in (random.randint(_LOWEST_HASH, below), _LOWEST_HASH):
+        cursor.execute(sql.DRAW_AUDIT, values | {"audit_from": start, "audit_below": below})
+        row = cursor.fetchone()
+        if row is not None:
+            return row
+    return None
 
 
 def take_for(cursor: CursorWrapper, comparison: int, annotator: int) -> int:
@@ -170,8 +221,8 @@ def take_for(cursor: CursorWrapper, comparison: int, annotator: int) -> int:
     )
 
 
-def _lease(row: tuple[Any, ...], project: str, annotator: int) -> Lease:
-    slot, comparison, left_is, leased_at, leased_until, prompt, a, b, n_today, *offers = row
+def _lease(row: tuple[Any, ...], project: str, annotator: int, n_today: int) -> Lease:
+    slot, comparison, left_is, leased_at, leased_until, prompt, a, b, *offers = row
     answers = {"a": json.loads(a), "b": json.loads(b)}
     return Lease(
         slot=slot,
@@ -189,17 +240,10 @@ def _lease(row: tuple[Any, ...], project: str, annotator: int) -> Lease:
     )
 
 
-def nothing_paused(reason: str) -> NothingReason:
-    return NothingReason(
-        code="paused",
-        title="Your labeling is paused",
-        text=f"An admin of this project paused it: {reason}",
-    )
-
-
-def _nothing(cursor: CursorWrapper, project: str, annotator: int) -> NothingReason:
-    cursor.execute(sql.WHY_NOTHING, {"project": project, "annotator": annotator})
-    any_at_all, n_free, n_held, back_at, now, n_today = cursor.fetchone()
+def _nothing(cursor: CursorWrapper, values: dict[str, Any], seat: Seat) -> NothingReason:
+    """Why the queue has nothing for someone who may label."""
+    cursor.execute(sql.WHY_NOTHING, values)
+    any_at_all, any_free, n_held, back_at, now = cursor.fetchone()
     if not any_at_all:
         return NothingReason(
             "empty",
@@ -215,21 +259,28 @@ def _nothing(cursor: CursorWrapper, project: str, annotator: int) -> NothingReas
             f"{n_held:,} {pairs} with other annotators right now. What they do not answer comes "
             f"back, the first in at most {minutes} {'minute' if minutes == 1 else 'minutes'}.",
             back_at=back_at,
-            n_today=n_today,
+            n_today=seat.n_today,
         )
-    if n_free:
+    if any_free:
+        limited = (
+            " You get pairs of these only: "
+            + ", ".join([*(seat.topics or ()), *(seat.languages or ())])
+            + "."
+            if seat.topics or seat.languages
+            else ""
+        )
         return NothingReason(
             "yours_done",
             "You have done your part",
             "You have answered or skipped every pair that still needs votes; the rest is for "
-            "others, since nobody judges a pair twice.",
-            n_today=n_today,
+            f"others, since nobody judges a pair twice.{limited}",
+            n_today=seat.n_today,
         )
     return NothingReason(
         "all_done",
         "Everything is labeled",
         "Every comparison of this project has the votes it needs.",
-        n_today=n_today,
+        n_today=seat.n_today,
     )
 
 

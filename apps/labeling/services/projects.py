@@ -9,6 +9,7 @@ from apps.accounts import services as accounts
 from apps.accounts.models import Project, User
 from apps.common.errors import DomainError
 from apps.labeling.models import Guideline, LabelingSettings
+from apps.labeling.services.settings_checks import setting_checked, settings_check_together
 from measures.voting import Rule
 
 FIRST_GUIDELINE = """\
@@ -22,18 +23,6 @@ asked better.
 - **Skip** what you cannot judge; someone else gets it.
 """
 _LONGEST_GUIDELINE = 100_000
-
-
-# (least, most) of each number; shares are fractions, the rest whole
-_WHOLE = {
-    "overlap": (1, 50),
-    "max_overlap": (1, 50),
-    "least_votes": (1, 50),
-    "least_agreeing": (1, 50),
-    "lease_seconds": (30, 86_400),
-}
-_SHARES = {"least_share": (0.01, 1.0), "random_share": (0.01, 1.0)}
-_SWITCHES = ("show_tie", "show_both_bad", "show_strength", "show_rationale")
 
 
 @transaction.atomic
@@ -78,14 +67,15 @@ def labeling_settings_update(*, project: Project, by: User, **changes: Any) -> L
     """Change how a project labels; what is not named stays.
 
     Existing decisions keep the rule they were made under until they are refreshed or voted on.
-    Errors name the field: unknown, out of bounds, or a rule that could never accept anything.
+    Errors name the field: unknown, out of bounds, a rule that could never accept anything, or
+    settings that do not fit together (see `settings_checks`).
     """
     with transaction.atomic():
         current, _ = LabelingSettings.objects.select_for_update().get_or_create(project=project)
         before = {name: getattr(current, name) for name in changes if hasattr(current, name)}
         for name, value in changes.items():
-            setattr(current, name, _checked(name, value))
-        _check_together(current)
+            setattr(current, name, setting_checked(name, value))
+        settings_check_together(current, rule_of)
         current.save()
         changed = {
             name: [before[name], getattr(current, name)]
@@ -97,35 +87,6 @@ def labeling_settings_update(*, project: Project, by: User, **changes: Any) -> L
                 action="labeling.settings_changed", actor=by, project=project, details=changed
             )
     return current
-
-
-def _checked(name: str, value: Any) -> Any:
-    if name in _SWITCHES:
-        if not isinstance(value, bool):
-            raise DomainError("This is either on or off.", field=name)
-        return value
-    if name not in _WHOLE and name not in _SHARES:
-        raise DomainError(f"There is no setting called {name!r}.", field=name)
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise DomainError("This must be a number.", field=name)
-    if name in _WHOLE and value != int(value):
-        raise DomainError("This must be a whole number.", field=name)
-    low, high = (_WHOLE | _SHARES)[name]
-    if not low <= value <= high:
-        raise DomainError(f"This must lie between {low:g} and {high:g}.", field=name)
-    return value
-
-
-def _check_together(current: LabelingSettings) -> None:
-    if current.max_overlap < current.overlap:
-        raise DomainError(
-            f"At most {current.max_overlap} votes, but {current.overlap} are asked for at once.",
-            field="max_overlap",
-        )
-    try:
-        rule_of(current)
-    except ValueError as error:
-        raise DomainError(f"This rule cannot work: {error}.", field="max_overlap") from None
 
 
 def rule_of(current: LabelingSettings) -> Rule:

@@ -11,10 +11,15 @@ from apps.labeling.models import Slot, Vote
 from apps.labeling.services import statements as sql
 from apps.labeling.services.ballots import Ballot, offered_check, times_bounded
 from apps.labeling.services.deciding import Policy, decision_store
-from apps.labeling.services.leasing import role_check
+from apps.labeling.services.improving import improvement_store
 from apps.labeling.services.results import OFFER_COLUMNS, Offers, VoteResult
+from apps.labeling.services.seats import Seat, role_check
 from measures.voting import Choice, count_votes
 
+# Where the columns of `LOCK_FOR_VOTE` change from one thing to the next.
+_N_FIELDS = 13
+_SEAT_END = _N_FIELDS + Seat.N_COLUMNS
+_OFFERS_END = _SEAT_END + len(OFFER_COLUMNS)
 # Votes of these slots decide; hidden repeats and audit re-votes measure the annotator instead.
 _COUNTED = (Slot.Kind.REGULAR, Slot.Kind.GOLD)
 
@@ -36,8 +41,8 @@ class Held:
     response_b: int
     overlap: int
     guideline: int | None
+    seat: Seat
     offers: Offers
-    paused: str
     policy: Policy
 
 
@@ -47,16 +52,16 @@ def slot_lock(cursor: CursorWrapper, slot: int, annotator: int, source: str) -> 
     row = cursor.fetchone()
     if row is None:
         raise Missing("There is no such pair.", field="slot")
-    *fields, role, paused = row[:15]
+    seat = Seat.of(row[_N_FIELDS:_SEAT_END])
     if source != Vote.Source.IMPORT:  # imported people are not members: they cannot sign in
-        if role is None:
+        if seat.role is None:
             raise Missing("There is no such pair.", field="slot")
-        role_check(role)
+        role_check(seat.role)
     return Held(
-        *fields,
-        offers=Offers.from_columns(row[15 : 15 + len(OFFER_COLUMNS)]),
-        paused=paused or "",
-        policy=Policy.of(row[15 + len(OFFER_COLUMNS) :]),
+        *row[:_N_FIELDS],
+        seat=seat,
+        offers=Offers.from_columns(row[_SEAT_END:_OFFERS_END]),
+        policy=Policy.of(row[_OFFERS_END:]),
     )
 
 
@@ -74,6 +79,7 @@ def vote_write(
     choice = ballot.canonical(held.left_is)
     if source != Vote.Source.IMPORT:
         offered_check(ballot, choice, held.offers)
+    chosen = {"a": held.response_a, "b": held.response_b}.get(choice)
     held_ms = _milliseconds_since(held.leased_at, held.now)
     active, wall = times_bounded(ballot.active_ms, ballot.wall_ms, held_ms=held_ms)
     vote = Vote(
@@ -82,13 +88,18 @@ def vote_write(
         slot_id=held.slot,
         annotator_id=annotator,
         choice=choice,
-        chosen_id={"a": held.response_a, "b": held.response_b}.get(choice),
+        chosen_id=chosen,
         left_is="" if source == Vote.Source.IMPORT else held.left_is,
         strength=ballot.strength,
         criteria=ballot.canonical_criteria(held.left_is),
         reasons=ballot.reasons,
         rationale=ballot.rationale,
         flags=ballot.flags,
+        improvement_id=improvement_store(
+            text=ballot.improvement,
+            chosen={"a": held.response_a, "b": held.response_b}.get(choice),
+            annotator=annotator,
+        ),
         guideline_id=None if source == Vote.Source.IMPORT else held.guideline,
         active_ms=active,
         wall_ms=wall,
@@ -125,7 +136,8 @@ def _insert(cursor: CursorWrapper, vote: Vote) -> dict[Choice, int]:
             name: getattr(vote, name)
             for name in (
                 "project_id", "comparison_id", "slot_id", "annotator_id", "choice", "chosen_id",
-                "left_is", "strength", "reasons", "rationale", "flags", "guideline_id",
+                "left_is", "strength", "reasons", "rationale", "flags", "improvement_id",
+                "guideline_id",
                 "active_ms", "wall_ms", "idempotency_key", "source", "revision", "supersedes_id",
                 "cast_at",
             )

@@ -5,22 +5,31 @@ Values are always parameters; what is pasted into the texts are constants of thi
 """
 # ruff: noqa: S608
 
-from apps.labeling.models import LabelingSettings
+from apps.labeling.models import AUDIT_SEED, LabelingSettings
 from apps.labeling.services.results import OFFER_COLUMNS
 
 _DEFAULTS = LabelingSettings()  # for projects without a settings row
 
-POLICY = (
-    "overlap",
-    "max_overlap",
-    "least_votes",
-    "least_agreeing",
-    "least_share",
-    "lease_seconds",
-    "random_share",
-)
+POLICY = ("overlap", "max_overlap", "least_votes", "least_agreeing", "least_share")
+MIX = ("lease_seconds", "random_share", "gold_share", "repeat_share", "audit_share", "audit_rate")
 _OFFER_COLUMNS = ", ".join(f"l.{name}" for name in OFFER_COLUMNS)
 _POLICY_COLUMNS = ", ".join(f"l.{name}" for name in POLICY)
+
+# Of whom one asks before handing out: `m` is their membership, `w` their Annotator row, `l` the
+# settings, `d.due` the first major version of the guidelines they have not acknowledged.
+_STANDING_COLUMNS = f"""
+       m.role, m.paused_reason, d.due, l.qualification_pairs, w.qualified_at,
+       coalesce(w.daily_cap, l.daily_cap),
+       case when w.votes_day = (now() at time zone 'utc')::date then w.votes_of_day else 0 end,
+       w.topics, w.languages, {", ".join(f"l.{name}" for name in MIX)}"""
+_STANDING_JOINS = """
+left join labeling_annotator w on w.project_id = {project} and w.user_id = %(annotator)s
+left join lateral (
+  select min(g.version) as due from labeling_guideline g
+  where g.project_id = {project} and g.is_major
+    and g.version > coalesce(w.acknowledged_version, 0)
+    and coalesce(l.acknowledge_guidelines, true) and m.role <> 'admin'
+) d on true"""
 
 # An extra slot goes before what is drawn at random: it is what a decision waits for.
 _EXTRA_PRIORITY = 1.0
@@ -32,25 +41,46 @@ SIDE = """case get_byte(sha256(convert_to(
     'side:' || %(annotator)s::text || ':' || {comparison}::text, 'UTF8')), 0) & 1
   when 0 then 'a' else 'b' end"""
 
-SEAT = """
-select m.role, m.paused_reason, l.lease_seconds, l.random_share
+LOOK = f"""
+select {_STANDING_COLUMNS}
 from accounts_membership m
 left join labeling_labelingsettings l on l.project_id = m.project_id
+{_STANDING_JOINS.format(project="m.project_id")}
 where m.project_id = %(project)s and m.user_id = %(annotator)s
-for no key update of m
 """
+SEAT = f"{LOOK} for no key update of m"
 
 # Nobody gets a comparison they hold, have voted on, or have skipped.
 _NEW_TO_ME = """
   not exists (select from labeling_slot mine
-              where mine.comparison_id = s.comparison_id and mine.annotator_id = %(annotator)s)
+              where mine.comparison_id = {comparison} and mine.annotator_id = %(annotator)s)
   and not exists (select from labeling_skip k
-                  where k.comparison_id = s.comparison_id and k.annotator_id = %(annotator)s)
+                  where k.comparison_id = {comparison} and k.annotator_id = %(annotator)s)
 """
-# Audit re-votes and hidden repeats have hand-outs of their own.
-_DRAWN = "s.project_id = %(project)s and s.kind in ('regular', 'gold')"
-_FREE = f"{_DRAWN} and s.state = 'free' and {_NEW_TO_ME}"
+# An annotator may be limited to topics and languages; no limit is an empty list.
+_MINE_TO_DO = """
+  (cardinality(%(topics)s::text[]) = 0 or {row}.topic = any(%(topics)s::text[]))
+  and (cardinality(%(languages)s::text[]) = 0 or {row}.language = any(%(languages)s::text[]))
+"""
+# Audit re-votes and hidden repeats belong to one person and are not drawn by others.
+_DRAWN = f"""s.project_id = %(project)s and s.kind in ('regular', 'gold')
+  and {_NEW_TO_ME.format(comparison="s.comparison_id")} and {_MINE_TO_DO.format(row="s")}"""
+_FREE = f"s.state = 'free' and {_DRAWN}"
 _LOCK = "for no key update of s skip locked"
+_HOLDS_ONE = """exists (select from labeling_slot h where h.project_id = %(project)s
+  and h.annotator_id = %(annotator)s and h.state = 'leased')"""
+
+# What the screen shows of the slot in `taken`.
+_SHOWN = f"""
+select t.id, t.comparison_id, t.left_is, t.leased_at, t.leased_until,
+       p.messages, a.messages, b.messages, {_OFFER_COLUMNS}
+from taken t
+join labeling_comparison c on c.id = t.comparison_id
+join labeling_prompt p on p.id = c.prompt_id
+join labeling_response a on a.id = c.response_a_id
+join labeling_response b on b.id = c.response_b_id
+left join labeling_labelingsettings l on l.project_id = c.project_id
+"""
 
 DRAW = f"""
 with own as (
@@ -60,7 +90,7 @@ with own as (
 ), lapsed as (
   select s.id from labeling_slot s
   where not exists (select from own)
-    and {_DRAWN} and s.state = 'leased' and s.leased_until < now() and {_NEW_TO_ME}
+    and s.state = 'leased' and s.leased_until < now() and {_DRAWN}
   order by s.leased_until limit 1 {_LOCK}
 ), prioritised as (
   select s.id from labeling_slot s
@@ -75,7 +105,7 @@ with own as (
       where project_id = %(project)s and annotator_id = %(annotator)s
       order by cast_at desc, id desc limit 20
     ) v join labeling_slot s on s.id = v.slot_id
-    where s.priority <= 0 order by v.cast_at desc, v.id desc limit 1
+    where s.priority <= 0 and s.kind = 'regular' order by v.cast_at desc, v.id desc limit 1
   ), 0) as shuffle
 ), ahead as (
   select s.id from labeling_slot s
@@ -102,18 +132,89 @@ with own as (
                 union all select id from ahead union all select id from behind)
   returning s.id, s.comparison_id, s.left_is, s.leased_at, s.leased_until
 )
-select t.id, t.comparison_id, t.left_is, t.leased_at, t.leased_until,
-       p.messages, a.messages, b.messages,
-       (select count(*) from labeling_vote v
-        where v.project_id = %(project)s and v.annotator_id = %(annotator)s
-          and v.cast_at >= date_trunc('day', now()) and v.revision = 1),
-       {_OFFER_COLUMNS}
-from taken t
-join labeling_comparison c on c.id = t.comparison_id
-join labeling_prompt p on p.id = c.prompt_id
-join labeling_response a on a.id = c.response_a_id
-join labeling_response b on b.id = c.response_b_id
-left join labeling_labelingsettings l on l.project_id = c.project_id
+{_SHOWN}
+"""
+
+# --- slots made for one person: gold, hidden repeats, audit re-votes -----------------------------
+#
+# Each picks a comparison nobody else is locking, and adds a slot that is leased from the start. Two
+# who add to the same comparison at once are settled by the unique position: one finds nothing here
+# and draws from the queue instead.
+
+_ADDED = """
+  insert into labeling_slot (project_id, comparison_id, position, kind, state, priority, shuffle,
+                             topic, language, annotator_id, leased_at, leased_until, left_is,
+                             measures_id)
+  select pick.project_id, pick.id,
+         (select coalesce(max(o.position), 0) + 1 from labeling_slot o
+          where o.comparison_id = pick.id),
+         {kind}, 'leased', 0, pick.shuffle, pick.topic, pick.language, %(annotator)s, now(),
+         now() + make_interval(secs => %(seconds)s), {side}, {measures}
+  from pick
+  on conflict (comparison_id, position) do nothing
+  returning id, comparison_id, left_is, leased_at, leased_until
+"""
+_CAN_BE_SHOWN = "c.state not in ('review', 'dropped')"
+_PICK_LOCK = "for no key update of c skip locked"
+_PICKED = "c.id, c.project_id, c.shuffle, p.topic, p.language"
+
+DRAW_GOLD = f"""
+with pick as (
+  select {_PICKED} from labeling_comparison c join labeling_prompt p on p.id = c.prompt_id
+  where c.project_id = %(project)s and c.stratum = 'gold' and {_CAN_BE_SHOWN}
+    and {_NEW_TO_ME.format(comparison="c.id")} and {_MINE_TO_DO.format(row="p")}
+    and not {_HOLDS_ONE}
+  order by random() limit 1 {_PICK_LOCK}
+), taken as ({
+    _ADDED.format(kind="'gold'", measures="null", side=SIDE.format(comparison="pick.id"))
+})
+{_SHOWN}
+"""
+
+# A vote of this person, long enough ago, on the other side this time; each pair once.
+DRAW_REPEAT = f"""
+with earlier as (
+  select v.id, v.comparison_id, v.slot_id, v.left_is from labeling_vote v
+  where v.project_id = %(project)s and v.annotator_id = %(annotator)s and v.is_current
+  order by v.cast_at desc offset %(repeat_after)s limit 300
+), pick as (
+  select {_PICKED}, v.id as vote, case v.left_is when 'a' then 'b' else 'a' end as other_side
+  from earlier v
+  join labeling_slot s on s.id = v.slot_id and s.kind = 'regular'
+  join labeling_comparison c on c.id = v.comparison_id and {_CAN_BE_SHOWN}
+  join labeling_prompt p on p.id = c.prompt_id
+  where v.left_is <> '' and not {_HOLDS_ONE}
+    and not exists (select from labeling_slot r where r.comparison_id = c.id
+                    and r.annotator_id = %(annotator)s and r.kind = 'repeat')
+  order by random() limit 1 {_PICK_LOCK}
+), taken as ({_ADDED.format(kind="'repeat'", measures="pick.vote", side="pick.other_side")})
+{_SHOWN}
+"""
+
+# A vote of somebody else from the audit sample, judged anew without knowing it.
+DRAW_AUDIT = f"""
+with sampled as (
+  select v.id, v.comparison_id, v.slot_id,
+         hashint8extended(v.id, {AUDIT_SEED}) as hash
+  from labeling_vote v
+  where v.project_id = %(project)s and v.is_current and v.annotator_id <> %(annotator)s
+    and hashint8extended(v.id, {AUDIT_SEED}) >= %(audit_from)s
+    and hashint8extended(v.id, {AUDIT_SEED}) < %(audit_below)s
+    and not exists (select from labeling_slot a where a.measures_id = v.id and a.kind = 'audit'
+                    and (a.state = 'done' or a.leased_until > now()))
+    and {_NEW_TO_ME.format(comparison="v.comparison_id")}
+  order by hashint8extended(v.id, {AUDIT_SEED}) limit 20
+), pick as (
+  select {_PICKED}, v.id as vote from sampled v
+  join labeling_slot s on s.id = v.slot_id and s.kind = 'regular'
+  join labeling_comparison c on c.id = v.comparison_id and {_CAN_BE_SHOWN}
+  join labeling_prompt p on p.id = c.prompt_id
+  where not {_HOLDS_ONE}
+  order by v.hash limit 1 {_PICK_LOCK}
+), taken as ({
+    _ADDED.format(kind="'audit'", measures="pick.vote", side=SIDE.format(comparison="pick.id"))
+})
+{_SHOWN}
 """
 
 # A slot of one given comparison: the wanted one first, else any that is free or has lapsed, else a
@@ -124,7 +225,8 @@ with room as (
          greatest(c.overlap, coalesce(l.max_overlap, {_DEFAULTS.max_overlap})) as most,
          coalesce(l.lease_seconds, {_DEFAULTS.lease_seconds}) as seconds,
          (select count(*) from labeling_slot s
-          where s.comparison_id = c.id and s.state <> 'withdrawn') as n_slots,
+          where s.comparison_id = c.id and s.state <> 'withdrawn'
+            and s.kind in ('regular', 'gold')) as n_slots,
          (select coalesce(max(position), 0) from labeling_slot s
           where s.comparison_id = c.id) as last
   from labeling_comparison c
@@ -164,7 +266,8 @@ WHY_NOT = """
 select exists (select from labeling_slot m
                where m.comparison_id = c.id and m.annotator_id = %(annotator)s),
        (select count(*) from labeling_slot s
-        where s.comparison_id = c.id and s.state <> 'withdrawn'),
+        where s.comparison_id = c.id and s.state <> 'withdrawn'
+          and s.kind in ('regular', 'gold')),
        l.max_overlap
 from labeling_comparison c
 left join labeling_labelingsettings l on l.project_id = c.project_id
@@ -180,15 +283,23 @@ returning id
 
 WHY_NOTHING = f"""
 select exists (select from labeling_comparison where project_id = %(project)s),
-       (select count(*) from labeling_slot where project_id = %(project)s and state = 'free'),
-       held.n, held.back_at, now(),
-       (select count(*) from labeling_vote v
-        where v.project_id = %(project)s and v.annotator_id = %(annotator)s
-          and v.cast_at >= date_trunc('day', now()) and v.revision = 1)
+       exists (select from labeling_slot where project_id = %(project)s and state = 'free'
+               and kind in ('regular', 'gold')),
+       held.n, held.back_at, now()
 from (
   select count(*) as n, min(s.leased_until) as back_at from labeling_slot s
-  where s.project_id = %(project)s and s.state = 'leased' and {_NEW_TO_ME}
+  where s.state = 'leased' and {_DRAWN}
 ) held
+"""
+
+# Whether there is anything for this person, and what they hold, without taking anything.
+PROSPECT = f"""
+select (select h.leased_until from labeling_slot h where h.project_id = %(project)s
+        and h.annotator_id = %(annotator)s and h.state = 'leased'
+        order by h.leased_at limit 1),
+       exists (select from labeling_slot s
+               where (s.state = 'free' or (s.state = 'leased' and s.leased_until < now()))
+                 and {_DRAWN})
 """
 
 # --- votes and decisions -------------------------------------------------------------------------
@@ -202,13 +313,15 @@ with me as materialized (
 )
 select s.id, s.project_id, s.comparison_id, s.kind, s.state, s.annotator_id, s.left_is,
        s.leased_at, now(), c.response_a_id, c.response_b_id, c.overlap,
+       -- the newest version they know: not one that waits to be acknowledged
        (select g.id from labeling_guideline g where g.project_id = s.project_id
-        order by g.version desc limit 1),
-       me.role, me.paused_reason, {_OFFER_COLUMNS}, {_POLICY_COLUMNS}
+        order by d.due is not null and g.version >= d.due, g.version desc limit 1),
+       {_STANDING_COLUMNS}, {_OFFER_COLUMNS}, {_POLICY_COLUMNS}
 from labeling_slot s
 join labeling_comparison c on c.id = s.comparison_id
 left join labeling_labelingsettings l on l.project_id = s.project_id
-left join me on true
+left join me m on true
+{_STANDING_JOINS.format(project="s.project_id")}
 where s.id = %(slot)s
 for no key update of s, c
 """
@@ -222,17 +335,26 @@ INSERT_VOTE = """
 with written as (
   insert into labeling_vote (
     project_id, comparison_id, slot_id, annotator_id, choice, chosen_id, left_is, strength,
-    criteria, reasons, rationale, flags, guideline_id, active_ms, wall_ms, idempotency_key, source,
-    revision, supersedes_id, is_current, cast_at)
+    criteria, reasons, rationale, flags, improvement_id, guideline_id, active_ms, wall_ms,
+    idempotency_key, source, revision, supersedes_id, is_current, cast_at)
   values (
     %(project_id)s, %(comparison_id)s, %(slot_id)s, %(annotator_id)s, %(choice)s, %(chosen_id)s,
     %(left_is)s, %(strength)s, %(criteria)s, %(reasons)s, %(rationale)s, %(flags)s,
-    %(guideline_id)s, %(active_ms)s, %(wall_ms)s, %(idempotency_key)s, %(source)s, %(revision)s,
-    %(supersedes_id)s, true, %(cast_at)s)
+    %(improvement_id)s, %(guideline_id)s, %(active_ms)s, %(wall_ms)s, %(idempotency_key)s,
+    %(source)s, %(revision)s, %(supersedes_id)s, true, %(cast_at)s)
   on conflict (annotator_id, idempotency_key) do nothing
   returning id
 ), closed as (
   update labeling_slot set state = 'done', leased_until = null where id = %(slot_id)s
+), counted as (
+  insert into labeling_annotator as w (project_id, user_id, acknowledged_version, topics, languages,
+                                       votes_day, votes_of_day, created_at, updated_at)
+  select %(project_id)s, %(annotator_id)s, 0, '{}', '{}', (now() at time zone 'utc')::date, 1,
+         now(), now()
+  from written where %(revision)s = 1 and %(source)s <> 'import'
+  on conflict (project_id, user_id) do update set
+    votes_day = excluded.votes_day,
+    votes_of_day = case when w.votes_day = excluded.votes_day then w.votes_of_day else 0 end + 1
 )
 select (select id from written),
        count(*) filter (where v.choice = 'a'), count(*) filter (where v.choice = 'b'),

@@ -22,6 +22,7 @@ from apps.labeling.services.cursors import prepared_cursor
 from apps.labeling.services.deciding import decision_store
 from apps.labeling.services.recording import Held, counts_read, slot_lock, vote_write
 from apps.labeling.services.results import Lease, NothingReason, VoteResult, lease_was_given
+from apps.labeling.services.seats import Seat
 from measures.voting import Decision, decide
 
 _LONGEST_KEY = 80
@@ -81,7 +82,7 @@ def cast(
         held = _retaken(cursor, held, annotator, key, source)
     result = vote_write(cursor, held, annotator, ballot, key, source, cast_at)
     if lease_next:
-        return replace(result, next=_next(cursor, held, annotator))
+        return replace(result, next=_next(cursor, held, annotator, held.seat.after_a_vote()))
     return result
 
 
@@ -167,10 +168,7 @@ def _retaken(cursor: CursorWrapper, held: Held, annotator: int, key: str, source
     )
 
 
-def _next(cursor: CursorWrapper, held: Held, annotator: int) -> Lease | NothingReason:
-    if held.paused:
-        return leasing.nothing_paused(held.paused)
-    seat = leasing.Seat(held.paused, held.policy.lease_seconds, held.policy.random_share)
+def _next(cursor: CursorWrapper, held: Held, annotator: int, seat: Seat) -> Lease | NothingReason:
     return leasing.draw(cursor, held.project, annotator, seat)
 
 
@@ -188,6 +186,8 @@ def _replayed(
         and known.strength == ballot.strength
         and known.rationale == ballot.rationale
         and known.flags == ballot.flags
+        and known.reasons == ballot.reasons
+        and known.criteria == ballot.canonical_criteria(known.left_is or held.left_is)
     )
     if not same:
         raise Conflict(
@@ -198,7 +198,7 @@ def _replayed(
     decision = decide(
         counts, held.policy.rule(), votes_possible=max(held.policy.max_overlap, held.overlap)
     )
-    following = _next(cursor, held, known.annotator_id) if lease_next else None
+    following = _next(cursor, held, known.annotator_id, held.seat) if lease_next else None
     return VoteResult(vote=known, decision=decision, next=following, replayed=True)
 
 

@@ -1,0 +1,261 @@
+"""The qualification round: gold pairs with explanations, judged before real work.
+
+Answers here are no votes: practice is not work, and nothing of it enters a decision. The pairs of
+an attempt are drawn when it begins, so a reload or a lost connection finds it as it was.
+"""
+
+import hashlib
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from django.db import transaction
+from django.db.models import Count, Q, QuerySet
+from django.utils import timezone
+
+from apps.accounts.models import Project, User
+from apps.accounts.services import audit_record
+from apps.common.errors import Conflict, DomainError, Missing
+from apps.labeling.models import (
+    Annotator,
+    Choice,
+    Comparison,
+    LabelingSettings,
+    QualificationAnswer,
+    QualificationAttempt,
+)
+from apps.labeling.selectors import settings_get
+from apps.labeling.services.ballots import SIDES
+from apps.labeling.services.standing import annotator_lock
+
+Running = QualificationAttempt.State.RUNNING
+
+
+@dataclass(frozen=True, slots=True)
+class Qualification:
+    """How a person stands with a project's qualification.
+
+    `attempt` is the one that is going on, else the last one. `may_start_at` is set while a failed
+    attempt cools down. `n_ready` of `n_pairs` practice pairs can be used.
+    """
+
+    n_pairs: int
+    n_ready: int
+    pass_share: float
+    most_attempts: int
+    n_attempts: int
+    qualified_at: datetime | None
+    attempt: QualificationAttempt | None
+    may_start_at: datetime | None
+
+    @property
+    def running(self) -> bool:
+        return self.attempt is not None and self.attempt.state == Running
+
+    @property
+    def ready(self) -> bool:
+        return 0 < self.n_pairs <= self.n_ready
+
+    @property
+    def used_up(self) -> bool:
+        return self.n_attempts >= self.most_attempts
+
+    @property
+    def n_left(self) -> int:
+        return max(0, self.most_attempts - self.n_attempts)
+
+    @property
+    def may_start(self) -> bool:
+        open_to_them = self.qualified_at is None and not self.running and not self.used_up
+        return open_to_them and self.ready and self.may_start_at is None
+
+
+def qualification_of(*, project: Project, user: User) -> Qualification:
+    """Read only; for somebody who has begun nothing it is the project's settings."""
+    settings = settings_get(project=project)
+    attempts = list(
+        QualificationAttempt.objects.filter(project=project, user=user).order_by("-number")
+    )
+    last = attempts[0] if attempts else None
+    cooling_until = None
+    if last is not None and last.state == QualificationAttempt.State.FAILED and last.finished_at:
+        until = last.finished_at + timedelta(minutes=settings.qualification_cooldown_minutes)
+        cooling_until = until if until > timezone.now() else None
+    standing = Annotator.objects.filter(project=project, user=user).first()
+    return Qualification(
+        n_pairs=settings.qualification_pairs,
+        n_ready=practice_pairs(project=project, settings=settings).count(),
+        pass_share=settings.qualification_pass,
+        most_attempts=settings.qualification_attempts,
+        n_attempts=len(attempts),
+        qualified_at=standing.qualified_at if standing else None,
+        attempt=last,
+        may_start_at=cooling_until,
+    )
+
+
+def practice_pairs(*, project: Project, settings: LabelingSettings) -> QuerySet[Comparison]:
+    """The pairs an attempt may draw: not put aside, and with a right answer that has a button."""
+    offered = [Choice.A, Choice.B]
+    offered += [Choice.TIE] if settings.show_tie else []
+    offered += [Choice.BOTH_BAD] if settings.show_both_bad else []
+    return Comparison.objects.filter(
+        project=project, stratum=Comparison.Stratum.PRACTICE, gold__in=offered
+    ).exclude(state__in=(Comparison.State.REVIEW, Comparison.State.DROPPED))
+
+
+@transaction.atomic
+def attempt_start(*, project: Project, user: User) -> QualificationAttempt:
+    """Begin an attempt, or return the one that is going on.
+
+    `Conflict` says why not: `qualification_passed`, `qualification_not_ready` (too few practice
+    pairs), `qualification_used_up`, `qualification_cooling_down`. `Missing` and `Refused` as for
+    any page of labeling.
+    """
+    annotator_lock(project=project, user=user)
+    state = qualification_of(project=project, user=user)
+    if state.running:
+        return state.attempt
+    if state.qualified_at is not None:
+        raise Conflict("You have qualified already.", code="qualification_passed")
+    if state.used_up:
+        raise Conflict(
+            f"All {state.most_attempts} attempts are used. An admin can grant another.",
+            code="qualification_used_up",
+        )
+    if state.may_start_at is not None:
+        raise Conflict(
+            f"The next attempt can begin at {state.may_start_at:%H:%M} UTC.",
+            code="qualification_cooling_down",
+        )
+    return _begin(project, user, state)
+
+
+@transaction.atomic
+def attempt_grant(*, project: Project, user: User, by: User) -> QualificationAttempt:
+    """Give somebody one attempt beyond those the project allows, without waiting.
+
+    It begins at once and waits for them. One that is going on is returned.
+    """
+    annotator_lock(project=project, user=user)
+    state = qualification_of(project=project, user=user)
+    if state.running:
+        return state.attempt
+    if state.qualified_at is not None:
+        raise Conflict(f"{user} has qualified already.", code="qualification_passed")
+    attempt = _begin(project, user, state)
+    audit_record(
+        action="qualification.granted",
+        actor=by,
+        project=project,
+        subject=user.username,
+        details={"attempt": attempt.number},
+    )
+    return attempt
+
+
+def _begin(project: Project, user: User, state: Qualification) -> QualificationAttempt:
+    if not state.ready:
+        raise Conflict(
+            "The qualification is not ready: "
+            f"{state.n_ready} of the {state.n_pairs} practice pairs it asks for are there. "
+            "An admin imports the others."
+            if state.n_pairs
+            else "This project asks for no qualification.",
+            code="qualification_not_ready",
+        )
+    number = state.n_attempts + 1
+    drawn = _draw(project, user, number)[: state.n_pairs]
+    attempt = QualificationAttempt.objects.create(
+        project=project,
+        user=user,
+        number=number,
+        pass_share=state.pass_share,
+        n_pairs=len(drawn),
+    )
+    QualificationAnswer.objects.bulk_create(
+        QualificationAnswer(
+            attempt=attempt,
+            comparison_id=comparison,
+            position=position,
+            left_is="ab"[_hash(f"side:{user.pk}:{number}:{comparison}") & 1],
+        )
+        for position, comparison in enumerate(drawn, start=1)
+    )
+    return attempt
+
+
+def _draw(project: Project, user: User, number: int) -> list[int]:
+    """Those the person has met least first, otherwise in an order of this attempt's own."""
+    pool = practice_pairs(project=project, settings=settings_get(project=project))
+    answers = QualificationAnswer.objects.filter(
+        attempt__project=project, attempt__user=user, answered_at__isnull=False
+    )
+    met = dict(answers.values("comparison").annotate(n=Count("id")).values_list("comparison", "n"))
+    return sorted(
+        pool.values_list("pk", flat=True),
+        key=lambda pk: (met.get(pk, 0), _hash(f"draw:{user.pk}:{number}:{pk}")),
+    )
+
+
+def _hash(text: str) -> int:
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8])
+
+
+@transaction.atomic
+def attempt_answer(*, project: Project, user: User, answer: int, side: str) -> QualificationAnswer:
+    """Judge one pair of one's attempt: `side` as seen (left, right, tie, both_bad).
+
+    The first answer stands: sending it again, or another one, changes nothing. After the last pair
+    the attempt is passed or failed, and passing opens the queue.
+    """
+    if side not in SIDES:
+        raise DomainError(f"The side {side!r} is unknown; one of {', '.join(SIDES)}.", field="side")
+    found = QualificationAnswer.objects.filter(
+        pk=answer, attempt__project=project, attempt__user=user
+    ).values_list("attempt_id", flat=True)
+    if not found:
+        raise Missing("There is no such pair in your qualification.", field="answer")
+    annotator_lock(project=project, user=user)
+    attempt = QualificationAttempt.objects.select_for_update(no_key=True).get(pk=found[0])
+    row = attempt.answers.select_related("comparison").get(pk=answer)
+    if row.answered_at is None:
+        row.choice = {
+            "left": row.left_is,
+            "right": "b" if row.left_is == "a" else "a",
+        }.get(side, side)
+        row.is_right = row.choice == row.comparison.gold
+        row.answered_at = timezone.now()
+        row.save(update_fields=["choice", "is_right", "answered_at"])
+        _count(attempt)
+    return row
+
+
+def _count(attempt: QualificationAttempt) -> None:
+    """Bring the attempt's counts up to date, and end it after its last pair."""
+    counts = attempt.answers.aggregate(
+        right=Count("id", filter=Q(is_right=True)), left=Count("id", filter=Q(choice=""))
+    )
+    attempt.n_right = counts["right"]
+    if counts["left"] == 0:
+        passed = attempt.n_right / attempt.n_pairs >= attempt.pass_share - 1e-9
+        attempt.state = (
+            QualificationAttempt.State.PASSED if passed else QualificationAttempt.State.FAILED
+        )
+        attempt.finished_at = timezone.now()
+        if passed:
+            Annotator.objects.filter(
+                project_id=attempt.project_id, user_id=attempt.user_id, qualified_at__isnull=True
+            ).update(qualified_at=attempt.finished_at, updated_at=attempt.finished_at)
+        audit_record(
+            action="qualification.passed" if passed else "qualification.failed",
+            actor=attempt.user,
+            project=attempt.project,
+            subject=attempt.user.username,
+            details={
+                "attempt": attempt.number,
+                "right": attempt.n_right,
+                "of": attempt.n_pairs,
+                "mark": attempt.pass_share,
+            },
+        )
+    attempt.save(update_fields=["n_right", "state", "finished_at", "updated_at"])
