@@ -41,6 +41,7 @@ def project_make(slug: str, n: int) -> tuple[Any, list[Any], float]:
     """(project, two annotators, seconds the import took)."""
     from apps.accounts.models import Membership, Project, User
     from apps.labeling import services
+    from apps.labeling.models import Annotator
 
     project = Project.objects.create(slug=slug, name=slug)
     services.labeling_set_up(project=project)
@@ -48,6 +49,9 @@ def project_make(slug: str, n: int) -> tuple[Any, list[Any], float]:
     people = [User.objects.create(username=f"{slug}-{k}", is_active=True) for k in range(2)]
     Membership.objects.bulk_create(
         [Membership(project=project, user=user, role="annotator") for user in people]
+    )
+    Annotator.objects.bulk_create(
+        [Annotator(project=project, user=user, acknowledged_version=1) for user in people]
     )
     return project, people, report.seconds
 

@@ -15,7 +15,7 @@ from django.db import connection
 from apps.accounts.models import Membership, Project, User
 from apps.accounts.services import token_create
 from apps.labeling import services
-from apps.labeling.models import Vote
+from apps.labeling.models import Annotator, Vote
 
 SHIPPED = Path(__file__).resolve().parents[2] / "data" / "comparisons.jsonl.gz"
 PASSWORD = "as-fast-as-they-can"  # noqa: S105 - opens the benchmark's own, temporary site
@@ -43,6 +43,9 @@ def project_make(slug: str, *, pairs: int, annotators: int) -> Played:
     )
     Membership.objects.bulk_create(
         Membership(project=project, user=user, role="annotator") for user in people
+    )
+    Annotator.objects.bulk_create(
+        Annotator(project=project, user=user, acknowledged_version=1) for user in people
     )
     return Played(project, people)
 
