@@ -132,6 +132,43 @@ def membership_remove(*, project: Project, user: User, by: User | None = None) -
     _audit_role(by, project, user, "membership.removed", {"role": membership.role})
 
 
+@transaction.atomic
+def membership_pause(*, project: Project, user: User, reason: str, by: User | None = None) -> None:
+    """The person gets no more pairs, and reads why. What they did stays, and they may sign in."""
+    reason = reason.strip()
+    most = Membership._meta.get_field("paused_reason").max_length
+    if not reason:
+        raise DomainError("Say why: the person reads this instead of a pair.", field="reason")
+    if len(reason) > most:
+        raise DomainError(f"At most {most} characters.", field="reason")
+    if "\x00" in reason:
+        raise DomainError("A NUL character cannot be stored.", field="reason")
+    membership = _membership_lock(project, user)
+    if membership.paused_reason != reason:
+        membership.paused_reason = reason
+        membership.save(update_fields=["paused_reason", "updated_at"])
+        _audit_role(by, project, user, "membership.paused", {"reason": reason})
+
+
+@transaction.atomic
+def membership_resume(*, project: Project, user: User, by: User | None = None) -> None:
+    """Undo a pause; for somebody who is not paused it changes nothing."""
+    membership = _membership_lock(project, user)
+    if membership.paused_reason:
+        membership.paused_reason = ""
+        membership.save(update_fields=["paused_reason", "updated_at"])
+        _audit_role(by, project, user, "membership.resumed", {})
+
+
+def _membership_lock(project: Project, user: User) -> Membership:
+    membership = (
+        Membership.objects.select_for_update(no_key=True).filter(project=project, user=user).first()
+    )
+    if membership is None:
+        raise Conflict(f"{user} is not in this project any more.", code="not_a_member")
+    return membership
+
+
 def _lock(project: Project) -> None:
     """Two admins who demote each other at once are served one after the other."""
     Project.objects.select_for_update().get(pk=project.pk)
