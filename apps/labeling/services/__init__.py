@@ -16,6 +16,14 @@ from apps.labeling.services.projects import (
     project_create,
     rule_of,
 )
+from apps.labeling.services.qualification import (
+    Qualification,
+    attempt_answer,
+    attempt_grant,
+    attempt_start,
+    practice_pairs,
+    qualification_of,
+)
 from apps.labeling.services.replay import votes_import
 from apps.labeling.services.results import (
     ImportReport,
@@ -29,6 +37,12 @@ from apps.labeling.services.results import (
 )
 from apps.labeling.services.review import comparison_drop, comparison_reopen
 from apps.labeling.services.seats import AUDITORS, LABELERS, Seat
+from apps.labeling.services.standing import (
+    annotator_disqualify,
+    annotator_limits_set,
+    annotator_qualify,
+    guideline_acknowledge,
+)
 from apps.labeling.services.votes import vote_cast, vote_revise, vote_withdraw
 
 __all__ = [
@@ -41,19 +55,29 @@ __all__ = [
     "Lease",
     "NothingReason",
     "Offers",
+    "Qualification",
     "RowProblem",
     "RowsRefused",
     "Seat",
     "Standing",
     "VoteResult",
     "VotesReport",
+    "annotator_disqualify",
+    "annotator_limits_set",
+    "annotator_qualify",
+    "attempt_answer",
+    "attempt_grant",
+    "attempt_start",
     "comparison_drop",
     "comparison_reopen",
     "comparisons_import",
+    "guideline_acknowledge",
     "guideline_publish",
     "labeling_set_up",
     "labeling_settings_update",
+    "practice_pairs",
     "project_create",
+    "qualification_of",
     "rule_of",
     "slot_lease_for",
     "slot_lease_next",
