@@ -112,6 +112,7 @@ ARTIFACTS_URL = env.text("ARTIFACTS_URL", str(VAR_DIR / "artifacts"))
 
 # --- people ------------------------------------------------------------------------------------
 AUTH_USER_MODEL = "accounts.User"
+AUTHENTICATION_BACKENDS = ["apps.accounts.backends.SessionBackend"]
 LOGIN_URL = "accounts:sign_in"
 LOGIN_REDIRECT_URL = "home"
 LOGOUT_REDIRECT_URL = "accounts:sign_in"

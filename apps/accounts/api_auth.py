@@ -16,6 +16,7 @@ from ninja.errors import AuthenticationError
 from ninja.security import APIKeyCookie, HttpBearer
 from ninja.utils import check_csrf
 
+from apps.accounts.identity import token_get
 from apps.accounts.models import ApiToken, User
 from apps.accounts.scopes import SCOPES
 from apps.accounts.tokens import token_sha256
@@ -34,11 +35,7 @@ class TokenAuth(HttpBearer):
         self.scope = scope
 
     def authenticate(self, request: HttpRequest, token: str) -> User | None:
-        row = (
-            ApiToken.objects.select_related("user")
-            .filter(sha256=token_sha256(token), revoked_at__isnull=True)
-            .first()
-        )
+        row = token_get(token_sha256(token))
         now = timezone.now()
         if row is None or not row.user.is_active:
             raise AuthenticationError(message="This token is not known, or was revoked.")

@@ -11,7 +11,8 @@ from typing import Any
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpResponse
 
-from apps.accounts.models import Membership, Project, Role, User
+from apps.accounts.identity import membership_get
+from apps.accounts.models import Project, Role, User
 from apps.common.errors import Missing, Refused
 from apps.common.http import Request
 
@@ -20,15 +21,6 @@ EVERYONE = frozenset(Role)
 STAFF = frozenset({ENGINEER, ADMIN})
 JUDGES = frozenset({REVIEWER, ADMIN})
 READERS = frozenset({REVIEWER, ENGINEER, ADMIN})
-
-
-def membership_get(*, user: User, slug: str) -> Membership | None:
-    """The person's membership in an unarchived project, with the project, in one query."""
-    return (
-        Membership.objects.select_related("project")
-        .filter(user_id=user.pk, project__slug=slug, project__archived_at__isnull=True)
-        .first()
-    )
 
 
 def project_for(user: User, slug: str, roles: frozenset[str] = EVERYONE) -> tuple[Project, str]:

@@ -2,6 +2,7 @@
 
 import math
 from datetime import datetime
+from functools import lru_cache
 from typing import Any
 
 from django import template
@@ -27,6 +28,7 @@ _AGES = (
 
 
 @register.simple_tag
+@lru_cache(maxsize=512)  # a page has dozens, all the same as on the last one
 def icon(name: str, extra: str = "") -> SafeString:
     """A symbol of static/icons.svg. Decoration only: the words beside it carry the meaning."""
     return format_html(
