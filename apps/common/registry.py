@@ -3,7 +3,7 @@
 Imports point backwards only; an app fills these lists in its `AppConfig.ready`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 
@@ -26,6 +26,7 @@ class NavItem:
 _nav: list[NavItem] = []
 _home: dict[str, str] = {}
 _health: dict[str, Callable[[], str | None]] = {}
+_vote_uses: list[Callable[[Collection[int]], Mapping[int, int]]] = []
 
 
 def nav_add(item: NavItem) -> None:
@@ -53,3 +54,19 @@ def health_add(name: str, probe: Callable[[], str | None]) -> None:
 
 def health_report() -> dict[str, str | None]:
     return {name: probe() for name, probe in sorted(_health.items())}
+
+
+def vote_uses_add(count: Callable[[Collection[int]], Mapping[int, int]]) -> None:
+    """`count` says of votes, by id, in how many frozen datasets each is; votes in none are left
+    out."""
+    if count not in _vote_uses:
+        _vote_uses.append(count)
+
+
+def vote_uses(votes: Collection[int]) -> dict[int, int]:
+    """{vote: in how many frozen datasets it is already}, for those that are in one."""
+    total: dict[int, int] = {}
+    for count in _vote_uses:
+        for vote, n in count(votes).items():
+            total[vote] = total.get(vote, 0) + n
+    return total

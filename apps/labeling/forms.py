@@ -1,12 +1,13 @@
 """What the pages of labeling send."""
 
-from typing import Any
 
 from django import forms
+from django.http import QueryDict
 
 from apps.common.errors import DomainError
-from apps.labeling.models import Comparison, LabelingSettings
+from apps.labeling.models import Comparison
 from apps.labeling.services import FLAGS, LONGEST_RATIONALE, Answer
+from apps.labeling.texts import MOST_CHARACTERS
 
 _LARGEST_KEY = 2**63 - 1
 # The value of a button of the label screen, and the side and strength it stands for.
@@ -20,6 +21,7 @@ ANSWERS: dict[str, tuple[str, int | None]] = {
     "tie": ("tie", None),
     "both_bad": ("both_bad", None),
 }
+CRITERION = "criterion-"  # what the name of a criterion's field begins with
 
 
 class Checked(forms.Form):
@@ -31,11 +33,15 @@ class Checked(forms.Form):
 
 
 class AnswerForm(Checked):
-    """One answer from the label screen."""
+    """One answer from the label screen.
+
+    Reasons and criteria are the project's own; whether it offers them is for the service to say.
+    """
 
     key = forms.CharField(max_length=80)
     answer = forms.ChoiceField(choices=[(value, value) for value in ANSWERS])
     rationale = forms.CharField(required=False, max_length=LONGEST_RATIONALE)
+    improvement = forms.CharField(required=False, max_length=MOST_CHARACTERS)
     flags = forms.MultipleChoiceField(required=False, choices=list(FLAGS.items()))
     active_ms = forms.IntegerField(required=False)
     wall_ms = forms.IntegerField(required=False)
@@ -46,8 +52,11 @@ class AnswerForm(Checked):
         return Answer(
             side=side,
             strength=strength,
-            rationale=data["rationale"],
+            rationale=_plain_ends(data["rationale"]),
+            reasons=self.data.getlist("reasons"),
             flags=data["flags"],
+            criteria=criteria_sent(self.data),
+            improvement=_plain_ends(data["improvement"]),
             active_ms=_sensible(data["active_ms"]),
             wall_ms=_sensible(data["wall_ms"]),
         )
@@ -62,6 +71,20 @@ class VoteForm(AnswerForm):
 class SkipForm(Checked):
     slot = forms.IntegerField(min_value=1, max_value=_LARGEST_KEY)
     reason = forms.CharField(required=False, max_length=300)
+
+
+def criteria_sent(data: QueryDict) -> dict[str, str]:
+    """{criterion: left | tie | right} of the rows that were answered."""
+    return {
+        name.removeprefix(CRITERION): value
+        for name, value in data.items()
+        if name.startswith(CRITERION) and value
+    }
+
+
+def _plain_ends(text: str) -> str:
+    """Browsers send the lines of a text field with CRLF; texts are stored with LF."""
+    return text.replace("\r\n", "\n")
 
 
 def _sensible(milliseconds: int | None) -> int | None:
@@ -84,6 +107,16 @@ class AnswersFilter(forms.Form):
             ("right", "B (right) is better"),
             ("tie", "Tie"),
             ("both_bad", "Both are bad"),
+        ],
+    )
+    only = forms.ChoiceField(
+        required=False,
+        label="Only",
+        choices=[
+            ("", "all"),
+            ("noted", "flagged or with a note"),
+            ("improved", "with an improved answer"),
+            ("changed", "changed since"),
         ],
     )
 
@@ -114,42 +147,3 @@ class GuidelineForm(forms.Form):
         label="A major change",
         help_text="What earlier votes were cast under differs in substance.",
     )
-
-
-_LABELS = {
-    "overlap": "Votes per comparison",
-    "max_overlap": "Most votes per comparison",
-    "least_votes": "Least votes",
-    "least_agreeing": "Least agreeing",
-    "least_share": "Least share",
-    "random_share": "Share drawn at random",
-    "lease_seconds": "A pair is held for (seconds)",
-    "show_tie": "Offer “Tie”",
-    "show_both_bad": "Offer “Both are bad”",
-    "show_strength": "Ask how much better",
-    "show_rationale": "Ask for a reason",
-}
-_HELP = {
-    "overlap": "How many annotators judge each pair.",
-    "max_overlap": "A pair that is not decided gets more annotators, up to this many.",
-    "least_votes": "A decision needs at least this many votes of any kind.",
-    "least_agreeing": "… this many of them for the winner …",
-    "least_share": "… and this share of all votes, ties and both-bad included.",
-    "random_share": "Of the queue; the rest goes by priority. Never zero: agreement is "
-    "computed on what was drawn at random.",
-    "lease_seconds": "After that an unanswered pair goes to others.",
-}
-
-
-class LabelingSettingsForm(forms.Form):
-    """The rule and the distribution. The fields are the model's; that they fit together is for
-    `services.labeling_settings_update` to say, in words and at the field."""
-
-    def __init__(self, *args: Any, current: LabelingSettings, **kwargs: Any) -> None:
-        super().__init__(*args, initial=forms.model_to_dict(current, list(_LABELS)), **kwargs)
-        self.fields |= forms.fields_for_model(
-            LabelingSettings, fields=list(_LABELS), labels=_LABELS, help_texts=_HELP
-        )
-
-    def changes(self) -> dict[str, Any]:
-        return {name: self.cleaned_data[name] for name in self.changed_data}

@@ -5,14 +5,17 @@ show what it is not given.
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypedDict
 
 from django.utils.safestring import SafeString
 
 from apps.accounts.models import Project, User
-from apps.labeling import selectors
+from apps.common.registry import vote_uses
+from apps.labeling import reasons, selectors
+from apps.labeling.forms import CRITERION
 from apps.labeling.rendering import texts_html
 from apps.labeling.services import FLAGS, Lease, NothingReason, Offers
+from apps.labeling.services.results import Criterion
 from apps.labeling.texts import Messages
 
 _WHO = {"user": "User", "assistant": "Assistant", "system": "System", "tool": "Tool"}
@@ -40,6 +43,35 @@ class Notice:
     icon: str = "triangle-alert"
 
 
+class Given(TypedDict, total=False):
+    """What a person has entered so far, by the names of the form; criteria in sides."""
+
+    answer: str
+    criteria: dict[str, str]
+    reasons: list[str]
+    rationale: str
+    flags: list[str]
+    improvement: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """One of the three answers to a criterion."""
+
+    value: str
+    letter: str
+    key: str
+    tone: str
+    is_set: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CriterionRow:
+    name: str  # of the form's field
+    label: str
+    ticks: list[Tick]
+
+
 @dataclass(frozen=True, slots=True)
 class Button:
     """A choice: what it sends, what it says, its keys (the first is printed on it)."""
@@ -59,7 +91,7 @@ def context(
     annotator: User,
     undo: int | None = None,
     notice: Notice | None = None,
-    typed: dict[str, Any] | None = None,
+    typed: Given | None = None,
     back_to: str = "",
 ) -> dict[str, Any]:
     """The context of `_pair.html`: a pair to judge, an answer to change, or why there is nothing.
@@ -71,25 +103,24 @@ def context(
         "undo": undo,
         "page_title": "Label",
         "nav": "label",
-        "typed": typed or {},
         "back_to": back_to,
     }
     if isinstance(got, NothingReason):
-        return common | {"nothing": got, "n_today": got.n_today}
+        more = reasons.context_of(got, project=project, annotator=annotator)
+        return common | more | {"nothing": got, "n_today": got.n_today}
     shown = pair_shown(got.prompt, got.left, got.right)
     if isinstance(got, selectors.AnsweredPair):
         offers = Offers.of(selectors.settings_get(project=project))
-        return common | shown | {
+        given = _given(got) | (typed or {})
+        return common | shown | ballot(offers, given) | {
             "editing": got,
-            "chosen": _chosen(got),
+            "ballot_id": f"vote-{got.vote.pk}",
             "key": f"revise.{got.vote.pk}.{got.vote.revision + 1}",
-            "buttons": buttons(offers),
-            "flags": flags(got.vote.flags),
-            "offers": offers,
-            "typed": {"rationale": got.vote.rationale} | (typed or {}),
+            "frozen_in": vote_uses([got.vote.pk]).get(got.vote.pk, 0),
         }  # fmt: skip
-    return common | shown | {
+    return common | shown | ballot(got.offers, typed or {}) | {
         "lease": got,
+        "ballot_id": f"slot-{got.slot}",
         "number": got.n_today + 1,
         "n_today": got.n_today,
         "remaining": selectors.remaining_for(
@@ -97,11 +128,53 @@ def context(
         ),
         "remaining_cap": selectors.REMAINING_CAP,
         "key": got.key,
-        "buttons": buttons(got.offers),
-        "flags": flags((typed or {}).get("flags", ())),
-        "offers": got.offers,
         "skip_reasons": SKIP_REASONS,
     }  # fmt: skip
+
+
+def ballot(offers: Offers, given: Given) -> dict[str, Any]:
+    """What the project asks about a pair, with what was given so far in its place."""
+    reasons = given.get("reasons", ())
+    return {
+        "offers": offers,
+        "buttons": buttons(offers),
+        "chosen": given.get("answer", ""),
+        "criteria": [_row(criterion, given) for criterion in offers.criteria],
+        "reasons": [(reason, reason in reasons) for reason in offers.reasons],
+        "flags": flags(given.get("flags", ())),
+        "given": given,
+    }
+
+
+def _row(criterion: Criterion, given: Given) -> CriterionRow:
+    chosen = given.get("criteria", {}).get(criterion.key)
+    return CriterionRow(
+        f"{CRITERION}{criterion.key}",
+        criterion.label,
+        [
+            Tick(value, letter, key, tone, value == chosen)
+            for value, letter, key, tone in (
+                ("left", "A", "1", "a"),
+                ("tie", "Tie", "0", ""),
+                ("right", "B", "2", "b"),
+            )
+        ],
+    )
+
+
+def _given(answered: selectors.AnsweredPair) -> Given:
+    """A stored answer as the form would have sent it."""
+    vote = answered.vote
+    mirrored = vote.left_is == "b"  # an imported vote may not know: then A stands left
+    sides = {"a": "right" if mirrored else "left", "b": "left" if mirrored else "right"}
+    return Given(
+        answer=f"{answered.side}-{vote.strength}" if vote.strength else answered.side,
+        criteria={key: sides.get(choice, choice) for key, choice in vote.criteria.items()},
+        reasons=vote.reasons,
+        rationale=vote.rationale,
+        flags=vote.flags,
+        improvement=vote.improvement.messages[-1]["content"] if vote.improvement else "",
+    )
 
 
 def pair_shown(prompt: Messages, left: Messages, right: Messages) -> dict[str, Any]:
@@ -121,12 +194,6 @@ def pair_shown(prompt: Messages, left: Messages, right: Messages) -> dict[str, A
             {"side": "right", "letter": "B", "turns": turns[middle:]},
         ],
     }
-
-
-def _chosen(answered: selectors.AnsweredPair) -> str:
-    """The value of the button that was pressed."""
-    strength = answered.vote.strength
-    return f"{answered.side}-{strength}" if strength else answered.side
 
 
 def flags(chosen: Any) -> list[tuple[str, str, bool]]:

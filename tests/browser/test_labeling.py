@@ -325,7 +325,7 @@ def test_after_a_sign_out_the_pair_and_the_note_stay_on_the_page(
     page = open_page()
     sign_in(page, "ana")
     label_open(live_server, page)
-    page.locator("[data-extra=r] summary").click()
+    page.locator("[data-extra=note] summary").click()
     page.locator("#rationale").fill("half a thought")
     page.context.clear_cookies()
     page.keyboard.press("Escape")

@@ -136,6 +136,8 @@ LABELING = [
     post("labeling:vote", LABELERS, ok=400),  # an empty ballot
     post("labeling:skip", LABELERS, ok=400),
     post("labeling:hold", LABELERS, ok=200),
+    # says who is signed in, of the project nothing
+    page("labeling:who", EVERYONE, expect={"outsider": 200, "anonymous": 200}),
     page("labeling:answers", LABELERS),
     # nobody here has answered anything, and an answer is its annotator's own
     post("labeling:revise", LABELERS, args={"vote_id": 1}, data=ANSWER, ok=404),

@@ -119,7 +119,9 @@ def _texts(name: str, value: Any) -> list[str]:
 
 def _criteria(value: Any) -> list[dict[str, str]]:
     if not isinstance(value, list | tuple) or not all(isinstance(row, dict) for row in value):
-        raise DomainError("This must be a list of criteria, each a key and a label.", field="criteria")
+        raise DomainError(
+            "This must be a list of criteria, each a key and a label.", field="criteria"
+        )
     rows: list[dict[str, str]] = []
     for number, row in enumerate(value, start=1):
         if set(row) != {"key", "label"} or not all(isinstance(text, str) for text in row.values()):

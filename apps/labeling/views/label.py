@@ -4,17 +4,20 @@ from collections.abc import Callable
 from typing import Any
 
 from django.contrib import messages
-from django.http import Http404, HttpResponse, JsonResponse
+from django.contrib.auth.decorators import login_not_required
+from django.http import Http404, HttpResponse, JsonResponse, QueryDict
+from django.middleware.csrf import get_token
 from django.shortcuts import redirect, render
 from django.urls import reverse
+from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET, require_POST
 from django_htmx.http import HttpResponseClientRedirect
 
 from apps.accounts.permissions import project_page
-from apps.common.errors import DomainError, Missing
+from apps.common.errors import Conflict, DomainError, Missing
 from apps.common.http import Request
 from apps.labeling import screen, selectors, services
-from apps.labeling.forms import AnswerForm, Checked, SkipForm, VoteForm
+from apps.labeling.forms import AnswerForm, Checked, SkipForm, VoteForm, criteria_sent
 from apps.labeling.selectors import AnsweredPair
 from apps.labeling.services import LABELERS, Lease, NothingReason
 
@@ -31,7 +34,7 @@ def label(request: Request) -> HttpResponse:
         got = _answered(request, int(wanted)) if wanted.isdecimal() else _next(request)
     except Missing as error:
         raise Http404(error.message) from error
-    back_to = BACK_TO_ANSWERS if request.GET.get("from") == BACK_TO_ANSWERS else ""
+    back_to = _back_to(request.GET, "from")
     return _page(request, _context(request, got, undo=_undo(request), back_to=back_to))
 
 
@@ -47,7 +50,8 @@ def vote(request: Request) -> HttpResponse:
             idempotency_key=form.cleaned_data["key"],
             **form.ballot(),
         )
-        return _go_on(request, result.next, undo=result.vote.pk)
+        done = _go_on(request, result.next, undo=result.vote.pk)
+        return _stored(done, form.cleaned_data["key"])
 
     return _try(request, form, act)
 
@@ -59,7 +63,8 @@ def skip(request: Request) -> HttpResponse:
 
     def act() -> HttpResponse:
         following = services.slot_skip(annotator=request.user, **form.cleaned_data)
-        return _go_on(request, following, undo=_undo(request))
+        done = _go_on(request, following, undo=_undo(request))
+        return _stored(done, f"skip.{form.cleaned_data['slot']}")
 
     return _try(request, form, act)
 
@@ -77,9 +82,10 @@ def revise(request: Request, vote_id: int) -> HttpResponse:
             idempotency_key=form.cleaned_data["key"],
             **form.ballot(),
         )
-        return _changed(request, "Your answer was changed.", undo=result.vote.pk)
+        done = _changed(request, "Your answer was changed.", undo=result.vote.pk)
+        return _stored(done, form.cleaned_data["key"])
 
-    return _try(request, form, act)
+    return _try(request, form, act, answered=vote_id)
 
 
 @require_POST
@@ -105,11 +111,33 @@ def hold(request: Request) -> HttpResponse:
     return JsonResponse({"slot": got.slot, "leased_until": got.leased_until.isoformat()})
 
 
+@require_GET
+@never_cache
+@login_not_required
+def who(request: Request, slug: str) -> JsonResponse:
+    """Who is signed in here now, and a token to send with.
+
+    An answer that waited in the browser is delivered for the person who gave it and no other, also
+    after someone signed out and in again, which changes the token. It says nothing of the project.
+    """
+    person = request.user.pk if request.user.is_authenticated else None
+    return JsonResponse({"person": person, "csrf": get_token(request)})
+
+
 # --- how every answer of this screen ends ---------------------------------------------------------
 
 
-def _try(request: Request, form: Checked | None, act: Callable[[], HttpResponse]) -> HttpResponse:
-    """Check the form and act. What cannot be done is said above the pair in hand."""
+def _try(
+    request: Request,
+    form: Checked | None,
+    act: Callable[[], HttpResponse],
+    answered: int | None = None,
+) -> HttpResponse:
+    """Check the form and act. What cannot be done is said above the pair in hand.
+
+    answered: the answer that was to be changed; it stays open with what was typed, unless others
+    or another tab made that pointless.
+    """
     try:
         if form is not None:
             form.check()
@@ -117,23 +145,44 @@ def _try(request: Request, form: Checked | None, act: Callable[[], HttpResponse]
     except Missing as error:
         raise Http404(error.message) from error
     except DomainError as error:
-        got = _next(request)
-        same = isinstance(got, Lease) and request.POST.get("slot") == str(got.slot)
+        if answered is not None and not isinstance(error, Conflict):
+            got, same = _answered(request, answered), True
+        else:
+            got = _next(request)
+            same = isinstance(got, Lease) and request.POST.get("slot") == str(got.slot)
         context = _context(
             request,
             got,
             undo=_undo(request),
             notice=screen.Notice(error.message),
             typed=_typed(request) if same else None,
+            back_to=_back_to(request.POST),
         )
-        return _page(request, context, status=error.status)
+        response = _page(request, context, status=error.status)
+        response["Concord-Refused"] = error.code
+        return response
 
 
-def _typed(request: Request) -> dict[str, Any]:
-    return {
-        "rationale": request.POST.get("rationale", ""),
-        "flags": request.POST.getlist("flags"),
-    }
+def _stored(response: HttpResponse, key: str) -> HttpResponse:
+    """Tell the browser's outbox, which may forget what is stored."""
+    response["Concord-Stored"] = key
+    return response
+
+
+def _back_to(sent: QueryDict, name: str = "back_to") -> str:
+    return BACK_TO_ANSWERS if sent.get(name) == BACK_TO_ANSWERS else ""
+
+
+def _typed(request: Request) -> screen.Given:
+    sent = request.POST
+    return screen.Given(
+        answer=sent.get("answer", ""),
+        criteria=criteria_sent(sent),
+        reasons=sent.getlist("reasons"),
+        rationale=sent.get("rationale", ""),
+        flags=sent.getlist("flags"),
+        improvement=sent.get("improvement", ""),
+    )
 
 
 def _go_on(request: Request, got: Next, *, undo: int | None) -> HttpResponse:
@@ -145,7 +194,7 @@ def _go_on(request: Request, got: Next, *, undo: int | None) -> HttpResponse:
 
 def _changed(request: Request, said: str, *, undo: int | None) -> HttpResponse:
     """After an old answer was changed: back to My answers, or on with the pair in hand."""
-    if request.POST.get("back_to") == BACK_TO_ANSWERS:
+    if _back_to(request.POST):
         messages.success(request, said)
         url = reverse("labeling:answers", args=[request.project.slug])
         return HttpResponseClientRedirect(url) if request.htmx else redirect(url)

@@ -9,8 +9,8 @@ from apps.accounts.permissions import ADMIN, project_page
 from apps.common.errors import DomainError
 from apps.common.http import Request
 from apps.labeling import selectors, services
-from apps.labeling.forms import LabelingSettingsForm
 from apps.labeling.models import LabelingSettings
+from apps.labeling.settings_form import LabelingSettingsForm
 from measures.voting import chance_keep_rate
 
 
@@ -29,11 +29,13 @@ def settings(request: Request) -> HttpResponse:
         else:
             messages.success(request, "Saved. The rule holds for votes from now on.")
             return redirect("labeling:settings", request.project.slug)
+    stored = selectors.settings_get(project=request.project)
     context = {
         "page_title": "Labeling settings",
         "nav": "settings",
         "form": form,
-        "chance": _chance(selectors.settings_get(project=request.project)),
+        "one_key": services.Offers.of(stored).one_key_submits,
+        "chance": _chance(stored),
     }
     return render(request, "labeling/settings.html", context, status=422 if form.errors else 200)
 

@@ -1,63 +1,79 @@
-/* An answer that could not be delivered is kept, said so, and sent again until it arrives. The key
-   in the form makes that safe: the server stores the same submit once. */
+/* How the answers of this page reach the server: written to the outbox, sent by htmx, and taken off
+   it when the server says so. What fails stays in the outbox, which sends it again. */
 (() => {
   "use strict";
-  const AGAIN = 4000;
-  let waiting = null; // {button, timer}
-
-  const ours = (event) => event.detail.elt?.closest?.("#pair") ?? null;
-
+  const { outbox, drafts } = window.concord;
+  const keyOf = (config) => {
+    const sent = config.formData;
+    const f = config.elt.closest?.("form[data-ballot]");
+    if (config.verb !== "post" || !f || config.elt.matches("[data-withdraw]")) return null;
+    return sent.has("reason") ? `skip.${sent.get("slot")}` : sent.get("key");
+  };
   const say = (text) => {
-    const note = document.querySelector("[data-undelivered]");
-    if (note) {
-      note.hidden = !text;
-      note.lastElementChild.textContent = text;
-    }
     const region = document.getElementById("announce");
-    if (region && text) region.textContent = text;
+    if (region) region.textContent = text;
+    window.concord.ballot.say(text);
   };
 
-  const send = () => {
-    if (!waiting) return;
-    const { button } = waiting;
-    clearTimeout(waiting.timer);
-    if (!button.isConnected) { waiting = null; return; }
-    button.click();
-  };
-
-  const failed = (event, text) => {
-    if (!ours(event)) return;
-    const button = event.detail.requestConfig?.triggeringEvent?.submitter ?? document.querySelector(".choice.pressed");
-    say(text);
-    if (!button) return;
-    button.classList.add("pressed");
-    clearTimeout(waiting?.timer);
-    waiting = { button, timer: setTimeout(send, AGAIN) };
-  };
-
-  const KEPT = "Not delivered yet: the server cannot be reached. Your answer is kept on this page and sent again by itself.";
-  document.addEventListener("htmx:sendError", (event) => failed(event, KEPT));
-  document.addEventListener("htmx:timeout", (event) => failed(event, KEPT));
-  document.addEventListener("htmx:responseError", (event) => {
-    const status = event.detail.xhr.status;
-    if (status >= 500) failed(event, "Not stored yet: the server has a problem. Your answer is kept on this page and sent again by itself.");
-    else if (ours(event)) say(status === 404 || status === 403
-      ? "You cannot label here any more: you were signed out or your role has changed. Reload the page."
-      : "The server did not accept this. Reload the page; nothing was counted.");
+  document.addEventListener("htmx:beforeRequest", (event) => {
+    const config = event.detail.requestConfig;
+    const key = keyOf(config);
+    if (!key) return;
+    const f = config.elt.closest("form[data-ballot]");
+    drafts.save();
+    const body = [...config.formData].filter(([name]) => name !== "csrfmiddlewaretoken");
+    const written = [config.formData.get("rationale"), config.formData.get("improvement")].filter(Boolean);
+    outbox.add({
+      key,
+      url: new URL(config.path, location.href).pathname,
+      who: f.dataset.who,
+      body,
+      at: Date.now(),
+      held: Date.now() + outbox.holds,
+      draft: drafts.keyOf(f),
+      text: key.startsWith("skip.") ? "" : written.join("\n\n"),
+    });
   });
-  addEventListener("online", send);
 
-  // After a sign-out the server answers with the sign-in page: keep the pair and say what to do.
-  document.addEventListener("htmx:beforeSwap", (event) => {
-    if (event.detail.target?.id !== "pair") return;
-    if (event.detail.xhr.status === 200 && !/id="pair"/.test(event.detail.xhr.responseText)) {
-      event.detail.shouldSwap = false;
-      say("You were signed out. Sign in again in another tab, then press your answer once more; it is kept here.");
+  // Stored, or refused with the reason on the page that comes.
+  document.addEventListener("htmx:beforeOnLoad", (event) => {
+    const { xhr, requestConfig } = event.detail;
+    const key = keyOf(requestConfig);
+    if (!key) return;
+    if (xhr.getResponseHeader("Concord-Stored")) { outbox.settle(key); return; }
+    if (xhr.getResponseHeader("HX-Redirect")) { // signed out: stay, and say so
+      event.preventDefault();
+      outbox.release(key, "signed-out");
+      return;
     }
+    const code = xhr.getResponseHeader("Concord-Refused");
+    if (!code || xhr.status >= 400) return;
+    const same = new RegExp(`data-ballot="${requestConfig.elt.closest("form").dataset.ballot}"`).test(xhr.responseText);
+    const said = new DOMParser().parseFromString(xhr.responseText, "text/html").querySelector("#pair .note");
+    const text = outbox.items().find((item) => item.key === key)?.text;
+    if (!same && text) outbox.refuse(key, said?.textContent.trim() || "This answer was not counted.");
+    else outbox.settle(key, { keep: same });
   });
-  document.addEventListener("label:shown", () => {
-    clearTimeout(waiting?.timer);
-    waiting = null;
+
+  const failed = (event, why) => {
+    const key = keyOf(event.detail.requestConfig ?? {});
+    if (key) outbox.release(key, why);
+    else if (event.detail.elt?.closest?.("#pair")) say("The server cannot be reached; nothing was changed. Try again.");
+    document.querySelectorAll(".choice.pressed").forEach((one) => one.classList.add("waiting"));
+  };
+  document.addEventListener("htmx:sendError", (event) => failed(event, "offline"));
+  document.addEventListener("htmx:timeout", (event) => failed(event, "offline"));
+  document.addEventListener("htmx:sendAbort", (event) => failed(event, "offline"));
+  document.addEventListener("htmx:responseError", (event) => {
+    // Also what looks final: a token that signing in has changed, which the outbox renews.
+    failed(event, event.detail.xhr.status >= 500 ? "server" : "retry");
   });
-  addEventListener("beforeunload", (event) => { if (waiting) event.preventDefault(); });
+
+  // What this page shows has been delivered from the outbox: on with the next pair.
+  document.addEventListener("outbox:done", (event) => {
+    const f = window.concord.ballot.form();
+    const { key } = event.detail;
+    if (!f || (f.elements.key.value !== key && key !== `skip.${f.elements.slot?.value}`)) return;
+    htmx.ajax("GET", f.dataset.home, { target: "#pair", swap: "outerHTML" });
+  });
 })();

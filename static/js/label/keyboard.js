@@ -1,14 +1,16 @@
 /* The keys of the label screen: each is printed on its button, none works while someone types, and
-   all can be switched off in the list of shortcuts (WCAG 2.1.4). */
+   all can be switched off in the list of shortcuts (WCAG 2.1.4). Letters go by what they are on the
+   keyboard's own layout, digits by their place, so that French keyboards need no Shift. */
 (() => {
   "use strict";
   const OFF = "concord.label.single-keys-off";
-  const SETTLE = 250; // ms after a swap in which a key cannot have been meant for the new pair
-  let shownAt = 0;
+  const concord = (window.concord ??= {});
 
   const typing = (target) =>
     target.closest?.("textarea, select, [contenteditable=true], input:not([type=checkbox], [type=radio], [type=button])");
-  const menu = (key) => document.querySelector(`[data-extra="${key}"]`);
+  const menu = (name) => document.querySelector(`[data-extra="${name}"]`);
+  const click = (selector) => document.querySelector(selector)?.click();
+  const home = () => document.getElementById("pair-title")?.focus({ preventScroll: true });
 
   const openMenu = (details, focus) => {
     document.querySelectorAll("[data-extra][open]").forEach((other) => { if (other !== details) other.open = false; });
@@ -17,53 +19,106 @@
     else details.querySelector("summary").focus();
   };
 
-  const press = (button) => {
-    if (performance.now() - shownAt < SETTLE) return;
-    document.querySelectorAll(".choice.pressed").forEach((other) => other.classList.remove("pressed"));
-    button.classList.add("pressed");
-    button.click();
+  // "1" for the key 1 on any layout, "!" for it with Shift, else what the key says.
+  const keyOf = (event) => {
+    const digit = /^Digit(\d)$/.exec(event.code)?.[1] ?? (/^\d$/.test(event.key) && !event.shiftKey ? event.key : null);
+    if (digit === null) return event.key.length === 1 ? event.key.toLowerCase() : event.key;
+    if (!event.shiftKey) return digit;
+    return { 1: "!", 2: "@" }[digit] ?? event.key;
   };
 
-  const choiceFor = (event) => {
-    const much = event.shiftKey && { Digit1: "!", Digit2: "@" }[event.code];
-    const key = much || (event.key.length === 1 ? event.key.toLowerCase() : event.key);
-    if (event.shiftKey && !much) return null;
+  const choiceFor = (event, key) => {
+    if (event.shiftKey && key !== "!" && key !== "@") return null;
     // arrows scroll what can be scrolled sideways, when the focus is in it
     if (key.startsWith("Arrow") && event.target.closest?.("pre, .scroll")) return null;
     return [...document.querySelectorAll(".choice[data-keys]")].find((button) => button.dataset.keys.split(" ").includes(key));
   };
 
+  // In a criterion's row the keys of the choices judge the row, and the next row comes.
+  const judge = (row, key) => {
+    const value = { 1: "left", a: "left", 2: "right", b: "right", 0: "tie", t: "tie" }[key];
+    const clear = ["Backspace", "Delete"].includes(key) && !("required" in row.dataset);
+    if (!value && !clear) return false;
+    const radio = row.querySelector(clear ? "input:checked" : `input[value=${value}]`);
+    if (radio) {
+      radio.checked = !clear;
+      radio.dispatchEvent(new Event("change", { bubbles: true }));
+    }
+    if (clear) return true;
+    const rows = [...document.querySelectorAll("[data-criterion]")];
+    const next = rows.slice(rows.indexOf(row) + 1).find((one) => !one.querySelector(":checked"));
+    if (next) next.querySelector("input").focus();
+    else concord.ballot.forward(row.closest("form"));
+    return true;
+  };
+
+  const actions = {
+    s: () => menu("skip") && openMenu(menu("skip"), "[data-digit]"),
+    c: () => document.querySelector("[data-criterion] input:checked, [data-criterion] input")?.focus(),
+    r: () => {
+      const why = document.querySelector("[data-why]");
+      if (why) why.querySelector("input, textarea").focus();
+      else if (menu("note")) openMenu(menu("note"), "textarea");
+    },
+    f: () => menu("note") && openMenu(menu("note"), "input[name=flags]"),
+    i: () => concord.improve?.open(),
+    z: () => click("[data-undo]"),
+    g: () => click("[data-dialog=guidelines]"),
+    d: () => click("[data-toggle=diff]"),
+    w: () => click("[data-toggle=raw]"),
+    l: () => click("[data-toggle=linked]"),
+    p: () => { const prompt = document.querySelector("[data-prompt]"); if (prompt) prompt.open = !prompt.open; },
+  };
+
+  const escape = (event) => {
+    const inside = event.target.closest?.("form[data-ballot] .asks, [data-improve]");
+    if (document.querySelector("dialog[open], details.menu[open]")) return;
+    if (inside) { event.preventDefault(); home(); }
+    else click("[data-keep]");
+  };
+
+  // Pages that show a pair without its ballot (practice) have the choices alone.
+  const ballot = () => (document.querySelector("form[data-ballot]") ? concord.ballot : null);
+  const choose = (button) => (ballot() ? ballot().choose(button) : button.click());
+  const submit = () => (ballot() ? ballot().submit() : click("[data-go-on]"));
+
+  const enter = (event) => {
+    const target = event.target;
+    const fast = event.ctrlKey || event.metaKey;
+    if (!target.closest?.("#pair, body")) return;
+    if (fast && target.closest?.("form[data-ballot]")) { event.preventDefault(); submit(); return; }
+    if (fast || event.shiftKey || target.matches?.("button, a, summary, textarea, select")) return;
+    if (target !== document.body && !target.closest?.("#pair form")) return;
+    event.preventDefault();
+    if (!event.repeat) submit();
+  };
+
   document.addEventListener("keydown", (event) => {
-    if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
-    if (event.key === "Escape" && !document.querySelector("dialog[open], details.menu[open]")) {
-      document.querySelector("[data-keep]")?.click();
+    if (event.defaultPrevented || event.altKey || event.isComposing) return;
+    if (event.key === "Escape") { escape(event); return; }
+    if (document.querySelector("dialog[open]")) return;
+    if (event.key === "Enter") { enter(event); return; }
+    if (event.ctrlKey || event.metaKey) return;
+    if (event.repeat || typing(event.target) || localStorage.getItem(OFF) === "1") return;
+
+    const key = keyOf(event);
+    const handled = () => event.preventDefault();
+    const skipping = menu("skip")?.open;
+    const within = skipping ? menu("skip") : event.target.closest?.("[data-why]");
+    const digit = within?.querySelector(`[data-digit="${key}"]`);
+    if (digit) { handled(); digit.focus(); digit.click(); return; }
+    if (skipping && event.key.startsWith("Arrow")) return;
+    const row = event.target.closest?.("[data-criterion]");
+    if (row && (key.startsWith("Arrow") || judge(row, key))) {
+      if (!key.startsWith("Arrow")) handled();
       return;
     }
-    if (event.repeat || typing(event.target) || localStorage.getItem(OFF) === "1") return;
-    if (document.querySelector("dialog[open]")) return;
-
-    const skipping = menu("s")?.open;
-    const reason = skipping && document.querySelector(`[data-extra="s"] [data-digit="${event.key}"]`);
-    if (reason) { event.preventDefault(); reason.click(); return; }
-    if (skipping && event.key.startsWith("Arrow")) return;
-
-    const key = event.key.toLowerCase();
-    if (!event.shiftKey) {
-      const action = {
-        s: () => menu("s") && openMenu(menu("s"), "[data-digit]"),
-        r: () => menu("r") && openMenu(menu("r"), "textarea"),
-        z: () => document.querySelector("[data-undo]")?.click(),
-        g: () => document.querySelector("[data-dialog=guidelines]")?.click(),
-        p: () => { const prompt = document.querySelector("[data-prompt]"); if (prompt) prompt.open = !prompt.open; },
-      }[key];
-      if (action) { event.preventDefault(); action(); return; }
-    }
+    if (!event.shiftKey && actions[key]) { handled(); actions[key](); return; }
     if (skipping) return;
-    const button = choiceFor(event);
-    if (button) { event.preventDefault(); press(button); }
+    const button = choiceFor(event, key);
+    if (button) { handled(); choose(button); }
   });
 
-  document.addEventListener("label:shown", () => { shownAt = performance.now(); });
   document.addEventListener("DOMContentLoaded", () => {
     const box = document.querySelector("[data-single-keys]");
     if (!box) return;

@@ -1,0 +1,137 @@
+"""The form of the labeling settings, in the sections of its page."""
+
+import re
+from typing import Any
+
+from django import forms
+from django.utils.text import slugify
+
+from apps.labeling.models import LabelingSettings
+
+_LABELS = {
+    "overlap": "Votes per comparison",
+    "max_overlap": "Most votes per comparison",
+    "least_votes": "Least votes",
+    "least_agreeing": "Least agreeing",
+    "least_share": "Least share",
+    "random_share": "Share drawn at random",
+    "gold_share": "Share of gold pairs",
+    "repeat_share": "Share of hidden repeats",
+    "audit_share": "Share of audit re-votes",
+    "audit_rate": "Share of votes audited",
+    "lease_seconds": "A pair is held for (seconds)",
+    "skips_to_review": "Skips that send a pair to review",
+    "show_tie": "Offer “Tie”",
+    "show_both_bad": "Offer “Both are bad”",
+    "show_strength": "Ask how much better",
+    "show_flags": "Offer flags",
+    "show_improve": "Offer to improve the better answer",
+    "require_criteria": "Every criterion must be judged",
+    "show_rationale": "Ask for a reason",
+    "require_rationale": "A reason must be given",
+    "acknowledge_guidelines": "A major version must be acknowledged",
+    "daily_cap": "Most votes a person a day",
+    "qualification_pairs": "Pairs of the qualification",
+    "qualification_pass": "Share right to pass",
+    "qualification_attempts": "Attempts",
+    "qualification_cooldown_minutes": "Pause between attempts (minutes)",
+}
+_HELP = {
+    "overlap": "How many annotators judge each pair.",
+    "max_overlap": "A pair that is not decided gets more annotators, up to this many.",
+    "least_votes": "A decision needs at least this many votes of any kind.",
+    "least_agreeing": "… this many of them for the winner …",
+    "least_share": "… and this share of all votes, ties and both-bad included.",
+    "random_share": "Of the queue; the rest goes by priority. Never zero: agreement is "
+    "computed on what was drawn at random.",
+    "gold_share": "Pairs with a known answer, to see who is right how often.",
+    "repeat_share": "A pair a person has judged comes again, mirrored, to see whether they agree "
+    "with themselves.",
+    "audit_share": "Of what reviewers and admins get: audited votes judged anew, without "
+    "seeing the first.",
+    "audit_rate": "Drawn by a seeded hash of each vote, so nobody chooses which.",
+    "lease_seconds": "After that an unanswered pair goes to others.",
+    "skips_to_review": "So many different people passing on a pair take it out of the queue, "
+    "for an admin to look at.",
+    "show_strength": "Slightly or much; ⇧1 and ⇧2 say much.",
+    "show_flags": "Unsafe, personal data, wrong language and so on.",
+    "show_improve": "An editor with the better answer in it; what is written becomes a response "
+    "by a person, usable as a demonstration.",
+    "require_criteria": "Then a choice is marked first and Enter submits.",
+    "show_rationale": "The reasons below as chips, and a free text.",
+    "require_rationale": "A chip or a text with every answer; Enter submits.",
+    "acknowledge_guidelines": "Nobody gets a pair before they have read it and said so.",
+    "daily_cap": "0: no cap. A person can have a cap of their own.",
+    "qualification_pairs": "Practice pairs to judge before real work; 0: no qualification.",
+}
+
+
+class LinesField(forms.CharField):
+    """A list of texts, one to a line; empty lines are nothing."""
+
+    widget = forms.Textarea
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(required=False, **kwargs)
+
+    def prepare_value(self, value: Any) -> Any:
+        return value if isinstance(value, str) else "\n".join(self.line(entry) for entry in value)
+
+    def to_python(self, value: Any) -> list[Any]:
+        lines = (line.strip() for line in super().to_python(value).splitlines())
+        return [self.entry(line) for line in lines if line]
+
+    def has_changed(self, initial: Any, data: Any) -> bool:
+        return self.to_python(data) != list(initial)
+
+    def line(self, entry: Any) -> str:
+        return entry
+
+    def entry(self, line: str) -> Any:
+        return line
+
+
+class CriteriaField(LinesField):
+    """Criteria, `key: Label` to a line; a label alone gets a key made from it."""
+
+    def line(self, entry: dict[str, str]) -> str:
+        return f"{entry['key']}: {entry['label']}"
+
+    def entry(self, line: str) -> dict[str, str]:
+        key, colon, label = line.partition(":")
+        if colon:
+            return {"key": key.strip(), "label": label.strip()}
+        return {"key": re.sub(r"[^a-z0-9]+", "_", slugify(line)).strip("_")[:32], "label": line}
+
+
+class LabelingSettingsForm(forms.Form):
+    """The fields are the model's; that they fit together is for
+    `services.labeling_settings_update` to say, in words and at the field."""
+
+    criteria = CriteriaField(
+        label="Criteria",
+        help_text="One to a line: key: Label. Each is a row A / tie / B under the answers. The "
+        "key is what exports call it; keep it when you change the label.",
+    )
+    reasons = LinesField(label="Reasons", help_text="One to a line; each becomes a chip.")
+    constraint_phrases = LinesField(
+        label="Phrases that need a person",
+        help_text="One to a line. A pair with such a phrase in an answer goes to review when it "
+        "is imported, however it is spelled; earlier imports stay.",
+    )
+
+    def __init__(self, *args: Any, current: LabelingSettings, **kwargs: Any) -> None:
+        written = list(self.base_fields)
+        initial = forms.model_to_dict(current, list(_LABELS)) | {
+            name: getattr(current, name) for name in written
+        }
+        super().__init__(*args, initial=initial, **kwargs)
+        self.fields |= forms.fields_for_model(
+            LabelingSettings, fields=list(_LABELS), labels=_LABELS, help_texts=_HELP
+        )
+        for name in written:
+            self.fields[name].widget.attrs["rows"] = 4
+            self.fields[name].hide_optional = True
+
+    def changes(self) -> dict[str, Any]:
+        return {name: self.cleaned_data[name] for name in self.changed_data}

@@ -1,0 +1,138 @@
+/* Giving an answer. Where a choice alone is a complete answer, pressing it sends it. Where the
+   project requires more, or an answer is being improved, pressing it marks it, what is missing is
+   named and focused, and Enter sends. */
+(() => {
+  "use strict";
+  const SETTLE = 250; // ms after a swap in which a press cannot have been meant for the new pair
+  const DOUBLE = 600; // the same for the second half of a double click
+  const concord = (window.concord ??= {});
+  let shownAt = -Infinity;
+
+  const form = () => document.querySelector("form[data-ballot]");
+  const submitter = (f = form()) => f?.querySelector("[data-submit]");
+  const chosen = (f = form()) => (f?.querySelector(".choice[aria-pressed=true]")?.value ?? "").split("-")[0];
+  const deliberate = (f) => !("oneKey" in f.dataset) || Boolean(concord.improve?.on(f));
+  const settled = () => performance.now() - shownAt >= SETTLE;
+
+  const say = (text) => {
+    const place = document.querySelector("[data-need]");
+    if (!place) return;
+    place.textContent = text;
+    place.hidden = !text;
+  };
+
+  const answered = (row) => Boolean(row.querySelector(":checked"));
+
+  // --- what is missing: {text, focus} or null
+  const missing = (f) => {
+    const rows = [...f.querySelectorAll("[data-criterion][data-required]")];
+    const row = rows.find((one) => !answered(one));
+    if (row) return { text: `Judge “${row.dataset.criterion}” too.`, focus: row.querySelector("input") };
+    const why = f.querySelector("[data-why][data-required]");
+    if (why && !answered(why) && !why.querySelector("textarea").value.trim()) {
+      return { text: "Say why: choose a reason or write one.", focus: why.querySelector("input, textarea") };
+    }
+    return concord.improve?.missing(f, chosen(f)) ?? null;
+  };
+
+  const mark = (f, value) => {
+    f.querySelectorAll(".choice").forEach((one) => one.setAttribute("aria-pressed", String(one.value === value)));
+    const button = submitter(f);
+    button.value = value;
+    button.hidden = !value;
+    f.dispatchEvent(new CustomEvent("label:marked", { bubbles: true }));
+  };
+
+  // Where one goes on after marking or judging a row.
+  const forward = (f) => {
+    if (!chosen(f)) {
+      document.getElementById("pair-title")?.focus({ preventScroll: true });
+      return;
+    }
+    const lacks = missing(f);
+    say(lacks ? lacks.text : "");
+    (lacks?.focus ?? submitter(f)).focus();
+  };
+
+  const choose = (button) => {
+    const f = form();
+    if (!f || !settled()) return;
+    if (deliberate(f)) {
+      mark(f, button.value);
+      forward(f);
+      return;
+    }
+    f.querySelectorAll(".choice.pressed").forEach((other) => other.classList.remove("pressed"));
+    button.classList.add("pressed");
+    button.click();
+  };
+
+  const submit = () => {
+    const f = form();
+    if (!f || !settled()) return;
+    if (!chosen(f)) {
+      say("Choose first: A or B" + (f.querySelector(".choice[value=tie]") ? ", or a tie." : "."));
+      document.getElementById("pair-title")?.focus({ preventScroll: true });
+      return;
+    }
+    submitter(f).click();
+  };
+
+  // --- clicks: before htmx and the browser see them
+  document.addEventListener("click", (event) => {
+    const button = event.target.closest?.(".choice, [data-submit]");
+    const f = button?.form;
+    if (!f?.matches("[data-ballot]")) return;
+    const stop = () => { event.preventDefault(); event.stopImmediatePropagation(); };
+    const age = performance.now() - shownAt;
+    if (age < SETTLE || (event.detail > 1 && age < DOUBLE)) { stop(); return; }
+    if (button.matches(".choice") && deliberate(f)) {
+      stop();
+      mark(f, button.value);
+      forward(f);
+      return;
+    }
+    if (!button.matches("[data-submit]")) return;
+    const lacks = missing(f);
+    if (lacks) { stop(); say(lacks.text); lacks.focus?.focus(); }
+  }, true);
+
+  // A criterion that is not required can be taken back by pressing it again.
+  let again = null;
+  document.addEventListener("pointerdown", (event) => {
+    again = event.target.closest?.(".tick")?.querySelector("input:checked:not([required])") ?? null;
+  });
+  document.addEventListener("click", (event) => {
+    if (!again || event.target !== again) return;
+    again.checked = false;
+    again.dispatchEvent(new Event("change", { bubbles: true }));
+    again = null;
+  });
+
+  // What was missing may be there now.
+  document.addEventListener("change", (event) => {
+    const f = event.target.closest?.("form[data-ballot]");
+    const place = document.querySelector("[data-need]");
+    if (f && place && !place.hidden) say(chosen(f) ? missing(f)?.text ?? "" : place.textContent);
+  });
+
+  // A mark on the closed menu when something is set in it.
+  const marks = () => {
+    const menu = document.querySelector("[data-extra=note]");
+    const set = menu && ([...menu.querySelectorAll("input:checked")].length > 0 || Boolean(menu.querySelector("textarea")?.value.trim()));
+    menu?.querySelector("[data-has]")?.toggleAttribute("hidden", !set);
+  };
+  document.addEventListener("input", marks);
+  document.addEventListener("change", marks);
+
+  const begin = () => {
+    marks();
+    const f = form();
+    if (f) f.noValidate = true; // we name what is missing ourselves
+  };
+  document.addEventListener("DOMContentLoaded", begin);
+  document.addEventListener("label:restored", begin);
+  document.addEventListener("label:shown", () => { shownAt = performance.now(); begin(); });
+
+  concord.ballot = { form, choose, chosen, mark, submit, forward, say, settled };
+})();

@@ -1,0 +1,214 @@
+/* Answers that could not be delivered. They wait in this browser, by person, and are sent again from
+   whatever page of the site that person has open, until the server has stored or refused them. The
+   key of an answer makes repeating it harmless: the server stores the same submit once.
+
+   An answer is written here before it is first sent, so a closed tab loses none. `held` is the time
+   until which the page that sends it is waiting for its answer itself. */
+(() => {
+  "use strict";
+  const WAITING = "concord.outbox.";
+  const REFUSED = "concord.refused.";
+  const FIRST = 2_000;
+  const LONGEST = 60_000;
+  const TIMEOUT = 30_000;
+  const concord = (window.concord ??= {});
+  const person = () => document.body.dataset.person;
+  const memory = new Map(); // what a full or forbidden storage could not take
+  let tries = 0;
+  let timer = 0;
+  let state = ""; // "" | offline | server | signed-out
+  let sending = false;
+
+  // --- the lists
+  const read = (prefix) => {
+    try { return JSON.parse(localStorage.getItem(prefix + person())) ?? []; } catch { return memory.get(prefix) ?? []; }
+  };
+  const write = (prefix, list) => {
+    memory.set(prefix, list);
+    try {
+      if (list.length) localStorage.setItem(prefix + person(), JSON.stringify(list));
+      else localStorage.removeItem(prefix + person());
+      return true;
+    } catch { return false; }
+  };
+  const items = () => read(WAITING);
+  const change = (key, act) => write(WAITING, items().flatMap((item) => (item.key === key ? act(item) : [item])));
+
+  const add = (item) => {
+    write(WAITING, [...items().filter((other) => other.key !== item.key), item]);
+    clearTimeout(timer);
+    timer = setTimeout(deliver, TIMEOUT + 100);
+    show();
+  };
+  // It is stored, or there is no point in sending it again. A page that waits for its answer itself
+  // (`settle`) needs no event; `keep` leaves what was entered as a draft.
+  const settle = (key, { keep = false } = {}) => {
+    const item = items().find((one) => one.key === key);
+    if (!item) return null;
+    change(key, () => []);
+    if (item.draft && !keep) localStorage.removeItem(item.draft);
+    show();
+    return item;
+  };
+  const done = (key) => {
+    if (settle(key)) document.dispatchEvent(new CustomEvent("outbox:done", { detail: { key } }));
+  };
+  const refuse = (key, message) => {
+    const item = settle(key);
+    if (!item) return;
+    write(REFUSED, [...read(REFUSED), { at: item.at, message, text: item.text }].slice(-20));
+    show();
+  };
+  // The page that sent it has given up waiting: from now on it is ours.
+  const release = (key, why) => {
+    change(key, (item) => [{ ...item, held: 0 }]);
+    state = why;
+    if (why === "retry") deliver();
+    else later();
+    show();
+  };
+
+  // --- sending
+  const later = () => {
+    clearTimeout(timer);
+    timer = setTimeout(deliver, Math.min(LONGEST, FIRST * 2 ** tries++));
+  };
+  const ask = (url, options = {}) => fetch(url, { ...options, signal: AbortSignal.timeout(TIMEOUT), redirect: "manual" });
+
+  const send = async (item) => {
+    const who = await ask(item.who, { headers: { Accept: "application/json" } });
+    if (!who.ok) throw new Error("server");
+    const me = await who.json();
+    if (me.person === null) throw new Error("signed-out");
+    if (String(me.person) !== person()) throw new Error("other");
+    const answer = await ask(item.url, {
+      method: "POST",
+      body: new URLSearchParams(item.body),
+      headers: { "X-CSRFToken": me.csrf, "HX-Request": "true", "HX-Current-URL": location.href },
+    });
+    if (answer.headers.get("Concord-Stored")) { done(item.key); return; }
+    if (answer.type === "opaqueredirect") throw new Error("signed-out");
+    if (answer.status >= 500 || answer.status === 429 || answer.status === 408) throw new Error("server");
+    if (answer.headers.get("HX-Redirect")) throw new Error("signed-out");
+    const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+    const said = page.querySelector("#pair .note")?.textContent.trim();
+    const gone = "You no longer label in this project, so this answer was not counted.";
+    document.dispatchEvent(new CustomEvent("outbox:done", { detail: { key: item.key } }));
+    refuse(item.key, said || (answer.status === 403 || answer.status === 404 ? gone : "The server did not accept it; nothing was counted."));
+  };
+
+  const round = async () => {
+    for (const item of items()) {
+      if (item.held > Date.now()) continue;
+      try {
+        await send(item);
+        tries = 0;
+        state = "";
+      } catch (error) {
+        state = ["server", "signed-out", "other"].includes(error.message) ? error.message : "offline";
+        break;
+      }
+    }
+  };
+
+  const deliver = async () => {
+    clearTimeout(timer);
+    if (!person() || sending || !items().length) return;
+    sending = true;
+    try {
+      // one tab at a time; sending twice would be harmless and useless
+      if (navigator.locks) await navigator.locks.request("concord.outbox", { ifAvailable: true }, (lock) => lock && round());
+      else await round();
+    } finally { sending = false; }
+    show();
+    const rest = items();
+    if (!rest.length || state === "other") return;
+    const next = Math.min(...rest.map((item) => item.held || 0)) - Date.now();
+    if (next > 0) timer = setTimeout(deliver, next + 50);
+    else later();
+  };
+
+  // --- what the person sees: how many wait and why, what was refused
+  const place = () => {
+    let box = document.getElementById("outbox");
+    if (!box) {
+      box = document.createElement("div");
+      box.id = "outbox";
+      box.className = "stack tight";
+      document.querySelector("main")?.prepend(box);
+    }
+    return box;
+  };
+  const note = (tone, text) => {
+    const box = document.createElement("div");
+    box.className = `note ${tone}`;
+    box.setAttribute("role", "status");
+    const words = document.createElement("div");
+    words.className = "row";
+    const sentence = document.createElement("span");
+    sentence.textContent = text;
+    words.append(sentence);
+    box.append(words);
+    return [box, words];
+  };
+  const button = (text, act) => {
+    const made = document.createElement("button");
+    made.type = "button";
+    made.className = "button small";
+    made.textContent = text;
+    made.addEventListener("click", act);
+    return made;
+  };
+
+  let said = "";
+  const show = () => {
+    const waiting = items().filter((item) => !(item.held > Date.now()));
+    const refused = read(REFUSED);
+    if (!waiting.length && !refused.length && !document.getElementById("outbox")) return;
+    const box = place();
+    box.replaceChildren();
+    let words = "";
+    if (waiting.length) {
+      const n = waiting.length === 1 ? "1 answer is" : `${waiting.length} answers are`;
+      const kept = write(WAITING, items()) ? "kept in this browser" : "kept on this page only: do not close it";
+      words = {
+        "signed-out": `You were signed out. ${n} ${kept} and delivered once you have signed in again.`,
+        other: `${n} ${kept} for another person, who has to sign in here to deliver.`,
+        server: `Not stored yet: the server has a problem. ${n} ${kept} and sent again by itself.`,
+      }[state] ?? `Not delivered yet: the server cannot be reached. ${n} ${kept} and sent again by itself.`;
+      const [line, row] = note("warn", words);
+      line.dataset.undelivered = "";
+      if (state === "signed-out") {
+        const link = document.createElement("a");
+        link.className = "button small primary";
+        link.href = `/sign-in/?next=${encodeURIComponent(location.pathname + location.search)}`;
+        link.textContent = "Sign in";
+        row.append(link);
+      } else row.append(button("Send now", () => { tries = 0; deliver(); }));
+      box.append(line);
+    }
+    refused.forEach((item, index) => {
+      const [line, row] = note("bad", `${item.message} (given at ${new Date(item.at).toLocaleTimeString([], { timeStyle: "short" })})`);
+      line.dataset.refused = "";
+      if (item.text) {
+        const copy = button("Copy what you wrote", () => {});
+        copy.dataset.copy = item.text;
+        row.append(copy);
+      }
+      row.append(button("Dismiss", () => { write(REFUSED, read(REFUSED).filter((_, i) => i !== index)); show(); }));
+      box.append(line);
+    });
+    if (words !== said) {
+      said = words;
+      const region = document.getElementById("announce");
+      if (region && words) region.textContent = words;
+    }
+  };
+
+  addEventListener("online", () => { tries = 0; deliver(); });
+  addEventListener("storage", (event) => { if (event.key?.startsWith(WAITING) || event.key?.startsWith(REFUSED)) show(); });
+  document.addEventListener("visibilitychange", () => { if (document.visibilityState === "visible") deliver(); });
+  document.addEventListener("DOMContentLoaded", () => { if (person()) { show(); deliver(); } });
+
+  concord.outbox = { add, settle, refuse, release, items, holds: TIMEOUT };
+})();
