@@ -5,12 +5,14 @@ from django.urls import include, path
 
 from apps.accounts.views.session import admin_sign_in, home
 from apps.common.views import healthz
+from apps.labeling.views.home import work
 from config.api import urls as api_urls
 
 admin.site.login = admin_sign_in
 
 urlpatterns = [
     path("", home, name="home"),
+    path("work/", work, name="work"),
     path("healthz", healthz, name="healthz"),
     path("", include("apps.accounts.urls")),
     path("api/v1/", api_urls),

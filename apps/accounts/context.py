@@ -29,6 +29,7 @@ def frame(request: HttpRequest) -> dict[str, Any]:
         "rail_projects": projects,
         "rail_project": lambda: place()[0],
         "rail_nav": cache(lambda: rail_nav(*place())),
+        "rail_overview": lambda: rail_overview(projects()),
     }
 
 
@@ -61,3 +62,9 @@ def rail_nav(project: Project | None, role: str) -> list[dict[str, str]]:
         }
         for item in registry.nav_for(role)
     ]
+
+
+def rail_overview(memberships: list[Membership]) -> str:
+    """The address of one's work in all projects; empty for people whose roles have none."""
+    url_name = registry.overview_of([membership.role for membership in memberships])
+    return reverse(url_name) if url_name else ""

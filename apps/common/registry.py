@@ -25,6 +25,7 @@ class NavItem:
 
 _nav: list[NavItem] = []
 _home: dict[str, str] = {}
+_overview: dict[str, str] = {}
 _health: dict[str, Callable[[], str | None]] = {}
 _vote_uses: list[Callable[[Collection[int]], Mapping[int, int]]] = []
 
@@ -45,6 +46,16 @@ def home_set(role: str, url_name: str) -> None:
 
 def home_of(role: str) -> str:
     return _home[role]
+
+
+def overview_set(role: str, url_name: str) -> None:
+    """The page that shows a role's work in all projects; `url_name` takes nothing."""
+    _overview[role] = url_name
+
+
+def overview_of(roles: Collection[str]) -> str | None:
+    """The page across projects for somebody with these roles; None where no role has one."""
+    return next((_overview[role] for role in roles if role in _overview), None)
 
 
 def health_add(name: str, probe: Callable[[], str | None]) -> None:

@@ -2,7 +2,7 @@
 
 from django.apps import AppConfig
 
-from apps.common.registry import NavItem, home_set, nav_add
+from apps.common.registry import NavItem, home_set, nav_add, overview_set
 
 
 class LabelingConfig(AppConfig):
@@ -16,6 +16,9 @@ class LabelingConfig(AppConfig):
             NavItem(10, "Label", "labeling:label", "list-checks", "label", labelers),
             NavItem(11, "My answers", "labeling:answers", "history", "answers", labelers),
             NavItem(12, "Guidelines", "labeling:guidelines", "book-open", "guidelines", labelers),
+            NavItem(
+                14, "Annotators", "labeling:annotators", "users", "annotators", frozenset({"admin"})
+            ),
             NavItem(13, "Comparisons", "labeling:comparisons", "scale", "comparisons", readers),
             NavItem(
                 98, "Settings", "labeling:settings", "settings", "settings", frozenset({"admin"})
@@ -26,3 +29,5 @@ class LabelingConfig(AppConfig):
         # Apps further on give these roles a landing page of their own.
         for role in ("reviewer", "engineer", "admin"):
             home_set(role, "labeling:comparisons")
+        for role in labelers:
+            overview_set(role, "work")

@@ -12,6 +12,7 @@ from django.utils import timezone
 from apps.accounts.models import Project, User
 from apps.common.errors import Missing
 from apps.labeling.models import (
+    Annotator,
     Choice,
     Comparison,
     Decision,
@@ -60,6 +61,16 @@ def guidelines_list(*, project: Project) -> QuerySet[Guideline]:
     )
 
 
+def guideline_read(*, project: Project, user: User) -> Guideline | None:
+    """The version this person has acknowledged last; None when they have acknowledged none."""
+    return Guideline.objects.filter(
+        project=project,
+        version__in=Annotator.objects.filter(project=project, user=user).values(
+            "acknowledged_version"
+        ),
+    ).first()
+
+
 # --- an annotator's own work ---------------------------------------------------------------------
 
 
@@ -85,7 +96,10 @@ def remaining_for(*, project: Project, annotator: User, n_today: int) -> int:
 _REMAINING = """
 select count(*) from (
   select distinct s.comparison_id from labeling_slot s
-  where s.project_id = %(project)s and s.state = 'free'
+  left join labeling_annotator w on w.project_id = s.project_id and w.user_id = %(annotator)s
+  where s.project_id = %(project)s and s.state = 'free' and s.kind in ('regular', 'gold')
+    and (coalesce(cardinality(w.topics), 0) = 0 or s.topic = any(w.topics))
+    and (coalesce(cardinality(w.languages), 0) = 0 or s.language = any(w.languages))
     and not exists (select from labeling_slot mine
                     where mine.comparison_id = s.comparison_id
                       and mine.annotator_id = %(annotator)s)
@@ -94,6 +108,12 @@ select count(*) from (
   limit %(cap)s
 ) pairs
 """
+
+
+def answers_count(*, project: Project, annotator: User) -> int:
+    """The answers a person has given here that stand; imported ones were not given here."""
+    mine = Vote.objects.filter(project=project, annotator=annotator, is_current=True)
+    return mine.exclude(source=Vote.Source.IMPORT).count()
 
 
 def answers_of(

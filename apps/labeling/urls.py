@@ -2,7 +2,16 @@
 
 from django.urls import path
 
-from apps.labeling.views import answers, comparisons, guidelines, label, settings
+from apps.labeling.views import (
+    ambiguous,
+    annotators,
+    answers,
+    comparisons,
+    guidelines,
+    label,
+    qualification,
+    settings,
+)
 
 app_name = "labeling"
 urlpatterns = [
@@ -16,7 +25,37 @@ urlpatterns = [
     path("<slug:slug>/answers/<int:vote_id>/withdraw/", label.withdraw, name="withdraw"),
     path("<slug:slug>/guidelines/", guidelines.guidelines, name="guidelines"),
     path("<slug:slug>/guidelines/edit/", guidelines.guideline_edit, name="guideline_edit"),
+    path("<slug:slug>/guidelines/acknowledge/", guidelines.acknowledge, name="acknowledge"),
+    path("<slug:slug>/qualification/", qualification.qualification, name="qualification"),
+    path(
+        "<slug:slug>/qualification/start/",
+        qualification.qualification_start,
+        name="qualification_start",
+    ),
+    path(
+        "<slug:slug>/qualification/answer/",
+        qualification.qualification_answer,
+        name="qualification_answer",
+    ),
+    path("<slug:slug>/annotators/", annotators.annotators, name="annotators"),
+    path("<slug:slug>/annotators/<int:user_id>/", annotators.annotator, name="annotator"),
+    path(
+        "<slug:slug>/annotators/<int:user_id>/limits/",
+        annotators.annotator_limits,
+        name="annotator_limits",
+    ),
+    path(
+        "<slug:slug>/annotators/<int:user_id>/pause/",
+        annotators.annotator_pause,
+        name="annotator_pause",
+    ),
+    path(
+        "<slug:slug>/annotators/<int:user_id>/qualification/",
+        annotators.annotator_qualification,
+        name="annotator_qualification",
+    ),
     path("<slug:slug>/comparisons/", comparisons.comparisons, name="comparisons"),
+    path("<slug:slug>/comparisons/ambiguous/", ambiguous.ambiguous, name="ambiguous"),
     path("<slug:slug>/comparisons/<int:comparison_id>/", comparisons.comparison, name="comparison"),
     path(
         "<slug:slug>/comparisons/<int:comparison_id>/state/",

@@ -9,7 +9,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_GET, require_POST
 
 from apps.accounts.forms import SignInForm
-from apps.accounts.permissions import project_page
+from apps.accounts.permissions import ANNOTATOR, project_page
 from apps.accounts.selectors import memberships_of
 from apps.common import registry
 from apps.common.http import Request
@@ -36,8 +36,15 @@ def sign_out(request: Request) -> HttpResponse:
 
 @require_GET
 def home(request: Request) -> HttpResponse:
-    """The landing page of one's role in the project used last, or a choice of projects."""
+    """The landing page of one's role in the project used last, or a choice of projects.
+
+    Who only annotates, and in more than one project, lands on their work in all of them.
+    """
     memberships = memberships_of(request.user)
+    if len(memberships) > 1 and {membership.role for membership in memberships} == {ANNOTATOR}:
+        overview = registry.overview_of([ANNOTATOR])
+        if overview:
+            return redirect(overview)
     last = request.session.get("project")
     for membership in memberships:
         if len(memberships) == 1 or membership.project.slug == last:

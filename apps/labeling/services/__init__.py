@@ -9,6 +9,7 @@ from apps.labeling.services.leasing import (
     slot_skip,
     standing_of,
 )
+from apps.labeling.services.oddities import WARNINGS, Scans
 from apps.labeling.services.projects import (
     guideline_publish,
     labeling_set_up,
@@ -21,6 +22,7 @@ from apps.labeling.services.qualification import (
     attempt_answer,
     attempt_grant,
     attempt_start,
+    pairs_needed,
     practice_pairs,
     qualification_of,
 )
@@ -50,6 +52,7 @@ __all__ = [
     "FLAGS",
     "LABELERS",
     "LONGEST_RATIONALE",
+    "WARNINGS",
     "Answer",
     "ImportReport",
     "Lease",
@@ -58,6 +61,7 @@ __all__ = [
     "Qualification",
     "RowProblem",
     "RowsRefused",
+    "Scans",
     "Seat",
     "Standing",
     "VoteResult",
@@ -75,6 +79,7 @@ __all__ = [
     "guideline_publish",
     "labeling_set_up",
     "labeling_settings_update",
+    "pairs_needed",
     "practice_pairs",
     "project_create",
     "qualification_of",

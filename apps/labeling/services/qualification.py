@@ -5,6 +5,7 @@ an attempt are drawn when it begins, so a reload or a lost connection finds it a
 """
 
 import hashlib
+import math
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -56,6 +57,11 @@ class Qualification:
         return 0 < self.n_pairs <= self.n_ready
 
     @property
+    def n_needed(self) -> int:
+        """Right answers that pass an attempt begun now."""
+        return pairs_needed(self.n_pairs, self.pass_share)
+
+    @property
     def used_up(self) -> bool:
         return self.n_attempts >= self.most_attempts
 
@@ -67,6 +73,11 @@ class Qualification:
     def may_start(self) -> bool:
         open_to_them = self.qualified_at is None and not self.running and not self.used_up
         return open_to_them and self.ready and self.may_start_at is None
+
+
+def pairs_needed(n_pairs: int, pass_share: float) -> int:
+    """The fewest right answers of n_pairs that reach the mark (a share, up to rounding)."""
+    return math.ceil(pass_share * n_pairs - 1e-9)
 
 
 def qualification_of(*, project: Project, user: User) -> Qualification:
@@ -237,7 +248,7 @@ def _count(attempt: QualificationAttempt) -> None:
     )
     attempt.n_right = counts["right"]
     if counts["left"] == 0:
-        passed = attempt.n_right / attempt.n_pairs >= attempt.pass_share - 1e-9
+        passed = attempt.n_right >= pairs_needed(attempt.n_pairs, attempt.pass_share)
         attempt.state = (
             QualificationAttempt.State.PASSED if passed else QualificationAttempt.State.FAILED
         )

@@ -1,16 +1,23 @@
-"""The guidelines: read by all who label, published by admins."""
+"""The guidelines: read and acknowledged by all who label, published by admins."""
+
+from typing import Any
 
 from django.contrib import messages
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
-from django.views.decorators.http import require_GET, require_http_methods
+from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from apps.accounts.permissions import ADMIN, project_page
 from apps.common.errors import DomainError
 from apps.common.http import Request
-from apps.labeling import selectors, services
+from apps.labeling import annotators, reasons, selectors, services
+from apps.labeling.changes import changed_lines
 from apps.labeling.forms import GuidelineForm
+from apps.labeling.models import Guideline
 from apps.labeling.rendering import text_html
+from apps.labeling.services import LABELERS
+
+PREVIEW, PUBLISH = "preview", "publish"
 
 
 @require_GET
@@ -30,16 +37,51 @@ def guidelines(request: Request) -> HttpResponse:
         "html": text_html(shown.body) if shown else "",
         "may_publish": request.role == ADMIN,
     }
-    part = "labeling/_guideline.html" if request.htmx else "labeling/guidelines.html"
-    return render(request, part, context)
+    if request.htmx:
+        return render(request, "labeling/_guideline.html", context)
+    return render(request, "labeling/guidelines.html", context | _around(request, shown, versions))
+
+
+def _around(request: Request, shown: Guideline | None, versions: list[Guideline]) -> dict[str, Any]:
+    """What only the page has: what this version changed, who has read it, and whether I must."""
+    before = next((g for g in versions if shown and g.version < shown.version), None)
+    more: dict[str, Any] = {
+        "before": before,
+        "changes": reasons.changes_since(before, shown) if shown else [],
+    }
+    if request.role in LABELERS:
+        standing = services.standing_of(project=request.project, annotator=request.user)
+        more["due"] = standing.seat.guideline_due is not None
+        more["read"] = selectors.guideline_read(project=request.project, user=request.user)
+    if request.role == ADMIN:
+        more["readers"] = annotators.readers_of(project=request.project)
+    return more
+
+
+@require_POST
+@project_page(LABELERS)
+def acknowledge(request: Request) -> HttpResponse:
+    """I have read this version; then the next pair."""
+    version = request.POST.get("version", "")
+    try:
+        services.guideline_acknowledge(
+            project=request.project,
+            user=request.user,
+            version=int(version) if version.isdecimal() and len(version) < 9 else 0,
+        )
+    except DomainError as error:
+        messages.warning(request, error.message)
+    return redirect("labeling:label", request.project.slug)
 
 
 @require_http_methods(["GET", "POST"])
 @project_page(frozenset({ADMIN}))
 def guideline_edit(request: Request) -> HttpResponse:
+    """Write a new version, look at it as annotators will, publish it."""
     current = selectors.guideline_current(project=request.project)
     form = GuidelineForm(request.POST or None, initial={"body": current.body if current else ""})
-    if request.method == "POST" and form.is_valid():
+    valid = request.method == "POST" and form.is_valid()
+    if valid and request.POST.get("action") != PREVIEW:
         try:
             published = services.guideline_publish(
                 project=request.project, by=request.user, **form.cleaned_data
@@ -49,7 +91,19 @@ def guideline_edit(request: Request) -> HttpResponse:
         else:
             messages.success(request, f"Version {published.version} is what annotators see now.")
             return redirect("labeling:guidelines", request.project.slug)
-    context = {"page_title": "Edit guidelines", "nav": "guidelines", "form": form}
+    context = {
+        "page_title": "Edit guidelines",
+        "nav": "guidelines",
+        "form": form,
+        "current": current,
+        "readers": annotators.readers_of(project=request.project),
+        "next_version": current.version + 1 if current else 1,
+    }
+    if valid and not form.errors:
+        body = form.cleaned_data["body"]
+        context["preview"] = text_html(body)
+        context["changes"] = changed_lines(current.body if current else "", body)
+        context["is_major"] = form.cleaned_data["is_major"]
     return render(
         request, "labeling/guideline_edit.html", context, status=422 if form.errors else 200
     )

@@ -1,0 +1,164 @@
+"""Reads: the prompts, or topics, that annotators disagree about most."""
+
+from collections import defaultdict
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+from django.core.cache import cache
+from django.db.models import Count, QuerySet
+
+from apps.accounts.models import Project
+from apps.labeling.models import Comparison, Decision, Prompt, Skip, Vote
+from apps.labeling.texts import excerpt
+from measures.ambiguity import disagreement_evidence, prompt_ambiguity
+
+By = Literal["prompt", "topic"]
+_COLUMN = {"prompt": "comparison__prompt_id", "topic": "comparison__prompt__topic"}
+UNCLEAR_FLAG = "prompt_unclear"
+UNCLEAR_SKIP = "Prompt is unclear"
+MOST_LISTED = 500
+MOST_PAIRS = 6  # of one prompt, linked from its row
+_KEPT_SECONDS = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Disagreement:
+    """One prompt or topic of a ranking: `key` is the prompt's id or the topic.
+
+    expected, low, high: the chance that two annotators of a pair choose differently, drawn
+    towards the project's mean, with its 95 % interval (see `measures.ambiguity`); observed: the
+    share as counted. n_pairs: comparisons with two votes or more; n_votes: the votes on them.
+    """
+
+    key: int | str
+    expected: float
+    low: float
+    high: float
+    observed: float
+    n_pairs: int
+    n_votes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """The most ambiguous first; `mean` is the project's share, `n` how many were ranked."""
+
+    rows: list[Disagreement] = field(default_factory=list)
+    mean: float = 0.0
+    n: int = 0
+
+
+def ranking(*, project: Project, by: By = "prompt", only: Collection[int] | None = None) -> Ranking:
+    """Prompts (or topics) by disagreement, at most MOST_LISTED; `only` keeps these prompts.
+
+    From current votes of the queue's regular and gold slots, as counted in decisions; dropped
+    comparisons and those with fewer than two votes are left out. Counted at most once a minute.
+    """
+    key = f"labeling:ambiguity:{project.pk}:{by}"
+    everything = cache.get(key)
+    if everything is None:
+        everything = _ranked(project, by)
+        cache.set(key, everything, _KEPT_SECONDS)
+    rows = everything.rows
+    if only is not None:
+        kept = set(only)
+        rows = [row for row in rows if row.key in kept]
+    return Ranking(rows[:MOST_LISTED], everything.mean, len(rows))
+
+
+def _ranked(project: Project, by: By) -> Ranking:
+    decisions = Decision.objects.filter(project=project)
+    decisions = decisions.exclude(comparison__state=Comparison.State.DROPPED)
+    if by == "topic":
+        decisions = decisions.exclude(comparison__prompt__topic="")
+    counted = list(
+        decisions.order_by().values_list(_COLUMN[by], "n_a", "n_b", "n_tie", "n_both_bad")
+    )
+    if not counted:
+        return Ranking()
+    names, index = np.unique(np.array([row[0] for row in counted]), return_inverse=True)
+    votes = np.array([row[1:] for row in counted], dtype=np.int64)
+    differing, evidence = disagreement_evidence(votes)
+    used = evidence > 0
+    added = {
+        name: np.bincount(index[used], weights=values[used], minlength=len(names))
+        for name, values in {
+            "differing": differing,
+            "evidence": evidence,
+            "pairs": used.astype(float),
+            "votes": votes.sum(axis=1),
+        }.items()
+    }
+    found = prompt_ambiguity(added["differing"], added["evidence"])
+    order = np.argsort(-found.expected, kind="stable")
+    rows = [
+        Disagreement(
+            key=names[i].item(),
+            expected=float(found.expected[i]),
+            low=float(found.low[i]),
+            high=float(found.high[i]),
+            observed=float(found.observed[i]),
+            n_pairs=int(added["pairs"][i]),
+            n_votes=int(added["votes"][i]),
+        )
+        for i in order
+        if added["evidence"][i] > 0
+    ]
+    return Ranking(rows, found.mean, len(rows))
+
+
+def prompts_matching(*, project: Project, topic: str = "", search: str = "") -> list[int] | None:
+    """The prompts a filter keeps; None when it keeps all."""
+    if not topic and not search:
+        return None
+    found = Prompt.objects.filter(project=project)
+    if topic:
+        found = found.filter(topic=topic)
+    if search:
+        found = found.filter(messages__icontains=search)
+    return list(found.values_list("pk", flat=True))
+
+
+@dataclass(slots=True)
+class PromptDetails:
+    """What the page shows of a prompt besides its numbers."""
+
+    text: str = ""
+    topic: str = ""
+    pairs: list[Decision] = field(default_factory=list)  # the most split first, some of them
+    n_flagged: int = 0  # answers with the flag "prompt unclear"
+    n_skipped: int = 0  # skips because the prompt is unclear
+
+
+def prompt_details(*, prompts: Collection[int]) -> dict[int, PromptDetails]:
+    """Texts, comparisons and complaints of these prompts (those of one page)."""
+    details: dict[int, PromptDetails] = defaultdict(PromptDetails)
+    for prompt in Prompt.objects.filter(pk__in=prompts):
+        details[prompt.pk].text = excerpt(prompt.messages)
+        details[prompt.pk].topic = prompt.topic
+    decisions = (
+        Decision.objects.filter(comparison__prompt__in=prompts)
+        .exclude(comparison__state=Comparison.State.DROPPED)
+        .select_related("comparison")
+        .order_by("share", "comparison_id")
+    )
+    for decision in decisions:
+        shown = details[decision.comparison.prompt_id].pairs
+        if len(shown) < MOST_PAIRS:
+            shown.append(decision)
+    flagged = Vote.objects.filter(
+        comparison__prompt__in=prompts, is_current=True, flags__contains=[UNCLEAR_FLAG]
+    )
+    for prompt, n in _by_prompt(flagged):
+        details[prompt].n_flagged = n
+    skipped = Skip.objects.filter(comparison__prompt__in=prompts, reason=UNCLEAR_SKIP)
+    for prompt, n in _by_prompt(skipped):
+        details[prompt].n_skipped = n
+    return dict(details)
+
+
+def _by_prompt(rows: QuerySet[Vote] | QuerySet[Skip]) -> list[tuple[int, int]]:
+    grouped = rows.order_by().values("comparison__prompt").annotate(n=Count("id"))
+    return list(grouped.values_list("comparison__prompt", "n"))
