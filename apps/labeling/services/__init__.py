@@ -9,7 +9,6 @@ from apps.labeling.services.leasing import (
     slot_skip,
     standing_of,
 )
-from apps.labeling.services.oddities import WARNINGS, Scans
 from apps.labeling.services.projects import (
     guideline_publish,
     labeling_set_up,
@@ -52,7 +51,6 @@ __all__ = [
     "FLAGS",
     "LABELERS",
     "LONGEST_RATIONALE",
-    "WARNINGS",
     "Answer",
     "ImportReport",
     "Lease",
@@ -61,7 +59,6 @@ __all__ = [
     "Qualification",
     "RowProblem",
     "RowsRefused",
-    "Scans",
     "Seat",
     "Standing",
     "VoteResult",
