@@ -19,8 +19,8 @@ from apps.labeling.models import Comparison, Decision, Slot, Vote
 from apps.labeling.services import Lease, NothingReason
 from tests.labeling.pairs import annotators_make, pairs_make
 
-CLIENTS, PAIRS, VOTES = 32, 200, 3
-GIVE_UP = 60.0  # seconds
+CLIENTS, PAIRS, VOTES = 32, 2000, 3
+GIVE_UP = 300.0  # seconds
 
 
 @dataclass

@@ -3,7 +3,8 @@
 Each hand-out is one statement. `FOR NO KEY UPDATE SKIP LOCKED` lets any number of annotators draw
 at once without waiting for each other and without two getting the same slot; that nobody meets a
 comparison twice is also a unique index on (comparison, annotator). Locks are always taken in the
-order membership, slot, comparison, and draws never wait for a slot, so nothing can deadlock.
+order membership, slot, comparison; the rare cycle that SKIP LOCKED leaves possible the database
+ends, and the transaction is run again (`apps.common.transactions`).
 
 The order of drawing: the annotator's own lease (a reload returns it unchanged), then a slot whose
 lease has lapsed, then a free one: by priority or at random, in the share the project sets. The
@@ -26,6 +27,7 @@ from django.db.backends.utils import CursorWrapper
 
 from apps.accounts.models import Project, User
 from apps.common.errors import Conflict, DomainError, Missing
+from apps.common.transactions import retried
 from apps.labeling.models import Comparison, LabelingSettings, Skip, Slot
 from apps.labeling.services import statements as sql
 from apps.labeling.services.cursors import prepared_cursor
@@ -40,6 +42,7 @@ _LOWEST_HASH = -(2**63)
 _HASHES = 2**64
 
 
+@retried
 def slot_lease_next(*, project: Project, annotator: User) -> Lease | NothingReason:
     """The pair this annotator works on: the one they hold, else the next.
 
@@ -74,7 +77,8 @@ def standing_of(*, project: Project, annotator: User) -> Standing:
     with connection.cursor() as cursor:
         cursor.execute(sql.LOOK, values)
         seat = _seat(cursor.fetchone())
-        cursor.execute(sql.PROSPECT, values | seat.limits)
+        values |= seat.limits
+        cursor.execute(sql.PROSPECT, values)
         held_until, any_left = cursor.fetchone()
         nothing = seat.closed()
         if nothing is None and held_until is None and not any_left:
@@ -93,6 +97,7 @@ def slot_lease_for(*, comparison: Comparison, annotator: User) -> int:
         return take_for(cursor, comparison.pk, annotator.pk)
 
 
+@retried
 @transaction.atomic
 def slot_skip(*, slot: int, annotator: User, reason: str = "") -> Lease | NothingReason:
     """Pass on a pair: it goes to others, never back to this annotator, and the next one comes.
@@ -176,7 +181,8 @@ def draw(cursor: CursorWrapper, project: str, annotator: int, seat: Seat) -> Lea
         row = _special(cursor, lane, values, seat)
     if row is None:
         by_priority = random.random() >= seat.random_share
-        cursor.execute(sql.DRAW, values | {"by_priority": by_priority})
+        statement = sql.DRAW_LIMITED if seat.topics or seat.languages else sql.DRAW
+        cursor.execute(statement, values | {"by_priority": by_priority})
         row = cursor.fetchone()
     if row is None:
         return _nothing(cursor, values, seat)

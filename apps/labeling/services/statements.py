@@ -5,6 +5,8 @@ Values are always parameters; what is pasted into the texts are constants of thi
 """
 # ruff: noqa: S608
 
+import re
+
 from apps.labeling.models import AUDIT_SEED, LabelingSettings
 from apps.labeling.services.results import OFFER_COLUMNS
 
@@ -63,9 +65,9 @@ _MINE_TO_DO = """
   and (cardinality(%(languages)s::text[]) = 0 or {row}.language = any(%(languages)s::text[]))
 """
 # Audit re-votes and hidden repeats belong to one person and are not drawn by others.
-_DRAWN = f"""s.project_id = %(project)s and s.kind in ('regular', 'gold')
-  and {_NEW_TO_ME.format(comparison="s.comparison_id")} and {_MINE_TO_DO.format(row="s")}"""
-_FREE = f"s.state = 'free' and {_DRAWN}"
+_DRAWN_BY_ALL = f"""s.project_id = %(project)s and s.kind in ('regular', 'gold')
+  and {_NEW_TO_ME.format(comparison="s.comparison_id")}"""
+_DRAWN = f"{_DRAWN_BY_ALL} and {_MINE_TO_DO.format(row='s')}"
 _LOCK = "for no key update of s skip locked"
 _HOLDS_ONE = """exists (select from labeling_slot h where h.project_id = %(project)s
   and h.annotator_id = %(annotator)s and h.state = 'leased')"""
@@ -82,7 +84,7 @@ join labeling_response b on b.id = c.response_b_id
 left join labeling_labelingsettings l on l.project_id = c.project_id
 """
 
-DRAW = f"""
+_DRAW = """
 with own as (
   select s.id from labeling_slot s
   where s.project_id = %(project)s and s.annotator_id = %(annotator)s and s.state = 'leased'
@@ -90,14 +92,14 @@ with own as (
 ), lapsed as (
   select s.id from labeling_slot s
   where not exists (select from own)
-    and s.state = 'leased' and s.leased_until < now() and {_DRAWN}
-  order by s.leased_until limit 1 {_LOCK}
-), prioritised as (
+    and s.state = 'leased' and s.leased_until < now() and {drawn}
+  order by s.leased_until limit 1 {lock}
+), urgent as (
   select s.id from labeling_slot s
   where %(by_priority)s and not exists (select from own) and not exists (select from lapsed)
-    and s.priority > 0 and {_FREE}
-  order by s.priority desc, s.shuffle limit 1 {_LOCK}
-), place as materialized (
+    and s.priority > 0 and s.state = 'free' and {drawn}
+  order by s.priority desc, s.shuffle limit 1 {lock}
+), place as (
   -- where this annotator was in the shuffled order: the slot of their last vote drawn from it
   select coalesce((
     select s.shuffle from (
@@ -110,15 +112,15 @@ with own as (
 ), ahead as (
   select s.id from labeling_slot s
   where not exists (select from own) and not exists (select from lapsed)
-    and not exists (select from prioritised)
-    and s.shuffle >= (select shuffle from place) and {_FREE}
-  order by s.shuffle limit 1 {_LOCK}
+    and not exists (select from urgent)
+    and s.shuffle >= (select shuffle from place) and s.state = 'free' and {drawn}
+  order by s.shuffle limit 1 {lock}
 ), behind as (
   select s.id from labeling_slot s
   where not exists (select from own) and not exists (select from lapsed)
-    and not exists (select from prioritised) and not exists (select from ahead)
-    and s.shuffle < (select shuffle from place) and {_FREE}
-  order by s.shuffle limit 1 {_LOCK}
+    and not exists (select from urgent) and not exists (select from ahead)
+    and s.shuffle < (select shuffle from place) and s.state = 'free' and {drawn}
+  order by s.shuffle limit 1 {lock}
 ), taken as (
   update labeling_slot s set
     state = 'leased',
@@ -126,14 +128,25 @@ with own as (
     leased_until = now() + make_interval(secs => %(seconds)s),
     leased_at = case when s.annotator_id = %(annotator)s then s.leased_at else now() end,
     left_is = case when s.annotator_id = %(annotator)s then s.left_is
-              else {SIDE.format(comparison="s.comparison_id")} end
+              else {side} end
   where s.id = (select id from own union all select id from lapsed
-                union all select id from prioritised
+                union all select id from urgent
                 union all select id from ahead union all select id from behind)
   returning s.id, s.comparison_id, s.left_is, s.leased_at, s.leased_until
 )
-{_SHOWN}
+{shown}
 """
+
+
+def _draw(drawn: str) -> str:
+    """One line without comments: psycopg keeps what it parsed of texts under 4,096 characters."""
+    side = SIDE.format(comparison="s.comparison_id")
+    text = _DRAW.format(drawn=drawn, lock=_LOCK, side=side, shown=_SHOWN)
+    return " ".join(re.sub("--.*", "", text).split())
+
+
+DRAW = _draw(_DRAWN_BY_ALL)
+DRAW_LIMITED = _draw(_DRAWN)  # for annotators with topics or languages of their own
 
 # --- slots made for one person: gold, hidden repeats, audit re-votes -----------------------------
 #
@@ -176,7 +189,7 @@ DRAW_REPEAT = f"""
 with earlier as (
   select v.id, v.comparison_id, v.slot_id, v.left_is from labeling_vote v
   where v.project_id = %(project)s and v.annotator_id = %(annotator)s and v.is_current
-  order by v.cast_at desc offset %(repeat_after)s limit 300
+  order by v.cast_at desc, v.id desc offset %(repeat_after)s limit 300
 ), pick as (
   select {_PICKED}, v.id as vote, case v.left_is when 'a' then 'b' else 'a' end as other_side
   from earlier v

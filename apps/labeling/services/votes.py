@@ -14,6 +14,7 @@ from django.db.backends.utils import CursorWrapper
 from apps.accounts.models import User
 from apps.accounts.services import audit_record
 from apps.common.errors import Conflict, DomainError, Missing
+from apps.common.transactions import retried
 from apps.labeling.models import Slot, Vote
 from apps.labeling.services import leasing
 from apps.labeling.services import statements as sql
@@ -28,6 +29,7 @@ from measures.voting import Decision, decide
 _LONGEST_KEY = 80
 
 
+@retried
 def vote_cast(
     *,
     slot: int,
@@ -86,6 +88,7 @@ def cast(
     return result
 
 
+@retried
 def vote_revise(
     *,
     vote: int,
@@ -110,6 +113,7 @@ def vote_revise(
         return vote_write(cursor, held, annotator.pk, ballot, key, source, None, replaces=old)
 
 
+@retried
 @transaction.atomic
 def vote_withdraw(*, vote: int, annotator: User, reason: str = "") -> Decision:
     """Take a vote back without another: the row stays as history, the slot goes to others.
