@@ -18,7 +18,9 @@ MOST_CHARACTERS = 400_000  # of one text; more is a file, not something to compa
 Messages = list[dict[str, str]]
 
 _TRAILING = re.compile(r"[^\S\n]+$", re.MULTILINE)
+_as_json = json.JSONEncoder(ensure_ascii=False).encode
 _BLANKS = re.compile(r"\s+")
+_BLANK_ENDS = tuple(f"{blank}\n" for blank in " \t\v\f\x1c\x1d\x1e\x1f")
 
 
 class BadMessages(ValueError):
@@ -66,19 +68,39 @@ def loose_key(messages: Messages) -> str:
     return _digest([(m["role"], loose_text(m["content"])) for m in messages])
 
 
+def loosely_equal(one: Messages, other: Messages) -> bool:
+    """Whether two texts have the same `loose_key`, without hashing where the first words differ."""
+    if len(one) != len(other):
+        return False
+    for a, b in zip(one, other, strict=True):
+        if a["role"] != b["role"] or _beginning(a["content"]) != _beginning(b["content"]):
+            return False
+    return loose_key(one) == loose_key(other)
+
+
+def _beginning(text: str) -> str:
+    return loose_text(" ".join(text.split(None, 3)[:3]))
+
+
 def loose_text(text: str) -> str:
+    if text.isascii():
+        return " ".join(text.lower().split())
     return _BLANKS.sub(" ", unicodedata.normalize("NFKC", text).casefold()).strip()
 
 
 def _visible(text: str) -> str:
-    composed = unicodedata.normalize("NFC", text).replace("\r\n", "\n").replace("\r", "\n")
-    return _TRAILING.sub("", composed).strip()
+    if "\r" in text:
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
+    if text.isascii():
+        # Nothing to compose, and blanks before a line's end are rare: look for them first.
+        if "\n" in text and any(blank in text for blank in _BLANK_ENDS):
+            text = _TRAILING.sub("", text)
+        return text.strip()
+    return _TRAILING.sub("", unicodedata.normalize("NFC", text)).strip()
 
 
 def _digest(turns: list[tuple[str, str]]) -> str:
-    return hashlib.sha256(
-        json.dumps(turns, ensure_ascii=False).encode("utf-8", "replace")
-    ).hexdigest()
+    return hashlib.sha256(_as_json(turns).encode("utf-8", "replace")).hexdigest()
 
 
 def plain(messages: Messages) -> str:

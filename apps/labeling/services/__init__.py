@@ -9,6 +9,7 @@ from apps.labeling.services.leasing import (
     slot_skip,
     standing_of,
 )
+from apps.labeling.services.oddities import WARNINGS, Scans
 from apps.labeling.services.projects import (
     guideline_publish,
     labeling_set_up,
@@ -51,6 +52,7 @@ __all__ = [
     "FLAGS",
     "LABELERS",
     "LONGEST_RATIONALE",
+    "WARNINGS",
     "Answer",
     "ImportReport",
     "Lease",
@@ -59,6 +61,7 @@ __all__ = [
     "Qualification",
     "RowProblem",
     "RowsRefused",
+    "Scans",
     "Seat",
     "Standing",
     "VoteResult",

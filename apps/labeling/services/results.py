@@ -3,6 +3,7 @@
 import hashlib
 import hmac
 import json
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -169,11 +170,16 @@ class VoteResult:
 
 @dataclass(frozen=True, slots=True)
 class RowProblem:
-    """What is wrong with one row of a bulk input; `row` counts from 1."""
+    """What is wrong with one row of a bulk input; `row` counts from 1.
+
+    `kind` says what sort of warning it is, for counting: "" for an error, else a key of
+    `services.oddities.WARNINGS`.
+    """
 
     row: int
     field: str
     message: str
+    kind: str = ""
 
     def as_dict(self) -> dict[str, Any]:
         return {"row": self.row, "field": self.field, "message": self.message}
@@ -202,8 +208,9 @@ class RowsRefused(DomainError):
 class ImportReport:
     """What an import of comparisons did, in numbers of rows unless said otherwise.
 
-    n_rows = n_created + n_unchanged + n_refused. `duplicates` are rows that repeat another row's
-    pair (row, the row or comparison it repeats); those with an id of their own are kept.
+    n_rows = n_created + n_unchanged + n_refused. n_review: of those created, how many wait for a
+    person because an answer holds a constraint phrase. `groups`: rows created by the key that
+    splits go by.
     """
 
     n_rows: int = 0
@@ -213,6 +220,8 @@ class ImportReport:
     n_prompts: int = 0  # new prompts
     n_responses: int = 0  # new responses
     n_slots: int = 0  # new slots
+    n_review: int = 0
+    groups: Counter[str] = field(default_factory=Counter)
     seconds: float = 0.0
     problems: list[RowProblem] = field(default_factory=list)
     warnings: list[RowProblem] = field(default_factory=list)
@@ -221,7 +230,7 @@ class ImportReport:
         numbers = {
             name: getattr(self, name)
             for name in ("n_rows", "n_created", "n_unchanged", "n_refused", "n_prompts",
-                         "n_responses", "n_slots")
+                         "n_responses", "n_slots", "n_review")
         }  # fmt: skip
         return numbers | {
             "seconds": round(self.seconds, 3),

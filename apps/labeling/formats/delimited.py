@@ -1,0 +1,127 @@
+"""CSV and its relatives: delimiter and encoding found from the content, quoted newlines kept."""
+
+import codecs
+import csv
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+from apps.labeling.formats.records import FormatError, RecordFault, Records
+
+DELIMITERS = ",;\t|"
+_SAMPLE = 256 * 1024  # characters the delimiter is judged by
+_BLOCK = 1 << 20
+_BOMS = (
+    (codecs.BOM_UTF8, "utf-8-sig"),
+    (codecs.BOM_UTF32_LE, "utf-32"),
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+csv.field_size_limit(10_000_000)  # characters of one cell; the import has its own, lower limit
+
+
+def encoding_of(path: Path) -> str:
+    """By byte-order mark; else UTF-8 when every byte fits it, else Windows-1252.
+
+    Between UTF-8 and a one-byte encoding there is no doubt in practice: text with accents in the
+    latter is not valid UTF-8. Which one-byte encoding it is cannot be told; Windows-1252 is the
+    most common, and callers say that it was assumed.
+    """
+    with path.open("rb") as file:
+        head = file.read(4)
+        for mark, name in _BOMS:
+            if head.startswith(mark):
+                return name
+        decoder = codecs.getincrementaldecoder("utf-8")()
+        try:
+            decoder.decode(head)
+            while block := file.read(_BLOCK):
+                decoder.decode(block)
+            decoder.decode(b"", final=True)
+        except UnicodeDecodeError:
+            return "cp1252"
+    return "utf-8"
+
+
+def text_open(path: Path, encoding: str) -> IO[str]:
+    """Newlines are left to the reader; bytes that the encoding lacks become U+FFFD."""
+    return path.open(encoding=encoding, errors="replace", newline="")
+
+
+def delimiter_of(path: Path, encoding: str) -> str:
+    """The delimiter under which the first records have the most columns, and all the same.
+
+    Raises FormatError when no delimiter gives a header of two columns.
+    """
+    with text_open(path, encoding) as file:
+        sample = file.read(_SAMPLE)
+        whole = not file.read(1)
+    scores = {mark: _consistency(sample, mark, whole) for mark in DELIMITERS}
+    best = max(scores, key=lambda mark: scores[mark])
+    if scores[best] == (0.0, 0):
+        raise FormatError(
+            "This reads neither as JSON nor as a table: no delimiter (comma, semicolon, tab, bar) "
+            "splits its first line into columns."
+        )
+    return best
+
+
+def _consistency(sample: str, delimiter: str, whole: bool) -> tuple[float, int]:
+    """(share of records as wide as the header, width); (0, 0) for fewer than two columns."""
+    records = list(_lenient(sample, delimiter))
+    if len(records) > 1 and not whole:
+        records.pop()  # cut off by the end of the sample
+    if not records or len(records[0]) < 2:
+        return 0.0, 0
+    width = len(records[0])
+    return sum(len(r) == width for r in records) / len(records), width
+
+
+def _lenient(sample: str, delimiter: str) -> Iterator[list[str]]:
+    reader = csv.reader(sample.splitlines(keepends=True), delimiter=delimiter)
+    for record in itertools.islice(reader, 200):
+        if record:
+            yield record
+
+
+def columns_of(path: Path, encoding: str, delimiter: str) -> list[str]:
+    """The header. Raises FormatError for a missing, doubled or empty name."""
+    with text_open(path, encoding) as file:
+        header = next(csv.reader(file, delimiter=delimiter), [])
+    names = [name.strip().lstrip("\ufeff") for name in header]
+    if not names:
+        raise FormatError("The file is empty.")
+    for place, name in enumerate(names, start=1):
+        if not name:
+            raise FormatError(f"Column {place} of the header has no name.")
+        if name in names[: place - 1]:
+            raise FormatError(f"The header names the column {name!r} twice.")
+    return names
+
+
+def rows(path: Path, encoding: str, delimiter: str) -> Records:
+    """Records by column, empty cells left out; numbers count records after the header."""
+    names = columns_of(path, encoding, delimiter)
+    with text_open(path, encoding) as file:
+        reader = csv.reader(file, delimiter=delimiter, strict=True)
+        next(reader)
+        number = 0
+        while True:
+            try:
+                record = next(reader)
+            except StopIteration:
+                return
+            except csv.Error as error:
+                message = f"cannot be read at line {reader.line_num}: {error}"
+                yield number + 1, RecordFault("row", message)
+                return  # where a quote went wrong, everything after it is guesswork
+            if not record:
+                continue
+            number += 1
+            if len(record) != len(names):
+                message = f"has {len(record)} columns where the header has {len(names)}"
+                yield number, RecordFault("row", message)
+                continue
+            yield number, {n: cell for n, cell in zip(names, record, strict=True) if cell != ""}

@@ -1,0 +1,151 @@
+"""Which column fills which field: guessed from names, and read from a record."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from apps.labeling.formats.options import COMMON, Options
+from apps.labeling.formats.records import BadValue, Record
+from apps.labeling.formats.values import (
+    choice_from,
+    content_from,
+    folded,
+    is_blank,
+    number_from,
+    object_from,
+)
+
+_LONGEST_REST = 2000  # characters of a column that is kept beside the fields
+
+# Names other tools use, in the order in which they are preferred.
+_NAMES: dict[str, tuple[str, ...]] = {
+    "prompt": (
+        "prompt", "question", "instruction", "query", "input", "user_prompt", "user_input",
+        "messages", "conversation", "conversations", "context", "article", "post", "title",
+    ),
+    "response_a": (
+        "response_a", "answer_a", "completion_a", "output_a", "conversation_a", "text_a",
+        "response_0", "response0", "response_1", "response1", "answer_1", "answer1", "output_1", "output1", "completion_1",
+        "text_1", "text1", "candidate_1", "summary_1", "left", "a",
+    ),
+    "response_b": (
+        "response_b", "answer_b", "completion_b", "output_b", "conversation_b", "text_b",
+        "response_2", "response2", "answer_2", "answer2", "output_2", "output2", "completion_2",
+        "text_2", "text2", "response_1", "response1", "candidate_2", "summary_2", "right", "b",
+    ),
+    "chosen": ("chosen", "chosen_response", "preferred", "accepted", "winning_response"),
+    "rejected": ("rejected", "rejected_response", "dispreferred", "losing_response"),
+    "completions": (
+        "completions", "responses", "answers", "outputs", "generations", "candidates",
+    ),
+    "model_a": ("model_a", "model_1", "model1", "generator_1", "generator_a", "chosen_model"),
+    "model_b": ("model_b", "model_2", "model2", "generator_2", "generator_b", "rejected_model"),
+    "chosen_model": ("chosen_model", "model_chosen"),
+    "rejected_model": ("rejected_model", "model_rejected"),
+    "chosen_score": ("score_chosen", "chosen_score", "chosen_rating", "chosen_avg_rating"),
+    "rejected_score": ("score_rejected", "rejected_score", "rejected_rating"),
+    "gold": ("gold", "label", "winner", "preference", "preferred", "choice", "overall_preference"),
+    "id": ("id", "external_id", "pair_id", "comparison_id", "example_id", "uid", "uuid"),
+    "group": ("group", "group_key", "group_id", "debate", "cluster"),
+    "topic": ("topic", "category", "domain", "subject"),
+    "language": ("language", "lang"),
+    "source": ("source", "dataset"),
+    "licence": ("licence", "license"),
+    "explanation": ("explanation", "gold_explanation"),
+    "stratum": ("stratum",),
+    "priority": ("priority",),
+    "overlap": ("overlap",),
+    "metadata": ("metadata", "meta"),
+}  # fmt: skip
+_CONTENT = ("prompt", "response_a", "response_b", "chosen", "rejected")
+
+
+def mapping_of(options: Options, fields: Iterable[str], columns: Iterable[str]) -> dict[str, str]:
+    """Field to column: as chosen, else guessed; a column fills one field at most."""
+    columns = tuple(columns)
+    found = {name: column for name, column in options.mapping.items() if column}
+    by_name: dict[str, str] = {}
+    for column in columns:
+        by_name.setdefault(folded(column), column)
+    for name in fields:
+        if name in options.mapping or name in found:
+            continue
+        taken = set(found.values())
+        for word in _NAMES.get(name, (name,)):
+            column = by_name.get(word)
+            if column is not None and column not in taken:
+                found[name] = column
+                break
+    return found
+
+
+class Mapper:
+    """Reads the fields of a layout from records."""
+
+    def __init__(self, options: Options, fields: tuple[str, ...], columns: Iterable[str]) -> None:
+        self.options, self.columns = options, tuple(columns)
+        self.mapping = mapping_of(options, fields, self.columns)
+        self._used = set(self.mapping.values())
+        self._common = tuple((n, self.mapping[n]) for n in COMMON if n in self.mapping)
+
+    def value(self, record: Record, name: str) -> Any:
+        """What the record has for a field; messages and texts in our form; None for nothing."""
+        column = self.mapping.get(name)
+        value = record.get(column) if column is not None else None
+        if is_blank(value):
+            return self.options.constants.get(name) or None
+        return content_from(value) if name in _CONTENT else value
+
+    def common(self, record: Record, *, without: Iterable[str] = ()) -> dict[str, Any]:
+        """The fields that every layout has, and what is left over as metadata."""
+        row: dict[str, Any] = {n: v for n, v in self.options.constants.items() if v}
+        row.pop("prompt", None)
+        for name, column in self._common:
+            value = record.get(column)
+            if is_blank(value):
+                continue
+            if name in ("priority", "overlap"):
+                value = number_from(value)
+            elif name == "metadata":
+                value = object_from(value)
+            elif name in ("group", "topic", "language", "source", "licence", "stratum"):
+                value = str(value) if isinstance(value, int) else value
+            row[name] = value
+        if self.options.rest == "metadata":
+            rest = self._rest(record, set(without))
+            given = row.get("metadata")
+            if rest and (given is None or isinstance(given, dict)):
+                row["metadata"] = rest | (given or {})
+        return row
+
+    def gold(self, record: Record) -> str:
+        """The published label of a record. Raises BadValue, naming the field."""
+        value = record.get(self.mapping.get("gold", ""))
+        if is_blank(value) or not self.options.preference:
+            return ""
+        columns = [self.mapping.get(name, "") for name in ("response_a", "response_b")]
+        models = [str(record.get(self.mapping.get(name, ""), "")) for name in
+                  ("model_a", "model_b")]  # fmt: skip
+        try:
+            return choice_from(value, a=(columns[0], models[0]), b=(columns[1], models[1]))
+        except BadValue as error:
+            raise BadValue("gold", error.message) from None
+
+    def _rest(self, record: Record, without: set[str]) -> dict[str, Any]:
+        """Small values of columns that fill no field."""
+        return {
+            name: value
+            for name, value in record.items()
+            if name not in self._used and name not in without and _is_small(value)
+        }
+
+
+def _is_small(value: Any) -> bool:
+    if isinstance(value, bool | int | float):
+        return True
+    return isinstance(value, str) and bool(value) and len(value) <= _LONGEST_REST
+
+
+def flat(record: Record, prefix: str) -> Mapping[str, Any]:
+    """The object under `prefix`, or an empty one."""
+    value = record.get(prefix)
+    return value if isinstance(value, Mapping) else {}

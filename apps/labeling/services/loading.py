@@ -1,0 +1,249 @@
+"""The writes of an import: what is there already is found, what is not goes in by COPY."""
+
+import hashlib
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from django.db.backends.utils import CursorWrapper
+
+from apps.accounts.models import Project
+from apps.labeling.models import Comparison, LabelingSettings, Prompt, Response, Slot
+from apps.labeling.services.results import RowProblem
+from apps.labeling.services.rows import AnswerRow, ComparisonRow
+
+_LOOKUP = 5000  # values per IN list
+
+ResponseKey = tuple[int, str, str, str]  # prompt id, text hash, origin, origin_ref
+
+
+class Load:
+    """One import: what is there already, and the bulk writes of what is not."""
+
+    def __init__(
+        self,
+        cursor: CursorWrapper,
+        project: Project,
+        batch: str,
+        seed: int,
+        settings: LabelingSettings,
+    ) -> None:
+        self.cursor, self.project, self.batch, self.seed = cursor, project, batch, seed
+        self.settings = settings
+        self.prompts: dict[str, int] = {}  # text hash → id
+        self.responses: dict[ResponseKey, int] = {}
+        self.n_prompts = self.n_responses = self.n_slots = self.n_refused = 0
+
+    def unknown_only(
+        self,
+        rows: list[ComparisonRow],
+        problems: list[RowProblem],
+        warnings: list[RowProblem],
+    ) -> list[ComparisonRow]:
+        """The rows that are not in the project yet; appends to problems and warnings."""
+        self._read_prompts({row.prompt_hash for row in rows})
+        by_id, by_pair = self._read_comparisons({row.external_id for row in rows} - {""})
+        fresh: list[ComparisonRow] = []
+        seen: dict[tuple[str, str, str], str] = {}
+        for row in rows:
+            known = by_id.get(row.external_id) if row.external_id else None
+            if known is not None:
+                if known != row.pair:
+                    message = f"{row.external_id!r} was imported before with other texts"
+                    problems.append(RowProblem(row.row, "id", message))
+                    self.n_refused += 1
+                continue
+            twin = by_pair.get(row.pair) or seen.get(row.pair)
+            if twin is not None:
+                if not row.external_id:
+                    continue
+                warnings.append(
+                    RowProblem(row.row, "id", f"is the same pair as {twin}", "duplicate")
+                )
+            seen.setdefault(row.pair, f"row {row.row}")
+            fresh.append(row)
+        return fresh
+
+    def _read_prompts(self, hashes: set[str]) -> None:
+        for part in _parts(sorted(hashes)):
+            found = Prompt.objects.filter(project=self.project, text_hash__in=part)
+            self.prompts.update(found.values_list("text_hash", "id"))
+
+    def _read_comparisons(
+        self, ids: set[str]
+    ) -> tuple[dict[str, tuple[str, str, str]], dict[tuple[str, str, str], str]]:
+        """(pair by external id, name by pair) of what these rows could repeat."""
+        by_id: dict[str, tuple[str, str, str]] = {}
+        by_pair: dict[tuple[str, str, str], str] = {}
+        columns = (
+            "id", "external_id", "prompt__text_hash", "response_a__text_hash",
+            "response_b__text_hash",
+        )  # fmt: skip
+        mine = Comparison.objects.filter(project=self.project)
+        for part in _parts(sorted(ids)):
+            for _, name, prompt, a, b in mine.filter(external_id__in=part).values_list(*columns):
+                by_id[name] = (prompt, *sorted((a, b)))
+        for part in _parts(sorted(self.prompts.values())):
+            for key, name, prompt, a, b in mine.filter(prompt_id__in=part).values_list(*columns):
+                by_pair[(prompt, *sorted((a, b)))] = f"comparison {name or key}"
+        return by_id, by_pair
+
+    def write(self, rows: list[ComparisonRow]) -> None:
+        if not rows:
+            return
+        self._write_prompts(rows)
+        self._read_responses()
+        self._write_responses(rows)
+        self._write_comparisons(rows)
+
+    def _write_prompts(self, rows: list[ComparisonRow]) -> None:
+        new = {r.prompt_hash: r for r in rows if r.prompt_hash not in self.prompts}
+        self.n_prompts = len(new)
+        ids = self._ids("labeling_prompt", len(new))
+        self._copy(
+            "labeling_prompt",
+            "id project_id messages text_hash group_key topic language source licence metadata",
+            (
+                (
+                    key, self.project.pk, json.dumps(row.prompt), row.prompt_hash, row.group,
+                    row.topic, row.language, row.source, row.licence, json.dumps(row.metadata),
+                )
+                for key, row in zip(ids, new.values(), strict=True)
+            ),
+        )  # fmt: skip
+        self.prompts.update(zip(new, ids, strict=True))
+
+    def _read_responses(self) -> None:
+        for part in _parts(sorted(self.prompts.values())):
+            found = Response.objects.filter(prompt_id__in=part)
+            for key, *identity in found.values_list(
+                "id", "prompt_id", "text_hash", "origin", "origin_ref"
+            ):
+                self.responses[tuple(identity)] = key
+
+    def _write_responses(self, rows: list[ComparisonRow]) -> None:
+        new: dict[ResponseKey, AnswerRow] = {}
+        for row in rows:
+            for answer in (row.a, row.b):
+                key = self._response_key(row, answer)
+                if key not in self.responses:
+                    new.setdefault(key, answer)
+        self.n_responses = len(new)
+        ids = self._ids("labeling_response", len(new))
+        self._copy(
+            "labeling_response",
+            "id prompt_id messages text_hash origin origin_ref metadata",
+            (
+                (
+                    key,
+                    prompt,
+                    json.dumps(answer.messages),
+                    text_hash,
+                    origin,
+                    reference,
+                    json.dumps(answer.metadata),
+                )
+                for key, ((prompt, text_hash, origin, reference), answer) in zip(
+                    ids, new.items(), strict=True
+                )
+            ),
+        )
+        self.responses.update(zip(new, ids, strict=True))
+
+    def _write_comparisons(self, rows: list[ComparisonRow]) -> None:
+        ids = self._ids("labeling_comparison", len(rows))
+        shuffles = [self._shuffle(row) for row in rows]
+        overlaps = [row.overlap or self.settings.overlap for row in rows]
+        self._copy(
+            "labeling_comparison",
+            "id project_id prompt_id response_a_id response_b_id external_id batch state stratum"
+            " priority shuffle overlap gold gold_explanation review_reason n_votes",
+            (
+                (
+                    key, self.project.pk, self.prompts[row.prompt_hash],
+                    self.responses[self._response_key(row, row.a)],
+                    self.responses[self._response_key(row, row.b)],
+                    row.external_id, self.batch[:80], _state(row),
+                    str(row.stratum), row.priority, shuffle, overlap, row.gold,
+                    row.explanation, row.review_reason[:300], 0,
+                )
+                for key, row, shuffle, overlap in zip(ids, rows, shuffles, overlaps, strict=True)
+            ),
+        )  # fmt: skip
+        slots = [
+            (
+                self.project.pk, key, position, _kind(row), _slot_state(row),
+                row.priority, shuffle, "", row.topic, row.language,
+            )
+            for key, row, shuffle, overlap in zip(ids, rows, shuffles, overlaps, strict=True)
+            if self._is_queued(row)
+            for position in range(1, overlap + 1)
+        ]  # fmt: skip
+        self.n_slots = sum(slot[4] == Slot.State.FREE for slot in slots)
+        self._copy(
+            "labeling_slot",
+            "project_id comparison_id position kind state priority shuffle left_is topic language",
+            slots,
+            stamped=False,
+        )
+
+    def _response_key(self, row: ComparisonRow, answer: AnswerRow) -> ResponseKey:
+        return (
+            self.prompts[row.prompt_hash],
+            answer.text_hash,
+            str(answer.origin),
+            answer.origin_ref,
+        )
+
+    def _is_queued(self, row: ComparisonRow) -> bool:
+        """Whether the row gets slots: practice has none, and gold only where it is not dealt out
+        to every annotator in a share of its own."""
+        if row.stratum == Comparison.Stratum.PRACTICE:
+            return False
+        return row.stratum != Comparison.Stratum.GOLD or not self.settings.gold_share
+
+    def _shuffle(self, row: ComparisonRow) -> float:
+        """A draw in [0, 1) that depends on the seed and the row only, not on the file's order."""
+        name = row.external_id or ":".join(row.pair)
+        digest = hashlib.sha256(f"{self.project.pk}:{self.seed}:{name}".encode()).digest()
+        return int.from_bytes(digest[:6], "big") / 2**48
+
+    def _ids(self, table: str, n: int) -> list[int]:
+        self.cursor.execute(
+            "select nextval(pg_get_serial_sequence(%s, 'id')) from generate_series(1, %s)",
+            [table, n],
+        )
+        return [key for (key,) in self.cursor.fetchall()]
+
+    def _copy(
+        self, table: str, columns: str, rows: Iterable[tuple[Any, ...]], *, stamped: bool = True
+    ) -> None:
+        """COPY rows into a table; the times of creation are those of the transaction."""
+        names = columns.split() + (["created_at", "updated_at"] if stamped else [])
+        now = None
+        if stamped:
+            self.cursor.execute("select now()")
+            now = self.cursor.fetchone()[0]
+        statement = f"copy {table} ({', '.join(names)}) from stdin"
+        with self.cursor.copy(statement) as copy:
+            for row in rows:
+                copy.write_row((*row, now, now) if stamped else row)
+
+
+def _state(row: ComparisonRow) -> str:
+    return (Comparison.State.REVIEW if row.review_reason else Comparison.State.OPEN).value
+
+
+def _slot_state(row: ComparisonRow) -> str:
+    """Slots of a pair that waits for review are there and withdrawn: putting it back frees them."""
+    return (Slot.State.WITHDRAWN if row.review_reason else Slot.State.FREE).value
+
+
+def _kind(row: ComparisonRow) -> str:
+    gold = row.stratum == Comparison.Stratum.GOLD
+    return (Slot.Kind.GOLD if gold else Slot.Kind.REGULAR).value
+
+
+def _parts(values: list[Any]) -> Iterable[list[Any]]:
+    for start in range(0, len(values), _LOOKUP):
+        yield values[start : start + _LOOKUP]

@@ -1,0 +1,199 @@
+"""Comparisons a second: the import alone, with every scan, from a JSON Lines file; beside the ORM.
+
+10,000 comparisons of about 1.1 kB, each with a prompt of its own, two answers and three slots.
+"load" checks every field, hashes, finds repeats and writes by COPY; "all scans" also looks for
+model names, personal data and five constraint phrases; "file" reads JSON Lines before that.
+The named alternative writes the same rows with Django's `bulk_create`, without any check. All in
+one process on the same PostgreSQL, best of three; CPU seconds are this process's (the database's
+come on top, and wall seconds have both).
+
+Label Studio's import of as many rows was measured elsewhere at 1,700 rows a second, on its own
+PostgreSQL; it is quoted, not run.
+
+Run: make bench B=imports
+"""
+
+import json
+import random
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from benchmarks.report import print_report, versions
+from benchmarks.site import site
+
+ROWS = 10_000
+TIMES = 3
+LABEL_STUDIO_ROWS_PER_SECOND = 1700  # quoted: measured elsewhere
+PHRASES = ["I love you", "as your lawyer", "guaranteed profit", "kill yourself", "secret recipe"]
+_WORDS = (
+    "tap water costs less than what comes in plastic bottles and the council has to pay for waste "
+    "people who travel need something to drink when they are away from home or at work which is "
+    "why open questions remain in 2023 about health price and the time that recycling takes"
+)
+
+
+def rows_make(n: int, seed: int = 1) -> list[dict[str, Any]]:
+    """Rows with texts of 80 to 110 words; no two are alike."""
+    draw = random.Random(seed)
+
+    def text(words: int) -> str:
+        return " ".join(draw.choices(_WORDS.split(), k=words)).capitalize() + "."
+
+    return [
+        {
+            "id": f"pair-{number}",
+            "prompt": f"Question {number}: {text(14)}",
+            "response_a": f"Yes, says answer {number}. {text(draw.randint(75, 105))}",
+            "response_b": f"No, says answer {number}. {text(draw.randint(75, 105))}",
+        }
+        for number in range(n)
+    ]
+
+
+def clean() -> None:
+    from apps.labeling.models import Comparison, Prompt, Response, Slot
+
+    for model in (Slot, Comparison, Response, Prompt):
+        model.objects.all()._raw_delete("default")
+
+
+def best(work: Callable[[], int]) -> dict[str, float]:
+    """Rows a second, wall and CPU, of the fastest of three runs on empty tables."""
+    walls, cpus = [], []
+    for _ in range(TIMES):
+        clean()
+        wall, cpu = time.perf_counter(), time.process_time()
+        n = work()
+        walls.append(time.perf_counter() - wall)
+        cpus.append(time.process_time() - cpu)
+        assert n == ROWS, n
+    return {
+        "rows_per_second": ROWS / min(walls),
+        "rows_per_cpu_second": ROWS / min(cpus),
+        "seconds": min(walls),
+    }
+
+
+def by_bulk_create(project: Any, rows: list[dict[str, Any]]) -> int:
+    """What one would write first, with nothing checked and nothing hashed."""
+    from django.db import transaction
+
+    from apps.labeling.models import Comparison, Prompt, Response, Slot
+
+    def said(role: str, text: str) -> list[dict[str, str]]:
+        return [{"role": role, "content": text}]
+
+    with transaction.atomic():
+        prompts = Prompt.objects.bulk_create(
+            [
+                Prompt(
+                    project=project,
+                    messages=said("user", row["prompt"]),
+                    text_hash=row["id"],
+                    group_key=row["id"],
+                )
+                for row in rows
+            ]
+        )
+        answers = [
+            Response.objects.bulk_create(
+                [
+                    Response(
+                        prompt=prompt,
+                        messages=said("assistant", row[f"response_{side}"]),
+                        text_hash=f"{row['id']}{side}",
+                    )
+                    for prompt, row in zip(prompts, rows, strict=True)
+                ]
+            )
+            for side in "ab"
+        ]
+        made = Comparison.objects.bulk_create(
+            [
+                Comparison(
+                    project=project,
+                    prompt=prompt,
+                    response_a=a,
+                    response_b=b,
+                    external_id=row["id"],
+                    shuffle=random.random(),
+                )
+                for prompt, a, b, row in zip(prompts, *answers, rows, strict=True)
+            ]
+        )
+        Slot.objects.bulk_create(
+            [
+                Slot(project=project, comparison=c, position=p, shuffle=c.shuffle)
+                for c in made
+                for p in (1, 2, 3)
+            ]
+        )
+    return len(made)
+
+
+def from_file(project: Any, path: Path) -> int:
+    from apps.labeling import services
+    from apps.labeling.formats import Options, layout_of, table_open
+
+    with table_open(path) as table:
+        rows = [found.comparison for found in layout_of(table).rows(table, Options())]
+    return services.comparisons_import(project=project, rows=rows).n_created
+
+
+def main() -> None:
+    with site() as folder:
+        from apps.accounts.models import Project
+        from apps.labeling import services
+        from apps.labeling.models import LabelingSettings
+
+        project = Project.objects.create(slug="imports", name="Imports")
+        services.labeling_set_up(project=project)
+        rows = rows_make(ROWS)
+        path = folder / "rows.jsonl"
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        bare = services.Scans(model_names=False, personal=False)
+
+        def load(scans: services.Scans | None = None) -> int:
+            return services.comparisons_import(project=project, rows=rows, scans=scans).n_created
+
+        alone = best(lambda: load(bare))
+        LabelingSettings.objects.filter(project=project).update(constraint_phrases=PHRASES)
+        scanned = best(load)
+        file = best(lambda: from_file(project, path))
+        orm = best(lambda: by_bulk_create(project, rows))
+
+    print_report(
+        f"Import of {ROWS:,} comparisons, one process",
+        [
+            {"path": name, "rows/s": round(f["rows_per_second"]), "seconds": round(f["seconds"], 2),
+             "rows per CPU second": round(f["rows_per_cpu_second"])}
+            for name, f in (("load alone", alone), ("with all scans", scanned),
+                            ("JSON Lines file, all scans", file), ("bulk_create, unchecked", orm))
+        ]
+        + [{"path": "Label Studio (quoted)", "rows/s": LABEL_STUDIO_ROWS_PER_SECOND}],
+        {
+            "rows": ROWS,
+            "bytes_per_row": round(path_size(rows) / ROWS),
+            "load_rows_per_second": round(alone["rows_per_second"]),
+            "scanned_rows_per_second": round(scanned["rows_per_second"]),
+            "file_rows_per_second": round(file["rows_per_second"]),
+            "load_rows_per_cpu_second": round(alone["rows_per_cpu_second"]),
+            "scanned_rows_per_cpu_second": round(scanned["rows_per_cpu_second"]),
+            "alternative": "Django bulk_create of the same rows without any check, same run",
+            "alternative_rows_per_second": round(orm["rows_per_second"]),
+            "ratio": round(alone["rows_per_second"] / orm["rows_per_second"], 2),
+            "quoted": {"label_studio_rows_per_second": LABEL_STUDIO_ROWS_PER_SECOND},
+            "versions": versions("django", "psycopg"),
+        },
+    )  # fmt: skip
+
+
+def path_size(rows: list[dict[str, Any]]) -> int:
+    """Bytes of the rows as JSON Lines."""
+    return sum(len(json.dumps(row)) + 1 for row in rows)
+
+
+if __name__ == "__main__":
+    main()
