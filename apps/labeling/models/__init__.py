@@ -1,0 +1,31 @@
+"""What is compared, who holds it, how it was voted on, what was decided."""
+
+from apps.labeling.models.choices import Choice
+from apps.labeling.models.comparisons import Comparison, Skip, Slot
+from apps.labeling.models.content import Prompt, Response
+from apps.labeling.models.people import (
+    Annotator,
+    Guideline,
+    QualificationAnswer,
+    QualificationAttempt,
+)
+from apps.labeling.models.settings import LabelingSettings, reason_chips
+from apps.labeling.models.votes import AUDIT_SEED, Decision, Vote
+
+__all__ = [
+    "AUDIT_SEED",
+    "Annotator",
+    "Choice",
+    "Comparison",
+    "Decision",
+    "Guideline",
+    "LabelingSettings",
+    "Prompt",
+    "QualificationAnswer",
+    "QualificationAttempt",
+    "Response",
+    "Skip",
+    "Slot",
+    "Vote",
+    "reason_chips",
+]

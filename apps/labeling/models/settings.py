@@ -1,0 +1,97 @@
+"""How a project labels: overlap, rule, mix of the queue, what the screen asks."""
+
+from django.contrib.postgres.fields import ArrayField
+from django.db import models
+from django.db.models import F, Q
+
+from apps.accounts.models import Project
+from apps.common.models import Stamped
+
+
+def reason_chips() -> list[str]:
+    """The reasons offered beside a free text, until a project has its own."""
+    return ["Correct", "Complete", "Clear", "To the point", "Honest about limits", "Safer"]
+
+
+class LabelingSettings(Stamped):
+    """How a project labels: overlap, the decision rule, leases, what the screen asks.
+
+    The shares say how the queue is mixed: first gold, hidden repeats and audit re-votes, each in
+    its share of hand-outs; the rest is by priority or at random, `random_share` of it at random.
+    """
+
+    project = models.OneToOneField(
+        Project, on_delete=models.CASCADE, primary_key=True, related_name="labeling"
+    )
+    overlap = models.PositiveSmallIntegerField(default=3, help_text="votes per comparison")
+    max_overlap = models.PositiveSmallIntegerField(default=5)
+    least_votes = models.PositiveSmallIntegerField(default=3)
+    least_agreeing = models.PositiveSmallIntegerField(default=3)
+    least_share = models.FloatField(default=0.6)
+    lease_seconds = models.PositiveIntegerField(default=900)
+    random_share = models.FloatField(
+        default=0.5, help_text="of the queue drawn at random, never zero: agreement rests on it"
+    )
+    show_tie = models.BooleanField(default=True)
+    show_both_bad = models.BooleanField(default=True)
+    show_strength = models.BooleanField(default=False)
+    show_rationale = models.BooleanField(default=False)
+    require_rationale = models.BooleanField(
+        default=False, help_text="a reason chip or a text with every vote"
+    )
+    reasons = ArrayField(models.CharField(max_length=40), default=reason_chips, blank=True)
+    criteria = models.JSONField(
+        default=list, blank=True, help_text='[{"key": …, "label": …}, …]: a row A / tie / B each'
+    )
+    require_criteria = models.BooleanField(default=False)
+    show_flags = models.BooleanField(default=True)
+    show_improve = models.BooleanField(
+        default=False, help_text="an editor for an improved version of the better answer"
+    )
+    gold_share = models.FloatField(default=0.0)
+    repeat_share = models.FloatField(default=0.0)
+    audit_share = models.FloatField(
+        default=0.0, help_text="of what reviewers and admins get: blind re-votes"
+    )
+    audit_rate = models.FloatField(default=0.1, help_text="of votes, drawn by a seeded hash")
+    skips_to_review = models.PositiveSmallIntegerField(default=3)
+    acknowledge_guidelines = models.BooleanField(default=True)
+    daily_cap = models.PositiveIntegerField(default=0, help_text="votes a person a day; 0: no cap")
+    qualification_pairs = models.PositiveSmallIntegerField(
+        default=0, help_text="gold pairs to judge before real work; 0: no qualification"
+    )
+    qualification_pass = models.FloatField(default=0.8)
+    qualification_attempts = models.PositiveSmallIntegerField(default=3)
+    qualification_cooldown_minutes = models.PositiveIntegerField(default=60)
+    constraint_phrases = ArrayField(
+        models.CharField(max_length=200),
+        default=list,
+        blank=True,
+        help_text="an answer that holds one goes to human review",
+    )
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(gold_share__gte=0)
+                & Q(repeat_share__gte=0)
+                & Q(audit_share__gte=0)
+                & Q(gold_share__lte=0.5 - F("repeat_share") - F("audit_share")),
+                name="labeling_shares_leave_work",
+            ),
+            models.CheckConstraint(
+                condition=Q(overlap__gte=1) & Q(max_overlap__gte=F("overlap")),
+                name="labeling_overlap_in_order",
+            ),
+            models.CheckConstraint(
+                condition=Q(least_share__gt=0) & Q(least_share__lte=1),
+                name="labeling_share_is_a_share",
+            ),
+            models.CheckConstraint(
+                condition=Q(random_share__gt=0) & Q(random_share__lte=1),
+                name="labeling_random_share_not_zero",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"labeling settings of {self.project_id}"

@@ -1,0 +1,139 @@
+"""How comparisons were voted on, and what was decided."""
+
+from django.contrib.postgres.fields import ArrayField
+from django.db import models
+from django.db.models import Func, Q, Value
+
+from apps.accounts.models import Project, User
+from apps.common.models import Stamped
+from apps.labeling.models.choices import Choice
+from apps.labeling.models.comparisons import Comparison, Slot
+from apps.labeling.models.content import Response
+from apps.labeling.models.people import Guideline
+
+# A vote is in the audit sample when the hash of its id, with this seed, falls under the rate.
+AUDIT_SEED = 20161
+
+
+class Vote(models.Model):
+    """One vote, or one revision of it: rows are added, never overwritten.
+
+    A revision points at the one before (`supersedes`); the newest is `is_current`.
+    """
+
+    class Source(models.TextChoices):
+        PAGE = "page", "label screen"
+        API = "api", "API"
+        IMPORT = "import", "imported"
+
+    id = models.BigAutoField(primary_key=True)
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="votes")
+    comparison = models.ForeignKey(Comparison, on_delete=models.PROTECT, related_name="votes")
+    slot = models.ForeignKey(Slot, on_delete=models.PROTECT, related_name="votes")
+    annotator = models.ForeignKey(User, on_delete=models.PROTECT, related_name="votes")
+    choice = models.CharField(max_length=8, choices=Choice.choices)
+    chosen = models.ForeignKey(
+        Response,
+        null=True,
+        blank=True,
+        on_delete=models.PROTECT,
+        related_name="+",
+        help_text="the canonical response preferred; empty for tie and both bad",
+    )
+    left_is = models.CharField(
+        max_length=1,
+        blank=True,
+        choices=[("a", "A"), ("b", "B")],
+        help_text="which response stood left; empty when unknown (imports)",
+    )
+    strength = models.PositiveSmallIntegerField(null=True, blank=True)  # 1 slightly, 2 much
+    criteria = models.JSONField(default=dict, blank=True)  # {criterion: a | tie | b}
+    reasons = ArrayField(models.CharField(max_length=40), default=list, blank=True)
+    rationale = models.TextField(blank=True)
+    flags = ArrayField(models.CharField(max_length=40), default=list, blank=True)
+    improvement = models.ForeignKey(
+        Response,
+        null=True,
+        blank=True,
+        on_delete=models.PROTECT,
+        related_name="+",
+        help_text="the better answer as this person would have it",
+    )
+    guideline = models.ForeignKey(Guideline, null=True, blank=True, on_delete=models.PROTECT)
+    active_ms = models.PositiveIntegerField(null=True, blank=True)
+    wall_ms = models.PositiveIntegerField(null=True, blank=True)
+    idempotency_key = models.CharField(max_length=80)
+    source = models.CharField(max_length=6, choices=Source.choices, default=Source.PAGE)
+    revision = models.PositiveSmallIntegerField(default=1)
+    supersedes = models.OneToOneField(
+        "self", null=True, blank=True, on_delete=models.PROTECT, related_name="superseded_by"
+    )
+    is_current = models.BooleanField(default=True)
+    cast_at = models.DateTimeField()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["annotator", "idempotency_key"], name="vote_submitted_once"
+            ),
+            models.UniqueConstraint(
+                fields=["slot"], condition=Q(is_current=True), name="vote_current_once_per_slot"
+            ),
+            models.CheckConstraint(
+                condition=Q(choice__in=["a", "b"], chosen__isnull=False)
+                | Q(choice__in=["tie", "both_bad"], chosen__isnull=True),
+                name="vote_names_what_it_chose",
+            ),
+            models.CheckConstraint(
+                condition=Q(revision=1, supersedes__isnull=True)
+                | Q(revision__gt=1, supersedes__isnull=False),
+                name="vote_revisions_form_a_chain",
+            ),
+        ]
+        indexes = [
+            models.Index(fields=["comparison"], condition=Q(is_current=True), name="vote_current"),
+            models.Index(fields=["project", "annotator", "-cast_at"], name="vote_by_annotator"),
+            models.Index(
+                "project",
+                Func("id", Value(AUDIT_SEED), function="hashint8extended"),
+                condition=Q(is_current=True),
+                name="vote_audit_sample",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"vote {self.choice} on {self.comparison_id}"
+
+
+class Decision(Stamped):
+    """What the votes on a comparison amount to, under the rule in force when it was made."""
+
+    class Outcome(models.TextChoices):
+        ACCEPTED = "accepted", "accepted"
+        CONTESTED = "contested", "contested"
+        NEEDS_VOTES = "needs_votes", "needs more votes"
+        NEEDS_REVIEW = "needs_review", "needs review"
+        ADJUDICATED = "adjudicated", "adjudicated"
+        DROPPED = "dropped", "dropped"
+
+    comparison = models.OneToOneField(
+        Comparison, on_delete=models.CASCADE, primary_key=True, related_name="decision"
+    )
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+")
+    outcome = models.CharField(max_length=12, choices=Outcome.choices)
+    winner = models.CharField(max_length=8, blank=True, choices=Choice.choices)
+    n_a = models.PositiveIntegerField(default=0)
+    n_b = models.PositiveIntegerField(default=0)
+    n_tie = models.PositiveIntegerField(default=0)
+    n_both_bad = models.PositiveIntegerField(default=0)
+    n_agreeing = models.PositiveIntegerField(default=0)
+    share = models.FloatField(default=0.0, help_text="agreeing ÷ all votes, ties included")
+    posterior = models.FloatField(null=True, blank=True)
+    rule = models.JSONField(default=dict)
+    reason = models.CharField(max_length=300, blank=True)
+
+    class Meta:
+        indexes = [models.Index(fields=["project", "outcome"], name="decision_by_outcome")]
+
+    def __str__(self) -> str:
+        return f"{self.outcome} on {self.comparison_id}"
