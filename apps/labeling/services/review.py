@@ -41,13 +41,15 @@ def comparison_reopen(*, comparison: Comparison, by: User) -> None:
     before = found.state
     decision = Decision.objects.filter(comparison=found).first()
     state = _STATE_OF.get(decision.outcome if decision else "", Comparison.State.OPEN)
-    live = Slot.objects.filter(comparison=found).exclude(state=Slot.State.WITHDRAWN).count()
+    # Hidden repeats and audit re-votes are no places for votes that decide.
+    places = Slot.objects.filter(comparison=found, kind__in=(Slot.Kind.REGULAR, Slot.Kind.GOLD))
+    live = places.exclude(state=Slot.State.WITHDRAWN).count()
     if state == Comparison.State.OPEN:
-        back = Slot.objects.filter(comparison=found, state=Slot.State.WITHDRAWN)
+        back = places.filter(state=Slot.State.WITHDRAWN)
         wanted = list(back.order_by("position").values_list("pk", flat=True))
         again = wanted[: max(0, found.overlap - live)]
         Slot.objects.filter(pk__in=again).update(state=Slot.State.FREE)
-    Comparison.objects.filter(pk=found.pk).update(state=state)
+    Comparison.objects.filter(pk=found.pk).update(state=state, review_reason="")
     _record("comparison.reopened", found, by, {"from": before, "to": str(state)})
 
 
