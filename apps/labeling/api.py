@@ -1,5 +1,6 @@
 """The API of labeling: import, ask for pairs, vote, read decisions."""
 
+from functools import lru_cache
 from typing import Any
 
 from django.http import HttpRequest
@@ -10,6 +11,7 @@ from apps.accounts.permissions import ADMIN, READERS, STAFF, project_for
 from apps.labeling import selectors, services
 from apps.labeling.models import Vote
 from apps.labeling.schemas import (
+    AsksOut,
     ComparisonsIn,
     DecisionsOut,
     ImportReportOut,
@@ -25,13 +27,19 @@ from apps.labeling.schemas import (
     VotesIn,
     VotesReportOut,
 )
-from apps.labeling.services import LABELERS, Lease, NothingReason
+from apps.labeling.services import LABELERS, Lease, NothingReason, Offers
 
 router = Router(tags=["labeling"])
 ADMINS = frozenset({ADMIN})
 LARGEST_KEY = 2**63 - 1
 
 Key = Path(ge=1, le=LARGEST_KEY)
+
+
+@lru_cache(maxsize=256)
+def _asks(offers: Offers) -> AsksOut:
+    """The same for every pair of a project until its settings change."""
+    return AsksOut.from_orm(offers)
 
 
 def _next(got: Lease | NothingReason | None) -> dict[str, Any]:
@@ -48,6 +56,7 @@ def _next(got: Lease | NothingReason | None) -> dict[str, Any]:
             left=got.left,
             right=got.right,
             leased_until=got.leased_until,
+            asks=_asks(got.offers),
         )
     }
 

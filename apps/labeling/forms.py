@@ -1,6 +1,5 @@
 """What the pages of labeling send."""
 
-
 from django import forms
 from django.http import QueryDict
 

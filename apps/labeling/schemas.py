@@ -13,6 +13,26 @@ class MessageOut(Schema):
     content: str
 
 
+class CriterionOut(Schema):
+    key: str
+    label: str
+
+
+class AsksOut(Schema):
+    """What the project asks besides A or B."""
+
+    tie: bool
+    both_bad: bool
+    strength: bool
+    rationale: bool = Field(description="reasons to choose from and a free text")
+    require_rationale: bool = Field(description="a reason or a text with every vote")
+    flags: bool
+    improve: bool = Field(description="an improved version of the better answer is taken")
+    require_criteria: bool
+    reasons: list[str]
+    criteria: list[CriterionOut]
+
+
 class PairOut(Schema):
     """A pair in your hands. Nothing in it tells where an answer came from."""
 
@@ -23,10 +43,14 @@ class PairOut(Schema):
     left: list[MessageOut]
     right: list[MessageOut]
     leased_until: datetime
+    asks: AsksOut
 
 
 class NothingOut(Schema):
-    code: str = Field(description="empty, paused, held, yours_done or all_done")
+    code: str = Field(
+        description="empty, paused, guideline, qualification, daily_cap, held, yours_done or "
+        "all_done"
+    )
     message: str
     back_at: datetime | None = Field(None, description="for held: when the first comes back")
 
@@ -45,8 +69,14 @@ class VoteIn(Schema):
     choice: str = Field("", description="a, b, tie, both_bad")
     idempotency_key: str = Field(max_length=80, description="the pair's key, or one of your own")
     strength: int | None = Field(None, description="1 slightly, 2 much; with A or B only")
+    criteria: dict[str, str] = Field(
+        {},
+        description="{key: left | tie | right} beside a side, {key: a | tie | b} beside a choice",
+    )
+    reasons: list[str] = Field([], description="of those the project offers")
     rationale: str = ""
     flags: list[str] = []
+    improvement: str = Field("", description="the better answer as you would have it, Markdown")
     active_ms: int | None = None
     wall_ms: int | None = None
 
@@ -142,6 +172,8 @@ class DecisionsOut(Schema):
 
 
 class LabelingSettingsOut(Schema):
+    """Shares are fractions: of hand-outs for gold, repeat and audit; of the rest for random."""
+
     overlap: int
     max_overlap: int
     least_votes: int
@@ -149,10 +181,28 @@ class LabelingSettingsOut(Schema):
     least_share: float
     lease_seconds: int
     random_share: float
+    gold_share: float
+    repeat_share: float
+    audit_share: float
+    audit_rate: float
+    skips_to_review: int
     show_tie: bool
     show_both_bad: bool
     show_strength: bool
+    show_flags: bool
+    show_improve: bool
+    criteria: list[CriterionOut]
+    require_criteria: bool
     show_rationale: bool
+    require_rationale: bool
+    reasons: list[str]
+    acknowledge_guidelines: bool
+    daily_cap: int
+    qualification_pairs: int
+    qualification_pass: float
+    qualification_attempts: int
+    qualification_cooldown_minutes: int
+    constraint_phrases: list[str]
 
 
 class LabelingSettingsIn(Schema):
@@ -165,7 +215,25 @@ class LabelingSettingsIn(Schema):
     least_share: float | None = None
     lease_seconds: int | None = None
     random_share: float | None = None
+    gold_share: float | None = None
+    repeat_share: float | None = None
+    audit_share: float | None = None
+    audit_rate: float | None = None
+    skips_to_review: int | None = None
     show_tie: bool | None = None
     show_both_bad: bool | None = None
     show_strength: bool | None = None
+    show_flags: bool | None = None
+    show_improve: bool | None = None
+    criteria: list[CriterionOut] | None = None
+    require_criteria: bool | None = None
     show_rationale: bool | None = None
+    require_rationale: bool | None = None
+    reasons: list[str] | None = None
+    acknowledge_guidelines: bool | None = None
+    daily_cap: int | None = None
+    qualification_pairs: int | None = None
+    qualification_pass: float | None = None
+    qualification_attempts: int | None = None
+    qualification_cooldown_minutes: int | None = None
+    constraint_phrases: list[str] | None = None

@@ -28,6 +28,9 @@ class SnapshotIn(Schema):
     rows: list[dict[str, Any]] = Field(
         default_factory=list, description="demonstrations and prompts only"
     )
+    from_improvements: bool = Field(
+        False, description="demonstrations only: freeze the answers that annotators have improved"
+    )
 
 
 class RecipeIn(Schema):
@@ -96,7 +99,7 @@ def snapshot_list(request: HttpRequest, slug: str) -> Any:
     "/projects/{slug}/snapshots",
     auth=needs("write"),
     response={201: SnapshotOut},
-    summary="Freeze decided pairs, or import demonstrations or prompts",
+    summary="Freeze decided pairs or improved answers, or import demonstrations or prompts",
 )
 def snapshot_create(request: HttpRequest, slug: str, payload: SnapshotIn) -> Status:
     project, _role = project_for(request.user, slug, STAFF)
@@ -109,6 +112,13 @@ def snapshot_create(request: HttpRequest, slug: str, payload: SnapshotIn) -> Sta
             recipe=selectors.recipe_over_defaults(project=project, data=payload.recipe),
             user=request.user,
         )
+    elif payload.from_improvements:
+        if payload.kind != Snapshot.Kind.DEMONSTRATIONS or payload.rows:
+            raise DomainError(
+                "Improved answers become demonstrations, without rows of your own.",
+                field="from_improvements",
+            )
+        made = services.demonstrations_freeze(project=project, name=payload.name, user=request.user)
     else:
         made = services.snapshot_import(
             project=project,

@@ -6,7 +6,8 @@ class SnapshotsConfig(AppConfig):
     label = "snapshots"
 
     def ready(self) -> None:
-        from apps.common.registry import NavItem, nav_add
+        from apps.common.registry import NavItem, nav_add, vote_uses_add
+        from apps.snapshots.lineage import frozen_in
 
         nav_add(
             NavItem(
@@ -18,3 +19,4 @@ class SnapshotsConfig(AppConfig):
                 roles=frozenset({"reviewer", "engineer", "admin"}),
             )
         )
+        vote_uses_add(frozen_in)

@@ -4,8 +4,8 @@ Runs and checkpoints belong to an app further down the pipeline, so nothing of i
 links are followed through the relations that point here (`snapshot.used_by` and on).
 """
 
-from collections import deque
-from collections.abc import Iterable
+from collections import Counter, deque
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -57,6 +57,25 @@ def vote_lineage(vote: Vote) -> VoteLineage:
     used = {row.snapshot_id: row.snapshot for row in rows if row.split}
     after = downstream(used.values())
     return VoteLineage(vote, rows, after.runs, after.checkpoints)
+
+
+def frozen_in(votes: Collection[int]) -> dict[int, int]:
+    """{vote: how many frozen snapshots a file of which it decided}; votes in none are left out.
+
+    Registered with `apps.common.registry`, so that labeling can say so before a vote is changed.
+    """
+    if not votes:
+        return {}
+    wanted = set(votes)
+    comparisons = Vote.objects.filter(pk__in=wanted).values("comparison")
+    rows = SnapshotRow.objects.filter(comparison__in=comparisons, snapshot__state="frozen")
+    seen = {
+        (vote, snapshot)
+        for snapshot, ids in rows.exclude(split="").values_list("snapshot", "vote_ids")
+        for vote in ids
+        if vote in wanted
+    }
+    return dict(Counter(vote for vote, _ in seen))
 
 
 def downstream(snapshots: Iterable[Snapshot]) -> Downstream:

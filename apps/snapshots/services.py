@@ -22,6 +22,7 @@ from apps.snapshots import selectors
 from apps.snapshots.assembly import assemble
 from apps.snapshots.folder import FORMAT, write_folder
 from apps.snapshots.gate import Proof, prove, require_clean
+from apps.snapshots.improvements import demonstration_lineage, demonstrations_from
 from apps.snapshots.material import Assembly, Material
 from apps.snapshots.models import Snapshot, SnapshotRow
 from apps.snapshots.parsing import parse_rows
@@ -95,6 +96,36 @@ def snapshot_import(
         }
         write_folder(folder, {TRAIN: parsed}, _card(card, snapshot.recipe, counts))
         _seal(snapshot, folder, counts=counts | card, rows=[])
+    return snapshot
+
+
+def demonstrations_freeze(*, project: Project, name: str, user: User | None) -> Snapshot:
+    """Freeze the improved answers of the project's votes as demonstrations.
+
+    They are split by group as its preferences are, by the default seed and shares. `DomainError`
+    (empty_snapshot) when nobody has improved an answer, or none of the training split.
+    """
+    recipe = selectors.recipe_default(project=project)
+    about = {"from": "improved answers", "seed": recipe.seed, "splits": dict(recipe.shares)}
+    snapshot = _draft(project, name, Snapshot.Kind.DEMONSTRATIONS, about, user)
+    with _failing_cleanly(snapshot), _scratch() as folder:
+        made = demonstrations_from(project=project, recipe=recipe)
+        if not made.files.get(TRAIN):
+            raise DomainError(
+                "No vote of the training split came with an improved answer.",
+                code="empty_snapshot",
+                field="from_improvements",
+            )
+        rows = [row for file in made.files.values() for row in file]
+        card = {
+            "kind": "demonstrations",
+            "title": "Demonstrations from improved answers",
+            "licences": sorted({row["licence"] for row in rows} - {""}),
+            "sources": sorted({row["source"] for row in rows} - {""}),
+        }
+        write_folder(folder, made.files, _card(card, snapshot.recipe, made.counts))
+        lineage = demonstration_lineage(snapshot, made)
+        _seal(snapshot, folder, counts=made.counts | card, rows=lineage)
     return snapshot
 
 

@@ -12,6 +12,7 @@ from apps.common.errors import DomainError
 from apps.common.http import Request
 from apps.snapshots import display, exports, selectors, services
 from apps.snapshots.forms import SnapshotForm
+from apps.snapshots.improvements import improved_count
 from apps.snapshots.models import Snapshot
 from apps.snapshots.responses import download_response
 
@@ -38,11 +39,23 @@ def snapshot_list(request: Request) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 @project_page(STAFF)
 def snapshot_create(request: Request) -> HttpResponse:
-    """The form; with `action=preview` what it would keep; otherwise it freezes."""
-    form = SnapshotForm(request.POST or None, project=request.project)
-    context = {"form": form, "page_title": "Freeze a dataset", "nav": "datasets"}
-    if request.method == "GET":
-        return render(request, "snapshots/create.html", context)
+    """The form; with `action=preview` what it would keep; otherwise it freezes.
+
+    `action=demonstrations` freezes the improved answers, from the small form of its own.
+    """
+    demonstrating = request.POST.get("action") == "demonstrations"
+    if demonstrating and (made := _freeze_improved(request)):
+        return redirect("snapshots:detail", request.project.slug, made.pk)
+    form = SnapshotForm(None if demonstrating else request.POST or None, project=request.project)
+    context = {
+        "form": form,
+        "page_title": "Freeze a dataset",
+        "nav": "datasets",
+        "n_improved": improved_count(project=request.project),
+    }
+    if request.method == "GET" or demonstrating:
+        status = 422 if demonstrating else 200
+        return render(request, "snapshots/create.html", context, status=status)
     previewing = request.POST.get("action") == "preview"
     if previewing:
         form.fields["name"].required = False
@@ -66,6 +79,21 @@ def snapshot_create(request: Request) -> HttpResponse:
             context["preview"] = display.figures(shown.counts, shown.warnings)
     part = "snapshots/_preview.html" if request.htmx else "snapshots/create.html"
     return render(request, part, context, status=200 if not form.errors or request.htmx else 422)
+
+
+def _freeze_improved(request: Request) -> Snapshot | None:
+    """The frozen demonstrations, or None with the reason as a message."""
+    try:
+        made = services.demonstrations_freeze(
+            project=request.project,
+            name=request.POST.get("name", ""),
+            user=request.user,
+        )
+    except DomainError as error:
+        messages.error(request, f"Not frozen. {error.message}")
+        return None
+    messages.success(request, f"{made.name} is frozen and will not change.")
+    return made
 
 
 @require_GET

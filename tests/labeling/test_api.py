@@ -40,7 +40,7 @@ def test_a_whole_round_by_api(project: Project, ada: User, ana: User, call: Call
     pair = got["pair"]
     assert pair["prompt"][0]["content"].startswith("Question")
     assert set(pair) == {
-        "slot", "comparison", "key", "prompt", "left", "right", "leased_until",
+        "slot", "comparison", "key", "prompt", "left", "right", "leased_until", "asks",
     }  # fmt: skip
     ballot = {"side": "left", "idempotency_key": pair["key"], "strength": 2}
     status, stored = call(ana, "POST", f"/slots/{pair['slot']}/vote", ballot)
@@ -164,3 +164,31 @@ def test_a_rule_that_cannot_work_is_refused(project: Project, ada: User, call: C
         status, error = call(ada, "PATCH", "/projects/arguments/labeling", change)
         assert (status, error["field"]) == (400, field), change
     assert not LabelingSettings.objects.filter(project=project, least_votes=9).exists()
+
+
+CRITERIA = [{"key": "correct", "label": "Correct"}, {"key": "clear", "label": "Clear"}]
+
+
+def test_a_client_can_ask_what_the_project_asks_and_answer_all_of_it(
+    project: Project, ana: User, call: Call
+) -> None:
+    pairs_make(
+        project, 1, criteria=CRITERIA, require_criteria=True, show_rationale=True,
+        reasons=["Correct", "Safer"], show_improve=True,
+    )  # fmt: skip
+    pair = call(ana, "POST", "/projects/arguments/next")[1]["pair"]
+    assert pair["asks"]["criteria"] == CRITERIA
+    assert (pair["asks"]["reasons"], pair["asks"]["improve"]) == (["Correct", "Safer"], True)
+    ballot = {"side": "left", "idempotency_key": pair["key"], "reasons": ["Safer"]}
+    status, refused = call(ana, "POST", f"/slots/{pair['slot']}/vote", ballot)
+    assert (status, refused["field"]) == (400, "criteria")
+    ballot |= {
+        "criteria": {"correct": "left", "clear": "tie"},
+        "improvement": "Exactly 24 hours, on average.",
+    }
+    assert call(ana, "POST", f"/slots/{pair['slot']}/vote", ballot)[0] == 200
+    stored = Vote.objects.get()
+    assert stored.criteria == {"correct": stored.left_is, "clear": "tie"}
+    assert stored.reasons == ["Safer"]
+    assert stored.improvement.messages[-1]["content"] == "Exactly 24 hours, on average."
+    assert stored.improvement.origin == "edit"

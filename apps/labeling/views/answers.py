@@ -8,9 +8,9 @@ from django.views.decorators.http import require_GET
 from apps.accounts.permissions import project_page
 from apps.common.http import Request
 from apps.labeling import selectors
+from apps.labeling.answers import answer_rows, answers_only
 from apps.labeling.forms import AnswersFilter
 from apps.labeling.services import LABELERS
-from apps.labeling.texts import excerpt
 
 PER_PAGE = 50
 
@@ -27,6 +27,7 @@ def answers(request: Request) -> HttpResponse:
         choice=wanted.get("choice", ""),
         search=wanted.get("q", ""),
     )
+    found = answers_only(found, wanted.get("only", ""))
     page = Paginator(found, PER_PAGE).get_page(request.GET.get("page"))
     context = {
         "page_title": "My answers",
@@ -34,20 +35,7 @@ def answers(request: Request) -> HttpResponse:
         "form": form,
         "filtered": any(wanted.values()),
         "page": page,
-        "rows": [_row(vote) for vote in page],
+        "rows": answer_rows(page),
         "n_today": selectors.answers_today(project=request.project, annotator=request.user),
     }
     return render(request, "labeling/answers.html", context)
-
-
-def _row(vote: selectors.Vote) -> dict[str, object]:
-    answered = selectors.as_answered(vote)
-    chosen = {"left": answered.left, "right": answered.right}.get(answered.side)
-    words = {"left": "A is better", "right": "B is better"}.get(answered.side)
-    return {
-        "vote": vote,
-        "prompt": excerpt(answered.prompt),
-        "side": answered.side,
-        "words": words or vote.get_choice_display(),
-        "chosen": excerpt(chosen, 90) if chosen else "",
-    }

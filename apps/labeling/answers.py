@@ -1,0 +1,55 @@
+"""My answers: what a person may narrow their own list to, and how one is shown in it."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from django.db.models import Q, QuerySet
+
+from apps.common.registry import vote_uses
+from apps.labeling import selectors
+from apps.labeling.models import Vote
+from apps.labeling.texts import excerpt
+
+_NARROWER = {
+    "noted": ~Q(rationale="") | Q(flags__len__gt=0) | Q(reasons__len__gt=0),
+    "improved": Q(improvement__isnull=False),
+    "changed": Q(revision__gt=1),
+}
+_LONGEST_CHOSEN = 90
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerRow:
+    """One answer in the list: `frozen_in` datasets that stay as they are hold it already."""
+
+    vote: Vote
+    prompt: str
+    side: str
+    words: str
+    chosen: str
+    frozen_in: int
+
+
+def answers_only(answers: QuerySet[Vote], only: str) -> QuerySet[Vote]:
+    """Those with a note, reason or flag; with an improved answer; or changed since. "": all."""
+    return answers.filter(_NARROWER[only]) if only else answers
+
+
+def answer_rows(answers: Iterable[Vote]) -> list[AnswerRow]:
+    votes = list(answers)
+    frozen = vote_uses([vote.pk for vote in votes])
+    return [_row(vote, frozen.get(vote.pk, 0)) for vote in votes]
+
+
+def _row(vote: Vote, frozen_in: int) -> AnswerRow:
+    answered = selectors.as_answered(vote)
+    chosen = {"left": answered.left, "right": answered.right}.get(answered.side)
+    words = {"left": "A is better", "right": "B is better"}.get(answered.side)
+    return AnswerRow(
+        vote=vote,
+        prompt=excerpt(answered.prompt),
+        side=answered.side,
+        words=words or vote.get_choice_display(),
+        chosen=excerpt(chosen, _LONGEST_CHOSEN) if chosen else "",
+        frozen_in=frozen_in,
+    )

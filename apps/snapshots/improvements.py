@@ -1,0 +1,125 @@
+"""Demonstrations out of labeling: the better answers as annotators would have them.
+
+A row is the prompt and the improved answer, with the vote it came with and its annotator as a
+number. Rows are split by group with the hash and seed of preference datasets, so that a prompt that
+is tested on is not learned from here either.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from apps.accounts.models import Project
+from apps.labeling.models import Comparison, Vote
+from apps.labeling.texts import Messages
+from apps.snapshots.models import Snapshot, SnapshotRow
+from apps.snapshots.recipe import SnapshotRecipe, in_order
+from apps.snapshots.rows import Row, demonstration_row
+from measures.splits import split_of
+
+_BATCH = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class Improved:
+    """A current vote that came with an improved answer."""
+
+    vote: int
+    comparison: int
+    person: int
+    prompt: Messages
+    answer: Messages
+    group: str
+    source: str
+    licence: str
+
+
+@dataclass(frozen=True, slots=True)
+class Demonstrations:
+    """Rows by split, the votes behind each row by (split, ordinal), and what was left out."""
+
+    files: Mapping[str, list[Row]]
+    votes: Mapping[tuple[str, int], list[Improved]]
+    dropped: Mapping[str, int]
+
+    @property
+    def counts(self) -> dict[str, Any]:
+        people = {one.person for votes in self.votes.values() for one in votes}
+        groups = {name: len({row["group"] for row in rows}) for name, rows in self.files.items()}
+        return {
+            "rows": {name: len(rows) for name, rows in self.files.items()},
+            "groups": groups,
+            "annotators": len(people),
+            "dropped": dict(self.dropped),
+            "warnings": [],
+        }
+
+
+def improved_answers(*, project: Project) -> Iterator[Improved]:
+    """Of votes that stand, on comparisons that were not dropped, in order of the votes."""
+    rows = (
+        Vote.objects.filter(project=project, is_current=True, improvement__isnull=False)
+        .exclude(comparison__state=Comparison.State.DROPPED)
+        .order_by("pk")
+        .values_list(
+            *("pk", "comparison_id", "annotator_id"),
+            *("comparison__prompt__messages", "improvement__messages"),
+            *("comparison__prompt__group_key", "comparison__prompt__source"),
+            "comparison__prompt__licence",
+        )
+    )
+    for row in rows.iterator(_BATCH):
+        yield Improved(*row)
+
+
+def improved_count(*, project: Project) -> int:
+    return (
+        Vote.objects.filter(project=project, is_current=True, improvement__isnull=False)
+        .exclude(comparison__state=Comparison.State.DROPPED)
+        .count()
+    )
+
+
+def demonstrations_from(*, project: Project, recipe: SnapshotRecipe) -> Demonstrations:
+    """What a freeze would write now, by the seed and the shares of `recipe`."""
+    files: dict[str, list[Row]] = {}
+    votes: dict[tuple[str, int], list[Improved]] = {}
+    places: dict[tuple[str, str], tuple[str, int]] = {}
+    dropped: Counter[str] = Counter()
+    for one in improved_answers(project=project):
+        *before, last = one.answer
+        if last["role"] != "assistant":
+            dropped["does not end with the assistant"] += 1
+            continue
+        asked = [*one.prompt, *before]
+        seen = (repr(asked), last["content"])
+        if seen in places:
+            dropped["repeats an earlier row"] += 1
+            votes[places[seen]].append(one)
+            continue
+        split = split_of(one.group, recipe.shares, recipe.seed)
+        rows = files.setdefault(split, [])
+        place = places[seen] = (split, len(rows))
+        votes[place] = [one]
+        about = {"group": one.group, "source": one.source, "licence": one.licence}
+        rows.append(
+            demonstration_row(asked, last["content"], about)
+            | {"vote": str(one.vote), "annotator": f"person-{one.person}"}
+        )
+    return Demonstrations(in_order(files), votes, dropped)
+
+
+def demonstration_lineage(snapshot: Snapshot, made: Demonstrations) -> list[SnapshotRow]:
+    """One row per (comparison, file), naming every vote that its lines came with."""
+    rows: dict[tuple[int, str], SnapshotRow] = {}
+    for (split, ordinal), votes in sorted(made.votes.items()):
+        for one in votes:
+            row = rows.setdefault(
+                (one.comparison, split),
+                SnapshotRow(
+                    snapshot=snapshot, comparison_id=one.comparison, split=split, ordinal=ordinal
+                ),
+            )
+            row.vote_ids = [*row.vote_ids, one.vote]
+    return list(rows.values())
