@@ -69,6 +69,17 @@ def test_every_annotator_gets_each_gold_pair_once_beside_the_overlap(
     assert isinstance(services.slot_lease_next(project=project, annotator=ben), NothingReason)
 
 
+def test_a_gold_share_takes_gold_pairs_out_of_the_common_queue(
+    project: Project, ana: User, ada: User
+) -> None:
+    pairs_make(project, 1)
+    gold_make(project)
+    assert Slot.objects.filter(kind="gold", state="free").count() == 6
+    services.labeling_settings_update(project=project, by=ada, gold_share=0.1)
+    assert not Slot.objects.filter(kind="gold", state="free").exists()
+    assert vote(project, ana)
+
+
 def test_a_hidden_repeat_is_mirrored_and_decides_nothing(
     project: Project, ana: User, always: Any
 ) -> None:

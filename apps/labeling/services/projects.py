@@ -8,7 +8,7 @@ from django.db import transaction
 from apps.accounts import services as accounts
 from apps.accounts.models import Project, User
 from apps.common.errors import DomainError
-from apps.labeling.models import Guideline, LabelingSettings
+from apps.labeling.models import Guideline, LabelingSettings, Slot
 from apps.labeling.services.settings_checks import setting_checked, settings_check_together
 from measures.voting import Rule
 
@@ -77,6 +77,11 @@ def labeling_settings_update(*, project: Project, by: User, **changes: Any) -> L
             setattr(current, name, setting_checked(name, value))
         settings_check_together(current, rule_of)
         current.save()
+        if current.gold_share:
+            # From now on each annotator gets every gold pair in a slot made for them.
+            Slot.objects.filter(project=project, kind=Slot.Kind.GOLD, state=Slot.State.FREE).update(
+                state=Slot.State.WITHDRAWN
+            )
         changed = {
             name: [before[name], getattr(current, name)]
             for name in changes
