@@ -5,6 +5,7 @@ from apps.agreement.api import router as agreement
 from apps.common.api import api_make, api_urls
 from apps.common.api_docs import Reference
 from apps.labeling.api import router as labeling
+from apps.labeling.guidelines_api import router as guidelines
 from apps.snapshots.api import router as snapshots
 from apps.training.api import router as training
 
@@ -18,7 +19,7 @@ api = api_make(
     ),
     docs=Reference(),
 )
-for _router in (accounts, labeling, agreement, snapshots, training):
+for _router in (accounts, labeling, guidelines, agreement, snapshots, training):
     api.add_router("", _router)
 
 urls = api_urls(api)

@@ -33,7 +33,7 @@ class Place:
     """One project in which a person labels.
 
     `nothing` says why there is no pair; None when there is one. `n_left` is how many pairs are
-    left for this person, counted up to `selectors.REMAINING_CAP`.
+    left for this person, the one in hand included, counted up to `selectors.REMAINING_CAP`.
     """
 
     project: Project
@@ -94,12 +94,13 @@ def _place(membership: Membership, user: User) -> Place:
     project = membership.project
     standing = services.standing_of(project=project, annotator=user)
     code = standing.nothing.code if standing.nothing else ""
+    n_free = selectors.remaining_for(project=project, annotator=user, n_today=standing.n_today)
     return Place(
         project=project,
         role=membership.get_role_display(),
         n_today=standing.n_today,
         n_total=selectors.answers_count(project=project, annotator=user),
-        n_left=selectors.remaining_for(project=project, annotator=user, n_today=standing.n_today),
+        n_left=n_free + (standing.held_until is not None),
         cap=standing.seat.daily_cap or 0,
         held_until=standing.held_until,
         nothing=standing.nothing,

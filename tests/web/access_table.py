@@ -176,6 +176,9 @@ LABELING_API = [
         ok=404,
         expect={ENGINEER: 404},  # not theirs comes before not allowed
     ),
+    # a comparison of the world was imported, so there are guidelines
+    api("GET /projects/{slug}/guidelines", EVERYONE),
+    api("POST /projects/{slug}/guidelines/acknowledge", LABELERS, data={"version": 1}),
     api("GET /projects/{slug}/decisions", READERS),
     api("GET /projects/{slug}/labeling", READERS),
     api("PATCH /projects/{slug}/labeling", ADMINS, data={"overlap": 2}),

@@ -1,0 +1,161 @@
+"""The admin's list of annotators, and what can be done about one of them."""
+
+import re
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from apps.accounts.models import AuditEvent, Membership, Project, Role, User
+from apps.accounts.services import membership_pause
+from apps.labeling import services
+from apps.labeling.annotators import annotators_list
+from apps.labeling.models import Annotator, Vote
+from tests.labeling.pairs import annotators_make, pairs_make, rows_make, vote
+from tests.labeling.practice import answer_all, practice_make
+
+SignIn = Callable[[User], Client]
+PATH = "/p/arguments/annotators/"
+
+
+def names(project: Project, **wanted: str) -> list[str]:
+    return [row.user.username for row in annotators_list(project=project, **wanted)]
+
+
+def test_everybody_who_labels_is_listed_with_their_numbers(
+    project: Project, ana: User, rita: User, emil: User, ada: User
+) -> None:
+    pairs_make(project, 3)
+    for choice in "ab":
+        vote(project, ana, choice)
+    old = Vote.objects.earliest("id").pk
+    services.vote_revise(vote=old, annotator=ana, idempotency_key="again", choice="tie")
+    rows = {row.user.username: row for row in annotators_list(project=project)}
+    assert sorted(rows) == ["ada", "ana", "rita"]
+    assert (rows["ana"].n_votes, rows["ana"].n_today) == (2, 2)
+    assert (rows["rita"].n_votes, rows["rita"].last_seen) == (0, None)
+    assert rows["ana"].last_seen == rows["ana"].last_vote is not None
+
+
+def test_last_seen_is_the_later_of_signing_in_and_answering(project: Project, ana: User) -> None:
+    pairs_make(project)
+    vote(project, ana)
+    soon = timezone.now() + timedelta(minutes=5)
+    User.objects.filter(pk=ana.pk).update(last_login=soon)
+    assert annotators_list(project=project).get().last_seen == soon
+
+
+def test_people_of_imported_votes_are_counted_and_not_listed(
+    project: Project, ada: User, signed_in: SignIn
+) -> None:
+    pairs_make(project, 1)
+    rows = [{"comparison": "pair-1", "annotator": "w1", "choice": "a"}]
+    services.votes_import(project=project, rows=rows)
+    Membership.objects.get_or_create(
+        project=project, user=User.objects.get(is_imported=True), defaults={"role": Role.ANNOTATOR}
+    )
+    assert names(project) == ["ada"]
+    assert "1 person of imported votes" in signed_in(ada).get(PATH).content.decode()
+
+
+def test_the_states_filter_and_the_columns_sort(
+    project: Project, ana: User, rita: User, ada: User
+) -> None:
+    pairs_make(project)
+    vote(project, rita)
+    membership_pause(project=project, user=rita, reason="Ill.", by=ada)
+    services.guideline_publish(project=project, body="New.", by=ada, is_major=True)
+    services.guideline_acknowledge(project=project, user=ana, version=2)
+    services.annotator_limits_set(project=project, user=ada, by=ada, daily_cap=0)
+    assert names(project, state="paused") == ["rita"]
+    assert names(project, state="guideline") == ["rita"]  # Ana has read it, Ada wrote it
+    assert names(project, state="unqualified") == ["ana"]
+    assert names(project, state="limited") == ["ada"]
+    assert names(project, sort="votes") == ["rita", "ada", "ana"]
+    assert names(project, search="RIT") == ["rita"]
+
+
+def test_a_filter_nobody_fits_says_so(project: Project, ada: User, signed_in: SignIn) -> None:
+    html = signed_in(ada).get(f"{PATH}?q=nobody").content.decode()
+    assert "Nobody fits this filter" in html
+    assert signed_in(ada).get(f"{PATH}?state=nonsense&sort=x&page=99").status_code == 200
+
+
+def test_the_list_costs_the_same_for_three_people_and_for_thirty(
+    project: Project, ada: User, signed_in: SignIn, django_assert_max_num_queries
+) -> None:
+    pairs_make(project)
+    browser = signed_in(ada)
+    browser.get(PATH)
+    annotators_make(project, 30)
+    with django_assert_max_num_queries(14):
+        html = browser.get(PATH).content.decode()
+    assert "31 people" in html
+
+
+@pytest.fixture
+def browser(project: Project, ana: User, ada: User, signed_in: SignIn) -> Client:
+    rows = [row | {"topic": "law", "language": "en"} for row in rows_make(2)]
+    services.comparisons_import(project=project, rows=rows)
+    return signed_in(ada)
+
+
+def test_limits_are_saved_from_the_page(browser: Client, ana: User) -> None:
+    sent = {"daily_cap": "5", "topics": ["law"], "languages": []}
+    answer = browser.post(f"{PATH}{ana.pk}/limits/", sent, follow=True)
+    assert "It holds from the next pair on." in answer.content.decode()
+    stored = Annotator.objects.get(user=ana)
+    assert (stored.daily_cap, stored.topics, stored.languages) == (5, ["law"], [])
+    html = browser.get(PATH).content.decode()
+    assert "5 a day" in html
+    assert "1 topic" in html
+
+
+def test_a_wrong_limit_is_named_at_its_field_and_what_was_typed_stays(
+    browser: Client, ana: User
+) -> None:
+    answer = browser.post(f"{PATH}{ana.pk}/limits/", {"daily_cap": "-3", "topics": ["cooking"]})
+    html = answer.content.decode()
+    assert answer.status_code == 422
+    assert 'value="-3"' in html
+    assert "cooking is not one of the available choices" in html
+    assert Annotator.objects.get(user=ana).daily_cap is None
+
+
+def test_a_person_is_paused_with_a_reason_and_resumed(browser: Client, ana: User) -> None:
+    refused = browser.post(f"{PATH}{ana.pk}/pause/", {"reason": " "})
+    assert refused.status_code == 422
+    browser.post(f"{PATH}{ana.pk}/pause/", {"reason": "Call me."})
+    assert "They read: “Call me.”" in browser.get(f"{PATH}{ana.pk}/").content.decode()
+    browser.post(f"{PATH}{ana.pk}/pause/", {"action": "resume"})
+    assert not Membership.objects.get(user=ana).paused_reason
+
+
+def test_an_admin_qualifies_by_hand_and_grants_attempts(
+    browser: Client, project: Project, ana: User
+) -> None:
+    practice_make(project, qualification_attempts=1)
+    answer_all(project, ana, [False] * 3)
+    html = browser.get(f"{PATH}{ana.pk}/").content.decode()
+    assert "failed, 1 of 1 attempts used" in html
+    said = browser.post(f"{PATH}{ana.pk}/qualification/", {"action": "grant"}, follow=True)
+    assert "Another attempt waits for Ana." in said.content.decode()
+    browser.post(f"{PATH}{ana.pk}/qualification/", {"action": "qualify"})
+    assert Annotator.objects.get(user=ana).qualified_at
+    actions = AuditEvent.objects.filter(actor__username="ada").values_list("action", flat=True)
+    assert {"qualification.granted", "annotator.qualified"} <= set(actions)
+    assert browser.post(f"{PATH}{ana.pk}/qualification/", {"action": "x"}).status_code == 404
+
+
+def test_too_few_practice_pairs_are_an_error_the_admin_sees(
+    browser: Client, project: Project
+) -> None:
+    practice_make(project, 2)
+    html = re.sub(r"\s+", " ", browser.get(PATH).content.decode())
+    assert "it asks for 3 practice pairs and 2 can be used" in html
+
+
+def test_somebody_who_does_not_label_has_no_page(browser: Client, emil: User) -> None:
+    assert browser.get(f"{PATH}{emil.pk}/").status_code == 404
