@@ -4,7 +4,9 @@ import random
 import threading
 import time
 from collections import Counter
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 
@@ -20,6 +22,7 @@ from apps.labeling.services import Lease, NothingReason
 from tests.labeling.pairs import annotators_make, pairs_make
 
 CLIENTS, PAIRS, VOTES = 32, 2000, 3
+FINGERS = 6
 GIVE_UP = 300.0  # seconds
 
 
@@ -29,6 +32,7 @@ class Client:
 
     project: Project
     annotator: User
+    fingers: ThreadPoolExecutor  # shared: what impatient people press with at the same moment
     random: random.Random
     acknowledged: dict[int, str] = field(default_factory=dict)  # comparison: choice
     lost_leases: int = 0
@@ -62,8 +66,7 @@ class Client:
         times = {"double": 2, "parallel": 3}.get(way, 1)
         try:
             if way == "parallel":
-                with ThreadPoolExecutor(times) as pool:
-                    results = list(pool.map(self.submit, [lease] * times, [choice] * times))
+                results = list(self.fingers.map(self.submit, [lease] * times, [choice] * times))
             else:
                 results = [self.submit(lease, choice) for _ in range(times)]
         except Conflict as error:
@@ -78,24 +81,31 @@ class Client:
         return None if way == "crash after" else results[-1].next
 
     def submit(self, lease: Lease, choice: str) -> services.VoteResult:
-        main = threading.current_thread().name.startswith("client")
-        try:
-            return services.vote_cast(
-                slot=lease.slot, annotator=self.annotator, idempotency_key=lease.key, choice=choice
-            )
-        finally:
-            if not main:
-                connection.close()
+        return services.vote_cast(
+            slot=lease.slot, annotator=self.annotator, idempotency_key=lease.key, choice=choice
+        )
+
+
+@contextmanager
+def hands() -> Iterator[ThreadPoolExecutor]:
+    """Threads that keep their connection to the database, as a web server's do, until the end."""
+    with ThreadPoolExecutor(FINGERS) as pool:
+        yield pool
+        everybody = threading.Barrier(FINGERS)  # so that each thread gets one of these tasks
+
+        def leave() -> None:
+            everybody.wait(timeout=10)
+            connection.close()
+
+        for task in [pool.submit(leave) for _ in range(FINGERS)]:
+            task.result()
 
 
 @pytest.mark.django_db(transaction=True)
 def test_thirty_two_unruly_clients_lose_double_and_over_assign_nothing() -> None:
     project = Project.objects.create(slug="crowd", name="Crowd")
     pairs_make(project, PAIRS, overlap=VOTES, max_overlap=VOTES)
-    clients = [
-        Client(project, person, random.Random(number))
-        for number, person in enumerate(annotators_make(project, CLIENTS))
-    ]
+    people = annotators_make(project, CLIENTS)
     deadline = time.monotonic() + GIVE_UP
 
     def run(client: Client) -> NothingReason:
@@ -104,7 +114,11 @@ def test_thirty_two_unruly_clients_lose_double_and_over_assign_nothing() -> None
         finally:
             connection.close()
 
-    with ThreadPoolExecutor(CLIENTS, thread_name_prefix="client") as pool:
+    with hands() as fingers, ThreadPoolExecutor(CLIENTS) as pool:
+        clients = [
+            Client(project, person, fingers, random.Random(number))
+            for number, person in enumerate(people)
+        ]
         reasons = list(pool.map(run, clients))
 
     assert {reason.code for reason in reasons} == {"all_done"}
