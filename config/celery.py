@@ -1,4 +1,4 @@
-"""The web side's Celery app: applies events, sweeps runs, keeps the schedule.
+"""The web side's Celery app: applies events, sweeps runs, imports files, keeps the schedule.
 
 It shares the broker with `workers.celery` and nothing else; both sides send by the task names in
 `workers.contract.wire`.
@@ -21,9 +21,12 @@ app.conf.update(
     task_default_queue=wire.QUEUE_HOUSE,
     task_queues=[
         Queue(name, Exchange(name, type="direct"), routing_key=name)
-        for name in (wire.QUEUE_EVENTS, wire.QUEUE_HOUSE)
+        for name in (wire.QUEUE_EVENTS, wire.QUEUE_HOUSE, wire.QUEUE_IMPORTS)
     ],
-    task_routes={wire.TASK_RECORD_EVENTS: {"queue": wire.QUEUE_EVENTS}},
+    task_routes={
+        wire.TASK_RECORD_EVENTS: {"queue": wire.QUEUE_EVENTS},
+        wire.TASK_RUN_IMPORT: {"queue": wire.QUEUE_IMPORTS},
+    },
     beat_schedule={
         "queue-fresh-pairs": {
             "task": "apps.loop.tasks.queue_fresh_pairs",
@@ -34,6 +37,11 @@ app.conf.update(
             "task": "apps.agreement.tasks.refresh_reports",
             "schedule": 60.0,
             "options": {"queue": wire.QUEUE_HOUSE, "expires": 60.0},
+        },
+        "sweep-imports": {
+            "task": wire.TASK_SWEEP_IMPORTS,
+            "schedule": 10.0,
+            "options": {"queue": wire.QUEUE_HOUSE, "expires": 10.0},
         },
         "sweep-runs": {
             "task": wire.TASK_SWEEP_RUNS,

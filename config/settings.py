@@ -146,6 +146,7 @@ STORAGES = {
 WHITENOISE_USE_FINDERS = TESTING or DEBUG
 WHITENOISE_AUTOREFRESH = DEBUG
 DATA_UPLOAD_MAX_MEMORY_SIZE = 20 * 1024 * 1024
+IMPORT_MAX_MB = env.number("IMPORT_MAX_MB", 200, low=1, high=10_000)
 MEDIA_ROOT = VAR_DIR / "media"
 
 # --- security ----------------------------------------------------------------------------------

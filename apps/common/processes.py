@@ -42,7 +42,7 @@ class Program:
 
 
 def programs(*, port: int, var: Path, log_level: str) -> list[Program]:
-    """Web server, event worker, training workers and scheduler of one machine."""
+    """Web server, event and import workers, training workers and scheduler of one machine."""
     python = sys.executable
 
     def celery(app: str, *words: str) -> tuple[str, ...]:
@@ -64,6 +64,8 @@ def programs(*, port: int, var: Path, log_level: str) -> list[Program]:
     return [
         Program("web", web, {"DATABASE_POOL": "1"}),
         Program("events", worker("config.celery", "events", "events,house"), stops_last=True),
+        # Of its own, so that a long import holds up neither events nor scheduled work.
+        Program("imports", worker("config.celery", "imports", "imports")),
         Program("scheduler", celery("config.celery", "beat", "-s", str(var / "beat" / "schedule"))),
         Program("train", worker("workers.celery", "train", "gpu,cpu")),
         Program("short", worker("workers.celery", "short", "short")),

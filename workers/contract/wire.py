@@ -9,17 +9,20 @@ from typing import Any
 VERSION = 1
 
 # Queues: one per machine class, one for short jobs (probes, scoring), one for events coming back,
-# and one for the web side's own scheduled work.
+# one for the web side's own scheduled work, and one for imports, which may take minutes.
 QUEUE_GPU = "gpu"
 QUEUE_CPU = "cpu"
 QUEUE_SHORT = "short"
 QUEUE_EVENTS = "events"
 QUEUE_HOUSE = "house"
+QUEUE_IMPORTS = "imports"
 JOB_QUEUES = (QUEUE_GPU, QUEUE_CPU, QUEUE_SHORT)
 
 TASK_RUN_JOB = "workers.tasks.run_job"
 TASK_RECORD_EVENTS = "apps.training.tasks.record_events"
 TASK_SWEEP_RUNS = "apps.training.tasks.sweep_runs"
+TASK_RUN_IMPORT = "apps.labeling.tasks.run_import"
+TASK_SWEEP_IMPORTS = "apps.labeling.tasks.sweep_imports"
 
 # Redis keys of the lease protocol (see workers/contract/lease.py).
 LEASE_SECONDS = 30

@@ -24,8 +24,8 @@ _NAMES: dict[str, tuple[str, ...]] = {
     ),
     "response_a": (
         "response_a", "answer_a", "completion_a", "output_a", "conversation_a", "text_a",
-        "response_0", "response0", "response_1", "response1", "answer_1", "answer1", "output_1", "output1", "completion_1",
-        "text_1", "text1", "candidate_1", "summary_1", "left", "a",
+        "response_0", "response0", "response_1", "response1", "answer_1", "answer1", "output_1",
+        "output1", "completion_1", "text_1", "text1", "candidate_1", "summary_1", "left", "a",
     ),
     "response_b": (
         "response_b", "answer_b", "completion_b", "output_b", "conversation_b", "text_b",

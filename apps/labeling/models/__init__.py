@@ -3,6 +3,7 @@
 from apps.labeling.models.choices import Choice
 from apps.labeling.models.comparisons import Comparison, Skip, Slot
 from apps.labeling.models.content import Prompt, Response
+from apps.labeling.models.imports import ImportJob
 from apps.labeling.models.people import (
     Annotator,
     Guideline,
@@ -19,6 +20,7 @@ __all__ = [
     "Comparison",
     "Decision",
     "Guideline",
+    "ImportJob",
     "LabelingSettings",
     "Prompt",
     "QualificationAnswer",

@@ -1,7 +1,16 @@
 """What can be done to projects, comparisons, slots and votes. Other apps call these names."""
 
 from apps.labeling.services.ballots import FLAGS, LONGEST_RATIONALE, Answer
+from apps.labeling.services.import_progress import progress_read
+from apps.labeling.services.import_running import import_job_run, import_jobs_sweep
 from apps.labeling.services.importing import comparisons_import
+from apps.labeling.services.imports import (
+    import_job_cancel,
+    import_job_check,
+    import_job_configure,
+    import_job_create,
+    import_job_start,
+)
 from apps.labeling.services.leasing import (
     Standing,
     slot_lease_for,
@@ -77,10 +86,18 @@ __all__ = [
     "comparisons_import",
     "guideline_acknowledge",
     "guideline_publish",
+    "import_job_cancel",
+    "import_job_check",
+    "import_job_configure",
+    "import_job_create",
+    "import_job_run",
+    "import_job_start",
+    "import_jobs_sweep",
     "labeling_set_up",
     "labeling_settings_update",
     "pairs_needed",
     "practice_pairs",
+    "progress_read",
     "project_create",
     "qualification_of",
     "rule_of",

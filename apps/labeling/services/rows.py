@@ -34,8 +34,8 @@ _LENGTHS = {
 _LONGEST_ID = Comparison._meta.get_field("external_id").max_length
 _LONGEST_EXPLANATION = 4000
 _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")  # in JSON; not a backslash and four zeros
-_STRATA = frozenset(Comparison.Stratum.values)  # computed anew by Django at each access
-_ORIGINS = frozenset(Response.Origin.values)
+_STRATA = tuple(Comparison.Stratum.values)  # computed anew by Django at each access
+_ORIGINS = tuple(Response.Origin.values)
 _CHOICES = tuple(Choice.values)
 # Strata that measure annotators against a known answer.
 _CONTROLS = (Comparison.Stratum.GOLD, Comparison.Stratum.PRACTICE)
@@ -176,10 +176,10 @@ def _text(
     return value
 
 
-def _one_of(given: Mapping[str, Any], name: str, allowed: frozenset[str]) -> str:
+def _one_of(given: Mapping[str, Any], name: str, allowed: tuple[str, ...]) -> str:
     value = _text(given, name, None)
     if value and value not in allowed:
-        raise BadField(name, f"is {value!r}; one of {', '.join(sorted(allowed))} is expected")
+        raise BadField(name, f"is {value!r}; one of {', '.join(allowed)} is expected")
     return value
 
 

@@ -1,3 +1,9 @@
+"""Files on their way in."""
+
+from django.db import models
+
+from apps.accounts.models import Project, User
+from apps.common.models import Named
 
 
 class ImportJob(Named):
@@ -31,6 +37,7 @@ class ImportJob(Named):
     stage = models.CharField(max_length=6, choices=Stage.choices, default=Stage.CHECK)
     state = models.CharField(max_length=11, choices=State.choices, default=State.DRAFT)
     settings = models.JSONField(default=dict, help_text="container, layout, mapping, options")
+    preview = models.JSONField(default=dict, help_text="columns and first rows, as read with them")
     attempt = models.PositiveIntegerField(default=0)
     cancel_wanted = models.BooleanField(default=False)
     queued_at = models.DateTimeField(null=True, blank=True)

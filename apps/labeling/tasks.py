@@ -1,0 +1,18 @@
+"""Work of the web side's workers."""
+
+from celery import shared_task
+
+from apps.labeling import services
+from workers.contract import wire
+
+
+@shared_task(name=wire.TASK_RUN_IMPORT)
+def run_import(job: str) -> str:
+    """Check or bring in one file (queue `imports`)."""
+    return services.import_job_run(job=job)
+
+
+@shared_task(name=wire.TASK_SWEEP_IMPORTS)
+def sweep_imports() -> int:
+    """Every few seconds, by the scheduler (queue `house`)."""
+    return services.import_jobs_sweep()
