@@ -121,7 +121,7 @@ class VotesIn(Schema):
     on_error: Literal["refuse", "skip"] = "refuse"
 
 
-class RowOut(Schema):
+class RowProblemOut(Schema):
     row: int
     field: str
     message: str
@@ -134,7 +134,7 @@ class VotesReportOut(Schema):
     n_refused: int
     n_people: int
     seconds: float
-    problems: list[RowOut]
+    problems: list[RowProblemOut]
 
 
 class ImportReportOut(Schema):
@@ -146,8 +146,8 @@ class ImportReportOut(Schema):
     n_responses: int
     n_slots: int
     seconds: float
-    problems: list[RowOut]
-    warnings: list[RowOut]
+    problems: list[RowProblemOut]
+    warnings: list[RowProblemOut]
 
 
 class DecisionOut(Schema):

@@ -10,10 +10,14 @@
 
 from concord_client.aio import AsyncClient
 from concord_client.errors import ConcordError, Unreachable
+from concord_client.operations import Answer
 from concord_client.sync import Client
 from concord_client.types import (
+    Asks,
+    Criterion,
     Decision,
     DecisionsPage,
+    Guidelines,
     ImportReport,
     LabelingSettings,
     Message,
@@ -27,11 +31,15 @@ from concord_client.types import (
 )
 
 __all__ = [
+    "Answer",
+    "Asks",
     "AsyncClient",
     "Client",
     "ConcordError",
+    "Criterion",
     "Decision",
     "DecisionsPage",
+    "Guidelines",
     "ImportReport",
     "LabelingSettings",
     "Message",

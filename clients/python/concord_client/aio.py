@@ -5,14 +5,14 @@ import json
 import random
 from collections.abc import AsyncIterator, Sequence
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, Unpack
 from uuid import uuid4
 
 import aiohttp
 
 from concord_client import operations, types
 from concord_client.errors import Unreachable, error_from
-from concord_client.operations import Operation, Row
+from concord_client.operations import Answer, Operation, Row
 
 T = TypeVar("T")
 
@@ -76,35 +76,14 @@ class AsyncClient:
         return await self._send(operations.next_pair(project))
 
     async def vote(
-        self,
-        pair: types.Pair,
-        side: str = "",
-        *,
-        choice: str = "",
-        strength: int | None = None,
-        rationale: str = "",
-        flags: Sequence[str] = (),
-        active_ms: int | None = None,
-        wall_ms: int | None = None,
-        **more: Any,
+        self, pair: types.Pair, side: str = "", *, choice: str = "", **answer: Unpack[Answer]
     ) -> types.Vote:
         """Vote on a pair you hold; the answer carries the next one.
 
         side: left, right, tie or both_bad, as shown; or choice: a, b, tie or both_bad in stored
-        terms. strength: 1 slightly, 2 much. more: fields of the ballot not named here. Errors: code
-        `lease_lost` when others have the pair now.
+        terms. Errors: code `lease_lost` when others have the pair now; nothing is counted then.
         """
-        ballot = operations.ballot(
-            idempotency_key=pair.key,
-            side=side,
-            choice=choice,
-            strength=strength,
-            rationale=rationale,
-            flags=flags,
-            active_ms=active_ms,
-            wall_ms=wall_ms,
-            more=more,
-        )
+        ballot = operations.ballot(pair.key, side, choice, answer)
         return await self._send(operations.vote(pair.slot, ballot))
 
     async def skip(self, pair: types.Pair, reason: str = "") -> types.Next:
@@ -117,28 +96,24 @@ class AsyncClient:
         side: str = "",
         *,
         choice: str = "",
-        idempotency_key: str | None = None,
-        strength: int | None = None,
-        rationale: str = "",
-        flags: Sequence[str] = (),
-        **more: Any,
+        idempotency_key: str = "",
+        **answer: Unpack[Answer],
     ) -> types.Revision:
         """Change a vote of yours, by its number; a new revision is added.
 
         idempotency_key: your own, to repeat the change after a crash; else one is made.
         """
-        ballot = operations.ballot(
-            idempotency_key=idempotency_key or f"revise.{vote}.{uuid4().hex}",
-            side=side,
-            choice=choice,
-            strength=strength,
-            rationale=rationale,
-            flags=flags,
-            active_ms=None,
-            wall_ms=None,
-            more=more,
-        )
+        key = idempotency_key or f"revise.{vote}.{uuid4().hex}"
+        ballot = operations.ballot(key, side, choice, answer)
         return await self._send(operations.revise(vote, ballot))
+
+    async def guidelines(self, project: str) -> types.Guidelines:
+        """The current guidelines, and whether you have acknowledged them."""
+        return await self._send(operations.guidelines(project))
+
+    async def acknowledge(self, project: str, version: int) -> types.Guidelines:
+        """Say that you have read this version of the guidelines."""
+        return await self._send(operations.acknowledge(project, version))
 
     # --- import ----------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ The path templates are those of the server's OpenAPI document, which the tests c
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypedDict, TypeVar
 from urllib.parse import quote
 
 from concord_client import types
@@ -55,6 +55,17 @@ def skip(slot: int, reason: str) -> Operation[types.Next]:
 def revise(vote: int, ballot: Mapping[str, Any]) -> Operation[types.Revision]:
     template = "/votes/{vote}/revise"
     return Operation("POST", template, types.Revision.read, {"vote": vote}, body=ballot)
+
+
+def guidelines(project: str) -> Operation[types.Guidelines]:
+    template = "/projects/{slug}/guidelines"
+    return Operation("GET", template, types.Guidelines.read, {"slug": project})
+
+
+def acknowledge(project: str, version: int) -> Operation[types.Guidelines]:
+    template = "/projects/{slug}/guidelines/acknowledge"
+    read = types.Guidelines.read
+    return Operation("POST", template, read, {"slug": project}, body={"version": version})
 
 
 def import_comparisons(
@@ -116,32 +127,27 @@ def settings_update(project: str, changes: Mapping[str, Any]) -> Operation[types
     return Operation("PATCH", template, read, {"slug": project}, body=changes)
 
 
-def ballot(
-    *,
-    idempotency_key: str,
-    side: str,
-    choice: str,
-    strength: int | None,
-    rationale: str,
-    flags: Sequence[str],
-    active_ms: int | None,
-    wall_ms: int | None,
-    more: Mapping[str, Any],
-) -> dict[str, Any]:
-    """The body of a vote or revision; what is not given is not sent.
+class Answer(TypedDict, total=False):
+    """What a vote may say besides A or B; what the project asks is in `Pair.asks`.
 
-    `more` are fields of the ballot that this version of the client does not name.
+    strength: 1 slightly, 2 much. criteria: {key: left | tie | right} beside a side, {key: a | tie |
+    b} beside a choice. reasons: of those the project offers. improvement: the better answer as you
+    would have it, in Markdown. Times in milliseconds.
     """
+
+    strength: int
+    criteria: Mapping[str, str]
+    reasons: Sequence[str]
+    rationale: str
+    flags: Sequence[str]
+    improvement: str
+    active_ms: int
+    wall_ms: int
+
+
+def ballot(key: str, side: str, choice: str, answer: Answer) -> dict[str, Any]:
+    """The body of a vote or revision. Exactly one of side and choice is given."""
     if bool(side) == bool(choice):
         raise ValueError("give either side (as the pair was shown) or choice (in stored terms)")
-    given = {
-        "idempotency_key": idempotency_key,
-        "side": side,
-        "choice": choice,
-        "strength": strength,
-        "rationale": rationale,
-        "flags": list(flags),
-        "active_ms": active_ms,
-        "wall_ms": wall_ms,
-    } | dict(more)
-    return {name: value for name, value in given.items() if value not in (None, "", [])}
+    said = {"side": side} if side else {"choice": choice}
+    return {"idempotency_key": key, **said, **answer}

@@ -3,11 +3,11 @@
 import asyncio
 from collections.abc import Coroutine, Iterator, Sequence
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, Unpack
 
 from concord_client import types
 from concord_client.aio import AsyncClient
-from concord_client.operations import Row
+from concord_client.operations import Answer, Row
 
 T = TypeVar("T")
 
@@ -42,17 +42,39 @@ class Client:
         """See `AsyncClient.next`."""
         return self._run(self._client.next(project))
 
-    def vote(self, pair: types.Pair, side: str = "", **answer: Any) -> types.Vote:
+    def vote(
+        self, pair: types.Pair, side: str = "", *, choice: str = "", **answer: Unpack[Answer]
+    ) -> types.Vote:
         """See `AsyncClient.vote`."""
-        return self._run(self._client.vote(pair, side, **answer))
+        return self._run(self._client.vote(pair, side, choice=choice, **answer))
 
     def skip(self, pair: types.Pair, reason: str = "") -> types.Next:
         """See `AsyncClient.skip`."""
         return self._run(self._client.skip(pair, reason))
 
-    def revise(self, vote: int, side: str = "", **answer: Any) -> types.Revision:
+    def revise(
+        self,
+        vote: int,
+        side: str = "",
+        *,
+        choice: str = "",
+        idempotency_key: str = "",
+        **answer: Unpack[Answer],
+    ) -> types.Revision:
         """See `AsyncClient.revise`."""
-        return self._run(self._client.revise(vote, side, **answer))
+        return self._run(
+            self._client.revise(
+                vote, side, choice=choice, idempotency_key=idempotency_key, **answer
+            )
+        )
+
+    def guidelines(self, project: str) -> types.Guidelines:
+        """See `AsyncClient.guidelines`."""
+        return self._run(self._client.guidelines(project))
+
+    def acknowledge(self, project: str, version: int) -> types.Guidelines:
+        """See `AsyncClient.acknowledge`."""
+        return self._run(self._client.acknowledge(project, version))
 
     def import_comparisons(
         self, project: str, rows: Sequence[Row], **options: Any

@@ -1,8 +1,7 @@
 """What the API answers, as values.
 
 A newer server may send fields that this version does not name: they are kept in `extra` and break
-nothing. A field that the server no longer sends takes its default, or is a `ConcordError` where
-there is none.
+nothing. A compulsory field that is missing is a `ConcordError` (`unreadable`).
 """
 
 from collections.abc import Mapping
@@ -61,6 +60,30 @@ _MESSAGES = _each(Message)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Criterion(Answered):
+    """Something each answer is compared on by itself."""
+
+    key: str
+    label: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asks(Answered):
+    """What the project asks besides A or B, and what of it is required."""
+
+    tie: bool
+    both_bad: bool
+    strength: bool
+    rationale: bool
+    require_rationale: bool
+    flags: bool
+    improve: bool
+    require_criteria: bool
+    reasons: tuple[str, ...] = field(metadata={"read": tuple})
+    criteria: tuple[Criterion, ...] = field(metadata=_each(Criterion))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Pair(Answered):
     """A pair in your hands until `leased_until`; `key` goes with the vote."""
 
@@ -71,6 +94,7 @@ class Pair(Answered):
     left: tuple[Message, ...] = field(metadata=_MESSAGES)
     right: tuple[Message, ...] = field(metadata=_MESSAGES)
     leased_until: datetime = field(metadata=_MOMENT)
+    asks: Asks = field(metadata={"read": Asks.read})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,8 +200,27 @@ class DecisionsPage(Answered):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Guidelines(Answered):
+    """What annotators are asked to do, in Markdown, and whether you have said that you read it.
+
+    acknowledged_version: the last one you acknowledged, 0 for none. must_acknowledge: `next` gives
+    nothing until you do.
+    """
+
+    version: int
+    body: str
+    is_major: bool
+    published_at: datetime = field(metadata=_MOMENT)
+    acknowledged_version: int
+    must_acknowledge: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LabelingSettings(Answered):
-    """How a project labels and decides."""
+    """How a project labels and decides; docs/labeling.md explains each.
+
+    Shares are fractions: of hand-outs for gold, repeat and audit, of the rest for random.
+    """
 
     overlap: int
     max_overlap: int
@@ -186,7 +229,25 @@ class LabelingSettings(Answered):
     least_share: float
     lease_seconds: int
     random_share: float
+    gold_share: float
+    repeat_share: float
+    audit_share: float
+    audit_rate: float
+    skips_to_review: int
     show_tie: bool
     show_both_bad: bool
     show_strength: bool
+    show_flags: bool
+    show_improve: bool
+    criteria: tuple[Criterion, ...] = field(metadata=_each(Criterion))
+    require_criteria: bool
     show_rationale: bool
+    require_rationale: bool
+    reasons: tuple[str, ...] = field(metadata={"read": tuple})
+    acknowledge_guidelines: bool
+    daily_cap: int
+    qualification_pairs: int
+    qualification_pass: float
+    qualification_attempts: int
+    qualification_cooldown_minutes: int
+    constraint_phrases: tuple[str, ...] = field(metadata={"read": tuple})

@@ -1,0 +1,135 @@
+"""The Python client against a running server."""
+
+import asyncio
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pytest_django.live_server_helper import LiveServer
+
+from apps.accounts.models import Project, User
+from apps.accounts.services import token_create
+from apps.labeling import services
+from apps.labeling.models import LabelingSettings, Vote
+from concord_client import AsyncClient, Client, ConcordError
+from tests.labeling.pairs import rows_make
+
+README = Path(__file__).resolve().parents[2] / "clients" / "python" / "README.md"
+ONE_VOTE = {"overlap": 1, "max_overlap": 1, "least_votes": 1, "least_agreeing": 1}
+
+
+def token_of(user: User, *scopes: str) -> str:
+    return token_create(user=user, name="client", scopes=scopes, days=1)[1]
+
+
+def test_a_whole_round_by_the_client(
+    transactional_db: None, live_server: LiveServer, project: Project, ada: User, ana: User
+) -> None:
+    with (
+        Client(live_server.url, token_of(ada, "read", "write", "admin")) as admin,
+        Client(live_server.url + "/", token_of(ana, "label", "read")) as annotator,
+    ):
+        changed = admin.settings_update(project.slug, acknowledge_guidelines=True, **ONE_VOTE)
+        assert changed == admin.settings(project.slug)
+        assert (changed.overlap, changed.show_tie, changed.extra) == (1, True, {})
+        report = admin.import_comparisons(project.slug, rows_make(3), batch="first")
+        assert (report.n_created, report.problems) == (3, ())
+
+        services.guideline_publish(project=project, body="Judge facts.", by=ada, is_major=True)
+        guidelines = annotator.guidelines(project.slug)
+        assert (guidelines.body, guidelines.must_acknowledge) == ("Judge facts.\n", True)
+        assert annotator.next(project.slug).nothing.code == "guideline"
+        read = annotator.acknowledge(project.slug, guidelines.version)
+        assert read.must_acknowledge is False
+
+        pair = annotator.next(project.slug).pair
+        assert pair.prompt[0].content.startswith("Question")
+        assert (pair.asks.tie, pair.asks.criteria, pair.extra) == (True, (), {})
+        stored = annotator.vote(pair, "left", rationale="Shorter.", flags=["unsafe"], wall_ms=900)
+        again = annotator.vote(pair, "left", rationale="Shorter.", flags=["unsafe"], wall_ms=900)
+        assert (again.vote, stored.replayed, again.replayed) == (stored.vote, False, True)
+        assert again.pair.slot == stored.pair.slot
+
+        revised = annotator.revise(stored.vote, choice="tie", idempotency_key="changed")
+        assert (revised.revision, Vote.objects.get(is_current=True).choice) == (2, "tie")
+        after_skip = annotator.skip(stored.pair, "Not my subject.")
+        assert after_skip.pair.comparison not in (pair.comparison, stored.pair.comparison)
+        done = annotator.vote(after_skip.pair, choice="a")
+        assert (done.pair, done.nothing.code) == (None, "yours_done")
+
+        past = [{"comparison": "pair-1", "annotator": "w1", "choice": "b"}]
+        LabelingSettings.objects.update(overlap=3, max_overlap=5)
+        assert admin.import_votes(project.slug, past).n_people == 1
+        every = list(admin.decisions(project.slug, page=1))
+        assert [row.comparison for row in every] == sorted({row.comparison for row in every})
+        assert {row.winner for row in every} >= {"tie"}
+        assert list(admin.decisions(project.slug, outcome="contested")) == []
+
+
+def test_refusals_arrive_with_status_code_field_row_and_details(
+    transactional_db: None, live_server: LiveServer, project: Project, ada: User, ana: User
+) -> None:
+    with Client(live_server.url, token_of(ada, "write")) as admin:
+        bad = [*rows_make(1), {"prompt": "no answers"}]
+        with pytest.raises(ConcordError) as refused:
+            admin.import_comparisons(project.slug, bad)
+        error = refused.value
+        assert (error.status, error.code, error.row) == (400, "rows_invalid", 2)
+        assert error.field in {"response_a", "response_b"}
+        assert {problem["row"] for problem in error.details} == {2}
+        assert str(error) == f"400 rows_invalid: {error.message} (field {error.field}, row 2)"
+        with pytest.raises(ConcordError) as unscoped:
+            admin.settings(project.slug)
+        assert (unscoped.value.status, unscoped.value.code) == (403, "scope_missing")
+    with (
+        Client(live_server.url, "ccd_unknown") as stranger,
+        pytest.raises(ConcordError) as unknown,
+    ):
+        stranger.next(project.slug)
+    assert (unknown.value.status, unknown.value.code) == (401, "unauthenticated")
+
+
+def test_the_round_of_the_readme_runs_as_it_is_printed(
+    transactional_db: None,
+    live_server: LiveServer,
+    project: Project,
+    ana: User,
+    ada: User,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with Client(live_server.url, token_of(ada, "write")) as admin:
+        admin.import_comparisons(project.slug, rows_make(3))
+    monkeypatch.setenv("CONCORD_TOKEN", token_of(ana, "label"))
+    example = re.search(r"```python\n(.*?)```", README.read_text(), re.DOTALL)[1]
+    assert "http://127.0.0.1:8000" in example
+    exec(example.replace("http://127.0.0.1:8000", live_server.url), {})  # noqa: S102
+    assert "You have answered or skipped every pair" in capsys.readouterr().out
+    assert Vote.objects.filter(annotator=ana, source="api").count() == 3
+
+
+def test_annotators_at_once_share_out_the_pairs(
+    transactional_db: None, live_server: LiveServer, project: Project, ana: User, rita: User
+) -> None:
+    LabelingSettings.objects.create(project=project, **ONE_VOTE)
+    tokens = [token_of(ana, "label"), token_of(rita, "label")]
+
+    async def label_all(client: AsyncClient) -> list[int]:
+        got: Any = await client.next(project.slug)
+        seen = []
+        while got.pair is not None:
+            seen.append(got.pair.comparison)
+            got = await client.vote(got.pair, "tie")
+        return seen
+
+    async def both() -> list[list[int]]:
+        async with (
+            AsyncClient(live_server.url, tokens[0]) as one,
+            AsyncClient(live_server.url, tokens[1]) as other,
+        ):
+            return await asyncio.gather(label_all(one), label_all(other))
+
+    services.comparisons_import(project=project, rows=rows_make(6))
+    first, second = asyncio.run(both())
+    assert len(first) + len(second) == len({*first, *second}) == 6

@@ -1,0 +1,142 @@
+"""When the client tries again and when it does not, against a server that misbehaves on order."""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from concord_client import AsyncClient, ConcordError, Pair, Unreachable
+from concord_client.types import Next
+
+PAIR = {
+    "slot": 7,
+    "comparison": 3,
+    "key": "7.1.abc",
+    "prompt": [{"role": "user", "content": "How long is a day?"}],
+    "left": [{"role": "assistant", "content": "24 hours."}],
+    "right": [{"role": "assistant", "content": "It depends."}],
+    "leased_until": "2026-11-21T10:00:00+00:00",
+    "asks": {
+        "tie": True, "both_bad": True, "strength": False, "rationale": False, "flags": True,
+        "require_rationale": False, "improve": False, "require_criteria": False, "reasons": [],
+        "criteria": [{"key": "fluent", "label": "More fluent", "weight": 2}],
+    },
+}  # fmt: skip
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+def against(handler: Handler, use: Callable[[AsyncClient], Awaitable[Any]], **options: Any) -> Any:
+    """What `use` returns for a client of a server whose every answer is the handler's."""
+
+    async def run() -> Any:
+        app = web.Application()
+        app.router.add_route("*", "/{path:.*}", handler)
+        async with (
+            TestServer(app) as server,
+            AsyncClient(str(server.make_url("")), "ccd_x", first_pause=0.001, **options) as client,
+        ):
+            return await use(client)
+
+    return asyncio.run(run())
+
+
+def answers(*wanted: tuple[int, Any] | None) -> tuple[Handler, list[dict[str, Any]]]:
+    """A handler with these answers in turn (None: the connection is cut), and what it was sent."""
+    left, seen = list(wanted), []
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        seen.append(
+            {
+                "path": request.path,
+                "token": request.headers.get("Authorization"),
+                "body": json.loads(await request.text() or "null"),
+            }
+        )
+        answer = left.pop(0)
+        if answer is None:
+            request.transport.close()
+            return web.Response()
+        status, body = answer
+        return web.json_response(body, status=status)
+
+    return handle, seen
+
+
+STORED = (200, {"vote": 5, "replayed": True, "pair": None})
+BUSY = (503, {"anything": "a proxy says"})
+LOST = (409, {"code": "lease_lost", "message": "Others have it.", "field": None, "row": None})
+
+
+def test_a_vote_whose_answer_got_lost_is_sent_again_with_the_same_key() -> None:
+    handler, seen = answers(None, BUSY, STORED)
+    got = against(handler, lambda client: client.vote(Pair.read(PAIR), "left", strength=2))
+    assert (got.vote, got.replayed) == (5, True)
+    assert [request["path"] for request in seen] == ["/api/v1/slots/7/vote"] * 3
+    ballot = {"idempotency_key": "7.1.abc", "side": "left", "strength": 2}
+    assert [request["body"] for request in seen] == [ballot] * 3
+    assert seen[0]["token"] == "Bearer ccd_x"
+
+
+def test_a_refusal_is_not_repeated() -> None:
+    handler, seen = answers(LOST)
+    with pytest.raises(ConcordError) as refused:
+        against(handler, lambda client: client.vote(Pair.read(PAIR), "left"))
+    assert (refused.value.status, refused.value.code) == (409, "lease_lost")
+    assert len(seen) == 1
+
+
+def test_no_answer_at_all_is_said_after_the_last_try() -> None:
+    handler, seen = answers(None, None)
+    with pytest.raises(Unreachable, match="No answer") as silent:
+        against(handler, lambda client: client.next("arguments"), tries=2)
+    assert (silent.value.status, silent.value.code, len(seen)) == (0, "unreachable", 2)
+
+
+def test_a_page_that_is_not_the_api_is_an_error_that_shows_it() -> None:
+    async def page(_request: web.Request) -> web.Response:
+        return web.Response(text="<html>nginx</html>", status=404)
+
+    with pytest.raises(ConcordError) as refused:
+        against(page, lambda client: client.settings("arguments"))
+    assert (refused.value.code, refused.value.details) == ("http_error", "<html>nginx</html>")
+
+
+def test_a_name_cannot_leave_its_place_in_the_path() -> None:
+    async def echo(request: web.Request) -> web.Response:
+        return web.json_response({"code": "seen", "message": request.raw_path}, status=404)
+
+    with pytest.raises(ConcordError) as refused:
+        against(echo, lambda client: client.next("../../admin?x=1"))
+    path = refused.value.message
+    assert path.startswith("/api/v1/projects/")
+    assert path.endswith("/next")
+    assert "?" not in path
+    assert path.count("/") == 5
+
+
+def test_fields_of_a_newer_server_are_kept_and_break_nothing() -> None:
+    got = Next.read({"pair": PAIR | {"colour": "blue"}, "nothing": None, "mood": {"a": 1}})
+    assert got.extra == {"mood": {"a": 1}}
+    assert got.pair.extra == {"colour": "blue"}
+    assert got.pair.asks.criteria[0].extra == {"weight": 2}
+    assert got.pair.leased_until.utcoffset().total_seconds() == 0
+
+
+def test_a_compulsory_field_that_is_missing_is_named() -> None:
+    with pytest.raises(ConcordError, match="no 'key'") as unreadable:
+        Pair.read({name: value for name, value in PAIR.items() if name != "key"})
+    assert (unreadable.value.code, unreadable.value.field) == ("unreadable", "key")
+
+
+def test_a_ballot_says_either_side_or_choice() -> None:
+    async def never(_request: web.Request) -> web.Response:
+        raise AssertionError("nothing may be sent")
+
+    for said in ({}, {"side": "left", "choice": "a"}):
+        with pytest.raises(ValueError, match="either side"):
+            against(never, lambda client, said=said: client.vote(Pair.read(PAIR), **said))
