@@ -39,6 +39,7 @@ DESCRIPTION = (
 SIGN_INS = "demo-sign-ins.json"
 PEOPLE = (
     ("ana", "Ana", Role.ANNOTATOR),
+    ("rita", "Rita", Role.REVIEWER),
     ("emil", "Emil", Role.ENGINEER),
     ("ada", "Ada", Role.ADMIN),
 )
@@ -46,6 +47,7 @@ PERSON, STAGE = "demo.person", "demo.stage"  # in the audit log
 PRESET = "demo"
 BATCH = "UKPConvArg1"
 VOTES_PER_PAIR = 5
+AUDIT_SHARE = 0.3  # of what reviewers get: a blind look at the crowd's votes
 _VOTES_AT_ONCE = 2_000
 _LOCK = 7_405_116  # of PostgreSQL: one build at a time
 
@@ -98,7 +100,7 @@ def demo_build(*, say: Say) -> Workspace:
 
 
 def _people(say: Say) -> dict[str, User]:
-    """Three people with passwords made here and kept in VAR_DIR, readable by its owner only."""
+    """The people of the demo, with passwords made here and kept in VAR_DIR, readable by its owner only."""
     known = _sign_ins_read()
     people, changed = {}, False
     for username, shown, _role in PEOPLE:
@@ -170,6 +172,7 @@ def _project(people: dict[str, User], say: Say) -> Project:
             created_by=ada,
             overlap=VOTES_PER_PAIR,
             max_overlap=VOTES_PER_PAIR,
+            audit_share=AUDIT_SHARE,
         )
         say(f"project: {NAME}")
     for username, _shown, role in PEOPLE:

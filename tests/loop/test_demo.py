@@ -77,7 +77,7 @@ def test_the_build_goes_on_where_it_was_killed(said: list[str], monkeypatch) -> 
 
 def _people_can_sign_in(project: Project) -> None:
     rows = json.loads(sign_ins_path().read_text())
-    assert [row["role"] for row in rows] == ["annotator", "engineer", "admin"]
+    assert [row["role"] for row in rows] == ["annotator", "reviewer", "engineer", "admin"]
     assert stat.S_IMODE(sign_ins_path().stat().st_mode) == 0o600
     for row in rows:
         assert Client().login(username=row["username"], password=row["password"])
