@@ -13,19 +13,8 @@ from django.utils import timezone
 from apps.accounts.models import Membership, Project, User
 from apps.accounts.selectors import memberships_of
 from apps.labeling import selectors, services
+from apps.labeling.reasons import LOOKS, Look
 from apps.labeling.services import LABELERS, NothingReason, Qualification
-
-# What each reason looks like in the list: an icon, a badge's tone, the badge.
-_LOOKS = {
-    "paused": ("pause", "warn", "paused"),
-    "guideline": ("book-open", "warn", "guidelines to read"),
-    "qualification": ("clipboard-check", "warn", "qualification"),
-    "daily_cap": ("circle-check", "good", "done for today"),
-    "held": ("hourglass", "", "others hold the rest"),
-    "yours_done": ("circle-check", "good", "you are done"),
-    "all_done": ("circle-check", "good", "all done"),
-    "empty": ("inbox", "", "nothing yet"),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +59,9 @@ class Place:
         return self.n_left >= selectors.REMAINING_CAP and not self.is_capped
 
     @property
-    def look(self) -> tuple[str, str, str]:
-        """(icon, tone, words) of the reason."""
-        return _LOOKS[self.nothing.code] if self.nothing else ("play", "", "")
+    def look(self) -> Look | None:
+        """Of the reason, where there is one."""
+        return LOOKS[self.nothing.code] if self.nothing else None
 
 
 def context(*, user: User) -> dict[str, Any]:

@@ -1,6 +1,10 @@
 """What a page shows beside a reason for having no pair: the text to read, the round to pass."""
 
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any
+
+from django.utils import timezone
 
 from apps.accounts.models import Project, User
 from apps.labeling import selectors, services
@@ -10,13 +14,43 @@ from apps.labeling.rendering import text_html
 from apps.labeling.services import NothingReason
 
 
+@dataclass(frozen=True, slots=True)
+class Look:
+    """How a reason is shown in a few words: an icon, a badge's tone, the words."""
+
+    icon: str
+    tone: str
+    words: str
+
+
+LOOKS = {
+    "paused": Look("pause", "warn", "paused"),
+    "guideline": Look("book-open", "warn", "guidelines to read"),
+    "qualification": Look("clipboard-check", "warn", "not qualified yet"),
+    "daily_cap": Look("circle-check", "good", "done for today"),
+    "held": Look("hourglass", "", "others hold the rest"),
+    "yours_done": Look("circle-check", "good", "own part done"),
+    "all_done": Look("circle-check", "good", "everything is labeled"),
+    "empty": Look("inbox", "", "nothing to label yet"),
+}
+
+
 def context_of(reason: NothingReason, *, project: Project, annotator: User) -> dict[str, Any]:
     """What `_nothing.html` needs besides the reason itself."""
+    more: dict[str, Any] = {"look": LOOKS[reason.code]}
     if reason.code == "guideline":
-        return reading(project=project, user=annotator)
+        more |= reading(project=project, user=annotator)
     if reason.code == "qualification":
-        return {"qualification": services.qualification_of(project=project, user=annotator)}
-    return {}
+        more["qualification"] = services.qualification_of(project=project, user=annotator)
+    if reason.code == "daily_cap":
+        more["opens_at"] = _next_day()
+    return more
+
+
+def _next_day() -> datetime:
+    """When the caps of the day begin anew: midnight UTC."""
+    now = timezone.now()
+    return now.replace(hour=0, minute=0, second=0, microsecond=0) + timedelta(days=1)
 
 
 def reading(*, project: Project, user: User) -> dict[str, Any]:

@@ -155,3 +155,29 @@ def test_the_switcher_leads_labelers_to_their_work(
 ) -> None:
     assert 'href="/work/"' in signed_in(ana).get("/account/").content.decode()
     assert 'href="/work/"' not in signed_in(emil).get("/account/").content.decode()
+
+
+def test_a_page_that_waits_is_left_alone_until_there_is_news(
+    project: Project, ana: User, ben: User, signed_in: SignIn
+) -> None:
+    pairs_make(project, 1, overlap=1, max_overlap=1, least_votes=1, least_agreeing=1)
+    lease = leased(project, ben)
+    browser, asked = signed_in(ana), {"HX-Request": "true"}
+    html = browser.get("/p/arguments/label/").content.decode()
+    address = re.search(r'hx-get="([^"]*waiting=[^"]*)"', html)[1]
+    assert browser.get(address, headers=asked).status_code == 204
+    assert browser.get(address).status_code == 200  # a page asked for as a whole is sent
+    Slot.objects.filter(pk=lease.slot).update(
+        state="free", annotator=None, leased_until=None, leased_at=None, left_is=""
+    )
+    assert "Pair 1" in browser.get(address, headers=asked).content.decode()
+
+
+def test_the_cap_of_the_day_says_when_it_ends(
+    project: Project, ana: User, signed_in: SignIn
+) -> None:
+    pairs_make(project, 3, daily_cap=1)
+    vote(project, ana)
+    html = signed_in(ana).get("/p/arguments/label/").content.decode()
+    assert "More come after midnight UTC." in html
+    assert re.search(r"That is <time [^>]*T00:00:00\+00:00[^>]*>in \d+ (h|min|s)</time>", html)

@@ -18,6 +18,7 @@ from apps.labeling import annotators as reads
 from apps.labeling import selectors, services
 from apps.labeling.annotator_forms import AnnotatorsFilter, LimitsForm, PauseForm
 from apps.labeling.models import Annotator, QualificationAttempt
+from apps.labeling.reasons import LOOKS
 
 ADMINS = frozenset({ADMIN})
 PER_PAGE = 50
@@ -168,6 +169,7 @@ def _page(
     pause: PauseForm | None = None,
 ) -> HttpResponse:
     settings = selectors.settings_get(project=request.project)
+    standing = services.standing_of(project=request.project, annotator=person.user)
     attempts = QualificationAttempt.objects.filter(project=request.project, user=person.user)
     context = {
         "page_title": str(person.user),
@@ -177,7 +179,8 @@ def _page(
         "words": reads.qualification_words(person, settings),
         "qualification": services.qualification_of(project=request.project, user=person.user),
         "attempts": list(attempts.order_by("-number")),
-        "standing": services.standing_of(project=request.project, annotator=person.user),
+        "standing": standing,
+        "why_not": LOOKS[standing.nothing.code].words if standing.nothing else "",
         "due": reads.newest_major(project=request.project),
         "limits": limits or _limits_form(request, person),
         "pause": pause or PauseForm(),

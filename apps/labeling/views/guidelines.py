@@ -58,6 +58,15 @@ def _around(request: Request, shown: Guideline | None, versions: list[Guideline]
     return more
 
 
+def _published(version: Guideline, request: Request) -> str:
+    readers = annotators.readers_of(project=request.project)
+    said = f"Version {version.version} is what annotators see now."
+    if not (version.is_major and readers.asked and readers.n_waiting):
+        return said
+    people = "1 person" if readers.n_waiting == 1 else f"{readers.n_waiting:,} people"
+    return f"{said} {people} must read it before their next label."
+
+
 @require_POST
 @project_page(LABELERS)
 def acknowledge(request: Request) -> HttpResponse:
@@ -89,7 +98,7 @@ def guideline_edit(request: Request) -> HttpResponse:
         except DomainError as error:
             form.add_error(error.field, error.message)
         else:
-            messages.success(request, f"Version {published.version} is what annotators see now.")
+            messages.success(request, _published(published, request))
             return redirect("labeling:guidelines", request.project.slug)
     context = {
         "page_title": "Edit guidelines",

@@ -28,12 +28,18 @@ BACK_TO_ANSWERS = "answers"
 @require_GET
 @project_page(LABELERS)
 def label(request: Request) -> HttpResponse:
-    """The pair in hand or the next one; `?answer=ID` opens an answer of one's own to change it."""
+    """The pair in hand or the next one; `?answer=ID` opens an answer of one's own to change it.
+
+    A page that waits for a pair says in `?waiting=` what it shows: as long as that is still so,
+    nothing is sent, so that nothing moves under its reader.
+    """
     wanted = request.GET.get("answer", "")
     try:
         got = _answered(request, int(wanted)) if wanted.isdecimal() else _next(request)
     except Missing as error:
         raise Http404(error.message) from error
+    if isinstance(got, NothingReason) and request.GET.get("waiting") == got.text and request.htmx:
+        return HttpResponse(status=204)
     back_to = _back_to(request.GET, "from")
     return _page(request, _context(request, got, undo=_undo(request), back_to=back_to))
 
