@@ -129,14 +129,17 @@
   };
 
   // --- what the person sees: how many wait and why, what was refused
+  // In the bar of the label screen, where it is always in sight; elsewhere above the page.
   const place = () => {
-    let box = document.getElementById("outbox");
-    if (!box) {
-      box = document.createElement("div");
-      box.id = "outbox";
-      box.className = "stack tight";
-      document.querySelector("main")?.prepend(box);
+    const found = [...document.querySelectorAll("[data-outbox]")];
+    const inBar = found.find((one) => one.closest("form[data-ballot]"));
+    if (inBar || found.length) {
+      found.filter((one) => inBar && one !== inBar).forEach((one) => one.remove());
+      return inBar ?? found[0];
     }
+    const box = document.createElement("div");
+    box.dataset.outbox = "";
+    document.querySelector("main")?.prepend(box);
     return box;
   };
   const note = (tone, text) => {
@@ -164,7 +167,7 @@
   const show = () => {
     const waiting = items().filter((item) => !(item.held > Date.now()));
     const refused = read(REFUSED);
-    if (!waiting.length && !refused.length && !document.getElementById("outbox")) return;
+    if (!waiting.length && !refused.length && !document.querySelector("[data-outbox]")) return;
     const box = place();
     box.replaceChildren();
     let words = "";
@@ -188,7 +191,7 @@
       box.append(line);
     }
     refused.forEach((item, index) => {
-      const [line, row] = note("bad", `${item.message} (given at ${new Date(item.at).toLocaleTimeString([], { timeStyle: "short" })})`);
+      const [line, row] = note("bad", `${item.message} You gave it at ${new Date(item.at).toLocaleTimeString([], { timeStyle: "short" })}.`);
       line.dataset.refused = "";
       if (item.text) {
         const copy = button("Copy what you wrote", () => {});
@@ -208,6 +211,7 @@
   addEventListener("online", () => { tries = 0; deliver(); });
   addEventListener("storage", (event) => { if (event.key?.startsWith(WAITING) || event.key?.startsWith(REFUSED)) show(); });
   document.addEventListener("visibilitychange", () => { if (document.visibilityState === "visible") deliver(); });
+  document.addEventListener("label:shown", () => { if (person()) show(); });
   document.addEventListener("DOMContentLoaded", () => { if (person()) { show(); deliver(); } });
 
   concord.outbox = { add, settle, refuse, release, items, holds: TIMEOUT };

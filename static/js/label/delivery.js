@@ -49,9 +49,9 @@
     const code = xhr.getResponseHeader("Concord-Refused");
     if (!code || xhr.status >= 400) return;
     const same = new RegExp(`data-ballot="${requestConfig.elt.closest("form").dataset.ballot}"`).test(xhr.responseText);
-    const said = new DOMParser().parseFromString(xhr.responseText, "text/html").querySelector("#pair .note");
     const text = outbox.items().find((item) => item.key === key)?.text;
-    if (!same && text) outbox.refuse(key, said?.textContent.trim() || "This answer was not counted.");
+    // the page that comes says why
+    if (!same && text) outbox.refuse(key, "An answer was not counted; what you wrote with it is kept here.");
     else outbox.settle(key, { keep: same });
   });
 
@@ -74,6 +74,7 @@
     const f = window.concord.ballot.form();
     const { key } = event.detail;
     if (!f || (f.elements.key.value !== key && key !== `skip.${f.elements.slot?.value}`)) return;
+    drafts.forget();
     htmx.ajax("GET", f.dataset.home, { target: "#pair", swap: "outerHTML" });
   });
 })();

@@ -59,8 +59,10 @@
       editor.open = Boolean(given.improving);
     }
     const offered = [...f.querySelectorAll(".choice")].some((one) => one.value === given.answer);
-    if (offered || !given.answer) ballot.mark(f, given.answer);
+    if (offered || (!given.answer && ballot.chosen(f))) ballot.mark(f, given.answer);
     document.dispatchEvent(new CustomEvent("label:restored"));
+    clearTimeout(timer); // nobody entered this just now
+    timer = 0;
   };
 
   const minutes = (at) => {
@@ -103,5 +105,12 @@
   document.addEventListener("DOMContentLoaded", () => { prune(); begin(); });
   document.addEventListener("label:shown", begin);
 
-  concord.drafts = { keyOf, save };
+  // What this page shows has been delivered: nothing of it is kept from here on.
+  const forget = () => {
+    clearTimeout(timer);
+    timer = 0;
+    form = null;
+  };
+
+  concord.drafts = { keyOf, save, forget };
 })();
