@@ -267,8 +267,7 @@ def test_prompt_and_bar_stay_in_sight_beside_a_long_answer(
     label_open(live_server, page)
     if phone and "Three" not in page.locator("#pane-left").text_content():
         page.get_by_role("tab", name="Answer B").tap()
-    if phone:
-        if phone:  # one answer at a time: the page scrolls; beside each other each has its own pane
+    if phone:  # one answer at a time: the page scrolls; beside each other each has its own pane
         page.evaluate("scrollTo(0, 900)")
         assert page.evaluate("scrollY") > 500
     else:
