@@ -12,7 +12,7 @@ admin.site.login = admin_sign_in
 
 urlpatterns = [
     path("", home, name="home"),
-    path("work/", work, name="work"),
+    path("my-work/", work, name="work"),
     path("healthz", healthz, name="healthz"),
     path("", include("apps.accounts.urls")),
     path("api/v1/", api_urls),

@@ -26,7 +26,7 @@ def text_of(html: str) -> str:
 
 @pytest.fixture
 def look(signed_in: SignIn, ana: User) -> Callable[[], str]:
-    return lambda: text_of(signed_in(ana).get("/work/").content.decode())
+    return lambda: text_of(signed_in(ana).get("/my-work/").content.decode())
 
 
 def test_looking_takes_no_pair(project: Project, look: Callable[[], str]) -> None:
@@ -82,7 +82,7 @@ def test_the_reason_is_the_one_the_label_screen_gives(
         vote(project, ana)
     screen = services.slot_lease_next(project=project, annotator=ana)
     assert screen.code == state
-    html = signed_in(ana).get("/work/").content.decode()
+    html = signed_in(ana).get("/my-work/").content.decode()
     assert screen.text.replace("'", "&#x27;") in html
 
 
@@ -128,7 +128,7 @@ def test_projects_of_other_roles_and_other_people_are_not_listed(
 
 def test_somebody_in_no_project_reads_what_to_do(project: Project, signed_in: SignIn) -> None:
     noa = User.objects.create_user("noa")
-    said = text_of(signed_in(noa).get("/work/").content.decode())
+    said = text_of(signed_in(noa).get("/my-work/").content.decode())
     assert "You are in no project yet" in said
     assert "noa" in said
 
@@ -136,7 +136,7 @@ def test_somebody_in_no_project_reads_what_to_do(project: Project, signed_in: Si
 def test_an_engineer_reads_that_they_label_nowhere(
     project: Project, emil: User, signed_in: SignIn
 ) -> None:
-    assert "You label in no project" in text_of(signed_in(emil).get("/work/").content.decode())
+    assert "You label in no project" in text_of(signed_in(emil).get("/my-work/").content.decode())
 
 
 def test_who_annotates_in_one_project_lands_on_its_pairs_and_in_two_on_their_work(
@@ -147,14 +147,14 @@ def test_who_annotates_in_one_project_lands_on_its_pairs_and_in_two_on_their_wor
     assert browser.get("/p/arguments/").url == "/p/arguments/label/"
     second = Project.objects.create(slug="second", name="Second")
     Membership.objects.create(project=second, user=ana, role=Role.ANNOTATOR)
-    assert browser.get("/").url == "/work/"
+    assert browser.get("/").url == "/my-work/"
 
 
 def test_the_switcher_leads_labelers_to_their_work(
     project: Project, ana: User, emil: User, signed_in: SignIn
 ) -> None:
-    assert 'href="/work/"' in signed_in(ana).get("/account/").content.decode()
-    assert 'href="/work/"' not in signed_in(emil).get("/account/").content.decode()
+    assert 'href="/my-work/"' in signed_in(ana).get("/account/").content.decode()
+    assert 'href="/my-work/"' not in signed_in(emil).get("/account/").content.decode()
 
 
 def test_a_page_that_waits_is_left_alone_until_there_is_news(

@@ -100,7 +100,7 @@ def test_all_attempts_used_says_who_can_help(browser: Client, project: Project, 
     LabelingSettings.objects.update(qualification_attempts=1)
     answer_all(project, ana, [False] * 3)
     assert "An admin of this project can grant you another" in page(browser)
-    assert "can grant you another" in browser.get("/work/").content.decode()
+    assert "can grant you another" in browser.get("/my-work/").content.decode()
 
 
 def test_a_round_that_is_not_ready_says_so(browser: Client) -> None:
