@@ -16,7 +16,7 @@ from django_htmx.http import HttpResponseClientRedirect
 from apps.accounts.permissions import project_page
 from apps.common.errors import Conflict, DomainError, Missing
 from apps.common.http import Request
-from apps.labeling import screen, selectors, services
+from apps.labeling import bar, screen, selectors, services
 from apps.labeling.forms import AnswerForm, Checked, SkipForm, VoteForm, criteria_sent
 from apps.labeling.selectors import AnsweredPair
 from apps.labeling.services import LABELERS, Lease, NothingReason
@@ -218,7 +218,12 @@ def _page(request: Request, context: dict[str, Any], *, status: int = 200) -> Ht
 
 
 def _context(request: Request, got: Next | AnsweredPair, **more: Any) -> dict[str, Any]:
-    return screen.context(got, project=request.project, annotator=request.user, **more)
+    slug = request.project.slug
+    context = screen.context(got, project=request.project, annotator=request.user, **more)
+    context["urls"] = bar.addresses(slug)
+    if isinstance(got, Lease) and not more.get("typed"):
+        context["bar"] = bar.bar_html(slug=slug, offers=got.offers, undo=more.get("undo"))
+    return context
 
 
 def _next(request: Request) -> Next:
