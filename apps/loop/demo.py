@@ -100,7 +100,7 @@ def demo_build(*, say: Say) -> Workspace:
 
 
 def _people(say: Say) -> dict[str, User]:
-    """The people of the demo, with passwords made here and kept in VAR_DIR, readable by its owner only."""
+    """The people of the demo; their passwords are made here and kept in VAR_DIR, for its owner."""
     known = _sign_ins_read()
     people, changed = {}, False
     for username, shown, _role in PEOPLE:
