@@ -3,24 +3,26 @@
 from collections import defaultdict
 from collections.abc import Collection
 from dataclasses import dataclass, field
-from typing import Literal
+from itertools import islice
+from typing import Any, Literal
 
 import numpy as np
-from django.core.cache import cache
 from django.db.models import Count, QuerySet
+from numpy.typing import NDArray
 
 from apps.accounts.models import Project
 from apps.labeling.models import Comparison, Decision, Prompt, Skip, Vote
 from apps.labeling.texts import excerpt
 from measures.ambiguity import disagreement_evidence, prompt_ambiguity
 
+Floats = NDArray[np.float64]
 By = Literal["prompt", "topic"]
 _COLUMN = {"prompt": "comparison__prompt_id", "topic": "comparison__prompt__topic"}
 UNCLEAR_FLAG = "prompt_unclear"
 UNCLEAR_SKIP = "Prompt is unclear"
 MOST_LISTED = 500
 MOST_PAIRS = 6  # of one prompt, linked from its row
-_KEPT_SECONDS = 60
+_PIECE = 20_000  # comparisons read at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,45 +56,25 @@ def ranking(*, project: Project, by: By = "prompt", only: Collection[int] | None
     """Prompts (or topics) by disagreement, at most MOST_LISTED; `only` keeps these prompts.
 
     From current votes of the queue's regular and gold slots, as counted in decisions; dropped
-    comparisons and those with fewer than two votes are left out. Counted at most once a minute.
+    comparisons and those with fewer than two votes are left out. The prior is that of the whole
+    project, whatever is kept.
     """
-    key = f"labeling:ambiguity:{project.pk}:{by}"
-    everything = cache.get(key)
-    if everything is None:
-        everything = _ranked(project, by)
-        cache.set(key, everything, _KEPT_SECONDS)
-    rows = everything.rows
-    if only is not None:
-        kept = set(only)
-        rows = [row for row in rows if row.key in kept]
-    return Ranking(rows[:MOST_LISTED], everything.mean, len(rows))
-
-
-def _ranked(project: Project, by: By) -> Ranking:
-    decisions = Decision.objects.filter(project=project)
-    decisions = decisions.exclude(comparison__state=Comparison.State.DROPPED)
-    if by == "topic":
-        decisions = decisions.exclude(comparison__prompt__topic="")
-    counted = list(
-        decisions.order_by().values_list(_COLUMN[by], "n_a", "n_b", "n_tie", "n_both_bad")
-    )
-    if not counted:
+    keys, votes = _counted(project, by)
+    if not len(keys):
         return Ranking()
-    names, index = np.unique(np.array([row[0] for row in counted]), return_inverse=True)
-    votes = np.array([row[1:] for row in counted], dtype=np.int64)
+    names, index = np.unique(keys, return_inverse=True)
     differing, evidence = disagreement_evidence(votes)
-    used = evidence > 0
-    added = {
-        name: np.bincount(index[used], weights=values[used], minlength=len(names))
-        for name, values in {
-            "differing": differing,
-            "evidence": evidence,
-            "pairs": used.astype(float),
-            "votes": votes.sum(axis=1),
-        }.items()
-    }
-    found = prompt_ambiguity(added["differing"], added["evidence"])
-    order = np.argsort(-found.expected, kind="stable")
+
+    def added(values: Floats) -> Floats:
+        """Sums over the comparisons of each name that have two votes or more."""
+        return np.bincount(index, weights=np.where(evidence > 0, values, 0.0))
+
+    found = prompt_ambiguity(added(differing), added(evidence))
+    n_pairs, n_votes = added(np.ones(len(votes))), added(votes.sum(axis=1))
+    kept = n_pairs > 0
+    if only is not None:
+        kept &= np.isin(names, np.array(list(only), dtype=names.dtype))
+    order = [i for i in np.argsort(-found.expected, kind="stable") if kept[i]]
     rows = [
         Disagreement(
             key=names[i].item(),
@@ -100,13 +82,30 @@ def _ranked(project: Project, by: By) -> Ranking:
             low=float(found.low[i]),
             high=float(found.high[i]),
             observed=float(found.observed[i]),
-            n_pairs=int(added["pairs"][i]),
-            n_votes=int(added["votes"][i]),
+            n_pairs=int(n_pairs[i]),
+            n_votes=int(n_votes[i]),
         )
-        for i in order
-        if added["evidence"][i] > 0
+        for i in order[:MOST_LISTED]
     ]
-    return Ranking(rows, found.mean, len(rows))
+    return Ranking(rows, found.mean, len(order))
+
+
+def _counted(project: Project, by: By) -> tuple[NDArray[Any], NDArray[np.int32]]:
+    """(n,) prompts or topics and (n, 4) votes, a row a comparison; read in pieces, since a big
+    project has a million of them."""
+    decisions = Decision.objects.filter(project=project)
+    decisions = decisions.exclude(comparison__state=Comparison.State.DROPPED)
+    if by == "topic":
+        decisions = decisions.exclude(comparison__prompt__topic="")
+    rows = decisions.order_by().values_list(_COLUMN[by], "n_a", "n_b", "n_tie", "n_both_bad")
+    stream = rows.iterator(chunk_size=_PIECE)
+    keys, votes = [], []
+    while piece := list(islice(stream, _PIECE)):
+        keys.append(np.array([row[0] for row in piece]))
+        votes.append(np.array([row[1:] for row in piece], dtype=np.int32))
+    if not keys:
+        return np.empty(0), np.empty((0, 4), dtype=np.int32)
+    return np.concatenate(keys), np.concatenate(votes)
 
 
 def prompts_matching(*, project: Project, topic: str = "", search: str = "") -> list[int] | None:

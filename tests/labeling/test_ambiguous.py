@@ -4,8 +4,6 @@ import random
 import re
 from collections.abc import Callable
 
-import pytest
-from django.core.cache import cache
 from django.test import Client
 
 from apps.accounts.models import Project, User
@@ -16,11 +14,6 @@ from tests.labeling.pairs import pairs_make, vote
 
 SignIn = Callable[[User], Client]
 PATH = "/p/arguments/comparisons/ambiguous/"
-
-
-@pytest.fixture(autouse=True)
-def no_cache() -> None:
-    cache.clear()
 
 
 def crowd_make(project: Project, flips: int, clear: int, pairs: int, votes: int) -> None:
