@@ -7,31 +7,20 @@ show what it is not given.
 from dataclasses import dataclass
 from typing import Any, TypedDict
 
-from django.utils.safestring import SafeString
-
 from apps.accounts.models import Project, User
 from apps.common.registry import vote_uses
 from apps.labeling import reasons, selectors
 from apps.labeling.forms import CRITERION
-from apps.labeling.rendering import texts_html
+from apps.labeling.panes import pair_shown
 from apps.labeling.services import FLAGS, Lease, NothingReason, Offers
 from apps.labeling.services.results import Criterion
-from apps.labeling.texts import Messages
 
-_WHO = {"user": "User", "assistant": "Assistant", "system": "System", "tool": "Tool"}
 SKIP_REASONS = (
     "Not my subject",
     "Prompt is unclear",
     "A language I do not read",
     "Something is broken or cut off",
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Turn:
-    who: str
-    role: str
-    html: SafeString
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,25 +164,6 @@ def _given(answered: selectors.AnsweredPair) -> Given:
         flags=vote.flags,
         improvement=vote.improvement.messages[-1]["content"] if vote.improvement else "",
     )
-
-
-def pair_shown(prompt: Messages, left: Messages, right: Messages) -> dict[str, Any]:
-    """The turns of prompt and answers as HTML, with one request to the cache."""
-    every = [*prompt, *left, *right]
-    html = texts_html(message["content"] for message in every)
-    turns = [
-        Turn(_WHO[message["role"]], message["role"], text)
-        for message, text in zip(every, html, strict=True)
-    ]
-    middle = len(prompt) + len(left)
-    return {
-        "prompt": turns[: len(prompt)],
-        "conversation": len(prompt) > 1,
-        "panes": [
-            {"side": "left", "letter": "A", "turns": turns[len(prompt) : middle]},
-            {"side": "right", "letter": "B", "turns": turns[middle:]},
-        ],
-    }
 
 
 def flags(chosen: Any) -> list[tuple[str, str, bool]]:

@@ -8,13 +8,13 @@ from django.http import Http404, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_GET, require_POST
 
-from apps.accounts.permissions import ADMIN, READERS, project_page
+from apps.accounts.permissions import ADMIN, READERS, STAFF, project_page
 from apps.common.errors import Conflict, Missing
 from apps.common.http import Request
 from apps.labeling import selectors, services
 from apps.labeling.forms import ComparisonsFilter
 from apps.labeling.models import Comparison
-from apps.labeling.rendering import texts_html
+from apps.labeling.panes import turns_shown
 from apps.labeling.texts import excerpt
 
 PER_PAGE = 50
@@ -42,6 +42,7 @@ def comparisons(request: Request) -> HttpResponse:
         "page": page,
         "rows": [_row(comparison) for comparison in page],
         "progress": selectors.queue_progress(project=request.project),
+        "may_import": request.role in STAFF,
     }
     return render(request, "labeling/comparisons.html", context)
 
@@ -77,17 +78,17 @@ def comparison(request: Request, comparison_id: int) -> HttpResponse:
         "decision": decision,
         "tally": _tally(decision),
         "group": _group(found),
-        "prompt": _turns(found.prompt.messages),
+        "prompt": turns_shown(found.prompt.messages),
         "panes": [
             {
                 "letter": "A",
                 "response": found.response_a,
-                "turns": _turns(found.response_a.messages),
+                "turns": turns_shown(found.response_a.messages),
             },
             {
                 "letter": "B",
                 "response": found.response_b,
-                "turns": _turns(found.response_b.messages),
+                "turns": turns_shown(found.response_b.messages),
             },
         ],
         "votes": votes,
@@ -124,14 +125,6 @@ def _group(comparison: Comparison) -> str:
     """What splits go by, where it is a word and not the prompt's own hash."""
     prompt = comparison.prompt
     return prompt.topic or ("" if len(prompt.group_key) == 64 else prompt.group_key)
-
-
-def _turns(messages: list[dict[str, str]]) -> list[dict[str, Any]]:
-    html = texts_html(message["content"] for message in messages)
-    return [
-        {"who": message["role"].capitalize(), "role": message["role"], "html": text}
-        for message, text in zip(messages, html, strict=True)
-    ]
 
 
 def _tally(decision: Any) -> list[dict[str, Any]]:

@@ -1,14 +1,23 @@
 /* What happens around a swap (focus, announcement, scroll), the folded prompt, and on a phone one
-   answer at a time, by tab or swipe. */
+   answer at a time, by tab or swipe, each with its own place. */
 (() => {
   "use strict";
+  const concord = (window.concord ??= {});
   const FOLDED = "concord.label.prompt-folded";
   const phone = matchMedia("(max-width: 45rem)");
+
+  // Where each answer of this pair was left. One that was not open yet starts at its beginning.
+  let left = {};
+  const beginning = (panes) =>
+    panes.getBoundingClientRect().top + scrollY - document.querySelector(".sight").getBoundingClientRect().height;
 
   const show = (side) => {
     const panes = document.querySelector("[data-panes]");
     if (!panes) return;
+    const before = panes.dataset.shown;
+    if (before && before !== side) left[before] = scrollY;
     panes.dataset.shown = side;
+    if (before && before !== side) scrollTo(0, left[side] ?? Math.min(scrollY, Math.max(0, beginning(panes))));
     document.querySelectorAll("[data-pane]").forEach((tab) => {
       const selected = tab.dataset.pane === side;
       tab.setAttribute("aria-selected", String(selected));
@@ -28,9 +37,20 @@
     });
     const prompt = document.querySelector("[data-prompt]");
     if (prompt) prompt.open = sessionStorage.getItem(FOLDED) !== "1";
+    toLastTurn();
   };
 
+  // A conversation opens at its last turn, which is what the answers answer.
+  const toLastTurn = () => {
+    const box = document.querySelector("[data-conversation]");
+    const turn = box?.lastElementChild;
+    if (turn && box.scrollHeight > box.clientHeight) box.scrollTop = turn.offsetTop - box.offsetTop;
+  };
+
+  concord.panes = { toLastTurn };
+
   const arrived = () => {
+    left = {};
     arrange();
     scrollTo(0, 0);
     const title = document.getElementById("pair-title");
@@ -64,13 +84,16 @@
     document.querySelector(`[data-pane="${side}"]`).focus();
   }, true);
   document.addEventListener("toggle", (event) => {
-    if (event.target.matches?.("[data-prompt]")) sessionStorage.setItem(FOLDED, event.target.open ? "0" : "1");
+    if (event.target.matches?.("[data-prompt]")) {
+      sessionStorage.setItem(FOLDED, event.target.open ? "0" : "1");
+      if (event.target.open) toLastTurn();
+    }
   }, true);
 
   // --- swipe between the answers
   let from = null;
   document.addEventListener("touchstart", (event) => {
-    const inside = event.target.closest("[data-panes]") && !event.target.closest("pre, .scroll");
+    const inside = event.target.closest("[data-panes]") && !event.target.closest("pre, .scroll, .math.display");
     from = inside && event.touches.length === 1 ? [event.touches[0].clientX, event.touches[0].clientY] : null;
   }, { passive: true });
   document.addEventListener("touchend", (event) => {
