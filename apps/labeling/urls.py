@@ -8,6 +8,7 @@ from apps.labeling.views import (
     answers,
     comparisons,
     guidelines,
+    imports,
     label,
     qualification,
     settings,
@@ -61,6 +62,19 @@ urlpatterns = [
         "<slug:slug>/comparisons/<int:comparison_id>/state/",
         comparisons.comparison_state,
         name="comparison_state",
+    ),
+    path("<slug:slug>/imports/", imports.imports, name="imports"),
+    path("<slug:slug>/imports/<slug:job_id>/", imports.import_job, name="import"),
+    path(
+        "<slug:slug>/imports/<slug:job_id>/settings/",
+        imports.import_settings,
+        name="import_settings",
+    ),
+    path("<slug:slug>/imports/<slug:job_id>/do/", imports.import_action, name="import_action"),
+    path(
+        "<slug:slug>/imports/<slug:job_id>/findings.csv",
+        imports.import_findings,
+        name="import_findings",
     ),
     path("<slug:slug>/settings/", settings.settings, name="settings"),
 ]

@@ -131,6 +131,14 @@ def slot_id(world: World) -> dict[str, Any]:
     return {"slot": world.comparison.slots.order_by("position")[0].pk}
 
 
+def import_job_id(world: World) -> dict[str, Any]:
+    return {"job_id": world.import_job.pk}
+
+
+def import_job(world: World) -> dict[str, Any]:
+    return {"job": world.import_job.pk}
+
+
 LABELING = [
     page("labeling:label", LABELERS),
     post("labeling:vote", LABELERS, ok=400),  # an empty ballot
@@ -159,11 +167,28 @@ LABELING = [
     page("labeling:comparison", READERS, args=comparison_id),
     post("labeling:comparison_state", ADMINS, args=comparison_id, data={"action": "drop"}),
     page("labeling:settings", ADMINS),
+    page("labeling:imports", STAFF),
+    page("labeling:import", STAFF, args=import_job_id),
+    # nothing is chosen, nothing was checked, which the pages say
+    post("labeling:imports", STAFF, ok=422),
+    post("labeling:import_settings", STAFF, args=import_job_id, ok=422),
+    post("labeling:import_action", STAFF, args=import_job_id, data={"action": "start"}),
+    page("labeling:import_findings", STAFF, args=import_job_id),
 ]
 
 LABELING_API = [
     api("POST /projects/{slug}/comparisons/import", STAFF, data={"rows": []}, ok=201),
     api("POST /projects/{slug}/votes/import", ADMINS, data={"rows": []}, ok=201),
+    api("GET /projects/{slug}/imports", STAFF),
+    api("POST /projects/{slug}/imports", STAFF, ok=400),  # no file
+    api("GET /projects/{slug}/imports/{job}", STAFF, args=import_job),
+    api("GET /projects/{slug}/imports/{job}/findings", STAFF, args=import_job),
+    api("POST /projects/{slug}/imports/{job}/settings", STAFF, args=import_job, data={}),
+    # its worker has taken nothing yet, and nothing was checked
+    api("POST /projects/{slug}/imports/{job}/check", STAFF, args=import_job, ok=202),
+    api("POST /projects/{slug}/imports/{job}/start", STAFF, args=import_job, data={}, ok=409),
+    # no such import: cancelling the world's would delete its file for good
+    api("POST /projects/{slug}/imports/{job}/cancel", STAFF, args={"job": "none"}, ok=404),
     api("POST /projects/{slug}/next", LABELERS),
     # a pair that is not in one's hands cannot be voted on
     api("POST /slots/{slot}/vote", LABELERS, args=slot_id, data=BALLOT, ok=409),

@@ -6,8 +6,8 @@ from functools import cached_property
 from django.utils import timezone
 
 from apps.accounts.models import Project, Role, User
-from apps.labeling.models import Comparison
-from apps.labeling.services import comparisons_import
+from apps.labeling.models import Comparison, ImportJob
+from apps.labeling.services import comparisons_import, import_job_create
 from apps.snapshots.models import Snapshot
 from apps.training.models import Alert, Checkpoint, Run, RunAttempt
 from tests.people import person_make
@@ -40,6 +40,14 @@ class World:
         row = {"prompt": "Which?", "response_a": "This.", "response_b": "That."}
         comparisons_import(project=self.project, rows=[row])
         return Comparison.objects.get(project=self.project)
+
+    @cached_property
+    def import_job(self) -> ImportJob:
+        """A file that waits to be checked."""
+        row = b'{"prompt": "Which?", "response_a": "One.", "response_b": "Two."}'
+        return import_job_create(
+            project=self.project, by=self.emil, file_name="rows.jsonl", chunks=[row]
+        )
 
     @cached_property
     def snapshot(self) -> Snapshot:
@@ -108,5 +116,5 @@ def world_make() -> World:
         ada=person_make("Ada", project, Role.ADMIN),
         olga=person_make("Olga", elsewhere, Role.ADMIN),
     )
-    _ = world.comparison, world.snapshot, world.checkpoint, world.alert
+    _ = world.comparison, world.snapshot, world.checkpoint, world.alert, world.import_job
     return world

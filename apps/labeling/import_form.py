@@ -1,0 +1,170 @@
+"""How a file is to be read: the form of an import's page."""
+
+from typing import Any
+
+from django import forms
+
+from apps.labeling.formats import CONTAINERS, LAYOUTS, PAIRINGS
+
+_LABELS = {
+    "prompt": "Prompt",
+    "response_a": "Answer A",
+    "response_b": "Answer B",
+    "chosen": "Chosen answer",
+    "rejected": "Rejected answer",
+    "completions": "List of answers",
+    "gold": "Published label",
+    "model_a": "Model of A",
+    "model_b": "Model of B",
+    "chosen_model": "Model of the chosen",
+    "rejected_model": "Model of the rejected",
+    "chosen_score": "Score of the chosen",
+    "rejected_score": "Score of the rejected",
+    "id": "Id",
+    "group": "Group (splits go by it)",
+    "licence": "Licence",
+    "explanation": "Why the label is right",
+    "origin_ref_a": "Origin of A",
+    "origin_ref_b": "Origin of B",
+}
+MAIN = ("prompt", "response_a", "response_b", "chosen", "rejected", "completions", "gold", "id",
+        "group", "topic")  # fmt: skip
+_MAP = "map_"
+
+
+class ImportSettingsForm(forms.Form):
+    """Built from what was read of the file; its values are a job's settings."""
+
+    layout = forms.ChoiceField(
+        label="A row is",
+        choices=[(layout.key, layout.label) for layout in LAYOUTS.values()],
+    )
+    prompt_text = forms.CharField(
+        required=False,
+        label="The same prompt for every row",
+        help_text="Where no column holds one.",
+        max_length=4000,
+    )
+    pairing = forms.ChoiceField(label="Pairs to make", choices=list(PAIRINGS.items()))
+    preference = forms.BooleanField(
+        required=False, label="Keep the file's preference as a published label"
+    )
+    votes = forms.BooleanField(required=False, label="Bring the past votes in")
+    rest = forms.ChoiceField(
+        label="Columns that fill nothing",
+        choices=[("metadata", "keep with the prompt"), ("drop", "leave out")],
+    )
+    identical_answers = forms.ChoiceField(
+        label="Two answers with the same text",
+        choices=[("refuse", "an error"), ("warn", "a warning, where their origins differ")],
+    )
+    source = forms.CharField(required=False, label="Source of every row", max_length=120)
+    licence = forms.CharField(required=False, label="Licence of every row", max_length=60)
+    seed = forms.IntegerField(label="Seed of the draws", min_value=0, max_value=2**31 - 1)
+    container = forms.ChoiceField(
+        required=False, label="File format", choices=[("", "recognise"), *CONTAINERS.items()]
+    )
+    split = forms.ChoiceField(required=False, label="Split")
+    encoding = forms.CharField(required=False, label="Text encoding", max_length=40)
+    delimiter = forms.ChoiceField(
+        required=False,
+        label="Delimiter",
+        choices=[
+            ("", "recognise"),
+            (",", "comma"),
+            (";", "semicolon"),
+            ("\t", "tab"),
+            ("|", "bar"),
+        ],
+    )
+
+    def __init__(self, *args: Any, preview: dict[str, Any], chosen: dict[str, Any], **kwargs: Any):
+        self.preview = preview
+        super().__init__(*args, initial=self._initial(preview, chosen), **kwargs)
+        self.fields["split"].choices = [(s, s or "the only one") for s in preview["splits"] or [""]]
+        columns = [("", "—"), *((name, name) for name in preview["columns"])]
+        for name in preview["fields"]:
+            self.fields[_MAP + name] = forms.ChoiceField(
+                required=False,
+                label=_LABELS.get(name, name.replace("_", " ").capitalize()),
+                choices=columns,
+                initial=preview["mapping"].get(name, ""),
+            )
+            self.fields[_MAP + name].hide_optional = True
+        for name in self._unused():
+            del self.fields[name]
+
+    def _initial(self, preview: dict[str, Any], chosen: dict[str, Any]) -> dict[str, Any]:
+        constants = chosen.get("constants", {})
+        return {
+            "layout": preview["layout"],
+            "prompt_text": constants.get("prompt", ""),
+            "source": constants.get("source", ""),
+            "licence": constants.get("licence", ""),
+            "pairing": chosen.get("pairing", "all"),
+            "preference": chosen.get("preference", True),
+            "votes": chosen.get("votes", True),
+            "rest": chosen.get("rest", "metadata"),
+            "identical_answers": chosen.get("identical_answers", "refuse"),
+            "seed": chosen.get("seed", 0),
+            "container": chosen.get("container", ""),
+            "split": preview["split"],
+            "encoding": chosen.get("encoding", ""),
+            "delimiter": chosen.get("delimiter", ""),
+        }
+
+    def _unused(self) -> list[str]:
+        """Questions that this file does not raise."""
+        layout, container = self.preview["layout"], self.preview["container"]
+        unused = []
+        if layout != "completions":
+            unused.append("pairing")
+        if layout not in ("preference", "transcripts", "pairs"):
+            unused.append("preference")
+        if layout not in ("label_studio", "argilla"):
+            unused.append("votes")
+        if "prompt" not in self.preview["fields"]:
+            unused.append("prompt_text")
+        if len(self.preview["splits"]) < 2:
+            unused.append("split")
+        if container != "csv":
+            unused.append("delimiter")
+        if container not in ("csv", "json", "jsonl"):
+            unused.append("encoding")
+        return unused
+
+    def main_columns(self) -> list[Any]:
+        return [self[_MAP + name] for name in MAIN if _MAP + name in self.fields]
+
+    def more_columns(self) -> list[Any]:
+        names = [name for name in self.preview["fields"] if name not in MAIN]
+        return [self[_MAP + name] for name in names]
+
+    def settings(self) -> dict[str, Any]:
+        """A job's settings; columns are chosen anew when the layout has changed."""
+        data = self.cleaned_data
+        constants = {
+            name: data[field]
+            for name, field in (("prompt", "prompt_text"), ("source",) * 2, ("licence",) * 2)
+            if data.get(field)
+        }
+        mapping = {
+            name: data[_MAP + name]
+            for name in self.preview["fields"]
+            if data[_MAP + name] or name in self.preview["mapping"]
+        }
+        same = data["layout"] == self.preview["layout"]
+        plain = ("pairing", "preference", "votes", "rest", "identical_answers", "seed", "container",
+                 "split", "encoding", "delimiter")  # fmt: skip
+        return {
+            "layout": data["layout"],
+            "mapping": mapping if same else {},
+            "constants": constants,
+        } | {name: data[name] for name in plain if name in data and data[name] != ""}
+
+    def place(self, field: str, message: str) -> None:
+        """Put a refusal beside the field it names."""
+        for name in (_MAP + field, field, None):
+            if name is None or name in self.fields:
+                self.add_error(name, message)
+                return

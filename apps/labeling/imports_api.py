@@ -1,0 +1,195 @@
+"""The API of imports from files: upload, check, start, look, cancel."""
+
+from datetime import datetime
+from itertools import islice
+from typing import Any, Literal
+
+from django.http import HttpRequest
+from ninja import Field, File, Form, Query, Router, Schema, Status
+from ninja.files import UploadedFile
+
+from apps.accounts.api_auth import needs
+from apps.accounts.permissions import STAFF, project_for
+from apps.common.errors import DomainError
+from apps.labeling import import_jobs, services
+from apps.labeling.models import ImportJob
+
+router = Router(tags=["labeling"])
+MOST_LISTED = 200
+_FILE = File(None, description="required")
+
+
+class ImportOut(Schema):
+    id: str
+    file_name: str
+    file_size: int = Field(description="bytes")
+    file_sha256: str
+    stage: Literal["check", "import"]
+    state: Literal["draft", "queued", "running", "done", "failed", "cancelled", "interrupted"]
+    settings: dict[str, Any]
+    preview: dict[str, Any] = Field(description="container, layout, columns, mapping, first rows")
+    check_report: dict[str, Any] = Field(description="what an import would do; empty before")
+    result: dict[str, Any] = Field(description="what the import did; empty before")
+    error: str
+    created_at: datetime
+    started_at: datetime | None
+    ended_at: datetime | None
+
+
+class ImportSettingsIn(Schema):
+    """What is left out is recognised, or goes back to its default."""
+
+    container: str | None = None
+    layout: str | None = None
+    split: str | None = None
+    encoding: str | None = None
+    delimiter: str | None = None
+    mapping: dict[str, str] | None = Field(None, description="field to column; '' for none")
+    constants: dict[str, str] | None = Field(None, description="field to the value of every row")
+    pairing: str | None = None
+    preference: bool | None = None
+    votes: bool | None = None
+    rest: str | None = None
+    seed: int | None = None
+    identical_answers: str | None = None
+
+
+class ImportStartIn(Schema):
+    on_error: Literal["refuse", "skip"] = "refuse"
+
+
+class FindingOut(Schema):
+    level: Literal["error", "warning"]
+    row: int
+    field: str
+    message: str
+    kind: str = ""
+
+
+@router.post(
+    "/projects/{slug}/imports",
+    auth=needs("write"),
+    response={201: ImportOut},
+    summary="Upload a file of comparisons",
+)
+def import_create(
+    request: HttpRequest,
+    slug: str,
+    file: UploadedFile | None = _FILE,
+    settings: str = Form("", description="JSON"),
+) -> Status:
+    """Container, layout and columns are recognised; `settings` is the JSON of what to read
+    otherwise (as for `POST …/imports/{job}/settings`). Nothing is checked or written yet."""
+    project, _ = project_for(request.user, slug, STAFF)
+    chosen = _chosen(settings)
+    if file is None:
+        raise DomainError("Send the file as multipart/form-data.", field="file")
+    job = services.import_job_create(
+        project=project, by=request.user, file_name=file.name or "", chunks=file.chunks()
+    )
+    if chosen:
+        services.import_job_configure(job=job, **chosen)
+    return Status(201, job)
+
+
+def _chosen(text: str) -> dict[str, Any]:
+    if not text:
+        return {}
+    try:
+        return ImportSettingsIn.model_validate_json(text).dict(exclude_none=True)
+    except ValueError as error:
+        raise DomainError(
+            f"This is not JSON of import settings: {error}", field="settings"
+        ) from None
+
+
+@router.get(
+    "/projects/{slug}/imports",
+    auth=needs("read"),
+    response=list[ImportOut],
+    summary="Imports, newest first",
+)
+def imports(request: HttpRequest, slug: str, limit: int = Query(50, ge=1, le=200)) -> Any:
+    project, _ = project_for(request.user, slug, STAFF)
+    return list(import_jobs.import_jobs_list(project=project)[:limit])
+
+
+@router.get(
+    "/projects/{slug}/imports/{job}",
+    auth=needs("read"),
+    response=ImportOut,
+    summary="One import",
+)
+def import_get(request: HttpRequest, slug: str, job: str) -> Any:
+    return _job(request, slug, job)
+
+
+@router.get(
+    "/projects/{slug}/imports/{job}/findings",
+    auth=needs("read"),
+    response=list[FindingOut],
+    summary="Errors and warnings by row",
+)
+def import_findings(
+    request: HttpRequest,
+    slug: str,
+    job: str,
+    after: int = Query(0, ge=0, description="how many to pass over"),
+) -> Any:
+    """Errors first; at most 200 an answer."""
+    return list(islice(import_jobs.findings(_job(request, slug, job)), after, after + MOST_LISTED))
+
+
+@router.post(
+    "/projects/{slug}/imports/{job}/settings",
+    auth=needs("write"),
+    response=ImportOut,
+    summary="Read the file another way",
+)
+def import_settings(request: HttpRequest, slug: str, job: str, payload: ImportSettingsIn) -> Any:
+    return services.import_job_configure(
+        job=_job(request, slug, job), **payload.dict(exclude_none=True)
+    )
+
+
+@router.post(
+    "/projects/{slug}/imports/{job}/check",
+    auth=needs("write"),
+    response={202: ImportOut},
+    summary="Check the whole file; nothing is written",
+)
+def import_check(request: HttpRequest, slug: str, job: str) -> Status:
+    found = _job(request, slug, job)
+    services.import_job_check(job=found)
+    return Status(202, found)
+
+
+@router.post(
+    "/projects/{slug}/imports/{job}/start",
+    auth=needs("write"),
+    response={202: ImportOut},
+    summary="Bring the checked file in",
+)
+def import_start(request: HttpRequest, slug: str, job: str, payload: ImportStartIn) -> Status:
+    """Also goes on with one that was interrupted; rows that are in already change nothing."""
+    found = _job(request, slug, job)
+    services.import_job_start(job=found, on_error=payload.on_error)
+    return Status(202, found)
+
+
+@router.post(
+    "/projects/{slug}/imports/{job}/cancel",
+    auth=needs("write"),
+    response=ImportOut,
+    summary="Cancel an import, or discard its file",
+)
+def import_cancel(request: HttpRequest, slug: str, job: str) -> Any:
+    found = _job(request, slug, job)
+    services.import_job_cancel(job=found, by=request.user)
+    found.refresh_from_db()
+    return found
+
+
+def _job(request: HttpRequest, slug: str, job: str) -> ImportJob:
+    project, _ = project_for(request.user, slug, STAFF)
+    return import_jobs.import_job_get(project=project, job=job)

@@ -1,0 +1,353 @@
+"""An import in the background: checked without a trace, in whole or not at all, safe to repeat."""
+
+import json
+from typing import Any
+
+import psycopg
+import pytest
+from django.conf import settings
+from django.db import connection
+from django.utils import timezone
+
+from apps.accounts.models import AuditEvent, Project, User
+from apps.common.errors import Conflict, DomainError
+from apps.labeling import dispatch, import_jobs, services
+from apps.labeling.models import Comparison, ImportJob, LabelingSettings, Prompt, Slot, Vote
+from apps.labeling.services import import_files, import_progress, import_running
+from tests.labeling.pairs import rows_make
+
+GOOD = {"prompt": "Which is larger?", "response_a": "The sun.", "response_b": "The moon."}
+State = ImportJob.State
+
+
+@pytest.fixture(autouse=True)
+def sent(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Messages to the workers; nobody takes them here but the test itself."""
+    messages: list[str] = []
+    monkeypatch.setattr(dispatch, "import_send", lambda job: not messages.append(job))
+    return messages
+
+
+def upload(project: Project, by: User, *rows: Any, name: str = "rows.jsonl") -> ImportJob:
+    text = "".join(json.dumps(row) + "\n" for row in rows)
+    return services.import_job_create(
+        project=project, by=by, file_name=name, chunks=[text.encode()]
+    )
+
+
+def checked(job: ImportJob) -> ImportJob:
+    services.import_job_check(job=job)
+    services.import_job_run(job=job.pk)
+    job.refresh_from_db()
+    return job
+
+
+def imported(job: ImportJob, on_error: str = "refuse") -> ImportJob:
+    services.import_job_start(job=job, on_error=on_error)
+    services.import_job_run(job=job.pk)
+    job.refresh_from_db()
+    return job
+
+
+def test_a_file_is_uploaded_checked_and_imported(project: Project, emil: User, sent: list) -> None:
+    job = upload(project, emil, *rows_make(4))
+    assert (job.state, job.preview["layout"], job.preview["container"]) == (
+        "draft", "pairs", "jsonl",
+    )  # fmt: skip
+    assert job.preview["mapping"]["response_a"] == "response_a"
+    checked(job)
+    assert (job.stage, job.state, job.error) == ("check", "done", "")
+    assert job.check_report["n_created"] == 4
+    assert not Comparison.objects.exists()
+    assert not Prompt.objects.exists()
+    imported(job)
+    assert (job.stage, job.state, job.result["n_created"]) == ("import", "done", 4)
+    assert Comparison.objects.filter(batch=f"import {job.pk}").count() == 4
+    assert sent == [job.pk, job.pk]
+    assert AuditEvent.objects.filter(action="comparisons.imported", actor=emil).count() == 1
+
+
+def test_the_upload_is_deleted_once_its_rows_are_in(project: Project, emil: User) -> None:
+    job = imported(checked(upload(project, emil, *rows_make(2))))
+    assert job.file_deleted_at is not None
+    assert not import_files.store().exists(f"imports/{job.pk}/upload")
+    with pytest.raises(Conflict, match="in already"):
+        services.import_job_start(job=job)
+
+
+def test_the_check_lists_every_error_and_warning_by_row(project: Project, emil: User) -> None:
+    job = upload(
+        project,
+        emil,
+        GOOD | {"id": "good"},
+        GOOD | {"id": "bad", "gold": "maybe"},
+        GOOD | {"id": "twin"},
+        GOOD | {"id": "named", "prompt": "Who?", "response_a": "I am ChatGPT."},
+        GOOD | {"id": "mail", "prompt": "Where?", "response_b": "Ask ann.lee@gmail.com."},
+    )
+    report = checked(job).check_report
+    assert (report["n_created"], report["n_refused"]) == (4, 1)
+    assert report["warnings"] == {"duplicate": 1, "model_name": 1, "personal": 1}
+    found = list(import_jobs.findings(job))
+    assert [(f["level"], f["row"], f["field"]) for f in found] == [
+        ("error", 2, "gold"),
+        ("warning", 3, "id"),
+        ("warning", 4, "response_a"),
+        ("warning", 5, "response_b"),
+    ]
+    assert "ann.lee" not in json.dumps(found)  # a warning does not carry what it warns of
+
+
+def test_a_file_with_errors_is_refused_whole_or_imported_without_them(
+    project: Project, emil: User
+) -> None:
+    job = checked(upload(project, emil, GOOD, GOOD | {"prompt": "Why?", "gold": "x"}))
+    imported(job)
+    assert job.state == State.FAILED
+    assert "row 2, gold" in job.error
+    assert not Comparison.objects.exists()
+    imported(job, on_error="skip")
+    assert (job.state, job.result["n_created"], job.result["n_refused"]) == ("done", 1, 1)
+
+
+def test_rows_that_are_no_json_are_named_and_the_others_read(project: Project, emil: User) -> None:
+    text = json.dumps(GOOD) + "\n{broken\n" + json.dumps(GOOD | {"prompt": "Why?"}) + "\n"
+    job = services.import_job_create(
+        project=project, by=emil, file_name="x.jsonl", chunks=[text.encode()]
+    )
+    assert checked(job).check_report["n_created"] == 2
+    (error,) = import_jobs.findings(job)
+    assert (error["row"], error["field"]) == (2, "row")
+
+
+def test_columns_chosen_by_hand_are_used(project: Project, emil: User) -> None:
+    job = upload(project, emil, {"ask": "Why?", "one": "So.", "two": "Because."})
+    assert job.preview["mapping"] == {}
+    with pytest.raises(DomainError) as caught:
+        services.import_job_check(job=job)
+    assert caught.value.field == "response_a"
+    services.import_job_configure(
+        job=job, mapping={"prompt": "ask", "response_a": "one", "response_b": "two"}
+    )
+    imported(checked(job))
+    assert Comparison.objects.get().response_b.messages[0]["content"] == "Because."
+
+
+def test_a_choice_that_cannot_be_is_refused_and_changes_nothing(
+    project: Project, emil: User
+) -> None:
+    job = checked(upload(project, emil, GOOD))
+    for wrong, field in (
+        ({"mapping": {"prompt": "nothing"}}, "prompt"),
+        ({"mapping": {"promt": "prompt"}}, "promt"),
+        ({"layout": "poem"}, "file"),
+        ({"pairing": "some"}, "pairing"),
+        ({"colour": "red"}, "colour"),
+        ({"rest": "burn"}, "rest"),
+    ):
+        with pytest.raises(DomainError) as caught:
+            services.import_job_configure(job=job, **wrong)
+        assert caught.value.field == field
+    job.refresh_from_db()
+    assert job.check_report["n_created"] == 1
+
+
+def test_other_choices_make_an_earlier_check_worthless(project: Project, emil: User) -> None:
+    job = checked(upload(project, emil, GOOD))
+    services.import_job_configure(job=job, rest="drop")
+    with pytest.raises(Conflict, match="Check the file first"):
+        services.import_job_start(job=job)
+
+
+def test_what_cannot_be_read_is_refused_at_upload_and_nothing_is_kept(
+    project: Project, emil: User
+) -> None:
+    for content, words in ((b"", "empty"), (b"%PDF-1.7 x", "document"), (b"just words", "table")):
+        with pytest.raises(DomainError, match=words) as caught:
+            services.import_job_create(project=project, by=emil, file_name="x", chunks=[content])
+        assert caught.value.field == "file"
+    assert not ImportJob.objects.exists()
+
+
+def test_an_upload_over_the_limit_is_refused(project: Project, emil: User, settings: Any) -> None:
+    settings.IMPORT_MAX_MB = 1
+    with pytest.raises(DomainError, match="larger than 1 MB"):
+        services.import_job_create(
+            project=project, by=emil, file_name="x", chunks=[b"x" * 600_000] * 2
+        )
+    assert not ImportJob.objects.exists()
+
+
+def test_a_constraint_phrase_sends_the_pair_to_review_with_its_reason(
+    project: Project, emil: User, ada: User
+) -> None:
+    LabelingSettings.objects.create(project=project, constraint_phrases=["I love you"])
+    row = GOOD | {"response_b": "Oh, I  L-O-V-E  you!"}
+    job = imported(checked(upload(project, emil, row, GOOD | {"prompt": "Why?"})))
+    assert (job.check_report["n_review"], job.result["n_review"]) == (1, 1)
+    waiting = Comparison.objects.get(state="review")
+    assert "Answer B holds the constraint phrase “I love you”" in waiting.review_reason
+    assert set(waiting.slots.values_list("state", flat=True)) == {"withdrawn"}
+    services.comparison_reopen(comparison=waiting, by=ada)
+    assert set(waiting.slots.values_list("state", flat=True)) == {"free"}
+
+
+def test_redis_away_keeps_the_import_and_the_sweep_offers_it_again(
+    project: Project, emil: User, monkeypatch: pytest.MonkeyPatch, sent: list
+) -> None:
+    job = upload(project, emil, GOOD)
+    monkeypatch.setattr(dispatch, "import_send", lambda job: False)
+    assert services.import_job_check(job=job) is False
+    job.refresh_from_db()
+    assert job.state == State.QUEUED
+    monkeypatch.setattr(dispatch, "import_send", lambda job: not sent.append(job))
+    assert services.import_jobs_sweep() == 0  # a moment ago: a worker may be about to take it
+    ImportJob.objects.update(queued_at=timezone.now() - import_running.RESEND_AFTER * 2)
+    assert services.import_jobs_sweep() == 1
+    assert sent == [job.pk]
+
+
+def test_a_message_that_comes_twice_runs_the_job_once(project: Project, emil: User) -> None:
+    job = imported(checked(upload(project, emil, *rows_make(3))))
+    assert services.import_job_run(job=job.pk) == "done"
+    job.refresh_from_db()
+    assert job.attempt == 2  # one check, one import
+    assert Comparison.objects.count() == 3
+
+
+def test_cancelling_while_it_waits_deletes_the_file(project: Project, emil: User) -> None:
+    job = upload(project, emil, GOOD)
+    services.import_job_check(job=job)
+    services.import_job_cancel(job=job, by=emil)
+    assert services.import_job_run(job=job.pk) == "cancelled"
+    assert not import_files.store().exists(f"imports/{job.pk}/upload")
+    with pytest.raises(Conflict, match="no longer kept"):
+        services.import_job_configure(job=job)
+
+
+def test_cancelling_while_it_runs_takes_back_what_was_written(
+    project: Project, emil: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = checked(upload(project, emil, *rows_make(3)))
+    services.import_job_start(job=job)
+    monkeypatch.setattr(import_progress, "_EVERY", 0.0)
+    monkeypatch.setattr("apps.labeling.services.reading._TELL_EVERY", 1)
+    real, told = import_progress.Progress.tell, []
+
+    def tell(self: Any, step: str, done: int = 0, total: int = 0) -> None:
+        told.append((step, done, total))
+        if done == 2 and total:
+            services.import_job_cancel(job=ImportJob.objects.get(pk=job.pk), by=emil)
+        real(self, step, done, total)
+
+    monkeypatch.setattr(import_progress.Progress, "tell", tell)
+    assert services.import_job_run(job=job.pk) == "cancelled"
+    assert ("Checking the rows", 2, 3) in told
+    assert not Comparison.objects.exists()
+    assert import_progress.progress_read(job.pk) == {}
+
+
+def test_a_superseded_attempt_writes_nothing(
+    project: Project, emil: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = checked(upload(project, emil, *rows_make(3)))
+    services.import_job_start(job=job)
+    real = import_running.comparisons_import
+
+    def slow(**arguments: Any) -> Any:
+        report = real(**arguments)
+        ImportJob.objects.filter(pk=job.pk).update(attempt=99)
+        return report
+
+    monkeypatch.setattr(import_running, "comparisons_import", slow)
+    services.import_job_run(job=job.pk)
+    assert not Comparison.objects.exists()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_killed_worker_leaves_an_interrupted_import_that_can_go_on(
+    project: Project, emil: User
+) -> None:
+    job = checked(upload(project, emil, *rows_make(3)))
+    services.import_job_start(job=job)
+    ImportJob.objects.filter(pk=job.pk).update(state=State.RUNNING, attempt=job.attempt + 1)
+    params = connection.get_connection_params() | {"cursor_factory": None, "context": None}
+    worker = psycopg.connect(
+        **{k: v for k, v in params.items() if k in ("dbname", "user", "host", "port", "password")}
+    )
+    worker.execute("select pg_advisory_lock(%s)", [job.number])
+    assert services.import_jobs_sweep() == 0  # somebody works on it
+    worker.close()  # what the kernel does to the connection of a killed process
+    for _ in range(50):
+        if services.import_jobs_sweep():
+            break
+    job.refresh_from_db()
+    assert job.state == State.INTERRUPTED
+    assert imported(job).result["n_created"] == 3
+
+
+def test_past_votes_of_an_export_come_in_and_a_second_run_repeats_none(
+    project: Project, emil: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tasks = [
+        {
+            "id": number,
+            "data": {"question": f"Q{number}?", "text1": f"One {number}.", "text2": "Two."},
+            "annotations": [
+                {
+                    "completed_by": who,
+                    "created_at": "2024-05-01T09:00:00Z",
+                    "result": [{"type": "pairwise", "value": {"selected": side}}],
+                }
+                for who, side in ((7, "left"), (8, "left"), (9, "right"))
+            ],
+        }
+        for number in (1, 2)
+    ]
+    job = services.import_job_create(
+        project=project, by=emil, file_name="ls.json", chunks=[json.dumps(tasks).encode()]
+    )
+    report = checked(job).check_report
+    assert (report["votes"]["n_votes"], report["votes"]["n_people"]) == (6, 3)
+
+    def killed(**arguments: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(import_running, "votes_import", killed)
+    services.import_job_start(job=job)
+    with pytest.raises(KeyboardInterrupt):
+        services.import_job_run(job=job.pk)
+    assert (Comparison.objects.count(), Vote.objects.count()) == (2, 0)
+    ImportJob.objects.update(state=State.INTERRUPTED)  # as the sweep says of a killed worker
+    monkeypatch.undo()
+    monkeypatch.setattr(dispatch, "import_send", lambda job: True)
+    job.refresh_from_db()
+    result = imported(job).result
+    assert (result["n_created"], result["n_unchanged"]) == (0, 2)
+    assert result["votes"]["n_created"] == 6
+    assert Comparison.objects.count() == 2
+    assert Slot.objects.filter(state="done").count() == 6
+    assert Vote.objects.filter(choice="a").count() == 4
+
+
+def test_old_uploads_that_were_never_imported_are_deleted(project: Project, emil: User) -> None:
+    job = upload(project, emil, GOOD)
+    assert services.import_jobs_sweep() == 0
+    ImportJob.objects.update(updated_at=timezone.now() - import_running.KEEP_FILE * 2)
+    assert services.import_jobs_sweep() == 1
+    assert not import_files.store().exists(f"imports/{job.pk}")
+
+
+def test_the_check_shows_whole_groups_in_splits(project: Project, emil: User) -> None:
+    rows = [
+        {"prompt": f"Q{n}?", "response_a": f"a{n}", "response_b": f"b{n}", "topic": f"t{n % 7}"}
+        for n in range(70)
+    ]
+    splits = checked(upload(project, emil, *rows)).check_report["splits"]
+    assert (splits["n_groups"], splits["largest"]) == (7, 10)
+    assert sum(part["rows"] for part in splits["parts"]) == 70
+    assert all(part["rows"] == 10 * part["groups"] for part in splits["parts"])
+
+
+def test_artifacts_lie_where_the_settings_say() -> None:
+    assert import_files.store().url == settings.ARTIFACTS_URL.rstrip("/")
