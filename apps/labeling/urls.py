@@ -39,6 +39,11 @@ urlpatterns = [
         name="qualification_answer",
     ),
     path("<slug:slug>/annotators/", annotators.annotators, name="annotators"),
+    path(
+        "<slug:slug>/annotators/qualify/",
+        annotators.annotators_qualify,
+        name="annotators_qualify",
+    ),
     path("<slug:slug>/annotators/<int:user_id>/", annotators.annotator, name="annotator"),
     path(
         "<slug:slug>/annotators/<int:user_id>/limits/",

@@ -14,7 +14,7 @@ from apps.labeling import services
 from apps.labeling.annotators import annotators_list
 from apps.labeling.models import Annotator, Vote
 from tests.labeling.pairs import annotators_make, pairs_make, rows_make, vote
-from tests.labeling.practice import answer_all, practice_make
+from tests.labeling.practice import answer_all, practice_make, qualified
 
 SignIn = Callable[[User], Client]
 PATH = "/p/arguments/annotators/"
@@ -159,3 +159,16 @@ def test_too_few_practice_pairs_are_an_error_the_admin_sees(
 
 def test_somebody_who_does_not_label_has_no_page(browser: Client, emil: User) -> None:
     assert browser.get(f"{PATH}{emil.pk}/").status_code == 404
+
+
+def test_people_at_work_are_qualified_at_once_and_newcomers_are_not(
+    browser: Client, project: Project, ana: User, ben: User
+) -> None:
+    vote(project, ana)
+    practice_make(project)
+    assert "1 person who answered pairs here before" in browser.get(PATH).content.decode()
+    answer = browser.post(f"{PATH}qualify/", follow=True).content.decode()
+    assert "1 person qualified." in answer
+    assert "who answered pairs here before" not in answer
+    assert qualified(project, ana)
+    assert not qualified(project, ben)

@@ -158,6 +158,7 @@ LABELING = [
     post("labeling:qualification_answer", LABELERS, data={"answer": "left"}, ok=404),  # no round
     page("work", SIGNED_IN),
     page("labeling:annotators", ADMINS),
+    post("labeling:annotators_qualify", ADMINS),
     page("labeling:annotator", ADMINS, args=person),
     post("labeling:annotator_limits", ADMINS, args=person),
     post("labeling:annotator_pause", ADMINS, args=person, data={"reason": "a holiday"}),

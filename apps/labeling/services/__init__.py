@@ -52,6 +52,8 @@ from apps.labeling.services.standing import (
     annotator_disqualify,
     annotator_limits_set,
     annotator_qualify,
+    annotators_qualify_experienced,
+    experienced_unqualified,
     guideline_acknowledge,
 )
 from apps.labeling.services.votes import vote_cast, vote_revise, vote_withdraw
@@ -78,12 +80,14 @@ __all__ = [
     "annotator_disqualify",
     "annotator_limits_set",
     "annotator_qualify",
+    "annotators_qualify_experienced",
     "attempt_answer",
     "attempt_grant",
     "attempt_start",
     "comparison_drop",
     "comparison_reopen",
     "comparisons_import",
+    "experienced_unqualified",
     "guideline_acknowledge",
     "guideline_publish",
     "import_job_cancel",

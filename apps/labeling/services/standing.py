@@ -8,12 +8,13 @@ from collections.abc import Collection
 from typing import Any
 
 from django.db import transaction
+from django.db.models import Exists, OuterRef, QuerySet
 from django.utils import timezone
 
-from apps.accounts.models import Membership, Project, User
+from apps.accounts.models import Membership, Project, Role, User
 from apps.accounts.services import audit_record
 from apps.common.errors import Conflict, DomainError, Missing, Refused
-from apps.labeling.models import Annotator, Guideline, Prompt
+from apps.labeling.models import Annotator, Guideline, Prompt, Vote
 from apps.labeling.services.seats import LABELERS
 
 MOST_A_DAY = 100_000
@@ -95,6 +96,32 @@ def annotator_qualify(*, project: Project, user: User, by: User) -> Annotator:
         annotator.save(update_fields=["qualified_at", "updated_at"])
         _record("annotator.qualified", by, annotator, {"by": "hand"})
     return annotator
+
+
+def experienced_unqualified(*, project: Project) -> QuerySet[User]:
+    """Annotators who have answered pairs here and have not qualified: where a project begins to
+    ask for a qualification, they are stopped in the middle of their work."""
+    answered = Vote.objects.filter(project=project, annotator=OuterRef("pk"), is_current=True)
+    qualified = Annotator.objects.filter(
+        project=project, user=OuterRef("pk"), qualified_at__isnull=False
+    )
+    return User.objects.filter(
+        Exists(answered),
+        ~Exists(qualified),
+        memberships__project=project,
+        memberships__role=Role.ANNOTATOR,
+        is_imported=False,
+        is_active=True,
+    )
+
+
+@transaction.atomic
+def annotators_qualify_experienced(*, project: Project, by: User) -> int:
+    """Qualify by hand everybody who has answered pairs here already; returns how many."""
+    people = list(experienced_unqualified(project=project))
+    for user in people:
+        annotator_qualify(project=project, user=user, by=by)
+    return len(people)
 
 
 @transaction.atomic

@@ -57,11 +57,25 @@ def annotators(request: Request) -> HttpResponse:
 
 
 def _practice(request: Request, settings: Any) -> dict[str, int]:
-    """Practice pairs wanted and there, so that a round nobody can begin is seen."""
+    """Practice pairs wanted and there, so that a round nobody can begin is seen; and how many
+    people it stops who have worked here before."""
     if not settings.qualification_pairs:
         return {}
     pairs = services.practice_pairs(project=request.project, settings=settings)
-    return {"practice_wanted": settings.qualification_pairs, "practice_ready": pairs.count()}
+    return {
+        "practice_wanted": settings.qualification_pairs,
+        "practice_ready": pairs.count(),
+        "n_stopped": services.experienced_unqualified(project=request.project).count(),
+    }
+
+
+@require_POST
+@project_page(ADMINS)
+def annotators_qualify(request: Request) -> HttpResponse:
+    """Qualify by hand all who have answered pairs here before."""
+    n = services.annotators_qualify_experienced(project=request.project, by=request.user)
+    messages.success(request, f"{n} {'person' if n == 1 else 'people'} qualified.")
+    return redirect("labeling:annotators", request.project.slug)
 
 
 @require_GET
