@@ -116,8 +116,8 @@
     if (!person() || sending || !items().length) return;
     sending = true;
     try {
-      // one tab at a time; sending twice would be harmless and useless
-      if (navigator.locks) await navigator.locks.request("concord.outbox", { ifAvailable: true }, (lock) => lock && round());
+      // One tab at a time; sending twice would be harmless and useless.
+      if (navigator.locks) await navigator.locks.request("concord.outbox", round);
       else await round();
     } finally { sending = false; }
     show();

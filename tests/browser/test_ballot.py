@@ -113,6 +113,49 @@ def test_a_whole_ballot_is_filled_on_a_phone(
     assert (stored.reasons, set(stored.criteria.values())) == (["To the point"], {"tie"})
 
 
+@pytest.mark.parametrize("phone", [False, True], ids=["desktop-dark", "phone-light"])
+def test_a_session_by_mouse_with_a_broken_line_and_a_lapsed_lease(
+    live_server, open_page, sign_in, project: Project, phone: bool
+) -> None:
+    page = open_page(phone=phone, dark=not phone)
+    sign_in(page, "ana")
+    label_open(live_server, page)
+    page.get_by_text("Flag, note").click()
+    page.get_by_label("Prompt unclear").check()
+    page.get_by_role("button", name="A is better").dblclick()  # the second click judges nothing
+    expect(page.locator("#pair-title")).to_contain_text("Pair 2")
+    page.wait_for_timeout(700)
+    assert Vote.objects.get().flags == ["prompt_unclear"]
+
+    page.context.set_offline(True)  # the line breaks, and the page is loaded again when it is back
+    page.get_by_role("button", name="Tie").click()
+    expect(page.locator("[data-undelivered]")).to_contain_text("1 answer is kept")
+    shot(page, f"session-offline-{'phone' if phone else 'desktop'}")
+    page.context.set_offline(False)
+    page.reload()
+    expect(page.locator("#pair-title")).to_contain_text("Pair 3")
+    assert list(Vote.objects.order_by("pk").values_list("choice", flat=True))[1:] == ["tie"]
+
+    lapse(Slot.objects.get(state="leased").pk)  # nobody else took it: the answer counts
+    page.wait_for_timeout(300)
+    page.get_by_role("button", name="Both are bad").click()
+    expect(page.locator("#pair-title")).to_contain_text("Pair 4")
+    assert Vote.objects.count() == 3
+
+    page.wait_for_timeout(300)
+    page.get_by_text("Skip", exact=True).click()
+    page.get_by_role("button", name="Not my subject").click()
+    page.wait_for_timeout(300)
+    page.get_by_role("link", name="Undo").click()
+    expect(page.locator("#pair-title")).to_have_text("Change your answer")
+    page.wait_for_timeout(300)
+    shot(page, f"session-undo-{'phone' if phone else 'desktop'}")
+    page.get_by_role("button", name="Take back").click()
+    expect(page.get_by_text("Your answer was taken back")).to_be_visible()
+    assert Vote.objects.filter(is_current=True).count() == 2
+    assert drafts(page) == waiting(page) == 0
+
+
 def test_what_was_entered_survives_a_reload_and_can_be_discarded(
     live_server, open_page, sign_in, project: Project
 ) -> None:

@@ -324,22 +324,6 @@ def test_an_answer_given_offline_is_delivered_once_the_line_is_back(
     assert Vote.objects.count() == 1
 
 
-def test_after_a_sign_out_the_pair_and_the_note_stay_on_the_page(
-    live_server, open_page, sign_in, project: Project
-) -> None:
-    page = open_page()
-    sign_in(page, "ana")
-    label_open(live_server, page)
-    page.locator("[data-extra=note] summary").click()
-    page.locator("#rationale").fill("half a thought")
-    page.context.clear_cookies()
-    page.keyboard.press("Escape")
-    page.get_by_role("button", name="Tie").click()
-    expect(page.locator("[data-undelivered]")).to_be_visible()
-    assert page.locator("#rationale").input_value() == "half a thought"
-    assert not Vote.objects.exists()
-
-
 def test_everything_done_is_said_with_pleasure(
     live_server, open_page, sign_in, project: Project
 ) -> None:
