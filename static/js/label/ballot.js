@@ -56,15 +56,7 @@
 
   const choose = (button) => {
     const f = form();
-    if (!f || !settled()) return;
-    if (deliberate(f)) {
-      mark(f, button.value);
-      forward(f);
-      return;
-    }
-    f.querySelectorAll(".choice.pressed").forEach((other) => other.classList.remove("pressed"));
-    button.classList.add("pressed");
-    button.click();
+    if (f && settled()) button.click();
   };
 
   const submit = () => {
@@ -92,7 +84,8 @@
       forward(f);
       return;
     }
-    if (!button.matches("[data-submit]")) return;
+    f.querySelectorAll(".choice.pressed").forEach((other) => other.classList.remove("pressed"));
+    if (!button.matches("[data-submit]")) { button.classList.add("pressed"); return; }
     const lacks = missing(f);
     if (lacks) { stop(); say(lacks.text); lacks.focus?.focus(); }
   }, true);
