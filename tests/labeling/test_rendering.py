@@ -42,6 +42,12 @@ def test_markdown_is_rendered() -> None:
     assert "<code>x &lt; 1\n</code>" in html
 
 
+def test_columns_are_aligned_as_written() -> None:
+    html = text_html('|a|b|\n|:-|-:|\n|1|2 style="text-align:right"|')
+    assert '<td align="left">1</td>' in html
+    assert '<td align="right">2 style="text-align:right"</td>' in html
+
+
 def test_line_breaks_are_kept_as_the_model_wrote_them() -> None:
     assert "one<br>" in text_html("one\ntwo")
 
