@@ -38,6 +38,4 @@ def _texts(a: str, b: str, where: str) -> tuple[str, str, str]:
     prompt, rest_a, rest_b = a[:n].strip(), a[n:].strip(), b[n:].strip()
     if not prompt:
         raise BadValue("prompt", "the two texts share no beginning that could be a prompt")
-    if not rest_a or not rest_b:
-        raise BadValue(where, "one of the two texts is the beginning of the other")
     return prompt, rest_a, rest_b

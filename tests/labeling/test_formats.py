@@ -1,0 +1,248 @@
+"""Files of other tools: recognised from their content, and read as their tools mean them."""
+
+import contextlib
+import csv
+import gzip
+import io
+import json
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from apps.labeling.formats import Converted, FormatError, Options, layout_of, table_open
+from apps.labeling.formats.archives import MOST_FILES
+
+PAIR = {"prompt": "Why?", "response_a": "So.", "response_b": "Because."}
+Write = Callable[[str | bytes], Path]
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    """A file of some content; its name says nothing."""
+
+    def make(content: str | bytes) -> Path:
+        path = tmp_path / "upload"
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return path
+
+    return make
+
+
+def read(path: Path, layout: str = "", **options: Any) -> tuple[str, str, list[Converted]]:
+    """(container, layout, rows)."""
+    opening = {k: options.pop(k) for k in ("container", "split", "encoding") if k in options}
+    with table_open(path, **opening) as table:
+        found = layout_of(table, layout)
+        return table.container, found.key, list(found.rows(table, Options(**options)))
+
+
+def lines(*rows: Any) -> str:
+    return "".join(json.dumps(row) + "\n" for row in rows)
+
+
+def only(rows: list[Converted]) -> dict[str, Any]:
+    (row,) = rows
+    assert row.fault is None, row.fault
+    assert row.comparison is not None
+    return row.comparison
+
+
+def zipped(**files: str | bytes) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
+    return buffer.getvalue()
+
+
+def parquet(rows: list[dict[str, Any]]) -> bytes:
+    buffer = io.BytesIO()
+    pq.write_table(pa.Table.from_pylist(rows), buffer)
+    return buffer.getvalue()
+
+
+# --- containers ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("content", "container"),
+    [
+        (lines(PAIR, PAIR), "jsonl"),
+        (json.dumps([PAIR, PAIR], indent=2), "json"),
+        (json.dumps({"data": [PAIR, PAIR]}, indent=2), "json"),
+        (json.dumps({name: [text] * 2 for name, text in PAIR.items()}, indent=1), "json"),
+        ("prompt,response_a,response_b\nWhy?,So.,Because.\nWhy?,So.,Because.\n", "csv"),
+        ("prompt;response_a;response_b\r\nWhy?;So.;Because.\r\nWhy?;So.;Because.\r\n", "csv"),
+        ("prompt\tresponse_a\tresponse_b\nWhy?\tSo.\tBecause.\nWhy?\tSo.\tBecause.\n", "csv"),
+        (parquet([PAIR, PAIR]), "parquet"),
+        (gzip.compress(lines(PAIR, PAIR).encode()), "jsonl"),
+        (zipped(**{"data/train.jsonl": lines(PAIR, PAIR)}), "zip"),
+        (b"\xef\xbb\xbf" + lines(PAIR, PAIR).encode(), "jsonl"),
+        (lines(PAIR, PAIR).encode("utf-16"), "jsonl"),
+    ],
+)
+def test_the_same_rows_are_read_from_every_container(
+    write: Write, content: str | bytes, container: str
+) -> None:
+    found, layout, rows = read(write(content))
+    assert (found, layout) == (container, "pairs")
+    assert [row.comparison for row in rows] == [PAIR, PAIR]
+    assert [row.row for row in rows] == [1, 2]
+
+
+def test_a_cell_may_hold_newlines_quotes_and_the_delimiter(write: Write) -> None:
+    text = 'She said "well",\nand left; then\r\ncame back'
+    buffer = io.StringIO()
+    writer = csv.writer(buffer)
+    writer.writerows([list(PAIR), ["Why?", text, "Because."]])
+    assert only(read(write(buffer.getvalue()))[2])["response_a"] == text
+
+
+def test_text_that_is_not_utf8_is_read_and_said_so(write: Write) -> None:
+    path = write("prompt;response_a;response_b\nWarum?;Schön, weiß.;Möglich.\n".encode("cp1252"))
+    with table_open(path) as table:
+        assert "Windows-1252" in table.notes[0]
+        assert next(table.records())[1]["response_a"] == "Schön, weiß."
+    assert only(read(path, encoding="latin-1")[2])["response_b"] == "Möglich."
+
+
+def test_a_row_of_another_width_is_named_and_the_others_are_read(write: Write) -> None:
+    rows = read(write("prompt,response_a,response_b\nWhy?,So\nWhy?,So.,Because.\n"))[2]
+    assert rows[0].fault is not None
+    assert "2 columns where the header has 3" in rows[0].fault.message
+    assert rows[1].comparison == PAIR
+
+
+def test_a_line_that_is_no_json_is_named_and_the_others_are_read(write: Write) -> None:
+    rows = read(write(lines(PAIR) + "{oops}\n[1]\n" + lines(PAIR)))[2]
+    assert [(row.row, row.fault is None) for row in rows] == [
+        (1, True), (2, False), (3, False), (4, True),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"", "empty"),
+        (b"   \n ", "empty"),
+        (b"\x89PNG\r\n", "image"),
+        (b"one word", "neither as JSON nor as a table"),
+        (b"a,a\n1,2\n", "twice"),
+        (b"a,\n1,2\n", "no name"),
+        (b"prompt,response_a\n", "no rows"),
+        (b"[1, 2", "not JSON"),
+        (b'{"a": [1], "b": [1, 2]}\n', "differ in length"),
+        (b"PAR1 and nothing more", "Parquet"),
+        (b"PK\x03\x04 and nothing more", "unpacked"),
+        (b"ARROW1 and nothing more", "Arrow"),
+        (b"\x1f\x8bxx", "gzip"),
+    ],
+)
+def test_what_cannot_be_read_says_why(write: Write, content: bytes, words: str) -> None:
+    container = {"container": "json"} if content.startswith(b'{"a": [1]') else {}
+    with pytest.raises(FormatError, match=words):
+        read(write(content), **container)
+
+
+@given(st.binary(max_size=300))
+def test_no_bytes_crash_the_reader(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
+    path = tmp_path_factory.getbasetemp() / "noise"
+    path.write_bytes(data)
+    with contextlib.suppress(FormatError):
+        read(path)
+
+
+# --- dataset folders -----------------------------------------------------------------------------
+
+
+def saved_dataset(splits: dict[str, list[dict[str, Any]]]) -> dict[str, bytes | str]:
+    """The files of `DatasetDict.save_to_disk`, as the `datasets` library writes them."""
+    files: dict[str, bytes | str] = {"set/dataset_dict.json": json.dumps({"splits": list(splits)})}
+    for split, rows in splits.items():
+        sink = io.BytesIO()
+        table = pa.Table.from_pylist(rows)
+        with pa.ipc.new_stream(sink, table.schema) as writer:
+            writer.write_table(table)
+        files[f"set/{split}/data-00000-of-00001.arrow"] = sink.getvalue()
+        files[f"set/{split}/state.json"] = json.dumps(
+            {"_data_files": [{"filename": "data-00000-of-00001.arrow"}]}
+        )
+        files[f"set/{split}/dataset_info.json"] = "{}"
+    return files
+
+
+def test_a_saved_dataset_is_read_by_split(write: Write) -> None:
+    other = PAIR | {"prompt": "How?"}
+    path = write(zipped(**saved_dataset({"train": [PAIR], "test": [other]})))
+    with table_open(path) as table:
+        assert (table.split, table.splits) == ("train", ("train", "test"))
+    assert only(read(path)[2])["prompt"] == "Why?"
+    assert only(read(path, split="test")[2])["prompt"] == "How?"
+    with pytest.raises(FormatError, match="no split 'dev'"):
+        read(path, split="dev")
+
+
+def test_what_the_datasets_library_saves_is_read(tmp_path: Path) -> None:
+    datasets = pytest.importorskip("datasets")
+    datasets.disable_progress_bars()
+    turns = [{"role": "user", "content": "Hi"}]
+    rows = [
+        {"chosen": [*turns, {"role": "assistant", "content": "Hello."}],
+         "rejected": [*turns, {"role": "assistant", "content": "Go."}]}
+    ]  # fmt: skip
+    made = datasets.DatasetDict({"train": datasets.Dataset.from_list(rows)})
+    made.save_to_disk(tmp_path / "set")
+    archive = tmp_path / "set.zip"
+    with zipfile.ZipFile(archive, "w") as target:
+        for file in (tmp_path / "set").rglob("*"):
+            target.write(file, file.relative_to(tmp_path))
+    _, layout, found = read(archive)
+    row = only(found)
+    assert layout == "preference"
+    assert row["prompt"] == turns
+    assert {row["response_a"][0]["content"], row["response_b"][0]["content"]} == {"Hello.", "Go."}
+
+
+def test_parquet_files_of_a_folder_are_read_in_order_as_one_split(write: Write) -> None:
+    parts = {
+        f"data/train-0000{n}-of-00002.parquet": parquet([PAIR | {"prompt": str(n)}]) for n in (0, 1)
+    }
+    rows = read(write(zipped(**parts, **{"data/README.md": "no data"})))[2]
+    assert [(row.row, row.comparison["prompt"]) for row in rows] == [(1, "0"), (2, "1")]
+
+
+@pytest.mark.parametrize("name", ["../outside.jsonl", "/etc/rows.jsonl", "a/../../b.jsonl"])
+def test_an_archive_whose_paths_leave_it_is_refused(write: Write, name: str) -> None:
+    with pytest.raises(FormatError, match="leaves it"):
+        read(write(zipped(**{name: lines(PAIR)})))
+
+
+def test_an_archive_that_swells_is_refused_before_it_is_unpacked(write: Write) -> None:
+    with pytest.raises(FormatError, match="as no text does"):
+        read(write(zipped(**{"bomb.jsonl": b"\0" * 30_000_000})))
+
+
+def test_an_archive_of_links_or_of_too_many_files_is_refused(write: Write) -> None:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        link = zipfile.ZipInfo("link.jsonl")
+        link.external_attr = 0o120777 << 16
+        archive.writestr(link, "/etc/passwd")
+    with pytest.raises(FormatError, match="a link"):
+        read(write(buffer.getvalue()))
+    with pytest.raises(FormatError, match="at most"):
+        read(write(zipped(**{f"{n}.txt": "" for n in range(MOST_FILES + 1)})))
+
+
+def test_a_dataset_that_names_a_file_outside_itself_is_refused(write: Write) -> None:
+    files = saved_dataset({"train": [PAIR]})
+    files["set/train/state.json"] = json.dumps({"_data_files": [{"filename": "../../x.arrow"}]})
+    with pytest.raises(FormatError, match="outside its folder"):
+        read(write(zipped(**files)))
