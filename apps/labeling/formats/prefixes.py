@@ -32,6 +32,8 @@ def _turns(a: list[Any], b: list[Any], where: str) -> tuple[Any, Any, Any]:
 
 
 def _texts(a: str, b: str, where: str) -> tuple[str, str, str]:
+    if a.strip().startswith(b.strip()) or b.strip().startswith(a.strip()):
+        raise BadValue(where, "one of the two texts is the beginning of the other")
     n = next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
     while n > 0 and not a[n - 1].isspace():
         n -= 1
