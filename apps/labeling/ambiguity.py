@@ -7,7 +7,8 @@ from itertools import islice
 from typing import Any, Literal
 
 import numpy as np
-from django.db.models import Count, QuerySet
+from django.db.models import Count, QuerySet, Window
+from django.db.models.functions import RowNumber
 from numpy.typing import NDArray
 
 from apps.accounts.models import Project
@@ -141,12 +142,18 @@ def prompt_details(*, prompts: Collection[int]) -> dict[int, PromptDetails]:
         Decision.objects.filter(comparison__prompt__in=prompts)
         .exclude(comparison__state=Comparison.State.DROPPED)
         .select_related("comparison")
+        .annotate(
+            place=Window(
+                RowNumber(),
+                partition_by="comparison__prompt",
+                order_by=("share", "comparison_id"),
+            )
+        )
+        .filter(place__lte=MOST_PAIRS)
         .order_by("share", "comparison_id")
     )
     for decision in decisions:
-        shown = details[decision.comparison.prompt_id].pairs
-        if len(shown) < MOST_PAIRS:
-            shown.append(decision)
+        details[decision.comparison.prompt_id].pairs.append(decision)
     flagged = Vote.objects.filter(
         comparison__prompt__in=prompts, is_current=True, flags__contains=[UNCLEAR_FLAG]
     )

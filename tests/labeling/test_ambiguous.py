@@ -93,6 +93,14 @@ def test_dropped_pairs_and_other_projects_are_left_out(project: Project, ada: Us
     assert ranking(project=elsewhere).rows == []
 
 
+def test_only_the_most_split_pairs_of_a_long_prompt_are_linked(project: Project) -> None:
+    crowd_make(project, flips=1, clear=0, pairs=9, votes=5)
+    (prompt,) = Prompt.objects.all()
+    shown = prompt_details(prompts=[prompt.pk])[prompt.pk].pairs
+    shares = sorted(Decision.objects.values_list("share", flat=True))
+    assert [decision.share for decision in shown] == shares[:6]
+
+
 def test_complaints_about_a_prompt_are_counted(project: Project, ana: User, ben: User) -> None:
     (pair,) = pairs_make(project, 1)
     vote(project, ana, flags=["prompt_unclear"])
