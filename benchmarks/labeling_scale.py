@@ -95,7 +95,9 @@ def main() -> None:
 
 def measured(built: Any) -> dict[tuple[str, str, str], tuple[float, float]]:
     """(pages, milliseconds) by (annotator, lane, statement)."""
-    from apps.labeling import services
+    from django.core.cache import cache
+
+    from apps.labeling import selectors, services
     from apps.labeling.models import LabelingSettings
     from benchmarks.scale.explain import reads
 
@@ -118,6 +120,14 @@ def measured(built: Any) -> dict[tuple[str, str, str], tuple[float, float]]:
                 found[who, lane, read.name] = (read.buffers, read.milliseconds)
             if lane == "random":
                 found |= votes(who, lane, hand_out, person)
+    for who, person in (("new", built.new), ("long", built.long)):
+        cache.clear()
+
+        def count(person: Any = person) -> Any:
+            return selectors.remaining_for(project=built.project, annotator=person, n_today=0)
+
+        for read in reads(count):
+            found[who, "counted once a minute", read.name] = (read.buffers, read.milliseconds)
     found["new", "random", "sorted and filtered (alternative)"] = plain(built)
     return found
 

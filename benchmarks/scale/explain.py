@@ -16,11 +16,13 @@ from typing import Any
 import psycopg
 from django.db import connection, transaction
 
+from apps.labeling import selectors
 from apps.labeling.services import statements
 
 _NAMES = {
-    " ".join(text.split()): name
-    for name, text in vars(statements).items()
+    " ".join(text.split()): name.strip("_")
+    for module in (statements, selectors)
+    for name, text in vars(module).items()
     if name.isupper() and isinstance(text, str) and len(text) > 60
 }
 _TYPES = {bool: "boolean", int: "bigint", float: "double precision", list: "text[]"}
