@@ -155,6 +155,12 @@ def test_practice_pairs_are_never_in_the_queue(project: Project, ana: User, ada:
     assert "Question 1" in leased(project, ana).prompt[0]["content"]
 
 
+def test_practice_alone_is_no_work_that_is_done(project: Project, ana: User) -> None:
+    practice_make(project)
+    answer_all(project, ana, [True] * 3)
+    assert code(project, ana) == "empty"
+
+
 def test_another_persons_pair_cannot_be_answered(project: Project, ana: User, rita: User) -> None:
     practice_make(project)
     row = attempt_start(project=project, user=rita).answers.first()

@@ -295,7 +295,8 @@ returning id
 """
 
 WHY_NOTHING = f"""
-select exists (select from labeling_comparison where project_id = %(project)s),
+select exists (select from labeling_comparison where project_id = %(project)s
+               and stratum <> 'practice'),
        exists (select from labeling_slot where project_id = %(project)s and state = 'free'
                and kind in ('regular', 'gold')),
        held.n, held.back_at, now()
