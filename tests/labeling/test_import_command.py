@@ -1,0 +1,102 @@
+"""`manage.py import_comparisons`: what it says, where, and with which exit code."""
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from apps.accounts.models import Project
+from apps.labeling.models import Comparison
+
+GOOD = {"ask": "Why?", "one": "So.", "two": "Because."}
+COLUMNS = ["--map", "prompt=ask", "--map", "response_a=one", "--map", "response_b=two"]
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "rows.jsonl"
+    rows = [GOOD, GOOD | {"ask": "How?", "two": None}, GOOD | {"ask": "Who?", "one": "I am Bard."}]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def run(file: Path, *words: str) -> tuple[str, str, int]:
+    """(standard output, standard error, exit code)."""
+    out, err = io.StringIO(), io.StringIO()
+    try:
+        call_command(
+            "import_comparisons", str(file), "--project", "arguments", *words,
+            stdout=out, stderr=err,
+        )  # fmt: skip
+    except CommandError as error:
+        return out.getvalue(), f"{err.getvalue()}{error}", error.returncode
+    return out.getvalue(), err.getvalue(), 0
+
+
+def test_a_bad_row_refuses_the_file_and_is_named(project: Project, file: Path) -> None:
+    _, err, code = run(file, *COLUMNS)
+    assert code == 1
+    assert "error: row 2, response_b: is missing" in err
+    assert "warning: row 3, response_a: names its model" in err
+    assert "so nothing was" in err
+    assert not Comparison.objects.exists()
+
+
+def test_bad_rows_can_be_left_out(project: Project, file: Path) -> None:
+    out, _, code = run(file, *COLUMNS, "--on-error", "skip", "--set", "licence=CC0")
+    assert code == 0
+    assert "2 comparisons are new" in out
+    assert set(Comparison.objects.values_list("prompt__licence", "batch")) == {
+        ("CC0", "rows.jsonl")
+    }
+
+
+def test_a_dry_run_writes_nothing_and_reports_as_json(project: Project, file: Path) -> None:
+    out, _, code = run(file, *COLUMNS, "--dry-run", "--json", "--on-error", "skip")
+    report = json.loads(out)
+    assert code == 0
+    assert (report["n_created"], report["n_refused"]) == (2, 1)
+    assert report["warnings"] == {"model_name": 1}
+    assert not Comparison.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], "response_a: Choose the column"),
+        (["--map", "prompt=asked"], "there is no column 'asked'"),
+        (["--map", "prompt"], "FIELD=VALUE"),
+        (["--format", "parquet"], "Parquet"),
+    ],
+)
+def test_what_cannot_be_used_ends_with_code_two(
+    project: Project, file: Path, words: list[str], message: str
+) -> None:
+    _, err, code = run(file, *words)
+    assert code == 2
+    assert message in err
+
+
+def test_a_project_or_a_file_that_is_not_there_is_said(project: Project, tmp_path: Path) -> None:
+    assert "no file" in run(tmp_path / "none")[1]
+    with pytest.raises(CommandError, match="no project 'elsewhere'"):
+        call_command("import_comparisons", str(tmp_path), "--project", "elsewhere")
+
+
+def test_past_votes_of_an_export_come_with_it(project: Project, tmp_path: Path) -> None:
+    result: list[dict[str, Any]] = [{"type": "pairwise", "value": {"selected": "right"}}]
+    task = {
+        "id": 1,
+        "data": {"prompt": "Why?", "text1": "So.", "text2": "Because."},
+        "annotations": [{"completed_by": n, "result": result} for n in range(7)],
+    }
+    path = tmp_path / "export.json"
+    path.write_text(json.dumps([task]))
+    out, err, code = run(path)
+    assert code == 0
+    assert "created 5" in out
+    assert err.count("error: row 1, vote comparison: is full") == 2
+    assert Comparison.objects.get().n_votes == 5
