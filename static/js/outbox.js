@@ -19,17 +19,19 @@
   let state = ""; // "" | offline | server | signed-out
   let sending = false;
 
-  // --- the lists
+  // --- the lists; where the storage is full or forbidden, this page alone remembers
+  const failing = new Set();
   const read = (prefix) => {
-    try { return JSON.parse(localStorage.getItem(prefix + person())) ?? []; } catch { return memory.get(prefix) ?? []; }
+    if (failing.has(prefix)) return memory.get(prefix) ?? [];
+    try { return JSON.parse(localStorage.getItem(prefix + person())) ?? []; } catch { return []; }
   };
   const write = (prefix, list) => {
     memory.set(prefix, list);
     try {
       if (list.length) localStorage.setItem(prefix + person(), JSON.stringify(list));
       else localStorage.removeItem(prefix + person());
-      return true;
-    } catch { return false; }
+      failing.delete(prefix);
+    } catch { failing.add(prefix); }
   };
   const items = () => read(WAITING);
   const change = (key, act) => write(WAITING, items().flatMap((item) => (item.key === key ? act(item) : [item])));
@@ -173,7 +175,7 @@
     let words = "";
     if (waiting.length) {
       const n = waiting.length === 1 ? "1 answer is" : `${waiting.length} answers are`;
-      const kept = write(WAITING, items()) ? "kept in this browser" : "kept on this page only: do not close it";
+      const kept = failing.has(WAITING) ? "kept on this page only (do not close it)" : "kept in this browser";
       words = {
         "signed-out": `You were signed out. ${n} ${kept} and delivered once you have signed in again.`,
         other: `${n} ${kept} for another person, who has to sign in here to deliver.`,
@@ -184,7 +186,7 @@
       if (state === "signed-out") {
         const link = document.createElement("a");
         link.className = "button small primary";
-        link.href = `/sign-in/?next=${encodeURIComponent(location.pathname + location.search)}`;
+        link.href = `${document.body.dataset.signIn}?next=${encodeURIComponent(location.pathname + location.search)}`;
         link.textContent = "Sign in";
         row.append(link);
       } else row.append(button("Send now", () => { tries = 0; deliver(); }));

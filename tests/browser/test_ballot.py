@@ -232,6 +232,51 @@ def test_an_answer_waits_for_its_person_through_a_sign_out(
     assert drafts(page) == waiting(page) == 0
 
 
+def test_a_failing_server_and_a_token_that_signing_in_has_changed_lose_no_answer(
+    live_server, open_page, sign_in, project: Project
+) -> None:
+    page = open_page()
+    sign_in(page, "ana")
+    label_open(live_server, page)
+    failures = []
+
+    def fail_once(route) -> None:
+        failures.append(route.request.method)
+        route.fulfill(status=503, body="down") if len(failures) == 1 else route.continue_()
+
+    page.route("**/label/vote/", fail_once)
+    page.keyboard.press("1")
+    expect(page.locator("[data-undelivered]")).to_contain_text("the server has a problem")
+    expect(page.locator("#pair-title")).to_contain_text("Pair 2")
+    assert failures == ["POST", "POST"]
+
+    other = page.context.new_page()  # signs out and in again, in another tab
+    other.goto(f"{live_server.url}/p/arguments/label/")
+    other.get_by_role("button", name="Sign out").click()
+    sign_in(other, "ana")
+    page.bring_to_front()
+    press_and_wait(page, "2", "Pair 3")
+    assert Vote.objects.count() == 2
+
+
+def test_what_a_full_storage_cannot_keep_is_still_sent_from_the_page(
+    live_server, open_page, sign_in, project: Project
+) -> None:
+    page = open_page()
+    page.add_init_script(
+        "localStorage.__proto__.setItem = function (name, value) {"
+        " if (this === localStorage) throw new DOMException('', 'QuotaExceededError'); }"
+    )
+    sign_in(page, "ana")
+    label_open(live_server, page)
+    page.context.set_offline(True)
+    page.keyboard.press("x")
+    expect(page.locator("[data-undelivered]")).to_contain_text("do not close it")
+    page.context.set_offline(False)
+    expect(page.locator("#pair-title")).to_contain_text("Pair 2")
+    assert Vote.objects.count() == 1
+
+
 def _session_name(page: Page) -> str:
     return next(c["name"] for c in page.context.cookies() if "session" in c["name"])
 

@@ -91,7 +91,9 @@
   };
 
   const prune = () => {
-    for (const key of Object.keys(localStorage).filter((one) => one.startsWith(PREFIX))) {
+    let keys = [];
+    try { keys = Object.keys(localStorage).filter((one) => one.startsWith(PREFIX)); } catch { /* forbidden */ }
+    for (const key of keys) {
       let at = 0;
       try { at = JSON.parse(localStorage.getItem(key)).at ?? 0; } catch { /* broken: drop it */ }
       if (Date.now() - at > KEPT_FOR) localStorage.removeItem(key);
