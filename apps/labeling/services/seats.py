@@ -65,7 +65,7 @@ class Seat:
             return NothingReason(
                 "guideline",
                 "The guidelines have changed",
-                "Read the new version and say so; then the next pair comes.",
+                "Read the current version and say so; then the next pair comes.",
                 n_today=self.n_today,
             )
         if self.qualification_pairs and not self.qualified_at and self.role == Role.ANNOTATOR:
