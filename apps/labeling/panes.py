@@ -15,13 +15,17 @@ _WHO = {"user": "User", "assistant": "Assistant", "system": "System", "tool": "T
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One message; `reads_the_same`: its HTML, without tags, is what was written."""
+    """One message."""
 
     who: str
     role: str
     html: SafeString
     text: str
-    reads_the_same: bool
+
+    @property
+    def reads_the_same(self) -> bool:
+        """Whether the HTML, without its tags, is what was written."""
+        return self.html.replace("<br>", "") == f"<p>{text_escaped(self.text)}</p>\n"
 
 
 def turns_shown(messages: Messages) -> list[Turn]:
@@ -51,6 +55,4 @@ def _turns(lists: Sequence[Messages]) -> list[list[Turn]]:
 
 
 def _turn(message: dict[str, str], html: SafeString) -> Turn:
-    role, text = message["role"], message["content"]
-    same = html.replace("<br>", "") == f"<p>{text_escaped(text)}</p>\n"
-    return Turn(_WHO[role], role, html, text, same)
+    return Turn(_WHO[message["role"]], message["role"], html, message["content"])

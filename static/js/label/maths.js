@@ -47,8 +47,6 @@
       });
       element.dataset.source = source;
       element.classList.add("typeset");
-      // what scrolls sideways must be reachable by keyboard
-      if (element.scrollWidth > element.clientWidth + 1 && element.matches(".display")) element.tabIndex = 0;
     } catch (error) {
       element.textContent = source;
       element.classList.add("broken");
@@ -57,12 +55,19 @@
   };
 
   const waiting = () => document.querySelectorAll(".math:not(.typeset, .broken)");
+  // What scrolls sideways must be reachable by keyboard; measured at once, since each measuring after
+  // a change lays the page out anew.
+  const reachable = () => {
+    const wide = [...document.querySelectorAll(".math.display.typeset")].filter((one) => one.scrollWidth > one.clientWidth + 1);
+    for (const one of wide) one.tabIndex = 0;
+  };
   const work = () => {
     const end = performance.now() + SLICE;
     for (const element of waiting()) {
       if (performance.now() > end) { setTimeout(work); return; }
       typeset(element);
     }
+    setTimeout(reachable);
     document.dispatchEvent(new CustomEvent("label:typeset"));
   };
   const begin = () => {

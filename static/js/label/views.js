@@ -39,6 +39,7 @@
       place.textContent = "";
       return;
     }
+    place.textContent ||= "\u00a0"; // keeps the line, so that nothing moves when it is filled
     pending = setTimeout(() => {
       if (concord.maths.busy()) return; // label:typeset comes
       place.textContent = concord.difference.show();
