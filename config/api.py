@@ -6,8 +6,8 @@ from apps.common.api import api_make, api_urls
 from apps.common.api_docs import Reference
 from apps.labeling.api import router as labeling
 from apps.labeling.guidelines_api import router as guidelines
-from apps.labeling.ratings_api import router as ratings
 from apps.labeling.imports_api import router as imports
+from apps.labeling.ratings_api import router as ratings
 from apps.snapshots.api import router as snapshots
 from apps.training.api import router as training
 
@@ -21,7 +21,7 @@ api = api_make(
     ),
     docs=Reference(),
 )
-for _router in (accounts, labeling, guidelines, imports, agreement, snapshots, training):
+for _router in (accounts, labeling, guidelines, imports, ratings, agreement, snapshots, training):
     api.add_router("", _router)
 
 urls = api_urls(api)

@@ -61,6 +61,7 @@ def rail_nav(project: Project | None, role: str) -> list[dict[str, str]]:
             "url": reverse(item.url_name, args=[project.slug]),
         }
         for item in registry.nav_for(role)
+        if item.when is None or item.when(project)
     ]
 
 

@@ -5,6 +5,7 @@ Imports point backwards only; an app fills these lists in its `AppConfig.ready`.
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,7 +13,8 @@ class NavItem:
     """An entry of the rail: shown to `roles`, in the order of `rank`.
 
     `url_name` takes the project's slug; `icon` names a symbol of static/icons.svg; `section` marks
-    the entry as current when it equals the view's `nav` context variable.
+    the entry as current when it equals the view's `nav` context variable. With `when` the entry is
+    shown only in projects for which it holds.
     """
 
     rank: int
@@ -21,6 +23,7 @@ class NavItem:
     icon: str
     section: str
     roles: frozenset[str]
+    when: Callable[[Any], bool] | None = None
 
 
 _nav: list[NavItem] = []

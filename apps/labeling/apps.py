@@ -10,16 +10,33 @@ class LabelingConfig(AppConfig):
     label = "labeling"
 
     def ready(self) -> None:
+        from apps.labeling.ratings import has_rating_tasks  # models are there only now
+
         labelers = frozenset({"annotator", "reviewer", "admin"})
         readers = frozenset({"reviewer", "engineer", "admin"})
         for item in (
             NavItem(10, "Label", "labeling:label", "list-checks", "label", labelers),
+            NavItem(10, "Rate", "labeling:rate", "star", "rate", labelers, has_rating_tasks),
             NavItem(11, "My answers", "labeling:answers", "history", "answers", labelers),
             NavItem(12, "Guidelines", "labeling:guidelines", "book-open", "guidelines", labelers),
             NavItem(
-                14, "Annotators", "labeling:annotators", "users", "annotators", frozenset({"admin"})
+                14,
+                "Annotators",
+                "labeling:annotators",
+                "clipboard-check",
+                "annotators",
+                frozenset({"admin"}),
             ),
             NavItem(13, "Comparisons", "labeling:comparisons", "scale", "comparisons", readers),
+            NavItem(
+                13,
+                "Ratings",
+                "labeling:rating_tasks",
+                "chart-column",
+                "ratings",
+                readers,
+                has_rating_tasks,
+            ),
             NavItem(
                 98, "Settings", "labeling:settings", "settings", "settings", frozenset({"admin"})
             ),

@@ -51,13 +51,13 @@ class AnswerForm(Checked):
         return Answer(
             side=side,
             strength=strength,
-            rationale=_plain_ends(data["rationale"]),
+            rationale=plain_ends(data["rationale"]),
             reasons=self.data.getlist("reasons"),
             flags=data["flags"],
             criteria=criteria_sent(self.data),
-            improvement=_plain_ends(data["improvement"]),
-            active_ms=_sensible(data["active_ms"]),
-            wall_ms=_sensible(data["wall_ms"]),
+            improvement=plain_ends(data["improvement"]),
+            active_ms=sensible_time(data["active_ms"]),
+            wall_ms=sensible_time(data["wall_ms"]),
         )
 
 
@@ -81,12 +81,12 @@ def criteria_sent(data: QueryDict) -> dict[str, str]:
     }
 
 
-def _plain_ends(text: str) -> str:
+def plain_ends(text: str) -> str:
     """Browsers send the lines of a text field with CRLF; texts are stored with LF."""
     return text.replace("\r\n", "\n")
 
 
-def _sensible(milliseconds: int | None) -> int | None:
+def sensible_time(milliseconds: int | None) -> int | None:
     """A time the page measured, or None for what no page can have measured."""
     if milliseconds is None or not 0 <= milliseconds <= 7 * 86_400_000:
         return None

@@ -11,6 +11,8 @@ from apps.labeling.views import (
     imports,
     label,
     qualification,
+    rating_results,
+    ratings,
     settings,
 )
 
@@ -80,6 +82,19 @@ urlpatterns = [
         "<slug:slug>/imports/<slug:job_id>/findings.csv",
         imports.import_findings,
         name="import_findings",
+    ),
+    path("<slug:slug>/rate/", ratings.rate, name="rate"),
+    path("<slug:slug>/rate/submit/", ratings.submit, name="rate_submit"),
+    path("<slug:slug>/rate/skip/", ratings.skip, name="rate_skip"),
+    path("<slug:slug>/rate/hold/", ratings.hold, name="rate_hold"),
+    path("<slug:slug>/rate/mine/", ratings.mine, name="ratings_mine"),
+    path("<slug:slug>/rate/mine/<int:rating_id>/", ratings.change, name="rating_change"),
+    path("<slug:slug>/ratings/", rating_results.tasks, name="rating_tasks"),
+    path("<slug:slug>/ratings/<int:task_id>/", rating_results.task, name="rating_task"),
+    path(
+        "<slug:slug>/ratings/<int:task_id>/state/",
+        rating_results.task_state,
+        name="rating_task_state",
     ),
     path("<slug:slug>/settings/", settings.settings, name="settings"),
 ]

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from apps.labeling.models import RatingTask
+from apps.labeling.services.ratings import ratings_import
 from tests.web.world import World
 
 ANNOTATOR, REVIEWER, ENGINEER, ADMIN = "annotator", "reviewer", "engineer", "admin"
@@ -210,6 +212,50 @@ LABELING_API = [
     api("PATCH /projects/{slug}/labeling", ADMINS, data={"overlap": 2}),
 ]
 
+
+def rating_task(world: World) -> RatingTask:
+    """A task nobody holds or has rated; made anew for each try."""
+    row = {"prompt": "Which?", "responses": ["This.", "That."]}
+    ratings_import(project=world.project, rows=[row])
+    return RatingTask.objects.get(project=world.project)
+
+
+def rating_task_id(world: World) -> dict[str, Any]:
+    return {"task_id": rating_task(world).pk}
+
+
+def rating_slot_id(world: World) -> dict[str, Any]:
+    return {"slot": rating_task(world).slots.order_by("position")[0].pk}
+
+
+RATED = {"idempotency_key": "k", "values": [1, 2]}
+RATINGS = [
+    page("labeling:rate", LABELERS),
+    post("labeling:rate_submit", LABELERS, ok=400),  # nothing rated
+    post("labeling:rate_skip", LABELERS, ok=400),
+    post("labeling:rate_hold", LABELERS, ok=200),
+    page("labeling:ratings_mine", LABELERS),
+    # nobody here has rated anything, and a rating is its annotator's own
+    page("labeling:rating_change", LABELERS, args={"rating_id": 1}, ok=404),
+    page("labeling:rating_tasks", READERS),
+    page("labeling:rating_task", READERS, args=rating_task_id),
+    post("labeling:rating_task_state", ADMINS, args=rating_task_id, data={"action": "drop"}),
+    api("POST /projects/{slug}/ratings/import", STAFF, data={"rows": []}, ok=201),
+    api("POST /projects/{slug}/ratings/next", LABELERS),
+    # a task that is not in one's hands cannot be rated
+    api("POST /rating-slots/{slot}/rating", LABELERS, args=rating_slot_id, data=RATED, ok=409),
+    api("POST /rating-slots/{slot}/skip", LABELERS, args=rating_slot_id),
+    api(
+        "POST /ratings/{rating}/revise",
+        LABELERS,
+        args={"rating": 1},
+        data=RATED,
+        ok=404,
+        expect={ENGINEER: 404},  # not theirs comes before not allowed
+    ),
+    api("GET /projects/{slug}/ratings", READERS),
+]
+
 AGREEMENT = [
     page("agreement:overview", READERS),
     post("agreement:refresh", READERS),
@@ -302,6 +348,7 @@ TABLE: list[Line] = [
     *ACCOUNTS_API,
     *LABELING,
     *LABELING_API,
+    *RATINGS,
     *AGREEMENT,
     *AGREEMENT_API,
     *SNAPSHOTS,

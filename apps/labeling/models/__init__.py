@@ -10,11 +10,22 @@ from apps.labeling.models.people import (
     QualificationAnswer,
     QualificationAttempt,
 )
+from apps.labeling.models.ratings import (
+    MOST_POINTS,
+    MOST_RESPONSES,
+    Rating,
+    RatingItem,
+    RatingSkip,
+    RatingSlot,
+    RatingTask,
+)
 from apps.labeling.models.settings import LabelingSettings, reason_chips
 from apps.labeling.models.votes import AUDIT_SEED, Decision, Vote
 
 __all__ = [
     "AUDIT_SEED",
+    "MOST_POINTS",
+    "MOST_RESPONSES",
     "Annotator",
     "Choice",
     "Comparison",
@@ -25,6 +36,11 @@ __all__ = [
     "Prompt",
     "QualificationAnswer",
     "QualificationAttempt",
+    "Rating",
+    "RatingItem",
+    "RatingSkip",
+    "RatingSlot",
+    "RatingTask",
     "Response",
     "Skip",
     "Slot",

@@ -1,0 +1,115 @@
+"""What the rating screen shows, prepared for its template.
+
+Nothing of an answer's origin and nothing of other ratings comes through here.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from apps.labeling.models import Rating
+from apps.labeling.ratings import responses_of
+from apps.labeling.rendering import texts_html
+from apps.labeling.screen import SKIP_REASONS
+from apps.labeling.services.ratings import LONGEST_NOTE, RatingLease, Scale
+from apps.labeling.services.results import NothingReason
+from apps.labeling.texts import Messages
+
+LETTERS = "ABCDEFGHI"
+_WHO = {"user": "User", "assistant": "Assistant", "system": "System", "tool": "Tool"}
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A grade or rank of one card; `key` is the digit that chooses it, where one does."""
+
+    value: int
+    key: str
+    is_set: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    number: int
+    letter: str
+    turns: list[dict[str, Any]]
+    points: list[Point]
+
+
+def context(
+    got: RatingLease | NothingReason,
+    *,
+    notice: str = "",
+    typed: Sequence[int | None] = (),
+    note: str = "",
+) -> dict[str, Any]:
+    """The context of `rating.html`: a task to rate, or why there is none.
+
+    typed, note: what the person had entered, given back when it could not be stored.
+    """
+    common = {"page_title": "Rate", "nav": "rate", "notice": notice, "n_today": got.n_today}
+    if isinstance(got, NothingReason):
+        return common | {"nothing": got}
+    return common | cards_shown(got.prompt, got.responses, got.scale, typed) | {
+        "lease": got,
+        "ballot_id": f"rating-{got.slot}",
+        "key": got.key,
+        "note": note,
+        "number": got.n_today + 1,
+        "skip_reasons": SKIP_REASONS,
+    }  # fmt: skip
+
+
+def context_of_change(
+    rating: Rating, *, notice: str = "", typed: Sequence[int | None] = (), note: str | None = None
+) -> dict[str, Any]:
+    """The same for a rating of one's own, in the order it was shown then."""
+    messages = {item.position: item.response.messages for item in responses_of(rating.task)}
+    values = typed or [rating.values[place - 1] for place in rating.shown]
+    answers = [messages[place] for place in rating.shown]
+    scale = Scale.of(rating.task)
+    return cards_shown(rating.task.prompt.messages, answers, scale, values) | {
+        "page_title": "Change your rating",
+        "nav": "rate",
+        "notice": notice,
+        "editing": rating,
+        "ballot_id": f"rated-{rating.pk}",
+        "key": f"revise-rating.{rating.pk}.{rating.revision + 1}",
+        "note": rating.note if note is None else note,
+    }
+
+
+def cards_shown(
+    prompt: Messages,
+    responses: Sequence[Messages],
+    scale: Scale,
+    values: Sequence[int | None] = (),
+) -> dict[str, Any]:
+    """Prompt and one card for each response, with one request to the cache for all texts."""
+    every = iter(texts_html(m["content"] for messages in (prompt, *responses) for m in messages))
+    turns = [
+        [{"who": _WHO[m["role"]], "role": m["role"], "html": next(every)} for m in messages]
+        for messages in (prompt, *responses)
+    ]
+    given = list(values) or [None] * len(responses)
+    return {
+        "scale": scale,
+        "prompt": turns[0],
+        "conversation": len(turns[0]) > 1,
+        "longest_note": LONGEST_NOTE,
+        "cards": [
+            Card(number, LETTERS[number - 1], shown, _points(scale, value))
+            for number, (shown, value) in enumerate(zip(turns[1:], given, strict=True), start=1)
+        ],
+    }
+
+
+def _points(scale: Scale, chosen: int | None) -> list[Point]:
+    return [Point(value, _key(value, scale), value == chosen) for value in scale.points]
+
+
+def _key(value: int, scale: Scale) -> str:
+    """The digit itself; 0 stands for 10 where no 0 can be given."""
+    if value == 10 and scale.low > 0:
+        return "0"
+    return str(value) if 0 <= value <= 9 else ""

@@ -1,0 +1,230 @@
+"""The API of rating tasks: import, ask for the next, rate, read how the ratings lie."""
+
+from datetime import datetime
+from typing import Any
+
+from django.http import HttpRequest
+from ninja import Field, Path, Query, Router, Schema, Status
+
+from apps.accounts.api_auth import needs
+from apps.accounts.permissions import READERS, STAFF, project_for
+from apps.labeling.models import Rating
+from apps.labeling.ratings import pair_counts, results_of, tasks_list
+from apps.labeling.schemas import MOST_ROWS, MessageOut, NothingOut, SkipIn
+from apps.labeling.services import LABELERS
+from apps.labeling.services.ratings import (
+    RatingLease,
+    rating_lease_next,
+    rating_revise,
+    rating_skip,
+    rating_submit,
+    ratings_import,
+)
+from apps.labeling.services.results import NothingReason
+
+router = Router(tags=["ratings"])
+_LARGEST_KEY = 2**63 - 1
+Key = Path(ge=1, le=_LARGEST_KEY)
+
+
+class RatingsIn(Schema):
+    rows: list[dict[str, Any]] = Field(max_length=MOST_ROWS, description="see docs/ratings.md")
+
+
+class RatingsReportOut(Schema):
+    n_rows: int
+    n_created: int
+    n_unchanged: int
+    n_prompts: int
+    n_responses: int
+    n_slots: int
+
+
+class ScaleOut(Schema):
+    kind: str = Field(description="graded, or ranking: 1 is best, equal ranks are ties")
+    low: int
+    high: int
+    low_label: str
+    high_label: str
+
+
+class TaskOut(Schema):
+    """A task in your hands. Nothing in it tells where an answer came from."""
+
+    slot: int
+    task: int
+    key: str = Field(description="send it as idempotency_key with the rating")
+    prompt: list[MessageOut]
+    responses: list[list[MessageOut]] = Field(description="rate them in this order")
+    scale: ScaleOut
+    leased_until: datetime
+
+
+class NextTaskOut(Schema):
+    """Either a task or the reason why there is none."""
+
+    task: TaskOut | None = None
+    nothing: NothingOut | None = None
+
+
+class RatingIn(Schema):
+    values: list[int] = Field(max_length=9, description="one for each response, as they are shown")
+    idempotency_key: str = Field(max_length=120, description="the task's key, or one of your own")
+    note: str = ""
+    active_ms: int | None = None
+    wall_ms: int | None = None
+
+
+class RatedOut(NextTaskOut):
+    rating: int
+    revision: int
+    replayed: bool
+
+
+class RatedPairOut(Schema):
+    """Of all ratings, how many put a or b first; places in the stored order, from 1."""
+
+    a: int
+    b: int
+    n_a: int
+    n_b: int
+    n_tie: int
+
+
+class ResultOut(Schema):
+    """How the ratings of a task lie: grades in points of its scale, ranks in shares beaten."""
+
+    task: int
+    external_id: str
+    kind: str
+    state: str
+    n_ratings: int
+    mean: float | None
+    means: list[float] = Field(description="of each response, in the stored order")
+    between_responses: float | None = Field(description="standard deviation of the means")
+    between_raters: float | None = Field(description="pooled standard deviation around the means")
+    pairs: list[RatedPairOut]
+
+
+class ResultsOut(Schema):
+    items: list[ResultOut]
+    before: int | None = Field(description="ask for the next page with it; null: no more")
+
+
+@router.post(
+    "/projects/{slug}/ratings/import",
+    auth=needs("write"),
+    response={201: RatingsReportOut},
+    summary="Import rating tasks",
+)
+def tasks_import(request: HttpRequest, slug: str, payload: RatingsIn) -> Status:
+    """All rows or none; the same rows again change nothing."""
+    project, _ = project_for(request.user, slug, STAFF)
+    return Status(201, ratings_import(project=project, rows=payload.rows).as_dict())
+
+
+@router.post(
+    "/projects/{slug}/ratings/next",
+    auth=needs("label"),
+    response=NextTaskOut,
+    summary="The rating task you hold, else the next one",
+)
+def task_next(request: HttpRequest, slug: str) -> dict[str, Any]:
+    """Asking again returns the same task in the same order and prolongs your lease."""
+    project, _ = project_for(request.user, slug, LABELERS)
+    return _next(rating_lease_next(project=project, annotator=request.user))
+
+
+@router.post(
+    "/rating-slots/{slot}/rating",
+    auth=needs("label"),
+    response=RatedOut,
+    summary="Rate a task you hold; the answer carries the next one",
+)
+def task_rate(request: HttpRequest, payload: RatingIn, slot: int = Key) -> dict[str, Any]:
+    """Sending the same rating again is harmless: it is stored once."""
+    result = rating_submit(
+        slot=slot, annotator=request.user, source=Rating.Source.API, **payload.dict()
+    )
+    return _rated(result.rating, result.replayed) | _next(result.next)
+
+
+@router.post(
+    "/rating-slots/{slot}/skip",
+    auth=needs("label"),
+    response=NextTaskOut,
+    summary="Pass on a rating task; it goes to others",
+)
+def task_skip(request: HttpRequest, payload: SkipIn, slot: int = Key) -> dict[str, Any]:
+    return _next(rating_skip(slot=slot, annotator=request.user, reason=payload.reason))
+
+
+@router.post(
+    "/ratings/{rating}/revise",
+    auth=needs("label"),
+    response=RatedOut,
+    summary="Change a rating of yours; the old one stays in the history",
+)
+def task_revise(request: HttpRequest, payload: RatingIn, rating: int = Key) -> dict[str, Any]:
+    result = rating_revise(
+        rating=rating, annotator=request.user, source=Rating.Source.API, **payload.dict()
+    )
+    return _rated(result.rating, result.replayed)
+
+
+@router.get(
+    "/projects/{slug}/ratings",
+    auth=needs("read"),
+    response=ResultsOut,
+    summary="Mean, spread and pairs of each rating task",
+)
+def ratings_results(
+    request: HttpRequest,
+    slug: str,
+    before: int = Query(_LARGEST_KEY, ge=1, le=_LARGEST_KEY),
+    limit: int = Query(200, ge=1, le=1000),
+) -> dict[str, Any]:
+    """Newest first, by task ids, so that a page never repeats or misses a task."""
+    project, _ = project_for(request.user, slug, READERS)
+    results = results_of(tasks_list(project=project).filter(pk__lt=before)[:limit])
+    pairs = pair_counts([result.task for result in results])
+    return {
+        "items": [
+            {
+                "task": result.task.pk,
+                "external_id": result.task.external_id,
+                "kind": result.task.kind,
+                "state": result.task.state,
+                "n_ratings": result.spread.n_ratings,
+                "mean": result.spread.mean,
+                "means": list(result.spread.means),
+                "between_responses": result.spread.between_responses,
+                "between_raters": result.spread.between_raters,
+                "pairs": pairs[result.task.pk],
+            }
+            for result in results
+        ],
+        "before": results[-1].task.pk if len(results) == limit else None,
+    }
+
+
+def _rated(rating: Rating, replayed: bool) -> dict[str, Any]:
+    return {"rating": rating.pk, "revision": rating.revision, "replayed": replayed}
+
+
+def _next(got: RatingLease | NothingReason | None) -> dict[str, Any]:
+    if isinstance(got, NothingReason):
+        return {"nothing": NothingOut(code=got.code, message=got.text, back_at=got.back_at)}
+    if got is None:
+        return {}
+    return {
+        "task": {
+            "slot": got.slot,
+            "task": got.task,
+            "key": got.key,
+            "prompt": got.prompt,
+            "responses": got.responses,
+            "scale": got.scale,
+            "leased_until": got.leased_until,
+        }
+    }

@@ -1,0 +1,253 @@
+"""Taking ratings: one transaction from the locked slot to the stored row and the next task."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from django.db import transaction
+from django.db.backends.utils import CursorWrapper
+from django.db.models import F
+
+from apps.accounts.models import User
+from apps.common.cursors import prepared_cursor
+from apps.common.errors import Conflict, DomainError, Missing
+from apps.common.transactions import retried
+from apps.labeling.models import Guideline, Rating, RatingSlot, RatingTask
+from apps.labeling.services.ballots import times_bounded
+from apps.labeling.services.ratings import statements as sql
+from apps.labeling.services.ratings.leasing import draw, member_lock, project_of
+from apps.labeling.services.ratings.results import RatingResult, rating_lease_was_given
+from apps.labeling.services.seats import Seat
+from measures.ratings import competition_ranks
+
+LONGEST_NOTE = 4000
+_LONGEST_KEY = Rating._meta.get_field("idempotency_key").max_length
+_LONGEST_TIME = 7 * 86_400_000  # milliseconds
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """One answer as it came: values in the order the responses were shown."""
+
+    values: tuple[int, ...]
+    note: str
+    active_ms: int | None
+    wall_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """A slot and its task while we hold both rows."""
+
+    slot: int
+    project: str
+    task: int
+    state: str
+    annotator: int | None
+    shown: list[int]
+    leased_at: datetime | None
+    now: datetime
+    kind: str
+    low: int
+    high: int
+
+
+@retried
+@transaction.atomic
+def rating_submit(
+    *,
+    slot: int,
+    annotator: User,
+    idempotency_key: str,
+    values: Sequence[int],
+    note: str = "",
+    active_ms: int | None = None,
+    wall_ms: int | None = None,
+    source: str = Rating.Source.PAGE,
+    lease_next: bool = True,
+) -> RatingResult:
+    """Store one rating of a whole task, and lease the next.
+
+    values: one for each response in the order shown: grades on the task's scale, or ranks (1 is
+    best; equal ranks are ties). The same submit again, by `idempotency_key`, returns what was
+    stored. A lease that has run out is still good while nobody else has the slot; after that
+    another free slot of the task is taken for whoever can show the key of the lease they had.
+
+    Errors: `Missing` (no such slot, or not a member), `Refused` (role), `Conflict` with code
+    `lease_lost`, `already_rated` or `key_reused`; `DomainError` naming the field for the rest.
+    """
+    given, key = _given(values, note, active_ms, wall_ms), _key_checked(idempotency_key)
+    project = project_of(slot)
+    with prepared_cursor() as cursor:
+        seat = member_lock(cursor, project, annotator.pk)
+        held = _lock(cursor, slot)
+        known = Rating.objects.filter(annotator=annotator, idempotency_key=key).first()
+        if known is not None:
+            _same_or_refuse(known, held, given)
+            following = draw(cursor, project, annotator.pk, seat) if lease_next else None
+            return RatingResult(known, following, replayed=True)
+        if not (held.state == RatingSlot.State.LEASED and held.annotator == annotator.pk):
+            held = _retaken(cursor, held, annotator.pk, key)
+            # How long they held the task before is not known any more.
+            given = replace(given, active_ms=None, wall_ms=None)
+        rating = _write(held, annotator.pk, given, key, source, seat)
+        seat = replace(seat, n_today=seat.n_today + 1)
+        following = draw(cursor, project, annotator.pk, seat) if lease_next else None
+        return RatingResult(rating, following)
+
+
+@retried
+@transaction.atomic
+def rating_revise(
+    *,
+    rating: int,
+    annotator: User,
+    idempotency_key: str,
+    values: Sequence[int],
+    note: str = "",
+    active_ms: int | None = None,
+    wall_ms: int | None = None,
+    source: str = Rating.Source.PAGE,
+) -> RatingResult:
+    """Change one's mind: a new revision is added, the old row stays as it was.
+
+    Revising a rating that has been revised meanwhile is a `Conflict` (`not_current`). Repeating a
+    submit by its key changes nothing. Errors otherwise as in `rating_submit`.
+    """
+    given, key = _given(values, note, active_ms, wall_ms), _key_checked(idempotency_key)
+    old = Rating.objects.filter(pk=rating, annotator=annotator).first()
+    if old is None:
+        raise Missing("There is no such rating of yours.", field="rating")
+    with prepared_cursor() as cursor:
+        seat = member_lock(cursor, old.project_id, annotator.pk)
+        held = _lock(cursor, old.slot_id)
+        known = Rating.objects.filter(annotator=annotator, idempotency_key=key).first()
+        if known is not None:
+            _same_or_refuse(known, held, given)
+            return RatingResult(known, replayed=True)
+        if not Rating.objects.filter(pk=old.pk, is_current=True).update(is_current=False):
+            raise Conflict("This rating has been changed meanwhile; reload it.", code="not_current")
+        return RatingResult(_write(held, annotator.pk, given, key, source, seat, replaces=old))
+
+
+def _write(
+    held: _Held,
+    annotator: int,
+    given: _Given,
+    key: str,
+    source: str,
+    seat: Seat,
+    replaces: Rating | None = None,
+) -> Rating:
+    """Add the row, close the slot, count."""
+    held_ms = max(0, int((held.now - (held.leased_at or held.now)).total_seconds() * 1000))
+    active, wall = times_bounded(given.active_ms, given.wall_ms, held_ms=held_ms)
+    rating = Rating.objects.create(
+        project_id=held.project,
+        task_id=held.task,
+        slot_id=held.slot,
+        annotator_id=annotator,
+        values=_canonical(given.values, held),
+        shown=held.shown,
+        note=given.note,
+        guideline_id=_guideline_known(held.project, seat),
+        active_ms=active,
+        wall_ms=wall,
+        idempotency_key=key,
+        source=source,
+        revision=replaces.revision + 1 if replaces else 1,
+        supersedes=replaces,
+        rated_at=held.now,
+    )
+    if replaces is None:
+        RatingSlot.objects.filter(pk=held.slot).update(
+            state=RatingSlot.State.DONE, leased_until=None
+        )
+        RatingTask.objects.filter(pk=held.task).update(n_ratings=F("n_ratings") + 1)
+        RatingTask.objects.filter(
+            pk=held.task, state=RatingTask.State.OPEN, n_ratings=F("overlap")
+        ).update(state=RatingTask.State.RATED)
+    return rating
+
+
+def _canonical(values: tuple[int, ...], held: _Held) -> list[int]:
+    """By stored place, in the one form of an order; errors name the response as it was shown."""
+    n = len(held.shown)
+    if len(values) != n:
+        raise DomainError(
+            f"{len(values)} values for {n} response{'s' if n > 1 else ''}.", field="values"
+        )
+    for number, value in enumerate(values, start=1):
+        if not held.low <= value <= held.high:
+            raise DomainError(
+                f"Response {number} has {value}; from {held.low} to {held.high} is asked.",
+                field="values",
+            )
+    by_place = [value for _, value in sorted(zip(held.shown, values, strict=True))]
+    return competition_ranks(by_place) if held.kind == RatingTask.Kind.RANKING else by_place
+
+
+def _retaken(cursor: CursorWrapper, held: _Held, annotator: int, key: str) -> _Held:
+    """Another slot of the task, for someone whose lease others have now.
+
+    They rated what they saw: the order shown depends on person and task, so it is the same.
+    """
+    if held.state == RatingSlot.State.DONE and held.annotator == annotator:
+        raise Conflict(
+            "You have already rated this task. Change the rating under My ratings.",
+            code="already_rated",
+        )
+    if rating_lease_was_given(key, slot=held.slot, annotator=annotator):
+        values = {"task": held.task, "annotator": annotator, "slot": held.slot}
+        cursor.execute(sql.TAKE, values)
+        row = cursor.fetchone()
+        if row is not None:
+            return _lock(cursor, row[0])
+    raise Conflict(
+        "This task went to someone else while it was away, so this rating was not counted. "
+        "It does not count against you.",
+        code="lease_lost",
+    )
+
+
+def _same_or_refuse(known: Rating, held: _Held, given: _Given) -> None:
+    same = (
+        known.task_id == held.task
+        and known.values == _canonical(given.values, replace(held, shown=known.shown))
+        and known.note == given.note
+    )
+    if not same:
+        raise Conflict("This key was already used for a different rating.", code="key_reused")
+
+
+def _guideline_known(project: str, seat: Seat) -> int | None:
+    """The newest version they know: not one that waits to be acknowledged."""
+    versions = Guideline.objects.filter(project=project)
+    if seat.guideline_due is not None:
+        versions = versions.filter(version__lt=seat.guideline_due)
+    return versions.order_by("-version").values_list("pk", flat=True).first()
+
+
+def _lock(cursor: CursorWrapper, slot: int) -> _Held:
+    cursor.execute(sql.LOCK, {"slot": slot})
+    return _Held(*cursor.fetchone())
+
+
+def _given(values: Sequence[int], note: str, active_ms: int | None, wall_ms: int | None) -> _Given:
+    if any(isinstance(value, bool) or not isinstance(value, int) for value in values):
+        raise DomainError("Whole numbers, one for each response.", field="values")
+    note = note.strip()
+    if len(note) > LONGEST_NOTE:
+        raise DomainError(f"At most {LONGEST_NOTE:,} characters.", field="note")
+    if "\x00" in note:
+        raise DomainError("A NUL character, which no database text can hold.", field="note")
+    for name, time in (("active_ms", active_ms), ("wall_ms", wall_ms)):
+        if time is not None and not 0 <= time <= _LONGEST_TIME:
+            raise DomainError("Milliseconds, at most seven days of them.", field=name)
+    return _Given(tuple(values), note, active_ms, wall_ms)
+
+
+def _key_checked(key: str) -> str:
+    if not key or len(key) > _LONGEST_KEY or "\x00" in key:
+        raise DomainError(f"1 to {_LONGEST_KEY} characters.", field="idempotency_key")
+    return key

@@ -1,0 +1,234 @@
+"""Bringing rating tasks in: all rows or none, each once, on the project's own prompts."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from django.db import transaction
+
+from apps.accounts.models import Project
+from apps.labeling.models import (
+    LabelingSettings,
+    Prompt,
+    RatingItem,
+    RatingSlot,
+    RatingTask,
+    Response,
+)
+from apps.labeling.services.projects import labeling_set_up
+from apps.labeling.services.ratings.results import RatingsReport
+from apps.labeling.services.ratings.rows import AnswerRow, TaskRow, rows_read
+from apps.labeling.services.results import RowProblem, RowsRefused
+from apps.labeling.texts import plain
+from measures.phrases import Phrases
+
+_PART = 2000  # rows of one statement
+
+_ResponseKey = tuple[int, str, str, str]  # prompt id, text hash, origin, origin_ref
+
+
+@transaction.atomic
+def ratings_import(*, project: Project, rows: Iterable[Mapping[str, Any]]) -> RatingsReport:
+    """Import rating tasks with their prompts, responses and slots, in one transaction.
+
+    Row fields: prompt and responses (texts, lists of messages, or objects with text and model; up
+    to nine; required); kind (graded, ranking); scale (min, max, min_label, max_label; graded only);
+    id (unique in the project), group, topic, language, source, licence, overlap, priority. An
+    unknown field is an error. A task with a constraint phrase of the project goes to review.
+
+    Importing a row again changes nothing: by its id, else by its prompt, kind and responses. A
+    known id with another prompt, scale or other responses is an error. Raises `RowsRefused`, which
+    lists every bad row and field, and then nothing is imported.
+    """
+    labeling_set_up(project=project)
+    # This row serialises imports into one project, of pairs too.
+    settings = LabelingSettings.objects.select_for_update(no_key=True).get(project=project)
+    good, problems, n_rows = rows_read(rows)
+    fresh, known_otherwise = _unknown_only(project, good)
+    problems += known_otherwise
+    if problems:
+        raise RowsRefused(sorted(problems, key=lambda p: p.row), n_rows=n_rows)
+    prompts, n_prompts = _prompts_store(project, fresh)
+    responses, n_responses = _responses_store(prompts, fresh)
+    slots = _tasks_store(project, settings, fresh, prompts, responses)
+    return RatingsReport(
+        n_rows=n_rows,
+        n_created=len(fresh),
+        n_unchanged=n_rows - len(fresh),
+        n_prompts=n_prompts,
+        n_responses=n_responses,
+        n_slots=slots,
+    )
+
+
+def _unknown_only(project: Project, rows: list[TaskRow]) -> tuple[list[TaskRow], list[RowProblem]]:
+    """(rows that are not in the project yet, ids that stand for something else there)."""
+    by_id, questions = _known(project, rows)
+    fresh: list[TaskRow] = []
+    problems: list[RowProblem] = []
+    for row in rows:
+        name, question = row.given.id, row.question
+        if name in by_id:
+            if by_id[name] != question:
+                message = f"{name!r} was imported before with other texts or another scale"
+                problems.append(RowProblem(row.row, "id", message))
+        elif name or question not in questions:
+            fresh.append(row)
+            questions.add(question)
+    return fresh, problems
+
+
+def _known(
+    project: Project, rows: list[TaskRow]
+) -> tuple[dict[str, tuple[Any, ...]], set[tuple[Any, ...]]]:
+    """(question by id, all questions) of the stored tasks that these rows could repeat."""
+    by_id: dict[str, tuple[Any, ...]] = {}
+    questions: set[tuple[Any, ...]] = set()
+    mine = RatingTask.objects.filter(project=project).select_related("prompt")
+    for part in _parts(rows):
+        same_prompt = mine.filter(prompt__text_hash__in={row.prompt_hash for row in part})
+        same_id = mine.filter(external_id__in={row.given.id for row in part} - {""})
+        for found in (same_prompt, same_id):
+            for task in found.prefetch_related("items__response"):
+                answers = sorted(item.response.text_hash for item in task.items.all())
+                question = (task.prompt.text_hash, task.kind, task.low, task.high, *answers)
+                questions.add(question)
+                if task.external_id:
+                    by_id[task.external_id] = question
+    return by_id, questions
+
+
+def _prompts_store(project: Project, rows: list[TaskRow]) -> tuple[dict[str, int], int]:
+    """({text hash: id}, how many are new)."""
+    wanted = {row.prompt_hash: row for row in rows}
+    mine = Prompt.objects.filter(project=project)
+    known = dict(mine.filter(text_hash__in=wanted).values_list("text_hash", "pk"))
+    new = Prompt.objects.bulk_create(
+        [
+            Prompt(
+                project=project,
+                messages=row.given.prompt,
+                text_hash=text_hash,
+                group_key=row.group,
+                topic=row.given.topic,
+                language=row.given.language,
+                source=row.given.source,
+                licence=row.given.licence,
+            )
+            for text_hash, row in wanted.items()
+            if text_hash not in known
+        ],
+        batch_size=_PART,
+    )
+    return known | {prompt.text_hash: prompt.pk for prompt in new}, len(new)
+
+
+def _responses_store(
+    prompts: dict[str, int], rows: list[TaskRow]
+) -> tuple[dict[_ResponseKey, int], int]:
+    """({prompt id, text hash, origin, origin_ref: id}, how many are new)."""
+    wanted = {
+        _key(prompts[row.prompt_hash], answer): answer
+        for row in rows
+        for answer in row.given.responses
+    }
+    known: dict[_ResponseKey, int] = {}
+    columns = ("pk", "prompt_id", "text_hash", "origin", "origin_ref")
+    for part in _parts(sorted({key[0] for key in wanted})):
+        for pk, *key in Response.objects.filter(prompt_id__in=part).values_list(*columns):
+            known[tuple(key)] = pk
+    new = Response.objects.bulk_create(
+        [
+            Response(
+                prompt_id=prompt,
+                messages=answer.messages,
+                text_hash=text_hash,
+                origin=origin,
+                origin_ref=origin_ref,
+            )
+            for (prompt, text_hash, origin, origin_ref), answer in wanted.items()
+            if (prompt, text_hash, origin, origin_ref) not in known
+        ],
+        batch_size=_PART,
+    )
+    stored = {(r.prompt_id, r.text_hash, r.origin, r.origin_ref): r.pk for r in new}
+    return known | stored, len(new)
+
+
+def _tasks_store(
+    project: Project,
+    settings: LabelingSettings,
+    rows: list[TaskRow],
+    prompts: dict[str, int],
+    responses: dict[_ResponseKey, int],
+) -> int:
+    """Write the tasks with their items and slots; returns the number of free slots."""
+    phrases = Phrases(settings.constraint_phrases)
+    tasks = RatingTask.objects.bulk_create(
+        [_task(project, settings, row, prompts, phrases) for row in rows], batch_size=_PART
+    )
+    pairs = list(zip(tasks, rows, strict=True))
+    RatingItem.objects.bulk_create(
+        [
+            RatingItem(task=task, position=place, response_id=responses[_key(task.prompt_id, one)])
+            for task, row in pairs
+            for place, one in enumerate(row.given.responses, start=1)
+        ],
+        batch_size=_PART,
+    )
+    slots = [
+        RatingSlot(
+            project=project,
+            task=task,
+            position=position,
+            state=RatingSlot.State.WITHDRAWN if task.review_reason else RatingSlot.State.FREE,
+            priority=task.priority,
+            shuffle=row.shuffle(project.pk),
+            topic=row.given.topic,
+            language=row.given.language,
+        )
+        for task, row in pairs
+        for position in range(1, task.overlap + 1)
+    ]
+    RatingSlot.objects.bulk_create(slots, batch_size=_PART)
+    return sum(slot.state == RatingSlot.State.FREE for slot in slots)
+
+
+def _task(
+    project: Project,
+    settings: LabelingSettings,
+    row: TaskRow,
+    prompts: dict[str, int],
+    phrases: Phrases,
+) -> RatingTask:
+    low, high, low_label, high_label = row.scale
+    reason = _review_reason(row, phrases)
+    return RatingTask(
+        project=project,
+        prompt_id=prompts[row.prompt_hash],
+        kind=row.given.kind,
+        external_id=row.given.id,
+        state=RatingTask.State.REVIEW if reason else RatingTask.State.OPEN,
+        low=low,
+        high=high,
+        low_label=low_label,
+        high_label=high_label,
+        overlap=row.given.overlap or settings.overlap,
+        priority=row.given.priority,
+        review_reason=reason[:300],
+    )
+
+
+def _review_reason(row: TaskRow, phrases: Phrases) -> str:
+    for number, answer in enumerate(row.given.responses, start=1):
+        if found := phrases.first_in(plain(answer.messages)):
+            return f"Response {number} holds the constraint phrase “{found.phrase}”"
+    return ""
+
+
+def _key(prompt: int, answer: AnswerRow) -> _ResponseKey:
+    return (prompt, answer.text_hash, answer.origin, answer.model)
+
+
+def _parts(values: list[Any]) -> Iterator[list[Any]]:
+    for start in range(0, len(values), _PART):
+        yield values[start : start + _PART]

@@ -1,0 +1,351 @@
+"""Rating tasks: handed out exactly, shown blind, kept whole."""
+
+from collections import Counter
+
+import pytest
+from django.db import IntegrityError, transaction
+
+from apps.accounts.models import Membership, Project, Role, User
+from apps.common.errors import Conflict, DomainError, Missing, Refused
+from apps.labeling.models import (
+    Annotator,
+    Guideline,
+    Rating,
+    RatingItem,
+    RatingSkip,
+    RatingSlot,
+    RatingTask,
+)
+from apps.labeling.ratings import pair_counts, rater_scales, results_of, results_sorted
+from apps.labeling.services.ratings import (
+    RatingLease,
+    rating_lease_next,
+    rating_revise,
+    rating_skip,
+    rating_submit,
+    rating_task_drop,
+    rating_task_reopen,
+)
+from tests.labeling.pairs import annotators_make
+from tests.labeling.rating_tasks import held, lapse, rate, tasks_make
+
+pytestmark = pytest.mark.django_db
+
+
+def submit(lease: RatingLease, who: User, values: list[int], key: str = "") -> Rating:
+    return rating_submit(
+        slot=lease.slot, annotator=who, idempotency_key=key or lease.key, values=values
+    ).rating
+
+
+def test_a_reload_shows_the_same_task_in_the_same_order(project: Project, ana: User) -> None:
+    tasks_make(project, k=9)
+    first = held(project, ana)
+    lapse(first.slot)
+    again = held(project, ana)
+    assert (again.slot, again.responses, again.key) == (first.slot, first.responses, first.key)
+    assert again.leased_until == first.leased_until  # prolonged again: now stands still here
+
+
+def test_the_order_shown_differs_between_people_and_stays_with_the_rating(
+    project: Project, ana: User
+) -> None:
+    (task,) = tasks_make(project, n=1, k=5, overlap=30)
+    orders = Counter()
+    for person in [ana, *annotators_make(project, 19)]:
+        lease = held(project, person)
+        rating = submit(lease, person, [1, 2, 3, 4, 5])
+        orders[tuple(rating.shown)] += 1
+        texts = {i.position: i.response.messages for i in task.items.select_related("response")}
+        assert [texts[place] for place in rating.shown] == list(lease.responses)
+        # what was given to the first answer shown is stored with the response that stood there
+        assert rating.values[rating.shown[0] - 1] == 1
+    assert len(orders) > 12  # of 20 draws from 120 orders
+    assert len({order[0] for order in orders}) == 5
+
+
+def test_a_lease_says_nothing_of_where_answers_come_from(project: Project, ana: User) -> None:
+    answers = [{"text": "One.", "model": "secret-7b"}, {"text": "Two.", "model": "other-9b"}]
+    tasks_make(project, n=1, responses=answers)
+    lease = held(project, ana)
+    assert "secret" not in repr(lease)
+    assert {m["content"] for r in lease.responses for m in r} == {"One.", "Two."}
+
+
+def test_nobody_rates_a_task_twice_and_no_task_gets_more_than_its_overlap(
+    project: Project, ana: User, ben: User, rita: User
+) -> None:
+    (task,) = tasks_make(project, n=1, overlap=2)
+    rate(project, ana, [1, 2, 3])
+    assert rating_lease_next(project=project, annotator=ana).code == "yours_done"
+    held(project, ben)
+    assert rating_lease_next(project=project, annotator=rita).code == "held"
+    rate(project, ben, [1, 2, 3])
+    assert rating_lease_next(project=project, annotator=rita).code == "all_done"
+    task.refresh_from_db()
+    assert (task.n_ratings, task.state) == (2, "rated")
+
+
+def test_the_same_submit_again_is_stored_once(project: Project, ana: User) -> None:
+    tasks_make(project)
+    lease = held(project, ana)
+    results = [
+        rating_submit(
+            slot=lease.slot, annotator=ana, idempotency_key=lease.key, values=[1, 2, 3], note=" x "
+        )
+        for _ in range(2)
+    ]
+    assert [result.replayed for result in results] == [False, True]
+    assert results[0].next.slot == results[1].next.slot != lease.slot
+    assert Rating.objects.count() == 1
+    with pytest.raises(Conflict) as refused:
+        submit(lease, ana, [3, 2, 1])
+    assert refused.value.code == "key_reused"
+    with pytest.raises(Conflict) as refused:
+        submit(lease, ana, [3, 2, 1], key="another")
+    assert refused.value.code == "already_rated"
+
+
+def test_an_expired_lease_is_good_until_others_have_the_task(
+    project: Project, ana: User, ben: User
+) -> None:
+    tasks_make(project, n=1, overlap=1)
+    lease = held(project, ana)
+    lapse(lease.slot)
+    assert submit(lease, ana, [1, 2, 3]).task_id == lease.task
+    assert RatingTask.objects.get().state == "rated"
+    assert rating_lease_next(project=project, annotator=ben).code == "all_done"
+
+
+def test_a_rating_that_comes_after_others_took_the_only_slot_is_not_counted(
+    project: Project, ana: User, ben: User
+) -> None:
+    tasks_make(project, n=1, overlap=1)
+    lease = held(project, ana)
+    lapse(lease.slot)
+    assert held(project, ben).slot == lease.slot
+    with pytest.raises(Conflict) as refused:
+        submit(lease, ana, [1, 2, 3])
+    assert refused.value.code == "lease_lost"
+    assert not Rating.objects.exists()
+
+
+def test_after_a_lost_lease_another_slot_is_taken_and_the_order_is_the_one_seen(
+    project: Project, ana: User, ben: User
+) -> None:
+    (task,) = tasks_make(project, n=1, k=6, overlap=2)
+    lease = held(project, ana)
+    shown = RatingSlot.objects.get(pk=lease.slot).shown
+    lapse(lease.slot)
+    assert held(project, ben).slot == lease.slot
+    with pytest.raises(Conflict):  # a key we did not make proves nothing
+        submit(lease, ana, [1, 2, 3, 4, 5, 6], key=f"rating{lease.slot}.1:forged")
+    rating = rating_submit(
+        slot=lease.slot, annotator=ana, idempotency_key=lease.key, values=[1, 2, 3, 4, 5, 6],
+        active_ms=4000, wall_ms=5000,
+    ).rating  # fmt: skip
+    assert (rating.shown, rating.slot_id != lease.slot) == (shown, True)
+    assert (rating.active_ms, rating.wall_ms) == (None, None)  # the new lease tells no time
+    assert held(project, ben).task == task.pk
+
+
+def test_a_change_of_mind_is_a_new_row_and_the_old_one_cannot_be_touched(
+    project: Project, ana: User, ben: User
+) -> None:
+    tasks_make(project)
+    first = rate(project, ana, [1, 2, 3]).rating
+    change = {"rating": first.pk, "annotator": ana, "idempotency_key": "k2"}
+    second = rating_revise(**change, values=[7, 7, 7]).rating
+    assert rating_revise(**change, values=[7, 7, 7]).replayed
+    assert (second.revision, second.supersedes_id) == (2, first.pk)
+    assert list(Rating.objects.filter(is_current=True)) == [second]
+    assert RatingTask.objects.get(pk=first.task_id).n_ratings == 1
+    with pytest.raises(Conflict) as refused:
+        rating_revise(rating=first.pk, annotator=ana, idempotency_key="k3", values=[1, 1, 1])
+    assert refused.value.code == "not_current"
+    with pytest.raises(Missing):
+        rating_revise(rating=second.pk, annotator=ben, idempotency_key="k4", values=[1, 1, 1])
+    for change in ({"values": [1, 1, 1]}, {"note": "x"}, {"is_current": True}):
+        with pytest.raises(IntegrityError, match="never overwritten"), transaction.atomic():
+            Rating.objects.filter(pk=first.pk).update(**change)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ([1, 2], "2 values for 3 responses"),
+        ([1, 2, 8], "Response 3 has 8; from 1 to 7"),
+        ([0, 2, 3], "Response 1 has 0"),
+        ([1, 2, True], "Whole numbers"),
+        ([1, 2, 2.5], "Whole numbers"),
+    ],
+)
+def test_values_that_do_not_fit_are_refused_with_a_reason(
+    project: Project, ana: User, values: list[int], message: str
+) -> None:
+    tasks_make(project)
+    with pytest.raises(DomainError, match=message) as refused:
+        submit(held(project, ana), ana, values)
+    assert refused.value.field == "values"
+    assert not Rating.objects.exists()
+
+
+def test_the_database_refuses_what_services_never_write(project: Project, ana: User) -> None:
+    task, other = tasks_make(project, n=2, overlap=2)
+    rating = rate(project, ana, [1, 2, 3]).rating
+    row = {name: getattr(rating, name) for name in ("project", "annotator", "rated_at", "shown")}
+    slot = RatingSlot.objects.filter(task_id=rating.task_id, state="free").get()
+    for values, name in (([1, 2, 9], "rating_fits"), ([1, 2], "values_for_all_shown|fits")):
+        with pytest.raises(IntegrityError, match=name), transaction.atomic():
+            Rating.objects.create(
+                **row, task_id=rating.task_id, slot=slot, values=values, idempotency_key="z"
+            )
+    with pytest.raises(IntegrityError, match="more slots"), transaction.atomic():
+        RatingSlot.objects.create(project=project, task=task, position=3)
+    with pytest.raises(IntegrityError, match="more slots"), transaction.atomic():
+        RatingTask.objects.filter(pk=other.pk).update(overlap=1)
+    with pytest.raises(IntegrityError, match="meets_task_once"), transaction.atomic():
+        RatingSlot.objects.filter(pk=slot.pk).update(
+            state="leased", annotator=ana, leased_until=rating.rated_at
+        )
+    assert RatingItem.objects.filter(task=task).count() == 3
+
+
+def test_a_ranking_is_stored_in_one_form_and_its_ties_are_kept(project: Project, ana: User) -> None:
+    tasks_make(project, n=1, k=4, kind="ranking")
+    lease = held(project, ana)
+    assert list(lease.scale.points) == [1, 2, 3, 4]
+    rating = rate(project, ana, [2, 1, 2, 3]).rating
+    assert rating.values == [2, 1, 2, 4]
+
+
+@pytest.mark.parametrize(
+    ("gate", "code"),
+    [("pause", "paused"), ("guideline", "guideline"), ("qualify", "qualification"),
+     ("cap", "daily_cap")],
+)  # fmt: skip
+def test_what_keeps_people_from_pairs_keeps_them_from_ratings(
+    project: Project, ana: User, gate: str, code: str
+) -> None:
+    settings = {"qualify": {"qualification_pairs": 5}, "cap": {"daily_cap": 1}}.get(gate, {})
+    tasks_make(project, settings=settings)
+    if gate == "pause":
+        Membership.objects.filter(user=ana).update(paused_reason="a holiday")
+    if gate == "guideline":
+        Guideline.objects.create(project=project, version=2, body="New.", is_major=True)
+    if gate == "cap":
+        rate(project, ana, [1, 2, 3])
+    got = rating_lease_next(project=project, annotator=ana)
+    assert (got.code, "pair" in got.text and gate == "cap") == (code, False)
+
+
+def test_engineers_do_not_rate_and_outsiders_learn_nothing(
+    project: Project, ana: User, emil: User, olga: User
+) -> None:
+    tasks_make(project)
+    slot = held(project, ana).slot
+    with pytest.raises(Refused):
+        rating_lease_next(project=project, annotator=emil)
+    for call in (
+        lambda: rating_lease_next(project=project, annotator=olga),
+        lambda: rating_skip(slot=slot, annotator=olga),
+        lambda: rating_submit(slot=slot, annotator=olga, idempotency_key="k", values=[1, 2, 3]),
+    ):
+        with pytest.raises(Missing):
+            call()
+    Membership.objects.filter(user=emil).update(role=Role.ANNOTATOR)
+    with pytest.raises(Conflict):  # in Ana's hands, not in Emil's
+        rating_submit(slot=slot, annotator=emil, idempotency_key="k", values=[1, 2, 3])
+
+
+def test_limits_to_topics_and_languages_hold(project: Project, ana: User) -> None:
+    tasks_make(project, n=1, topic="law", language="en")
+    Annotator.objects.filter(user=ana).update(topics=["medicine"])
+    assert "medicine" in rating_lease_next(project=project, annotator=ana).text
+    Annotator.objects.filter(user=ana).update(topics=["law"], languages=["de"])
+    assert rating_lease_next(project=project, annotator=ana).code == "yours_done"
+    Annotator.objects.filter(user=ana).update(languages=["de", "en"])
+    assert isinstance(rating_lease_next(project=project, annotator=ana), RatingLease)
+
+
+def test_a_task_with_priority_comes_first(project: Project, ana: User) -> None:
+    tasks_make(project, n=6)
+    RatingSlot.objects.filter(task__external_id="task-4").update(priority=2)
+    task = RatingTask.objects.get(external_id="task-4")
+    assert held(project, ana).task == task.pk
+
+
+def test_a_skipped_task_goes_to_others_and_after_enough_skips_to_review(
+    project: Project, ana: User, ben: User, ada: User
+) -> None:
+    (task,) = tasks_make(project, n=1, settings={"skips_to_review": 2})
+    assert rating_skip(slot=held(project, ana).slot, annotator=ana, reason="broken").code
+    assert RatingSkip.objects.get().reason == "broken"
+    assert RatingTask.objects.get().state == "open"
+    rating_skip(slot=held(project, ben).slot, annotator=ben)
+    task.refresh_from_db()
+    assert (task.state, task.review_reason) == ("review", "skipped by 2 people")
+    assert rating_lease_next(project=project, annotator=ada).code == "all_done"
+    rating_task_reopen(task=task, by=ada)
+    assert held(project, ada).task == task.pk
+    assert rating_lease_next(project=project, annotator=ana).code == "yours_done"
+
+
+def test_a_dropped_task_is_not_handed_on_when_its_lease_lapses(
+    project: Project, ana: User, ben: User, ada: User
+) -> None:
+    (task,) = tasks_make(project, n=1)
+    lease = held(project, ana)
+    rating_task_drop(task=task, by=ada)
+    lapse(lease.slot)
+    assert rating_lease_next(project=project, annotator=ben).code == "all_done"
+    submit(lease, ana, [1, 2, 3])  # what she had in hand still counts
+    task.refresh_from_db()
+    assert (task.state, task.n_ratings) == ("dropped", 1)
+    with pytest.raises(Conflict):
+        rating_task_drop(task=task, by=ada)
+
+
+def test_readers_see_means_spread_and_who_would_win(project: Project, ana: User, ben: User) -> None:
+    graded, other = tasks_make(project, n=2, k=2)
+    RatingSlot.objects.filter(task=graded).update(priority=1)
+    rate(project, ana, [2, 6])
+    rate(project, ben, [4, 6])
+    found = {result.task.pk: result.spread for result in results_of([graded, other])}
+    assert found[graded.pk].means == (3.0, 6.0)
+    assert found[graded.pk].between_raters == pytest.approx(1.0)  # squares 1 + 1 over (2 − 1)·2
+    assert (found[other.pk].n_ratings, found[other.pk].mean) == (0, None)
+    assert [r.task.pk for r in results_sorted(results_of([other, graded]), "spread")] == [
+        graded.pk, other.pk,
+    ]  # fmt: skip
+    assert pair_counts([graded, other]) == {
+        graded.pk: [{"a": 1, "b": 2, "n_a": 0, "n_b": 2, "n_tie": 0}],
+        other.pk: [],
+    }
+
+
+def test_a_rater_of_twice_the_scale_counts_no_more_than_others(
+    project: Project, ana: User, ben: User
+) -> None:
+    """Planted: Ben strays twice as far from the middle, about other answers."""
+    tasks = tasks_make(project, n=2, k=2)
+    for who, first, second in ((ana, [3, 5], [3, 5]), (ben, [6, 2], [2, 6])):
+        done = {}
+        for _ in range(2):
+            task = RatingTask.objects.get(pk=held(project, who).task)
+            done[task.pk] = rate(project, who, first if task == tasks[0] else second)
+        assert len(done) == 2
+    raw = results_of(tasks)[0].spread.means
+    assert raw[0] > raw[1]  # Ben's wide strokes decide
+    z = rater_scales(project=project).z
+    assert z[tasks[0].pk, 1] == pytest.approx(z[tasks[0].pk, 2])  # one against one
+    assert z[tasks[1].pk, 1] == pytest.approx(-1)
+
+
+def test_handing_out_and_rating_cost_few_statements(
+    project: Project, ana: User, django_assert_max_num_queries: object
+) -> None:
+    tasks_make(project, n=3)
+    lease = held(project, ana)
+    with django_assert_max_num_queries(17):
+        submit(lease, ana, [1, 2, 3])

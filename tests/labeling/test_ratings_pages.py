@@ -1,0 +1,191 @@
+"""Rating on pages that need no script, and over the API."""
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+
+from apps.accounts.models import Membership, Project, User
+from apps.labeling.models import Rating, RatingSkip, RatingSlot, RatingTask
+from tests.labeling.rating_tasks import rate, tasks_make
+
+pytestmark = pytest.mark.django_db
+SignIn = Callable[[User], Client]
+
+
+def fields_of(page: str) -> dict[str, str]:
+    """What a browser without script would send of the form's hidden fields."""
+    form = page.split("data-rating")[1].split("</form>")[0]
+    return dict(re.findall(r'type="hidden" name="([a-z_]+)" value="([^"]*)"', form))
+
+
+def at(name: str, **args: Any) -> str:
+    return reverse(f"labeling:{name}", kwargs={"slug": "arguments", **args})
+
+
+def test_ana_rates_a_task_by_form_alone(project: Project, ana: User, signed_in: SignIn) -> None:
+    tasks_make(project, n=2, overlap=1)
+    client = signed_in(ana)
+    page = client.get(at("rate")).content.decode()
+    assert page.count('type="radio"') == 3 * 7
+    assert "Grade 3 answers" in page
+    sent = fields_of(page) | {"value-1": "7", "value-2": "1", "value-3": "4", "note": "a\r\nb"}
+    answer = client.post(at("rate_submit"), sent)
+    assert (answer.status_code, answer["Location"]) == (302, at("rate"))
+    rating = Rating.objects.get()
+    assert [rating.values[place - 1] for place in rating.shown] == [7, 1, 4]
+    assert (rating.note, rating.source) == ("a\nb", "page")
+    assert "task 2 today" in client.get(at("rate")).content.decode()
+    assert client.post(at("rate_submit"), sent).status_code == 302  # sent twice, stored once
+    assert Rating.objects.count() == 1
+
+
+def test_what_is_missing_is_named_and_what_was_typed_is_kept(
+    project: Project, ana: User, signed_in: SignIn
+) -> None:
+    tasks_make(project)
+    client = signed_in(ana)
+    sent = fields_of(client.get(at("rate")).content.decode())
+    answer = client.post(at("rate_submit"), sent | {"value-1": "6", "note": "half a thought"})
+    page = answer.content.decode()
+    assert answer.status_code == 400
+    assert "Answer B has no value yet." in page
+    assert re.search(r'name="value-1" value="6" data-key="6" checked', page)
+    assert page.count(" checked required") == 1
+    assert "half a thought" in page
+    for bad in ("99", "x", "-", "1" * 40):
+        values = {f"value-{n}": bad for n in (1, 2, 3)}
+        assert client.post(at("rate_submit"), sent | values).status_code == 400
+    assert not Rating.objects.exists()
+
+
+def test_a_task_that_others_have_now_is_said_and_the_next_one_shown(
+    project: Project, ana: User, ben: User, signed_in: SignIn
+) -> None:
+    tasks_make(project, n=1, overlap=1)
+    client = signed_in(ana)
+    sent = fields_of(client.get(at("rate")).content.decode())
+    RatingSlot.objects.update(annotator=ben)
+    answer = client.post(at("rate_submit"), sent | {f"value-{n}": "3" for n in (1, 2, 3)})
+    assert answer.status_code == 409
+    assert "It does not count against you" in answer.content.decode()
+    assert "Others hold what is left" in answer.content.decode()
+
+
+def test_a_skip_needs_no_rating_and_brings_the_next(
+    project: Project, ana: User, signed_in: SignIn
+) -> None:
+    tasks_make(project, n=1)
+    client = signed_in(ana)
+    sent = fields_of(client.get(at("rate")).content.decode()) | {"reason": "Not my subject"}
+    assert client.post(at("rate_skip"), sent).status_code == 302
+    assert RatingSkip.objects.get().reason == "Not my subject"
+    assert "You have done your part" in client.get(at("rate")).content.decode()
+
+
+def test_ana_changes_a_rating_of_hers_and_nobody_else_can_see_it(
+    project: Project, ana: User, ben: User, signed_in: SignIn
+) -> None:
+    tasks_make(project, n=1)
+    rating = rate(project, ana, [1, 2, 3]).rating
+    client = signed_in(ana)
+    assert "Question 1" in client.get(at("ratings_mine")).content.decode()
+    assert "No rating fits" in client.get(at("ratings_mine"), {"q": "zebra"}).content.decode()
+    url = at("rating_change", rating_id=rating.pk)
+    page = client.get(url).content.decode()
+    shown = [rating.values[place - 1] for place in rating.shown]
+    assert [int(v) for v in re.findall(r'value="(\d)" data-key="\d" checked', page)] == shown
+    sent = fields_of(page) | {f"value-{n}": "5" for n in (1, 2, 3)}
+    assert client.post(url, sent | {"value-2": ""}).status_code == 400
+    assert client.post(url, sent).status_code == 302
+    assert Rating.objects.get(is_current=True).values == [5, 5, 5]
+    assert client.get(url).status_code == 404  # the old revision is history
+    assert signed_in(ben).get(url).status_code == 404
+
+
+@pytest.mark.parametrize("person", ["ana", "ada"])
+def test_the_rail_names_ratings_only_where_there_are_some(
+    project: Project, ana: User, ada: User, signed_in: SignIn, person: str
+) -> None:
+    client = signed_in({"ana": ana, "ada": ada}[person])
+    links = [at("rate"), at("rating_tasks")]
+    page = client.get(at("guidelines")).content.decode()
+    assert not [link for link in links if f'href="{link}"' in page]
+    tasks_make(project)
+    page = client.get(at("guidelines")).content.decode()
+    assert [f'href="{link}"' in page for link in links] == [True, person == "ada"]
+
+
+def test_a_paused_person_reads_why_and_gets_no_task(
+    project: Project, ana: User, signed_in: SignIn
+) -> None:
+    tasks_make(project)
+    Membership.objects.filter(user=ana).update(paused_reason="a holiday")
+    page = signed_in(ana).get(at("rate")).content.decode()
+    assert "a holiday" in page
+    assert "Question" not in page
+
+
+def test_readers_sort_tasks_by_spread_and_names_are_for_admins(
+    project: Project, ana: User, ben: User, ada: User, rita: User, signed_in: SignIn
+) -> None:
+    flat, wide = tasks_make(project, n=2, k=2)
+    RatingSlot.objects.filter(task=flat).update(priority=1)
+    for who in (ana, ben):
+        rate(project, who, [4, 4])
+        rate(project, who, [1, 7])
+    admin, reader = signed_in(ada), signed_in(rita)
+    page = reader.get(at("rating_tasks"), {"sort": "spread"}).content.decode()
+    assert page.index(at("rating_task", task_id=wide.pk)) < page.index(
+        at("rating_task", task_id=flat.pk)
+    )
+    assert "4.24" in page  # the standard deviation of 1 and 7
+    task_page = at("rating_task", task_id=wide.pk)
+    assert ">Ana<" in admin.get(task_page).content.decode()
+    blind = reader.get(task_page).content.decode()
+    assert (">Ana<" in blind, "annotator 1" in blind) == (False, True)
+    answer = admin.post(at("rating_task_state", task_id=wide.pk), {"action": "drop"}, follow=True)
+    assert "Put back" in answer.content.decode()
+    assert RatingTask.objects.get(pk=wide.pk).state == "dropped"
+    filtered = reader.get(at("rating_tasks"), {"kind": "ranking"}).content.decode()
+    assert "No task fits this filter" in filtered
+
+
+def test_a_whole_round_by_api(
+    project: Project, ana: User, emil: User, rita: User, signed_in: SignIn
+) -> None:
+    def call(user: User, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+        answer = signed_in(user).generic(
+            method, f"/api/v1{path}", json.dumps(body or {}), content_type="application/json"
+        )
+        return answer.status_code, answer.json()
+
+    rows = [
+        {"id": "r", "prompt": "Which?", "responses": ["One.", "Two.", "Three."], "kind": "ranking"}
+    ]
+    status, report = call(emil, "POST", "/projects/arguments/ratings/import", {"rows": rows})
+    assert (status, report["n_created"], report["n_slots"]) == (201, 1, 3)
+    status, refused = call(emil, "POST", "/projects/arguments/ratings/import", {"rows": [{}]})
+    assert (status, refused["code"], refused["row"]) == (400, "rows_invalid", 1)
+
+    task = call(ana, "POST", "/projects/arguments/ratings/next")[1]["task"]
+    assert set(task) == {"slot", "task", "key", "prompt", "responses", "scale", "leased_until"}
+    order = ["One.", "Two.", "Three."]
+    ranks = [order.index(messages[0]["content"]) + 1 for messages in task["responses"]]
+    body = {"values": ranks, "idempotency_key": task["key"]}
+    status, rated = call(ana, "POST", f"/rating-slots/{task['slot']}/rating", body)
+    assert (status, rated["replayed"], rated["nothing"]["code"]) == (200, False, "yours_done")
+    assert call(ana, "POST", f"/rating-slots/{task['slot']}/rating", body)[1]["replayed"]
+    status, revised = call(
+        ana, "POST", f"/ratings/{rated['rating']}/revise", {"values": ranks, "idempotency_key": "2"}
+    )
+    assert (status, revised["revision"]) == (200, 2)
+    (item,) = call(rita, "GET", "/projects/arguments/ratings")[1]["items"]
+    assert (item["means"], item["n_ratings"], item["between_raters"]) == ([1, 0.5, 0], 1, None)
+    assert item["pairs"][0] == {"a": 1, "b": 2, "n_a": 1, "n_b": 0, "n_tie": 0}
+    page = call(rita, "GET", f"/projects/arguments/ratings?before={item['task']}")[1]
+    assert page == {"items": [], "before": None}
