@@ -5,12 +5,18 @@ from dataclasses import fields
 from typing import Any
 
 import pytest
+from ninja import Schema
 
 from concord_client import AsyncClient, Client, operations, types
 from config.api import api
 
-# Operations of labeling that the client leaves out, and why.
-LEFT_OUT: dict[tuple[str, str], str] = {}
+# Operations of labeling that the client leaves out, by the beginning of their path, and why.
+LEFT_OUT = {
+    "/projects/{slug}/imports": "files are for the wizard and the command; programs send rows",
+    "/projects/{slug}/ratings": "ratings and rankings come with a client of their own",
+    "/rating-slots/": "ratings and rankings come with a client of their own",
+    "/ratings/": "ratings and rankings come with a client of their own",
+}
 
 COVERED = [
     operations.next_pair("p"),
@@ -64,8 +70,9 @@ def test_every_operation_of_labeling_is_in_the_client_or_left_out_with_a_reason(
     document: dict[str, Any],
 ) -> None:
     covered = {(operation.method, operation.template) for operation in COVERED}
-    assert covered | set(LEFT_OUT) == labeling(document)
-    assert covered & set(LEFT_OUT) == set()
+    left_out = {one for one in labeling(document) if one[1].startswith(tuple(LEFT_OUT))}
+    assert covered & left_out == set()
+    assert covered == labeling(document) - left_out
     made = [name for name, value in vars(operations).items() if inspect.isfunction(value)]
     here = [name for name in made if vars(operations)[name].__module__ == operations.__name__]
     assert len(set(here) - {"ballot"}) == len(COVERED)
@@ -77,6 +84,18 @@ def test_both_clients_have_the_same_methods() -> None:
         for client in (AsyncClient, Client)
     ]
     assert both[0] == both[1]
+
+
+def test_no_two_schemas_of_the_api_share_a_name() -> None:
+    """The document keeps one per name, so one of the two operations would be described wrongly."""
+    places: dict[str, set[str]] = {}
+    waiting = list(Schema.__subclasses__())
+    while waiting:
+        schema = waiting.pop()
+        waiting += schema.__subclasses__()
+        if schema.__module__.startswith("apps."):
+            places.setdefault(schema.__name__, set()).add(schema.__module__)
+    assert {name: modules for name, modules in places.items() if len(modules) > 1} == {}
 
 
 @pytest.mark.parametrize("schema", ANSWERS)
