@@ -34,6 +34,9 @@ CACHE_SECONDS = 7 * 24 * 3600
 ALLOWANCE = 1.0
 # A table of more cells is shown as it was written: few characters can make 65,536 of them.
 MOST_CELLS = 4_000
+# Quotes and lists within each other; the parser drops what is deeper, so such text is shown as it
+# was written. A list within a list counts two.
+DEEPEST = 44
 
 _TAGS = {
     "p", "br", "hr", "strong", "em", "s", "code", "pre", "blockquote", "ul", "ol", "li", "a",
@@ -64,7 +67,7 @@ def _fence(
 
 
 _markdown = (
-    MarkdownIt("commonmark", {"html": False, "breaks": True})
+    MarkdownIt("commonmark", {"html": False, "breaks": True, "maxNesting": DEEPEST})
     .enable(["table", "strikethrough"])
     .disable(["image", "html_block", "html_inline"])
     .use(maths_plugin)
@@ -103,7 +106,11 @@ def _html(text: str) -> str:
 def _piece_html(piece: Piece, allowance: Allowance) -> str:
     if piece.is_plain or allowance.spent:
         return f'<div class="plain">{text_escaped(piece.text)}</div>'
-    html = _markdown.render(piece.text, {"allowance": allowance})
+    env = {"allowance": allowance}
+    tokens = _markdown.parse(piece.text, env)
+    if any(token.level >= DEEPEST - 1 for token in tokens):
+        return f'<div class="plain">{text_escaped(piece.text)}</div>'
+    html = _markdown.renderer.render(tokens, _markdown.options, env)
     if html.count("<td") + html.count("<th") > MOST_CELLS:
         return f'<div class="plain">{text_escaped(piece.text)}</div>'
     return nh3.clean(

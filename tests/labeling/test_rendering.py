@@ -225,6 +225,19 @@ def test_every_character_of_a_huge_answer_is_there() -> None:
     assert _read(text_html(model_texts.HUGE)).split() == model_texts.HUGE.split()
 
 
+@pytest.mark.parametrize("levels", [5, 10, 20, 21, 22, 42, 43, 44, 45, 500])
+@pytest.mark.parametrize("marker", ["> ", "- ", "1. "])
+def test_text_is_read_however_deeply_it_is_quoted_or_listed(marker: str, levels: int) -> None:
+    assert "the point" in _read(text_html(marker * levels + "the point"))
+
+
+def test_lists_of_many_levels_are_lists() -> None:
+    text = "\n".join("  " * level + f"- level {level}" for level in range(20))
+    assert text_html(text).count("<li>") == 20
+    deeper = "\n".join("  " * level + f"- level {level}" for level in range(60))
+    assert "level 59" in text_html(deeper)
+
+
 def test_a_table_of_tens_of_thousands_of_cells_stays_text() -> None:
     html = text_html(model_texts.TABLE_BOMB)
     assert "<td" not in html
