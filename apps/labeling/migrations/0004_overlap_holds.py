@@ -5,6 +5,9 @@ repeats and audit re-votes measure people, not the comparison, and are not. Slot
 each statement that adds some (transition tables: an import of 30,000 costs one join), and when a
 withdrawn slot comes back or an overlap shrinks. The comparison's row is locked first, so two
 writers cannot both find the last place free.
+
+The ids are joined as rows: `id = any(…)` with the ten thousand ids of an import is compared one by
+one until the tables have been analysed, which took 7 s of 8.
 """
 
 from django.db import migrations
@@ -14,13 +17,18 @@ create function concord_places_check(touched bigint[]) returns void language plp
 declare
   bad record;
 begin
-  perform from labeling_comparison where id = any(touched) for no key update;
-  select c.id, c.overlap, count(*) as n into bad
-  from labeling_comparison c
-  join labeling_slot s
-    on s.comparison_id = c.id and s.kind = 'regular' and s.state <> 'withdrawn'
-  where c.id = any(touched)
-  group by c.id, c.overlap having count(*) > c.overlap limit 1;
+  perform from labeling_comparison c join unnest(touched) t(id) on t.id = c.id
+  order by c.id for no key update of c;
+  select c.id, c.overlap, g.n into bad
+  from (
+    select s.comparison_id, count(*) as n
+    from unnest(touched) t(id)
+    join labeling_slot s
+      on s.comparison_id = t.id and s.kind = 'regular' and s.state <> 'withdrawn'
+    group by s.comparison_id
+  ) g
+  join labeling_comparison c on c.id = g.comparison_id
+  where g.n > c.overlap limit 1;
   if found then
     raise exception 'comparison % would have % places for votes; its overlap is %',
       bad.id, bad.n, bad.overlap
