@@ -185,8 +185,11 @@ class ShownVote:
     choice_words: str
     left_is: str
     strength: int | None
+    criteria: list[tuple[str, str]]  # (the project's label for it, A, tie or B)
+    reasons: list[str]
     rationale: str
     flags: list[str]
+    improvement: str
     active_ms: int | None
     source: str
     revision: int
@@ -244,9 +247,11 @@ def votes_shown(*, comparison: Comparison, with_names: bool) -> list[ShownVote]:
     """
     votes = (
         Vote.objects.filter(comparison=comparison)
-        .select_related("annotator", "slot")
+        .select_related("annotator", "slot", "improvement")
         .order_by("id")
     )
+    asked = settings_get(project=comparison.project).criteria
+    labels = {criterion["key"]: criterion["label"] for criterion in asked}
     numbers: dict[int, int] = {}
     shown = []
     for vote in votes:
@@ -258,8 +263,14 @@ def votes_shown(*, comparison: Comparison, with_names: bool) -> list[ShownVote]:
                 choice_words=vote.get_choice_display(),
                 left_is=vote.left_is,
                 strength=vote.strength,
+                criteria=[
+                    (labels.get(key, key), "tie" if choice == "tie" else choice.upper())
+                    for key, choice in vote.criteria.items()
+                ],
+                reasons=vote.reasons,
                 rationale=vote.rationale,
                 flags=vote.flags,
+                improvement=vote.improvement.messages[-1]["content"] if vote.improvement else "",
                 active_ms=vote.active_ms,
                 source=vote.get_source_display(),
                 revision=vote.revision,

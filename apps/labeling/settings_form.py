@@ -75,14 +75,16 @@ class LinesField(forms.CharField):
         super().__init__(required=False, **kwargs)
 
     def prepare_value(self, value: Any) -> Any:
-        return value if isinstance(value, str) else "\n".join(self.line(entry) for entry in value)
+        if value is None or isinstance(value, str):
+            return value
+        return "\n".join(self.line(entry) for entry in value)
 
     def to_python(self, value: Any) -> list[Any]:
         lines = (line.strip() for line in super().to_python(value).splitlines())
         return [self.entry(line) for line in lines if line]
 
     def has_changed(self, initial: Any, data: Any) -> bool:
-        return self.to_python(data) != list(initial)
+        return data is not None and self.to_python(data) != list(initial)
 
     def line(self, entry: Any) -> str:
         return entry

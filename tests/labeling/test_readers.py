@@ -6,6 +6,7 @@ from apps.accounts.models import AuditEvent, Project, User
 from apps.common.errors import Conflict
 from apps.labeling import services
 from apps.labeling.models import Guideline, LabelingSettings, Slot
+from apps.labeling.settings_form import LabelingSettingsForm
 from tests.labeling.pairs import annotators_make, leased, pairs_make, vote
 
 
@@ -29,6 +30,23 @@ def test_a_reviewer_sees_numbers_where_an_admin_sees_names(
     for page in (ritas, adas):
         assert "A has 3 of 3 votes (100%)" in page
         assert "Because." in page
+
+
+def test_all_that_came_with_a_vote_is_shown_to_readers(
+    project: Project, ana: User, rita: User, signed_in
+) -> None:
+    (pair,) = pairs_make(
+        project, 1, criteria=[{"key": "clear", "label": "Clearer"}], show_rationale=True,
+        reasons=["To the point"], show_improve=True,
+    )  # fmt: skip
+    vote(
+        project, ana, "b", criteria={"clear": "a"}, reasons=["To the point"],
+        improvement="Better <b>so</b>.",
+    )  # fmt: skip
+    html = signed_in(rita).get(f"/p/arguments/comparisons/{pair.pk}/").content.decode()
+    assert "Clearer: A" in html
+    assert "To the point" in html
+    assert "Better &lt;b&gt;so&lt;/b&gt;." in html
 
 
 def test_every_revision_is_shown_and_the_old_one_struck_through(
@@ -156,6 +174,7 @@ def test_a_published_guideline_is_what_votes_are_cast_under(
     assert "<strong>strict</strong>" in page
     assert "<script>alert" not in page
     assert "Version 2" in page
+    services.guideline_acknowledge(project=project, user=ana, version=2)
     assert vote(project, ana).vote.guideline.version == 2
     assert first.guideline.version == 1
     old = browser.get("/p/arguments/guidelines/?version=1").content.decode()
@@ -173,11 +192,10 @@ def test_an_empty_guideline_is_refused_with_the_field_marked(ada: User, signed_i
 def test_a_rule_that_cannot_work_is_refused_and_what_was_typed_is_kept(
     project: Project, ada: User, signed_in
 ) -> None:
-    LabelingSettings.objects.create(project=project)
-    form = {
-        "overlap": 3, "max_overlap": 5, "least_votes": 7, "least_agreeing": 3, "least_share": 0.6,
-        "random_share": 0.5, "lease_seconds": 900, "show_tie": "on",
-    }  # fmt: skip
+    stored = LabelingSettings.objects.create(project=project, show_both_bad=False)
+    shown = LabelingSettingsForm(current=stored)
+    form = {bound.name: bound.value() for bound in shown if bound.value() is not False}
+    form |= {"least_votes": 7}
     browser = signed_in(ada)
     answer = browser.post("/p/arguments/settings/", form)
     assert answer.status_code == 422
