@@ -1,9 +1,11 @@
 """Bringing rating tasks in: all rows or none, each once, on the project's own prompts."""
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from django.db import transaction
+from django.db import connection, transaction
+from django.db.backends.utils import CursorWrapper
 
 from apps.accounts.models import Project
 from apps.labeling.models import (
@@ -15,6 +17,7 @@ from apps.labeling.models import (
     Response,
 )
 from apps.labeling.services.projects import labeling_set_up
+from apps.labeling.services.ratings.bulk import ids_next, rows_copy
 from apps.labeling.services.ratings.results import RatingsReport
 from apps.labeling.services.ratings.rows import AnswerRow, TaskRow, rows_read
 from apps.labeling.services.results import RowProblem, RowsRefused
@@ -47,9 +50,10 @@ def ratings_import(*, project: Project, rows: Iterable[Mapping[str, Any]]) -> Ra
     problems += known_otherwise
     if problems:
         raise RowsRefused(sorted(problems, key=lambda p: p.row), n_rows=n_rows)
-    prompts, n_prompts = _prompts_store(project, fresh)
-    responses, n_responses = _responses_store(prompts, fresh)
-    slots = _tasks_store(project, settings, fresh, prompts, responses)
+    with connection.cursor() as cursor:
+        prompts, n_prompts = _prompts_store(cursor, project, fresh)
+        responses, n_responses = _responses_store(cursor, prompts, fresh)
+        slots = _tasks_store(cursor, project, settings, fresh, prompts, responses)
     return RatingsReport(
         n_rows=n_rows,
         n_created=len(fresh),
@@ -97,33 +101,34 @@ def _known(
     return by_id, questions
 
 
-def _prompts_store(project: Project, rows: list[TaskRow]) -> tuple[dict[str, int], int]:
+def _prompts_store(
+    cursor: CursorWrapper, project: Project, rows: list[TaskRow]
+) -> tuple[dict[str, int], int]:
     """({text hash: id}, how many are new)."""
     wanted = {row.prompt_hash: row for row in rows}
-    mine = Prompt.objects.filter(project=project)
-    known = dict(mine.filter(text_hash__in=wanted).values_list("text_hash", "pk"))
-    new = Prompt.objects.bulk_create(
-        [
-            Prompt(
-                project=project,
-                messages=row.given.prompt,
-                text_hash=text_hash,
-                group_key=row.group,
-                topic=row.given.topic,
-                language=row.given.language,
-                source=row.given.source,
-                licence=row.given.licence,
+    stored: dict[str, int] = {}
+    for part in _parts(sorted(wanted)):
+        found = Prompt.objects.filter(project=project, text_hash__in=part)
+        stored.update(found.values_list("text_hash", "pk"))
+    new = {text_hash: row for text_hash, row in wanted.items() if text_hash not in stored}
+    ids = ids_next(cursor, Prompt, len(new))
+    rows_copy(
+        cursor,
+        Prompt,
+        "id project_id messages text_hash group_key topic language source licence metadata",
+        (
+            (
+                key, project.pk, json.dumps(row.given.prompt), text_hash, row.group,
+                row.given.topic, row.given.language, row.given.source, row.given.licence, "{}",
             )
-            for text_hash, row in wanted.items()
-            if text_hash not in known
-        ],
-        batch_size=_PART,
-    )
-    return known | {prompt.text_hash: prompt.pk for prompt in new}, len(new)
+            for key, (text_hash, row) in zip(ids, new.items(), strict=True)
+        ),
+    )  # fmt: skip
+    return stored | dict(zip(new, ids, strict=True)), len(new)
 
 
 def _responses_store(
-    prompts: dict[str, int], rows: list[TaskRow]
+    cursor: CursorWrapper, prompts: dict[str, int], rows: list[TaskRow]
 ) -> tuple[dict[_ResponseKey, int], int]:
     """({prompt id, text hash, origin, origin_ref: id}, how many are new)."""
     wanted = {
@@ -131,30 +136,27 @@ def _responses_store(
         for row in rows
         for answer in row.given.responses
     }
-    known: dict[_ResponseKey, int] = {}
+    stored: dict[_ResponseKey, int] = {}
     columns = ("pk", "prompt_id", "text_hash", "origin", "origin_ref")
     for part in _parts(sorted({key[0] for key in wanted})):
         for pk, *key in Response.objects.filter(prompt_id__in=part).values_list(*columns):
-            known[tuple(key)] = pk
-    new = Response.objects.bulk_create(
-        [
-            Response(
-                prompt_id=prompt,
-                messages=answer.messages,
-                text_hash=text_hash,
-                origin=origin,
-                origin_ref=origin_ref,
-            )
-            for (prompt, text_hash, origin, origin_ref), answer in wanted.items()
-            if (prompt, text_hash, origin, origin_ref) not in known
-        ],
-        batch_size=_PART,
+            stored[tuple(key)] = pk
+    new = {key: answer for key, answer in wanted.items() if key not in stored}
+    ids = ids_next(cursor, Response, len(new))
+    rows_copy(
+        cursor,
+        Response,
+        "id prompt_id text_hash origin origin_ref messages metadata",
+        (
+            (pk, *key, json.dumps(answer.messages), "{}")
+            for pk, (key, answer) in zip(ids, new.items(), strict=True)
+        ),
     )
-    stored = {(r.prompt_id, r.text_hash, r.origin, r.origin_ref): r.pk for r in new}
-    return known | stored, len(new)
+    return stored | dict(zip(new, ids, strict=True)), len(new)
 
 
 def _tasks_store(
+    cursor: CursorWrapper,
     project: Project,
     settings: LabelingSettings,
     rows: list[TaskRow],
@@ -163,59 +165,51 @@ def _tasks_store(
 ) -> int:
     """Write the tasks with their items and slots; returns the number of free slots."""
     phrases = Phrases(settings.constraint_phrases)
-    tasks = RatingTask.objects.bulk_create(
-        [_task(project, settings, row, prompts, phrases) for row in rows], batch_size=_PART
+    reasons = [_review_reason(row, phrases) for row in rows]
+    overlaps = [row.given.overlap or settings.overlap for row in rows]
+    ids = ids_next(cursor, RatingTask, len(rows))
+    rows_copy(
+        cursor,
+        RatingTask,
+        "id project_id prompt_id kind external_id state low high low_label high_label overlap"
+        " priority n_ratings review_reason",
+        (
+            (
+                key, project.pk, prompts[row.prompt_hash], row.given.kind, row.given.id,
+                (RatingTask.State.REVIEW if reason else RatingTask.State.OPEN).value, *row.scale,
+                overlap, row.given.priority, 0, reason[:300],
+            )
+            for key, row, reason, overlap in zip(ids, rows, reasons, overlaps, strict=True)
+        ),
+    )  # fmt: skip
+    rows_copy(
+        cursor,
+        RatingItem,
+        "task_id position response_id",
+        (
+            (key, position, responses[_key(prompts[row.prompt_hash], answer)])
+            for key, row in zip(ids, rows, strict=True)
+            for position, answer in enumerate(row.given.responses, start=1)
+        ),
+        stamped=False,
     )
-    pairs = list(zip(tasks, rows, strict=True))
-    RatingItem.objects.bulk_create(
-        [
-            RatingItem(task=task, position=place, response_id=responses[_key(task.prompt_id, one)])
-            for task, row in pairs
-            for place, one in enumerate(row.given.responses, start=1)
-        ],
-        batch_size=_PART,
-    )
-    slots = [
-        RatingSlot(
-            project=project,
-            task=task,
-            position=position,
-            state=RatingSlot.State.WITHDRAWN if task.review_reason else RatingSlot.State.FREE,
-            priority=task.priority,
-            shuffle=row.shuffle(project.pk),
-            topic=row.given.topic,
-            language=row.given.language,
-        )
-        for task, row in pairs
-        for position in range(1, task.overlap + 1)
-    ]
-    RatingSlot.objects.bulk_create(slots, batch_size=_PART)
-    return sum(slot.state == RatingSlot.State.FREE for slot in slots)
-
-
-def _task(
-    project: Project,
-    settings: LabelingSettings,
-    row: TaskRow,
-    prompts: dict[str, int],
-    phrases: Phrases,
-) -> RatingTask:
-    low, high, low_label, high_label = row.scale
-    reason = _review_reason(row, phrases)
-    return RatingTask(
-        project=project,
-        prompt_id=prompts[row.prompt_hash],
-        kind=row.given.kind,
-        external_id=row.given.id,
-        state=RatingTask.State.REVIEW if reason else RatingTask.State.OPEN,
-        low=low,
-        high=high,
-        low_label=low_label,
-        high_label=high_label,
-        overlap=row.given.overlap or settings.overlap,
-        priority=row.given.priority,
-        review_reason=reason[:300],
-    )
+    rows_copy(
+        cursor,
+        RatingSlot,
+        "project_id task_id position state priority shuffle topic language shown",
+        (
+            (
+                project.pk, key, position,
+                (RatingSlot.State.WITHDRAWN if reason else RatingSlot.State.FREE).value,
+                row.given.priority, row.shuffle(project.pk), row.given.topic, row.given.language,
+                [],
+            )
+            for key, row, reason, overlap in zip(ids, rows, reasons, overlaps, strict=True)
+            for position in range(1, overlap + 1)
+        ),
+        stamped=False,
+    )  # fmt: skip
+    return sum(n for n, reason in zip(overlaps, reasons, strict=True) if not reason)
 
 
 def _review_reason(row: TaskRow, phrases: Phrases) -> str:

@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -92,7 +93,7 @@ class AnswerRow(_Strict):
     def messages(self) -> Messages:
         return self.text
 
-    @property
+    @cached_property
     def text_hash(self) -> str:
         return fingerprint(self.text)
 
@@ -134,14 +135,14 @@ class TaskFields(_Strict):
         return self
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TaskRow:
     """One row that can be imported; `row` counts from 1."""
 
     row: int
     given: TaskFields
 
-    @property
+    @cached_property
     def prompt_hash(self) -> str:
         return fingerprint(self.given.prompt)
 
@@ -158,7 +159,7 @@ class TaskRow:
         scale = self.given.scale
         return (scale.min, scale.max, scale.min_label, scale.max_label)
 
-    @property
+    @cached_property
     def question(self) -> tuple[Any, ...]:
         """What makes two rows the same task: prompt, kind, scale and the set of responses."""
         answers = sorted(answer.text_hash for answer in self.given.responses)
