@@ -62,6 +62,13 @@ class _Phrase:
     neighbours: tuple[bytes, ...]
     quick: re.Pattern[bytes] | None
 
+    def quick_look(self, letters: bytes) -> bool:
+        """Whether the letters of a text could hold the phrase."""
+        for pair in self.neighbours:
+            if pair not in letters:
+                return False
+        return self.quick is not None and self.quick.search(letters) is not None
+
 
 class Phrases:
     """A list of phrases, prepared once. A phrase without a letter or digit is a ValueError."""
@@ -84,14 +91,11 @@ class Phrases:
         letters = form.encode("utf-8", "replace").translate(None, _OTHER_BYTES)
         squeezed = ""
         for known in self._phrases:
-            if known.quick is not None:
-                possible = (
-                    all(pair in letters for pair in known.neighbours)
-                    and known.quick.search(letters) is not None
-                )
-            else:
+            if known.quick is None:
                 squeezed = squeezed or _squeezed(form)
                 possible = known.squeezed in squeezed
+            else:
+                possible = known.quick_look(letters)
             if possible and (match := known.pattern.search(form)):
                 return Found(known.phrase, " ".join(match[0].split()))
         return None

@@ -11,6 +11,7 @@ from apps.accounts.models import Project
 from apps.labeling.models import Comparison, LabelingSettings
 from apps.labeling.services.results import RowProblem
 from apps.labeling.services.rows import AnswerRow, ComparisonRow
+from apps.labeling.texts import messages_json
 
 ResponseKey = tuple[int, str, str, str]  # prompt id, text hash, origin, origin_ref
 
@@ -103,8 +104,8 @@ class Load:
             "id project_id messages text_hash group_key topic language source licence metadata",
             (
                 (
-                    key, self.project.pk, json.dumps(row.prompt), row.prompt_hash, row.group,
-                    row.topic, row.language, row.source, row.licence, json.dumps(row.metadata),
+                    key, self.project.pk, messages_json(row.prompt), row.prompt_hash, row.group,
+                    row.topic, row.language, row.source, row.licence, _object_json(row.metadata),
                 )
                 for key, row in zip(ids, new.values(), strict=True)
             ),
@@ -141,11 +142,11 @@ class Load:
                 (
                     key,
                     prompt,
-                    json.dumps(answer.messages),
+                    messages_json(answer.messages),
                     text_hash,
                     origin,
                     reference,
-                    json.dumps(answer.metadata),
+                    _object_json(answer.metadata),
                 )
                 for key, ((prompt, text_hash, origin, reference), answer) in zip(
                     ids, new.items(), strict=True
@@ -218,6 +219,10 @@ class Load:
         with self.cursor.copy(f"copy {table} ({', '.join(names)}) from stdin") as copy:
             for row in rows:
                 copy.write_row((*row, now, now))
+
+
+def _object_json(value: dict[str, Any]) -> str:
+    return json.dumps(value) if value else "{}"
 
 
 def _state(row: ComparisonRow) -> str:

@@ -66,7 +66,8 @@ class Look:
             found = [RowProblem(row.row, "prompt", p.words, "personal")
                      for p in personal_data(plain(row.prompt))]  # fmt: skip
         self._prompts[row.prompt_hash] = row.group
-        group, first = self._group_of.setdefault(loose_key(row.prompt), (row.group, row.row))
+        key = row.group if row.has_own_group else loose_key(row.prompt)
+        group, first = self._group_of.setdefault(key, (row.group, row.row))
         if group != row.group:
             message = (
                 f"is {row.group!r}, but the same prompt is in {group!r} in row {first}: "

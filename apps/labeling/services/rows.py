@@ -60,6 +60,7 @@ class ComparisonRow:
     prompt: Messages
     prompt_hash: str
     group: str
+    has_own_group: bool  # none was given: the group is the prompt's loose key
     a: AnswerRow
     b: AnswerRow
     topic: str = ""
@@ -100,12 +101,14 @@ def row_from(number: int, given: Any, max_overlap: int) -> ComparisonRow:
     stratum = _one_of(given, "stratum", _STRATA) or Comparison.Stratum.RANDOM
     if stratum in _CONTROLS and not gold:
         raise BadField("gold", f"is missing; a row of stratum {stratum} needs the right answer")
+    group = _group(given)
     return ComparisonRow(
         row=number,
         external_id=_text(given, "id", _LONGEST_ID, allow_number=True),
         prompt=prompt,
         prompt_hash=fingerprint(prompt),
-        group=_group(given, prompt),
+        group=group or loose_key(prompt),
+        has_own_group=not group,
         a=a,
         b=b,
         topic=_text(given, "topic", _LENGTHS["topic"]),
@@ -132,9 +135,7 @@ def _messages(given: Mapping[str, Any], name: str, *, role: str) -> Messages:
 
 def _answer(given: Mapping[str, Any], side: str) -> AnswerRow:
     messages = _messages(given, f"response_{side}", role="assistant")
-    origin = _one_of(given, f"origin_{side}", _ORIGINS) or _one_of(
-        given, "origin", _ORIGINS
-    )
+    origin = _one_of(given, f"origin_{side}", _ORIGINS) or _one_of(given, "origin", _ORIGINS)
     model = _text(given, f"model_{side}", _LONGEST_REF)
     reference = _text(given, f"origin_ref_{side}", _LONGEST_REF)
     if model and reference and model != reference:
@@ -149,13 +150,9 @@ def _answer(given: Mapping[str, Any], side: str) -> AnswerRow:
     )
 
 
-def _group(given: Mapping[str, Any], prompt: Messages) -> str:
-    """What splits go by: the group or topic given, else the prompt without case and blanks."""
-    return (
-        _text(given, "group", _LENGTHS["group"])
-        or _text(given, "topic", _LENGTHS["topic"])
-        or loose_key(prompt)
-    )
+def _group(given: Mapping[str, Any]) -> str:
+    """What splits go by, if it is given; else it is the prompt without case and blanks."""
+    return _text(given, "group", _LENGTHS["group"]) or _text(given, "topic", _LENGTHS["topic"])
 
 
 def _text(
