@@ -11,6 +11,8 @@
   const FIRST = 2_000;
   const LONGEST = 60_000;
   const TIMEOUT = 30_000;
+  // Codes of refusals after which the pair is no longer this person's to answer.
+  const OVER = ["lease_lost", "already_voted", "key_reused", "not_current"];
   const concord = (window.concord ??= {});
   const person = () => document.body.dataset.person;
   const memory = new Map(); // what a full or forbidden storage could not take
@@ -55,10 +57,11 @@
   const done = (key) => {
     if (settle(key)) document.dispatchEvent(new CustomEvent("outbox:done", { detail: { key } }));
   };
-  const refuse = (key, message) => {
-    const item = settle(key);
+  // `keep`: the pair is still theirs, so what was entered goes on as a draft of it.
+  const refuse = (key, message, { keep = false } = {}) => {
+    const item = settle(key, { keep });
     if (!item) return;
-    write(REFUSED, [...read(REFUSED), { at: item.at, message, text: item.text }].slice(-20));
+    write(REFUSED, [...read(REFUSED), { at: item.at, message, text: keep ? "" : item.text }].slice(-20));
     show();
   };
   // The page that sent it has given up waiting: from now on it is ours.
@@ -95,8 +98,10 @@
     const page = new DOMParser().parseFromString(await answer.text(), "text/html");
     const said = page.querySelector("#pair .note")?.textContent.trim();
     const gone = "You no longer label in this project, so this answer was not counted.";
+    const final = !answer.headers.get("Concord-Refused") || OVER.includes(answer.headers.get("Concord-Refused"));
+    const why = answer.status === 403 || answer.status === 404 ? gone : "The server did not accept it; nothing was counted.";
+    refuse(item.key, said || why, { keep: !final });
     document.dispatchEvent(new CustomEvent("outbox:done", { detail: { key: item.key } }));
-    refuse(item.key, said || (answer.status === 403 || answer.status === 404 ? gone : "The server did not accept it; nothing was counted."));
   };
 
   const round = async () => {

@@ -308,6 +308,26 @@ def test_an_answer_to_a_pair_that_others_have_now_is_refused_plainly_and_its_tex
     assert Vote.objects.get().annotator == ben
 
 
+def test_an_answer_that_lacks_what_is_asked_by_now_comes_back_to_be_completed(
+    live_server, open_page, sign_in, project: Project
+) -> None:
+    page = open_page()
+    sign_in(page, "ana")
+    label_open(live_server, page)
+    page.locator("[data-extra=note] summary").click()
+    page.locator("#rationale").fill("written before the change")
+    page.keyboard.press("Escape")
+    page.context.set_offline(True)
+    page.get_by_role("button", name="Tie").click()
+    expect(page.locator("[data-undelivered]")).to_be_visible()
+    asks(project, criteria=WHOLE["criteria"], require_criteria=True)
+    page.context.set_offline(False)
+    expect(page.locator("[data-refused]")).to_contain_text("Judge “Correct” too.")
+    expect(page.get_by_role("group", name="Correct")).to_be_visible()
+    expect(page.locator("#rationale")).to_have_value("written before the change")
+    assert not Vote.objects.exists()
+
+
 def test_digits_work_on_a_keyboard_that_needs_shift_for_them(
     live_server, open_page, sign_in, project: Project
 ) -> None:
