@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -110,6 +111,7 @@ def test_code_and_formulas_with_differences_marked_have_no_violation(
     expect(page.locator("#pane-left .katex").first).to_be_attached()
     expect(page.locator(".math:not(.typeset)")).to_have_count(0)
     assert page.locator("#pane-left .katex-display").count() >= 1
+    expect(page.locator("#pane-left .unbroken").first).to_have_text(re.compile("[,.:]$"))
     assert page.locator("#pane-left .turn").inner_text().count("$5") == 1  # money is text
     toggle(page, "diff", "d")
     expect(page.locator("[data-diff-said]")).to_contain_text("only in A")
@@ -170,11 +172,12 @@ def test_linked_panes_scroll_in_proportion_and_unlinked_ones_alone(
     page = label({"response_a": line * 40, "response_b": line * 120})
     share = "(side) => { const p = document.getElementById(`pane-${side}`);"
     share += " return p.scrollTop / (p.scrollHeight - p.clientHeight); }"
-    page.keyboard.press("PageDown")  # the focus is on the heading of the pair, as after a swap
+    page.keyboard.press("Space")  # the focus is on the heading of the pair, as after a swap
     page.wait_for_timeout(50)
     left, right = (page.evaluate(share, side) for side in ("left", "right"))
     assert 0.05 < left < 0.9
     assert left == pytest.approx(right, abs=0.02)
+    page.locator("[data-toggle=linked]").focus()
     page.keyboard.press("End")
     page.wait_for_timeout(50)
     assert [page.evaluate(share, side) for side in ("left", "right")] == pytest.approx([1, 1])

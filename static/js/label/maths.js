@@ -32,6 +32,18 @@
     return loading;
   };
 
+  // To the line breaker a formula is a box: keep the full stop after it on its line.
+  const keepStop = (element) => {
+    const after = element.nextSibling;
+    const stop = after?.nodeType === Node.TEXT_NODE && /^[.,;:!?)\]»”’%]+/.exec(after.data);
+    if (!stop) return;
+    after.splitText(stop[0].length);
+    const together = document.createElement("span");
+    together.className = "unbroken";
+    element.replaceWith(together);
+    together.append(element, after);
+  };
+
   const typeset = (element) => {
     const source = element.textContent;
     if (source.length > LONGEST) { element.classList.add("broken"); return; }
@@ -47,6 +59,7 @@
       });
       element.dataset.source = source;
       element.classList.add("typeset");
+      if (source.length < 40 && !element.matches(".display")) keepStop(element);
     } catch (error) {
       element.textContent = source;
       element.classList.add("broken");

@@ -43,7 +43,8 @@
     const step = steps[event.key];
     if (!step || event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return;
     if (event.shiftKey && event.key !== " ") return;
-    if (event.target !== document.body && event.target.id !== "pair-title" && event.target.id !== "main") return;
+    if (event.target.closest("input, textarea, select, .pane, .prompt-text, details.menu, dialog, [role=tab]")) return;
+    if (event.key === " " && event.target.closest("a, button, summary")) return;
     if (document.querySelector("dialog[open]")) return;
     const able = panes().filter((pane) => pane.offsetParent && room(pane) > 1 && getComputedStyle(pane).overflowY === "auto");
     if (!able.length) return;
