@@ -1,11 +1,13 @@
 """Importing in the browser: a file with other column names, its errors, and the import."""
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 
 from apps.accounts.models import Project
@@ -21,6 +23,18 @@ def waiting(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     jobs: list[str] = []
     monkeypatch.setattr(dispatch, "import_send", lambda job: not jobs.append(job))
     return jobs
+
+
+def no_serious_violation(page: Page, name: str) -> None:
+    """What axe says of the page, in both themes, each kept as a picture where SCREENSHOTS says."""
+    for theme in ("light", "dark"):
+        page.emulate_media(color_scheme=theme)
+        if folder := os.environ.get("SCREENSHOTS"):
+            page.screenshot(path=Path(folder) / f"import-{name}-{theme}.png", full_page=True)
+        found = Axe().run(page).response["violations"]
+        serious = [v for v in found if v["impact"] in ("serious", "critical")]
+        assert not serious, [(v["id"], [n["html"][:160] for n in v["nodes"][:3]]) for v in serious]
+    page.emulate_media(color_scheme="light")
 
 
 def rows() -> list[dict[str, Any]]:
@@ -68,13 +82,16 @@ def test_an_engineer_maps_checks_and_imports_a_file(
         page.get_by_label(label, exact=True).select_option(column)
     page.get_by_role("button", name="Apply and look again").click()
     expect(page.get_by_role("region", name="First comparisons")).to_contain_text("It depends")
+    no_serious_violation(page, "columns")
     page.get_by_role("button", name="Check the whole file").click()
     expect(page.get_by_role("button", name="Cancel")).to_be_visible()
+    no_serious_violation(page, "waiting")
     services.import_job_run(job=waiting[0])
     expect(page.get_by_role("heading", name="What an import would do")).to_be_visible()
     findings = page.get_by_role("region", name="Errors and warnings by row")
     expect(findings).to_contain_text("is the same text as response_a")
     expect(findings).to_contain_text("names its model")
+    no_serious_violation(page, "checked")
     with page.expect_download() as download:
         page.get_by_role("link", name="All as CSV").click()
     assert Path(download.value.path()).read_text().startswith('"level","row","field"')
@@ -84,5 +101,7 @@ def test_an_engineer_maps_checks_and_imports_a_file(
     expect(page.get_by_role("heading", name="What was imported")).to_be_visible()
     assert Comparison.objects.filter(gold="a").count() == 58
     page.get_by_role("link", name="Imports").click()
+    page.wait_for_url("**/imports/")
     expect(page.get_by_role("table")).to_contain_text("imported")
     assert ImportJob.objects.get().result["n_refused"] == 2
+    no_serious_violation(page, "list")
