@@ -201,7 +201,7 @@ class Migration(migrations.Migration):
         ),
         migrations.AddConstraint(
             model_name='labelingsettings',
-            constraint=models.CheckConstraint(condition=models.Q(('gold_share__gte', 0), ('repeat_share__gte', 0), ('audit_share__gte', 0), ('gold_share__lte', django.db.models.expressions.CombinedExpression(django.db.models.expressions.CombinedExpression(models.Value(0.5), '-', models.F('repeat_share')), '-', models.F('audit_share')))), name='labeling_shares_leave_work'),
+            constraint=models.CheckConstraint(condition=models.Q(('gold_share__gte', 0), ('repeat_share__gte', 0), ('audit_share__gte', 0), ('gold_share__lte', django.db.models.expressions.CombinedExpression(django.db.models.expressions.CombinedExpression(models.Value(0.500001), '-', models.F('repeat_share')), '-', models.F('audit_share')))), name='labeling_shares_leave_work'),
         ),
         migrations.AddConstraint(
             model_name='slot',

@@ -76,7 +76,7 @@ class LabelingSettings(Stamped):
                 condition=Q(gold_share__gte=0)
                 & Q(repeat_share__gte=0)
                 & Q(audit_share__gte=0)
-                & Q(gold_share__lte=0.5 - F("repeat_share") - F("audit_share")),
+                & Q(gold_share__lte=0.500001 - F("repeat_share") - F("audit_share")),
                 name="labeling_shares_leave_work",
             ),
             models.CheckConstraint(

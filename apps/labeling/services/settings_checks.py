@@ -43,7 +43,7 @@ _SWITCHES = (
 # (most entries, most characters of one)
 _LISTS = {"reasons": (12, 40), "constraint_phrases": (1000, 200)}
 _CONTROLS = ("gold_share", "repeat_share", "audit_share")
-_MOST_CONTROLS = 0.5  # the rest of the hand-outs is work on the queue itself
+_MOST_CONTROLS = 0.500001  # half, and the rounding of sums; the rest is work on the queue itself
 _MOST_CRITERIA = 8
 _LONGEST_LABEL = 60
 _KEY = re.compile(r"[a-z][a-z0-9_]{0,31}")
@@ -87,7 +87,7 @@ def settings_check_together(current: LabelingSettings, rule: Any) -> None:
     if current.gold_share > _MOST_CONTROLS - current.repeat_share - current.audit_share:
         raise DomainError(
             f"Gold pairs, repeats and re-votes would take {sum(controls.values()):.0%} of what is "
-            f"handed out; they must leave more than {1 - _MOST_CONTROLS:.0%} for the queue.",
+            f"handed out; they must leave {1 - _MOST_CONTROLS:.0%} for the queue.",
             field=max(controls, key=lambda name: controls[name]),
         )
     if current.require_criteria and not current.criteria:
