@@ -7,7 +7,7 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from django.db import connection
+from django.db import connection, transaction
 
 from apps.accounts.models import Project, User
 from apps.common.errors import Conflict
@@ -93,3 +93,20 @@ def test_eight_unruly_clients_lose_double_and_over_assign_nothing() -> None:
     assert set(RatingSlot.objects.values_list("state", flat=True)) == {"done"}
     assert set(RatingTask.objects.values_list("n_ratings", "state")) == {(OVERLAP, "rated")}
     assert min(did[way] for way in ("plain", "double", "stall")) > 3, did
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_task_that_somebody_is_just_taking_is_held_and_not_done() -> None:
+    project = Project.objects.create(slug="crowd", name="Crowd")
+    tasks_make(project, n=1, overlap=1)
+    (ana,) = annotators_make(project, 1)
+
+    def ask() -> str:
+        try:
+            return rating_lease_next(project=project, annotator=ana).code
+        finally:
+            connection.close()
+
+    with transaction.atomic(), ThreadPoolExecutor(1) as pool:
+        RatingSlot.objects.select_for_update(no_key=True).get()
+        assert pool.submit(ask).result() == "held"

@@ -102,9 +102,13 @@ def test_ana_changes_a_rating_of_hers_and_nobody_else_can_see_it(
     sent = fields_of(page) | {f"value-{n}": "5" for n in (1, 2, 3)}
     assert client.post(url, sent | {"value-2": ""}).status_code == 400
     assert client.post(url, sent).status_code == 302
-    assert Rating.objects.get(is_current=True).values == [5, 5, 5]
+    changed = Rating.objects.get(is_current=True)
+    assert changed.values == [5, 5, 5]
     assert client.get(url).status_code == 404  # the old revision is history
-    assert signed_in(ben).get(url).status_code == 404
+    url = at("rating_change", rating_id=changed.pk)
+    others = signed_in(ben)
+    assert [client.get(url).status_code, others.get(url).status_code] == [200, 404]
+    assert "You have not rated anything yet" in others.get(at("ratings_mine")).content.decode()
 
 
 @pytest.mark.parametrize("person", ["ana", "ada"])

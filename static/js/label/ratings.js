@@ -35,6 +35,7 @@
   const keyOf = (f) => `${PREFIX}${document.body.dataset.person}.${f.dataset.ballot}`;
   const save = () => {
     const f = form();
+    if ("editing" in f.dataset) return;
     const values = Object.fromEntries([...f.querySelectorAll("[data-card] :checked")].map((one) => [one.name, one.value]));
     try {
       localStorage.setItem(keyOf(f), JSON.stringify({ values, note: f.elements.note.value }));
@@ -42,6 +43,7 @@
   };
   const restore = () => {
     const f = form();
+    if ("editing" in f.dataset) return; // the task in hand keeps its draft meanwhile
     let kept = null;
     try {
       for (const name of Object.keys(localStorage)) {
@@ -49,7 +51,7 @@
         else if (name.startsWith(`${PREFIX}${document.body.dataset.person}.`)) localStorage.removeItem(name); // sent, skipped or gone
       }
     } catch { return; }
-    if (!kept || "editing" in f.dataset || f.querySelector("[data-card] :checked")) return;
+    if (!kept || f.querySelector("[data-card] :checked")) return;
     for (const [name, value] of Object.entries(kept.values)) {
       const radio = f.querySelector(`input[name="${CSS.escape(name)}"][value="${CSS.escape(value)}"]`);
       if (radio) radio.checked = true;
