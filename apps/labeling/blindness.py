@@ -34,15 +34,18 @@ _PATTERN = re.compile(
 )
 
 
-# What stands in every text that the pattern could fit, as plain substrings: thirty times faster
-# than the pattern, which therefore runs only on texts that have a name and speak of themselves.
+# What every text that the pattern fits holds once all but its letters and digits is gone: a name,
+# and a turn of phrase about oneself or a word right before a name. Found as substrings, which takes
+# a tenth of the pattern's time; the pattern then runs on few texts.
 _STEMS = (
-    "gpt", "open", "anthropic", "deepmind", "google", "llama", "meta", "microsoft", "mistral",
-    "mixtral", "qwen", "tongyi", "alibaba", "deepseek", "xai", "vicuna", "baidu", "cohere",
-    "moonshot", "nemotron", "stablelm", "claude", "gemini", "bard", "grok", "copilot", "palm",
-    "lamda", "falcon", "bloom", "kimi", "command",
+    b"gpt", b"openai", b"anthropic", b"deepmind", b"google", b"llama", b"meta", b"microsoft",
+    b"mistral", b"mixtral", b"qwen", b"tongyi", b"alibaba", b"deepseek", b"xai", b"vicuna",
+    b"baidu", b"cohere", b"moonshot", b"nemotron", b"stablelm", b"claude", b"gemini", b"bard",
+    b"grok", b"copilot", b"palm", b"lamda", b"falcon", b"bloom", b"kimi", b"commandr",
 )  # fmt: skip
-_OF_ITSELF = ("i am ", "iam ", "i'm ", "name is ", "call me ", "ed by ", "made by ", "built by ")
+_AS_NAME = re.compile(rb"(?:as|thisis)(?:chat|" + b"|".join(_STEMS) + rb")")
+_OF_ITSELF = (b"iam", b"nameis", b"callme", b"edby", b"madeby", b"builtby")
+_SIGNS = bytes(code for code in range(256) if code > 127 or not chr(code).isalnum())
 
 
 def self_naming(text: str, model: str = "") -> str:
@@ -50,13 +53,12 @@ def self_naming(text: str, model: str = "") -> str:
 
     model: what is known to have written it; its own name counts wherever it stands.
     """
-    folded = text if text.isascii() else unicodedata.normalize("NFKC", text).replace("’", "'")
+    folded = text
+    if not text.isascii():
+        folded = unicodedata.normalize("NFKC", text).replace("’", "'").replace("ı", "i")
     lowered = folded.lower()
-    stems = [stem for stem in _STEMS if stem in lowered]
-    if stems and _speaks_of_itself(lowered, stems):
-        found = _PATTERN.search(folded)
-        if found:
-            return found[0].strip(" .!?,;:\n")
+    if _may_name_itself(lowered) and (found := _PATTERN.search(folded)):
+        return found[0].strip(" .!?,;:\n")
     if len(model) >= 4 and model.lower() in lowered:
         named = re.search(rf"(?<!\w){re.escape(model)}(?!\w)", folded, re.IGNORECASE)
         if named:
@@ -64,10 +66,12 @@ def self_naming(text: str, model: str = "") -> str:
     return ""
 
 
-def _speaks_of_itself(lowered: str, stems: list[str]) -> bool:
-    """Whether the text has a turn of phrase that the pattern asks for, blanks folded."""
-    line = " ".join(lowered.split())
-    if any(words in line for words in _OF_ITSELF):
-        return True
-    names = [*stems, "chat"]
-    return any(f"as {name}" in line or f"this is {name}" in line for name in names)
+def _may_name_itself(lowered: str) -> bool:
+    letters = lowered.encode("utf-8", "replace").translate(None, _SIGNS)
+    if "i'm" not in lowered:
+        for words in _OF_ITSELF:
+            if words in letters:
+                break
+        else:
+            return _AS_NAME.search(letters) is not None
+    return any(stem in letters for stem in _STEMS)

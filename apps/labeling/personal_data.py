@@ -89,7 +89,7 @@ def personal_data(text: str) -> list[Personal]:
         found += _numbers(text)
     if ("::" in text or text.count(":") >= 7) and (match := _first(_IPV6, text, _is_public)):
         found.append(Personal("ip", _masked(match[0])))
-    for mark in _SECRET_MARKS:
+    for mark in _SECRET_MARKS:  # a plain loop: this runs on every text
         if mark in text:
             if match := _SECRET.search(text):
                 found.append(Personal("secret", _masked(match[0])))
