@@ -23,6 +23,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 # Lower-case letters that look like a Latin one (UTS 39, confusables.txt), after case folding.
 _LOOKALIKES = str.maketrans(
@@ -115,6 +116,7 @@ def _squeezed(form: str) -> str:
     return _RUNS.sub(r"\1", _NOT_LETTERS.sub("", form))
 
 
+@lru_cache(maxsize=4096)  # a pattern takes a millisecond to compile
 def _prepared(phrase: str) -> _Phrase:
     words = [word for word in re.split(r"[\W_]+", normal_form(phrase)) if word]
     if not words:

@@ -192,6 +192,14 @@ def test_a_constraint_phrase_sends_the_pair_to_review_with_its_reason(
     assert set(waiting.slots.values_list("state", flat=True)) == {"free"}
 
 
+def test_a_phrase_without_letters_is_refused_when_it_is_set(project: Project, ada: User) -> None:
+    with pytest.raises(DomainError, match="no letter or digit") as caught:
+        services.labeling_settings_update(
+            project=project, by=ada, constraint_phrases=["I love you", "…"]
+        )
+    assert caught.value.field == "constraint_phrases"
+
+
 def test_redis_away_keeps_the_import_and_the_sweep_offers_it_again(
     project: Project, emil: User, monkeypatch: pytest.MonkeyPatch, sent: list
 ) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 
 from apps.common.errors import DomainError
 from apps.labeling.models import LabelingSettings
+from measures.phrases import Phrases
 from measures.voting import Rule
 
 # (least, most) of each number; shares are fractions, the rest whole
@@ -114,6 +115,11 @@ def _texts(name: str, value: Any) -> list[str]:
             raise DomainError(f"“{text}” is there twice.", field=name)
     if len(texts) > most:
         raise DomainError(f"{len(texts):,} entries; at most {most:,}.", field=name)
+    if name == "constraint_phrases":
+        try:
+            Phrases(texts)
+        except ValueError as error:
+            raise DomainError(f"{str(error).capitalize()}.", field=name) from None
     return texts
 
 
