@@ -23,7 +23,7 @@ from apps.labeling.models import (
 )
 from apps.labeling.texts import Messages
 
-REMAINING_CAP = 10_000  # counting further would cost more than the number is worth
+REMAINING_CAP = 1_000  # counting further would cost more than the number is worth
 _REMAINING_SECONDS = 60
 
 
@@ -90,12 +90,15 @@ def remaining_for(*, project: Project, annotator: User, n_today: int) -> int:
             known = (cursor.fetchone()[0], n_today)
         cache.set(key, known, _REMAINING_SECONDS)
     counted, then = known
+    if counted >= REMAINING_CAP:  # that or more: nothing to take off from
+        return REMAINING_CAP
     return max(0, counted - (n_today - then))
 
 
+# In the order of the index of free slots, so that reading ends with the last pair counted.
 _REMAINING = """
 select count(*) from (
-  select distinct s.comparison_id from labeling_slot s
+  select distinct s.shuffle, s.comparison_id from labeling_slot s
   left join labeling_annotator w on w.project_id = s.project_id and w.user_id = %(annotator)s
   where s.project_id = %(project)s and s.state = 'free' and s.kind in ('regular', 'gold')
     and (coalesce(cardinality(w.topics), 0) = 0 or s.topic = any(w.topics))
@@ -105,7 +108,7 @@ select count(*) from (
                       and mine.annotator_id = %(annotator)s)
     and not exists (select from labeling_skip k
                     where k.comparison_id = s.comparison_id and k.annotator_id = %(annotator)s)
-  limit %(cap)s
+  order by s.shuffle, s.comparison_id limit %(cap)s
 ) pairs
 """
 
