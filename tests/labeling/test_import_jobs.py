@@ -357,5 +357,14 @@ def test_the_check_shows_whole_groups_in_splits(project: Project, emil: User) ->
     assert all(part["rows"] == 10 * part["groups"] for part in splits["parts"])
 
 
+def test_answers_that_recur_across_groups_are_counted(project: Project, emil: User) -> None:
+    rows = [
+        GOOD | {"prompt": "Why?"},
+        GOOD | {"prompt": "How?", "response_b": "Quickly."},
+        GOOD | {"prompt": "Who?", "response_a": "Ann.", "response_b": "Ben."},
+    ]
+    assert checked(upload(project, emil, *rows)).check_report["n_recurring"] == 1
+
+
 def test_artifacts_lie_where_the_settings_say() -> None:
     assert import_files.store().url == settings.ARTIFACTS_URL.rstrip("/")

@@ -87,6 +87,7 @@ def report_of(found: FileRows, report: ImportReport, *, max_overlap: int) -> dic
         "n_slots": report.n_slots,
         "warnings": warning_counts(report.warnings),
         "splits": splits_of(report.groups),
+        "n_recurring": report.n_recurring,
         "votes": votes_expected(found, max_overlap) if found.votes else {},
         "seconds": round(report.seconds, 2),
     }

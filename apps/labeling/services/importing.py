@@ -16,6 +16,7 @@ from apps.labeling.services.oddities import Scans
 from apps.labeling.services.projects import labeling_set_up
 from apps.labeling.services.reading import rows_read
 from apps.labeling.services.results import ImportReport, RowsRefused
+from apps.labeling.services.rows import ComparisonRow
 from measures.phrases import Phrases
 
 
@@ -79,11 +80,23 @@ def comparisons_import(
         n_responses=load.n_responses,
         n_slots=load.n_slots,
         n_review=sum(bool(row.review_reason) for row in fresh),
+        n_recurring=_recurring(fresh),
         groups=Counter(row.group for row in fresh),
         seconds=time.perf_counter() - started,
         problems=sorted(problems, key=lambda p: p.row),
         warnings=sorted(warnings, key=lambda p: p.row),
     )
+
+
+def _recurring(rows: list[ComparisonRow]) -> int:
+    """Answers that stand in more than one group, which splits by group would not keep apart."""
+    group_of: dict[str, str] = {}
+    several: set[str] = set()
+    for row in rows:
+        for text_hash in (row.a.text_hash, row.b.text_hash):
+            if group_of.setdefault(text_hash, row.group) != row.group:
+                several.add(text_hash)
+    return len(several)
 
 
 def _settings(project: Project, *, lock: bool) -> LabelingSettings:

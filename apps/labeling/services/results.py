@@ -221,6 +221,7 @@ class ImportReport:
     n_responses: int = 0  # new responses
     n_slots: int = 0  # new slots
     n_review: int = 0
+    n_recurring: int = 0  # answers that stand in more than one group
     groups: Counter[str] = field(default_factory=Counter)
     seconds: float = 0.0
     problems: list[RowProblem] = field(default_factory=list)
