@@ -1,6 +1,10 @@
 """Who gets which pair, and for how long."""
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
+from django.db import connection, transaction
 
 from apps.accounts.models import Membership, Project, User
 from apps.common.errors import Missing, Refused
@@ -190,3 +194,43 @@ def test_a_given_comparison_gets_another_slot_up_to_the_maximum(project: Project
     with pytest.raises(services.leasing.Conflict) as caught:
         services.slot_lease_for(comparison=pair, annotator=people[0])
     assert caught.value.code == "already_met"
+
+
+def test_a_lapsed_pair_that_was_dropped_meanwhile_goes_to_nobody(
+    project: Project, ana: User, ada: User
+) -> None:
+    pair = pairs_make(project, 1, overlap=1, max_overlap=1)[0]
+    held = leased(project, ana)
+    services.comparison_drop(comparison=pair, by=ada)
+    lapse(held.slot)
+    [ben] = annotators_make(project, 1)
+    assert nothing(project, ben).code == "all_done"
+    standing = services.standing_of(project=project, annotator=ben)
+    assert standing.nothing is not None
+    assert standing.nothing.code == "all_done"
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_pair_that_somebody_is_just_taking_is_held_and_not_done() -> None:
+    project = Project.objects.create(slug="crowd", name="Crowd")
+    pairs_make(project, 1, overlap=1, max_overlap=1)
+    [ben] = annotators_make(project, 1)
+    taking, look = threading.Event(), threading.Event()
+
+    def take() -> None:
+        try:
+            with transaction.atomic():
+                Slot.objects.select_for_update(no_key=True).get()
+                taking.set()
+                assert look.wait(timeout=10)
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(1) as pool:
+        other = pool.submit(take)
+        assert taking.wait(timeout=10)
+        reason = nothing(project, ben)
+        look.set()
+        other.result()
+    assert reason.code == "held"
+    assert reason.back_at is not None

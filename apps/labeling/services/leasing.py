@@ -73,11 +73,11 @@ def standing_of(*, project: Project, annotator: User) -> Standing:
 
     Errors as in `slot_lease_next`.
     """
-    values = {"project": project.pk, "annotator": annotator.pk}
+    values: dict[str, Any] = {"project": project.pk, "annotator": annotator.pk}
     with connection.cursor() as cursor:
         cursor.execute(sql.LOOK, values)
         seat = _seat(cursor.fetchone())
-        values |= seat.limits
+        values |= {"seconds": seat.lease_seconds, **seat.limits}
         cursor.execute(sql.PROSPECT, values)
         held_until, any_left = cursor.fetchone()
         nothing = seat.closed()

@@ -54,8 +54,8 @@ SEAT = f"{LOOK} for no key update of m"
 
 # Nobody gets a comparison they hold, have voted on, or have skipped.
 _NEW_TO_ME = """
-  not exists (select from labeling_slot mine
-              where mine.comparison_id = {comparison} and mine.annotator_id = %(annotator)s)
+  not exists (select from labeling_slot m
+              where m.comparison_id = {comparison} and m.annotator_id = %(annotator)s)
   and not exists (select from labeling_skip k
                   where k.comparison_id = {comparison} and k.annotator_id = %(annotator)s)
 """
@@ -71,6 +71,11 @@ _DRAWN = f"{_DRAWN_BY_ALL} and {_MINE_TO_DO.format(row='s')}"
 _LOCK = "for no key update of s skip locked"
 _HOLDS_ONE = """exists (select from labeling_slot h where h.project_id = %(project)s
   and h.annotator_id = %(annotator)s and h.state = 'leased')"""
+
+_CAN_BE_SHOWN = "c.state not in ('review', 'dropped')"
+# Leases outlast the dropping of their comparison; once they lapse nobody else gets them.
+_SHOWABLE = f"""exists (select from labeling_comparison c
+  where c.id = s.comparison_id and {_CAN_BE_SHOWN})"""
 
 # What the screen shows of the slot in `taken`.
 _SHOWN = f"""
@@ -93,10 +98,13 @@ with own as (
   select s.id from labeling_slot s
   where not exists (select from own)
     and s.state = 'leased' and s.leased_until < now() and {drawn}
+    and {showable}
   order by s.leased_until limit 1 {lock}
-), urgent as (
+), early as (
+  select id from own union all select id from lapsed
+), top as (
   select s.id from labeling_slot s
-  where %(by_priority)s and not exists (select from own) and not exists (select from lapsed)
+  where %(by_priority)s and not exists (select from early)
     and s.priority > 0 and s.state = 'free' and {drawn}
   order by s.priority desc, s.shuffle limit 1 {lock}
 ), place as (
@@ -111,14 +119,14 @@ with own as (
   ), 0) as shuffle
 ), ahead as (
   select s.id from labeling_slot s
-  where not exists (select from own) and not exists (select from lapsed)
-    and not exists (select from urgent)
+  where not exists (select from early)
+    and not exists (select from top)
     and s.shuffle >= (select shuffle from place) and s.state = 'free' and {drawn}
   order by s.shuffle limit 1 {lock}
 ), behind as (
   select s.id from labeling_slot s
-  where not exists (select from own) and not exists (select from lapsed)
-    and not exists (select from urgent) and not exists (select from ahead)
+  where not exists (select from early)
+    and not exists (select from top) and not exists (select from ahead)
     and s.shuffle < (select shuffle from place) and s.state = 'free' and {drawn}
   order by s.shuffle limit 1 {lock}
 ), taken as (
@@ -129,8 +137,8 @@ with own as (
     leased_at = case when s.annotator_id = %(annotator)s then s.leased_at else now() end,
     left_is = case when s.annotator_id = %(annotator)s then s.left_is
               else {side} end
-  where s.id = (select id from own union all select id from lapsed
-                union all select id from urgent
+  where s.id = (select id from early
+                union all select id from top
                 union all select id from ahead union all select id from behind)
   returning s.id, s.comparison_id, s.left_is, s.leased_at, s.leased_until
 )
@@ -141,7 +149,7 @@ with own as (
 def _draw(drawn: str) -> str:
     """One line without comments: psycopg keeps what it parsed of texts under 4,096 characters."""
     side = SIDE.format(comparison="s.comparison_id")
-    text = _DRAW.format(drawn=drawn, lock=_LOCK, side=side, shown=_SHOWN)
+    text = _DRAW.format(drawn=drawn, lock=_LOCK, side=side, shown=_SHOWN, showable=_SHOWABLE)
     return " ".join(re.sub("--.*", "", text).split())
 
 
@@ -167,7 +175,6 @@ _ADDED = """
   on conflict (comparison_id, position) do nothing
   returning id, comparison_id, left_is, leased_at, leased_until
 """
-_CAN_BE_SHOWN = "c.state not in ('review', 'dropped')"
 _PICK_LOCK = "for no key update of c skip locked"
 _PICKED = "c.id, c.project_id, c.shuffle, p.topic, p.language"
 
@@ -301,8 +308,12 @@ select exists (select from labeling_comparison where project_id = %(project)s
                and kind in ('regular', 'gold')),
        held.n, held.back_at, now()
 from (
-  select count(*) as n, min(s.leased_until) as back_at from labeling_slot s
-  where s.state = 'leased' and {_DRAWN}
+  -- a free slot that was not drawn is just being taken by somebody
+  select count(*) as n,
+         coalesce(min(s.leased_until),
+                  now() + make_interval(secs => %(seconds)s)) as back_at
+  from labeling_slot s
+  where s.state in ('leased', 'free') and {_DRAWN} and {_SHOWABLE}
 ) held
 """
 
@@ -313,7 +324,7 @@ select (select h.leased_until from labeling_slot h where h.project_id = %(projec
         order by h.leased_at limit 1),
        exists (select from labeling_slot s
                where (s.state = 'free' or (s.state = 'leased' and s.leased_until < now()))
-                 and {_DRAWN})
+                 and {_DRAWN} and {_SHOWABLE})
 """
 
 # --- votes and decisions -------------------------------------------------------------------------
