@@ -145,6 +145,7 @@ class ImportReportOut(Schema):
     n_prompts: int
     n_responses: int
     n_slots: int
+    n_review: int = Field(description="wait for a person: an answer holds a constraint phrase")
     seconds: float
     problems: list[RowProblemOut]
     warnings: list[RowProblemOut]

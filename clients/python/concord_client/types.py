@@ -154,6 +154,7 @@ class ImportReport(Answered):
     n_prompts: int
     n_responses: int
     n_slots: int
+    n_review: int
     seconds: float
     problems: tuple[RowProblem, ...] = field(metadata=_PROBLEMS)
     warnings: tuple[RowProblem, ...] = field(metadata=_PROBLEMS)
