@@ -3,6 +3,7 @@
 import time
 
 import pytest
+from django.db import connection
 
 from apps.accounts.models import Project
 from apps.labeling import services
@@ -199,3 +200,14 @@ def test_two_thousand_rows_take_a_few_seconds_at_most(project: Project) -> None:
     report = imported(project, *rows_make(2200))
     assert report.n_slots == 6600
     assert time.perf_counter() - started < 6  # 0.7 s on an idle core; this machine may be busy
+
+
+def test_plans_are_made_for_what_an_import_brought(project: Project) -> None:
+    """Plans kept from a table of a few rows would read all of a large one for each vote."""
+    services.comparisons_import(project=project, rows=rows_make(600))
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "select relname, reltuples from pg_class where relname = any(%s)",
+            [["labeling_slot", "labeling_comparison"]],
+        )
+        assert dict(cursor.fetchall()) == {"labeling_slot": 1800, "labeling_comparison": 600}

@@ -9,7 +9,8 @@ from typing import Any, Literal
 from django.db import connection, transaction
 
 from apps.accounts.models import Project
-from apps.labeling.models import LabelingSettings
+from apps.common.planning import WORTH_IT, plans_renew
+from apps.labeling.models import Comparison, LabelingSettings, Prompt, Response, Slot
 from apps.labeling.selectors import settings_get
 from apps.labeling.services.loading import Load
 from apps.labeling.services.oddities import Scans
@@ -70,6 +71,8 @@ def comparisons_import(
             raise RowsRefused(sorted(problems, key=lambda p: p.row), n_rows=n_rows)
         if not dry_run:
             load.write(fresh)
+    if len(fresh) >= WORTH_IT and not dry_run:
+        plans_renew(Prompt, Response, Comparison, Slot)
     n_refused = n_rows - len(good) + load.n_refused
     return ImportReport(
         n_rows=n_rows,

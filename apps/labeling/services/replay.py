@@ -13,7 +13,8 @@ from django.utils.dateparse import parse_datetime
 
 from apps.accounts.models import Membership, Project, Role, User
 from apps.common.errors import Conflict, DomainError
-from apps.labeling.models import Choice, Comparison, LabelingSettings, Slot, Vote
+from apps.common.planning import WORTH_IT, plans_renew
+from apps.labeling.models import Choice, Comparison, Decision, LabelingSettings, Slot, Vote
 from apps.labeling.services import leasing, votes
 from apps.labeling.services.ballots import Ballot
 from apps.labeling.services.cursors import prepared_cursor
@@ -58,6 +59,9 @@ def votes_import(
     people = _people(project, {vote.annotator for vote in todo})
     for start in range(0, len(todo), BATCH):
         _write_batch(todo[start : start + BATCH], people)
+        n_batches = start // BATCH + 1
+        if n_batches & (n_batches - 1) == 0 and len(todo) >= WORTH_IT:  # after 1, 2, 4, 8, …
+            plans_renew(Vote, Decision, Slot)
         if progress:
             progress(min(start + BATCH, len(todo)), len(todo))
     n_refused = len({problem.row for problem in problems})
