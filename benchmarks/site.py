@@ -2,6 +2,8 @@
 
 import os
 import shutil
+import signal
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,6 +26,8 @@ def site(*, port: int | None = None) -> Iterator[Path]:
         os.environ["PORT"] = str(port)
     from apps.common import embedded
 
+    # Asked to end (a time limit, a person), it stops its servers first, as it does at Ctrl-C.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
         with embedded.servers():
             import django

@@ -72,7 +72,7 @@ def programs(*, port: int, var: Path, log_level: str) -> list[Program]:
     ]
 
 
-def _end_with_parent(parent: int) -> Callable[[], None]:
+def end_with_parent(parent: int) -> Callable[[], None]:
     """For `preexec_fn`: die when the parent thread's process dies (Linux)."""
     if not sys.platform.startswith("linux"):
         return lambda: None
@@ -115,7 +115,7 @@ class Child:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             start_new_session=True,
-            preexec_fn=_end_with_parent(os.getpid()),
+            preexec_fn=end_with_parent(os.getpid()),
         )
         self._reader = threading.Thread(target=self._copy, args=(self._process,), daemon=True)
         self._reader.start()

@@ -31,7 +31,7 @@ def web_server(var: Path, *, port: int, settings: str = "config.settings") -> It
 
     settings: another settings module, for the named alternatives. Ended with the block, as a group.
     """
-    from apps.common.processes import programs
+    from apps.common.processes import end_with_parent, programs
 
     (program,) = (p for p in programs(port=port, var=var, log_level="INFO") if p.name == "web")
     log = var / "web.log"
@@ -43,6 +43,7 @@ def web_server(var: Path, *, port: int, settings: str = "config.settings") -> It
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
+            preexec_fn=end_with_parent(os.getpid()),  # also when we are killed
         )
     try:
         url = f"http://127.0.0.1:{port}"
