@@ -13,6 +13,8 @@ from apps.labeling.services.results import RowProblem
 from apps.labeling.services.rows import AnswerRow, ComparisonRow
 from apps.labeling.texts import messages_json
 
+_REVIEW, _OPEN = Comparison.State.REVIEW.value, Comparison.State.OPEN.value
+_PRACTICE, _GOLD = Comparison.Stratum.PRACTICE.value, Comparison.Stratum.GOLD.value
 ResponseKey = tuple[int, str, str, str]  # prompt id, text hash, origin, origin_ref
 
 
@@ -169,7 +171,7 @@ class Load:
                     self.responses[self._response_key(row, row.a)],
                     self.responses[self._response_key(row, row.b)],
                     row.external_id, self.batch[:80], _state(row),
-                    str(row.stratum), row.priority, shuffle, overlap, row.gold,
+                    row.stratum, row.priority, shuffle, overlap, row.gold,
                     row.explanation, row.review_reason[:300], 0,
                 )
                 for key, row, shuffle, overlap in zip(ids, rows, shuffles, overlaps, strict=True)
@@ -186,16 +188,16 @@ class Load:
         return (
             self.prompts[row.prompt_hash],
             answer.text_hash,
-            str(answer.origin),
+            answer.origin,
             answer.origin_ref,
         )
 
     def _is_queued(self, row: ComparisonRow) -> bool:
         """Whether the row gets slots: practice has none, and gold only where it is not dealt out
         to every annotator in a share of its own."""
-        if row.stratum == Comparison.Stratum.PRACTICE:
+        if row.stratum == _PRACTICE:
             return False
-        return row.stratum != Comparison.Stratum.GOLD or not self.settings.gold_share
+        return row.stratum != _GOLD or not self.settings.gold_share
 
     def _shuffle(self, row: ComparisonRow) -> float:
         """A draw in [0, 1) that depends on the seed and the row only, not on the file's order."""
@@ -226,7 +228,7 @@ def _object_json(value: dict[str, Any]) -> str:
 
 
 def _state(row: ComparisonRow) -> str:
-    return (Comparison.State.REVIEW if row.review_reason else Comparison.State.OPEN).value
+    return _REVIEW if row.review_reason else _OPEN
 
 
 # An array is one value to parse; `IN` with as many values took half a second.

@@ -24,6 +24,9 @@ WARNINGS = {
 }
 
 
+_MODEL = Response.Origin.MODEL.value
+
+
 @dataclass(frozen=True, slots=True)
 class Scans:
     """What texts are looked through for; each can be left out where it was done before."""
@@ -48,7 +51,7 @@ class Look:
             found.append(RowProblem(row.row, "response_b", same, "identical"))
         for name, answer in (("response_a", row.a), ("response_b", row.b)):
             text = plain(answer.messages)
-            model = answer.origin_ref if answer.origin == Response.Origin.MODEL else ""
+            model = answer.origin_ref if answer.origin == _MODEL else ""
             if self.scans.model_names and (words := self_naming(text, model)):
                 message = f"names its model: “{words[:80]}”"
                 found.append(RowProblem(row.row, name, message, "model_name"))

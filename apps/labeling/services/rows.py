@@ -21,6 +21,7 @@ FIELDS = (
     "gold", "explanation", "origin", "origin_a", "origin_b", "origin_ref_a", "origin_ref_b",
     "model_a", "model_b", "metadata_a", "metadata_b", "stratum", "priority", "overlap", "metadata",
 )  # fmt: skip
+_KNOWN = frozenset(FIELDS)
 _LENGTHS = {
     name: Prompt._meta.get_field(column).max_length
     for name, column in {
@@ -34,11 +35,14 @@ _LENGTHS = {
 _LONGEST_ID = Comparison._meta.get_field("external_id").max_length
 _LONGEST_EXPLANATION = 4000
 _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")  # in JSON; not a backslash and four zeros
-_STRATA = tuple(Comparison.Stratum.values)  # computed anew by Django at each access
+# Plain values: an enumeration's members are slow to read and to print.
+_STRATA = tuple(Comparison.Stratum.values)
 _ORIGINS = tuple(Response.Origin.values)
 _CHOICES = tuple(Choice.values)
 # Strata that measure annotators against a known answer.
-_CONTROLS = (Comparison.Stratum.GOLD, Comparison.Stratum.PRACTICE)
+_CONTROLS = (Comparison.Stratum.GOLD.value, Comparison.Stratum.PRACTICE.value)
+_RANDOM = Comparison.Stratum.RANDOM.value
+_MODEL, _IMPORT = Response.Origin.MODEL.value, Response.Origin.IMPORT.value
 _LONGEST_REF = Response._meta.get_field("origin_ref").max_length
 
 
@@ -69,7 +73,7 @@ class ComparisonRow:
     licence: str = ""
     gold: str = ""
     explanation: str = ""
-    stratum: str = Comparison.Stratum.RANDOM
+    stratum: str = _RANDOM
     priority: float = 0.0
     overlap: int | None = None
     metadata: dict[str, Any] = field(default_factory=dict)
@@ -93,12 +97,13 @@ def row_from(number: int, given: Any, max_overlap: int) -> ComparisonRow:
     """One row, checked. Raises BadField for the first field that is wrong."""
     if not isinstance(given, Mapping):
         raise BadField("row", "is not an object with fields")
-    if unknown := sorted(str(name) for name in given if name not in FIELDS):
+    if not _KNOWN.issuperset(given):
+        unknown = sorted(str(name) for name in given if name not in FIELDS)
         raise BadField(unknown[0], f"is not a known field; known are {', '.join(FIELDS)}")
     prompt = _messages(given, "prompt", role="user")
     a, b = (_answer(given, side) for side in "ab")
     gold = _gold(given.get("gold"))
-    stratum = _one_of(given, "stratum", _STRATA) or Comparison.Stratum.RANDOM
+    stratum = _one_of(given, "stratum", _STRATA) or _RANDOM
     if stratum in _CONTROLS and not gold:
         raise BadField("gold", f"is missing; a row of stratum {stratum} needs the right answer")
     group = _group(given)
@@ -140,7 +145,7 @@ def _answer(given: Mapping[str, Any], side: str) -> AnswerRow:
     reference = _text(given, f"origin_ref_{side}", _LONGEST_REF)
     if model and reference and model != reference:
         raise BadField(f"model_{side}", f"differs from origin_ref_{side}")
-    default = Response.Origin.MODEL if model else Response.Origin.IMPORT
+    default = _MODEL if model else _IMPORT
     return AnswerRow(
         messages,
         fingerprint(messages),
