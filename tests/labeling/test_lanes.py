@@ -332,3 +332,18 @@ def test_an_improved_answer_is_kept_as_a_response_by_a_person(project: Project, 
 def test_statements_on_the_path_of_a_vote_stay_short_enough_to_be_kept_parsed() -> None:
     for name in ("DRAW", "LOCK_FOR_VOTE", "INSERT_VOTE", "STORE_DECISION"):
         assert len(getattr(statements, name)) <= 4096, name
+
+
+def test_an_extra_vote_on_a_contested_pair_reaches_those_of_its_topic(
+    project: Project, ana: User
+) -> None:
+    LabelingSettings.objects.create(
+        project=project, overlap=2, max_overlap=3, least_votes=2, least_agreeing=2
+    )
+    services.comparisons_import(
+        project=project, rows=[row | {"topic": "food"} for row in rows_make(1)]
+    )
+    for person, choice in zip(annotators_make(project, 2), "ab", strict=True):
+        vote(project, person, choice)
+    Annotator.objects.filter(user=ana).update(topics=["food"])
+    assert leased(project, ana)

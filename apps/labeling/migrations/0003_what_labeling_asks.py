@@ -185,7 +185,7 @@ class Migration(migrations.Migration):
         ),
         migrations.AddIndex(
             model_name='comparison',
-            index=models.Index(condition=models.Q(('stratum__in', ['gold', 'practice'])), fields=['project'], name='comparison_controls'),
+            index=models.Index(condition=models.Q(('stratum__in', ['gold', 'practice'])), fields=['project', 'stratum', 'shuffle'], name='comparison_controls'),
         ),
         migrations.AddIndex(
             model_name='slot',

@@ -70,7 +70,7 @@ class Comparison(Stamped):
         indexes = [
             models.Index(fields=["project", "state", "-priority"], name="comparison_by_state"),
             models.Index(
-                fields=["project"],
+                fields=["project", "stratum", "shuffle"],
                 condition=Q(stratum__in=["gold", "practice"]),
                 name="comparison_controls",
             ),

@@ -34,10 +34,10 @@ from apps.labeling.services.cursors import prepared_cursor
 from apps.labeling.services.results import Lease, NothingReason, Offers
 from apps.labeling.services.seats import Seat, role_check
 
-REPEAT_AFTER = 20  # votes between a pair and its hidden repeat, at least
+REPEAT_AFTER = 20  # votes between a pair and its hidden repeat, at least …
+REPEAT_WITHIN = 400  # … and most often no more than so many further
 _LONGEST_REASON = 300
 _DEFAULTS = LabelingSettings()
-_SPECIAL = {"gold": sql.DRAW_GOLD, "repeat": sql.DRAW_REPEAT, "audit": sql.DRAW_AUDIT}
 _LOWEST_HASH = -(2**63)
 _HASHES = 2**64
 
@@ -192,18 +192,24 @@ def draw(cursor: CursorWrapper, project: str, annotator: int, seat: Seat) -> Lea
 def _special(
     cursor: CursorWrapper, lane: str, values: dict[str, Any], seat: Seat
 ) -> tuple[Any, ...] | None:
-    if lane == "audit":
-        return _audit(cursor, values, seat.audit_rate)
-    cursor.execute(_SPECIAL[lane], values | {"repeat_after": REPEAT_AFTER})
-    return cursor.fetchone()
-
-
-def _audit(cursor: CursorWrapper, values: dict[str, Any], rate: float) -> tuple[Any, ...] | None:
-    """A vote of the sample from a random place on, so that what is audited already is not read
-    over and over; from the sample's beginning when nothing is left behind that place."""
-    below = min(_LOWEST_HASH + int(rate * _HASHES), -_LOWEST_HASH - 1)
-    for start in (random.randint(_LOWEST_HASH, below), _LOWEST_HASH):
-        cursor.execute(sql.DRAW_AUDIT, values | {"audit_from": start, "audit_below": below})
+    """A slot from one lane: looked for from a random place on, so that a hand-out reads a few rows
+    and not what was used up already, then from the beginning."""
+    below = min(_LOWEST_HASH + int(seat.audit_rate * _HASHES), -_LOWEST_HASH - 1)
+    statement, name, places = {
+        "gold": (sql.DRAW_GOLD, "gold_from", (random.random(), 0.0)),
+        "repeat": (
+            sql.DRAW_REPEAT,
+            "repeat_after",
+            (REPEAT_AFTER + random.randrange(REPEAT_WITHIN), REPEAT_AFTER),
+        ),
+        "audit": (
+            sql.DRAW_AUDIT,
+            "audit_from",
+            (random.randint(_LOWEST_HASH, below), _LOWEST_HASH),
+        ),
+    }[lane]
+    for place in places:
+        cursor.execute(statement, values | {name: place, "audit_below": below})
         row = cursor.fetchone()
         if row is not None:
             return row

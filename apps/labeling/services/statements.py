@@ -183,8 +183,8 @@ with pick as (
   select {_PICKED} from labeling_comparison c join labeling_prompt p on p.id = c.prompt_id
   where c.project_id = %(project)s and c.stratum = 'gold' and {_CAN_BE_SHOWN}
     and {_NEW_TO_ME.format(comparison="c.id")} and {_MINE_TO_DO.format(row="p")}
-    and not {_HOLDS_ONE}
-  order by random() limit 1 {_PICK_LOCK}
+    and not {_HOLDS_ONE} and c.shuffle >= %(gold_from)s
+  order by c.shuffle limit 1 {_PICK_LOCK}
 ), taken as ({
     _ADDED.format(kind="'gold'", measures="null", side=SIDE.format(comparison="pick.id"))
 })
@@ -196,7 +196,7 @@ DRAW_REPEAT = f"""
 with earlier as (
   select v.id, v.comparison_id, v.slot_id, v.left_is from labeling_vote v
   where v.project_id = %(project)s and v.annotator_id = %(annotator)s and v.is_current
-  order by v.cast_at desc, v.id desc offset %(repeat_after)s limit 300
+  order by v.cast_at desc, v.id desc offset %(repeat_after)s limit 20
 ), pick as (
   select {_PICKED}, v.id as vote, case v.left_is when 'a' then 'b' else 'a' end as other_side
   from earlier v
@@ -241,7 +241,7 @@ with sampled as (
 # new one while the project allows more. The caller holds the comparison's row.
 TAKE = f"""
 with room as (
-  select c.id, c.project_id, c.priority, c.shuffle,
+  select c.id, c.project_id, c.priority, c.shuffle, p.topic, p.language,
          greatest(c.overlap, coalesce(l.max_overlap, {_DEFAULTS.max_overlap})) as most,
          coalesce(l.lease_seconds, {_DEFAULTS.lease_seconds}) as seconds,
          (select count(*) from labeling_slot s
@@ -249,7 +249,7 @@ with room as (
             and s.kind in ('regular', 'gold')) as n_slots,
          (select coalesce(max(position), 0) from labeling_slot s
           where s.comparison_id = c.id) as last
-  from labeling_comparison c
+  from labeling_comparison c join labeling_prompt p on p.id = c.prompt_id
   left join labeling_labelingsettings l on l.project_id = c.project_id
   where c.id = %(comparison)s
     and not exists (select from labeling_slot m
@@ -269,9 +269,10 @@ with room as (
   returning s.id
 ), added as (
   insert into labeling_slot (project_id, comparison_id, position, kind, state, priority, shuffle,
-                             annotator_id, leased_at, leased_until, left_is)
-  select project_id, id, last + 1, 'regular', 'leased', priority, shuffle, %(annotator)s, now(),
-         now() + make_interval(secs => seconds), {SIDE.format(comparison="room.id")}
+                             topic, language, annotator_id, leased_at, leased_until, left_is)
+  select project_id, id, last + 1, 'regular', 'leased', priority, shuffle, topic, language,
+         %(annotator)s, now(), now() + make_interval(secs => seconds),
+         {SIDE.format(comparison="room.id")}
   from room
   where not exists (select from open) and n_slots < most
   returning id
@@ -406,11 +407,12 @@ with decided as (
     updated_at = now()
 ), added as (
   insert into labeling_slot (project_id, comparison_id, position, kind, state, priority, shuffle,
-                             left_is)
+                             topic, language, left_is)
   select %(project)s, c.id,
          (select max(position) + 1 from labeling_slot s where s.comparison_id = c.id),
-         'regular', 'free', c.priority + {_EXTRA_PRIORITY}, c.shuffle, ''
-  from labeling_comparison c where c.id = %(comparison)s and %(extra)s = 1
+         'regular', 'free', c.priority + {_EXTRA_PRIORITY}, c.shuffle, p.topic, p.language, ''
+  from labeling_comparison c join labeling_prompt p on p.id = c.prompt_id
+  where c.id = %(comparison)s and %(extra)s = 1
 ), spared as (
   -- extra votes that were asked for and are no longer needed
   update labeling_slot s set state = 'withdrawn'
