@@ -45,8 +45,11 @@ STEPS: dict[str, tuple[str, ...]] = {
     "next pair": ("apps.labeling.services.leasing.draw",),
     "commit": ("django.db.backends.base.base.BaseDatabaseWrapper.commit",),
     "what remains, from Redis": ("apps.labeling.selectors.remaining_for",),
-    "texts as HTML, from Redis": ("apps.labeling.panes.texts_html",),
-    "what the page shows": ("apps.labeling.screen.context", "apps.labeling.bar.bar_html"),
+    "texts as HTML, from Redis": ("apps.labeling.screens.panes.texts_html",),
+    "what the page shows": (
+        "apps.labeling.screens.screen.context",
+        "apps.labeling.screens.bar.bar_html",
+    ),
     "template": ("django.template.loader.render_to_string",),
 }
 # The step a statement belongs to, by a word of it.

@@ -10,7 +10,7 @@ class LabelingConfig(AppConfig):
     label = "labeling"
 
     def ready(self) -> None:
-        from apps.labeling.ratings import has_rating_tasks  # models are there only now
+        from apps.labeling.selectors.ratings import has_rating_tasks  # models are there only now
 
         labelers = frozenset({"annotator", "reviewer", "admin"})
         readers = frozenset({"reviewer", "engineer", "admin"})

@@ -8,8 +8,8 @@ from django.test import Client
 
 from apps.accounts.models import Project, User
 from apps.labeling import services
-from apps.labeling.ambiguity import prompt_details, ranking
 from apps.labeling.models import Comparison, Decision, Prompt, Skip
+from apps.labeling.selectors.ambiguity import prompt_details, ranking
 from tests.labeling.pairs import pairs_make, vote
 
 SignIn = Callable[[User], Client]

@@ -11,8 +11,8 @@ from django.utils import timezone
 from apps.accounts.models import AuditEvent, Membership, Project, Role, User
 from apps.accounts.services import membership_pause
 from apps.labeling import services
-from apps.labeling.annotators import annotators_list
 from apps.labeling.models import Annotator, Vote
+from apps.labeling.screens.annotators import annotators_list
 from tests.labeling.pairs import annotators_make, pairs_make, rows_make, vote
 from tests.labeling.practice import answer_all, practice_make, qualified
 

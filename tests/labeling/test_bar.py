@@ -3,7 +3,7 @@
 import pytest
 from django.template.loader import render_to_string
 
-from apps.labeling import bar, screen
+from apps.labeling.screens import bar, screen
 from apps.labeling.services import Offers
 from apps.labeling.services.results import Criterion
 

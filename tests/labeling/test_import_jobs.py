@@ -11,8 +11,9 @@ from django.utils import timezone
 
 from apps.accounts.models import AuditEvent, Project, User
 from apps.common.errors import Conflict, DomainError
-from apps.labeling import dispatch, import_jobs, services
+from apps.labeling import dispatch, services
 from apps.labeling.models import Comparison, ImportJob, LabelingSettings, Prompt, Slot, Vote
+from apps.labeling.screens import import_jobs
 from apps.labeling.services import import_files, import_progress, import_running
 from tests.labeling.pairs import rows_make
 

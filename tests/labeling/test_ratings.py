@@ -16,7 +16,7 @@ from apps.labeling.models import (
     RatingSlot,
     RatingTask,
 )
-from apps.labeling.ratings import pair_counts, rater_scales, results_of, results_sorted
+from apps.labeling.selectors.ratings import pair_counts, rater_scales, results_of, results_sorted
 from apps.labeling.services.ratings import (
     RatingLease,
     rating_lease_next,

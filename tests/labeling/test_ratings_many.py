@@ -80,7 +80,9 @@ def test_eight_unruly_clients_lose_double_and_over_assign_nothing() -> None:
     with ThreadPoolExecutor(CLIENTS) as pool:
         ends = set(pool.map(work, range(CLIENTS)))
 
-    assert ends == {"all_done"}
+    # whoever was quick may have met every task that is still open for others
+    assert "all_done" in ends
+    assert ends <= {"all_done", "yours_done"}
     stored = [
         (task, who, tuple(values))
         for task, who, values in Rating.objects.values_list("task_id", "annotator_id", "values")

@@ -5,8 +5,8 @@ import pytest
 from apps.accounts.models import AuditEvent, Project, User
 from apps.common.errors import Conflict
 from apps.labeling import services
+from apps.labeling.forms.settings import LabelingSettingsForm
 from apps.labeling.models import Guideline, LabelingSettings, Slot
-from apps.labeling.settings_form import LabelingSettingsForm
 from tests.labeling.pairs import annotators_make, leased, pairs_make, vote
 
 

@@ -9,8 +9,8 @@ from django.test import Client
 from apps.accounts.models import Project, User
 from apps.common.errors import DomainError
 from apps.labeling import services
+from apps.labeling.forms.settings import LabelingSettingsForm
 from apps.labeling.models import LabelingSettings
-from apps.labeling.settings_form import LabelingSettingsForm
 
 Refuse = Callable[..., DomainError]
 CORRECT = {"key": "correct", "label": "Correct"}

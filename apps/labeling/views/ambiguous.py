@@ -9,8 +9,8 @@ from django.views.decorators.http import require_GET
 
 from apps.accounts.permissions import ADMIN, READERS, project_page
 from apps.common.http import Request
-from apps.labeling import ambiguity
-from apps.labeling.annotators import topics_of
+from apps.labeling.screens.annotators import topics_of
+from apps.labeling.selectors import ambiguity
 
 PER_PAGE = 25
 

@@ -14,11 +14,11 @@ from apps.accounts.models import Membership
 from apps.accounts.permissions import ADMIN, project_page
 from apps.common.errors import DomainError
 from apps.common.http import Request
-from apps.labeling import annotators as reads
 from apps.labeling import selectors, services
-from apps.labeling.annotator_forms import AnnotatorsFilter, LimitsForm, PauseForm
+from apps.labeling.forms.annotators import AnnotatorsFilter, LimitsForm, PauseForm
 from apps.labeling.models import Annotator, QualificationAttempt
-from apps.labeling.reasons import LOOKS
+from apps.labeling.screens import annotators as reads
+from apps.labeling.screens.reasons import LOOKS
 
 ADMINS = frozenset({ADMIN})
 PER_PAGE = 50

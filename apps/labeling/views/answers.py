@@ -8,8 +8,8 @@ from django.views.decorators.http import require_GET
 from apps.accounts.permissions import project_page
 from apps.common.http import Request
 from apps.labeling import selectors
-from apps.labeling.answers import answer_rows, answers_only
 from apps.labeling.forms import AnswersFilter
+from apps.labeling.screens.answers import answer_rows, answers_only
 from apps.labeling.services import LABELERS
 
 PER_PAGE = 50

@@ -14,7 +14,7 @@ from apps.common.http import Request
 from apps.labeling import selectors, services
 from apps.labeling.forms import ComparisonsFilter
 from apps.labeling.models import Comparison
-from apps.labeling.panes import turns_shown
+from apps.labeling.screens.panes import turns_shown
 from apps.labeling.texts import excerpt
 
 PER_PAGE = 50

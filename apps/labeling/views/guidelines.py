@@ -10,11 +10,12 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 from apps.accounts.permissions import ADMIN, project_page
 from apps.common.errors import DomainError
 from apps.common.http import Request
-from apps.labeling import annotators, reasons, selectors, services
-from apps.labeling.changes import changed_lines
+from apps.labeling import selectors, services
 from apps.labeling.forms import GuidelineForm
 from apps.labeling.models import Guideline
 from apps.labeling.rendering import text_html
+from apps.labeling.screens import annotators, reasons
+from apps.labeling.screens.changes import changed_lines
 from apps.labeling.services import LABELERS
 
 PREVIEW, PUBLISH = "preview", "publish"

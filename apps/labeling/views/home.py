@@ -5,7 +5,7 @@ from django.shortcuts import render
 from django.views.decorators.http import require_GET
 
 from apps.common.http import Request
-from apps.labeling import home
+from apps.labeling.screens import home
 
 
 @require_GET

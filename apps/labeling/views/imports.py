@@ -13,9 +13,10 @@ from apps.accounts.permissions import STAFF, project_page
 from apps.common.errors import DomainError
 from apps.common.http import Request
 from apps.common.spreadsheet import csv_lines
-from apps.labeling import import_display, import_jobs, services
-from apps.labeling.import_form import ImportSettingsForm
+from apps.labeling import services
+from apps.labeling.forms.imports import ImportSettingsForm
 from apps.labeling.models import ImportJob
+from apps.labeling.screens import import_display, import_jobs
 
 PER_PAGE = 25
 SHOWN_FINDINGS = 100

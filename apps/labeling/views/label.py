@@ -16,8 +16,9 @@ from django_htmx.http import HttpResponseClientRedirect
 from apps.accounts.permissions import project_page
 from apps.common.errors import Conflict, DomainError, Missing
 from apps.common.http import Request
-from apps.labeling import bar, screen, selectors, services
+from apps.labeling import selectors, services
 from apps.labeling.forms import AnswerForm, Checked, SkipForm, VoteForm, criteria_sent
+from apps.labeling.screens import bar, screen
 from apps.labeling.selectors import AnsweredPair
 from apps.labeling.services import LABELERS, Lease, NothingReason
 

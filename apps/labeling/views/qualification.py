@@ -12,9 +12,10 @@ from django.views.decorators.http import require_GET, require_POST
 from apps.accounts.permissions import project_page
 from apps.common.errors import DomainError, Missing
 from apps.common.http import Request
-from apps.labeling import screen, selectors, services
+from apps.labeling import selectors, services
 from apps.labeling.models import QualificationAnswer, QualificationAttempt
 from apps.labeling.rendering import text_html
+from apps.labeling.screens import screen
 from apps.labeling.services import LABELERS, Offers
 from apps.labeling.texts import excerpt
 

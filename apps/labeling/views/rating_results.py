@@ -11,10 +11,10 @@ from django.views.decorators.http import require_GET, require_POST
 from apps.accounts.permissions import ADMIN, READERS, project_page
 from apps.common.errors import Conflict, Missing
 from apps.common.http import Request
+from apps.labeling.forms.ratings import TasksFilter
 from apps.labeling.models import RatingTask
-from apps.labeling.rating_forms import TasksFilter
-from apps.labeling.rating_screen import LETTERS, cards_shown
-from apps.labeling.ratings import (
+from apps.labeling.screens.rating_screen import LETTERS, cards_shown
+from apps.labeling.selectors.ratings import (
     RaterScales,
     TaskResult,
     rater_scales,

@@ -12,10 +12,10 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 from apps.accounts.permissions import project_page
 from apps.common.errors import DomainError, Missing
 from apps.common.http import Request
-from apps.labeling import rating_screen
+from apps.labeling.forms.ratings import ChangeForm, RatingForm, SkipForm, values_typed
 from apps.labeling.models import MOST_RESPONSES, Rating
-from apps.labeling.rating_forms import ChangeForm, RatingForm, SkipForm, values_typed
-from apps.labeling.ratings import rating_get, ratings_of
+from apps.labeling.screens import rating_screen
+from apps.labeling.selectors.ratings import rating_get, ratings_of
 from apps.labeling.services import LABELERS
 from apps.labeling.services.ratings import (
     RatingLease,

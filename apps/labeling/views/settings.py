@@ -9,8 +9,8 @@ from apps.accounts.permissions import ADMIN, project_page
 from apps.common.errors import DomainError
 from apps.common.http import Request
 from apps.labeling import selectors, services
+from apps.labeling.forms.settings import LabelingSettingsForm
 from apps.labeling.models import LabelingSettings
-from apps.labeling.settings_form import LabelingSettingsForm
 from measures.voting import chance_keep_rate
 
 

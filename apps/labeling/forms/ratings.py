@@ -8,7 +8,7 @@ from django.http import QueryDict
 from apps.common.errors import DomainError
 from apps.labeling.forms import Checked, SkipForm, plain_ends, sensible_time
 from apps.labeling.models import MOST_RESPONSES, RatingTask
-from apps.labeling.rating_screen import LETTERS
+from apps.labeling.screens.rating_screen import LETTERS
 from apps.labeling.services.ratings import LONGEST_NOTE
 
 __all__ = ["ChangeForm", "RatingForm", "SkipForm", "TasksFilter", "values_typed"]

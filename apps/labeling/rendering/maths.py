@@ -22,7 +22,7 @@ from markdown_it.utils import EnvType, OptionsDict
 from mdit_py_plugins.amsmath import amsmath_plugin
 from mdit_py_plugins.dollarmath.index import math_inline_dollar
 
-from apps.labeling.escaping import text_escaped
+from apps.labeling.rendering.escaping import text_escaped
 
 # Blanks and digits are judged here: the plugin takes the end of the text for what precedes its
 # first character.

@@ -25,7 +25,7 @@ from pygments.token import (
     _TokenType,
 )
 
-from apps.labeling.escaping import text_escaped
+from apps.labeling.rendering.escaping import text_escaped
 
 LONGEST_CODE = 20_000  # characters of a block; longer ones are plain
 

@@ -8,9 +8,9 @@ from ninja import Field, Path, Query, Router, Schema, Status
 
 from apps.accounts.api_auth import needs
 from apps.accounts.permissions import READERS, STAFF, project_for
+from apps.labeling.api.schemas import MOST_ROWS, MessageOut, NothingOut, SkipIn
 from apps.labeling.models import Rating
-from apps.labeling.ratings import pair_counts, results_of, tasks_list
-from apps.labeling.schemas import MOST_ROWS, MessageOut, NothingOut, SkipIn
+from apps.labeling.selectors.ratings import pair_counts, results_of, tasks_list
 from apps.labeling.services import LABELERS
 from apps.labeling.services.ratings import (
     RatingLease,

@@ -11,8 +11,9 @@ from ninja.files import UploadedFile
 from apps.accounts.api_auth import needs
 from apps.accounts.permissions import STAFF, project_for
 from apps.common.errors import DomainError
-from apps.labeling import import_jobs, services
+from apps.labeling import services
 from apps.labeling.models import ImportJob
+from apps.labeling.screens import import_jobs
 
 router = Router(tags=["labeling"])
 MOST_LISTED = 200

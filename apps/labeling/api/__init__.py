@@ -9,8 +9,7 @@ from ninja import Path, Query, Router, Status
 from apps.accounts.api_auth import needs
 from apps.accounts.permissions import ADMIN, READERS, STAFF, project_for
 from apps.labeling import selectors, services
-from apps.labeling.models import Vote
-from apps.labeling.schemas import (
+from apps.labeling.api.schemas import (
     AsksOut,
     ComparisonsIn,
     DecisionsOut,
@@ -27,6 +26,7 @@ from apps.labeling.schemas import (
     VotesIn,
     VotesReportOut,
 )
+from apps.labeling.models import Vote
 from apps.labeling.services import LABELERS, Lease, NothingReason, Offers
 
 router = Router(tags=["labeling"])

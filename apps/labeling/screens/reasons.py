@@ -8,9 +8,9 @@ from django.utils import timezone
 
 from apps.accounts.models import Project, User
 from apps.labeling import selectors, services
-from apps.labeling.changes import changed_lines
 from apps.labeling.models import Guideline
 from apps.labeling.rendering import text_html
+from apps.labeling.screens.changes import changed_lines
 from apps.labeling.services import NothingReason
 
 

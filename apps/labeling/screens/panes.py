@@ -6,8 +6,8 @@ from typing import Any
 
 from django.utils.safestring import SafeString
 
-from apps.labeling.escaping import text_escaped
 from apps.labeling.rendering import texts_html
+from apps.labeling.rendering.escaping import text_escaped
 from apps.labeling.texts import Messages
 
 _WHO = {"user": "User", "assistant": "Assistant", "system": "System", "tool": "Tool"}

@@ -22,10 +22,10 @@ from markdown_it.rules_core import StateCore
 from markdown_it.token import Token
 from markdown_it.utils import EnvType, OptionsDict
 
-from apps.labeling.escaping import text_escaped, tricks_named
-from apps.labeling.highlighting import CLASSES, Allowance, code_html
-from apps.labeling.maths import maths_plugin
-from apps.labeling.pieces import Piece, pieces_of
+from apps.labeling.rendering.escaping import text_escaped, tricks_named
+from apps.labeling.rendering.highlighting import CLASSES, Allowance, code_html
+from apps.labeling.rendering.maths import maths_plugin
+from apps.labeling.rendering.pieces import Piece, pieces_of
 
 # Part of every cache key: raise it when the output for the same text changes.
 VERSION = 4

@@ -9,9 +9,10 @@ from typing import Any, TypedDict
 
 from apps.accounts.models import Project, User
 from apps.common.registry import vote_uses
-from apps.labeling import reasons, selectors
+from apps.labeling import selectors
 from apps.labeling.forms import CRITERION
-from apps.labeling.panes import pair_shown
+from apps.labeling.screens import reasons
+from apps.labeling.screens.panes import pair_shown
 from apps.labeling.services import FLAGS, Lease, NothingReason, Offers
 from apps.labeling.services.results import Criterion
 

@@ -5,8 +5,8 @@ from typing import Any
 
 from django import forms
 
-from apps.labeling.annotators import SORTS, STATES
 from apps.labeling.models import Annotator
+from apps.labeling.screens.annotators import SORTS, STATES
 from apps.labeling.services.standing import MOST_A_DAY
 
 

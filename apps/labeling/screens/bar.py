@@ -14,7 +14,7 @@ from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils.safestring import SafeString, mark_safe
 
-from apps.labeling import screen
+from apps.labeling.screens import screen
 from apps.labeling.services import Offers
 
 _PAGES = ("answers", "guidelines", "hold", "label", "vote", "who")

@@ -1,0 +1,1 @@
+"""What pages show, prepared for their templates: reads and words, no decisions."""
