@@ -5,9 +5,9 @@ from apps.agreement.api import router as agreement
 from apps.common.api import api_make, api_urls
 from apps.common.api_docs import Reference
 from apps.labeling.api import router as labeling
-from apps.labeling.guidelines_api import router as guidelines
-from apps.labeling.imports_api import router as imports
-from apps.labeling.ratings_api import router as ratings
+from apps.labeling.api.guidelines import router as guidelines
+from apps.labeling.api.imports import router as imports
+from apps.labeling.api.ratings import router as ratings
 from apps.snapshots.api import router as snapshots
 from apps.training.api import router as training
 
