@@ -3,6 +3,9 @@
 Races are settled here, by constraints: a slot belongs to one annotator, an annotator meets a
 comparison once (but for hidden repeats), a slot has one current vote. That a comparison has no more
 places for votes than its overlap is a trigger (migration 0004).
+
+Foreign keys have no index of their own where the first column of another one serves: imports write
+tens of thousands of these rows.
 """
 
 from django.db import models
@@ -30,7 +33,9 @@ class Comparison(Stamped):
         GOLD = "gold", "gold"
         PRACTICE = "practice", "qualification"  # never in the queue
 
-    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="comparisons")
+    project = models.ForeignKey(
+        Project, on_delete=models.CASCADE, related_name="comparisons", db_index=False
+    )
     prompt = models.ForeignKey(Prompt, on_delete=models.CASCADE, related_name="comparisons")
     response_a = models.ForeignKey(Response, on_delete=models.PROTECT, related_name="+")
     response_b = models.ForeignKey(Response, on_delete=models.PROTECT, related_name="+")
@@ -99,8 +104,10 @@ class Slot(models.Model):
         DONE = "done", "voted"
         WITHDRAWN = "withdrawn", "withdrawn"
 
-    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+")
-    comparison = models.ForeignKey(Comparison, on_delete=models.CASCADE, related_name="slots")
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+", db_index=False)
+    comparison = models.ForeignKey(
+        Comparison, on_delete=models.CASCADE, related_name="slots", db_index=False
+    )
     position = models.PositiveSmallIntegerField()
     kind = models.CharField(max_length=8, choices=Kind.choices, default=Kind.REGULAR)
     state = models.CharField(max_length=9, choices=State.choices, default=State.FREE)
@@ -165,7 +172,7 @@ class Slot(models.Model):
             ),
             models.Index(
                 fields=["project", "-priority", "shuffle"],
-                condition=Q(state="free"),
+                condition=Q(state="free", priority__gt=0),
                 name="slot_free_prioritised",
             ),
             models.Index(
@@ -180,7 +187,7 @@ class Slot(models.Model):
             ),
             models.Index(
                 fields=["project", "topic", "shuffle"],
-                condition=Q(state="free"),
+                condition=Q(state="free") & ~Q(topic=""),
                 name="slot_free_by_topic",
             ),
             models.Index(

@@ -27,10 +27,14 @@ class Vote(models.Model):
         IMPORT = "import", "imported"
 
     id = models.BigAutoField(primary_key=True)
-    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="votes")
+    project = models.ForeignKey(
+        Project, on_delete=models.CASCADE, related_name="votes", db_index=False
+    )
     comparison = models.ForeignKey(Comparison, on_delete=models.PROTECT, related_name="votes")
     slot = models.ForeignKey(Slot, on_delete=models.PROTECT, related_name="votes")
-    annotator = models.ForeignKey(User, on_delete=models.PROTECT, related_name="votes")
+    annotator = models.ForeignKey(
+        User, on_delete=models.PROTECT, related_name="votes", db_index=False
+    )
     choice = models.CharField(max_length=8, choices=Choice.choices)
     chosen = models.ForeignKey(
         Response,
@@ -119,7 +123,7 @@ class Decision(Stamped):
     comparison = models.OneToOneField(
         Comparison, on_delete=models.CASCADE, primary_key=True, related_name="decision"
     )
-    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+")
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+", db_index=False)
     outcome = models.CharField(max_length=12, choices=Outcome.choices)
     winner = models.CharField(max_length=8, blank=True, choices=Choice.choices)
     n_a = models.PositiveIntegerField(default=0)

@@ -72,7 +72,7 @@ def comparisons_import(
         if not dry_run:
             load.write(fresh)
     if len(fresh) >= WORTH_IT and not dry_run:
-        plans_renew(Prompt, Response, Comparison, Slot)
+        plans_renew(Comparison, Slot, by_key=(Prompt, Response))
     n_refused = n_rows - len(good) + load.n_refused
     return ImportReport(
         n_rows=n_rows,

@@ -38,6 +38,12 @@ REPEAT_AFTER = 20  # votes between a pair and its hidden repeat, at least …
 REPEAT_WITHIN = 400  # … and most often no more than so many further
 _LONGEST_REASON = 300
 _DEFAULTS = LabelingSettings()
+_DRAW = {  # by whether the annotator is limited to topics, and to languages
+    (False, False): sql.DRAW,
+    (True, False): sql.DRAW_TOPICS,
+    (False, True): sql.DRAW_LANGUAGES,
+    (True, True): sql.DRAW_BOTH,
+}
 _LOWEST_HASH = -(2**63)
 _HASHES = 2**64
 
@@ -181,7 +187,7 @@ def draw(cursor: CursorWrapper, project: str, annotator: int, seat: Seat) -> Lea
         row = _special(cursor, lane, values, seat)
     if row is None:
         by_priority = random.random() >= seat.random_share
-        statement = sql.DRAW_LIMITED if seat.topics or seat.languages else sql.DRAW
+        statement = _DRAW[bool(seat.topics), bool(seat.languages)]
         cursor.execute(statement, values | {"by_priority": by_priority})
         row = cursor.fetchone()
     if row is None:

@@ -154,7 +154,13 @@ def _draw(drawn: str) -> str:
 
 
 DRAW = _draw(_DRAWN_BY_ALL)
-DRAW_LIMITED = _draw(_DRAWN)  # for annotators with topics or languages of their own
+# For annotators with topics or languages of their own; said without "or", so that the index of
+# topics serves.
+_TOPICS = "s.topic <> '' and s.topic = any(%(topics)s::text[])"
+_LANGUAGES = "s.language = any(%(languages)s::text[])"
+DRAW_TOPICS = _draw(f"{_DRAWN_BY_ALL} and {_TOPICS}")
+DRAW_LANGUAGES = _draw(f"{_DRAWN_BY_ALL} and {_LANGUAGES}")
+DRAW_BOTH = _draw(f"{_DRAWN_BY_ALL} and {_TOPICS} and {_LANGUAGES}")
 
 # --- slots made for one person: gold, hidden repeats, audit re-votes -----------------------------
 #
