@@ -13,9 +13,9 @@ from tempfile import SpooledTemporaryFile
 from typing import IO, Any
 
 from apps.common.errors import Conflict, DomainError, Missing
+from apps.common.spreadsheet import csv_lines
 from apps.snapshots.models import Snapshot
 from apps.snapshots.recipe import in_order
-from apps.snapshots.spreadsheet import csv_lines
 from apps.snapshots.store import artifact_store
 from workers.artifacts import MANIFEST, ArtifactError
 

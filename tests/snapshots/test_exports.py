@@ -13,11 +13,11 @@ from trl.data_utils import is_conversational
 
 from apps.accounts.models import Project, User
 from apps.common.errors import Conflict, DomainError, Missing
+from apps.common.spreadsheet import safe_cell
 from apps.labeling.models import Comparison, Response
 from apps.snapshots import exports, services
 from apps.snapshots.models import Snapshot
 from apps.snapshots.recipe import SnapshotRecipe
-from apps.snapshots.spreadsheet import safe_cell
 
 pytestmark = pytest.mark.django_db
 

@@ -26,11 +26,11 @@ from django.db import connection, transaction
 from django.db.backends.utils import CursorWrapper
 
 from apps.accounts.models import Project, User
+from apps.common.cursors import prepared_cursor
 from apps.common.errors import Conflict, DomainError, Missing
 from apps.common.transactions import retried
 from apps.labeling.models import Comparison, LabelingSettings, Skip, Slot
 from apps.labeling.services import statements as sql
-from apps.labeling.services.cursors import prepared_cursor
 from apps.labeling.services.results import Lease, NothingReason, Offers
 from apps.labeling.services.seats import Seat, role_check
 

@@ -12,12 +12,12 @@ from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 
 from apps.accounts.models import Membership, Project, Role, User
+from apps.common.cursors import prepared_cursor
 from apps.common.errors import Conflict, DomainError
 from apps.common.planning import WORTH_IT, plans_renew
 from apps.labeling.models import Choice, Comparison, Decision, LabelingSettings, Slot, Vote
 from apps.labeling.services import leasing, votes
 from apps.labeling.services.ballots import Ballot
-from apps.labeling.services.cursors import prepared_cursor
 from apps.labeling.services.results import RowProblem, RowsRefused, VotesReport
 
 FIELDS = ("comparison", "annotator", "choice", "cast_at", "strength", "rationale")

@@ -20,7 +20,7 @@ Lane = Literal["gold", "repeat", "audit", "queue"]
 
 @dataclass(frozen=True, slots=True)
 class Seat:
-    """As the columns `statements._STANDING_COLUMNS` say, in their order."""
+    """As the columns `statements.shared.STANDING_COLUMNS` say, in their order."""
 
     role: str | None
     paused: str | None
@@ -72,15 +72,17 @@ class Seat:
             return NothingReason(
                 "qualification",
                 "First a short qualification",
-                f"You judge {self.qualification_pairs} pairs whose right answer is known, and see "
-                "after each why it is right. Then real work begins.",
+                f"You judge {self.qualification_pairs} "
+                f"{'pair' if self.qualification_pairs == 1 else 'pairs'} whose right answer is "
+                "known, and see after each why it is right. Then real work begins.",
                 n_today=self.n_today,
             )
         if self.daily_cap and self.n_today >= self.daily_cap:
             return NothingReason(
                 "daily_cap",
                 "That is all for today",
-                f"You have answered {self.n_today:,} pairs today, as many as this project takes "
+                f"You have answered {self.n_today:,} {'pair' if self.n_today == 1 else 'pairs'} "
+                "today, as many as this project takes "
                 "from one person a day. More come after midnight UTC.",
                 n_today=self.n_today,
             )

@@ -13,13 +13,13 @@ from django.db.backends.utils import CursorWrapper
 
 from apps.accounts.models import User
 from apps.accounts.services import audit_record
+from apps.common.cursors import prepared_cursor
 from apps.common.errors import Conflict, DomainError, Missing
 from apps.common.transactions import retried
 from apps.labeling.models import Slot, Vote
 from apps.labeling.services import leasing
 from apps.labeling.services import statements as sql
 from apps.labeling.services.ballots import Answer, Ballot, ballot_from
-from apps.labeling.services.cursors import prepared_cursor
 from apps.labeling.services.deciding import decision_store
 from apps.labeling.services.recording import Held, counts_read, slot_lock, vote_write
 from apps.labeling.services.results import Lease, NothingReason, VoteResult, lease_was_given
