@@ -99,11 +99,16 @@ def test_a_whole_ballot_is_filled_on_a_phone(
     sign_in(page, "ana")
     label_open(live_server, page)
     no_serious_violation(page, "ballot-phone-1")
+    rows = page.get_by_role("link", name="0 of 3 criteria (required) · Why? (required)")
+    assert page.locator(".asks").bounding_box()["y"] > rows.bounding_box()["y"]  # out of sight
+    rows.tap()
+    expect(page.get_by_role("group", name="Correct")).to_be_in_viewport()
     page.get_by_role("button", name="B is better").tap()
     expect(page.locator("[data-need]")).to_have_text("Judge “Correct” too.")
     shot(page, "ballot-phone-2")
     for name in ("Correct", "Clear", "Safe"):
         page.get_by_role("group", name=name).get_by_role("radio", name="Tie").check()
+    expect(page.locator("[data-criteria-set]")).to_have_text("3 of 3 criteria")
     page.get_by_role("checkbox", name="To the point").check()
     shot(page, "ballot-phone-3")
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")

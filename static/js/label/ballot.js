@@ -114,6 +114,9 @@
     const menu = document.querySelector("[data-extra=note]");
     const set = menu && ([...menu.querySelectorAll("input:checked")].length > 0 || Boolean(menu.querySelector("textarea")?.value.trim()));
     menu?.querySelector("[data-has]")?.toggleAttribute("hidden", !set);
+    const rows = [...document.querySelectorAll("[data-criterion]")];
+    const line = document.querySelector("[data-criteria-set]"); // where the rows are out of sight
+    if (line) line.textContent = `${rows.filter(answered).length} of ${rows.length} ${rows.length === 1 ? "criterion" : "criteria"}`;
   };
   document.addEventListener("input", marks);
   document.addEventListener("change", marks);
