@@ -14,6 +14,7 @@ from apps.labeling import services
 from apps.labeling.models import Annotator, LabelingSettings, Slot
 from tests.labeling.pairs import leased, pairs_make, rows_make, vote
 from tests.labeling.practice import practice_make
+from tests.labeling.rating_tasks import tasks_make
 
 SignIn = Callable[[User], Client]
 
@@ -43,6 +44,23 @@ def test_what_was_answered_today_and_in_all_is_counted(
     vote(project, ana)
     Annotator.objects.filter(user=ana).update(votes_day=timezone.now().date() - timedelta(days=1))
     assert "Today 0 In all 2 Left for you 1" in look()
+
+
+def test_a_project_with_answers_to_rate_says_so(project: Project, look: Callable[[], str]) -> None:
+    assert "to rate" not in look()
+    tasks_make(project, 1)
+    said = look()
+    assert "This project has answers to rate, and no pairs to compare." in said
+    assert "Rate in Arguments" in said
+    assert "No comparisons have been imported" not in said
+
+
+def test_one_pair_of_a_daily_cap_is_called_one_pair(
+    project: Project, ana: User, look: Callable[[], str]
+) -> None:
+    pairs_make(project, 2, daily_cap=1)
+    vote(project, ana)
+    assert "You have answered 1 pair today, as many as this project takes" in look()
 
 
 def test_a_pair_in_hand_can_be_gone_on_with(

@@ -14,6 +14,7 @@ from apps.accounts.models import Membership, Project, User
 from apps.accounts.selectors import memberships_of
 from apps.labeling import selectors, services
 from apps.labeling.screens.reasons import LOOKS, Look
+from apps.labeling.selectors.ratings import has_rating_tasks
 from apps.labeling.services import LABELERS, NothingReason, Qualification
 
 
@@ -34,6 +35,7 @@ class Place:
     held_until: datetime | None
     nothing: NothingReason | None
     qualification: Qualification | None
+    has_rating_tasks: bool
 
     @property
     def holds(self) -> bool:
@@ -96,4 +98,5 @@ def _place(membership: Membership, user: User) -> Place:
         qualification=services.qualification_of(project=project, user=user)
         if code == "qualification"
         else None,
+        has_rating_tasks=has_rating_tasks(project),
     )
