@@ -5,7 +5,9 @@ applies `field`, `row` (1-based, of a bulk input) and `errors` (all of them, whe
 Unexpected exceptions are logged and answered with a 500 that says nothing about their inside.
 """
 
+import json
 import logging
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +18,7 @@ from django.urls import URLPattern, path, re_path
 from ninja import NinjaAPI
 from ninja.errors import AuthenticationError, HttpError, ValidationError
 from ninja.openapi.docs import DocsBase
+from ninja.parser import Parser
 
 from apps.common.errors import DomainError
 
@@ -83,6 +86,21 @@ class Api(NinjaAPI):
         return schema
 
 
+class WholeText(Parser):
+    """Refuses JSON whose escapes spell half a character, which no database can store."""
+
+    _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+
+    def parse_body(self, request: HttpRequest) -> Any:
+        value = super().parse_body(request)
+        if self._SURROGATE.search(request.body):
+            try:
+                json.dumps(value, ensure_ascii=False).encode()
+            except UnicodeEncodeError:
+                raise HttpError(400, "A text holds half a character (a lone surrogate).") from None
+        return value
+
+
 def api_make(*, title: str, version: str, description: str, docs: DocsBase) -> Api:
     """An empty API with our errors; the caller mounts the routers."""
     api = Api(
@@ -91,6 +109,7 @@ def api_make(*, title: str, version: str, description: str, docs: DocsBase) -> A
         description=description,
         docs=docs,
         urls_namespace="api",
+        parser=WholeText(),
     )
     for exception, handler in _HANDLERS.items():
         api.add_exception_handler(exception, _bind(api, handler))

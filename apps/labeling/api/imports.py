@@ -135,7 +135,7 @@ def import_findings(
     request: HttpRequest,
     slug: str,
     job: str,
-    after: int = Query(0, ge=0, description="how many to pass over"),
+    after: int = Query(0, ge=0, le=2**31, description="how many to pass over"),
 ) -> Any:
     """Errors first; at most 200 an answer."""
     return list(islice(import_jobs.findings(_job(request, slug, job)), after, after + MOST_LISTED))

@@ -5,9 +5,11 @@ at most so many files and bytes, and no member that swells more than two hundred
 """
 
 import json
+import lzma
 import shutil
 import stat
 import zipfile
+import zlib
 from pathlib import Path, PurePosixPath
 
 from apps.labeling.formats.records import FormatError
@@ -17,6 +19,16 @@ MOST_BYTES = 2_000_000_000  # unpacked
 MOST_SWELLING = 200  # unpacked ÷ packed, for members over a megabyte
 WANTED = (".arrow", ".parquet", ".jsonl", ".json", ".ndjson", ".csv", ".tsv")
 _NO_DATA = ("dataset_info.json", "state.json", "dataset_dict.json", "dataset_infos.json")
+
+_DAMAGED = (
+    zipfile.BadZipFile,
+    zlib.error,
+    lzma.LZMAError,
+    NotImplementedError,
+    RuntimeError,
+    OSError,
+    EOFError,
+)
 
 
 def unpack(path: Path, target: Path) -> None:
@@ -30,7 +42,7 @@ def unpack(path: Path, target: Path) -> None:
                 if PurePosixPath(member.filename).suffix.lower() not in WANTED:
                     continue
                 left -= _write(archive, member, target, left)
-    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, OSError, EOFError) as error:
+    except _DAMAGED as error:
         raise FormatError(f"The archive cannot be unpacked: {error}.") from None
 
 
@@ -99,7 +111,8 @@ def _saved(folder: Path) -> list[Path]:
     entries = _json(folder / "state.json").get("_data_files")
     if not isinstance(entries, list):
         raise FormatError(f"state.json of {folder.name!r} lists no data files.")
-    files = [_inside(folder, str(entry.get("filename", ""))) for entry in entries]
+    names = [entry.get("filename", "") if isinstance(entry, dict) else "" for entry in entries]
+    files = [_inside(folder, str(name)) for name in names]
     for file in files:
         if not file.is_file():
             raise FormatError(f"state.json lists {file.name!r}, which the archive lacks.")
@@ -107,7 +120,7 @@ def _saved(folder: Path) -> list[Path]:
 
 
 def _inside(folder: Path, name: str) -> Path:
-    path = (folder / name).resolve()
+    path = (folder / name.replace("\x00", "\ufffd")).resolve()
     if not path.is_relative_to(folder.resolve()) or not name:
         raise FormatError(f"The dataset names a file outside its folder: {name!r}.")
     return path
@@ -123,7 +136,7 @@ def _split_of(path: Path, root: Path) -> str:
 def _json(path: Path) -> dict:
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise FormatError(f"{path.name} cannot be read: {error}.") from None
     return value if isinstance(value, dict) else {}
 

@@ -61,4 +61,10 @@ def _from_columns(columns: dict[str, list[Any]]) -> list[dict[str, Any]]:
 
 
 def _object(value: Any) -> dict[str, Any] | RecordFault:
-    return value if isinstance(value, dict) else RecordFault("row", "is not an object with fields")
+    if not isinstance(value, dict):
+        return RecordFault("row", "is not an object with fields")
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return RecordFault("row", "holds half a character (a lone surrogate, such as \\ud800)")
+    return value

@@ -26,7 +26,7 @@ def import_jobs_list(*, project: Project) -> QuerySet[ImportJob]:
 
 def import_job_get(*, project: Project, job: str) -> ImportJob:
     found = (
-        ImportJob.objects.filter(project=project, pk=job)
+        ImportJob.objects.filter(project=project, pk=job.replace("\x00", ""))
         .select_related("created_by", "project")
         .first()
     )

@@ -291,7 +291,7 @@ def decisions_page(
     """Up to `limit` decisions on comparisons with ids above `after`, in that order."""
     rows = Decision.objects.filter(project=project, comparison_id__gt=after)
     if outcome:
-        rows = rows.filter(outcome=outcome)
+        rows = rows.filter(outcome=outcome.replace("\x00", ""))
     return list(rows.select_related("comparison").order_by("comparison_id")[:limit])
 
 

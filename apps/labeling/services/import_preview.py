@@ -5,7 +5,7 @@ import itertools
 import json
 from typing import Any
 
-from apps.labeling.formats import Converted, Layout, Options, Table
+from apps.labeling.formats import Converted, FormatError, Layout, Options, Table
 from apps.labeling.texts import BadMessages, excerpt, messages_from
 
 SAMPLE_ROWS = 5
@@ -15,6 +15,8 @@ _MOST_COLUMNS = 60
 
 def preview_of(table: Table, layout: Layout, options: Options) -> dict[str, Any]:
     """Columns, guesses and samples, in JSON's types."""
+    if any("\x00" in name for name in table.columns):
+        raise FormatError("A column's name holds a NUL character, as no text does.")
     columns = layout.columns(table)
     return {
         "container": table.container,
@@ -66,5 +68,7 @@ def _row(row: Converted) -> dict[str, Any]:
 
 def _cell(value: Any) -> str:
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-    text = " ".join(("" if value is None else text)[: 4 * _LONGEST_CELL].split())
+    text = " ".join(
+        ("" if value is None else text).replace("\x00", "\ufffd")[: 4 * _LONGEST_CELL].split()
+    )
     return text if len(text) <= _LONGEST_CELL else text[: _LONGEST_CELL - 1] + "…"

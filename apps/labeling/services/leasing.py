@@ -113,6 +113,8 @@ def slot_skip(*, slot: int, annotator: User, reason: str = "") -> Lease | Nothin
     """
     if len(reason) > _LONGEST_REASON:
         raise DomainError(f"At most {_LONGEST_REASON} characters.", field="reason")
+    if "\x00" in reason:
+        raise DomainError("No NUL characters.", field="reason")
     place = Slot.objects.filter(pk=slot).values("project_id", "comparison_id").first()
     if place is None:
         raise Missing("There is no such pair.", field="slot")

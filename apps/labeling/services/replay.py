@@ -120,7 +120,7 @@ class _Check:
         mine = Comparison.objects.filter(project=self.project)
         self.comparisons: dict[str, int] = {}
         self.room: dict[int, int] = {}
-        ordered = sorted(names)
+        ordered = sorted(name for name in names if "\x00" not in name)
         for start in range(0, len(ordered), 5000):
             part = ordered[start : start + 5000]
             for key, name, overlap in mine.filter(external_id__in=part).values_list(

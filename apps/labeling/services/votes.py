@@ -222,4 +222,6 @@ def _retire(vote: Vote) -> None:
 def _key_checked(key: str) -> str:
     if not key or len(key) > _LONGEST_KEY:
         raise DomainError(f"1 to {_LONGEST_KEY} characters.", field="idempotency_key")
+    if "\x00" in key:
+        raise DomainError("No NUL characters.", field="idempotency_key")
     return key

@@ -20,7 +20,8 @@ PER_PAGE = 25
 def ambiguous(request: Request) -> HttpResponse:
     """Ranked by prompt, or with `?by=topic` by topic; `topic` and `q` keep some of the prompts."""
     by: ambiguity.By = "topic" if request.GET.get("by") == "topic" else "prompt"
-    topic, search = request.GET.get("topic", ""), request.GET.get("q", "").strip()[:200]
+    topic, search = (request.GET.get(name, "").replace("\x00", "") for name in ("topic", "q"))
+    search = search.strip()[:200]
     only = None
     if by == "prompt":
         only = ambiguity.prompts_matching(project=request.project, topic=topic, search=search)

@@ -34,7 +34,7 @@ def label(request: Request) -> HttpResponse:
     A page that waits for a pair says in `?waiting=` what it shows: as long as that is still so,
     nothing is sent, so that nothing moves under its reader.
     """
-    wanted = request.GET.get("answer", "")
+    wanted = request.GET.get("answer", "")[:20]
     try:
         got = _answered(request, int(wanted)) if wanted.isdecimal() else _next(request)
     except Missing as error:
