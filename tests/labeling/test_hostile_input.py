@@ -13,6 +13,7 @@ from apps.accounts.models import Project, User
 from apps.labeling.models import Comparison, ImportJob, Vote
 from tests.labeling import test_api
 from tests.labeling.pairs import leased, pairs_make, rows_make
+from tests.labeling.rating_tasks import held, tasks_make
 
 call = test_api.call  # its fixture: a request by API as somebody
 Call = test_api.Call
@@ -35,6 +36,17 @@ def test_a_vote_with_text_that_cannot_be_stored_is_refused(
     assert call(ana, "POST", f"/slots/{slot}/vote", body)[0] in (400, 422)
     assert call(ana, "POST", f"/slots/{slot}/skip", {"reason": NUL})[0] == 400
     assert not Vote.objects.exists()
+
+
+def test_a_reason_that_cannot_be_stored_skips_no_rating_task(
+    project: Project,
+    ana: User,
+    call: Call,
+) -> None:
+    tasks_make(project, 1)
+    slot = held(project, ana).slot
+    assert call(ana, "POST", f"/rating-slots/{slot}/skip", {"reason": NUL})[0] == 400
+    assert held(project, ana).slot == slot
 
 
 @pytest.mark.parametrize("text", [NUL, HALF])

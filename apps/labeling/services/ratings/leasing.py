@@ -48,6 +48,8 @@ def rating_skip(*, slot: int, annotator: User, reason: str = "") -> RatingLease 
     """
     if len(reason) > _LONGEST_REASON:
         raise DomainError(f"At most {_LONGEST_REASON} characters.", field="reason")
+    if "\x00" in reason:
+        raise DomainError("No NUL characters.", field="reason")
     project = project_of(slot)
     with prepared_cursor() as cursor:
         seat = member_lock(cursor, project, annotator.pk)
