@@ -8,6 +8,7 @@
   "use strict";
   const WAITING = "concord.outbox.";
   const REFUSED = "concord.refused.";
+  const DELIVERED = "concord.delivered."; // keys, the newest last: for pages that still show the pair
   const FIRST = 2_000;
   const LONGEST = 60_000;
   const TIMEOUT = 30_000;
@@ -54,8 +55,19 @@
     show();
     return item;
   };
+  const stored = (key) => {
+    write(DELIVERED, [...read(DELIVERED).filter((other) => other !== key), key].slice(-20));
+    return settle(key);
+  };
+  // A page that was asked for while the answer was on its way, or another tab, shows what is answered.
+  const catchUp = () => {
+    const f = document.querySelector("form[data-ballot]");
+    const shown = f && [f.elements.key?.value, `skip.${f.elements.slot?.value}`];
+    const key = shown && read(DELIVERED).find((one) => shown.includes(one));
+    if (key) document.dispatchEvent(new CustomEvent("outbox:done", { detail: { key } }));
+  };
   const done = (key) => {
-    if (settle(key)) document.dispatchEvent(new CustomEvent("outbox:done", { detail: { key } }));
+    if (stored(key)) document.dispatchEvent(new CustomEvent("outbox:done", { detail: { key } }));
   };
   // `keep`: the pair is still theirs, so what was entered goes on as a draft of it.
   const refuse = (key, message, { keep = false } = {}) => {
@@ -216,10 +228,13 @@
   };
 
   addEventListener("online", () => { tries = 0; deliver(); });
-  addEventListener("storage", (event) => { if (event.key?.startsWith(WAITING) || event.key?.startsWith(REFUSED)) show(); });
+  addEventListener("storage", (event) => { 
+    if (event.key?.startsWith(WAITING) || event.key?.startsWith(REFUSED)) show();
+    if (event.key === DELIVERED + person()) catchUp();
+  });
   document.addEventListener("visibilitychange", () => { if (document.visibilityState === "visible") deliver(); });
   document.addEventListener("label:shown", () => { if (person()) show(); });
-  document.addEventListener("DOMContentLoaded", () => { if (person()) { show(); deliver(); } });
+  document.addEventListener("DOMContentLoaded", () => { if (person()) { show(); catchUp(); deliver(); } });
 
-  concord.outbox = { add, settle, refuse, release, items, holds: TIMEOUT };
+  concord.outbox = { add, settle, stored, refuse, release, items, holds: TIMEOUT };
 })();

@@ -237,6 +237,24 @@ def test_an_answer_waits_for_its_person_through_a_sign_out(
     assert drafts(page) == waiting(page) == 0
 
 
+def test_a_second_tab_moves_on_when_its_pair_was_answered_in_the_first(
+    live_server, open_page, sign_in, project: Project
+) -> None:
+    page = open_page()
+    sign_in(page, "ana")
+    label_open(live_server, page)
+    second = page.context.new_page()
+    label_open(live_server, second)
+    expect(second.locator("#pair-title")).to_contain_text("Pair 1")
+    page.bring_to_front()
+    page.keyboard.press("1")
+    expect(page.locator("#pair-title")).to_contain_text("Pair 2")
+    expect(second.locator("#pair-title")).to_contain_text("Pair 2")
+    second.reload()
+    expect(second.locator("#pair-title")).to_contain_text("Pair 2")
+    assert Vote.objects.count() == 1
+
+
 def test_a_failing_server_and_a_token_that_signing_in_has_changed_lose_no_answer(
     live_server, open_page, sign_in, project: Project
 ) -> None:

@@ -40,7 +40,7 @@
     const { xhr, requestConfig } = event.detail;
     const key = keyOf(requestConfig);
     if (!key) return;
-    if (xhr.getResponseHeader("Concord-Stored")) { outbox.settle(key); return; }
+    if (xhr.getResponseHeader("Concord-Stored")) { outbox.stored(key); return; }
     if (xhr.getResponseHeader("HX-Redirect")) { // signed out: stay, and say so
       event.preventDefault();
       outbox.release(key, "signed-out");
