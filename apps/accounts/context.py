@@ -53,6 +53,7 @@ def rail_nav(project: Project | None, role: str) -> list[dict[str, str]]:
     """The entries of the role's rail in the project."""
     if project is None:
         return []
+    shown = cache(lambda when: when(project))  # entries of one kind share their condition
     return [
         {
             "label": item.label,
@@ -61,7 +62,7 @@ def rail_nav(project: Project | None, role: str) -> list[dict[str, str]]:
             "url": reverse(item.url_name, args=[project.slug]),
         }
         for item in registry.nav_for(role)
-        if item.when is None or item.when(project)
+        if item.when is None or shown(item.when)
     ]
 
 

@@ -3,7 +3,7 @@
 A vote is answered with the next pair, hundreds of times a minute, and by far the most of its HTML
 is the bar of choices, flags and skip reasons below the texts. It depends on what the project asks
 and on nothing of the pair, so one made for the last pair is as good; only the number that undo
-leads to is filled in. Making it anew took a fifth of a cycle's time (docs/log.md).
+leads to is filled in. Making it anew was more than half of the template's work (docs/speed.md).
 """
 
 import secrets

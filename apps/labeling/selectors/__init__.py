@@ -41,7 +41,8 @@ class AnsweredPair:
         """left, right, tie or both_bad."""
         if self.vote.choice in (Choice.TIE, Choice.BOTH_BAD):
             return str(self.vote.choice)
-        return "left" if self.vote.choice == self.vote.left_is else "right"
+        # an imported vote may not know which stood left: then A is shown there
+        return "left" if self.vote.choice == (self.vote.left_is or Choice.A) else "right"
 
 
 def settings_get(*, project: Project) -> LabelingSettings:

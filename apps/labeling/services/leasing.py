@@ -282,13 +282,8 @@ def _nothing(cursor: CursorWrapper, values: dict[str, Any], seat: Seat) -> Nothi
             n_today=seat.n_today,
         )
     if any_free:
-        limited = (
-            " You get pairs of these only: "
-            + ", ".join([*(seat.topics or ()), *(seat.languages or ())])
-            + "."
-            if seat.topics or seat.languages
-            else ""
-        )
+        mine = [*(seat.topics or ()), *(seat.languages or ())]
+        limited = f" You get pairs of these only: {', '.join(mine)}." if mine else ""
         return NothingReason(
             "yours_done",
             "You have done your part",

@@ -2,13 +2,13 @@
 
 import hashlib
 import json
-from collections.abc import Iterable
 from typing import Any
 
 from django.db.backends.utils import CursorWrapper
 
 from apps.accounts.models import Project
-from apps.labeling.models import Comparison, LabelingSettings
+from apps.labeling.models import Comparison, LabelingSettings, Prompt, Response
+from apps.labeling.services.bulk import ids_next, rows_copy
 from apps.labeling.services.results import RowProblem
 from apps.labeling.services.rows import AnswerRow, ComparisonRow
 from apps.labeling.texts import messages_json
@@ -100,9 +100,10 @@ class Load:
     def _write_prompts(self, rows: list[ComparisonRow]) -> None:
         new = {r.prompt_hash: r for r in rows if r.prompt_hash not in self.prompts}
         self.n_prompts = len(new)
-        ids = self._ids("labeling_prompt", len(new))
-        self._copy(
-            "labeling_prompt",
+        ids = ids_next(self.cursor, Prompt, len(new))
+        rows_copy(
+            self.cursor,
+            Prompt,
             "id project_id messages text_hash group_key topic language source licence metadata",
             (
                 (
@@ -136,9 +137,10 @@ class Load:
                 if key not in self.responses:
                     new.setdefault(key, answer)
         self.n_responses = len(new)
-        ids = self._ids("labeling_response", len(new))
-        self._copy(
-            "labeling_response",
+        ids = ids_next(self.cursor, Response, len(new))
+        rows_copy(
+            self.cursor,
+            Response,
             "id prompt_id messages text_hash origin origin_ref metadata",
             (
                 (
@@ -158,11 +160,12 @@ class Load:
         self.responses.update(zip(new, ids, strict=True))
 
     def _write_comparisons(self, rows: list[ComparisonRow]) -> None:
-        ids = self._ids("labeling_comparison", len(rows))
+        ids = ids_next(self.cursor, Comparison, len(rows))
         shuffles = [self._shuffle(row) for row in rows]
         overlaps = [row.overlap or self.settings.overlap for row in rows]
-        self._copy(
-            "labeling_comparison",
+        rows_copy(
+            self.cursor,
+            Comparison,
             "id project_id prompt_id response_a_id response_b_id external_id batch state stratum"
             " priority shuffle overlap gold gold_explanation review_reason n_votes",
             (
@@ -204,23 +207,6 @@ class Load:
         name = row.external_id or ":".join(row.pair)
         digest = hashlib.sha256(f"{self.project.pk}:{self.seed}:{name}".encode()).digest()
         return int.from_bytes(digest[:6], "big") / 2**48
-
-    def _ids(self, table: str, n: int) -> list[int]:
-        self.cursor.execute(
-            "select coalesce(array_agg(nextval(s)), '{}') from"
-            " pg_get_serial_sequence(%s, 'id') s, generate_series(1, %s)",
-            [table, n],
-        )
-        return self.cursor.fetchone()[0]
-
-    def _copy(self, table: str, columns: str, rows: Iterable[tuple[Any, ...]]) -> None:
-        """COPY rows into a table; the times of creation are those of the transaction."""
-        self.cursor.execute("select now()")
-        now = self.cursor.fetchone()[0].isoformat()
-        names = [*columns.split(), "created_at", "updated_at"]
-        with self.cursor.copy(f"copy {table} ({', '.join(names)}) from stdin") as copy:
-            for row in rows:
-                copy.write_row((*row, now, now))
 
 
 def _object_json(value: dict[str, Any]) -> str:

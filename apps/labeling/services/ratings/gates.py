@@ -33,7 +33,7 @@ def closed(seat: Seat) -> NothingReason | None:
     if reason is None:
         return None
     if reason.code == "guideline":
-        return replace(reason, text="Read the new version and say so; then you can go on rating.")
+        return replace(reason, text="Read the current version and say so; then go on rating.")
     if reason.code == "daily_cap":
         return replace(
             reason,

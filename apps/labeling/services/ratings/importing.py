@@ -8,6 +8,7 @@ from django.db import connection, transaction
 from django.db.backends.utils import CursorWrapper
 
 from apps.accounts.models import Project
+from apps.common.planning import WORTH_IT, plans_renew
 from apps.labeling.models import (
     LabelingSettings,
     Prompt,
@@ -16,8 +17,8 @@ from apps.labeling.models import (
     RatingTask,
     Response,
 )
+from apps.labeling.services.bulk import ids_next, rows_copy
 from apps.labeling.services.projects import labeling_set_up
-from apps.labeling.services.ratings.bulk import ids_next, rows_copy
 from apps.labeling.services.ratings.results import RatingsReport
 from apps.labeling.services.ratings.rows import AnswerRow, TaskRow, rows_read
 from apps.labeling.services.results import RowProblem, RowsRefused
@@ -54,6 +55,8 @@ def ratings_import(*, project: Project, rows: Iterable[Mapping[str, Any]]) -> Ra
         prompts, n_prompts = _prompts_store(cursor, project, fresh)
         responses, n_responses = _responses_store(cursor, prompts, fresh)
         slots = _tasks_store(cursor, project, settings, fresh, prompts, responses)
+    if len(fresh) >= WORTH_IT:
+        plans_renew(RatingTask, RatingSlot, by_key=(Prompt, Response, RatingItem))
     return RatingsReport(
         n_rows=n_rows,
         n_created=len(fresh),

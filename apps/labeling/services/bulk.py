@@ -10,10 +10,11 @@ from django.db.backends.utils import CursorWrapper
 def ids_next(cursor: CursorWrapper, model: type[models.Model], n: int) -> list[int]:
     """n fresh ids of a table; rows that other tables point at are written with them."""
     cursor.execute(
-        "select nextval(pg_get_serial_sequence(%s, 'id')) from generate_series(1, %s)",
+        "select coalesce(array_agg(nextval(s)), '{}') from"
+        " pg_get_serial_sequence(%s, 'id') s, generate_series(1, %s)",
         [model._meta.db_table, n],
     )
-    return [key for (key,) in cursor.fetchall()]
+    return cursor.fetchone()[0]
 
 
 def rows_copy(
@@ -29,7 +30,7 @@ def rows_copy(
     now: tuple[Any, ...] = ()
     if stamped:
         cursor.execute("select now()")
-        now = cursor.fetchone() * 2
+        now = (cursor.fetchone()[0].isoformat(),) * 2  # as text once, not for every row
     with cursor.copy(f"copy {model._meta.db_table} ({', '.join(names)}) from stdin") as copy:
         for row in rows:
             copy.write_row((*row, *now))
