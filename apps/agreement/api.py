@@ -8,7 +8,8 @@ from ninja import Field, Router, Schema
 
 from apps.accounts.api_auth import needs
 from apps.accounts.permissions import READERS, project_for
-from apps.agreement import selectors, services
+from apps.agreement.selectors import votes
+from apps.agreement.services.reports import report_refresh
 
 router = Router(tags=["agreement"])
 
@@ -49,10 +50,10 @@ class AgreementOut(Schema):
 )
 def agreement(request: HttpRequest, slug: str) -> dict[str, Any]:
     project, _role = project_for(request.user, slug, READERS)
-    report = selectors.report_get(project=project) or services.report_refresh(project=project)
+    report = votes.report_get(project=project) or report_refresh(project=project)
     return {
         "computed_at": report.computed_at,
-        "newer_votes": selectors.newest_vote_id(project=project) > report.last_vote_id,
+        "newer_votes": votes.newest_vote_id(project=project) > report.last_vote_id,
         "n_votes": report.n_votes,
         "n_comparisons": report.n_comparisons,
     } | {

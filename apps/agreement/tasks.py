@@ -2,13 +2,14 @@
 
 from celery import shared_task
 
-from apps.agreement import selectors, services
+from apps.agreement.reports import report_refresh
+from apps.agreement.selectors.votes import stale_projects
 
 
 @shared_task(name="apps.agreement.tasks.refresh_reports")
 def refresh_reports() -> int:
     """Recompute the report of every project with votes newer than it; returns how many."""
-    projects = selectors.stale_projects()
+    projects = stale_projects()
     for project in projects:
-        services.report_refresh(project=project)
+        report_refresh(project=project)
     return len(projects)

@@ -18,8 +18,8 @@ from django.db import connection
 
 from apps.accounts.models import AuditEvent, Membership, Project, Role, User
 from apps.accounts.services import audit_record, membership_set, user_create
-from apps.agreement.selectors import newest_vote_id, report_get
-from apps.agreement.services import report_refresh
+from apps.agreement.selectors.votes import newest_vote_id, report_get
+from apps.agreement.services.reports import report_refresh
 from apps.common.errors import DomainError
 from apps.labeling.models import Comparison, Vote
 from apps.labeling.services import comparisons_import, project_create, votes_import

@@ -4,14 +4,15 @@ import pytest
 from django.urls import reverse
 
 from apps.accounts.models import Project
-from apps.agreement import selectors, services
+from apps.agreement.selectors import votes
+from apps.agreement.services import reports
 from tests.agreement.crowd import crowd_write
 
 
 def test_figures_are_those_computed_by_hand(project: Project) -> None:
     # Pairs of votes that agree: 1 of 1, 1 of 3, 0 of 1  →  mean (1 + 1/3 + 0) / 3 = 4/9.
     crowd_write(project, [["a", "a"], ["a", "a", "b"], ["a", "tie"], ["b"]])
-    report = services.report_refresh(project=project)
+    report = reports.report_refresh(project=project)
     percent = report.figures["statistics"]["percent"]
     assert percent["value"] == pytest.approx(4 / 9)
     assert percent["n_items"] == 3
@@ -23,7 +24,7 @@ def test_figures_are_those_computed_by_hand(project: Project) -> None:
 
 def test_a_pattern_counts_what_the_rule_accepts(project: Project) -> None:
     crowd_write(project, [["a"] * 3, ["b"] * 3, ["a", "a", "b"], ["a", "b", "tie"]])
-    rows = services.report_refresh(project=project).figures["splits"]
+    rows = reports.report_refresh(project=project).figures["splits"]
     assert [(row["pattern"], row["comparisons"], row["accepted"]) for row in rows] == [
         ("3", 2, 2),
         ("2–1", 1, 0),
@@ -37,7 +38,7 @@ def test_majority_against_gold_counts_vote_ties_half(project: Project) -> None:
         [["a", "a", "a"], ["b", "b", "b"], ["a", "b"], ["a", "a", "a"]],
         golds=["a", "a", "b", ""],
     )
-    gold = services.report_refresh(project=project).figures["decisions"]["gold"]
+    gold = reports.report_refresh(project=project).figures["decisions"]["gold"]
     assert gold["n"] == 3
     assert gold["majority"] == pytest.approx((1 + 0 + 0.5) / 3)
     assert gold["kept_n"] == 2  # the tie of votes is not accepted; the one without gold is not in
@@ -47,24 +48,24 @@ def test_majority_against_gold_counts_vote_ties_half(project: Project) -> None:
 def test_only_the_random_stratum_counts(project: Project) -> None:
     crowd_write(project, [["a", "a"]] * 2)
     crowd_write(project, [["a", "b"]] * 20, stratum="priority")
-    assert services.report_refresh(project=project).figures["statistics"]["percent"]["value"] == 1.0
+    assert reports.report_refresh(project=project).figures["statistics"]["percent"]["value"] == 1.0
 
 
 def test_random_votes_raise_the_alarm(project: Project) -> None:
     # Every split of two voters equally often: exactly chance.
     crowd_write(project, [["a", "a"], ["a", "b"], ["b", "a"], ["b", "b"]] * 25)
-    statistics = services.report_refresh(project=project).figures["statistics"]
+    statistics = reports.report_refresh(project=project).figures["statistics"]
     assert statistics["alpha"]["level"] == "critical"
     assert statistics["percent"]["level"] in {"bad", "unsure"}
 
 
 def test_a_report_is_stale_once_newer_votes_exist(project: Project) -> None:
     crowd_write(project, [["a", "a"]])
-    assert selectors.stale_projects() == [project]
-    services.report_refresh(project=project)
-    assert selectors.stale_projects() == []
+    assert votes.stale_projects() == [project]
+    reports.report_refresh(project=project)
+    assert votes.stale_projects() == []
     crowd_write(project, [["b", "b"]])
-    assert selectors.stale_projects() == [project]
+    assert votes.stale_projects() == [project]
 
 
 def test_the_page_says_why_it_is_empty(project: Project, ada, signed_in) -> None:
@@ -88,7 +89,7 @@ def test_the_page_shows_the_figures_and_what_chance_would_pass(
 
 def test_undefined_statistics_say_why(project: Project, ada, signed_in) -> None:
     crowd_write(project, [["a", "a"]] * 3)
-    services.report_refresh(project=project)
+    reports.report_refresh(project=project)
     text = signed_in(ada).get(reverse("agreement:overview", args=[project.slug])).content.decode()
     assert "every vote is for the same choice" in text
 
@@ -106,7 +107,7 @@ def test_the_api_gives_the_same_figures(project: Project, emil, signed_in) -> No
 def test_the_posterior_rule_lets_fewer_coin_flips_through(project: Project) -> None:
     # 61 of 100 pairs of votes agree: a = 0.61, so 2a − 1 = 0.22 and q = 0.7345.
     crowd_write(project, [["a", "a"]] * 61 + [["a", "b"]] * 39)
-    chance = services.report_refresh(project=project).figures["chance"]
+    chance = reports.report_refresh(project=project).figures["chance"]
     assert chance["accuracy"] == pytest.approx((1 + 0.22**0.5) / 2)
     assert chance["two_way"] == pytest.approx(1.0)
     # Only 4–1, 5–0 and their mirrors pass: 2 · (5 + 1) / 32.

@@ -180,12 +180,19 @@ class LabelingSettingsOut(Schema):
     least_votes: int
     least_agreeing: int
     least_share: float
+    decide_by: str = Field(description="votes, one_coin, dawid_skene or mace")
+    least_posterior: float
+    stop_early: bool
     lease_seconds: int
     random_share: float
     gold_share: float
     repeat_share: float
     audit_share: float
     audit_rate: float
+    audit_days: int
+    fast_ms: int
+    vote_price: float
+    currency: str
     skips_to_review: int
     show_tie: bool
     show_both_bad: bool
@@ -214,12 +221,19 @@ class LabelingSettingsIn(Schema):
     least_votes: int | None = None
     least_agreeing: int | None = None
     least_share: float | None = None
+    decide_by: str | None = None
+    least_posterior: float | None = None
+    stop_early: bool | None = None
     lease_seconds: int | None = None
     random_share: float | None = None
     gold_share: float | None = None
     repeat_share: float | None = None
     audit_share: float | None = None
     audit_rate: float | None = None
+    audit_days: int | None = None
+    fast_ms: int | None = None
+    vote_price: float | None = None
+    currency: str | None = None
     skips_to_review: int | None = None
     show_tie: bool | None = None
     show_both_bad: bool | None = None

@@ -1,7 +1,8 @@
 """What is compared, who holds it, how it was voted on, what was decided."""
 
-from apps.labeling.models.choices import Choice
+from apps.labeling.models.choices import Choice, DecideBy
 from apps.labeling.models.comparisons import Comparison, Skip, Slot
+from apps.labeling.models.consensus import Consensus
 from apps.labeling.models.content import Prompt, Response
 from apps.labeling.models.imports import ImportJob
 from apps.labeling.models.people import (
@@ -29,6 +30,8 @@ __all__ = [
     "Annotator",
     "Choice",
     "Comparison",
+    "Consensus",
+    "DecideBy",
     "Decision",
     "Guideline",
     "ImportJob",

@@ -97,6 +97,8 @@ class Slot(models.Model):
         GOLD = "gold", "gold"
         REPEAT = "repeat", "hidden repeat"
         AUDIT = "audit", "audit re-vote"
+        # voted on before the comparison was sent to re-annotation: kept, decides nothing
+        FORMER = "former", "earlier round"
 
     class State(models.TextChoices):
         FREE = "free", "free"
@@ -141,7 +143,7 @@ class Slot(models.Model):
             models.UniqueConstraint(fields=["comparison", "position"], name="slot_position_once"),
             models.UniqueConstraint(
                 fields=["comparison", "annotator"],
-                condition=Q(annotator__isnull=False) & ~Q(kind="repeat"),
+                condition=Q(annotator__isnull=False) & ~Q(kind__in=["repeat", "former"]),
                 name="slot_annotator_meets_comparison_once",
             ),
             models.UniqueConstraint(
@@ -151,7 +153,7 @@ class Slot(models.Model):
             ),
             models.CheckConstraint(
                 condition=Q(kind__in=["repeat", "audit"], measures__isnull=False)
-                | Q(kind__in=["regular", "gold"], measures__isnull=True),
+                | Q(kind__in=["regular", "gold", "former"], measures__isnull=True),
                 name="slot_measures_a_vote",
             ),
             models.CheckConstraint(

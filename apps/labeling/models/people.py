@@ -27,6 +27,20 @@ class Annotator(Stamped):
     )
     topics = ArrayField(models.CharField(max_length=200), default=list, blank=True)
     languages = ArrayField(models.CharField(max_length=12), default=list, blank=True)
+    confusion = ArrayField(
+        models.FloatField(),
+        size=16,
+        null=True,
+        blank=True,
+        help_text="P(vote | truth) in the project's consensus, row by row; written by agreement",
+    )
+    reliability = models.FloatField(
+        null=True, blank=True, help_text="chance to vote for what is right, in the same model"
+    )
+    left_out_at = models.DateTimeField(
+        null=True, blank=True, help_text="since when their votes enter no new dataset"
+    )
+    left_out_reason = models.CharField(max_length=300, blank=True, default="", db_default="")
     votes_day = models.DateField(null=True, blank=True, help_text="UTC day of the last vote")
     votes_of_day = models.PositiveIntegerField(
         default=0, help_text="votes cast on that day, counted as they are cast"

@@ -6,6 +6,7 @@ from django.db.models import F, Q
 
 from apps.accounts.models import Project
 from apps.common.models import Stamped
+from apps.labeling.models.choices import DecideBy
 
 
 def reason_chips() -> list[str]:
@@ -28,6 +29,21 @@ class LabelingSettings(Stamped):
     least_votes = models.PositiveSmallIntegerField(default=3)
     least_agreeing = models.PositiveSmallIntegerField(default=3)
     least_share = models.FloatField(default=0.6)
+    decide_by = models.CharField(
+        max_length=12,
+        choices=DecideBy.choices,
+        default=DecideBy.VOTES,
+        db_default=DecideBy.VOTES,
+        help_text="counted votes, or the posterior of a model of the voters",
+    )
+    least_posterior = models.FloatField(
+        default=0.9, db_default=0.9, help_text="to accept, and to ask for no further votes"
+    )
+    stop_early = models.BooleanField(
+        default=False,
+        db_default=False,
+        help_text="ask for no further votes once the posterior is reached",
+    )
     lease_seconds = models.PositiveIntegerField(default=900)
     random_share = models.FloatField(
         default=0.5, help_text="of the queue drawn at random, never zero: agreement rests on it"
@@ -54,6 +70,16 @@ class LabelingSettings(Stamped):
         default=0.0, help_text="of what reviewers and admins get: blind re-votes"
     )
     audit_rate = models.FloatField(default=0.1, help_text="of votes, drawn by a seeded hash")
+    audit_days = models.PositiveSmallIntegerField(
+        default=7, db_default=7, help_text="an audited vote is judged anew within so many days"
+    )
+    fast_ms = models.PositiveIntegerField(
+        default=2_000, db_default=2_000, help_text="answers faster than this were hardly read"
+    )
+    vote_price = models.FloatField(
+        default=0.0, db_default=0.0, help_text="what one vote costs, in `currency`; 0: not stated"
+    )
+    currency = models.CharField(max_length=3, default="EUR", db_default="EUR")
     skips_to_review = models.PositiveSmallIntegerField(default=3)
     acknowledge_guidelines = models.BooleanField(default=True)
     daily_cap = models.PositiveIntegerField(default=0, help_text="votes a person a day; 0: no cap")
@@ -86,6 +112,10 @@ class LabelingSettings(Stamped):
             models.CheckConstraint(
                 condition=Q(least_share__gt=0) & Q(least_share__lte=1),
                 name="labeling_share_is_a_share",
+            ),
+            models.CheckConstraint(
+                condition=Q(least_posterior__gt=0.5) & Q(least_posterior__lt=1),
+                name="labeling_posterior_beyond_chance",
             ),
             models.CheckConstraint(
                 condition=Q(random_share__gt=0) & Q(random_share__lte=1),

@@ -6,7 +6,7 @@ from django.db.models import Func, Q, Value
 
 from apps.accounts.models import Project, User
 from apps.common.models import Stamped
-from apps.labeling.models.choices import Choice
+from apps.labeling.models.choices import Choice, DecideBy
 from apps.labeling.models.comparisons import Comparison, Slot
 from apps.labeling.models.content import Response
 from apps.labeling.models.people import Guideline
@@ -132,7 +132,16 @@ class Decision(Stamped):
     n_both_bad = models.PositiveIntegerField(default=0)
     n_agreeing = models.PositiveIntegerField(default=0)
     share = models.FloatField(default=0.0, help_text="agreeing ÷ all votes, ties included")
-    posterior = models.FloatField(null=True, blank=True)
+    decided_by = models.CharField(
+        max_length=12, choices=DecideBy.choices, default=DecideBy.VOTES, db_default=DecideBy.VOTES
+    )
+    posteriors = ArrayField(
+        models.FloatField(),
+        size=4,
+        null=True,
+        blank=True,
+        help_text="P(truth | votes) of each choice by the project's consensus; empty without one",
+    )
     rule = models.JSONField(default=dict)
     reason = models.CharField(max_length=300, blank=True)
 

@@ -4,7 +4,7 @@ import re
 from typing import Any
 
 from apps.common.errors import DomainError
-from apps.labeling.models import LabelingSettings
+from apps.labeling.models import DecideBy, LabelingSettings
 from measures.phrases import Phrases
 from measures.voting import Rule
 
@@ -17,6 +17,8 @@ _WHOLE = {
     "lease_seconds": (30, 86_400),
     "skips_to_review": (1, 50),
     "daily_cap": (0, 100_000),
+    "audit_days": (1, 365),
+    "fast_ms": (0, 60_000),
     "qualification_pairs": (0, 200),
     "qualification_attempts": (1, 50),
     "qualification_cooldown_minutes": (0, 43_200),
@@ -29,8 +31,11 @@ _SHARES = {
     "audit_share": (0.0, 0.5),
     "audit_rate": (0.0, 1.0),
     "qualification_pass": (0.01, 1.0),
+    "least_posterior": (0.51, 0.999),
+    "vote_price": (0.0, 1_000.0),
 }
 _SWITCHES = (
+    "stop_early",
     "show_tie",
     "show_both_bad",
     "show_strength",
@@ -58,6 +63,14 @@ def setting_checked(name: str, value: Any) -> Any:
         return value
     if name in _LISTS:
         return _texts(name, value)
+    if name == "decide_by":
+        if value not in DecideBy.values:
+            raise DomainError(f"This is one of {', '.join(DecideBy.values)}.", field=name)
+        return DecideBy(value)
+    if name == "currency":
+        if not isinstance(value, str) or not re.fullmatch("[A-Z]{3}", value):
+            raise DomainError("Three capital letters, such as EUR.", field=name)
+        return value
     if name == "criteria":
         return _criteria(value)
     if name not in _WHOLE and name not in _SHARES:

@@ -228,12 +228,19 @@ class LabelingSettings(Answered):
     least_votes: int
     least_agreeing: int
     least_share: float
+    decide_by: str
+    least_posterior: float
+    stop_early: bool
     lease_seconds: int
     random_share: float
     gold_share: float
     repeat_share: float
     audit_share: float
     audit_rate: float
+    audit_days: int
+    fast_ms: int
+    vote_price: float
+    currency: str
     skips_to_review: int
     show_tie: bool
     show_both_bad: bool

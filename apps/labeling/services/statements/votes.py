@@ -80,7 +80,7 @@ with decided as (
     winner = case when d.outcome = 'adjudicated' then d.winner else excluded.winner end,
     rule = case when d.outcome = 'adjudicated' then d.rule else excluded.rule end,
     reason = case when d.outcome = 'adjudicated' then d.reason else excluded.reason end,
-    posterior = null,
+    posteriors = null,
     n_a = excluded.n_a, n_b = excluded.n_b, n_tie = excluded.n_tie,
     n_both_bad = excluded.n_both_bad, n_agreeing = excluded.n_agreeing, share = excluded.share,
     updated_at = now()

@@ -2,7 +2,6 @@ from django.urls import path
 
 from apps.snapshots import views
 
-app_name = "snapshots"
 urlpatterns = [
     path("<slug:slug>/datasets/", views.snapshot_list, name="list"),
     path("<slug:slug>/datasets/new/", views.snapshot_create, name="create"),

@@ -8,25 +8,27 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_GET, require_POST
 
 from apps.accounts.permissions import READERS, project_page
-from apps.agreement import display, selectors, services
+from apps.agreement.screens import overview as screen
+from apps.agreement.selectors import votes
+from apps.agreement.services.reports import report_refresh
 from apps.common.http import Request
 
 
 @require_GET
 @project_page(READERS)
 def overview(request: Request) -> HttpResponse:
-    report = selectors.report_get(project=request.project)
+    report = votes.report_get(project=request.project)
     context = {"page_title": "Agreement", "nav": "agreement", "report": report}
     if report is not None:
-        newest = selectors.newest_vote_id(project=request.project)
-        context |= display.overview(report) | {"newer_votes": newest > report.last_vote_id}
+        newest = votes.newest_vote_id(project=request.project)
+        context |= screen.overview(report) | {"newer_votes": newest > report.last_vote_id}
     return render(request, "agreement/overview.html", context)
 
 
 @require_POST
 @project_page(READERS)
 def refresh(request: Request) -> HttpResponse:
-    services.report_refresh(project=request.project)
+    report_refresh(project=request.project)
     messages.success(request, "Agreement was computed again from all current votes.")
     return redirect("agreement:overview", slug=request.project.slug)
 
@@ -35,7 +37,7 @@ def refresh(request: Request) -> HttpResponse:
 @project_page(READERS)
 def splits_csv(request: Request) -> HttpResponse:
     """The numbers behind the chart."""
-    report = selectors.report_get(project=request.project)
+    report = votes.report_get(project=request.project)
     response = HttpResponse(content_type="text/csv; charset=utf-8")
     name = f"{request.project.slug}-vote-splits.csv"
     response["Content-Disposition"] = f'attachment; filename="{name}"'

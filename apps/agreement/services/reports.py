@@ -7,8 +7,8 @@ import numpy as np
 from django.utils import timezone
 
 from apps.accounts.models import Project
-from apps.agreement import selectors
 from apps.agreement.models import AgreementReport
+from apps.agreement.selectors import votes
 from measures.agreement import (
     fleiss_kappa,
     gwet_ac1,
@@ -31,11 +31,11 @@ STATISTICS = (
 
 def report_refresh(*, project: Project) -> AgreementReport:
     """Compute every figure of the agreement page from the current votes and store it."""
-    newest = selectors.newest_vote_id(project=project)
-    table = selectors.vote_table(project=project)
-    rule = selectors.rule_of(project=project)
+    newest = votes.newest_vote_id(project=project)
+    table = votes.vote_table(project=project)
+    rule = votes.rule_of(project=project)
     # AC1 depends on how many categories there were to choose from.
-    offered = table.counts[:, selectors.offered_columns(project=project, counts=table.counts)]
+    offered = table.counts[:, votes.offered_columns(project=project, counts=table.counts)]
     two_way = _two_way(table.counts)
     figures = {
         "statistics": {name: _estimate(function(offered)) for name, function in STATISTICS},
@@ -105,7 +105,7 @@ def splits(counts: np.ndarray, rule: Rule) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: (-row["share"], -row["n_votes"], row["pattern"]))
 
 
-def decision_figures(table: selectors.VoteTable, rule: Rule) -> dict[str, Any]:
+def decision_figures(table: votes.VoteTable, rule: Rule) -> dict[str, Any]:
     """How many comparisons the rule keeps, and how the kept ones compare with gold labels.
 
     Vote ties count ½ in `majority` (accuracy of the plain majority against gold); `kept` counts
@@ -138,7 +138,7 @@ def decision_figures(table: selectors.VoteTable, rule: Rule) -> dict[str, Any]:
     return figures
 
 
-def _accuracy(table: selectors.VoteTable, rows: np.ndarray, right: np.ndarray) -> dict[str, Any]:
+def _accuracy(table: votes.VoteTable, rows: np.ndarray, right: np.ndarray) -> dict[str, Any]:
     """Share of `rows` that are right. An answer stands in many comparisons, so rows are not
     independent: the interval is the one for pairs of recurring units."""
     pairs = [pair for pair, wanted in zip(table.responses, rows, strict=True) if wanted]

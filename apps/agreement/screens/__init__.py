@@ -1,0 +1,1 @@
+"""What the pages print: figures in, words and SVG geometry out."""

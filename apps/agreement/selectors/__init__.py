@@ -1,0 +1,1 @@
+"""Reads of agreement, a file per question."""

@@ -1,0 +1,1 @@
+"""Writes of agreement, a file per thing that is written."""

@@ -1,0 +1,5 @@
+"""Addresses of the pages about audits."""
+
+from django.urls import URLPattern
+
+urlpatterns: list[URLPattern] = []

@@ -1,0 +1,1 @@
+"""The pages of agreement, a file per page."""

@@ -1,0 +1,11 @@
+"""Addresses of datasets, a file per area. Single datasets come last: their ids match any word."""
+
+from apps.snapshots.urls import comparing, datasets, readiness, reports
+
+app_name = "snapshots"
+urlpatterns = [
+    *reports.urlpatterns,
+    *comparing.urlpatterns,
+    *readiness.urlpatterns,
+    *datasets.urlpatterns,
+]

@@ -1,0 +1,5 @@
+"""Addresses of the pages about comparing."""
+
+from django.urls import URLPattern
+
+urlpatterns: list[URLPattern] = []
