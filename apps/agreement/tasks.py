@@ -2,7 +2,7 @@
 
 from celery import shared_task
 
-from apps.agreement.reports import report_refresh
+from apps.agreement.services.reports import report_refresh
 from apps.agreement.selectors.votes import stale_projects
 
 

@@ -6,6 +6,7 @@ from django.urls import reverse
 from apps.accounts.models import Project
 from apps.agreement.selectors import votes
 from apps.agreement.services import reports
+from apps.agreement.tasks import refresh_reports
 from tests.agreement.crowd import crowd_write
 
 
@@ -112,3 +113,10 @@ def test_the_posterior_rule_lets_fewer_coin_flips_through(project: Project) -> N
     assert chance["two_way"] == pytest.approx(1.0)
     # Only 4–1, 5–0 and their mirrors pass: 2 · (5 + 1) / 32.
     assert chance["posterior"] == pytest.approx(12 / 32)
+
+
+def test_the_background_task_computes_what_is_behind(project: Project) -> None:
+    crowd_write(project, [["a", "a"]])
+    assert refresh_reports() == 1
+    assert votes.report_get(project=project) is not None
+    assert refresh_reports() == 0
