@@ -1,11 +1,12 @@
 """From votes to a decision by stated rules, and how far chance alone would get under them."""
 
+from measures.voting.by_posterior import PosteriorRule, decide_by_posterior, posterior
 from measures.voting.chance import (
     chance_keep_rate,
     posterior_keep_rate,
     two_way_posterior,
 )
-from measures.voting.many import Decisions, decide_many
+from measures.voting.many import Decisions, decide_many, decide_many_by_posterior
 from measures.voting.rule import (
     CHOICES,
     DEFAULT_RULE,
@@ -24,11 +25,15 @@ __all__ = [
     "Decision",
     "Decisions",
     "Outcome",
+    "PosteriorRule",
     "Rule",
     "chance_keep_rate",
     "count_votes",
     "decide",
+    "decide_by_posterior",
     "decide_many",
+    "decide_many_by_posterior",
+    "posterior",
     "posterior_keep_rate",
     "two_way_posterior",
 ]

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from measures.voting.by_posterior import PosteriorRule
 from measures.voting.rule import CHOICES, DEFAULT_RULE, Choice, Outcome, Rule
 
 OUTCOMES = (Outcome.ACCEPTED, Outcome.CONTESTED, Outcome.NEEDS_VOTES)
@@ -72,6 +73,46 @@ def decide_many(
             accepted, _ACCEPTED, np.where(open_still, _NEEDS_VOTES, _CONTESTED)
         ).astype(np.int8),
         winner=np.where(accepted, table.argmax(axis=1), -1).astype(np.int8),
+        n_votes=n_votes,
+        n_agreeing=top,
+        share=_share(top, n_votes),
+    )
+
+
+def decide_many_by_posterior(
+    counts: ArrayLike,
+    posteriors: ArrayLike,
+    rule: PosteriorRule,
+    *,
+    votes_possible: ArrayLike | None = None,
+) -> Decisions:
+    """`measures.voting.decide_by_posterior` for each row.
+
+    counts: (n, 4) votes, posteriors: (n, 4) probabilities, both in the order of `CHOICES`;
+    votes_possible as in `decide_many`.
+    """
+    table = np.asarray(counts, dtype=np.int64)
+    shares = np.asarray(posteriors, dtype=np.float64)
+    if table.shape != shares.shape or table.ndim != 2 or table.shape[1] != len(CHOICES):
+        raise ValueError(
+            f"counts and posteriors must both have shape (n, {len(CHOICES)}), "
+            f"not {table.shape} and {shares.shape}"
+        )
+    n_votes = table.sum(axis=1)
+    best = shares.max(axis=1, initial=0.0)
+    alone = ((shares >= best[:, None] - 1e-12).sum(axis=1) == 1) & (n_votes > 0)
+    accepted = alone & (n_votes >= rule.least_votes) & (best >= rule.least_posterior)
+    total = rule.max_votes if votes_possible is None else votes_possible
+    open_still = np.ones(len(table), dtype=bool)
+    if total is not None:
+        open_still = np.asarray(total, dtype=np.int64) - n_votes > 0
+    leading = shares.argmax(axis=1) if len(shares) else np.zeros(0, dtype=np.int64)
+    top = np.where(alone, table[np.arange(len(table)), leading], table.max(axis=1, initial=0))
+    return Decisions(
+        outcome=np.where(
+            accepted, _ACCEPTED, np.where(open_still, _NEEDS_VOTES, _CONTESTED)
+        ).astype(np.int8),
+        winner=np.where(accepted, leading, -1).astype(np.int8),
         n_votes=n_votes,
         n_agreeing=top,
         share=_share(top, n_votes),

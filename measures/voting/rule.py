@@ -131,6 +131,11 @@ def decide(
     )
 
 
+def words_of(choice: Choice) -> str:
+    """The choice as sentences name it: "A", "tie"."""
+    return _WORDS[choice]
+
+
 def holds(rule: Rule, n_votes: int, n_agreeing: int) -> bool:
     """Do the three conditions hold? (That the top choice stands alone is a separate question.)"""
     return (

@@ -22,6 +22,7 @@ from apps.labeling.services.statements.votes import (
     INSERT_VOTE,
     LOCK_FOR_VOTE,
     STORE_DECISION,
+    VOTERS,
 )
 
 __all__ = [
@@ -44,6 +45,7 @@ __all__ = [
     "SIDE",
     "STORE_DECISION",
     "TAKE",
+    "VOTERS",
     "WHY_NOT",
     "WHY_NOTHING",
 ]

@@ -6,10 +6,15 @@ from apps.labeling.services.results import OFFER_COLUMNS
 
 DEFAULTS = LabelingSettings()  # for projects without a settings row
 
-POLICY = ("overlap", "max_overlap", "least_votes", "least_agreeing", "least_share")
+POLICY = (
+    "overlap", "max_overlap", "least_votes", "least_agreeing", "least_share",
+    "decide_by", "least_posterior", "stop_early",
+)  # fmt: skip
+# What a fit has learned of the project's voters; nulls before the first.
+CONSENSUS_COLUMNS = "f.method, f.priors, f.confusion"
 MIX = ("lease_seconds", "random_share", "gold_share", "repeat_share", "audit_share", "audit_rate")
 OFFER_COLUMNS = ", ".join(f"l.{name}" for name in OFFER_COLUMNS)
-POLICY_COLUMNS = ", ".join(f"l.{name}" for name in POLICY)
+POLICY_COLUMNS = ", ".join(f"l.{name}" for name in POLICY) + f", {CONSENSUS_COLUMNS}"
 
 # Of whom one asks before handing out: `m` is their membership, `w` their Annotator row, `l` the
 # settings, `d.due` the first major version of the guidelines they have not acknowledged.

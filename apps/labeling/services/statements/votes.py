@@ -25,6 +25,7 @@ select s.id, s.project_id, s.comparison_id, s.kind, s.state, s.annotator_id, s.l
 from labeling_slot s
 join labeling_comparison c on c.id = s.comparison_id
 left join labeling_labelingsettings l on l.project_id = s.project_id
+left join labeling_consensus f on f.project_id = s.project_id
 left join me m on true
 {STANDING_JOINS.format(project="s.project_id")}
 where s.id = %(slot)s
@@ -33,6 +34,15 @@ for no key update of s, c
 
 CHOICES = """
 select v.choice from labeling_vote v join labeling_slot s on s.id = v.slot_id
+where v.comparison_id = %(comparison)s and v.is_current and s.kind in ('regular', 'gold')
+"""
+
+# The votes that count, each with what is known of its annotator.
+VOTERS = """
+select v.choice, w.confusion
+from labeling_vote v
+join labeling_slot s on s.id = v.slot_id
+left join labeling_annotator w on w.project_id = v.project_id and w.user_id = v.annotator_id
 where v.comparison_id = %(comparison)s and v.is_current and s.kind in ('regular', 'gold')
 """
 
@@ -72,15 +82,18 @@ STORE_DECISION = f"""
 with decided as (
   insert into labeling_decision as d (
     comparison_id, project_id, outcome, winner, n_a, n_b, n_tie, n_both_bad, n_agreeing, share,
-    rule, reason, created_at, updated_at)
+    rule, reason, decided_by, posteriors, created_at, updated_at)
   values (%(comparison)s, %(project)s, %(outcome)s, %(winner)s, %(n_a)s, %(n_b)s, %(n_tie)s,
-          %(n_both_bad)s, %(n_agreeing)s, %(share)s, %(rule)s, %(reason)s, now(), now())
+          %(n_both_bad)s, %(n_agreeing)s, %(share)s, %(rule)s, %(reason)s, %(decided_by)s,
+          %(posteriors)s, now(), now())
   on conflict (comparison_id) do update set
     outcome = case when d.outcome = 'adjudicated' then d.outcome else excluded.outcome end,
     winner = case when d.outcome = 'adjudicated' then d.winner else excluded.winner end,
     rule = case when d.outcome = 'adjudicated' then d.rule else excluded.rule end,
     reason = case when d.outcome = 'adjudicated' then d.reason else excluded.reason end,
-    posteriors = null,
+    decided_by = case when d.outcome = 'adjudicated' then d.decided_by
+                 else excluded.decided_by end,
+    posteriors = excluded.posteriors,
     n_a = excluded.n_a, n_b = excluded.n_b, n_tie = excluded.n_tie,
     n_both_bad = excluded.n_both_bad, n_agreeing = excluded.n_agreeing, share = excluded.share,
     updated_at = now()
@@ -96,7 +109,7 @@ with decided as (
   -- extra votes that were asked for and are no longer needed
   update labeling_slot s set state = 'withdrawn'
   where %(accepted)s and s.comparison_id = %(comparison)s and s.state = 'free'
-    and s.kind = 'regular' and s.position > %(base)s
+    and s.kind = 'regular' and (s.position > %(base)s or %(stop)s)
   returning s.id
 )
 update labeling_comparison set
