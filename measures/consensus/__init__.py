@@ -1,0 +1,29 @@
+"""Models of the voters: who is right how often, and what an item's votes are then worth."""
+
+from measures.consensus.choosing import Comparison, Recommended, compare, recommended
+from measures.consensus.counting import Counted, majority, wawa
+from measures.consensus.fitting import METHODS, Fit, fit
+from measures.consensus.held_out import Bar, Check, leave_one_vote_out
+from measures.consensus.posterior import posteriors_of, share_right, winners
+from measures.consensus.votes import Votes, votes_from
+
+__all__ = [
+    "METHODS",
+    "Bar",
+    "Check",
+    "Comparison",
+    "Counted",
+    "Fit",
+    "Recommended",
+    "Votes",
+    "compare",
+    "fit",
+    "leave_one_vote_out",
+    "majority",
+    "posteriors_of",
+    "recommended",
+    "share_right",
+    "votes_from",
+    "wawa",
+    "winners",
+]
