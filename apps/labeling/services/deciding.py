@@ -2,8 +2,8 @@
 
 Asks `measures.voting` (by counting, or by the posterior of the project's consensus) and writes
 three things in one statement: the decision, the comparison's state and, while the rule could still
-be met, one more slot (adaptive overlap: easy pairs stop at `overlap` votes or before, contested ones
-go on up to `max_overlap`).
+be met, one more slot (adaptive overlap: easy pairs stop at `overlap` votes or before, contested
+ones go on up to `max_overlap`).
 """
 
 import json

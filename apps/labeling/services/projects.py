@@ -8,7 +8,13 @@ from django.db import transaction
 from apps.accounts import services as accounts
 from apps.accounts.models import Project, User
 from apps.common.errors import DomainError
-from apps.labeling.models import Guideline, LabelingSettings, Slot
+from apps.labeling.models import Consensus, DecideBy, Guideline, LabelingSettings, Slot
+from apps.labeling.services.redeciding import (
+    REDONE_AT_ONCE,
+    RULE_FIELDS,
+    decisions_count,
+    decisions_redo,
+)
 from apps.labeling.services.settings_checks import setting_checked, settings_check_together
 from measures.voting import Rule
 
@@ -66,9 +72,10 @@ def labeling_set_up(
 def labeling_settings_update(*, project: Project, by: User, **changes: Any) -> LabelingSettings:
     """Change how a project labels; what is not named stays.
 
-    Existing decisions keep the rule they were made under until they are refreshed or voted on.
-    Errors name the field: unknown, out of bounds, a rule that could never accept anything, or
-    settings that do not fit together (see `settings_checks`).
+    When the rule changes, comparisons that are decided already are decided anew: at once in a
+    project of up to REDONE_AT_ONCE, else in the background (`decisions_behind` finds them). Errors
+    name the field: unknown, out of bounds, a rule that could never accept anything, a model that
+    was not fitted, or settings that do not fit together (see `settings_checks`).
     """
     with transaction.atomic():
         current, _ = LabelingSettings.objects.select_for_update().get_or_create(project=project)
@@ -76,6 +83,8 @@ def labeling_settings_update(*, project: Project, by: User, **changes: Any) -> L
         for name, value in changes.items():
             setattr(current, name, setting_checked(name, value))
         settings_check_together(current, rule_of)
+        if current.decide_by != before.get("decide_by", current.decide_by):
+            _fitted_check(current)
         current.save()
         if current.gold_share:
             # From now on each annotator gets every gold pair in a slot made for them.
@@ -91,7 +100,23 @@ def labeling_settings_update(*, project: Project, by: User, **changes: Any) -> L
             accounts.audit_record(
                 action="labeling.settings_changed", actor=by, project=project, details=changed
             )
+    if changed.keys() & RULE_FIELDS and decisions_count(project=project) <= REDONE_AT_ONCE:
+        decisions_redo(project=project)
     return current
+
+
+def _fitted_check(current: LabelingSettings) -> None:
+    """A model decides only once it was fitted to the project's own votes."""
+    if current.decide_by == DecideBy.VOTES:
+        return
+    fitted = Consensus.objects.filter(project=current.project_id).first()
+    if fitted is None or fitted.method != current.decide_by:
+        raise DomainError(
+            f"{DecideBy(current.decide_by).label} has not been fitted to this project’s votes yet. "
+            "Choose it on the page Decisions, which fits it first.",
+            code="not_fitted",
+            field="decide_by",
+        )
 
 
 def rule_of(current: LabelingSettings) -> Rule:

@@ -16,6 +16,11 @@ from apps.labeling.services.statements.queue import (
     WHY_NOT,
     WHY_NOTHING,
 )
+from apps.labeling.services.statements.redeciding import (
+    LOCK_COMPARISONS,
+    READ_DECISIONS,
+    STORE_DECISIONS,
+)
 from apps.labeling.services.statements.shared import LOOK, MIX, POLICY, SEAT, SIDE
 from apps.labeling.services.statements.votes import (
     CHOICES,
@@ -35,15 +40,18 @@ __all__ = [
     "DRAW_REPEAT",
     "DRAW_TOPICS",
     "INSERT_VOTE",
+    "LOCK_COMPARISONS",
     "LOCK_FOR_VOTE",
     "LOOK",
     "MIX",
     "POLICY",
     "PROSPECT",
+    "READ_DECISIONS",
     "RELEASE",
     "SEAT",
     "SIDE",
     "STORE_DECISION",
+    "STORE_DECISIONS",
     "TAKE",
     "VOTERS",
     "WHY_NOT",

@@ -1,0 +1,257 @@
+"""Deciding a whole project anew: after its rule has changed, or its model of the voters.
+
+Read all, decide as arrays, write what differs in parts. Each part locks its comparisons in order of
+id, so votes wait for at most one part; a comparison that was voted on meanwhile keeps what its vote
+decided. What a person ruled (adjudicated, dropped, sent to review) stays.
+"""
+
+import json
+from collections import Counter
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from django.db import connection, transaction
+from numpy.typing import NDArray
+
+from apps.accounts.models import Project
+from apps.common.transactions import retried
+from apps.labeling.models import Consensus, DecideBy, Decision, LabelingSettings
+from apps.labeling.services import statements as sql
+from apps.labeling.services.deciding import STATE_OF, Policy
+from measures import voting
+from measures.voting import (
+    CHOICES,
+    Decisions,
+    Outcome,
+    decide,
+    decide_by_posterior,
+    decide_many,
+    decide_many_by_posterior,
+)
+from measures.voting.many import OUTCOMES
+
+# Settings that decisions depend on.
+RULE_FIELDS = frozenset(sql.POLICY) - {"overlap"}
+REDONE_AT_ONCE = 20_000  # comparisons, about two seconds of one's waiting
+_PART = 2_000
+# A posterior that moved less than this is not written again: pages show a tenth of a percent.
+_MOVED = 5e-4
+_BY_VOTES = (Decision.Outcome.ACCEPTED, Decision.Outcome.CONTESTED, Decision.Outcome.NEEDS_VOTES)
+
+
+@dataclass(frozen=True, slots=True)
+class Redecided:
+    """`n`: comparisons looked at; `changed`: {(before, after): how many} outcomes or winners that
+    differ; `written`: rows written, those that only got another rule or posterior included."""
+
+    n: int
+    changed: dict[tuple[str, str], int]
+    written: int
+
+    @property
+    def n_changed(self) -> int:
+        return sum(self.changed.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What is stored of each comparison with a decision that votes may move, in order of id."""
+
+    ids: NDArray[np.int64]
+    counts: NDArray[np.int64]
+    overlap: NDArray[np.int64]
+    outcomes: list[str]
+    winners: list[str]
+    decided_by: list[str]
+    posteriors: NDArray[np.float64]  # NaN rows where there are none
+    same_rule: NDArray[np.bool_]
+
+
+def policy_of(*, project: Project) -> Policy:
+    """The project's rule and consensus, as every vote reads them."""
+    settings = LabelingSettings.objects.filter(project=project).first() or LabelingSettings()
+    fitted = Consensus.objects.filter(project=project).first()
+    learned = (fitted.method, fitted.priors, fitted.confusion) if fitted else (None, None, None)
+    return Policy(*(getattr(settings, name) for name in sql.POLICY), *learned)
+
+
+def decisions_count(*, project: Project) -> int:
+    return Decision.objects.filter(project=project).count()
+
+
+def decisions_behind(*, project: Project) -> bool:
+    """Whether some comparison is still decided by another rule than the one in force."""
+    policy = policy_of(project=project)
+    moved_by_votes = Decision.objects.filter(project=project, outcome__in=_BY_VOTES)
+    wanted = str(policy.decide_by) if policy.by_model else DecideBy.VOTES.value
+    return moved_by_votes.exclude(rule=asdict(_rule(policy)), decided_by=wanted).exists()
+
+
+def decisions_redo(
+    *,
+    project: Project,
+    posteriors: tuple[NDArray[np.int64], NDArray[np.float64]] | None = None,
+) -> Redecided:
+    """Decide every comparison of the project by the rule in force, and store what differs.
+
+    posteriors: (ids in ascending order, (n, 4) probabilities) of a new fit; without them those
+    that are stored decide. A comparison without any posterior is decided by counting.
+    """
+    policy = policy_of(project=project)
+    known = _read(project, policy)
+    shares = known.posteriors if posteriors is None else _aligned(known, *posteriors)
+    made = _decide(known, shares, policy)
+    rows = np.flatnonzero(_differs(known, shares, made, policy))
+    changed: Counter[tuple[str, str]] = Counter()
+    for start in range(0, len(rows), _PART):
+        part = rows[start : start + _PART]
+        _store(project, known, shares, made, part, policy)
+    for row in rows.tolist():
+        before, after = _said(known.outcomes[row], known.winners[row]), _word(made, row)
+        if before != after:
+            changed[before, after] += 1
+    return Redecided(n=len(known.ids), changed=dict(changed), written=len(rows))
+
+
+def decisions_preview(*, project: Project, policy: Policy) -> tuple[Known, Decisions]:
+    """What a policy would decide of what is stored now; writes nothing."""
+    known = _read(project, policy)
+    return known, _decide(known, known.posteriors, policy)
+
+
+def _read(project: Project, policy: Policy) -> Known:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            sql.READ_DECISIONS,
+            {"project": project.pk, "rule": json.dumps(asdict(_rule(policy)))},
+        )
+        rows = cursor.fetchall()
+    missing = (np.nan,) * len(CHOICES)
+    return Known(
+        ids=np.array([row[0] for row in rows], dtype=np.int64),
+        counts=np.array([row[1:5] for row in rows], dtype=np.int64).reshape(-1, len(CHOICES)),
+        overlap=np.array([row[5] for row in rows], dtype=np.int64),
+        outcomes=[row[6] for row in rows],
+        winners=[row[7] for row in rows],
+        decided_by=[row[8] for row in rows],
+        posteriors=np.array([row[9] or missing for row in rows]).reshape(-1, len(CHOICES)),
+        same_rule=np.array([row[10] for row in rows], dtype=bool),
+    )
+
+
+def _rule(policy: Policy) -> Any:
+    return policy.posterior_rule() if policy.by_model else policy.rule()
+
+
+def _aligned(
+    known: Known, ids: NDArray[np.int64], shares: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """The new posteriors in the order of what is stored, the stored ones where none are new."""
+    place = np.searchsorted(ids, known.ids)
+    found = place < len(ids)
+    found[found] = ids[place[found]] == known.ids[found]
+    aligned = known.posteriors.copy()
+    aligned[found] = shares[place[found]]
+    return aligned
+
+
+def _decide(known: Known, shares: NDArray[np.float64], policy: Policy) -> Decisions:
+    possible = np.maximum(policy.max_overlap, known.overlap)
+    counted = decide_many(known.counts, policy.rule(), votes_possible=possible)
+    if not policy.by_model:
+        return counted
+    has = ~np.isnan(shares).any(axis=1)
+    weighed = decide_many_by_posterior(
+        known.counts, np.nan_to_num(shares), policy.posterior_rule(), votes_possible=possible
+    )
+    return Decisions(
+        *(
+            np.where(has, getattr(weighed, name), getattr(counted, name))
+            for name in Decisions.__dataclass_fields__
+        )
+    )
+
+
+def _differs(
+    known: Known, shares: NDArray[np.float64], made: Decisions, policy: Policy
+) -> NDArray[np.bool_]:
+    wanted_by = str(policy.decide_by) if policy.by_model else DecideBy.VOTES.value
+    before = np.array([_said(o, w) for o, w in zip(known.outcomes, known.winners, strict=True)])
+    after = np.array([_word(made, row) for row in range(len(made))])
+    moved = np.nan_to_num(np.abs(shares - known.posteriors).max(axis=1, initial=0.0), nan=1.0)
+    moved[np.isnan(shares).all(axis=1)] = 0.0
+    other_way = np.array([by != wanted_by for by in known.decided_by], dtype=bool)
+    return (before != after) | (moved > _MOVED) | ~known.same_rule | other_way
+
+
+def _said(outcome: str, winner: str) -> str:
+    return f"{outcome}: {winner}" if winner else outcome
+
+
+def _word(made: Decisions, row: int) -> str:
+    winner = int(made.winner[row])
+    return _said(
+        OUTCOMES[int(made.outcome[row])].value, CHOICES[winner].value if winner >= 0 else ""
+    )
+
+
+@retried
+def _store(
+    project: Project,
+    known: Known,
+    shares: NDArray[np.float64],
+    made: Decisions,
+    rows: NDArray[np.int64],
+    policy: Policy,
+) -> None:
+    said = [_one(known, shares, row, policy) for row in rows.tolist()]
+    has = ~np.isnan(shares[rows]).any(axis=1)
+    extras = [
+        int(
+            one.outcome is Outcome.NEEDS_VOTES
+            and one.n_votes >= known.overlap[row]
+            and known.overlap[row] < policy.max_overlap
+        )
+        for one, row in zip(said, rows.tolist(), strict=True)
+    ]
+    with transaction.atomic(), connection.cursor() as cursor:
+        ids = known.ids[rows].tolist()
+        cursor.execute(sql.LOCK_COMPARISONS, {"ids": ids})
+        cursor.execute(
+            sql.STORE_DECISIONS,
+            {
+                "ids": ids,
+                "outcomes": [one.outcome.value for one in said],
+                "winners": [one.winner.value if one.winner else "" for one in said],
+                "n_agreeing": [one.n_agreeing for one in said],
+                "shares": [one.share or 0.0 for one in said],
+                "reasons": [one.reason[:300] for one in said],
+                "states": [STATE_OF[one.outcome].value for one in said],
+                "extras": extras,
+                **{
+                    name: known.counts[rows, column].tolist()
+                    for column, name in enumerate(("n_a", "n_b", "n_tie", "n_both_bad"))
+                },
+                # an array of arrays would have to be rectangular: each as its own text
+                "posteriors": [
+                    "{" + ",".join(map(repr, shares[row].tolist())) + "}" if there else None
+                    for row, there in zip(rows.tolist(), has.tolist(), strict=True)
+                ],
+                "rule": json.dumps(asdict(_rule(policy))),
+                "decided_by": str(policy.decide_by) if policy.by_model else DecideBy.VOTES.value,
+                "base": policy.overlap,
+                "stop": policy.stop_early,
+            },
+        )
+
+
+def _one(known: Known, shares: NDArray[np.float64], row: int, policy: Policy) -> voting.Decision:
+    """With the sentence that explains it."""
+    counts = dict(zip(CHOICES, known.counts[row].tolist(), strict=True))
+    possible = max(policy.max_overlap, int(known.overlap[row]))
+    if policy.by_model and not np.isnan(shares[row]).any():
+        return decide_by_posterior(
+            counts, shares[row].tolist(), policy.posterior_rule(), votes_possible=possible
+        )
+    return decide(counts, policy.rule(), votes_possible=possible)
