@@ -179,6 +179,7 @@ def _decided_line(
         split=split,
         winner=str(CHOICES[int(decisions.winner[row])]),
         share=float(decisions.share[row]),
+        confidence=float(decisions.share[row]),
         votes=tuple(vote.id for vote in votes),
     )
 

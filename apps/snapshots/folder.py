@@ -26,8 +26,12 @@ _TYPES: dict[str, pa.DataType] = {
     "chosen": _MESSAGES,
     "rejected": _MESSAGES,
     "messages": _MESSAGES,
+    "completion": _MESSAGES,
+    "label": pa.bool_(),
     "weight": pa.float64(),
     "confidence": pa.float64(),
+    "label_probability": pa.float64(),
+    "strength": pa.float64(),
     "votes": pa.int64(),
     "cluster_ids": pa.list_(pa.string()),
 }

@@ -8,7 +8,8 @@ from apps.accounts.models import Project
 from apps.common.errors import DomainError
 from apps.snapshots import selectors
 from apps.snapshots.models import Snapshot
-from apps.snapshots.recipe import DEV, PUBLIC_TEST, TRAIN, SnapshotRecipe, recipe_from_json
+from apps.snapshots.recipe import DEV, PUBLIC_TEST, TRAIN, SnapshotRecipe
+from apps.snapshots.recipe_json import recipe_from_json
 
 _RULE = ("least_votes", "least_agreeing", "least_share")
 _SPLITS = {"train_share": TRAIN, "dev_share": DEV, "test_share": PUBLIC_TEST}

@@ -2,8 +2,19 @@
 
 import datetime as dt
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What a person ruled on a comparison, over the votes. `person` is None where unknown."""
+
+    choice: str  # a | b | tie | both_bad
+    reason: str = ""
+    person: int | None = None
+    person_key: str = ""
+    at: dt.datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -11,7 +22,8 @@ class Pair:
     """A comparison as far as assembling needs it.
 
     `a` and `b` are keys of the responses' normalised texts: the same argument has the same key in
-    every pair that it stands in.
+    every pair that it stands in; `prompt` is that of the prompt. `review` says why a person must
+    look at the pair before it may be used; `ruling` what a person has ruled on it.
     """
 
     id: int
@@ -22,11 +34,19 @@ class Pair:
     dropped: bool
     a: str
     b: str
+    prompt: str = ""
+    words_a: int = 0
+    words_b: int = 0
+    review: str = ""
+    ruling: Judgement | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Ballot:
-    """A current vote. `person_key` names its annotator for good, whatever they are renamed to."""
+    """A current vote. `person_key` names its annotator for good, whatever they are renamed to.
+
+    strength: 1 slightly, 2 much, None where it was not asked; unsafe: flagged so by this person.
+    """
 
     id: int
     pair: int
@@ -34,39 +54,64 @@ class Ballot:
     person_key: str
     choice: str
     at: dt.datetime
+    strength: int | None = None
+    unsafe: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Material:
-    """Everything a project has, in order of id."""
+    """Everything a project has, in order of id.
+
+    texts: by key of a pair's `a`, `b` and `prompt`, what near-duplicates are looked for in; empty
+    when nobody looks.
+    """
 
     pairs: tuple[Pair, ...]
     ballots: tuple[Ballot, ...]
     barred: frozenset[int] = frozenset()  # people who voted in another snapshot's training rows
+    texts: Mapping[str, str] = field(default_factory=dict)
+
+
+# What a line was decided by.
+BY_VOTES, BY_MODEL, BY_RULING, BY_ONE = "votes", "model", "ruling", "vote"
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One row of a file: who won which pair by which votes.
+    """One comparison of a file (two rows of it where labels are unpaired): who won by which votes.
 
+    winner: a or b; tie and both_bad too where the policy keeps them. share: votes for the winner ÷
+    votes, ties included. confidence: P(chosen is preferred) as the row states it: the share, the
+    posterior, the soft label, or 1 for a ruling. posterior: of the winner, None unless a model
+    decided. strength: mean normalised strength towards the winner, None without graded votes.
     `person` is set where the row is a single held-out annotator's vote.
     """
 
     pair: int
     split: str
-    winner: str  # a | b
-    share: float  # votes for the winner ÷ votes, ties included
+    winner: str
+    share: float
     votes: tuple[int, ...]
     person: int | None = None
+    confidence: float = 1.0
+    posterior: float | None = None
+    weight: float = 1.0
+    strength: float | None = None
+    by: str = BY_VOTES
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """A comparison that is not in the decided files, and why; `votes` were looked at."""
+    """A comparison that is not in the decided files, and why; `votes` were looked at.
+
+    reason: one of few stable words, to count by; detail: what else is known, in a sentence.
+    """
 
     pair: int
     reason: str
     votes: tuple[int, ...] = ()
+    detail: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,11 +11,14 @@ from apps.labeling.models import Comparison
 class Snapshot(Named):
     """A dataset that never changes once frozen (a database trigger refuses it).
 
-    `sha256` is the hash of the file tree's manifest at `uri`, below ARTIFACTS_URL.
+    `sha256` is the hash of the file tree's manifest at `uri`, below ARTIFACTS_URL. The private
+    splits lie in a tree of their own (`store.private_folder_of`) with the hash `private_sha256`,
+    empty where there are none. A draft is queued (`queued_at`) or at work (`started_at`).
     """
 
     class Kind(models.TextChoices):
         PREFERENCES = "preferences", "preference pairs"
+        UNPAIRED = "unpaired", "single answers, desirable or not"
         DEMONSTRATIONS = "demonstrations", "demonstrations"
         PROMPTS = "prompts", "prompts"
 
@@ -36,10 +39,14 @@ class Snapshot(Named):
     )
     uri = models.CharField(max_length=200, blank=True)
     sha256 = models.CharField(max_length=64, blank=True)
+    private_sha256 = models.CharField(max_length=64, blank=True, default="", db_default="")
     size_bytes = models.BigIntegerField(default=0)
     error = models.TextField(blank=True)
     created_by = models.ForeignKey(User, null=True, on_delete=models.SET_NULL, related_name="+")
     frozen_at = models.DateTimeField(null=True, blank=True)
+    queued_at = models.DateTimeField(null=True, blank=True)
+    started_at = models.DateTimeField(null=True, blank=True)
+    cancel_wanted = models.BooleanField(default=False, db_default=False)
 
     class Meta:
         ordering = ["-created_at"]
@@ -65,8 +72,21 @@ class SnapshotRow(models.Model):
     ordinal = models.PositiveIntegerField(null=True, blank=True)
     winner = models.CharField(max_length=8, blank=True)
     share = models.FloatField(null=True, blank=True)
+    confidence = models.FloatField(
+        null=True, blank=True, help_text="P(the winner is preferred) as the file states it"
+    )
+    posterior = models.FloatField(
+        null=True, blank=True, help_text="of the winner, where a model of the voters decided"
+    )
+    weight = models.FloatField(null=True, blank=True, help_text="in the loss; mean 1 over training")
+    decided_by = models.CharField(
+        max_length=8, blank=True, default="", db_default="", help_text="votes, model, ruling, vote"
+    )
     vote_ids = models.JSONField(default=list, help_text="the votes this row was decided from")
     dropped_because = models.CharField(max_length=60, blank=True)
+    reason = models.CharField(
+        max_length=300, blank=True, default="", db_default="", help_text="more words, where known"
+    )
 
     class Meta:
         constraints = [

@@ -7,29 +7,67 @@ files, byte for byte.
 import datetime as dt
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from apps.common.errors import DomainError
-from measures.voting import Rule
+from apps.snapshots.splits import (
+    DEFAULT_SHARES,
+    DEV,
+    DRAWN_SPLITS,
+    HELDOUT_ANNOTATORS,
+    HELDOUT_GROUPS,
+    HUMAN_AUDIT,
+    PRIVATE_SPLITS,
+    PRIVATE_TEST,
+    PUBLIC_TEST,
+    SMOKE,
+    SPLITS,
+    TRAIN,
+    in_order,
+    public,
+)
+from measures.voting import PosteriorRule, Rule
 
-TRAIN, DEV, PUBLIC_TEST = "train", "dev", "public_test"
-HELDOUT_GROUPS, HELDOUT_ANNOTATORS = "heldout_groups", "heldout_annotators"
-# Splits drawn by hash; the two hold-outs are chosen by name and by annotator.
-DRAWN_SPLITS = (TRAIN, DEV, PUBLIC_TEST)
-SPLITS = (*DRAWN_SPLITS, HELDOUT_GROUPS, HELDOUT_ANNOTATORS)
+__all__ = [
+    "BALANCE",
+    "DEV",
+    "DRAWN_SPLITS",
+    "HELDOUT_ANNOTATORS",
+    "HELDOUT_GROUPS",
+    "HUMAN_AUDIT",
+    "PRIVATE_SPLITS",
+    "PRIVATE_TEST",
+    "PUBLIC_TEST",
+    "SMOKE",
+    "SPLITS",
+    "TRAIN",
+    "Filters",
+    "SnapshotRecipe",
+    "in_order",
+    "moments",
+    "public",
+]
+
 SPLIT_BY = ("auto", "group", "argument")
-TIE_POLICIES = ("drop",)
-
-
-def in_order(by_split: Mapping[str, Any]) -> dict[str, Any]:
-    """The same, training first: what comes back from the database has lost its order."""
-    return {name: by_split[name] for name in SPLITS if name in by_split}
+DROP, SOFT, KTO = "drop", "soft", "kto"
+TIE_POLICIES = (DROP, SOFT, KTO)
+DECIDE_BY = ("votes", "one_coin", "dawid_skene", "mace")
+OVERRIDE, IGNORE = "override", "ignore"
+RULINGS = (OVERRIDE, IGNORE)
+JOIN, REFUSE = "join", "refuse"
+NEAR_DUPLICATES = (JOIN, REFUSE)
+LENGTH, TOPIC, UNSAFE = "length", "topic", "unsafe"
+BALANCE = (LENGTH, TOPIC, UNSAFE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filters:
-    """Which comparisons and votes may enter. An empty tuple or None filters nothing."""
+    """Which comparisons and votes may enter. An empty tuple or None filters nothing.
+
+    `left_out` are the people an admin has left out, as of when the recipe was made: their ids are
+    kept here so that the recipe gives the same files after they are let in again.
+    """
 
     groups: tuple[str, ...] = ()
     without_groups: tuple[str, ...] = ()
@@ -37,6 +75,7 @@ class Filters:
     without_topics: tuple[str, ...] = ()
     batches: tuple[str, ...] = ()
     strata: tuple[str, ...] = ()
+    left_out: tuple[int, ...] = ()  # ids of people
     without_annotators: tuple[int, ...] = ()  # ids of people
     without_annotators_of: tuple[str, ...] = ()  # snapshots: who voted in their training rows
     cast_from: str | None = None  # ISO 8601 with an offset; votes cast at or after it
@@ -45,39 +84,56 @@ class Filters:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotRecipe:
-    """`splits` are shares of groups (or of argument components) that sum to 1.
+    """Everything a freeze depends on beside the votes.
 
-    `heldout_annotators` is the share of people whose votes decide no row; `split_by` auto takes
-    groups where there are enough of them, otherwise connected components of arguments.
+    decide_by: `votes` decides by the three numbers; a model of the voters by `least_votes` and
+    `least_posterior`. rulings: whether what a person ruled overrides the votes. `splits` are shares
+    of groups (or of argument components) that sum to 1. `heldout_annotators` is the share of people
+    whose votes decide no row; `split_by` auto takes groups where there are enough of them,
+    otherwise connected components of arguments. near_duplicates: texts at least
+    `duplicate_similarity` alike become one unit, or stop the freeze when they stand on both sides
+    of a split. balance: what training rows are weighted evenly over; no weight exceeds `weight_cap`
+    times the mean. most_train_rows: 0 for all; otherwise so many, drawn evenly over the strata.
+    half_life_days: after so many days a vote counts half, None for always the same.
     """
 
+    decide_by: str = "votes"
     least_votes: int = 3
     least_agreeing: int = 3
     least_share: float = 0.6
+    least_posterior: float = 0.9
+    rulings: str = OVERRIDE
     filters: Filters = field(default_factory=Filters)
     heldout_groups: tuple[str, ...] = ()
     heldout_annotators: float = 0.2
-    splits: Mapping[str, float] = field(
-        default_factory=lambda: {TRAIN: 0.8, DEV: 0.1, PUBLIC_TEST: 0.1}
-    )
+    splits: Mapping[str, float] = field(default_factory=lambda: dict(DEFAULT_SHARES))
     split_by: str = "auto"
-    ties: str = "drop"
+    near_duplicates: str = JOIN
+    duplicate_similarity: float = 0.8
+    ties: str = DROP
+    balance: tuple[str, ...] = ()
+    weight_cap: float = 5.0
+    most_train_rows: int = 0
+    half_life_days: float | None = None
+    reliability_weights: bool = False
     seed: str = "concord"
 
     def __post_init__(self) -> None:
         self._check_rule()
-        if not 0 <= self.heldout_annotators < 1:
-            raise _bad("heldout_annotators", "must be a share from 0 to under 1")
-        if set(self.splits) - set(DRAWN_SPLITS) or min(self.splits.values(), default=-1) < 0:
-            raise _bad("splits", f"must give shares of {', '.join(DRAWN_SPLITS)}")
-        if not math.isclose(math.fsum(self.splits.values()), 1, abs_tol=1e-9):
-            raise _bad("splits", "must sum to 1")
-        if not self.splits.get(TRAIN):
-            raise _bad("splits", "leave nothing to train on")
-        if self.split_by not in SPLIT_BY:
-            raise _bad("split_by", f"must be one of {', '.join(SPLIT_BY)}")
-        if self.ties not in TIE_POLICIES:
-            raise _bad("ties", f"must be one of {', '.join(TIE_POLICIES)}")
+        self._check_splits()
+        for name, allowed in _CHOICES.items():
+            if getattr(self, name) not in allowed:
+                raise _bad(name, f"must be one of {', '.join(allowed)}")
+        if set(self.balance) - set(BALANCE):
+            raise _bad("balance", f"must name some of {', '.join(BALANCE)}")
+        if not 0.5 <= self.duplicate_similarity <= 1:
+            raise _bad("duplicate_similarity", "must lie between 0.5 and 1")
+        if not 1 <= self.weight_cap <= 1000:
+            raise _bad("weight_cap", "must lie between 1 and 1000")
+        if self.most_train_rows < 0:
+            raise _bad("most_train_rows", "must be 0 (all) or more")
+        if self.half_life_days is not None and not 0 < self.half_life_days < math.inf:
+            raise _bad("half_life_days", "must be over 0, or null for no ageing")
         both = set(self.heldout_groups) & set(self.filters.without_groups)
         if both:
             raise _bad("heldout_groups", f"'{min(both)}' is also left out by the filters")
@@ -87,15 +143,33 @@ class SnapshotRecipe:
 
     def _check_rule(self) -> None:
         try:
-            _ = self.rule
+            _ = self.rule, self.posterior_rule
         except ValueError as error:
             name = str(error).split(" ", 1)[0]
             raise DomainError(f"The rule: {error}.", code="bad_recipe", field=name) from error
+
+    def _check_splits(self) -> None:
+        if not 0 <= self.heldout_annotators < 1:
+            raise _bad("heldout_annotators", "must be a share from 0 to under 1")
+        if set(self.splits) - set(DRAWN_SPLITS) or min(self.splits.values(), default=-1) < 0:
+            raise _bad("splits", f"must give shares of {', '.join(DRAWN_SPLITS)}")
+        if not math.isclose(math.fsum(self.splits.values()), 1, abs_tol=1e-9):
+            raise _bad("splits", "must sum to 1")
+        if not self.splits.get(TRAIN):
+            raise _bad("splits", "leave nothing to train on")
 
     @property
     def rule(self) -> Rule:
         """Without a maximum: a snapshot takes the votes there are, no more come."""
         return Rule(self.least_votes, self.least_agreeing, self.least_share, None)
+
+    @property
+    def posterior_rule(self) -> PosteriorRule:
+        return PosteriorRule(self.least_posterior, self.least_votes, None)
+
+    @property
+    def by_model(self) -> bool:
+        return self.decide_by != "votes"
 
     @property
     def shares(self) -> dict[str, float]:
@@ -107,58 +181,18 @@ class SnapshotRecipe:
         return _plain(asdict(self))
 
 
-def recipe_from_json(data: Mapping[str, Any]) -> SnapshotRecipe:
-    """Raises `DomainError` (bad_recipe) naming the field; unknown fields are refused."""
-    values = _values(SnapshotRecipe, data, "")
-    if "filters" in values:
-        values["filters"] = Filters(**_values(Filters, values["filters"], "filters."))
-    return SnapshotRecipe(**values)
+_CHOICES = {
+    "decide_by": DECIDE_BY,
+    "rulings": RULINGS,
+    "split_by": SPLIT_BY,
+    "near_duplicates": NEAR_DUPLICATES,
+    "ties": TIE_POLICIES,
+}
 
 
 def moments(filters: Filters) -> tuple[dt.datetime | None, dt.datetime | None]:
     """The time range of votes, as aware datetimes: from (inclusive), before (exclusive)."""
     return _moment(filters, "cast_from"), _moment(filters, "cast_before")
-
-
-def _values(cls: type, data: Any, prefix: str) -> dict[str, Any]:
-    if not isinstance(data, Mapping):
-        raise _bad(prefix.rstrip(".") or "recipe", "must be an object")
-    known = {f.name: f for f in fields(cls)}
-    values = {}
-    for name, value in data.items():
-        if name not in known:
-            raise _bad(f"{prefix}{name}", "is no field of a recipe")
-        values[name] = _fit(f"{prefix}{name}", _type_name(known[name].type), value)
-    return values
-
-
-def _type_name(annotation: Any) -> str:
-    return annotation.__name__ if isinstance(annotation, type) else str(annotation)
-
-
-def _fit(name: str, wanted: str, value: Any) -> Any:
-    """`value` in the type that the annotation names; nothing else bends but lists to tuples."""
-    if "tuple[" in wanted:
-        kind = int if "int" in wanted else str
-        if not isinstance(value, list | tuple) or not all(_is(item, kind) for item in value):
-            raise _bad(name, f"must be a list of {'numbers' if kind is int else 'texts'}")
-        return tuple(sorted(set(value)))
-    if "Mapping[" in wanted:
-        if not isinstance(value, Mapping) or not all(_is(v, float) for v in value.values()):
-            raise _bad(name, "must be an object of shares")
-        return {str(key): float(share) for key, share in value.items()}
-    kind = {"int": int, "float": float}.get(wanted, str)
-    if value is None and "None" in wanted:
-        return None
-    if "Filters" not in wanted and not _is(value, kind):
-        raise _bad(name, f"must be {'text' if kind is str else 'a number'}")
-    return float(value) if kind is float else value
-
-
-def _is(value: Any, kind: type) -> bool:
-    if isinstance(value, bool):
-        return False
-    return isinstance(value, int | float) if kind is float else isinstance(value, kind)
 
 
 def _moment(filters: Filters, name: str) -> dt.datetime | None:

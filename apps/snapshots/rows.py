@@ -31,10 +31,29 @@ class Texts:
 
 def argument_key(prompt: Sequence[Mapping[str, str]], response: Sequence[Mapping[str, str]]) -> str:
     """What makes two responses the same argument: their normalised text, 20 hex digits of it."""
+    return text_key(argument_text(prompt, response))
+
+
+def argument_text(
+    prompt: Sequence[Mapping[str, str]], response: Sequence[Mapping[str, str]]
+) -> str:
+    """What a response is recognised by: its normalised text, after the prompt where it is short."""
     text = normalise("\n".join(message["content"] for message in response))
     if len(text.split()) < _RECOGNISABLE_WORDS:
         asked = normalise("\n".join(message["content"] for message in prompt))
         text = f"{asked}\0{text}"
+    return text
+
+
+def prompt_text(prompt: Sequence[Mapping[str, str]]) -> str:
+    """What a prompt is recognised by: its normalised turns. System messages are left out, since
+    many prompts share one and are not alike for that."""
+    said = [message["content"] for message in prompt if message["role"] != "system"]
+    return normalise("\n".join(said))
+
+
+def text_key(text: str) -> str:
+    """20 hex digits that stand for a text."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:20]
 
 
@@ -44,33 +63,88 @@ def preference_rows(
     texts: Mapping[int, Texts],
     *,
     texts_recur: bool,
+    soft: bool = False,
+    graded: bool = False,
 ) -> Iterator[Row]:
     """One row a line.
 
-    weight counts in the loss; confidence is the share of votes for `chosen`. Where responses recur
-    `cluster_ids` names both of them, chosen first, for intervals over arguments; elsewhere
-    `cluster` is the group. `annotator` is empty but in the file of held-out annotators' votes.
+    weight counts in the loss; confidence is P(chosen is preferred): the share of votes, the
+    posterior, or 1 where a person ruled. Soft rows repeat it as `label_probability`, which says
+    that it is a target and not a footnote: a tie stands there with 0.5, in an order drawn by hash.
+    Where responses recur `cluster_ids` names both of them, chosen first, for intervals over
+    arguments; elsewhere `cluster` is the group. `annotator` is empty but in the file of held-out
+    annotators' votes. graded: every row has `strength`, null where nobody graded.
     """
     for line in lines:
         pair, text = pairs[line.pair], texts[line.pair]
-        won, lost = ("a", "b") if line.winner == "a" else ("b", "a")
+        won, lost = sides(line, pair)
         row: Row = {
             "prompt": text.prompt,
             "chosen": getattr(text, won),
             "rejected": getattr(text, lost),
-            "weight": 1.0,
-            "confidence": line.share,
-            "votes": len(line.votes),
-            "group": pair.group,
+            "weight": line.weight,
+            "confidence": line.confidence,
         }
+        if soft:
+            row["label_probability"] = line.confidence
+        if graded:
+            row["strength"] = line.strength
+        row |= {"votes": len(line.votes), "group": pair.group}
         if texts_recur:
             row["cluster_ids"] = [getattr(pair, won), getattr(pair, lost)]
         else:
             row["cluster"] = pair.group
-        yield row | {
-            "comparison": str(pair.id),
-            "annotator": "" if line.person is None else f"person-{line.person}",
-        }
+        yield row | _origin(line)
+
+
+def unpaired_rows(
+    lines: Iterable[Line],
+    pairs: Mapping[int, Pair],
+    texts: Mapping[int, Texts],
+    *,
+    texts_recur: bool,
+) -> Iterator[Row]:
+    """Two rows a line, A before B, in TRL's unpaired form: is this answer desirable?
+
+    The winner is and the loser is not; of a tie both are, of "both are bad" neither is.
+    """
+    for line in lines:
+        pair, text = pairs[line.pair], texts[line.pair]
+        for side in ("a", "b"):
+            row: Row = {
+                "prompt": text.prompt,
+                "completion": getattr(text, side),
+                "label": desirable(line.winner, side),
+                "weight": line.weight,
+                "confidence": line.confidence,
+                "votes": len(line.votes),
+                "group": pair.group,
+            }
+            if texts_recur:
+                row["cluster_ids"] = [getattr(pair, side)]
+            else:
+                row["cluster"] = pair.group
+            yield row | {"side": side} | _origin(line)
+
+
+def desirable(winner: str, side: str) -> bool:
+    return winner in (side, "tie")
+
+
+def sides(line: Line, pair: Pair) -> tuple[str, str]:
+    """(chosen, rejected) as a and b. A tie has no side: its order is drawn by the texts' hash, so
+    that what came first in the import is not always what was "chosen"."""
+    if line.winner in ("a", "b"):
+        return ("a", "b") if line.winner == "a" else ("b", "a")
+    drawn = hashlib.sha256(f"{pair.prompt}\0{pair.a}\0{pair.b}".encode()).digest()
+    return ("a", "b") if drawn[0] & 1 else ("b", "a")
+
+
+def _origin(line: Line) -> Row:
+    return {
+        "comparison": str(line.pair),
+        "annotator": "" if line.person is None else f"person-{line.person}",
+    }
 
 
 def demonstration_row(prompt: Messages, response: str, row: Mapping[str, Any]) -> Row:

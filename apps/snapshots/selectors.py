@@ -13,7 +13,8 @@ from apps.labeling.models import Comparison, LabelingSettings, Prompt, Response,
 from apps.snapshots.gate import VoteFacts
 from apps.snapshots.material import Ballot, Material, Pair
 from apps.snapshots.models import Snapshot, SnapshotRow
-from apps.snapshots.recipe import TRAIN, SnapshotRecipe, recipe_from_json
+from apps.snapshots.recipe import TRAIN, SnapshotRecipe
+from apps.snapshots.recipe_json import recipe_from_json
 from apps.snapshots.rows import Texts, argument_key
 from apps.snapshots.store import artifact_store
 from measures.splits import Overlap, overlap_containment

@@ -12,3 +12,8 @@ def artifact_store() -> Store:
 def folder_of(snapshot_id: str) -> str:
     """The snapshot's tree, relative to the store."""
     return f"snapshots/{snapshot_id}"
+
+
+def private_folder_of(snapshot_id: str) -> str:
+    """The tree of its private splits, which no run is given."""
+    return f"private/{snapshot_id}"
