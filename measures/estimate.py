@@ -17,6 +17,7 @@ class Statistic(StrEnum):
     FLEISS_KAPPA = "Fleiss' kappa"
     GWET_AC1 = "Gwet's AC1"
     COHEN_KAPPA = "Cohen's kappa"
+    MEAN_COHEN_KAPPA = "mean Cohen's kappa"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,6 +4,7 @@ Compute these on the random stratum only: comparisons chosen because they are ha
 an audit, say nothing about the project's agreement.
 """
 
+from measures.agreement.clusters import Clustering, clustering
 from measures.agreement.coefficients import (
     fleiss_kappa,
     gwet_ac1,
@@ -11,17 +12,31 @@ from measures.agreement.coefficients import (
     percent_agreement,
 )
 from measures.agreement.counts import count_matrix
-from measures.agreement.pairs import cohen_kappa
+from measures.agreement.pairs import (
+    LEAST_COMMON,
+    MeanKappa,
+    cohen_kappa,
+    mean_cohen_kappa,
+    pair_counts,
+    pair_votes,
+)
 from measures.agreement.reading import Level, Reading, reading
 
 __all__ = [
+    "LEAST_COMMON",
+    "Clustering",
     "Level",
+    "MeanKappa",
     "Reading",
+    "clustering",
     "cohen_kappa",
     "count_matrix",
     "fleiss_kappa",
     "gwet_ac1",
     "krippendorff_alpha",
+    "mean_cohen_kappa",
+    "pair_counts",
+    "pair_votes",
     "percent_agreement",
     "reading",
 ]

@@ -15,6 +15,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from measures.agreement.clusters import batches
 from measures.agreement.counts import Ints, checked_counts, distinct_rows
 from measures.bootstrap import REPLICATES, bootstrap_bounds
 from measures.estimate import Estimate, Statistic
@@ -180,10 +181,10 @@ def _grouped(rows: Floats, groups: ArrayLike, voted: NDArray[np.bool_]) -> Float
     labels = np.asarray(groups)
     if labels.shape != voted.shape:
         raise ValueError(f"groups must hold one label per item: {labels.shape} for {voted.shape}")
-    _, group = np.unique(labels[voted], return_inverse=True)
-    sums = np.zeros((int(group.max(initial=-1)) + 1, rows.shape[1]))
-    np.add.at(sums, group, rows)
-    return sums
+    group = batches(labels[voted])
+    n_groups = int(group.max(initial=-1)) + 1
+    columns = [np.bincount(group, weights=column, minlength=n_groups) for column in rows.T]
+    return np.column_stack(columns)
 
 
 def _pairable(table: Ints) -> Floats:

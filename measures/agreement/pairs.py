@@ -1,13 +1,183 @@
-"""Cohen's kappa: two annotators who voted on the same comparisons."""
+"""Two annotators who voted on the same comparisons, and the mean over all such pairs of people."""
+
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from measures.agreement.clusters import batches
 from measures.agreement.counts import checked_counts
 from measures.bootstrap import REPLICATES, bootstrap_bounds
 from measures.estimate import Estimate, Statistic
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+# Fewer common comparisons make a kappa that is mostly noise, and often undefined.
+LEAST_COMMON = 10
+
+
+@dataclass(frozen=True, slots=True)
+class PairVotes:
+    """Every two votes on one comparison: entry e is comparison `item[e]`, where the annotator
+    `first[e]` (the smaller index) chose `first_choice[e]` and `second[e]` `second_choice[e]`."""
+
+    item: Ints
+    first: Ints
+    second: Ints
+    first_choice: Ints
+    second_choice: Ints
+
+    def __len__(self) -> int:
+        return len(self.item)
+
+
+def pair_votes(items: ArrayLike, annotators: ArrayLike, choices: ArrayLike) -> PairVotes:
+    """All pairs of votes on the same item by different people.
+
+    items, annotators, choices: (votes,) indices from 0. The number of pairs grows with the square
+    of the votes on one item: ten for five votes.
+    """
+    item, person, choice = (np.asarray(x, dtype=np.int64) for x in (items, annotators, choices))
+    if not (item.shape == person.shape == choice.shape) or item.ndim != 1:
+        raise ValueError("items, annotators and choices must be equally long vectors")
+    order = np.lexsort((person, item))
+    item, person, choice = item[order], person[order], choice[order]
+    found = []
+    for step in range(1, len(item)):
+        at = np.flatnonzero(item[step:] == item[:-step])  # sorted: equal ends enclose equal items
+        if not len(at):
+            break
+        at = at[person[at] != person[at + step]]
+        found.append((item[at], person[at], person[at + step], choice[at], choice[at + step]))
+    if not found:
+        return PairVotes(*(np.zeros(0, dtype=np.int64) for _ in range(5)))
+    return PairVotes(*(np.concatenate(parts) for parts in zip(*found, strict=True)))
+
+
+@dataclass(frozen=True, slots=True)
+class PairCounts:
+    """One row per two people with a common comparison: the smaller index `first[p]`, the other
+    `second[p]`, `n[p]` common comparisons, `agreeing[p]` of them with the same choice."""
+
+    first: Ints
+    second: Ints
+    n: Ints
+    agreeing: Ints
+    entry: Ints  # (pairs of votes,) the row each belongs to
+
+
+def pair_counts(pairs: PairVotes, *, n_annotators: int) -> PairCounts:
+    """Count pairs of votes by the two people who cast them, ordered by their indices."""
+    key = pairs.first * n_annotators + pairs.second
+    names, entry = np.unique(key, return_inverse=True)
+    entry = entry.reshape(-1)
+    same = pairs.first_choice == pairs.second_choice
+    return PairCounts(
+        first=names // max(n_annotators, 1),
+        second=names % max(n_annotators, 1),
+        n=np.bincount(entry, minlength=len(names)),
+        agreeing=np.bincount(entry, weights=same, minlength=len(names)).astype(np.int64),
+        entry=entry,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class MeanKappa:
+    """`estimate` of the mean over `n_pairs` pairs of people. Left out: `n_sparse` pairs with fewer
+    than `least_common` comparisons in common, `n_undefined` whose choices were all one."""
+
+    estimate: Estimate
+    n_pairs: int
+    n_sparse: int
+    n_undefined: int
+
+
+def mean_cohen_kappa(
+    pairs: PairVotes,
+    counts: PairCounts,
+    *,
+    n_categories: int,
+    groups: ArrayLike | None = None,
+    least_common: int = LEAST_COMMON,
+    replicates: int = REPLICATES,
+    seed: int = 0,
+) -> MeanKappa:
+    """Cohen's kappa of every two people with enough common comparisons, averaged.
+
+    Each pair weighs by its common comparisons, so that two people with ten of them do not count
+    as much as two with a thousand (Light, Psychological Bulletin 76, 1971, weighs pairs alike).
+    groups: (items,) labels, as in `krippendorff_alpha`.
+
+    The interval resamples comparisons (or groups) for the people there are: it does not say how
+    other people would agree. It is the percentile bootstrap of the linearised mean: with
+    κ = (p_o − p_e)/(1 − p_e), a common comparison on which the two chose c and d moves κ by
+    (1[c = d] − p_o)/(1 − p_e) − (1 − p_o)(p_·c + p_d· − 2 p_e)/(1 − p_e)², divided by n (the
+    influence function, from which Fleiss, Cohen & Everitt, Psychological Bulletin 72, 1969, have
+    their variance), and the mean over pairs by the sum of these.
+
+    Undefined where no two people have that many common comparisons.
+    """
+    entries = np.flatnonzero(counts.n[counts.entry] >= least_common)
+    enough, of = np.unique(counts.entry[entries], return_inverse=True)
+    of = of.reshape(-1)
+    cells = (of * n_categories + pairs.first_choice[entries]) * n_categories
+    flat = np.bincount(
+        cells + pairs.second_choice[entries], minlength=len(enough) * n_categories**2
+    )
+    tables = flat.reshape(len(enough), n_categories, n_categories)
+    scores = _linearised(tables, of, pairs.first_choice[entries], pairs.second_choice[entries])
+    defined = np.isfinite(scores)
+    n_used = len(np.unique(of[defined]))
+    scores, items = scores[defined], pairs.item[entries[defined]]
+    n_items = len(np.unique(items))
+
+    def result(value: float | None, **rest: object) -> MeanKappa:
+        estimate = Estimate(
+            statistic=Statistic.MEAN_COHEN_KAPPA,
+            value=value,
+            low=rest.get("low"),
+            high=rest.get("high"),
+            n_items=n_items,
+            n_votes=2 * len(scores),
+            undefined=rest.get("undefined"),
+            no_interval=rest.get("no_interval"),
+        )
+        return MeanKappa(estimate, n_used, len(counts.n) - len(enough), len(enough) - n_used)
+
+    if not len(enough):
+        return result(None, undefined=f"no two people have {least_common} comparisons in common")
+    if not n_used:
+        return result(None, undefined="every two people made one and the same choice throughout")
+    unit = batches(items if groups is None else np.asarray(groups)[items])
+    n_units = int(unit.max()) + 1
+    rows = np.column_stack(
+        [np.bincount(unit, weights=scores, minlength=n_units), np.bincount(unit, minlength=n_units)]
+    )
+    bounds = bootstrap_bounds(
+        rows,
+        np.ones(n_units, dtype=np.int64),
+        lambda sums: sums[:, 0] / sums[:, 1],
+        unit="comparisons" if groups is None else "groups",
+        replicates=replicates,
+        seed=seed,
+    )
+    return result(float(scores.mean()), low=bounds.low, high=bounds.high, no_interval=bounds.reason)
+
+
+def _linearised(tables: Ints, of: Ints, c: Ints, d: Ints) -> Floats:
+    """(entries,) κ of the entry's two people plus what this comparison adds to it; NaN where κ is
+    undefined. tables: (pairs, C, C); of: (entries,) each entry's table; c, d: its two choices."""
+    n = tables.sum(axis=(1, 2))
+    firsts, seconds = tables.sum(axis=2), tables.sum(axis=1)
+    same = np.trace(tables, axis1=1, axis2=2)
+    by_chance = (firsts * seconds).sum(axis=1)
+    room = np.where(by_chance < n * n, 1 - by_chance / np.maximum(n * n, 1), np.nan)
+    agree, chance = same / np.maximum(n, 1), by_chance / np.maximum(n * n, 1)
+    kappa = (agree - chance) / room
+    moved = ((c == d) - agree[of]) / room[of]
+    pull = seconds[of, c] / n[of] + firsts[of, d] / n[of] - 2 * chance[of]
+    return kappa[of] + moved - (1 - agree[of]) * pull / room[of] ** 2
 
 
 def cohen_kappa(table: ArrayLike, *, replicates: int = REPLICATES, seed: int = 0) -> Estimate:
