@@ -38,6 +38,11 @@ app.conf.update(
             "schedule": 60.0,
             "options": {"queue": wire.QUEUE_HOUSE, "expires": 60.0},
         },
+        "refresh-consensus": {
+            "task": "apps.agreement.tasks.refresh_consensus",
+            "schedule": 60.0,
+            "options": {"queue": wire.QUEUE_HOUSE, "expires": 60.0},
+        },
         "sweep-imports": {
             "task": wire.TASK_SWEEP_IMPORTS,
             "schedule": 10.0,

@@ -3,6 +3,7 @@
 from measures.voting.by_posterior import PosteriorRule, decide_by_posterior, posterior
 from measures.voting.chance import (
     chance_keep_rate,
+    expected_keep_rate,
     posterior_keep_rate,
     two_way_posterior,
 )
@@ -33,6 +34,7 @@ __all__ = [
     "decide_by_posterior",
     "decide_many",
     "decide_many_by_posterior",
+    "expected_keep_rate",
     "posterior",
     "posterior_keep_rate",
     "two_way_posterior",

@@ -1,7 +1,8 @@
 """What a rule lets through when nobody reads: exact, by enumeration."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 
 from measures.voting.rule import CHOICES, Outcome, Rule, decide
 
@@ -40,6 +41,19 @@ def chance_keep_rate(
             if _accepted(rule, counts)
         ),
     )
+
+
+def expected_keep_rate(rule: Rule, votes_per_item: Iterable[int]) -> float | None:
+    """The share of these comparisons that a crowd flipping coins between A and B would pass.
+
+    The mean of `chance_keep_rate` over the comparisons' own numbers of votes; one without votes
+    passes nothing, numbers over `MOST_VOTES` count as that many. None without comparisons.
+    """
+    by_number = Counter(min(n, MOST_VOTES) for n in votes_per_item)
+    total = sum(by_number.values())
+    if not total:
+        return None
+    return sum(k * chance_keep_rate(rule, n) for n, k in by_number.items() if n) / total
 
 
 def two_way_posterior(n_a: int, n_b: int, accuracy: float) -> float:

@@ -1,0 +1,190 @@
+"""Fitting a model of the voters, giving labeling what it learned, and comparing ways to decide.
+
+The fit runs in the background: warm-started after new votes, from the beginning when the ways to
+decide are compared. What it learned goes to `Consensus` and the annotators' rows, from where each
+vote absorbs itself into its comparison's posterior; comparisons whose posterior moved are decided
+anew.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from django.db import connection, transaction
+from django.utils import timezone
+
+from apps.accounts.models import Project, User
+from apps.agreement.models import ConsensusReport
+from apps.agreement.selectors.crowd import Crowd, crowd_of
+from apps.agreement.selectors.decisions import decision_tally
+from apps.agreement.services.comparing import NEEDED_VOTES, figures_of
+from apps.common.errors import Conflict
+from apps.labeling.models import Annotator, Consensus, DecideBy, LabelingSettings
+from apps.labeling.services import labeling_settings_update
+from apps.labeling.services.redeciding import Redecided, decisions_redo
+from measures.consensus import METHODS, Fit, compare, fit
+
+_FIRST = DecideBy.ONE_COIN.value  # before the ways to decide were compared
+
+_LEARNED = """
+insert into labeling_annotator as w (project_id, user_id, acknowledged_version, topics, languages,
+                                     votes_of_day, confusion, reliability, created_at, updated_at)
+select %(project)s, p.id, 0, '{}', '{}', 0, m.confusion::float8[], m.reliability, now(), now()
+from unnest(%(people)s::bigint[], %(confusion)s::text[], %(reliability)s::float8[])
+  as m(id, confusion, reliability)
+join accounts_user p on p.id = m.id
+on conflict (project_id, user_id) do update set
+  confusion = excluded.confusion, reliability = excluded.reliability
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Refreshed:
+    """What a fit led to."""
+
+    consensus: Consensus
+    redecided: Redecided
+
+
+@dataclass(frozen=True, slots=True)
+class Switched:
+    """{outcome: comparisons} before and after a rule was changed."""
+
+    before: dict[str, int]
+    after: dict[str, int]
+
+
+def consensus_refresh(
+    *, project: Project, method: str = "", crowd: Crowd | None = None, fitted: Fit | None = None
+) -> Refreshed | None:
+    """Fit and store; decide anew what moved. None without votes.
+
+    method: one of `METHODS`; empty for the one that decides, else the one the last comparison
+    recommends. fitted: a fit of that method to `crowd` that somebody has already.
+    """
+    found = crowd_of(project=project) if crowd is None else crowd
+    if not len(found.votes):
+        return None
+    method = method or method_in_use(project=project)
+    made = (
+        fitted
+        if fitted is not None
+        else fit(method, found.votes, start=_start(project, found, method))
+    )
+    with transaction.atomic():
+        consensus, _ = Consensus.objects.update_or_create(
+            project=project,
+            defaults={
+                "method": method,
+                "priors": made.priors.tolist(),
+                "confusion": made.default_confusion.ravel().tolist(),
+                "n_votes": len(found.votes),
+                "last_vote_id": found.last_vote_id,
+                "fitted_at": timezone.now(),
+            },
+        )
+        _people_store(project, found, made)
+    redecided = decisions_redo(
+        project=project, posteriors=(found.ids, made.posteriors.astype(np.float64))
+    )
+    return Refreshed(consensus, redecided)
+
+
+def consensus_compare(*, project: Project) -> ConsensusReport | None:
+    """Compare counting and every model on the project's own votes; refits the one in use.
+
+    None without votes.
+    """
+    crowd = crowd_of(project=project)
+    if not len(crowd.votes):
+        return None
+    settings = LabelingSettings.objects.filter(project=project).first() or LabelingSettings()
+    comparison = compare(crowd.votes)
+    report, _ = ConsensusReport.objects.update_or_create(
+        project=project,
+        defaults={
+            "computed_at": timezone.now(),
+            "last_vote_id": crowd.last_vote_id,
+            "n_votes": len(crowd.votes),
+            "figures": figures_of(crowd, comparison, settings),
+        },
+    )
+    method = method_in_use(project=project)
+    consensus_refresh(
+        project=project, method=method, crowd=crowd, fitted=comparison.fits.get(method)
+    )
+    return report
+
+
+def decide_by_switch(*, project: Project, by: User, **changes: Any) -> Switched:
+    """Put another way to decide in force; `changes` are fields of the rule in LabelingSettings.
+
+    A model is fitted first, so that it decides with what it knows of these voters. A model needs
+    NEEDED_VOTES votes: `Conflict` (too_few_votes) with fewer. Other errors are those of
+    `labeling_settings_update`. Returns what the change did to decisions.
+    """
+    method = changes.get("decide_by", "")
+    if method in METHODS:
+        crowd = crowd_of(project=project)
+        if len(crowd.votes) < NEEDED_VOTES:
+            raise Conflict(
+                f"A model of the voters needs {NEEDED_VOTES} votes; there are "
+                f"{len(crowd.votes):,}.",
+                code="too_few_votes",
+                field="decide_by",
+            )
+        consensus_refresh(project=project, method=method, crowd=crowd)
+    before = decision_tally(project=project)
+    labeling_settings_update(project=project, by=by, **changes)
+    decisions_redo(project=project)  # where it was too many to do with the settings
+    return Switched(before, decision_tally(project=project))
+
+
+def method_in_use(*, project: Project) -> str:
+    """The model that decides; where votes are counted, the one whose posteriors are shown."""
+    decide_by = (
+        LabelingSettings.objects.filter(project=project).values_list("decide_by", flat=True).first()
+    )
+    if decide_by in METHODS:
+        return decide_by
+    report = ConsensusReport.objects.filter(project=project).first()
+    advised = report.figures.get("recommended", "") if report else ""
+    return advised if advised in METHODS else _FIRST
+
+
+def _start(project: Project, crowd: Crowd, method: str) -> Fit | None:
+    """The stored fit in the numbering of this crowd, to go on from; None after another model."""
+    stored = Consensus.objects.filter(project=project, method=method).first()
+    if stored is None:
+        return None
+    learned = dict(
+        Annotator.objects.filter(project=project, confusion__isnull=False).values_list(
+            "user_id", "confusion"
+        )
+    )
+    confusion = np.array([learned.get(person) or stored.confusion for person in crowd.people])
+    return Fit(
+        method=method,
+        priors=np.array(stored.priors),
+        confusion=confusion.reshape(-1, 4, 4),
+        default_confusion=np.array(stored.confusion).reshape(4, 4),
+        posteriors=np.zeros((0, 4)),  # made anew from the matrices
+        reliability=np.zeros(len(crowd.people)),
+        log_likelihood=0.0,
+        iterations=0,
+        converged=False,
+    )
+
+
+def _people_store(project: Project, crowd: Crowd, made: Fit) -> None:
+    matrices = made.confusion.reshape(len(crowd.people), 16)
+    with connection.cursor() as cursor:
+        cursor.execute(
+            _LEARNED,
+            {
+                "project": project.pk,
+                "people": crowd.people.tolist(),
+                "confusion": ["{" + ",".join(map(repr, row)) + "}" for row in matrices.tolist()],
+                "reliability": made.reliability.tolist(),
+            },
+        )

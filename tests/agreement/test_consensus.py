@@ -1,0 +1,173 @@
+"""A fit reaches the votes' own transactions, decides anew what moved, and says how sure it is."""
+
+import numpy as np
+import pytest
+
+from apps.accounts.models import Project, User
+from apps.agreement.models import ConsensusReport
+from apps.agreement.selectors.crowd import crowd_of
+from apps.agreement.selectors.decisions import projects_to_decide, projects_to_fit
+from apps.agreement.services.consensus import (
+    consensus_compare,
+    consensus_refresh,
+    decide_by_switch,
+    method_in_use,
+)
+from apps.agreement.tasks import refresh_consensus
+from apps.common.columns import int_columns
+from apps.common.errors import Conflict
+from apps.labeling.models import (
+    Annotator,
+    Comparison,
+    Consensus,
+    Decision,
+    LabelingSettings,
+    Slot,
+    Vote,
+)
+from measures.consensus import fit
+from tests.agreement.large_crowd import crowd_write, people_write, spammed_votes
+
+
+@pytest.fixture
+def spammed(project: Project) -> Project:
+    """150 pairs, 5 votes each, 12 people, 4 of whom flip coins; half of the answers are known."""
+    votes, truth = spammed_votes(
+        n_items=150, n_people=12, per_item=5, spammers=4, accuracy=0.85, seed=3
+    )
+    people = people_write(project, 12)
+    golds = [label if item % 2 else -1 for item, label in enumerate(truth)]
+    crowd_write(project, people, votes, golds=golds)
+    LabelingSettings.objects.create(project=project, show_tie=False, show_both_bad=False)
+    return project
+
+
+def test_columns_come_out_as_they_are_in_the_database(spammed: Project) -> None:
+    vote, comparison = int_columns(
+        "select id, comparison_id from labeling_vote where project_id = %(p)s order by id",
+        {"p": spammed.pk},
+        n=2,
+    )
+    assert list(zip(vote, comparison, strict=True)) == list(
+        Vote.objects.order_by("pk").values_list("pk", "comparison_id")
+    )
+    with pytest.raises(ValueError, match="null or no bigint"):
+        int_columns("select null::bigint where %(p)s <> ''", {"p": "x"}, n=1)
+
+
+def test_the_crowd_holds_what_decides_and_nothing_else(spammed: Project) -> None:
+    crowd = crowd_of(project=spammed)
+    assert (len(crowd.votes), crowd.votes.n_items, crowd.votes.n_annotators) == (750, 150, 12)
+    assert crowd.votes.offered.tolist() == [True, True, False, False]
+    assert (crowd.golds >= 0).sum() == 75
+    some = Vote.objects.order_by("pk")[:20].values_list("slot_id", flat=True)
+    Slot.objects.filter(pk__in=list(some)).update(kind=Slot.Kind.FORMER)
+    assert len(crowd_of(project=spammed).votes) == 730
+
+
+def test_a_fit_knows_the_coin_flippers_and_leaves_its_matrices_with_them(spammed: Project) -> None:
+    done = consensus_refresh(project=spammed, method="one_coin")
+    assert done is not None
+    learned = list(Annotator.objects.order_by("user_id").values_list("reliability", "confusion"))
+    assert max(q for q, _ in learned[:4]) < 0.7 < min(q for q, _ in learned[4:])
+    assert all(len(matrix) == 16 for _, matrix in learned)
+    stored = Decision.objects.order_by("pk")
+    crowd = crowd_of(project=spammed)
+    assert np.allclose(
+        [decision.posteriors for decision in stored],
+        fit("one_coin", crowd.votes).posteriors,
+        atol=1e-3,
+    )
+    # counting decides still: outcomes are what they were
+    assert done.redecided.n_changed == 0
+    assert set(stored.values_list("decided_by", flat=True)) == {"votes"}
+
+
+def test_a_second_fit_starts_where_the_first_ended(
+    spammed: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    consensus_refresh(project=spammed, method="dawid_skene")
+    before = list(Annotator.objects.order_by("pk").values_list("reliability", flat=True))
+    from apps.agreement.services import consensus
+
+    starts = []
+    monkeypatch.setattr(
+        consensus, "fit", lambda method, votes, start: starts.append(start) or fit(method, votes)
+    )
+    again = consensus_refresh(project=spammed, method="dawid_skene")
+    assert starts[0] is not None
+    assert again is not None
+    assert again.redecided.n_changed == 0
+    after = list(Annotator.objects.order_by("pk").values_list("reliability", flat=True))
+    assert after == pytest.approx(before, abs=0.01)
+    consensus_refresh(project=spammed, method="mace")
+    assert starts[1] is None  # another model's matrices are no start
+
+
+def test_switching_to_a_model_decides_anew_by_its_posterior(spammed: Project, ada: User) -> None:
+    switched = decide_by_switch(
+        project=spammed, by=ada, decide_by="one_coin", least_posterior=0.95, max_overlap=5
+    )
+    assert switched.before == {"accepted": 150}  # 3 of 5 two-way votes always agree
+    assert switched.after["contested"] > 5
+    for decision in Decision.objects.all():
+        top = max(decision.posteriors)
+        assert (decision.outcome == "accepted") == (top >= 0.95)
+        assert decision.decided_by == "one_coin"
+    right = {"before": 0, "n": 0}
+    for comparison in Comparison.objects.exclude(gold="").select_related("decision"):
+        if comparison.decision.winner:
+            right["n"] += 1
+            right["before"] += comparison.decision.winner == comparison.gold
+    assert right["before"] / right["n"] > 0.95  # what is kept is what can be trusted
+    back = decide_by_switch(project=spammed, by=ada, decide_by="votes")
+    assert back.after == {"accepted": 150}
+
+
+def test_a_model_is_refused_while_votes_are_few(project: Project, ada: User) -> None:
+    people = people_write(project, 3)
+    crowd_write(project, people, [(i, k, 0) for i in range(10) for k in range(3)])
+    with pytest.raises(Conflict, match="needs 500 votes; there are 30") as refused:
+        decide_by_switch(project=project, by=ada, decide_by="mace")
+    assert refused.value.code == "too_few_votes"
+    assert not Consensus.objects.exists()
+
+
+def test_the_comparison_says_what_each_way_keeps_and_what_chance_would(spammed: Project) -> None:
+    report = consensus_compare(project=spammed)
+    assert report is not None
+    ways = {row["method"]: row for row in report.figures["ways"]}
+    assert set(ways) == {"votes", "one_coin", "dawid_skene", "mace"}
+    assert ways["votes"]["chance"] == 1.0  # five two-way votes always hold three that agree
+    assert 0 < ways["one_coin"]["chance"] < 0.6
+    assert ways["one_coin"]["gold"]["n"] == 75
+    assert ways["one_coin"]["gold"]["kept"]["value"] > ways["votes"]["gold"]["kept"]["value"]
+    assert report.figures["recommended"] in ways
+    assert method_in_use(project=spammed) in ("one_coin", "dawid_skene", "mace")
+    assert Consensus.objects.get().last_vote_id == Vote.objects.latest("pk").pk
+
+
+def test_nothing_is_fitted_without_votes(project: Project) -> None:
+    assert consensus_refresh(project=project) is None
+    assert consensus_compare(project=project) is None
+
+
+def test_the_schedule_fits_what_is_behind_and_then_rests(spammed: Project, ada: User) -> None:
+    assert [(p.pk, every) for p, every in projects_to_fit()] == [(spammed.pk, True)]
+    assert refresh_consensus() == 1
+    assert ConsensusReport.objects.get().n_votes == 750
+    assert projects_to_fit() == []
+    assert refresh_consensus() == 0
+    # one vote is taken back: the fit is behind, and the comparison of all ways is not
+    Vote.objects.filter(pk=Vote.objects.earliest("pk").pk).update(is_current=False)
+    assert [(p.pk, every) for p, every in projects_to_fit()] == [(spammed.pk, False)]
+
+
+def test_the_schedule_decides_by_a_rule_that_was_changed_elsewhere(spammed: Project) -> None:
+    consensus_compare(project=spammed)
+    refresh_consensus()
+    LabelingSettings.objects.update(least_share=1.0)
+    assert projects_to_decide() == [spammed]
+    assert refresh_consensus() == 1
+    assert projects_to_decide() == []
+    assert 0 < Decision.objects.filter(outcome="accepted").count() < 100
