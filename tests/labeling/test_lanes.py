@@ -14,6 +14,9 @@ from apps.labeling.services import Lease, NothingReason, leasing, statements
 from apps.labeling.services.seats import Seat
 from tests.labeling.pairs import annotators_make, leased, pairs_make, rows_make, vote
 
+# Audits are of votes on decided comparisons.
+ONE_DECIDES = {"overlap": 1, "max_overlap": 1, "least_votes": 1, "least_agreeing": 1}
+
 
 @pytest.fixture
 def always(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
@@ -114,7 +117,7 @@ def test_a_repeat_comes_no_sooner_than_twenty_votes_later(
 def test_a_reviewer_judges_a_sampled_vote_anew_without_seeing_it(
     project: Project, ana: User, rita: User, always: Any
 ) -> None:
-    pairs_make(project, 3, audit_share=0.1, audit_rate=1.0)
+    pairs_make(project, 3, audit_share=0.1, audit_rate=1.0, **ONE_DECIDES)
     audited = [vote(project, ana).vote for _ in range(3)]
     Slot.objects.filter(state="free").update(state="withdrawn")  # nothing else is to do
     always("audit")
@@ -131,7 +134,7 @@ def test_a_reviewer_judges_a_sampled_vote_anew_without_seeing_it(
 def test_the_audit_sample_is_the_share_of_votes_the_project_sets(
     project: Project, ana: User, rita: User, always: Any
 ) -> None:
-    pairs_make(project, 60, audit_share=0.1, audit_rate=0.25)
+    pairs_make(project, 60, audit_share=0.1, audit_rate=0.25, **ONE_DECIDES)
     for _ in range(60):
         vote(project, ana)
     Slot.objects.filter(state="free").update(state="withdrawn")
@@ -147,7 +150,7 @@ def test_the_audit_sample_is_the_share_of_votes_the_project_sets(
 def test_an_audit_that_was_left_lying_goes_to_another_reviewer(
     project: Project, ana: User, ada: User, rita: User, always: Any
 ) -> None:
-    pairs_make(project, 1, audit_share=0.1, audit_rate=1.0)
+    pairs_make(project, 1, audit_share=0.1, audit_rate=1.0, **ONE_DECIDES)
     vote(project, ana)
     Slot.objects.filter(state="free").update(state="withdrawn")
     always("audit")

@@ -106,7 +106,7 @@ select count(*) from (
     and (coalesce(cardinality(w.languages), 0) = 0 or s.language = any(w.languages))
     and not exists (select from labeling_slot mine
                     where mine.comparison_id = s.comparison_id
-                      and mine.annotator_id = %(annotator)s)
+                      and mine.annotator_id = %(annotator)s and mine.kind <> 'former')
     and not exists (select from labeling_skip k
                     where k.comparison_id = s.comparison_id and k.annotator_id = %(annotator)s)
   order by s.shuffle, s.comparison_id limit %(cap)s
@@ -152,6 +152,7 @@ def last_answer_id(*, project: Project, annotator: User) -> int | None:
     return (
         Vote.objects.filter(project=project, annotator=annotator, is_current=True)
         .exclude(source=Vote.Source.IMPORT)
+        .exclude(slot__kind=Slot.Kind.FORMER)  # an earlier round's answers stay as they are
         .order_by("-cast_at", "-id")
         .values_list("id", flat=True)
         .first()

@@ -1,5 +1,13 @@
 """What can be done to projects, comparisons, slots and votes. Other apps call these names."""
 
+from apps.labeling.services.adjudicating import (
+    WHY_LEFT_OUT,
+    SentAgain,
+    comparison_adjudicate,
+    comparison_make_gold,
+    comparisons_send_again,
+    rounds_of,
+)
 from apps.labeling.services.ballots import FLAGS, LONGEST_RATIONALE, Answer
 from apps.labeling.services.import_progress import progress_read
 from apps.labeling.services.import_running import import_job_run, import_jobs_sweep
@@ -64,6 +72,7 @@ __all__ = [
     "LABELERS",
     "LONGEST_RATIONALE",
     "WARNINGS",
+    "WHY_LEFT_OUT",
     "Answer",
     "ImportReport",
     "Lease",
@@ -74,6 +83,7 @@ __all__ = [
     "RowsRefused",
     "Scans",
     "Seat",
+    "SentAgain",
     "Standing",
     "VoteResult",
     "VotesReport",
@@ -84,9 +94,12 @@ __all__ = [
     "attempt_answer",
     "attempt_grant",
     "attempt_start",
+    "comparison_adjudicate",
     "comparison_drop",
+    "comparison_make_gold",
     "comparison_reopen",
     "comparisons_import",
+    "comparisons_send_again",
     "experienced_unqualified",
     "guideline_acknowledge",
     "guideline_publish",
@@ -104,6 +117,7 @@ __all__ = [
     "progress_read",
     "project_create",
     "qualification_of",
+    "rounds_of",
     "rule_of",
     "slot_lease_for",
     "slot_lease_next",

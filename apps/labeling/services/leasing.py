@@ -29,9 +29,10 @@ from apps.accounts.models import Project, User
 from apps.common.cursors import prepared_cursor
 from apps.common.errors import Conflict, DomainError, Missing
 from apps.common.transactions import retried
-from apps.labeling.models import Comparison, LabelingSettings, Skip, Slot
+from apps.labeling.models import Comparison, Decision, LabelingSettings, Skip, Slot
 from apps.labeling.services import statements as sql
 from apps.labeling.services.results import Lease, NothingReason, Offers
+from apps.labeling.services.review import decision_set
 from apps.labeling.services.seats import Seat, role_check
 
 REPEAT_AFTER = 20  # votes between a pair and its hidden repeat, at least …
@@ -146,13 +147,16 @@ def skip_record(*, project: str, comparison: int, annotator: int, reason: str) -
     if n_skips < settings.skips_to_review:
         return
     people = "1 person" if n_skips == 1 else f"{n_skips} people"
+    reason = f"skipped by {people}"
     moved = Comparison.objects.filter(pk=comparison, state=Comparison.State.OPEN).update(
-        state=Comparison.State.REVIEW, review_reason=f"skipped by {people}"
+        state=Comparison.State.REVIEW, review_reason=reason
     )
     if moved:
         Slot.objects.filter(comparison_id=comparison, state=Slot.State.FREE).update(
             state=Slot.State.WITHDRAWN
         )
+        found = Comparison(pk=comparison, project_id=project)
+        decision_set(found, Decision.Outcome.NEEDS_REVIEW, reason=f"needs review: {reason}")
 
 
 # --- what the statements need and give -----------------------------------------------------------

@@ -100,7 +100,8 @@ def vote_revise(
     """Change one's mind: a new revision is added, the old row stays as it was.
 
     `vote` is the current vote; revising one that has been revised meanwhile is a `Conflict`
-    (`not_current`). Repeating a submit by its key changes nothing. Errors as in `vote_cast`.
+    (`not_current`), and so is one whose comparison was sent to re-annotation (`earlier_round`).
+    Repeating a submit by its key changes nothing. Errors as in `vote_cast`.
     """
     ballot, key = ballot_from(**answer), _key_checked(idempotency_key)
     with transaction.atomic(), prepared_cursor() as cursor:
@@ -109,6 +110,7 @@ def vote_revise(
         known = Vote.objects.filter(annotator=annotator, idempotency_key=key).first()
         if known is not None:
             return _replayed(cursor, known, held, ballot, lease_next=False)
+        _round_check(held)
         _retire(old)
         return vote_write(cursor, held, annotator.pk, ballot, key, source, None, replaces=old)
 
@@ -123,6 +125,7 @@ def vote_withdraw(*, vote: int, annotator: User, reason: str = "") -> Decision:
     old = _own_vote(vote, annotator)
     with prepared_cursor() as cursor:
         held = slot_lock(cursor, old.slot_id, annotator.pk, Vote.Source.PAGE)
+        _round_check(held)
         _retire(old)
         Slot.objects.filter(pk=old.slot_id).update(
             state=Slot.State.FREE, annotator=None, leased_at=None, leased_until=None, left_is=""
@@ -211,6 +214,17 @@ def _own_vote(vote: int, annotator: User) -> Vote:
     if found is None:
         raise Missing("There is no such answer of yours.", field="vote")
     return found
+
+
+def _round_check(held: Held) -> None:
+    """Votes of a round before re-annotation are history: what is changed about them would count
+    nowhere, so it is refused and said."""
+    if held.kind == Slot.Kind.FORMER:
+        raise Conflict(
+            "This pair was sent to be judged anew since you answered it, under newer guidelines. "
+            "Your answer stays as it was; you may meet the pair again.",
+            code="earlier_round",
+        )
 
 
 def _retire(vote: Vote) -> None:

@@ -11,6 +11,7 @@ from apps.labeling.services.statements.shared import (
     CAN_BE_SHOWN,
     HOLDS_ONE,
     MINE_TO_DO,
+    NEVER_MET,
     NEW_TO_ME,
     SHOWN,
     SIDE,
@@ -65,23 +66,26 @@ with earlier as (
 {SHOWN}
 """
 
-# A vote of somebody else from the audit sample, judged anew without knowing it.
+# A vote of somebody else from the audit sample on a comparison that votes have decided, judged anew
+# without knowing it. What people adjudicated is settled by their eyes already.
+AUDITABLE = "c.state = 'decided' and c.stratum in ('random', 'priority') and d.outcome = 'accepted'"
 DRAW_AUDIT = f"""
 with sampled as (
-  select v.id, v.comparison_id, v.slot_id,
-         hashint8extended(v.id, {AUDIT_SEED}) as hash
+  select v.id, v.comparison_id, hashint8extended(v.id, {AUDIT_SEED}) as hash
   from labeling_vote v
+  join labeling_slot s on s.id = v.slot_id and s.kind = 'regular'
+  join labeling_comparison c on c.id = v.comparison_id
+  join labeling_decision d on d.comparison_id = c.id and {AUDITABLE}
   where v.project_id = %(project)s and v.is_current and v.annotator_id <> %(annotator)s
     and hashint8extended(v.id, {AUDIT_SEED}) >= %(audit_from)s
     and hashint8extended(v.id, {AUDIT_SEED}) < %(audit_below)s
     and not exists (select from labeling_slot a where a.measures_id = v.id and a.kind = 'audit'
                     and (a.state = 'done' or a.leased_until > now()))
-    and {NEW_TO_ME.format(comparison="v.comparison_id")}
+    and {NEVER_MET.format(comparison="v.comparison_id")}
   order by hashint8extended(v.id, {AUDIT_SEED}) limit 20
 ), pick as (
   select {_PICKED}, v.id as vote from sampled v
-  join labeling_slot s on s.id = v.slot_id and s.kind = 'regular'
-  join labeling_comparison c on c.id = v.comparison_id and {CAN_BE_SHOWN}
+  join labeling_comparison c on c.id = v.comparison_id
   join labeling_prompt p on p.id = c.prompt_id
   where not {HOLDS_ONE}
   order by v.hash limit 1 {_PICK_LOCK}

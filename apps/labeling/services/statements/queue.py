@@ -8,6 +8,7 @@ from apps.labeling.services.statements.shared import (
     DRAWN,
     DRAWN_BY_ALL,
     LOCK,
+    MET,
     SHOWABLE,
     SHOWN,
     SIDE,
@@ -74,7 +75,8 @@ def _draw(drawn: str) -> str:
     """One line without comments: psycopg keeps what it parsed of texts under 4,096 characters."""
     side = SIDE.format(comparison="s.comparison_id")
     text = _DRAW.format(drawn=drawn, lock=LOCK, side=side, shown=SHOWN, showable=SHOWABLE)
-    return " ".join(re.sub("--.*", "", text).split())
+    line = " ".join(re.sub("--.*", "", text).split())
+    return line.replace("( ", "(").replace(" )", ")")
 
 
 DRAW = _draw(DRAWN_BY_ALL)
@@ -101,8 +103,9 @@ with room as (
   from labeling_comparison c join labeling_prompt p on p.id = c.prompt_id
   left join labeling_labelingsettings l on l.project_id = c.project_id
   where c.id = %(comparison)s
-    and not exists (select from labeling_slot m
-                    where m.comparison_id = c.id and m.annotator_id = %(annotator)s)
+    and not {MET.format(comparison="c.id")}
+    -- a pair that was sent to re-annotation meanwhile is another question than the one answered
+    and not exists (select from labeling_slot w where w.id = %(slot)s and w.kind = 'former')
 ), open as (
   select s.id from labeling_slot s, room
   where s.comparison_id = room.id
@@ -132,9 +135,8 @@ with room as (
 select id from taken union all select id from added
 """
 
-WHY_NOT = """
-select exists (select from labeling_slot m
-               where m.comparison_id = c.id and m.annotator_id = %(annotator)s),
+WHY_NOT = f"""
+select {MET.format(comparison="c.id")},
        (select count(*) from labeling_slot s
         where s.comparison_id = c.id and s.state <> 'withdrawn'
           and s.kind in ('regular', 'gold')),
@@ -145,8 +147,8 @@ where c.id = %(comparison)s
 """
 
 RELEASE = """
-update labeling_slot set state = 'free', annotator_id = null, leased_at = null,
-       leased_until = null, left_is = ''
+update labeling_slot set state = case kind when 'former' then 'withdrawn' else 'free' end,
+       annotator_id = null, leased_at = null, leased_until = null, left_is = ''
 where id = %(slot)s and annotator_id = %(annotator)s and state = 'leased'
 returning id
 """

@@ -37,7 +37,7 @@ EXTRA_PRIORITY = 1.0
 
 # Which response stands left: a fair coin that always falls the same way for this person and pair.
 SIDE = """case get_byte(sha256(convert_to(
-    'side:' || %(annotator)s::text || ':' || {comparison}::text, 'UTF8')), 0) & 1
+    'side:' || %(annotator)s::text || ':' || {comparison}, 'UTF8')), 0) & 1
   when 0 then 'a' else 'b' end"""
 
 LOOK = f"""
@@ -49,20 +49,23 @@ where m.project_id = %(project)s and m.user_id = %(annotator)s
 """
 SEAT = f"{LOOK} for no key update of m"
 
-# Nobody gets a comparison they hold, have voted on, or have skipped.
-NEW_TO_ME = """
-  not exists (select from labeling_slot m
-              where m.comparison_id = {comparison} and m.annotator_id = %(annotator)s)
-  and not exists (select from labeling_skip k
-                  where k.comparison_id = {comparison} and k.annotator_id = %(annotator)s)
-"""
+# Nobody gets a comparison they hold, have voted on, or have skipped. Votes from before it was sent
+# to re-annotation do not count: it is judged anew, under newer guidelines.
+_MET = "exists (select from labeling_slot where comparison_id = {comparison}\
+ and annotator_id = %(annotator)s{round})"
+_SKIPPED = "exists (select from labeling_skip where comparison_id = {comparison}\
+ and annotator_id = %(annotator)s)"
+MET = _MET.replace("{round}", " and kind <> 'former'")
+NEW_TO_ME = f"not {MET} and not {_SKIPPED}"
+# For looking at a vote with fresh eyes: not even those who judged an earlier round.
+NEVER_MET = f"not {_MET.replace('{round}', '')} and not {_SKIPPED}"
 # An annotator may be limited to topics and languages; no limit is an empty list.
 MINE_TO_DO = """
   (cardinality(%(topics)s::text[]) = 0 or {row}.topic = any(%(topics)s::text[]))
   and (cardinality(%(languages)s::text[]) = 0 or {row}.language = any(%(languages)s::text[]))
 """
 # Audit re-votes and hidden repeats belong to one person and are not drawn by others.
-DRAWN_BY_ALL = f"""s.project_id = %(project)s and s.kind in ('regular', 'gold')
+DRAWN_BY_ALL = f"""s.project_id = %(project)s and s.kind in ('regular','gold')
   and {NEW_TO_ME.format(comparison="s.comparison_id")}"""
 DRAWN = f"{DRAWN_BY_ALL} and {MINE_TO_DO.format(row='s')}"
 LOCK = "for no key update of s skip locked"
