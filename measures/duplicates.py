@@ -16,8 +16,6 @@ right at the threshold, less often than once in a thousand. All hashes are fixed
 give the same answer on every machine.
 """
 
-import hashlib
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -26,25 +24,14 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
-from measures.text import normalise
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
-Hashes = NDArray[np.uint64]
+from measures.shingles import Floats, Ints, ShingleSets, jaccard_between, mix, shingle_sets
 
 THRESHOLD = 0.8
-SHINGLE = 3  # words
 HASHES = 128
 MOST_MISSED = 1e-3  # of pairs right at the threshold
 # Within one band's bucket a text meets this many neighbours: enough to tie a large family of copies
 # together without comparing each with each.
 _NEIGHBOURS = 64
-_CHUNK = 20_000  # candidate pairs whose sets are intersected at once
-
-_UNSPACED = (
-    r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
-)
-_WORD = re.compile(rf"[{_UNSPACED}]|[^\W{_UNSPACED}]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +72,7 @@ class Matches:
 
 def near_duplicates(texts: Sequence[str], *, threshold: float = THRESHOLD) -> Duplicates:
     """Near-duplicates within one list. 10,000 texts of 200 words take a few seconds."""
-    sets = _sets(texts, threshold)
+    sets = shingle_sets(texts)
     low, high, similarity = _similar(sets, threshold)
     owner = sets.owner
     copies = np.flatnonzero((owner >= 0) & (owner != np.arange(len(owner))))
@@ -105,7 +92,7 @@ def near_matches(
 
     Of equally similar ones the lowest row wins.
     """
-    sets = _sets([*texts, *among], threshold)
+    sets = shingle_sets([*texts, *among])
     n = len(texts)
     n_sets = len(sets.row)
     inside = np.full(n_sets, -1, dtype=np.int64)  # set -> its first row among the others
@@ -132,114 +119,26 @@ def near_matches(
 
 def jaccard(one: str, other: str) -> float:
     """The similarity of two texts as it is meant here; 0 where one has no content."""
-    sets = _sets([one, other], 1.0)
+    sets = shingle_sets([one, other])
     if (sets.number < 0).any():
         return 0.0
     if sets.number[0] == sets.number[1]:
         return 1.0
-    return float(_jaccard(sets, np.array([0]), np.array([1]))[0])
-
-
-# --- sets ----------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class _Sets:
-    """Distinct shingle sets. start: (sets + 1,) into `hashes`, the elements of each set.
-
-    row: (sets,) the first text with that set; number: (texts,) its set, −1 without content;
-    owner: (texts,) the first text with the same set, −1 without content.
-    """
-
-    start: Ints
-    hashes: Hashes
-    row: Ints
-    number: Ints
-    owner: Ints
-
-
-def _sets(texts: Sequence[str], threshold: float) -> _Sets:
-    if not 0 < threshold <= 1:
-        raise ValueError(f"threshold must lie over 0 and at most at 1, not {threshold}")
-    of_text, hashes = _shingles(texts)
-    order = np.lexsort((hashes, of_text))
-    of_text, hashes = of_text[order], hashes[order]
-    fresh = np.ones(len(hashes), dtype=bool)
-    fresh[1:] = (of_text[1:] != of_text[:-1]) | (hashes[1:] != hashes[:-1])
-    of_text, hashes = of_text[fresh], hashes[fresh]
-
-    present, start = np.unique(of_text, return_index=True)
-    size = np.diff(np.append(start, len(of_text)))
-    digest = np.add.reduceat(_mix(hashes), start) if len(start) else hashes[:0]
-    number, owner = (np.full(len(texts), -1, dtype=np.int64) for _ in range(2))
-    named = _mix(digest ^ size.astype(np.uint64))
-    _, first, which = np.unique(named, return_index=True, return_inverse=True)
-    rank = np.argsort(np.argsort(first))  # sets in the order of their first text
-    kept = np.sort(first)
-    number[present], owner[present] = rank[which], present[first[which]]
-    taken = np.zeros(len(present), dtype=bool)
-    taken[kept] = True
-    elements = np.repeat(taken, size)
-    bounds = np.concatenate([[0], np.cumsum(size[kept])])
-    return _Sets(bounds, hashes[elements], present[kept], number, owner)
-
-
-def _shingles(texts: Sequence[str]) -> tuple[Ints, Hashes]:
-    """(text of each shingle, its 64-bit hash), repeats included."""
-    known: dict[str, int] = {}
-    words: list[int] = []
-    lengths = np.zeros(len(texts), dtype=np.int64)
-    whole: list[tuple[int, int]] = []
-    for row, text in enumerate(texts):
-        form = normalise(text)
-        found = _WORD.findall(form)
-        if len(found) < SHINGLE:
-            if form:
-                whole.append((row, _digest(" ".join(found) or form)))
-            continue
-        lengths[row] = len(found)
-        for word in found:
-            code = known.get(word)
-            if code is None:
-                code = known[word] = _digest(word)
-            words.append(code)
-    codes = np.array(words, dtype=np.uint64)
-    of_word = np.repeat(np.arange(len(texts)), lengths)
-    hashes = np.zeros(max(0, len(codes) - SHINGLE + 1), dtype=np.uint64)
-    for place in range(SHINGLE):
-        hashes = _mix(hashes + codes[place : place + len(hashes)])
-    complete = of_word[: len(hashes)] == of_word[SHINGLE - 1 :]
-    short_rows = np.array([row for row, _ in whole], dtype=np.int64)
-    short = np.array([code for _, code in whole], dtype=np.uint64)
-    return (
-        np.concatenate([of_word[: len(hashes)][complete], short_rows]),
-        np.concatenate([hashes[complete], short]),
-    )
-
-
-def _digest(word: str) -> int:
-    raw = hashlib.blake2b(word.encode("utf-8", "surrogatepass"), digest_size=8).digest()
-    return int.from_bytes(raw, "big")
-
-
-def _mix(values: Hashes) -> Hashes:
-    """SplitMix64's finaliser: every bit of the input moves half of the output's."""
-    mixed = values + np.uint64(0x9E3779B97F4A7C15)
-    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return mixed ^ (mixed >> np.uint64(31))
+    return float(jaccard_between(sets, np.array([0]), np.array([1]))[0])
 
 
 # --- candidates ----------------------------------------------------------------------------------
 
 
 def _similar(
-    sets: _Sets,
+    sets: ShingleSets,
     threshold: float,
     one: NDArray[np.bool_] | None = None,
     other: NDArray[np.bool_] | None = None,
 ) -> tuple[Ints, Ints, Floats]:
     """Pairs of sets at or over the threshold; with `one` and `other`, between those only."""
+    if not 0 < threshold <= 1:
+        raise ValueError(f"threshold must lie over 0 and at most at 1, not {threshold}")
     n = len(sets.row)
     keys = list(_band_pairs(_signatures(sets), threshold))
     pairs = np.unique(np.concatenate(keys)) if keys else np.zeros(0, dtype=np.int64)
@@ -247,18 +146,18 @@ def _similar(
     if one is not None and other is not None:
         across = (one[low] & other[high]) | (one[high] & other[low])
         low, high = low[across], high[across]
-    similarity = _jaccard(sets, low, high)
+    similarity = jaccard_between(sets, low, high)
     near = similarity >= threshold - 1e-12
     return low[near], high[near], similarity[near]
 
 
-def _signatures(sets: _Sets) -> NDArray[np.uint32]:
+def _signatures(sets: ShingleSets) -> NDArray[np.uint32]:
     """(HASHES, sets): the least hash of each set under each function (a·x + b) / 2³² mod 2³²."""
     n = len(sets.row)
-    seeds = _mix(np.arange(2 * HASHES, dtype=np.uint64)).reshape(2, HASHES)
+    seeds = mix(np.arange(2 * HASHES, dtype=np.uint64)).reshape(2, HASHES)
     least = np.zeros((HASHES, n), dtype=np.uint32)
     if n:
-        mixed = _mix(sets.hashes)
+        mixed = mix(sets.hashes)
         for number, (a, b) in enumerate(seeds.T):
             values = ((mixed * (a | np.uint64(1)) + b) >> np.uint64(32)).astype(np.uint32)
             least[number] = np.minimum.reduceat(values, sets.start[:-1])
@@ -282,7 +181,7 @@ def _band_pairs(signatures: NDArray[np.uint32], threshold: float) -> Iterator[In
     for start in range(0, HASHES - rows + 1, rows):
         key = np.zeros(n, dtype=np.uint64)
         for row in signatures[start : start + rows]:
-            key = _mix(key + row.astype(np.uint64))
+            key = mix(key + row.astype(np.uint64))
         order = np.argsort(key, kind="stable")
         key = key[order]
         for apart in range(1, min(_NEIGHBOURS, n - 1) + 1):
@@ -290,22 +189,6 @@ def _band_pairs(signatures: NDArray[np.uint32], threshold: float) -> Iterator[In
             if not len(same):
                 break
             yield order[same] * n + order[same + apart]  # stable: the lower set comes first
-
-
-def _jaccard(sets: _Sets, low: Ints, high: Ints) -> Floats:
-    size = np.diff(sets.start)
-    _, element = np.unique(sets.hashes, return_inverse=True)
-    n_elements = int(element.max(initial=-1)) + 1
-    table = sparse.csr_matrix(
-        (np.ones(len(element), dtype=np.int32), element, sets.start), shape=(len(size), n_elements)
-    )
-    shared = np.zeros(len(low), dtype=np.int64)
-    for begin in range(0, len(low), _CHUNK):
-        part = slice(begin, begin + _CHUNK)
-        both = table[low[part]].multiply(table[high[part]])
-        shared[part] = np.asarray(both.sum(axis=1)).ravel()
-    union = size[low] + size[high] - shared
-    return shared / np.maximum(union, 1)
 
 
 def _families(first: Ints, second: Ints, n: int) -> Ints:
