@@ -1,72 +1,148 @@
 """Reading votes for statistics, and the stored report."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
-from django.db.models import Max
+from django.db.models import Max, Q
 from numpy.typing import NDArray
 
 from apps.accounts.models import Project
 from apps.agreement.models import AgreementReport
+from apps.common.columns import int_columns
 from apps.labeling.models import Comparison, LabelingSettings, Slot, Vote
 from measures.agreement import count_matrix
 from measures.voting import CHOICES, Rule
 
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+# Raised when figures gain parts that pages print: older reports are computed again.
+FIGURES_VERSION = 2
+
+KINDS = tuple(str(kind) for kind in Slot.Kind.values)
+STRATA = tuple(str(stratum) for stratum in Comparison.Stratum.values)
+
+
+@dataclass(frozen=True, slots=True)
+class VoteColumns:
+    """Every current vote of a project, one entry per vote in each array, by vote id.
+
+    comparison, annotator, vote: ids; choice: place in `measures.voting.CHOICES`; kind, stratum:
+    place in KINDS and STRATA; extra: the slot was added because the votes before did not settle
+    the comparison; left: 1 where response A stood left, 0 where B did, −1 unknown; guideline: the
+    version it was cast under, 0 for none; cast_at: seconds since 1970 (UTC); active_ms: −1 unknown.
+    """
+
+    vote: Ints
+    comparison: Ints
+    annotator: Ints
+    choice: Ints
+    kind: Ints
+    stratum: Ints
+    extra: Bools
+    left: Ints
+    guideline: Ints
+    cast_at: Ints
+    active_ms: Ints
+
+    def __len__(self) -> int:
+        return len(self.vote)
+
+    def only(self, rows: Bools) -> "VoteColumns":
+        return VoteColumns(*(getattr(self, name)[rows] for name in self.__slots__))
+
+
+def _code(column: str, values: tuple[str, ...]) -> str:
+    cases = " ".join(f"when '{value}' then {place}" for place, value in enumerate(values))
+    return f"case {column} {cases} end"
+
+
+_COLUMNS = {
+    "vote": "v.id",
+    "comparison": "v.comparison_id",
+    "annotator": "v.annotator_id",
+    "choice": _code("v.choice", tuple(str(choice) for choice in CHOICES)),
+    "kind": _code("s.kind", KINDS),
+    "stratum": _code("c.stratum", STRATA),
+    "extra": "(s.priority > c.priority and v.source <> 'import')::int",
+    "left": "case v.left_is when 'a' then 1 when 'b' then 0 else -1 end",
+    "guideline": "coalesce(g.version, 0)",
+    "cast_at": "extract(epoch from v.cast_at)",
+    "active_ms": "coalesce(v.active_ms, -1)",
+}
+_FROM = """
+from labeling_vote v
+join labeling_slot s on s.id = v.slot_id
+join labeling_comparison c on c.id = v.comparison_id
+left join labeling_guideline g on g.id = v.guideline_id
+where v.project_id = %(project)s and v.is_current
+"""
+
+
+def vote_columns(*, project: Project) -> VoteColumns:
+    """All current votes, in one read of whole numbers."""
+    read = int_columns(selected(_COLUMNS.values(), _FROM), {"project": project.pk}, n=len(_COLUMNS))
+    order = np.argsort(read[0], kind="stable")
+    columns = dict(zip(_COLUMNS, (values[order] for values in read), strict=True))
+    return VoteColumns(**columns | {"extra": columns["extra"] == 1})
+
+
+def selected(expressions: Iterable[str], source: str) -> str:
+    """A select of these expressions as bigint, for `int_columns`."""
+    return f"select {', '.join(f'({part})::bigint' for part in expressions)} {source}"
+
 
 @dataclass(frozen=True, slots=True)
 class VoteTable:
-    """Current votes as counts. `counts[i, c]`: votes for choice c (order of
+    """Votes as counts. `counts[i, c]`: votes for choice c (order of
     `measures.voting.CHOICES`) on comparison `ids[i]`; `golds[i]` its gold label or "";
     `responses[i]` its two responses' text hashes (the same answer recurs in many comparisons)."""
 
-    ids: NDArray[np.int64]
-    counts: NDArray[np.int64]
+    ids: Ints
+    counts: Ints
     responses: list[tuple[str, str]]
     golds: list[str]
     n_annotators: int
     last_vote_id: int
 
 
-def vote_table(*, project: Project) -> VoteTable:
-    """The random stratum's regular votes: what agreement is computed on.
+def vote_table(*, project: Project, columns: VoteColumns | None = None) -> VoteTable:
+    """The random stratum's regular votes: what the rule decides on.
 
     Priority and gold comparisons are chosen, repeats and audits are second looks: none of them is
     a random sample of the project's pairs.
     """
-    rows = list(
-        Vote.objects.filter(
-            project=project,
-            is_current=True,
-            slot__kind=Slot.Kind.REGULAR,
-            comparison__stratum=Comparison.Stratum.RANDOM,
-        ).values_list("comparison_id", "choice", "annotator_id", "id")
+    everything = vote_columns(project=project) if columns is None else columns
+    rows = everything.only(
+        (everything.kind == KINDS.index(Slot.Kind.REGULAR))
+        & (everything.stratum == STRATA.index(Comparison.Stratum.RANDOM))
     )
-    ids, items = np.unique(np.array([row[0] for row in rows], dtype=np.int64), return_inverse=True)
-    columns = {str(choice): place for place, choice in enumerate(CHOICES)}
-    about = {
-        row[0]: row[1:]
-        for row in Comparison.objects.filter(id__in=ids.tolist()).values_list(
-            "id", "gold", "response_a__text_hash", "response_b__text_hash"
-        )
-    }
+    ids, items = np.unique(rows.comparison, return_inverse=True)
+    about = _about(project, ids) if len(ids) else {}
     return VoteTable(
         ids=ids,
-        counts=count_matrix(
-            items,
-            np.array([columns[row[1]] for row in rows], dtype=np.int64),
-            n_items=len(ids),
-            n_categories=len(CHOICES),
-        ),
+        counts=count_matrix(items, rows.choice, n_items=len(ids), n_categories=len(CHOICES)),
         responses=[about[i][1:] for i in ids.tolist()],
         golds=[about[i][0] for i in ids.tolist()],
-        n_annotators=len({row[2] for row in rows}),
-        last_vote_id=max((row[3] for row in rows), default=0),
+        n_annotators=len(np.unique(rows.annotator)),
+        last_vote_id=int(rows.vote.max(initial=0)),
     )
+
+
+def _about(project: Project, ids: Ints) -> dict[int, tuple[str, str, str]]:
+    """Gold label and text hashes; the hashes matter only where there is gold to be clustered by."""
+    found: dict[int, tuple[str, str, str]] = dict.fromkeys(ids.tolist(), ("", "", ""))
+    with_gold = Comparison.objects.filter(
+        ~Q(gold=""), project=project, stratum=Comparison.Stratum.RANDOM
+    ).values_list("id", "gold", "response_a__text_hash", "response_b__text_hash")
+    found |= {row[0]: row[1:] for row in with_gold.iterator(chunk_size=10_000) if row[0] in found}
+    return found
 
 
 def rule_of(*, project: Project) -> Rule:
     """The project's decision rule, as `measures.voting` takes it."""
-    settings = LabelingSettings.objects.filter(project=project).first() or LabelingSettings()
+    settings = settings_of(project=project)
     return Rule(
         least_votes=settings.least_votes,
         least_agreeing=settings.least_agreeing,
@@ -75,9 +151,13 @@ def rule_of(*, project: Project) -> Rule:
     )
 
 
-def offered_columns(*, project: Project, counts: NDArray[np.int64]) -> NDArray[np.bool_]:
+def settings_of(*, project: Project) -> LabelingSettings:
+    return LabelingSettings.objects.filter(project=project).first() or LabelingSettings()
+
+
+def offered_columns(*, project: Project, counts: Ints) -> Bools:
     """(4,) which choices annotators have: A and B, what the project shows, what has votes."""
-    settings = LabelingSettings.objects.filter(project=project).first() or LabelingSettings()
+    settings = settings_of(project=project)
     shown = {"a": True, "b": True, "tie": settings.show_tie, "both_bad": settings.show_both_bad}
     return np.array([shown[str(choice)] for choice in CHOICES]) | (counts.sum(axis=0) > 0)
 
@@ -87,8 +167,8 @@ def newest_vote_id(*, project: Project) -> int:
 
 
 def report_get(*, project: Project) -> AgreementReport | None:
-    """The stored report, or None before the first vote was computed on."""
-    return AgreementReport.objects.filter(project=project).first()
+    """The stored report; None before the first one, and where it lacks what pages now print."""
+    return AgreementReport.objects.filter(project=project, figures__version=FIGURES_VERSION).first()
 
 
 def stale_projects() -> list[Project]:
@@ -98,6 +178,7 @@ def stale_projects() -> list[Project]:
         .annotate(newest=Max("id"))
         .values_list("project_id", "newest")
     )
-    seen = dict(AgreementReport.objects.values_list("project_id", "last_vote_id"))
+    current = AgreementReport.objects.filter(figures__version=FIGURES_VERSION)
+    seen = dict(current.values_list("project_id", "last_vote_id"))
     behind = [key for key, vote in newest.items() if seen.get(key, 0) < vote]
     return list(Project.objects.filter(id__in=behind, archived_at__isnull=True))

@@ -1,5 +1,6 @@
 """Computing and storing a project's agreement report."""
 
+import time
 from dataclasses import asdict
 from typing import Any
 
@@ -9,47 +10,55 @@ from django.utils import timezone
 from apps.accounts.models import Project
 from apps.agreement.models import AgreementReport
 from apps.agreement.selectors import votes
-from measures.agreement import (
-    fleiss_kappa,
-    gwet_ac1,
-    krippendorff_alpha,
-    percent_agreement,
-    reading,
-)
-from measures.ceiling import ANCHORS, ceiling_from_agreement
-from measures.estimate import Estimate
+from apps.agreement.selectors.counted import counted_votes
+from apps.agreement.selectors.slices import comparisons_read
+from apps.agreement.services.costing import cost_figures
+from apps.agreement.services.pairing import matrix_figures
+from apps.agreement.services.slicing import slice_figures
+from apps.agreement.services.statistics import position_figures, statistics_figures, votes_indexed
+from apps.labeling.models import Slot
+from measures.ceiling import ANCHORS
 from measures.intervals import dyadic_interval
 from measures.voting import CHOICES, Rule, chance_keep_rate, decide_many, posterior_keep_rate
 
-STATISTICS = (
-    ("percent", percent_agreement),
-    ("alpha", krippendorff_alpha),
-    ("fleiss", fleiss_kappa),
-    ("ac1", gwet_ac1),
-)
-
 
 def report_refresh(*, project: Project) -> AgreementReport:
-    """Compute every figure of the agreement page from the current votes and store it."""
+    """Compute every figure of the agreement pages from the current votes and store it."""
+    began = time.monotonic()
     newest = votes.newest_vote_id(project=project)
-    table = votes.vote_table(project=project)
-    rule = votes.rule_of(project=project)
-    # AC1 depends on how many categories there were to choose from.
-    offered = table.counts[:, votes.offered_columns(project=project, counts=table.counts)]
-    two_way = _two_way(table.counts)
-    figures = {
-        "statistics": {name: _estimate(function(offered)) for name, function in STATISTICS},
-        "two_way": two_way,
+    columns = votes.vote_columns(project=project)
+    settings, rule = votes.settings_of(project=project), votes.rule_of(project=project)
+    table = votes.vote_table(project=project, columns=columns)
+    counted = counted_votes(columns, settings)
+    indexed = votes_indexed(columns.only(counted.rows))
+    about = comparisons_read(project=project)
+    group = about.group[about.rows_of(indexed.ids)]
+    offered = votes.offered_columns(project=project, counts=indexed.counts)
+    regular = columns.kind == votes.KINDS.index(Slot.Kind.REGULAR)
+    figures = statistics_figures(indexed, group, offered)
+    figures |= {
+        "version": votes.FIGURES_VERSION,
+        "counted": {
+            "n_votes": len(indexed.columns),
+            "n_comparisons": len(indexed.ids),
+            "n_annotators": len(indexed.people),
+            "left_out": counted.left_out,
+        },
         "choices": {
             str(choice): int(table.counts[:, place].sum()) for place, choice in enumerate(CHOICES)
         },
         "splits": splits(table.counts, rule),
         "decisions": decision_figures(table, rule),
         "rule": asdict(rule),
-        "chance": _chance(rule, two_way),
+        "chance": _chance(rule, figures["two_way"]),
         "anchors": [asdict(anchor) for anchor in ANCHORS],
         "n_annotators": table.n_annotators,
+        "position": position_figures(columns.only(regular)),
+        "cost": cost_figures(columns, project=project, settings=settings),
+        "slices": slice_figures(indexed, about),
+        "matrix": matrix_figures(indexed),
     }
+    figures["seconds"] = round(time.monotonic() - began, 2)
     report, _ = AgreementReport.objects.update_or_create(
         project=project,
         defaults={
@@ -61,20 +70,6 @@ def report_refresh(*, project: Project) -> AgreementReport:
         },
     )
     return report
-
-
-def _estimate(estimate: Estimate) -> dict[str, Any]:
-    what = reading(estimate)
-    return asdict(estimate) | {"level": str(what.level), "sentence": what.sentence}
-
-
-def _two_way(counts: np.ndarray) -> dict[str, Any]:
-    """Agreement on A-or-B votes only, and the ceiling it implies (defined for two-way votes)."""
-    estimate = percent_agreement(counts[:, :2])
-    figures: dict[str, Any] = {"percent": _estimate(estimate)}
-    if estimate.value is not None:
-        figures["ceiling"] = asdict(ceiling_from_agreement(estimate.value))
-    return figures
 
 
 def splits(counts: np.ndarray, rule: Rule) -> list[dict[str, Any]]:

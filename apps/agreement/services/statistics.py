@@ -1,0 +1,137 @@
+"""The project's statistics of agreement, from the votes that count for them."""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apps.agreement.selectors.votes import VoteColumns
+from measures.agreement import (
+    Clustering,
+    clustering,
+    count_matrix,
+    fleiss_kappa,
+    gwet_ac1,
+    krippendorff_alpha,
+    mean_cohen_kappa,
+    pair_counts,
+    pair_votes,
+    percent_agreement,
+    reading,
+)
+from measures.agreement.pairs import PairCounts, PairVotes
+from measures.ceiling import ceiling_from_agreement
+from measures.estimate import Estimate
+from measures.position import SMALL, position_bias
+from measures.voting import CHOICES
+
+Ints = NDArray[np.int64]
+
+STATISTICS = (
+    ("percent", percent_agreement),
+    ("alpha", krippendorff_alpha),
+    ("fleiss", fleiss_kappa),
+    ("ac1", gwet_ac1),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Votes:
+    """The counted votes by index: vote v is on comparison `ids[item[v]]` by `people[person[v]]`;
+    `counts` (comparisons, 4) per choice, `pairs` every two votes on one comparison."""
+
+    columns: VoteColumns
+    ids: Ints
+    item: Ints
+    people: Ints
+    person: Ints
+    counts: Ints
+    pairs: PairVotes
+    of_people: PairCounts
+
+
+def votes_indexed(columns: VoteColumns) -> Votes:
+    ids, item = np.unique(columns.comparison, return_inverse=True)
+    people, person = np.unique(columns.annotator, return_inverse=True)
+    item, person = item.reshape(-1), person.reshape(-1)
+    pairs = pair_votes(item, person, columns.choice)
+    return Votes(
+        columns=columns,
+        ids=ids,
+        item=item,
+        people=people,
+        person=person,
+        counts=count_matrix(item, columns.choice, n_items=len(ids), n_categories=len(CHOICES)),
+        pairs=pairs,
+        of_people=pair_counts(pairs, n_annotators=len(people)),
+    )
+
+
+def statistics_figures(votes: Votes, groups: Ints, offered: NDArray[np.bool_]) -> dict[str, Any]:
+    """Every statistic with its interval, what the intervals resample, and the ceiling.
+
+    groups: (comparisons,) what each belongs to; offered: (4,) the choices there were, which AC1
+    depends on.
+    """
+    clusters = clustering(groups)
+    counts = votes.counts[:, offered]
+    cohen = mean_cohen_kappa(
+        votes.pairs, votes.of_people, n_categories=len(CHOICES), groups=clusters.groups
+    )
+    found = {name: function(counts, groups=clusters.groups) for name, function in STATISTICS}
+    return {
+        "statistics": {name: estimate_figures(estimate) for name, estimate in found.items()}
+        | {"cohen": estimate_figures(cohen.estimate)},
+        "cohen_pairs": {
+            "used": cohen.n_pairs,
+            "sparse": cohen.n_sparse,
+            "undefined": cohen.n_undefined,
+        },
+        "clustering": _clustering(clusters, found["percent"], counts),
+        "two_way": _two_way(votes.counts, clusters.groups),
+    }
+
+
+def estimate_figures(estimate: Estimate) -> dict[str, Any]:
+    what = reading(estimate)
+    return asdict(estimate) | {"level": str(what.level), "sentence": what.sentence}
+
+
+def _clustering(clusters: Clustering, percent: Estimate, counts: Ints) -> dict[str, Any]:
+    """What was resampled, and how much wider groups make the interval of percent agreement."""
+    figures: dict[str, Any] = {
+        "n_groups": clusters.n_groups,
+        "by_group": clusters.groups is not None,
+        "reason": clusters.reason,
+        "wider": None,
+    }
+    if clusters.groups is not None and percent.low is not None and percent.high is not None:
+        alone = percent_agreement(counts)
+        if alone.low is not None and alone.high is not None:
+            figures["wider"] = (percent.high - percent.low) / (alone.high - alone.low)
+    return figures
+
+
+def _two_way(counts: Ints, groups: NDArray | None) -> dict[str, Any]:
+    """Agreement on A-or-B votes only, and the ceiling it implies (defined for two-way votes)."""
+    estimate = percent_agreement(counts[:, :2], groups=groups)
+    figures: dict[str, Any] = {"percent": estimate_figures(estimate)}
+    if estimate.value is not None:
+        figures["ceiling"] = asdict(ceiling_from_agreement(estimate.value))
+    return figures
+
+
+A, B = 0, 1  # places in CHOICES
+
+
+def position_figures(columns: VoteColumns) -> dict[str, Any]:
+    """The pull of the left side over these votes."""
+    chose_left = np.where(columns.choice == A, columns.left, 1 - columns.left)
+    chose_left = np.where((columns.choice <= B) & (columns.left >= 0), chose_left, -1)
+    bias = position_bias(columns.comparison, columns.annotator, chose_left, columns.left == 1)
+    level = "undefined" if bias.value is None else "too_few"
+    if bias.value is not None and bias.low is not None and bias.high is not None:
+        none_shown = bias.low <= 0.5 <= bias.high or abs(bias.value - 0.5) < SMALL
+        level = "no_alarm" if none_shown else "unsure"
+    return asdict(bias) | {"sentence": bias.sentence, "level": level}
