@@ -1,21 +1,25 @@
-"""Giving a frozen snapshot to other programs: its own files, a table for people, or all of it.
+"""Giving a frozen snapshot to other programs: a form, a split, a kind of file, or all as a folder.
 
-JSON Lines and Parquet are the frozen files themselves, so their hashes are those of the manifest.
+In its frozen form JSON Lines and Parquet are the frozen files themselves, so their hashes are those
+of the manifest. Every other form is computed from them when it is asked for, and the same each
+time.
 """
 
 import json
-import zipfile
-from collections.abc import Iterable, Iterator
-from contextlib import ExitStack
+from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import chain
-from tempfile import SpooledTemporaryFile
 from typing import IO, Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 from apps.common.errors import Conflict, DomainError, Missing
-from apps.common.spreadsheet import csv_lines
+from apps.snapshots import formats
+from apps.snapshots.archives import folder_zipped, frozen_zipped
+from apps.snapshots.formats import Shape, Source, writing
 from apps.snapshots.models import Snapshot
-from apps.snapshots.recipe import in_order
+from apps.snapshots.recipe import public
+from apps.snapshots.rows import Row
 from apps.snapshots.store import artifact_store
 from workers.artifacts import MANIFEST, ArtifactError
 
@@ -27,8 +31,6 @@ _MEDIA = {
     "csv": "text/csv; charset=utf-8",
     "zip": "application/zip",
 }
-_IN_MEMORY = 8_000_000  # bytes of a zip kept in memory; the rest goes to disk
-_FIRST_DAY = (1980, 1, 1, 0, 0, 0)  # of zip: equal content, equal bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,41 +43,90 @@ class Export:
 
 
 def snapshot_splits(snapshot: Snapshot) -> list[str]:
-    """The files there are, training first."""
-    return list(in_order(snapshot.counts.get("rows", {})))
+    """The files there are, training first. The private ones are never given out."""
+    return list(public(snapshot.counts.get("rows", {})))
 
 
-def snapshot_export(*, snapshot: Snapshot, split: str = "", form: str = "jsonl") -> Export:
-    """One split in one format, or (zip) the whole folder, which is a Hugging Face dataset.
+def snapshot_export(
+    *, snapshot: Snapshot, split: str = "", form: str = "jsonl", shape: str = ""
+) -> Export:
+    """One split as one kind of file, or (zip) everything as a Hugging Face dataset folder.
 
-    Errors: `Conflict` when not frozen or damaged, `DomainError` for an unknown format, `Missing`
-    for a split that this snapshot does not have.
+    shape: a key of `apps.snapshots.formats.SHAPES`; empty for the frozen form. Errors: `Conflict`
+    when not frozen or damaged, `DomainError` for an unknown form or file, `Missing` for a split
+    that this snapshot does not have or that has no row in this form.
     """
     if snapshot.state != Snapshot.State.FROZEN:
         raise Conflict("Only a frozen dataset can be exported.", code="not_frozen")
     if form not in FORMATS:
         raise DomainError(f"The format is one of {', '.join(FORMATS)}.", field="format")
-    stem = f"{snapshot.project.slug}-{snapshot.pk}"
+    chosen = formats.shape_get(shape or formats.FROZEN_SHAPE.key, kind=snapshot.kind)
     if form != "zip" and split not in snapshot_splits(snapshot):
         has = ", ".join(snapshot_splits(snapshot))
         raise Missing(f"This dataset has no split '{split}'; it has {has}.", field="split")
+    stem = f"{snapshot.project.slug}-{snapshot.pk}"
+    if chosen is not formats.FROZEN_SHAPE:
+        stem = f"{stem}-{chosen.key}"
     name = f"{stem}.zip" if form == "zip" else f"{stem}-{split}.{form}"
     try:
-        return Export(name, _MEDIA[form], _content(snapshot, split, form, stem))
+        return Export(name, _MEDIA[form], _content(snapshot, split, form, chosen, stem))
     except ArtifactError as error:
         raise Conflict(
             f"The files are not what was frozen: {error}.", code="damaged", details=str(error)
         ) from error
 
 
-def _content(snapshot: Snapshot, split: str, form: str, stem: str) -> IO[bytes] | Iterable[bytes]:
-    store = artifact_store()
+def _content(
+    snapshot: Snapshot, split: str, form: str, shape: Shape, stem: str
+) -> IO[bytes] | Iterable[bytes]:
+    frozen = shape.rows_of is None
     if form == "zip":
-        return _zipped(snapshot, stem)
+        if frozen:
+            return frozen_zipped(snapshot, file_list(snapshot), stem)
+        return folder_zipped(
+            snapshot, shape, stem, splits=snapshot_splits(snapshot), read=_shaped, schema=_schema
+        )
+    if frozen and form != "csv":
+        inner = f"parquet/{split}.parquet" if form == "parquet" else f"{split}.jsonl"
+        return artifact_store().open(f"{snapshot.uri}/{inner}")
+    rows = writing.first_and_all(_shaped(snapshot, split, shape))
+    if rows is None:
+        raise Missing(
+            f"The split '{split}' has no row in this form ({shape.title}).",
+            code="empty_export",
+            field="split",
+        )
+    schema = _schema(snapshot, split, shape)
     if form == "csv":
-        return _table(store.open(f"{snapshot.uri}/{split}.jsonl"))
-    inner = f"parquet/{split}.parquet" if form == "parquet" else f"{split}.jsonl"
-    return store.open(f"{snapshot.uri}/{inner}")
+        return writing.spreadsheet(rows, schema.names)
+    if form == "jsonl":
+        return writing.json_lines(rows)
+    file = writing.scratch()
+    writing.parquet_write(rows, schema, file)
+    file.seek(0)
+    return file
+
+
+def _shaped(snapshot: Snapshot, split: str, shape: Shape) -> Iterable[Row]:
+    """Rows of a split in a form. Opens the file at once, so that a missing one is said at once."""
+    source = Source(snapshot, split, _frozen_rows(snapshot, split))
+    return source.rows if shape.rows_of is None else shape.rows_of(source)
+
+
+def _frozen_rows(snapshot: Snapshot, split: str) -> Iterable[Row]:
+    file = artifact_store().open(f"{snapshot.uri}/{split}.jsonl")
+
+    def read() -> Iterable[Row]:
+        with file:
+            for line in file:
+                yield json.loads(line)
+
+    return read()
+
+
+def _schema(snapshot: Snapshot, split: str, shape: Shape) -> pa.Schema:
+    with artifact_store().open(f"{snapshot.uri}/parquet/{split}.parquet") as file:
+        return shape.schema(pq.read_schema(file))
 
 
 def file_list(snapshot: Snapshot) -> list[dict[str, Any]]:
@@ -92,42 +143,3 @@ def file_list_or_none(snapshot: Snapshot) -> list[dict[str, Any]] | None:
         return file_list(snapshot)
     except ArtifactError:
         return None
-
-
-def _table(file: IO[bytes]) -> Iterator[bytes]:
-    """Conversations become plain text; everything else stays what it is."""
-    with file:
-        rows = (_flat(json.loads(line)) for line in file)
-        first = next(rows, None)
-        if first is not None:
-            for line in csv_lines(list(first), chain([first], rows)):
-                yield line.encode("utf-8")
-
-
-def _flat(row: dict[str, Any]) -> dict[str, Any]:
-    return {name: _text(value) for name, value in row.items()}
-
-
-def _text(value: Any) -> Any:
-    if not isinstance(value, list):
-        return value
-    if value and isinstance(value[0], dict):
-        if len(value) == 1:
-            return value[0]["content"]
-        return "\n\n".join(f"{turn['role']}: {turn['content']}" for turn in value)
-    return " ".join(map(str, value))
-
-
-def _zipped(snapshot: Snapshot, stem: str) -> IO[bytes]:
-    store = artifact_store()
-    names = [*(entry["name"] for entry in file_list(snapshot)), MANIFEST]
-    with ExitStack() as closing:
-        file = closing.enter_context(SpooledTemporaryFile(max_size=_IN_MEMORY))
-        with zipfile.ZipFile(file, "w") as archive:
-            for name in names:
-                info = zipfile.ZipInfo(f"{stem}/{name}", _FIRST_DAY)
-                info.compress_type = zipfile.ZIP_DEFLATED
-                archive.writestr(info, store.read_bytes(f"{snapshot.uri}/{name}"))
-        file.seek(0)
-        closing.pop_all()  # whoever sends it closes it
-    return file

@@ -1,0 +1,158 @@
+"""The dataset card: what a folder holds, in the YAML that Hugging Face reads and in words.
+
+Values are written as JSON, which is YAML, so no text of a licence or a title can break the header.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+# How licences are named here → how Hugging Face names them.
+_LICENCES = {
+    "apache-2.0": "apache-2.0",
+    "apache 2.0": "apache-2.0",
+    "cc0-1.0": "cc0-1.0",
+    "cc-by-4.0": "cc-by-4.0",
+    "cc by 4.0": "cc-by-4.0",
+    "cc-by-sa-4.0": "cc-by-sa-4.0",
+    "cc-by-nc-4.0": "cc-by-nc-4.0",
+    "cc-by-nc-sa-4.0": "cc-by-nc-sa-4.0",
+    "cc-by-3.0": "cc-by-3.0",
+    "mit": "mit",
+    "odc-by": "odc-by",
+    "bsd-3-clause": "bsd-3-clause",
+}
+_SIZES = (
+    (1_000, "n<1K"),
+    (10_000, "1K<n<10K"),
+    (100_000, "10K<n<100K"),
+    (1_000_000, "100K<n<1M"),
+    (10_000_000, "1M<n<10M"),
+)
+_TAGS = {
+    "preferences": ["preference", "human-feedback", "trl"],
+    "unpaired": ["preference", "human-feedback", "kto", "trl"],
+    "demonstrations": ["instruction-tuning", "trl"],
+    "prompts": ["prompts", "trl"],
+}
+COLUMNS = {
+    "prompt": "what was asked",
+    "chosen": "the answer that was preferred",
+    "rejected": "the other answer",
+    "messages": "the conversation, ending with the answer to learn",
+    "completion": "an answer",
+    "label": "true for an answer that was preferred, false for one that was not",
+    "probability": "share of the votes for `chosen`; ties and both bad count one half",
+    "responses": "the answers, best first",
+    "scores": "pairs won minus pairs lost by each of `responses`",
+    "cyclic": "true where results contradict each other, so no order keeps them all",
+    "complete": "true where each answer beat the next one directly: no other order fits",
+    "comparisons": "numbers of the comparisons behind the order",
+    "weight": "what the row counts in the loss",
+    "confidence": "how sure the decision is: the winner's share of the votes, or its posterior",
+    "votes": "how many votes decided it",
+    "group": "what splits go by: a topic, a debate or the prompt",
+    "cluster": "rows with one cluster are not independent: resample them together",
+    "cluster_ids": "keys of both answers, the chosen one first: an answer stands in many rows",
+    "comparison": "number of the comparison in Concord",
+    "vote": "number of the vote in Concord",
+    "annotator": "a pseudonym; in pairs filled only where a row is one held-out person's vote",
+    "choice": "a, b, tie or both_bad, in the comparison's own order",
+    "voted_for": "chosen, rejected, tie or both_bad, in the words of the other forms",
+    "side": "where the preferred answer stood on screen; empty when unknown",
+    "strength": "1 slightly, 2 much; empty where it was not asked",
+    "reasons": "tags that the annotator chose",
+    "flags": "what the annotator reported",
+    "guideline_version": "the instructions that the vote was cast under",
+    "active_ms": "active time on the pair, milliseconds",
+    "revision": "1 for a first vote, more for a changed one",
+    "cast_at": "when, ISO 8601",
+    "source": "where the text comes from",
+    "licence": "of the text",
+}
+SPLITS = {
+    "train": "to train on",
+    "smoke": "a few training rows, to try a program with",
+    "dev": "steers training: early stopping, choice of settings",
+    "public_test": "to measure on; share nothing with training",
+    "private_test": "to measure on once; kept back",
+    "human_audit": "for people to look at; kept back",
+    "heldout_groups": "whole groups that no training row comes from",
+    "heldout_annotators": "votes of people behind no training row, one row a vote",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Folder:
+    """What a card describes. `splits`: rows by name, in order; `columns`: names in order."""
+
+    title: str
+    kind: str
+    form: str
+    splits: Mapping[str, int]
+    columns: Sequence[str]
+    licences: Sequence[str] = ()
+    languages: Sequence[str] = ()
+    warnings: Sequence[str] = ()
+    facts: Sequence[tuple[str, str]] = ()
+    notes: Sequence[str] = field(default_factory=tuple)
+
+
+def card_text(folder: Folder) -> str:
+    """README.md of the folder."""
+    return f"---\n{_header(folder)}---\n\n{_body(folder)}"
+
+
+def _header(folder: Folder) -> str:
+    licences = sorted({_LICENCES.get(name.strip().lower(), "other") for name in folder.licences})
+    fields: dict[str, Any] = {"pretty_name": folder.title}
+    if licences:
+        fields["license"] = licences[0] if len(licences) == 1 else licences
+    if "other" in licences:
+        fields["license_name"] = ", ".join(folder.licences)
+    if folder.languages:
+        fields["language"] = list(folder.languages)
+    fields["task_categories"] = ["text-generation"]
+    fields["tags"] = _TAGS[folder.kind]
+    fields["size_categories"] = [_size(sum(folder.splits.values()))]
+    fields["configs"] = [
+        {
+            "config_name": "default",
+            "data_files": [{"split": name, "path": f"{name}.jsonl"} for name in folder.splits],
+        }
+    ]
+    return "".join(
+        f"{name}: {json.dumps(value, ensure_ascii=False)}\n" for name, value in fields.items()
+    )
+
+
+def _body(folder: Folder) -> str:
+    parts = [f"# {folder.title}\n", f"{folder.form}\n"]
+    rows = [f"| {name} | {n:,} | {SPLITS.get(name, '')} |" for name, n in folder.splits.items()]
+    parts.append(_table("Splits", ("split", "rows", "for"), rows))
+    known = [f"| `{name}` | {COLUMNS.get(name, '')} |" for name in folder.columns]
+    parts.append(_table("Columns", ("column", "meaning"), known))
+    if folder.facts:
+        facts = [f"| {name} | {_cell(words)} |" for name, words in folder.facts]
+        parts.append(_table("How it was made", ("", ""), facts))
+    licences = ", ".join(folder.licences) or "not stated"
+    parts.append(f"## Licences\n\nOf the texts: {licences}.\n")
+    warned = "".join(f"- {text}\n" for text in folder.warnings) or "None.\n"
+    parts.append(f"## Warnings\n\n{warned}")
+    if folder.notes:
+        parts.append("## Notes\n\n" + "".join(f"- {text}\n" for text in folder.notes))
+    return "\n".join(parts)
+
+
+def _table(title: str, names: Sequence[str], rows: Sequence[str]) -> str:
+    head = f"| {' | '.join(names)} |\n|{'---|' * len(names)}\n"
+    return f"## {title}\n\n{head}" + "\n".join(rows) + "\n"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")
+
+
+def _size(rows: int) -> str:
+    return next((name for most, name in _SIZES if rows < most), "10M<n<100M")

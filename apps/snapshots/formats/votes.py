@@ -1,0 +1,95 @@
+"""The votes behind a frozen dataset: their shares, and the votes themselves, one a row.
+
+A vote's row is never overwritten (a change adds a revision), so the ids that were frozen name the
+same votes for good.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from apps.labeling.models import Choice, Vote
+from apps.snapshots.models import Snapshot, SnapshotRow
+from apps.snapshots.rows import Row
+
+_PART = 2_000
+
+
+def choices_behind(snapshot: Snapshot, split: str) -> dict[str, tuple[str, list[str]]]:
+    """Comparison → (winner, choices of the votes behind its row) of one file."""
+    rows = list(_rows(snapshot, split))
+    ids = [vote for _, _, votes in rows for vote in votes]
+    choices: dict[int, str] = {}
+    for start in range(0, len(ids), _PART):
+        part = Vote.objects.filter(pk__in=ids[start : start + _PART])
+        choices.update(part.values_list("pk", "choice"))
+    return {
+        str(pair): (winner, [choices[vote] for vote in votes if vote in choices])
+        for pair, winner, votes in rows
+    }
+
+
+def preference_share(winner: str, choices: Iterable[str]) -> float | None:
+    """(votes for the winner + ½ · ties and both bad) ÷ votes; None without votes."""
+    votes = list(choices)
+    if not votes:
+        return None
+    halves = sum(choice not in (Choice.A, Choice.B) for choice in votes)
+    return (votes.count(winner) + halves / 2) / len(votes)
+
+
+def vote_rows(snapshot: Snapshot, split: str) -> Iterator[Row]:
+    """One row a vote, in the order of the file. Annotators are the numbers that the files use."""
+    rows = list(_rows(snapshot, split))
+    for start in range(0, len(rows), _PART):
+        part = rows[start : start + _PART]
+        found = _votes([vote for _, _, votes in part for vote in votes])
+        for pair, winner, votes in part:
+            for vote in votes:
+                if vote in found:
+                    yield _vote_row(found[vote], pair, winner)
+
+
+def _rows(snapshot: Snapshot, split: str) -> Any:
+    return (
+        SnapshotRow.objects.filter(snapshot=snapshot, split=split)
+        .order_by("ordinal", "pk")
+        .values_list("comparison_id", "winner", "vote_ids")
+    )
+
+
+def _votes(ids: list[int]) -> dict[int, dict[str, Any]]:
+    names = (
+        *("pk", "annotator_id", "choice", "left_is", "strength", "reasons", "flags"),
+        *("guideline__version", "active_ms", "revision", "cast_at"),
+    )
+    return {vote["pk"]: vote for vote in Vote.objects.filter(pk__in=ids).values(*names)}
+
+
+def _vote_row(vote: dict[str, Any], pair: int, winner: str) -> Row:
+    choice, left = vote["choice"], vote["left_is"]
+    side = ""
+    if choice in (Choice.A, Choice.B):
+        side = ("left" if choice == left else "right") if left else ""
+    return {
+        "comparison": str(pair),
+        "vote": str(vote["pk"]),
+        "annotator": f"person-{vote['annotator_id']}",
+        "choice": choice,
+        "voted_for": _voted_for(choice, winner),
+        "side": side,
+        "strength": vote["strength"],
+        "reasons": vote["reasons"],
+        "flags": vote["flags"],
+        "guideline_version": vote["guideline__version"],
+        "active_ms": vote["active_ms"],
+        "revision": vote["revision"],
+        "cast_at": vote["cast_at"].isoformat(),
+    }
+
+
+def _voted_for(choice: str, winner: str) -> str:
+    """In the words of the frozen rows, which know chosen and rejected but not A and B."""
+    if choice not in (Choice.A, Choice.B):
+        return choice
+    # Held-out annotators who disagree have no winner in common: each row has its own vote's.
+    return "chosen" if winner in (choice, "") else "rejected"
