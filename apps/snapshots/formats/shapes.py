@@ -13,10 +13,8 @@ from apps.snapshots.formats.votes import choices_behind, preference_share, vote_
 from apps.snapshots.models import Snapshot
 from apps.snapshots.rows import Row
 
-PREFERENCES, DEMONSTRATIONS, PROMPTS = (
-    str(kind)
-    for kind in (Snapshot.Kind.PREFERENCES, Snapshot.Kind.DEMONSTRATIONS, Snapshot.Kind.PROMPTS)
-)
+PREFERENCES, UNPAIRED = Snapshot.Kind.PREFERENCES.value, Snapshot.Kind.UNPAIRED.value
+DEMONSTRATIONS, PROMPTS = Snapshot.Kind.DEMONSTRATIONS.value, Snapshot.Kind.PROMPTS.value
 MESSAGES = pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())]))
 TEXTS = pa.list_(pa.string())
 
