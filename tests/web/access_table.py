@@ -260,6 +260,12 @@ AGREEMENT = [
     page("agreement:overview", READERS),
     post("agreement:refresh", READERS),
     page("agreement:splits_csv", READERS),
+    page("agreement:decisions", READERS),
+    page("agreement:decisions_preview", READERS),
+    page("agreement:decisions_csv", READERS),
+    post("agreement:decisions_apply", READERS, data={"action": "look"}),
+    post("agreement:decisions_apply", ADMINS, data={"action": "apply"}, ok=422),
+    post("agreement:decisions_compare", STAFF),
 ]
 
 AGREEMENT_API = [

@@ -47,7 +47,7 @@ def crowd_of(*, project: Project) -> Crowd:
         n_annotators=len(people),
         offered=choices_shown(project=project),
     )
-    return Crowd(votes, ids, people, _golds(project, ids), int(vote.max(initial=0)))
+    return Crowd(votes, ids, people, golds_of(project, ids), int(vote.max(initial=0)))
 
 
 def choices_shown(*, project: Project) -> NDArray[np.bool_]:
@@ -56,7 +56,8 @@ def choices_shown(*, project: Project) -> NDArray[np.bool_]:
     return np.array([True, True, settings.show_tie, settings.show_both_bad])
 
 
-def _golds(project: Project, ids: NDArray[np.int64]) -> NDArray[np.int64]:
+def golds_of(project: Project, ids: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Of these comparisons, ascending: index of the known answer in `CHOICES`, −1 without one."""
     places = {str(choice): place for place, choice in enumerate(CHOICES)}
     golds = np.full(len(ids), -1, dtype=np.int64)
     known = Comparison.objects.filter(project=project).exclude(gold="").values_list("pk", "gold")

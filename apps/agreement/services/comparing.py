@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apps.agreement.selectors.crowd import Crowd
+from apps.agreement.selectors.kept import flipped_keep_rate, kept_accuracy
 from apps.labeling.models import DecideBy, LabelingSettings
 from apps.labeling.services import rule_of
 from measures.consensus import (
@@ -14,9 +15,7 @@ from measures.consensus import (
     Check,
     Comparison,
     Fit,
-    Votes,
     majority,
-    posteriors_of,
     share_right,
     wawa,
 )
@@ -31,8 +30,6 @@ from measures.voting import (
 
 # Fewer votes tell models apart by luck.
 NEEDED_VOTES = 500
-_FLIPPED_ITEMS = 20_000  # comparisons whose votes are replaced by coin flips; error under 0.4 %
-_SEED = 20_161
 
 
 def figures_of(crowd: Crowd, comparison: Comparison, settings: LabelingSettings) -> dict[str, Any]:
@@ -67,51 +64,6 @@ def posterior_rule_of(settings: LabelingSettings) -> PosteriorRule:
         least_votes=settings.least_votes,
         max_votes=settings.max_overlap,
     )
-
-
-def kept_accuracy(
-    golds: NDArray[np.int64], winner: NDArray[np.integer[Any]]
-) -> dict[str, Any] | None:
-    """How many of the accepted comparisons with a known answer were decided for it (Wilson)."""
-    known = (golds >= 0) & (winner >= 0)
-    if not known.any():
-        return None
-    return asdict(wilson(int((winner[known] == golds[known]).sum()), int(known.sum())))
-
-
-def flipped_keep_rate(
-    votes: Votes,
-    priors: NDArray[np.float64],
-    confusion: NDArray[np.float64],
-    default: NDArray[np.float64],
-    rule: PosteriorRule,
-) -> float | None:
-    """The share of comparisons that pass when every vote on them is a coin flip between A and B.
-
-    The voters keep their numbers of votes and what the model believes of them, so this is what the
-    posterior lets through by chance here. One seeded draw over at most 20,000 comparisons.
-    """
-    rng = np.random.default_rng(_SEED)
-    with_votes = np.unique(votes.items)
-    if not len(with_votes):
-        return None
-    chosen = np.zeros(votes.n_items, dtype=bool)
-    sample = with_votes
-    if len(sample) > _FLIPPED_ITEMS:
-        sample = rng.choice(with_votes, _FLIPPED_ITEMS, replace=False)
-    chosen[sample] = True
-    part = votes.subset(chosen[votes.items])
-    flips = Votes(
-        part.items,
-        part.annotators,
-        rng.integers(0, 2, size=len(part)),
-        part.n_items,
-        part.n_annotators,
-        part.offered,
-    )
-    shares = posteriors_of(flips, priors, confusion, default)
-    decided = decide_many_by_posterior(flips.counts()[sample], shares[sample], rule)
-    return float((decided.winner >= 0).mean())
 
 
 def _counted_row(crowd: Crowd, rule: Rule, comparison: Comparison) -> dict[str, Any]:
@@ -165,8 +117,9 @@ def _gold(
     if not known.any():
         return None
     right = share_right(shares[known], crowd.golds[known])
+    kept = None if winner is None else kept_accuracy(crowd.golds, winner)
     return {
         "n": int(known.sum()),
         "all": asdict(wilson(float(right.sum()), int(known.sum()))),
-        "kept": None if winner is None else kept_accuracy(crowd.golds, winner),
+        "kept": asdict(kept) if kept else None,
     }

@@ -114,10 +114,17 @@ def decisions_redo(
     return Redecided(n=len(known.ids), changed=dict(changed), written=len(rows))
 
 
-def decisions_preview(*, project: Project, policy: Policy) -> tuple[Known, Decisions]:
-    """What a policy would decide of what is stored now; writes nothing."""
+def decisions_preview(
+    *,
+    project: Project,
+    policy: Policy,
+    posteriors: tuple[NDArray[np.int64], NDArray[np.float64]] | None = None,
+) -> tuple[Known, Decisions]:
+    """What a policy would decide of what is stored now; writes nothing. Arguments as in
+    `decisions_redo`."""
     known = _read(project, policy)
-    return known, _decide(known, known.posteriors, policy)
+    shares = known.posteriors if posteriors is None else _aligned(known, *posteriors)
+    return known, _decide(known, shares, policy)
 
 
 def _read(project: Project, policy: Policy) -> Known:

@@ -27,7 +27,7 @@ def settings(request: Request) -> HttpResponse:
         except DomainError as error:
             form.add_error(error.field, error.message)
         else:
-            messages.success(request, "Saved. The rule holds for votes from now on.")
+            messages.success(request, "Saved.")
             return redirect("labeling:settings", request.project.slug)
     stored = selectors.settings_get(project=request.project)
     context = {

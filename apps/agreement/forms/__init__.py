@@ -1,0 +1,1 @@
+"""The forms of agreement, a file per page."""

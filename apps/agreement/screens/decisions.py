@@ -1,0 +1,235 @@
+"""What the page of decisions prints: previews and comparisons in, words and SVG geometry out."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from apps.agreement.models import ConsensusReport
+from apps.agreement.selectors.rule_preview import RulePreview
+from apps.labeling.models import DecideBy, Decision
+from measures.estimate import Interval
+
+LABELS = {"votes": "Counted votes", "wawa": "Wawa"} | dict(DecideBy.choices)
+SIDE = 220  # pixels of the reliability diagram's square
+PAD = 34
+BAR = 300  # pixels of the longest bar of the outcomes
+
+OUTCOME_WORDS = {
+    Decision.Outcome.ACCEPTED: "Accepted",
+    Decision.Outcome.CONTESTED: "Contested",
+    Decision.Outcome.NEEDS_VOTES: "Needs more votes",
+    Decision.Outcome.NEEDS_REVIEW: "Needs review",
+    Decision.Outcome.ADJUDICATED: "Adjudicated",
+    Decision.Outcome.DROPPED: "Dropped",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A row of the preview: what is counted, and its figure with what it is of."""
+
+    name: str
+    value: str
+    detail: str = ""
+    tone: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """A row of the comparison of ways to decide; empty texts where nothing can be said."""
+
+    method: str
+    label: str
+    kept: str
+    kept_percent: str
+    chance: str
+    gold_all: str
+    gold_kept: str
+    gold_n: str
+    log_loss: str
+    same: str
+    sentence: str
+    calibrated: bool | None
+    in_force: bool
+    recommended: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Dot:
+    x: float
+    y: float
+    r: float
+    title: str
+
+
+@dataclass(frozen=True, slots=True)
+class Diagram:
+    """Predicted against observed shares of held-back votes, of one model."""
+
+    label: str
+    dots: list[Dot]
+    summary: str
+
+
+@dataclass(frozen=True, slots=True)
+class OutcomeBar:
+    y: int
+    label: str
+    width: float
+    text_x: float
+    text: str
+    outcome: str
+
+
+def percent(share: float | None, digits: int = 1) -> str:
+    return "—" if share is None else f"{100 * share:.{digits}f} %"
+
+
+def interval(value: Interval | dict[str, Any] | None) -> str:
+    """ "95.1 % (92.0–97.3)" of a share."""
+    if value is None:
+        return "—"
+    get = value.get if isinstance(value, dict) else lambda name: getattr(value, name)
+    if get("value") is None:
+        return "—"
+    if get("low") is None:
+        return percent(get("value"))
+    return f"{percent(get('value'))} ({100 * get('low'):.1f}–{100 * get('high'):.1f})"
+
+
+def preview_lines(shown: RulePreview) -> list[Line]:
+    """Kept, passed by chance, right on gold, and what would change."""
+    if not shown.n:
+        return []
+    kept = shown.kept / shown.n
+    lines = [
+        Line("Kept", f"{shown.kept:,}", f"of {shown.n:,} comparisons with votes, {percent(kept)}"),
+        Line(
+            "A coin-flip crowd would pass",
+            percent(shown.chance),
+            "of the same comparisons, voting A or B at random as often as people did",
+            "bad" if (shown.chance or 0) > 0.999 else "warn" if (shown.chance or 0) > 0.5 else "",
+        ),
+        Line(
+            "Right on gold pairs, of those kept",
+            interval(shown.gold),
+            f"n = {shown.gold.n:,}" if shown.gold else "no kept comparison has a known answer",
+        ),
+        Line(
+            "Not kept",
+            f"{shown.n - shown.kept:,}",
+            f"{shown.outcomes.get('needs_votes', 0):,} ask for more votes, "
+            f"{shown.outcomes.get('contested', 0):,} are contested",
+        ),
+    ]
+    if shown.newly_accepted or shown.taken_back or shown.flipped:
+        lines.append(
+            Line(
+                "Against what is in force",
+                f"{shown.newly_accepted + shown.taken_back + shown.flipped:,} change",
+                f"{shown.newly_accepted:,} newly accepted, {shown.taken_back:,} taken back, "
+                f"{shown.flipped:,} with another winner",
+            )
+        )
+    else:
+        lines.append(Line("Against what is in force", "no change"))
+    return lines
+
+
+def ways(report: ConsensusReport, in_force: str) -> list[Way]:
+    figures = report.figures
+    return [_way(row, figures, in_force) for row in figures["ways"]]
+
+
+def _way(row: dict[str, Any], figures: dict[str, Any], in_force: str) -> Way:
+    check = row["check"] or {}
+    gold = row["gold"] or {}
+    loss = check.get("log_loss")
+    return Way(
+        method=row["method"],
+        label=LABELS[row["method"]],
+        kept=f"{row['kept']:,}",
+        kept_percent=percent(row["kept"] / row["n"]) if row["n"] else "—",
+        chance=percent(row["chance"]),
+        gold_all=interval(gold.get("all")),
+        gold_kept=interval(gold.get("kept")),
+        gold_n=f"{gold['n']:,}" if gold else "",
+        log_loss="—" if loss is None else f"{loss:.3f}",
+        same=percent(row["same_as_counting"]),
+        sentence=check.get("sentence", ""),
+        calibrated=check.get("calibrated"),
+        in_force=row["method"] == in_force,
+        recommended=row["method"] == figures["recommended"],
+    )
+
+
+def diagrams(report: ConsensusReport) -> list[Diagram]:
+    """One per model that could be checked; areas of dots follow the claims behind them."""
+    made = []
+    for row in report.figures["ways"]:
+        bars = (row["check"] or {}).get("bars") or []
+        if not bars:
+            continue
+        most = max(bar["n"] for bar in bars)
+        dots = [
+            Dot(
+                x=round(PAD + SIDE * bar["predicted"], 1),
+                y=round(SIDE * (1 - bar["observed"]) + 6, 1),
+                r=round(2 + 3 * (bar["n"] / most) ** 0.5, 1),
+                title=f"predicted {percent(bar['predicted'])}, happened "
+                f"{percent(bar['observed'])}, n = {bar['n']:,}",
+            )
+            for bar in bars
+        ]
+        made.append(Diagram(LABELS[row["method"]], dots, row["check"]["sentence"]))
+    return made
+
+
+def outcome_bars(tally: dict[str, int]) -> list[OutcomeBar]:
+    most = max(tally.values(), default=0)
+    total = sum(tally.values())
+    return [
+        OutcomeBar(
+            y=26 * place,
+            label=words,
+            width=round(BAR * tally.get(outcome, 0) / most, 1) if most else 0.0,
+            text_x=148 + (round(BAR * tally.get(outcome, 0) / most, 1) if most else 0.0),
+            text=f"{tally.get(outcome, 0):,} ({percent(tally.get(outcome, 0) / total)})",
+            outcome=str(outcome),
+        )
+        for place, (outcome, words) in enumerate(OUTCOME_WORDS.items())
+        if total
+    ]
+
+
+COLUMNS = (
+    "way to decide",
+    "comparisons",
+    "kept",
+    "coin-flippers pass",
+    "gold pairs",
+    "right on gold pairs",
+    "right on kept gold pairs",
+    "log loss of held-back votes",
+    "same as counting",
+    "calibrated",
+)
+
+
+def csv_rows(report: ConsensusReport) -> list[dict[str, Any]]:
+    rows = []
+    for row in report.figures["ways"]:
+        gold, check = row["gold"] or {}, row["check"] or {}
+        values = (
+            LABELS[row["method"]],
+            row["n"],
+            row["kept"],
+            row["chance"],
+            gold.get("n"),
+            (gold.get("all") or {}).get("value"),
+            (gold.get("kept") or {}).get("value"),
+            check.get("log_loss"),
+            row["same_as_counting"],
+            check.get("calibrated"),
+        )
+        rows.append(dict(zip(COLUMNS, values, strict=True)))
+    return rows
