@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from django.db import connection, transaction
-from django.db.models import Count, Max
+from django.db.models import Count, Q
 
 from apps.accounts.models import Project, User
 from apps.accounts.services import audit_record
@@ -108,7 +108,7 @@ class SentAgain:
 def comparisons_send_again(
     *, project: Project, comparisons: Sequence[int], guideline: Guideline, by: User
 ) -> SentAgain:
-    """Have comparisons judged anew under a guideline that is newer than their votes.
+    """Have comparisons judged anew under a guideline that is newer than some of their votes.
 
     Their votes become an earlier round: history that decides nothing. Free slots in the number of
     the project's overlap take their place, ahead of what is drawn at random, and whoever voted or
@@ -167,13 +167,15 @@ def rounds_of(
     counts: dict[int, dict[str, int]] = {}
     for pk, choice, n in counting.values_list("comparison", "choice").annotate(n=Count("pk")):
         counts.setdefault(pk, dict.fromkeys(Choice.values, 0))[choice] = n
-    newest = dict(
-        counting.values_list("comparison").annotate(version=Max("guideline__version"))
-    )  # None: imported votes, which are older than any version
+    older = set(  # imported votes name no version: they are older than any
+        counting.filter(Q(guideline=None) | Q(guideline__version__lt=guideline.version))
+        .values_list("comparison", flat=True)
+        .distinct()
+    )
     votes: dict[int, dict[str, int]] = {}
     left_out: dict[LeftOut, int] = {}
     for comparison in comparisons:
-        why = _why_left_out(comparison, counts, newest, guideline)
+        why = _why_left_out(comparison, counts, older)
         if why is None:
             votes[comparison.pk] = counts[comparison.pk]
         else:
@@ -182,10 +184,7 @@ def rounds_of(
 
 
 def _why_left_out(
-    comparison: Comparison,
-    counts: dict[int, dict[str, int]],
-    newest: dict[int, int | None],
-    guideline: Guideline,
+    comparison: Comparison, counts: dict[int, dict[str, int]], older: set[int]
 ) -> LeftOut | None:
     if comparison.state == Comparison.State.DROPPED:
         return "dropped"
@@ -193,7 +192,7 @@ def _why_left_out(
         return "gold"
     if comparison.pk not in counts:
         return "no_votes"
-    if (newest[comparison.pk] or 0) >= guideline.version:
+    if comparison.pk not in older:
         return "newer"
     return None
 
