@@ -1,0 +1,126 @@
+"""Did preferences change while the votes were cast?
+
+A text model is trained on one half of the pairs and tested on the other, both ways round: once with
+the halves cut by time, and, for comparison, with halves drawn at random. If what people preferred
+changed, the halves cut by time predict each other worse.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+
+from measures.accuracy import pair_credit
+from measures.datasets.shares import pair_share
+from measures.estimate import Interval
+from measures.intervals import dyadic_interval
+from measures.textmodel import fit
+
+Bools = NDArray[np.bool_]
+Floats = NDArray[np.float64]
+
+DRAWS = 5  # random halvings, averaged
+LEAST_PAIRS = 200  # in all; fewer halves teach a text model nothing
+
+
+@dataclass(frozen=True, slots=True)
+class TimeSplit:
+    """by_time, at_random: accuracy across the halves; drop: at_random − by_time on the same rows.
+
+    undefined says why nothing could be compared.
+    """
+
+    by_time: Interval | None
+    at_random: Interval | None
+    drop: Interval | None
+    undefined: str | None = None
+
+    @property
+    def fell(self) -> bool:
+        """Worse across time by more than chance; 2.5 % of steady datasets are called so."""
+        return self.drop is not None and self.drop.low is not None and self.drop.low > 0
+
+
+def time_split(
+    differences: sparse.csr_matrix,
+    at: ArrayLike,
+    groups: Sequence[object],
+    first: ArrayLike,
+    second: ArrayLike,
+    *,
+    seed: int = 0,
+) -> TimeSplit:
+    """differences: (n, features) chosen − rejected; at: (n,) when each pair was voted on.
+
+    groups: (n,) what recurs (debates, prompts). A random half takes from each group as many pairs
+    as the earlier half does, or as many as the later half, by a coin: so both comparisons train on
+    equally many pairs of equally familiar groups, and topics that came one after another do not
+    look like a change of taste.
+
+    The interval is over the pairs and their texts, widened by how far the random halvings differ
+    among themselves: the halving by time is one draw too.
+    """
+    x = sparse.csr_matrix(differences)
+    moment = np.asarray(at, dtype=np.float64)
+    n = x.shape[0]
+    if n < LEAST_PAIRS:
+        return _nothing(f"too few pairs: {n} (at least {LEAST_PAIRS} are needed)")
+    if np.ptp(moment) == 0:
+        return _nothing("all votes carry the same time, as imported votes often do")
+    early = moment <= np.median(moment)
+    if not 0.25 <= early.mean() <= 0.75:
+        early = moment < np.median(moment)
+    if not 0.25 <= early.mean() <= 0.75:
+        return _nothing("most votes carry the same time, so there are no halves to compare")
+    by_time = _across(x, early)
+    rng = np.random.default_rng(seed)
+    _, group = np.unique(np.asarray(groups, dtype=str), return_inverse=True)
+    drawn = [_across(x, _random_half(rng, early, group)) for _ in range(DRAWS)]
+    at_random = np.mean(drawn, axis=0)
+    return TimeSplit(
+        pair_share(by_time, first, second),
+        pair_share(at_random, first, second),
+        _widened(
+            dyadic_interval(at_random - by_time, first, second),
+            float(np.var([credit.mean() for credit in drawn], ddof=1)) * (1 + 1 / DRAWS),
+        ),
+    )
+
+
+def _widened(drop: Interval, variance: float) -> Interval:
+    if drop.value is None or drop.low is None or drop.high is None:
+        return drop
+    half = float(np.hypot((drop.high - drop.low) / 2, 1.96 * np.sqrt(variance)))
+    return replace(drop, low=drop.value - half, high=drop.value + half)
+
+
+def _across(x: sparse.csr_matrix, half: Bools) -> Floats:
+    """(n,) credit of each row by the model of the other half."""
+    margin = np.zeros(x.shape[0])
+    margin[half] = x[half] @ fit(x[~half])
+    margin[~half] = x[~half] @ fit(x[half])
+    return pair_credit(margin)
+
+
+def _random_half(rng: np.random.Generator, early: Bools, group: NDArray[np.int64]) -> Bools:
+    order = np.lexsort((rng.random(len(early)), group))
+    size = np.bincount(group)
+    take = np.bincount(group, weights=early).astype(np.int64)
+    # Whole groups change halves in pairs of a coin and its opposite, so that halves stay halves.
+    coin = np.zeros(len(size), dtype=bool)
+    by_imbalance = np.argsort(-np.abs(2 * take - size), kind="stable")
+    coin[by_imbalance[::2]] = rng.random(len(by_imbalance[::2])) < 0.5
+    coin[by_imbalance[1::2]] = ~coin[by_imbalance[::2][: len(by_imbalance[1::2])]]
+    swap = coin if len(size) > 1 else np.zeros(1, dtype=bool)
+    take = np.where(swap, size - take, take)
+    start = np.concatenate([[0], np.cumsum(size)[:-1]])
+    place = np.arange(len(early)) - np.repeat(start, size)
+    half = np.zeros(len(early), dtype=bool)
+    half[order] = place < np.repeat(take, size)
+    return half
+
+
+def _nothing(reason: str) -> TimeSplit:
+    return TimeSplit(None, None, None, reason)
