@@ -200,6 +200,8 @@ class ShownVote:
     revision: int
     is_current: bool
     kind: str
+    slot_kind: str
+    guideline: int | None  # version it was cast under; imported votes have none
     cast_at: datetime
 
 
@@ -252,7 +254,7 @@ def votes_shown(*, comparison: Comparison, with_names: bool) -> list[ShownVote]:
     """
     votes = (
         Vote.objects.filter(comparison=comparison)
-        .select_related("annotator", "slot", "improvement")
+        .select_related("annotator", "slot", "improvement", "guideline")
         .order_by("id")
     )
     asked = settings_get(project=comparison.project).criteria
@@ -281,6 +283,8 @@ def votes_shown(*, comparison: Comparison, with_names: bool) -> list[ShownVote]:
                 revision=vote.revision,
                 is_current=vote.is_current,
                 kind=vote.slot.get_kind_display(),
+                slot_kind=vote.slot.kind,
+                guideline=vote.guideline.version if vote.guideline else None,
                 cast_at=vote.cast_at,
             )
         )
