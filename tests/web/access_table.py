@@ -285,6 +285,8 @@ SNAPSHOTS = [
     page("snapshots:list", READERS),
     page("snapshots:create", STAFF),
     page("snapshots:detail", READERS, args=snapshot),
+    page("snapshots:compare", READERS),
+    page("snapshots:compare_csv", READERS, ok=404),  # it names no datasets
     post("snapshots:verify", READERS, args=snapshot),
     # the world's dataset has no files, which a download says
     page("snapshots:download", STAFF, args=snapshot, data={"format": "zip"}, ok=409),

@@ -1,5 +1,10 @@
 """Addresses of the pages about comparing."""
 
-from django.urls import URLPattern
+from django.urls import path
 
-urlpatterns: list[URLPattern] = []
+from apps.snapshots import views_comparing as views
+
+urlpatterns = [
+    path("<slug:slug>/datasets/compare/", views.compare, name="compare"),
+    path("<slug:slug>/datasets/compare/changes.csv", views.compare_csv, name="compare_csv"),
+]

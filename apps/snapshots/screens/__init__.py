@@ -1,0 +1,1 @@
+"""What pages about datasets print; no queries."""
