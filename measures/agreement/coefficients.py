@@ -5,9 +5,11 @@ agree is P_i = Σ_c n_ic (n_ic − 1) / (n_i (n_i − 1)). All four take a count
 categories), whose columns are the categories that were offered, so missing votes need no marker and
 annotators may differ from item to item. Items with fewer than two votes hold no pair.
 
-Intervals resample items (or `groups` of items, where several share a prompt or an argument: without
+Intervals resample items (or `groups` of items, where several share a prompt or a debate: without
 them the interval is too narrow), see `measures.bootstrap`. They assume that items, or groups, are a
-random sample of those the project means.
+random sample of those the project means. Where groups are too few but the same `answers` recur in
+many items, pass the two answers of each: the interval is then that of `measures.intervals.
+dyadic_interval` around the linearised statistic (see `measures.agreement.clusters`).
 """
 
 from collections.abc import Callable
@@ -15,10 +17,11 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from measures.agreement.clusters import batches
+from measures.agreement.clusters import Answers, batches
 from measures.agreement.counts import Ints, checked_counts, distinct_rows
-from measures.bootstrap import REPLICATES, bootstrap_bounds
+from measures.bootstrap import REPLICATES, Bounds, bootstrap_bounds
 from measures.estimate import Estimate, Statistic
+from measures.intervals import dyadic_interval
 
 Floats = NDArray[np.float64]
 
@@ -27,6 +30,7 @@ def percent_agreement(
     counts: ArrayLike,
     *,
     groups: ArrayLike | None = None,
+    answers: Answers | None = None,
     replicates: int = REPLICATES,
     seed: int = 0,
 ) -> Estimate:
@@ -41,7 +45,7 @@ def percent_agreement(
         checked_counts(counts),
         lambda table: np.column_stack([_pair_agreement(table), _pairable(table)]),
         lambda sums: _ratio(sums[:, 0], sums[:, 1]),
-        groups,
+        (groups, answers),
         replicates,
         seed,
     )
@@ -51,6 +55,7 @@ def krippendorff_alpha(
     counts: ArrayLike,
     *,
     groups: ArrayLike | None = None,
+    answers: Answers | None = None,
     replicates: int = REPLICATES,
     seed: int = 0,
 ) -> Estimate:
@@ -69,7 +74,7 @@ def krippendorff_alpha(
         checked_counts(counts),
         _alpha_contributions,
         _alpha,
-        groups,
+        (groups, answers),
         replicates,
         seed,
     )
@@ -79,6 +84,7 @@ def fleiss_kappa(
     counts: ArrayLike,
     *,
     groups: ArrayLike | None = None,
+    answers: Answers | None = None,
     replicates: int = REPLICATES,
     seed: int = 0,
 ) -> Estimate:
@@ -93,7 +99,7 @@ def fleiss_kappa(
         checked_counts(counts),
         _share_contributions,
         _fleiss,
-        groups,
+        (groups, answers),
         replicates,
         seed,
     )
@@ -103,6 +109,7 @@ def gwet_ac1(
     counts: ArrayLike,
     *,
     groups: ArrayLike | None = None,
+    answers: Answers | None = None,
     replicates: int = REPLICATES,
     seed: int = 0,
 ) -> Estimate:
@@ -117,7 +124,7 @@ def gwet_ac1(
     if table.shape[1] < 2:
         return _without_value(Statistic.GWET_AC1, table, "only one category was offered")
     return _estimate(
-        Statistic.GWET_AC1, table, _share_contributions, _ac1, groups, replicates, seed
+        Statistic.GWET_AC1, table, _share_contributions, _ac1, (groups, answers), replicates, seed
     )
 
 
@@ -126,13 +133,17 @@ def _estimate(
     table: Ints,
     contributions: Callable[[Ints], Floats],
     formula: Callable[[Floats], Floats],
-    groups: ArrayLike | None,
+    together: tuple[ArrayLike | None, Answers | None],
     replicates: int,
     seed: int,
 ) -> Estimate:
     """Contributions of the units, their sums, the value, the interval."""
     voted = table.sum(axis=1) > 0
-    if groups is None:
+    groups, answers = together
+    if groups is None and answers is not None:
+        rows, unit = contributions(table[voted]), "answers"
+        multiplicity = np.ones(len(rows), dtype=np.int64)
+    elif groups is None:
         kinds, multiplicity = distinct_rows(table[voted])
         rows, unit = contributions(kinds), "comparisons"
     else:
@@ -144,9 +155,14 @@ def _estimate(
     value = float(formula(multiplicity[None, :] @ rows)[0])
     if np.isnan(value):
         return _without_value(statistic, table, "every vote is for the same choice")
-    bounds = bootstrap_bounds(
-        rows, multiplicity, formula, unit=unit, replicates=replicates, seed=seed
-    )
+    if unit == "answers" and answers is not None:
+        sides = [np.asarray(side)[voted] for side in answers]
+        least = 0.0 if statistic is Statistic.PERCENT_AGREEMENT else -1.0
+        bounds = _bounds_by_answer(rows, formula, sides, least)
+    else:
+        bounds = bootstrap_bounds(
+            rows, multiplicity, formula, unit=unit, replicates=replicates, seed=seed
+        )
     return Estimate(
         statistic=statistic,
         value=value,
@@ -156,6 +172,24 @@ def _estimate(
         n_votes=n_votes,
         no_interval=bounds.reason,
     )
+
+
+def _bounds_by_answer(
+    rows: Floats, formula: Callable[[Floats], Floats], answers: list[NDArray], least: float
+) -> Bounds:
+    """The interval where comparisons share answers: what each item adds to the statistic (its
+    contributions times the formula's gradient at the sums), as dyadic rows. Normal, so it is cut at
+    `least` and at 1, which no value passes."""
+    sums = rows.sum(axis=0)
+    step = np.maximum(np.abs(sums), 1.0) * 1e-6
+    nudged = np.concatenate([sums + np.diag(step), sums - np.diag(step)])
+    ends = formula(nudged).reshape(2, -1)
+    added = rows @ ((ends[0] - ends[1]) / (2 * step))
+    value = float(formula(sums[None, :])[0])
+    found = dyadic_interval(value + len(rows) * (added - added.mean()), *answers)
+    if found.low is None or found.high is None:
+        return Bounds(None, None, found.no_interval)
+    return Bounds(max(found.low, least), min(found.high, 1.0))
 
 
 def _without_value(statistic: Statistic, table: Ints, reason: str) -> Estimate:

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from measures.agreement.clusters import batches
+from measures.agreement.clusters import Answers, batches
 from measures.agreement.counts import checked_counts
-from measures.bootstrap import REPLICATES, bootstrap_bounds
+from measures.bootstrap import REPLICATES, Bounds, bootstrap_bounds
 from measures.estimate import Estimate, Statistic
+from measures.intervals import dyadic_interval
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -99,6 +100,7 @@ def mean_cohen_kappa(
     *,
     n_categories: int,
     groups: ArrayLike | None = None,
+    answers: Answers | None = None,
     least_common: int = LEAST_COMMON,
     replicates: int = REPLICATES,
     seed: int = 0,
@@ -107,7 +109,7 @@ def mean_cohen_kappa(
 
     Each pair weighs by its common comparisons, so that two people with ten of them do not count
     as much as two with a thousand (Light, Psychological Bulletin 76, 1971, weighs pairs alike).
-    groups: (items,) labels, as in `krippendorff_alpha`.
+    groups: (items,) labels; answers: two such; as in `krippendorff_alpha`.
 
     The interval resamples comparisons (or groups) for the people there are: it does not say how
     other people would agree. It is the percentile bootstrap of the linearised mean: with
@@ -149,20 +151,30 @@ def mean_cohen_kappa(
         return result(None, undefined=f"no two people have {least_common} comparisons in common")
     if not n_used:
         return result(None, undefined="every two people made one and the same choice throughout")
-    unit = batches(items if groups is None else np.asarray(groups)[items])
+    if groups is None and answers is not None:
+        found = dyadic_interval(scores, *(np.asarray(side)[items] for side in answers))
+        bounds = Bounds(found.low, found.high, found.no_interval)
+    else:
+        unit = batches(items if groups is None else np.asarray(groups)[items])
+        plural = "comparisons" if groups is None else "groups"
+        bounds = _resampled(scores, unit, plural, replicates, seed)
+    return result(float(scores.mean()), low=bounds.low, high=bounds.high, no_interval=bounds.reason)
+
+
+def _resampled(scores: Floats, unit: Ints, plural: str, replicates: int, seed: int) -> Bounds:
+    """Bounds of the mean of `scores` when units are drawn whole."""
     n_units = int(unit.max()) + 1
     rows = np.column_stack(
         [np.bincount(unit, weights=scores, minlength=n_units), np.bincount(unit, minlength=n_units)]
     )
-    bounds = bootstrap_bounds(
+    return bootstrap_bounds(
         rows,
         np.ones(n_units, dtype=np.int64),
         lambda sums: sums[:, 0] / sums[:, 1],
-        unit="comparisons" if groups is None else "groups",
+        unit=plural,
         replicates=replicates,
         seed=seed,
     )
-    return result(float(scores.mean()), low=bounds.low, high=bounds.high, no_interval=bounds.reason)
 
 
 def _linearised(tables: Ints, of: Ints, c: Ints, d: Ints) -> Floats:

@@ -11,8 +11,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import stdtr, stdtrit
 
+from measures.agreement.clusters import Answers
 from measures.agreement.counts import checked_counts
 from measures.bootstrap import LEAST_UNITS
+from measures.intervals import dyadic_interval
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -59,31 +61,36 @@ def item_agreement(counts: ArrayLike) -> Floats:
 
 
 def slice_gaps(
-    scores: ArrayLike, slices: ArrayLike, *, n_slices: int, groups: ArrayLike | None = None
+    scores: ArrayLike,
+    slices: ArrayLike,
+    *,
+    n_slices: int,
+    groups: ArrayLike | None = None,
+    answers: Answers | None = None,
 ) -> list[Gap]:
     """Each slice against all the others of its kind.
 
-    scores: (n,) `item_agreement`, NaN left out; slices: (n,) index of each item's slice; groups:
-    (n,) labels of items that hang together. The variance of a mean is that of its groups' sums of
-    deviations (sandwich, G/(G − 1)), and a group on both sides counts with its difference, which
-    is sharper where topics cross slices. A slice of fewer than `LEAST_UNITS` groups is these
-    groups, not a sample of such: its part of the variance is by item. The test is Welch's t with
-    the slice's units − 1 degrees of freedom, which is too few rather than too many.
+    scores: (n,) `item_agreement`, NaN left out; slices: (n,) index of each item's slice; groups,
+    answers: (n,) labels of what items share, used as in `measures.agreement.clusters`. The
+    variance of the difference is the sandwich of its items' parts summed by group (or, by answer,
+    that of `dyadic_interval`); what is on both sides counts with its difference, which is sharper
+    where topics cross slices. A slice of fewer than `LEAST_UNITS` groups is these groups, not a
+    sample of such, and so is the rest. The test is Welch's t with the slice's units − 1 degrees
+    of freedom, which is too few rather than too many.
 
     Assumes slices fixed before the votes were seen, and enough items for the normal approximation.
     """
     value, place = np.asarray(scores, dtype=np.float64), np.asarray(slices, dtype=np.int64)
     kept = np.isfinite(value)
-    value, place = value[kept], place[kept]
-    if groups is None:
-        unit = np.arange(len(value))
-    else:
-        _, unit = np.unique(np.asarray(groups)[kept], return_inverse=True)
-        unit = unit.reshape(-1)
-    return [_gap(value, place == number, unit) for number in range(n_slices)]
+    labels = np.arange(len(value)) if groups is None else np.asarray(groups)
+    both = None
+    if answers is not None:
+        both = (np.asarray(answers[0])[kept], np.asarray(answers[1])[kept])
+    value, place, labels = value[kept], place[kept], labels[kept]
+    return [_gap(value, place == number, labels, both) for number in range(n_slices)]
 
 
-def _gap(value: Floats, inside: NDArray[np.bool_], unit: Ints) -> Gap:
+def _gap(value: Floats, inside: NDArray[np.bool_], labels: NDArray, both: Answers | None) -> Gap:
     n, others = int(inside.sum()), int((~inside).sum())
     if n < LEAST_ITEMS:
         return Gap(None, None, None, None, n, untested="too few to compare")
@@ -91,30 +98,36 @@ def _gap(value: Floats, inside: NDArray[np.bool_], unit: Ints) -> Gap:
         return Gap(None, None, None, None, n, untested="too little beside it to compare with")
     here, rest = float(value[inside].mean()), float(value[~inside].mean())
     errors = np.where(inside, (value - here) / n, -(value - rest) / others)
-    units = len(np.unique(unit[inside]))
-    if units < LEAST_UNITS:
-        units = n
-        variance = _variance(errors[inside], np.arange(n)) + _variance(
-            errors[~inside], unit[~inside]
-        )
-    else:
-        variance = _variance(errors, unit)
     difference = here - rest
-    if variance <= 0:
+    deviation, units = _deviation(errors, inside, labels, both)
+    if deviation <= 0:
         return Gap(difference, None, None, None, n, untested="all its comparisons are alike")
-    deviation = math.sqrt(variance)
     half = float(stdtrit(units - 1, 0.975)) * deviation
     p = float(stdtr(units - 1, difference / deviation))
     return Gap(difference, difference - half, difference + half, p, n)
 
 
+def _deviation(
+    errors: Floats, inside: NDArray[np.bool_], labels: NDArray, both: Answers | None
+) -> tuple[float, int]:
+    """Standard error of the difference, and the independent units in the slice."""
+    n_units = len(np.unique(labels[inside]))
+    if min(n_units, len(np.unique(labels[~inside]))) >= LEAST_UNITS:
+        _, unit = np.unique(labels, return_inverse=True)
+        return math.sqrt(_variance(errors, unit.reshape(-1))), n_units
+    if both is not None:
+        n_units = len(np.unique(np.concatenate([side[inside] for side in both])))
+        found = dyadic_interval(errors * len(errors), *both)
+        if n_units >= LEAST_UNITS and found.low is not None and found.high is not None:
+            quantile = float(stdtrit((found.n_clusters or 2) - 1, 0.975))
+            return (found.high - found.low) / 2 / quantile, min(n_units, int(inside.sum()))
+    return math.sqrt(_variance(errors, np.arange(len(errors)))), int(inside.sum())
+
+
 def _variance(errors: Floats, unit: Ints) -> float:
     """Of a sum of errors that are alike within units; never under that of independent ones."""
     sums = np.bincount(unit, weights=errors)
-    units = len(np.unique(unit))
-    if units < 2:
-        return float((errors**2).sum())
-    return max(float((sums**2).sum()), float((errors**2).sum())) * units / (units - 1)
+    return max(float((sums**2).sum()), float((errors**2).sum())) * len(sums) / (len(sums) - 1)
 
 
 def holm(gaps: list[Gap]) -> list[Gap]:

@@ -6,6 +6,8 @@ import pytest
 from measures.agreement import (
     clustering,
     cohen_kappa,
+    gwet_ac1,
+    krippendorff_alpha,
     mean_cohen_kappa,
     pair_counts,
     pair_votes,
@@ -93,9 +95,16 @@ def test_groups_are_used_from_ten_on():
     assert clustering(np.arange(50)).groups is None  # each stands alone
     assert clustering(np.arange(50)).reason is None
     few = clustering(np.arange(50) % 9)
-    assert few.groups is None
-    assert "only 9 groups" in few.reason
-    assert clustering(np.arange(50) % 10).groups is not None
+    assert few.by == "comparisons"
+    assert few.reason == "only 9 groups, and groups need 10"
+    assert clustering(np.arange(50) % 10).by == "groups"
+
+
+def test_where_groups_are_few_answers_that_recur_are_used():
+    labels, first, second = np.zeros(60), np.arange(60) % 12, 12 + np.arange(60) % 7
+    assert clustering(labels, (first, second)).by == "answers"
+    assert clustering(labels, (np.arange(60), 60 + np.arange(60))).by == "comparisons"
+    assert clustering(np.arange(60) % 20, (first, second)).by == "groups"  # groups hold answers
 
 
 def test_groups_that_hang_together_widen_the_interval():
@@ -107,6 +116,44 @@ def test_groups_that_hang_together_widen_the_interval():
     together = percent_agreement(counts, groups=group)
     # 40 independent coins, not 1000: five times as wide
     assert (together.high - together.low) / (alone.high - alone.low) == pytest.approx(5, rel=0.2)
+
+
+def recurring(rng, n_answers: int, n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Pairs of answers of very different merit: the clearer a pair, the more people agree."""
+    merit = rng.normal(0, 2, n_answers)
+    first, step = rng.integers(0, n_answers, n), rng.integers(1, n_answers, n)
+    second = (first + step) % n_answers
+    share = 1 / (1 + np.exp(merit[second] - merit[first]))
+    n_first = rng.binomial(3, share)
+    return np.column_stack([n_first, 3 - n_first]), first, second
+
+
+@pytest.mark.parametrize("statistic", [percent_agreement, krippendorff_alpha, gwet_ac1])
+def test_where_answers_recur_the_interval_covers_as_it_says(statistic):
+    rng = np.random.default_rng(4)
+    # what would come out over answers without end
+    truth = statistic(recurring(rng, 3_000, 400_000)[0], replicates=0).value
+    covered, covered_alone = 0, 0
+    for _ in range(100):
+        counts, first, second = recurring(rng, 40, 300)
+        found = statistic(counts, answers=(first, second))
+        alone = statistic(counts, replicates=300)
+        covered += found.low <= truth <= found.high
+        covered_alone += alone.low <= truth <= alone.high
+    assert covered >= 88
+    assert covered > covered_alone + 3  # each comparison for itself: too short
+
+
+def test_the_mean_kappa_by_answer_is_wider_where_answers_recur():
+    rng = np.random.default_rng(5)
+    merit = rng.normal(0, 2, 30)
+    first, second = rng.integers(0, 15, 400), rng.integers(15, 30, 400)
+    share = 1 / (1 + np.exp(merit[second] - merit[first]))
+    votes = (rng.random((400, 3)) > share[:, None]).astype(int)
+    by_answer = mean_kappa(votes, answers=(first, second)).estimate
+    alone = mean_kappa(votes).estimate
+    assert by_answer.value == pytest.approx(alone.value)
+    assert by_answer.high - by_answer.low > 1.2 * (alone.high - alone.low)
 
 
 def test_many_groups_dealt_into_batches_vary_as_much():

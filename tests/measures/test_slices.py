@@ -56,9 +56,10 @@ def false_alarms(rng, draw, runs: int = 250) -> int:
     alarms = 0
     for _ in range(runs):
         gaps = []
-        for place, scores, groups in draw(rng):
+        for place, scores, groups, *answers in draw(rng):
             n = int(place.max()) + 1
-            gaps += slice_gaps(scores, place, n_slices=n, groups=groups)
+            both = answers[0] if answers else None
+            gaps += slice_gaps(scores, place, n_slices=n, groups=groups, answers=both)
         alarms += any(gap.is_worse for gap in holm(gaps))
     return alarms
 
@@ -88,3 +89,14 @@ def test_a_difference_too_small_to_act_on_is_not_named():
     gaps = holm(slice_gaps(crowd(rng, 400_000, np.where(place, 0.72, 0.70)), place, n_slices=2))
     assert gaps[0].adjusted < 1e-6
     assert not gaps[0].is_worse
+
+
+def test_answers_that_recur_raise_no_false_alarm_between_slices_made_of_them():
+    def draw(rng):
+        first, second = rng.integers(0, 40, 500), 40 + rng.integers(0, 40, 500)
+        ease = rng.normal(0, 0.15, 80)
+        scores = crowd(rng, 500, np.clip(0.7 + ease[first] + ease[second], 0, 1))
+        by_answer = rng.integers(0, 4, 80)[first]
+        return [(by_answer, scores, np.zeros(500), (first, second))]
+
+    assert false_alarms(np.random.default_rng(6), draw) <= 250 * 0.05 + 7

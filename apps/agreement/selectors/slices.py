@@ -18,12 +18,15 @@ Ints = NDArray[np.int64]
 class Comparisons:
     """Comparisons of the random stratum that have votes, by id; one entry each in every array.
 
-    group: of what splits go by (the prompt, or a topic or debate where texts recur); topic,
-    language, source_a, source_b: keys of `names`; prompt_length, length_a, length_b: characters.
+    group: of what splits go by (the prompt, or a topic or debate where texts recur); answer_a,
+    answer_b: of the texts; topic, language, source_a, source_b: keys of `names`; prompt_length,
+    length_a, length_b: characters.
     """
 
     ids: Ints
     group: Ints
+    answer_a: Ints
+    answer_b: Ints
     topic: Ints
     language: Ints
     source_a: Ints
@@ -54,6 +57,8 @@ _SOURCE = "{0}.origin || '/' || {0}.origin_ref"
 _COLUMNS = {
     "ids": "c.id",
     "group": _hash("p.group_key"),
+    "answer_a": _hash("a.text_hash"),
+    "answer_b": _hash("b.text_hash"),
     "topic": _hash("p.topic"),
     "language": _hash("p.language"),
     "source_a": _hash(_SOURCE.format("a")),

@@ -17,6 +17,7 @@ from apps.agreement.services.pairing import matrix_figures
 from apps.agreement.services.slicing import slice_figures
 from apps.agreement.services.statistics import position_figures, statistics_figures, votes_indexed
 from apps.labeling.models import Slot
+from measures.agreement import clustering
 from measures.ceiling import ANCHORS
 from measures.intervals import dyadic_interval
 from measures.voting import CHOICES, Rule, chance_keep_rate, decide_many, posterior_keep_rate
@@ -32,10 +33,11 @@ def report_refresh(*, project: Project) -> AgreementReport:
     counted = counted_votes(columns, settings)
     indexed = votes_indexed(columns.only(counted.rows))
     about = comparisons_read(project=project)
-    group = about.group[about.rows_of(indexed.ids)]
+    rows = about.rows_of(indexed.ids)
+    clusters = clustering(about.group[rows], (about.answer_a[rows], about.answer_b[rows]))
     offered = votes.offered_columns(project=project, counts=indexed.counts)
     regular = columns.kind == votes.KINDS.index(Slot.Kind.REGULAR)
-    figures = statistics_figures(indexed, group, offered)
+    figures = statistics_figures(indexed, clusters, offered)
     figures |= {
         "version": votes.FIGURES_VERSION,
         "counted": {

@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 from apps.agreement.selectors.votes import VoteColumns
 from measures.agreement import (
     Clustering,
-    clustering,
     count_matrix,
     fleiss_kappa,
     gwet_ac1,
@@ -68,18 +67,18 @@ def votes_indexed(columns: VoteColumns) -> Votes:
     )
 
 
-def statistics_figures(votes: Votes, groups: Ints, offered: NDArray[np.bool_]) -> dict[str, Any]:
-    """Every statistic with its interval, what the intervals resample, and the ceiling.
+def statistics_figures(
+    votes: Votes, clusters: Clustering, offered: NDArray[np.bool_]
+) -> dict[str, Any]:
+    """Every statistic with its interval, what the intervals rest on, and the ceiling.
 
-    groups: (comparisons,) what each belongs to; offered: (4,) the choices there were, which AC1
-    depends on.
+    offered: (4,) the choices there were, which AC1 depends on.
     """
-    clusters = clustering(groups)
     counts = votes.counts[:, offered]
     cohen = mean_cohen_kappa(
-        votes.pairs, votes.of_people, n_categories=len(CHOICES), groups=clusters.groups
+        votes.pairs, votes.of_people, n_categories=len(CHOICES), **clusters.how()
     )
-    found = {name: function(counts, groups=clusters.groups) for name, function in STATISTICS}
+    found = {name: function(counts, **clusters.how()) for name, function in STATISTICS}
     return {
         "statistics": {name: estimate_figures(estimate) for name, estimate in found.items()}
         | {"cohen": estimate_figures(cohen.estimate)},
@@ -89,7 +88,7 @@ def statistics_figures(votes: Votes, groups: Ints, offered: NDArray[np.bool_]) -
             "undefined": cohen.n_undefined,
         },
         "clustering": _clustering(clusters, found["percent"], counts),
-        "two_way": _two_way(votes.counts, clusters.groups),
+        "two_way": _two_way(votes.counts, clusters),
     }
 
 
@@ -99,23 +98,24 @@ def estimate_figures(estimate: Estimate) -> dict[str, Any]:
 
 
 def _clustering(clusters: Clustering, percent: Estimate, counts: Ints) -> dict[str, Any]:
-    """What was resampled, and how much wider groups make the interval of percent agreement."""
+    """What was taken as independent, and how much wider that makes percent agreement's interval."""
     figures: dict[str, Any] = {
+        "by": clusters.by,
         "n_groups": clusters.n_groups,
-        "by_group": clusters.groups is not None,
+        "n_answers": clusters.n_answers,
         "reason": clusters.reason,
         "wider": None,
     }
-    if clusters.groups is not None and percent.low is not None and percent.high is not None:
+    if clusters.by != "comparisons" and percent.low is not None and percent.high is not None:
         alone = percent_agreement(counts)
         if alone.low is not None and alone.high is not None:
             figures["wider"] = (percent.high - percent.low) / (alone.high - alone.low)
     return figures
 
 
-def _two_way(counts: Ints, groups: NDArray | None) -> dict[str, Any]:
+def _two_way(counts: Ints, clusters: Clustering) -> dict[str, Any]:
     """Agreement on A-or-B votes only, and the ceiling it implies (defined for two-way votes)."""
-    estimate = percent_agreement(counts[:, :2], groups=groups)
+    estimate = percent_agreement(counts[:, :2], **clusters.how())
     figures: dict[str, Any] = {"percent": estimate_figures(estimate)}
     if estimate.value is not None:
         figures["ceiling"] = asdict(ceiling_from_agreement(estimate.value))
