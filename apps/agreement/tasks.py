@@ -2,8 +2,10 @@
 
 from celery import shared_task
 
+from apps.agreement.selectors.annotators import annotators_stale
 from apps.agreement.selectors.decisions import projects_to_decide, projects_to_fit
 from apps.agreement.selectors.votes import stale_projects
+from apps.agreement.services.annotators import annotator_reports_refresh
 from apps.agreement.services.consensus import consensus_compare, consensus_refresh
 from apps.agreement.services.reports import report_refresh
 from apps.labeling.services.redeciding import decisions_redo
@@ -15,6 +17,8 @@ def refresh_reports() -> int:
     projects = stale_projects()
     for project in projects:
         report_refresh(project=project)
+    for project in annotators_stale():
+        annotator_reports_refresh(project=project)
     return len(projects)
 
 

@@ -147,7 +147,7 @@ class Drift:
 
 def drift_of(work: Work, others: Others, same_pairs: Bools) -> Drift:
     """Welch's comparison of the two thirds; undefined under `THIRD` votes in each."""
-    rows = np.where(work.random, others.same, np.nan)
+    rows = np.where(work.random & work.in_order, others.same, np.nan)
     adjusted = np.where(same_pairs[work.who], rows - others.alike, rows)
     there = ~np.isnan(adjusted)
     part = np.full(len(work), 1.0)

@@ -38,7 +38,7 @@ class Crowd:
     left, fast, gold: counts. same, kept_side: of two-sided repeats, how many got the same answer
     again, and how many the same side (that is, the other answer). median_ms: NaN without times.
     timeline: (J, MOST_BINS) means of agreement with others in parts of equal size.
-    speeds: (J, len(SPEED_EDGES) + 1) answers per bin.
+    speeds: (J, len(SPEED_EDGES) + 1) answers per bin. ordered: as `Work.ordered`.
     """
 
     n_votes: Ints
@@ -56,6 +56,7 @@ class Crowd:
     timeline: Means
     n_bins: Ints
     speeds: Ints
+    ordered: Bools
     fast_ms: int = field(default=FAST_MS)
 
 
@@ -100,6 +101,7 @@ def crowd_figures(work: Work, repeats: Repeats | None = None, *, fast_ms: int = 
         timeline=timeline,
         n_bins=bins,
         speeds=_speeds(work.who[timed], work.active_ms[timed], n_people),
+        ordered=np.ones(n_people, dtype=bool) if work.ordered is None else work.ordered,
         fast_ms=fast_ms,
     )
 
@@ -129,7 +131,7 @@ def _speeds(who: Ints, ms: Ints, n_people: int) -> Ints:
 
 def _timeline(work: Work, others: Others) -> tuple[Ints, Means]:
     """How many parts each person's votes make, and agreement in each; rows are in cast order."""
-    rows = np.where(work.random, others.same, np.nan)
+    rows = np.where(work.random & work.in_order, others.same, np.nan)
     there = ~np.isnan(rows)
     who = work.who[there]
     n = np.bincount(who, minlength=work.n_people)

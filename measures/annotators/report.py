@@ -1,7 +1,7 @@
 """One person's figures and flags as plain data: what is stored, shown and written to CSV."""
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -39,6 +39,12 @@ class Figure:
     difference_high: float | None = None
     undefined: str | None = None
     few: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in _NAMES}
+
+
+_NAMES = tuple(field.name for field in fields(Figure))
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +117,7 @@ def _figures(crowd: Crowd, k: int) -> dict[str, Any]:
         "skill": _skill(crowd, k),
         "drift": _drift(crowd, k),
     }
-    return {name: asdict(figure) for name, figure in found.items()} | {
+    return {name: figure.to_json() for name, figure in found.items()} | {
         "median_ms": _number(crowd.median_ms[k]),
         "n_timed": int(crowd.fast.n[k]),
         "fast_ms": crowd.fast_ms,
@@ -187,6 +193,8 @@ def _skill(crowd: Crowd, k: int) -> Figure:
 def _drift(crowd: Crowd, k: int) -> Figure:
     found = crowd.drift
     n = int(found.n[k])
+    if not crowd.ordered[k]:
+        return Figure(value=None, n=n, undefined="their votes carry no times of their own")
     if _number(found.change[k]) is None:
         reason = f"too few votes shared with others: {n} of {3 * THIRD}"
         return Figure(value=None, n=n, undefined=reason)

@@ -45,10 +45,10 @@ def _small(p: float) -> str:
     return "< 0.0001" if p < 0.0001 else f"= {p:.4f}"
 
 
-def _counted(hits: int, n: int) -> str:
+def _counted(hits: int, n: int, noun: str) -> str:
     share = wilson(hits, n)
     shown = [percent(x) for x in (share.value, share.low, share.high) if x is not None]
-    return f"{hits:,} of {n:,} ({shown[0]}; {shown[1]} to {shown[2]})"
+    return f"{hits:,} of {n:,} {noun} ({shown[0]}; {shown[1]} to {shown[2]})"
 
 
 def _side(side: str) -> Callable[[Crowd, int], str]:
@@ -57,20 +57,20 @@ def _side(side: str) -> Callable[[Crowd, int], str]:
         hits = int(crowd.left.hits[k]) if side == "left" else n - int(crowd.left.hits[k])
         limit = percent(0.5 + SIDE_SLACK)
         return (
-            f"Chose the answer on the {side} in {_counted(hits, n)}. Sides are drawn at random, so "
-            f"about half is expected of anybody who reads; more than {limit} is not chance"
+            f"Chose the answer on the {side} in {_counted(hits, n, 'votes')}. Sides are drawn at "
+            f"random, so about half is expected of anybody who reads; up to {limit} is let pass"
         )
 
     return words
 
 
 def _gold(crowd: Crowd, k: int) -> str:
-    counted = _counted(int(crowd.gold.hits[k]), int(crowd.gold.n[k]))
-    return f"Right on {counted} gold pairs; at least {percent(LEAST_GOLD)} is expected"
+    counted = _counted(int(crowd.gold.hits[k]), int(crowd.gold.n[k]), "gold pairs")
+    return f"Right on {counted}; at least {percent(LEAST_GOLD)} is expected"
 
 
 def _speed(crowd: Crowd, k: int) -> str:
-    counted = _counted(int(crowd.fast.hits[k]), int(crowd.fast.n[k]))
+    counted = _counted(int(crowd.fast.hits[k]), int(crowd.fast.n[k]), "answers")
     return (
         f"Answered in under {crowd.fast_ms / 1000:g} s in {counted}; up to {percent(MOST_FAST)} "
         f"is let pass. Median {crowd.median_ms[k] / 1000:.1f} s"
@@ -92,10 +92,10 @@ def _agreement(crowd: Crowd, k: int) -> str:
 def _self(crowd: Crowd, k: int) -> str:
     n = int(crowd.same.n[k])
     kept = int(crowd.kept_side.hits[k])
+    counted = _counted(int(crowd.same.hits[k]), n, "hidden repeats with the sides swapped")
     return (
-        f"Gave the same answer again in {_counted(int(crowd.same.hits[k]), n)} hidden repeats with "
-        f"the sides swapped; a coin gives {percent(LEAST_SAME)}. In {kept:,} of {n:,} the side "
-        "stayed and the answer changed"
+        f"Gave the same answer again in {counted}; a coin gives {percent(LEAST_SAME)}. In {kept:,} "
+        f"of {n:,} the side stayed and the answer changed"
     )
 
 

@@ -24,7 +24,8 @@ class Work:
     neither was or sides are unknown; longer: 1 where the longer answer was chosen, 0 the shorter,
     −1 where neither was or they are as long as each other; active_ms: −1 unknown; gold: the pair's
     gold label as an index into CHOICES, −1 without; random: whether the pair was drawn at random,
-    not picked. `n_people` is J; `names` are not needed here.
+    not picked. n_people is J. ordered: (J,) whether a person's votes carry their times, so that a
+    change from the first to the last can be told; None: everybody's do.
     """
 
     who: Ints
@@ -36,6 +37,7 @@ class Work:
     gold: Ints
     random: Bools
     n_people: int
+    ordered: Bools | None = None
 
     def __post_init__(self) -> None:
         lengths = {len(getattr(self, name)) for name in _PER_VOTE}
@@ -48,6 +50,13 @@ class Work:
 
     def __len__(self) -> int:
         return len(self.who)
+
+    @property
+    def in_order(self) -> Bools:
+        """(n,) votes of people whose order is known."""
+        if self.ordered is None:
+            return np.ones(len(self.who), dtype=bool)
+        return self.ordered[self.who]
 
 
 _PER_VOTE = ("who", "pair", "choice", "left", "longer", "active_ms", "gold", "random")

@@ -1,6 +1,7 @@
 """Each figure is what one counts by hand, and says why when it is none."""
 
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -121,6 +122,13 @@ def test_the_timeline_holds_every_vote_that_counts_in_order():
     assert len(timeline) == 12
     assert sum(part["n"] for part in timeline) == (work.who == 0).sum()
     assert timeline[0]["low"] > timeline[-1]["high"]
+
+
+def test_without_times_nothing_is_said_of_change():
+    work = replace(team(1, habit="tired", pairs=2000), ordered=np.zeros(8, dtype=bool))
+    figures = people_of(crowd_figures(work))[0].figures
+    assert figures["timeline"] == []
+    assert "no times" in figures["drift"]["undefined"]
 
 
 def test_entries_that_do_not_match_are_refused():

@@ -1,0 +1,258 @@
+"""Reads about single annotators: the stored reports, who is left out, where they differ."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.db.models import (
+    Count,
+    Exists,
+    F,
+    FloatField,
+    Func,
+    IntegerField,
+    Max,
+    OuterRef,
+    Q,
+    QuerySet,
+    Subquery,
+)
+from django.db.models.fields.json import KT
+from django.db.models.functions import Cast, Lower
+
+from apps.accounts.models import Membership, Project, User
+from apps.agreement.models import AnnotatorReport
+from apps.labeling.models import Annotator, Comparison, Consensus, Slot, Vote
+
+SHOWN = {
+    "": "everybody",
+    "flagged": "flagged",
+    "early": "too few votes to say",
+    "paused": "paused",
+    "out": "left out",
+}
+SORTS = {
+    "flags": "flags",
+    "votes": "votes",
+    "name": "name",
+    "agreement": "agreement, lowest first",
+    "fast": "fast answers",
+    "left": "left rate",
+    "longer": "length preference",
+    "ties": "ties",
+}
+_WORK = (Slot.Kind.REGULAR, Slot.Kind.GOLD)
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """People with a report, of them flagged, and of them with too few votes for any test."""
+
+    n_people: int
+    n_flagged: int
+    n_early: int
+    n_left_out: int
+    computed_at: datetime | None
+
+
+def annotators_stale() -> list[Project]:
+    """Projects with votes newer than their annotators' figures."""
+    newest = dict(
+        Vote.objects.values_list("project_id")
+        .annotate(newest=Max("id"))
+        .values_list("project_id", "newest")
+    )
+    seen = dict(
+        AnnotatorReport.objects.order_by("project_id", "user_id")
+        .distinct("project_id")
+        .values_list("project_id", "figures__last_vote_id")
+    )
+    behind = [key for key, vote in newest.items() if (seen.get(key) or 0) < vote]
+    return list(Project.objects.filter(id__in=behind, archived_at__isnull=True))
+
+
+def reports_of(*, project: Project) -> QuerySet[AnnotatorReport]:
+    """Everybody with votes, with n_flags, n_tests, paused_reason, left_out_at and _reason."""
+    standing = Annotator.objects.filter(project=project, user=OuterRef("user"))
+    seat = Membership.objects.filter(project=project, user=OuterRef("user"))
+    return (
+        AnnotatorReport.objects.filter(project=project)
+        .select_related("user")
+        .annotate(
+            n_flags=Func("flags", function="jsonb_array_length", output_field=IntegerField()),
+            n_tests=Cast(KT("figures__n_tests"), IntegerField()),
+            paused_reason=Subquery(seat.values("paused_reason")[:1]),
+            left_out_at=Subquery(standing.values("left_out_at")[:1]),
+            left_out_reason=Subquery(standing.values("left_out_reason")[:1]),
+            reliability=Subquery(standing.values("reliability")[:1]),
+        )
+    )
+
+
+def reports_list(
+    *,
+    project: Project,
+    with_names: bool,
+    search: str = "",
+    show: str = "",
+    least: int = 0,
+    sort: str = "flags",
+) -> QuerySet[AnnotatorReport]:
+    """The list as filtered; without names only numbers can be searched."""
+    rows = reports_of(project=project)
+    if search:
+        number = search.lower().removeprefix("annotator").strip()
+        found = Q(user_id=int(number)) if number.isdecimal() and len(number) < 10 else Q(pk=None)
+        if with_names:
+            found |= Q(user__username__icontains=search) | Q(user__display_name__icontains=search)
+        rows = rows.filter(found)
+    if show == "flagged":
+        rows = rows.filter(n_flags__gt=0)
+    elif show == "early":
+        rows = rows.filter(n_tests=0)
+    elif show == "paused":
+        rows = rows.exclude(paused_reason="").filter(paused_reason__isnull=False)
+    elif show == "out":
+        rows = rows.filter(left_out_at__isnull=False)
+    if least:
+        rows = rows.filter(n_votes__gte=least)
+    return rows.order_by(*_order(sort, with_names=with_names))
+
+
+def _order(sort: str, *, with_names: bool) -> tuple[Any, ...]:
+    name = Lower("user__display_name") if with_names else F("user_id").asc()
+    votes = F("n_votes").desc()
+    last = (votes, F("user_id").asc())
+    if sort == "votes":
+        return last
+    if sort == "name":
+        return (name, F("user_id").asc())
+    if sort == "agreement":
+        return (_figure("figures__agreement__value").asc(nulls_last=True), *last)
+    if sort in ("fast", "left"):
+        return (_figure(f"figures__{sort}__value").desc(nulls_last=True), *last)
+    if sort in ("longer", "ties"):
+        return (_figure(f"figures__{sort}__difference").desc(nulls_last=True), *last)
+    return (F("n_flags").desc(), *last)
+
+
+def _figure(path: str) -> Any:
+    return Cast(KT(path), FloatField())
+
+
+def summary_of(*, project: Project) -> Summary:
+    counted = reports_of(project=project).aggregate(
+        n=Count("pk"),
+        flagged=Count("pk", filter=Q(n_flags__gt=0)),
+        early=Count("pk", filter=Q(n_tests=0)),
+        out=Count("pk", filter=Q(left_out_at__isnull=False)),
+        at=Max("computed_at"),
+    )
+    return Summary(
+        counted["n"], counted["flagged"], counted["early"], counted["out"], counted["at"]
+    )
+
+
+def flag_kinds(*, project: Project) -> list[tuple[str, int]]:
+    """(label, people) of each flag there is, commonest first."""
+    counted: dict[str, int] = {}
+    flagged = AnnotatorReport.objects.filter(project=project).exclude(flags=[])
+    for flags in flagged.values_list("flags", flat=True):
+        for flag in flags:
+            counted[flag["label"]] = counted.get(flag["label"], 0) + 1
+    return sorted(counted.items(), key=lambda item: (-item[1], item[0]))
+
+
+def person_of(*, project: Project, user_id: int) -> User | None:
+    """Somebody with a place or a vote in the project; None for all others."""
+    seat = Membership.objects.filter(project=project, user=OuterRef("pk"))
+    voted = Vote.objects.filter(project=project, annotator=OuterRef("pk"))
+    found = User.objects.filter(pk=user_id)
+    return found.filter(Q(Exists(seat)) | Q(Exists(voted))).first()
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """What leaving somebody out touches: their votes that count, the comparisons these are on, and
+    how many of those no other vote is on."""
+
+    n_votes: int
+    n_comparisons: int
+    n_alone: int
+
+
+def reach_of(*, project: Project, user: User) -> Reach:
+    mine = Vote.objects.filter(
+        project=project, annotator=user, is_current=True, slot__kind__in=_WORK
+    )
+    another = Vote.objects.filter(
+        comparison=OuterRef("comparison"), is_current=True, slot__kind__in=_WORK
+    ).exclude(annotator=user)
+    counted = mine.aggregate(
+        n=Count("pk"),
+        pairs=Count("comparison", distinct=True),
+        alone=Count("pk", filter=~Exists(another)),
+    )
+    return Reach(counted["n"], counted["pairs"], counted["alone"])
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """What the project's consensus holds of a person: its method, their reliability, P(vote |
+    truth) row by row. Empty before the first fit."""
+
+    method: str
+    reliability: float | None
+    confusion: list[list[float]]
+    fitted_at: datetime
+
+
+def model_of(*, project: Project, user: User) -> Model | None:
+    consensus = Consensus.objects.filter(project=project).first()
+    row = Annotator.objects.filter(project=project, user=user).first()
+    if consensus is None or row is None or row.reliability is None:
+        return None
+    cells = row.confusion or []
+    return Model(
+        consensus.get_method_display(),
+        row.reliability,
+        [cells[start : start + 4] for start in range(0, len(cells), 4)],
+        consensus.fitted_at,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A pair on which at least two others voted and none of them as this person did."""
+
+    comparison: Comparison
+    choice: str
+    others: dict[str, int]
+    cast_at: datetime
+
+
+def differences_of(*, project: Project, user: User, most: int = 12) -> list[Difference]:
+    """The newest such pairs among the person's last 400 votes."""
+    mine = list(
+        Vote.objects.filter(project=project, annotator=user, is_current=True, slot__kind__in=_WORK)
+        .order_by("-cast_at", "-id")
+        .values_list("comparison_id", "choice", "cast_at")[:400]
+    )
+    others: dict[int, dict[str, int]] = {}
+    counted = (
+        Vote.objects.filter(
+            comparison__in=[row[0] for row in mine], is_current=True, slot__kind__in=_WORK
+        )
+        .exclude(annotator=user)
+        .values_list("comparison_id", "choice")
+        .annotate(n=Count("pk"))
+    )
+    for key, choice, n in counted:
+        others.setdefault(key, {})[choice] = n
+    found = [
+        (key, choice, at)
+        for key, choice, at in mine
+        if sum(others.get(key, {}).values()) >= 2 and choice not in others[key]
+    ][:most]
+    pairs = Comparison.objects.select_related("prompt").in_bulk([row[0] for row in found])
+    return [Difference(pairs[key], choice, others[key], at) for key, choice, at in found]
