@@ -1,79 +1,114 @@
 """From votes to the rows of a preference snapshot. Pure: the same input gives the same rows.
 
 The order matters and is fixed. (1) Filters take out comparisons, then votes. (2) The votes of
-held-out annotators are set aside. (3) Every comparison is decided anew from what is left.
-(4) Held-out groups go to their own file, together with every pair that shares an argument with them
-out of the way; the rest is split by group or by argument. (5) The votes that were set aside come
-back as an evaluation file of their own, one row a vote, on comparisons that no training row and no
-dev row shares a text with.
+held-out annotators are set aside. (3) Held-out groups go to their own file, every pair that shares
+an argument with them is taken out of the way, and the rest is split by group or by argument.
+(4) Every comparison is decided anew from the votes that are left. (5) Ties and "both are bad" go
+where the tie policy says. (6) Training rows are drawn and weighted. (7) The votes that were set
+aside come back as an evaluation file of their own, one row a vote, on comparisons that no training
+row and no dev row shares a text with.
 """
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
-import numpy as np
-
-from apps.snapshots.material import Assembly, Ballot, Drop, Line, Material, Pair
+from apps.snapshots.deciding import (
+    FEW_VOTES,
+    LITTLE_AGREEMENT,
+    LITTLE_POSTERIOR,
+    NO_VOTES,
+    VOTE_TIE,
+    Decided,
+    decide_pairs,
+)
+from apps.snapshots.material import BY_ONE, Assembly, Ballot, Drop, Line, Material, Pair
+from apps.snapshots.near import Families, families_of
+from apps.snapshots.persons import require_named, voters_left
 from apps.snapshots.recipe import (
     HELDOUT_ANNOTATORS,
     HELDOUT_GROUPS,
+    JOIN,
     PUBLIC_TEST,
     SPLITS,
+    TRAIN,
     SnapshotRecipe,
-    moments,
 )
 from apps.snapshots.tally import tally, warnings_about
-from apps.snapshots.units import Units, place, units_of
+from apps.snapshots.ties import DECIDED_BAD, DECIDED_TIE, line_of
+from apps.snapshots.units import BY_GROUP, as_families, place, units_of
+from apps.snapshots.weighting import NOT_DRAWN, weigh, with_strengths
 from measures.splits import fold_of
-from measures.voting import CHOICES, Choice, Decisions, Rule, decide_many
+from measures.voting import Choice
+
+__all__ = [
+    "DECIDED_BAD",
+    "DECIDED_TIE",
+    "FEW_VOTES",
+    "LITTLE_AGREEMENT",
+    "LITTLE_POSTERIOR",
+    "NOT_DRAWN",
+    "NO_VOTES",
+    "VOTE_TIE",
+    "assemble",
+]
 
 # Why a comparison is in no decided file. Short, stable words: pages and tests count by them.
-DROPPED = "the comparison was dropped"
+DROPPED, REVIEW = "the comparison was dropped", "needs review"
 SAME_TEXT = "both answers are the same"
 OTHER_GROUP, OTHER_TOPIC = "left out by group", "left out by topic"
 OTHER_BATCH, OTHER_STRATUM = "left out by batch", "left out by stratum"
-NO_VOTES, FEW_VOTES = "no votes left", "too few votes"
-VOTE_TIE, LITTLE_AGREEMENT = "vote tie", "too little agreement"
-DECIDED_TIE, DECIDED_BAD = "decided: tie", "decided: both bad"
 SHARES_HELDOUT = "shares an argument with a held-out group"
-
-_COLUMN = {choice: column for column, choice in enumerate(CHOICES)}
+NEAR_HELDOUT = "nearly the same as a held-out group"
 
 
 def assemble(material: Material, recipe: SnapshotRecipe) -> Assembly:
-    """Rows, drops with reasons, counts and warnings."""
+    """Rows, drops with reasons, counts and warnings.
+
+    `DomainError` (anonymous_votes) where annotators shall be held out and the votes do not say who
+    cast them.
+    """
     pairs = {pair.id: pair for pair in material.pairs}
     left_out = {p.id: reason for p in material.pairs if (reason := _filtered(p, recipe))}
-    seen, held, refused = _sort_votes(material, recipe, set(left_out))
+    seen, held, refused = voters_left(material, recipe, set(left_out))
+    require_named(seen, held, recipe)
     candidates = [pair for pair in material.pairs if pair.id not in left_out]
 
-    split, units, notes = _splits(candidates, recipe)
-    decisions = _decide(candidates, seen, recipe.rule)
-    lines: dict[str, list[Line]] = defaultdict(list)
-    drops = [Drop(pair, reason) for pair, reason in left_out.items()]
-    for row, pair in enumerate(candidates):
-        votes = seen.get(pair.id, ())
-        reason = SHARES_HELDOUT if pair.id not in split else _undecided(decisions, row, recipe.rule)
-        if reason:
-            drops.append(Drop(pair.id, reason, tuple(vote.id for vote in votes)))
-            continue
-        where = split[pair.id]
-        lines[where].append(_decided_line(pair, where, decisions, row, votes))
-    lines[HELDOUT_ANNOTATORS] = _held_lines(candidates, split, held)
+    placed = _Splits(candidates, recipe, material.texts)
+    decided = decide_pairs(
+        candidates,
+        seen,
+        placed.split,
+        recipe,
+        barred=material.barred,
+        is_held=lambda key: fold_of(key, recipe.heldout_annotators, recipe.seed),
+    )
+    lines, drops = _lines(candidates, seen, placed, decided, recipe)
+    drops += [Drop(p, reason, detail=pairs[p].review) for p, reason in left_out.items()]
+    ballots = {vote.id: vote for vote in material.ballots}
+    lines = with_strengths(lines, ballots, TRAIN)
+    weighed = weigh(lines.get(TRAIN, ()), pairs, ballots, recipe, decided.reliability)
+    lines[TRAIN] = list(weighed.lines)
+    drops += weighed.drops
+    lines[HELDOUT_ANNOTATORS] = _held_lines(candidates, placed.split, held)
 
-    files = {name: tuple(lines[name]) for name in SPLITS if lines[name]}
+    files = {name: tuple(lines[name]) for name in SPLITS if lines.get(name)}
     drops.sort(key=lambda drop: drop.pair)
     counts = tally(
         files,
         drops,
         material,
         recipe,
-        units=units,
-        votes_per_pair=[int(n) for n in decisions.n_votes],
+        units=placed.units,
+        votes_per_pair=decided.n_votes,
         refused=refused,
         held=held,
-    )
-    warnings = (*notes, *warnings_about(files, pairs, recipe))
+        reliability=decided.reliability,
+    ) | {
+        "rulings": decided.rulings,
+        "weights": weighed.counts,
+        "near_duplicates": placed.figures,
+    }
+    warnings = (*placed.notes, *warnings_about(files, pairs, recipe), *weighed.warnings)
     return Assembly(files, tuple(drops), pairs, counts, warnings)
 
 
@@ -83,6 +118,7 @@ def _filtered(pair: Pair, recipe: SnapshotRecipe) -> str | None:
     groups = {*wanted.groups, *recipe.heldout_groups} if wanted.groups else ()
     checks = (
         (DROPPED, pair.dropped),
+        (REVIEW, bool(pair.review)),
         (SAME_TEXT, pair.a == pair.b),
         (OTHER_GROUP, bool(groups) and pair.group not in groups),
         (OTHER_GROUP, pair.group in wanted.without_groups),
@@ -94,94 +130,87 @@ def _filtered(pair: Pair, recipe: SnapshotRecipe) -> str | None:
     return next((reason for reason, applies in checks if applies), None)
 
 
-def _sort_votes(
-    material: Material, recipe: SnapshotRecipe, left_out: set[int]
-) -> tuple[dict[int, list[Ballot]], dict[int, list[Ballot]], Counter[str]]:
-    """(votes that decide, held-out annotators' votes) by pair, and the rest counted by reason."""
-    start, end = moments(recipe.filters)
-    excluded = set(recipe.filters.without_annotators)
-    seen: dict[int, list[Ballot]] = defaultdict(list)
-    held: dict[int, list[Ballot]] = defaultdict(list)
-    refused: Counter[str] = Counter()
-    folds: dict[str, bool] = {}
-    for vote in material.ballots:
-        if vote.pair in left_out:
-            refused["on comparisons left out"] += 1
-        elif vote.person in excluded:
-            refused["by annotators left out"] += 1
-        elif vote.person in material.barred:
-            refused["by annotators of another snapshot's training rows"] += 1
-        elif (start and vote.at < start) or (end and vote.at >= end):
-            refused["outside the time range"] += 1
+class _Splits:
+    """split: of each candidate but those in `out`, which are too close to a held-out group."""
+
+    def __init__(
+        self, candidates: Sequence[Pair], recipe: SnapshotRecipe, texts: Mapping[str, str]
+    ) -> None:
+        alike = self._alike(candidates, recipe, texts)
+        outside = [pair for pair in candidates if pair.group in recipe.heldout_groups]
+        others = [pair for pair in candidates if pair.group not in recipe.heldout_groups]
+        self.units = units_of(others, recipe.split_by, alike)
+        self.out = _too_close(outside, others, alike, prompts=self.units.by == BY_GROUP)
+        if self.out:
+            inside = [pair for pair in others if pair.id not in self.out]
+            self.units = units_of(inside, recipe.split_by, alike)
+        made = place(self.units, recipe.shares, recipe.seed)
+        self.split = {pair.id: HELDOUT_GROUPS for pair in outside} | dict(made.split)
+        present = {pair.group for pair in outside}
+        absent = tuple(
+            f"Held-out group '{group}' has no comparison here."
+            for group in recipe.heldout_groups
+            if group not in present
+        )
+        self.notes = (*made.warnings, *absent)
+        self.figures = {
+            "texts": len(alike),
+            "joined_groups": self.units.n_groups - len(set(self.units.of.values()))
+            if self.units.by == BY_GROUP
+            else 0,
+        }
+
+    @staticmethod
+    def _alike(
+        candidates: Sequence[Pair], recipe: SnapshotRecipe, texts: Mapping[str, str]
+    ) -> Families:
+        if recipe.near_duplicates != JOIN or not texts:
+            return {}
+        return families_of(candidates, texts, recipe.duplicate_similarity)
+
+
+def _too_close(
+    outside: Sequence[Pair], others: Sequence[Pair], alike: Families, *, prompts: bool
+) -> dict[int, str]:
+    """Which pairs share a text, or nearly so, with a held-out group's, and why they go."""
+    exact = {text for pair in outside for text in (pair.a, pair.b)}
+    near = {text for pair in outside for text in _texts(as_families(pair, alike), prompts)}
+    found = {}
+    for pair in others:
+        if exact & {pair.a, pair.b}:
+            found[pair.id] = SHARES_HELDOUT
+        elif near & _texts(as_families(pair, alike), prompts):
+            found[pair.id] = NEAR_HELDOUT
+    return found
+
+
+def _texts(pair: Pair, prompts: bool) -> set[str]:
+    return {pair.a, pair.b, pair.prompt} - {""} if prompts else {pair.a, pair.b}
+
+
+def _lines(
+    candidates: Sequence[Pair],
+    seen: Mapping[int, Sequence[Ballot]],
+    placed: _Splits,
+    decided: Decided,
+    recipe: SnapshotRecipe,
+) -> tuple[dict[str, list[Line]], list[Drop]]:
+    """The decided files, training included, and what is in none of them."""
+    lines: dict[str, list[Line]] = defaultdict(list)
+    drops = []
+    for pair in candidates:
+        votes = tuple(vote.id for vote in seen.get(pair.id, ()))
+        verdict = decided.verdicts[pair.id]
+        if close := placed.out.get(pair.id):
+            drops.append(Drop(pair.id, close, votes))
+            continue
+        split = placed.split[pair.id]
+        made = line_of(pair, split, verdict, votes, recipe.ties)
+        if isinstance(made, Drop):
+            drops.append(made)
         else:
-            key = vote.person_key
-            if key not in folds:
-                folds[key] = fold_of(key, recipe.heldout_annotators, recipe.seed)
-            (held if folds[key] else seen)[vote.pair].append(vote)
-    return seen, held, refused
-
-
-def _splits(
-    candidates: Sequence[Pair], recipe: SnapshotRecipe
-) -> tuple[dict[int, str], Units, tuple[str, ...]]:
-    """The split of each pair; a pair without one shares an argument with a held-out group."""
-    outside = [pair for pair in candidates if pair.group in recipe.heldout_groups]
-    texts = {text for pair in outside for text in (pair.a, pair.b)}
-    inside = [
-        pair
-        for pair in candidates
-        if pair.group not in recipe.heldout_groups and not texts & {pair.a, pair.b}
-    ]
-    units = units_of(inside, recipe.split_by)
-    placed = place(units, recipe.shares, recipe.seed)
-    split = {pair.id: HELDOUT_GROUPS for pair in outside} | dict(placed.split)
-    present = {pair.group for pair in outside}
-    absent = tuple(
-        f"Held-out group '{group}' has no comparison here."
-        for group in recipe.heldout_groups
-        if group not in present
-    )
-    return split, units, (*placed.warnings, *absent)
-
-
-def _decide(
-    candidates: Sequence[Pair], seen: Mapping[int, Sequence[Ballot]], rule: Rule
-) -> Decisions:
-    counts = np.zeros((len(candidates), len(CHOICES)), dtype=np.int64)
-    for row, pair in enumerate(candidates):
-        for vote in seen.get(pair.id, ()):
-            counts[row, _COLUMN[Choice(vote.choice)]] += 1
-    # No more votes come into a frozen dataset: what is not accepted now is not in it.
-    return decide_many(counts, rule, votes_possible=counts.sum(axis=1))
-
-
-def _undecided(decisions: Decisions, row: int, rule: Rule) -> str | None:
-    """Why the row is no preference, or None."""
-    n, top, winner = (
-        int(x[row]) for x in (decisions.n_votes, decisions.n_agreeing, decisions.winner)
-    )
-    if winner >= 0:
-        return {Choice.TIE: DECIDED_TIE, Choice.BOTH_BAD: DECIDED_BAD}.get(CHOICES[winner])
-    if not n:
-        return NO_VOTES
-    if n < rule.least_votes:
-        return FEW_VOTES
-    if top >= rule.least_agreeing and top / n >= rule.least_share:
-        return VOTE_TIE
-    return LITTLE_AGREEMENT
-
-
-def _decided_line(
-    pair: Pair, split: str, decisions: Decisions, row: int, votes: Sequence[Ballot]
-) -> Line:
-    return Line(
-        pair=pair.id,
-        split=split,
-        winner=str(CHOICES[int(decisions.winner[row])]),
-        share=float(decisions.share[row]),
-        confidence=float(decisions.share[row]),
-        votes=tuple(vote.id for vote in votes),
-    )
+            lines[split].append(made)
+    return lines, drops
 
 
 def _held_lines(
@@ -189,7 +218,7 @@ def _held_lines(
 ) -> list[Line]:
     """One row per held-out vote for a side. Not on training or dev pairs: their texts are known."""
     return [
-        Line(pair.id, HELDOUT_ANNOTATORS, vote.choice, 1.0, (vote.id,), vote.person)
+        Line(pair.id, HELDOUT_ANNOTATORS, vote.choice, 1.0, (vote.id,), vote.person, by=BY_ONE)
         for pair in candidates
         if split.get(pair.id) in (HELDOUT_GROUPS, PUBLIC_TEST)
         for vote in held.get(pair.id, ())

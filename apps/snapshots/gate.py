@@ -1,8 +1,8 @@
 """The leak gate: proves of the written files that nothing measured on was trained on.
 
 It trusts nothing that assembled them. Texts are read back from the files and compared in normal
-form; annotators are looked up anew by the ids of the votes; who is held out is computed anew from
-the recipe. A snapshot with one leak is not frozen.
+form, for being the same and for being nearly so; annotators are looked up anew by the ids of the
+votes; who is held out is computed anew from the recipe. A snapshot with one leak is not frozen.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,14 +12,16 @@ from pathlib import Path
 
 from apps.common.errors import Conflict
 from apps.snapshots.files import read_rows
-from apps.snapshots.material import Line
+from apps.snapshots.gate_near import near_leaks
+from apps.snapshots.material import BY_RULING, Line
 from apps.snapshots.recipe import (
     HELDOUT_ANNOTATORS,
     HELDOUT_GROUPS,
+    KTO,
     PUBLIC_TEST,
     SnapshotRecipe,
 )
-from apps.snapshots.rows import Row, argument_key
+from apps.snapshots.rows import Row, argument_text, desirable, prompt_text, text_key
 from measures.splits import fold_of
 
 # The held-out annotators' votes are on the very pairs of these two files, which train nothing.
@@ -39,6 +41,15 @@ class VoteFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class RulingFacts:
+    """What the database says was ruled on a comparison, and by whom where that is known."""
+
+    choice: str
+    person: int | None
+    person_key: str
+
+
+@dataclass(frozen=True, slots=True)
 class Proof:
     """What was looked at, and every leak found, in words."""
 
@@ -46,6 +57,7 @@ class Proof:
     annotators: int
     texts: int
     splits: int
+    rulings: int
     leaks: tuple[str, ...]
 
 
@@ -56,34 +68,45 @@ class LeakFound(Conflict):
 
 
 def prove(
-    folder: Path,
+    files: Mapping[str, Path],
     lines: Mapping[str, Sequence[Line]],
     votes: Mapping[int, VoteFacts],
     recipe: SnapshotRecipe,
     *,
     split_by: str,
+    rulings: Mapping[int, RulingFacts] | None = None,
     barred: frozenset[int] = frozenset(),
 ) -> Proof:
-    """Every check over the files of `folder` and the votes behind their lines.
+    """Every check over the files and the votes behind their lines.
 
-    votes: facts by vote id, read from the database; barred: people who voted in the training rows
-    of a snapshot that this one must be disjoint from.
+    files: where each split was written. votes: facts by vote id, rulings: by comparison, both read
+    from the database; barred: people who voted in the training rows of a snapshot that this one
+    must be disjoint from.
     """
-    files = {name: list(read_rows(folder / f"{name}.jsonl")) for name in lines}
-    texts = {name: _texts(rows) for name, rows in files.items()}
-    groups = {name: {row["group"]: row["group"] for row in rows} for name, rows in files.items()}
+    rows = {name: list(read_rows(path)) for name, path in files.items()}
+    texts = {name: _texts(of) for name, of in rows.items()}
+    groups = {name: {row["group"]: row["group"] for row in of} for name, of in rows.items()}
     leaks = [
         *_vote_leaks(lines, votes, recipe, barred),
-        *_shared(texts, "argument"),
+        *_ruling_leaks(lines, rulings or {}, recipe, barred),
+        *_shared({name: _named(of) for name, of in texts.items()}, "argument"),
         *_group_leaks(groups, recipe, split_by),
-        *_row_leaks(files, lines),
+        *_row_leaks(rows, lines, recipe),
+        *near_leaks(texts, "argument", recipe.duplicate_similarity, _MAY_SHARE),
     ]
-    known = [votes[v] for rows in lines.values() for x in rows for v in x.votes if v in votes]
+    if split_by == "group":
+        prompts = {
+            name: {text: text for row in of if (text := prompt_text(row["prompt"]))}
+            for name, of in rows.items()
+        }
+        leaks += near_leaks(prompts, "prompt", recipe.duplicate_similarity, _MAY_SHARE)
+    known = [votes[v] for of in lines.values() for x in of for v in x.votes if v in votes]
     return Proof(
         votes=len(known),
         annotators=len({vote.person for vote in known}),
         texts=len(set().union(*texts.values())) if texts else 0,
         splits=len(files),
+        rulings=sum(line.by == BY_RULING for of in lines.values() for line in of),
         leaks=tuple(leaks),
     )
 
@@ -100,7 +123,7 @@ def _vote_leaks(
     recipe: SnapshotRecipe,
     barred: frozenset[int],
 ) -> Iterable[str]:
-    left_out = barred | set(recipe.filters.without_annotators)
+    left_out = _left_out(recipe, barred)
     for name, rows in lines.items():
         for line in rows:
             for vote in line.votes:
@@ -135,19 +158,58 @@ def _group_leaks(
         yield from _shared(groups, "group")
 
 
+def _ruling_leaks(
+    lines: Mapping[str, Sequence[Line]],
+    rulings: Mapping[int, RulingFacts],
+    recipe: SnapshotRecipe,
+    barred: frozenset[int],
+) -> Iterable[str]:
+    left_out = _left_out(recipe, barred)
+    for name, rows in lines.items():
+        for line in rows:
+            if line.by != BY_RULING:
+                continue
+            facts = rulings.get(line.pair)
+            if facts is None or facts.choice != line.winner:
+                yield f"nobody ruled {line.winner} on comparison {line.pair} in {name}"
+                continue
+            if facts.person_key and fold_of(
+                facts.person_key, recipe.heldout_annotators, recipe.seed
+            ):
+                yield f"the ruling on comparison {line.pair} in {name} is a held-out annotator's"
+            if facts.person in left_out:
+                yield f"a ruling of somebody who is left out stands in {name}"
+
+
+def _left_out(recipe: SnapshotRecipe, barred: frozenset[int]) -> frozenset[int]:
+    return barred | set(recipe.filters.left_out) | set(recipe.filters.without_annotators)
+
+
 def _row_leaks(
-    files: Mapping[str, Sequence[Row]], lines: Mapping[str, Sequence[Line]]
+    files: Mapping[str, Sequence[Row]], lines: Mapping[str, Sequence[Line]], recipe: SnapshotRecipe
 ) -> Iterable[str]:
     """The votes were checked by the lines; so the files must be these lines and no others."""
-    for name, rows in files.items():
-        if [row["comparison"] for row in rows] != [str(line.pair) for line in lines[name]]:
+    per_line = 2 if recipe.ties == KTO else 1
+    for name in {*files, *lines}:
+        written = [row["comparison"] for row in files.get(name, ())]
+        of = lines.get(name, ())
+        if written != [str(line.pair) for line in of for _ in range(per_line)]:
             yield f"the rows of {name} are not those whose votes were checked"
+        elif recipe.ties == KTO and [row["label"] for row in files[name]] != [
+            desirable(line.winner, side) for line in of for side in ("a", "b")
+        ]:
+            yield f"the labels of {name} are not those that were decided"
 
 
 def _texts(rows: Iterable[Row]) -> dict[str, str]:
-    """Argument key → its text, of both sides of every row."""
+    """What each answer is recognised by → itself, of every answer of every row."""
     return {
-        argument_key(row["prompt"], row[side]): row[side][-1]["content"]
+        argument_text(row["prompt"], row[side]): row[side][-1]["content"]
         for row in rows
-        for side in ("chosen", "rejected")
+        for side in ("chosen", "rejected", "completion")
+        if side in row
     }
+
+
+def _named(texts: Mapping[str, str]) -> dict[str, str]:
+    return {text_key(text): said for text, said in texts.items()}

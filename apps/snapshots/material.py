@@ -22,8 +22,9 @@ class Pair:
     """A comparison as far as assembling needs it.
 
     `a` and `b` are keys of the responses' normalised texts: the same argument has the same key in
-    every pair that it stands in; `prompt` is that of the prompt. `review` says why a person must
-    look at the pair before it may be used; `ruling` what a person has ruled on it.
+    every pair that it stands in; `prompt` is that of the prompt. `length_a` and `length_b` count
+    characters. `review` says why a person must look at the pair before it may be used; `ruling`
+    what a person has ruled on it.
     """
 
     id: int
@@ -35,8 +36,8 @@ class Pair:
     a: str
     b: str
     prompt: str = ""
-    words_a: int = 0
-    words_b: int = 0
+    length_a: int = 0
+    length_b: int = 0
     review: str = ""
     ruling: Judgement | None = None
 

@@ -1,4 +1,4 @@
-"""Reading: lists and figures of snapshots, and the material that a new one is assembled from."""
+"""Reading: lists and figures of snapshots, defaults for new ones, texts and their provenance."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -7,24 +7,20 @@ from typing import Any
 
 from django.db.models import Count, Max, Min, Q, QuerySet
 
-from apps.accounts.models import Project, User
+from apps.accounts.models import Project
 from apps.common.errors import Missing
-from apps.labeling.models import Comparison, LabelingSettings, Prompt, Response, Slot, Vote
-from apps.snapshots.gate import VoteFacts
-from apps.snapshots.material import Ballot, Material, Pair
+from apps.labeling.models import Annotator, Comparison, LabelingSettings, Prompt, Vote
 from apps.snapshots.models import Snapshot, SnapshotRow
-from apps.snapshots.recipe import TRAIN, SnapshotRecipe
+from apps.snapshots.recipe import TRAIN, Filters, SnapshotRecipe
 from apps.snapshots.recipe_json import recipe_from_json
-from apps.snapshots.rows import Texts, argument_key
+from apps.snapshots.rows import Texts
 from apps.snapshots.store import artifact_store
 from measures.splits import Overlap, overlap_containment
 
 _BATCH = 5_000
-# Hidden repeats would count a person twice; audit re-votes check a decision and do not make it.
-_DECIDING_SLOTS = (Slot.Kind.REGULAR, Slot.Kind.GOLD)
 
 
-def _parts(ids: Iterable[int]) -> Iterator[list[int]]:
+def parts(ids: Iterable[int]) -> Iterator[list[int]]:
     """Lists short enough for one IN clause."""
     left = iter(ids)
     while part := list(islice(left, _BATCH)):
@@ -59,76 +55,32 @@ def vote_get(*, project: Project, vote_id: int) -> Vote:
 
 
 def recipe_default(*, project: Project) -> SnapshotRecipe:
-    """The project's own decision rule, everything else with the defaults of `SnapshotRecipe`."""
+    """The project's own way to decide, without the people an admin has left out; everything else
+    with the defaults of `SnapshotRecipe`."""
     labeling = LabelingSettings.objects.filter(project=project).first() or LabelingSettings()
     return SnapshotRecipe(
+        decide_by=str(labeling.decide_by),
         least_votes=labeling.least_votes,
         least_agreeing=labeling.least_agreeing,
         least_share=labeling.least_share,
+        least_posterior=labeling.least_posterior,
+        filters=Filters(left_out=people_left_out(project=project)),
     )
+
+
+def people_left_out(*, project: Project) -> tuple[int, ...]:
+    """Ids of the people whose votes shall enter no new dataset."""
+    rows = Annotator.objects.filter(project=project, left_out_at__isnull=False)
+    return tuple(rows.order_by("user").values_list("user", flat=True))
 
 
 def recipe_over_defaults(*, project: Project, data: Mapping[str, Any]) -> SnapshotRecipe:
     """What a program named, over the project's defaults; errors as in `recipe_from_json`."""
-    return recipe_from_json(recipe_default(project=project).to_json() | dict(data))
-
-
-def person_key(person: int, username: str, is_imported: bool) -> str:
-    """What annotator hold-outs hash: an imported person's id at the source, another's row.
-
-    The former is the same in every workspace that imports the same votes (a username also names
-    the project); the latter outlives a change of name.
-    """
-    if not is_imported:
-        return f"user:{person}"
-    parts = username.split(".", 2)
-    at_source = parts[2] if len(parts) == 3 and parts[0] == "imported" else username
-    return f"import:{at_source}"
-
-
-def material(*, project: Project, recipe: SnapshotRecipe) -> Material:
-    """Every comparison and current vote of the project, in order of id."""
-    keys = _argument_keys(project)
-    rows = (
-        Comparison.objects.filter(project=project)
-        .order_by("pk")
-        .values_list(
-            *("pk", "prompt__group_key", "prompt__topic", "batch", "stratum", "state"),
-            *("response_a_id", "response_b_id"),
-        )
-    )
-    pairs = tuple(
-        Pair(pk, group, topic, batch, stratum, state == "dropped", keys[a], keys[b])
-        for pk, group, topic, batch, stratum, state, a, b in rows.iterator(_BATCH)
-    )
-    return Material(pairs, _ballots(project), barred_by(project=project, recipe=recipe))
-
-
-def _ballots(project: Project) -> tuple[Ballot, ...]:
-    people = _person_keys(Vote.objects.filter(project=project).values("annotator"))
-    rows = (
-        Vote.objects.filter(project=project, is_current=True, slot__kind__in=_DECIDING_SLOTS)
-        .order_by("pk")
-        .values_list("pk", "comparison_id", "annotator_id", "choice", "cast_at")
-    )
-    return tuple(
-        Ballot(pk, pair, person, people[person], choice, at)
-        for pk, pair, person, choice, at in rows.iterator(_BATCH)
-    )
-
-
-def _person_keys(people: Any) -> dict[int, str]:
-    rows = User.objects.filter(pk__in=people).values_list("pk", "username", "is_imported")
-    return {pk: person_key(pk, name, imported) for pk, name, imported in rows}
-
-
-def _argument_keys(project: Project) -> dict[int, str]:
-    """Response id → the key of its argument."""
-    prompts = dict(Prompt.objects.filter(project=project).values_list("pk", "messages"))
-    rows = Response.objects.filter(prompt__project=project).values_list(
-        "pk", "prompt_id", "messages"
-    )
-    return {pk: argument_key(prompts[of], said) for pk, of, said in rows.iterator(_BATCH)}
+    defaults = recipe_default(project=project).to_json()
+    merged = defaults | dict(data)
+    if isinstance(data.get("filters"), Mapping):
+        merged["filters"] = defaults["filters"] | dict(data["filters"])
+    return recipe_from_json(merged)
 
 
 def barred_by(*, project: Project, recipe: SnapshotRecipe) -> frozenset[int]:
@@ -146,27 +98,14 @@ def training_votes(snapshots: Iterable[str]) -> set[int]:
 
 def voters(votes: Iterable[int]) -> frozenset[int]:
     found: set[int] = set()
-    for part in _parts(votes):
+    for part in parts(votes):
         found.update(Vote.objects.filter(pk__in=part).values_list("annotator_id", flat=True))
     return frozenset(found)
 
 
-def vote_facts(votes: Iterable[int]) -> dict[int, VoteFacts]:
-    """Read anew for the leak gate."""
-    facts: dict[int, VoteFacts] = {}
-    for part in _parts(votes):
-        rows = Vote.objects.filter(pk__in=part).values_list(
-            *("pk", "comparison_id", "annotator_id"),
-            *("annotator__username", "annotator__is_imported"),
-        )
-        for pk, pair, person, name, imported in rows:
-            facts[pk] = VoteFacts(pair, person, person_key(person, name, imported))
-    return facts
-
-
 def texts_of(pairs: Iterable[int]) -> dict[int, Texts]:
     found: dict[int, Texts] = {}
-    for part in _parts(pairs):
+    for part in parts(pairs):
         rows = Comparison.objects.filter(pk__in=part).values_list(
             "pk", "prompt__messages", "response_a__messages", "response_b__messages"
         )
@@ -188,14 +127,14 @@ class Provenance:
 def provenance(*, pairs: Sequence[int], votes: Sequence[int]) -> Provenance:
     licences: set[str] = set()
     sources: set[str] = set()
-    for part in _parts(pairs):
+    for part in parts(pairs):
         prompts = Prompt.objects.filter(comparisons__in=part).values_list("licence", "source")
         for licence, source in prompts.distinct():
             licences.add(licence)
             sources.add(source)
     versions: set[int] = set()
     moments = []
-    for part in _parts(votes):
+    for part in parts(votes):
         rows = Vote.objects.filter(pk__in=part)
         versions.update(
             rows.exclude(guideline=None).values_list("guideline__version", flat=True).distinct()

@@ -6,29 +6,27 @@ as failed, with the reason, and no file behind.
 """
 
 import contextlib
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from django.conf import settings
 from django.db import transaction
 from django.utils import timezone
 
 from apps.accounts.models import AuditEvent, Project, User
 from apps.common.errors import Conflict, DomainError
-from apps.snapshots import selectors
+from apps.snapshots import progress, selectors
 from apps.snapshots.assembly import assemble
-from apps.snapshots.folder import FORMAT, write_folder
-from apps.snapshots.gate import Proof, prove, require_clean
+from apps.snapshots.folder import write_folder
+from apps.snapshots.gathering import material_of
 from apps.snapshots.improvements import demonstration_lineage, demonstrations_from
-from apps.snapshots.material import Assembly, Material
+from apps.snapshots.material import Assembly
 from apps.snapshots.models import Snapshot, SnapshotRow
 from apps.snapshots.parsing import parse_rows
-from apps.snapshots.recipe import TRAIN, SnapshotRecipe
-from apps.snapshots.rows import Row, preference_rows
-from apps.snapshots.store import artifact_store, folder_of
+from apps.snapshots.recipe import KTO, TRAIN, SnapshotRecipe
+from apps.snapshots.store import artifact_store, folder_of, private_folder_of
+from apps.snapshots.writing import card_of, preferences_write, rows_of, scratch
 from workers.artifacts import ArtifactError
 
 _LONGEST_NAME = 120
@@ -39,29 +37,20 @@ def snapshot_freeze(
 ) -> Snapshot:
     """Freeze the project's decided pairs as `recipe` says; returns the frozen snapshot.
 
-    Errors: `DomainError` (nothing to train on, a name that is none), `LeakFound` when the gate
-    refuses the files. The failed snapshot stays in the list with its reason.
+    Errors: `DomainError` (nothing to train on, a name that is none, anonymous votes where
+    annotators are held out), `LeakFound` when the gate refuses the files. The failed snapshot stays
+    in the list with its reason.
     """
-    snapshot = _draft(project, name, Snapshot.Kind.PREFERENCES, recipe.to_json(), user)
+    snapshot = _draft(project, name, _kind_of(recipe), recipe.to_json(), user)
     with _failing_cleanly(snapshot):
-        material = selectors.material(project=project, recipe=recipe)
-        assembly = assemble(material, recipe)
-        if not assembly.lines.get(TRAIN):
-            raise DomainError(
-                "Nothing is left to train on: no comparison of the training split is decided for "
-                "a side under this recipe.",
-                code="empty_snapshot",
-                field="recipe",
-            )
-        with _scratch() as folder:
-            proof = _write_preferences(folder, assembly, material, recipe)
-            _seal(snapshot, folder, counts=_counts(assembly, proof), rows=_rows(snapshot, assembly))
+        _freeze(snapshot, recipe, progress.silent)
     return snapshot
 
 
 def snapshot_preview(*, project: Project, recipe: SnapshotRecipe) -> Assembly:
-    """What a freeze would keep and drop now; writes nothing."""
-    return assemble(selectors.material(project=project, recipe=recipe), recipe)
+    """What a freeze would keep and drop now; writes nothing. Errors as in `snapshot_freeze`, but
+    for those of the files."""
+    return assemble(material_of(project=project, recipe=recipe), recipe)
 
 
 def snapshot_import(
@@ -82,7 +71,7 @@ def snapshot_import(
         raise DomainError(f"A dataset of kind '{kind}' cannot be imported.", field="kind")
     parsed, repeated = parse_rows(kind, rows)
     snapshot = _draft(project, name, kind, {"imported": True}, user)
-    with _failing_cleanly(snapshot), _scratch() as folder:
+    with _failing_cleanly(snapshot), scratch() as folder:
         counts = {
             "rows": {TRAIN: len(parsed)},
             "dropped": {"repeats an earlier row": repeated} if repeated else {},
@@ -94,7 +83,7 @@ def snapshot_import(
             "licences": sorted({row["licence"] for row in parsed} - {""}),
             "sources": sorted({row["source"] for row in parsed} - {""}),
         }
-        write_folder(folder, {TRAIN: parsed}, _card(card, snapshot.recipe, counts))
+        write_folder(folder, {TRAIN: parsed}, card_of(card, snapshot.recipe, counts))
         _seal(snapshot, folder, counts=counts | card, rows=[])
     return snapshot
 
@@ -108,7 +97,7 @@ def demonstrations_freeze(*, project: Project, name: str, user: User | None) -> 
     recipe = selectors.recipe_default(project=project)
     about = {"from": "improved answers", "seed": recipe.seed, "splits": dict(recipe.shares)}
     snapshot = _draft(project, name, Snapshot.Kind.DEMONSTRATIONS, about, user)
-    with _failing_cleanly(snapshot), _scratch() as folder:
+    with _failing_cleanly(snapshot), scratch() as folder:
         made = demonstrations_from(project=project, recipe=recipe)
         if not made.files.get(TRAIN):
             raise DomainError(
@@ -123,7 +112,7 @@ def demonstrations_freeze(*, project: Project, name: str, user: User | None) -> 
             "licences": sorted({row["licence"] for row in rows} - {""}),
             "sources": sorted({row["source"] for row in rows} - {""}),
         }
-        write_folder(folder, made.files, _card(card, snapshot.recipe, made.counts))
+        write_folder(folder, made.files, card_of(card, snapshot.recipe, made.counts))
         lineage = demonstration_lineage(snapshot, made)
         _seal(snapshot, folder, counts=made.counts | card, rows=lineage)
     return snapshot
@@ -142,8 +131,11 @@ def snapshot_verify(*, snapshot: Snapshot) -> Verification:
     if snapshot.state != Snapshot.State.FROZEN:
         raise Conflict("Only a frozen dataset can be verified.", code="not_frozen")
     try:
-        with _scratch() as cache:
+        with scratch() as cache:
             artifact_store().get_tree(snapshot.uri, sha256=snapshot.sha256, cache=cache)
+            if snapshot.private_sha256:
+                apart = private_folder_of(snapshot.pk)
+                artifact_store().get_tree(apart, sha256=snapshot.private_sha256, cache=cache)
     except ArtifactError as error:
         return Verification(False, str(error))
     return Verification(True)
@@ -168,101 +160,43 @@ def _failing_cleanly(snapshot: Snapshot) -> Iterator[None]:
     try:
         yield
     except BaseException as error:
-        artifact_store().delete_tree(folder_of(snapshot.pk))
+        for folder in (folder_of(snapshot.pk), private_folder_of(snapshot.pk)):
+            artifact_store().delete_tree(folder)
         reason = error.message if isinstance(error, DomainError) else repr(error)
         snapshot.state, snapshot.error = Snapshot.State.FAILED, reason
         Snapshot.objects.filter(pk=snapshot.pk).update(state=snapshot.state, error=reason)
         raise
 
 
-@contextlib.contextmanager
-def _scratch() -> Iterator[Path]:
-    """An empty folder on the disk that also holds the state: `/tmp` may be small or in memory."""
-    parent = Path(settings.VAR_DIR) / "tmp"
-    parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=parent, prefix="snapshot-") as folder:
-        yield Path(folder)
+def _kind_of(recipe: SnapshotRecipe) -> str:
+    return Snapshot.Kind.UNPAIRED if recipe.ties == KTO else Snapshot.Kind.PREFERENCES
 
 
-def _write_preferences(
-    folder: Path, assembly: Assembly, material: Material, recipe: SnapshotRecipe
-) -> Proof:
-    """Write the tree, then prove of what was written that nothing leaks."""
-    kept = sorted({line.pair for lines in assembly.lines.values() for line in lines})
-    deciding = sorted({v for lines in assembly.lines.values() for x in lines for v in x.votes})
-    texts = selectors.texts_of(kept)
-    recur = bool(assembly.counts["texts_recur"])
-    files: dict[str, Sequence[Row]] = {
-        name: list(preference_rows(lines, assembly.pairs, texts, texts_recur=recur))
-        for name, lines in assembly.lines.items()
-    }
-    card = {
-        "kind": "preferences",
-        "title": "Preference pairs",
-        **asdict(selectors.provenance(pairs=kept, votes=deciding)),
-    }
-    counts = {**assembly.counts, "warnings": list(assembly.warnings)}
-    write_folder(folder, files, _card(card, recipe.to_json(), counts))
-    proof = prove(
-        folder,
-        assembly.lines,
-        selectors.vote_facts(deciding),
-        recipe,
-        split_by=str(assembly.counts["split_by"]),
-        barred=material.barred,
-    )
-    require_clean(proof)
-    return proof
-
-
-def _card(about: dict[str, Any], recipe: dict[str, Any], counts: dict[str, Any]) -> dict[str, Any]:
-    numbers = {name: value for name, value in counts.items() if name != "warnings"}
-    return {
-        "format": FORMAT,
-        "recipe": recipe,
-        "counts": numbers,
-        "warnings": counts["warnings"],
-        **about,
-    }
-
-
-def _counts(assembly: Assembly, proof: Proof) -> dict[str, Any]:
-    checked = {name: value for name, value in asdict(proof).items() if name != "leaks"}
-    return {**assembly.counts, "warnings": list(assembly.warnings), "leak_gate": checked}
-
-
-def _rows(snapshot: Snapshot, assembly: Assembly) -> list[SnapshotRow]:
-    """One row per (comparison, file) and one per drop. A file's ordinals count its first lines."""
-    rows: dict[tuple[int, str], SnapshotRow] = {}
-    for split, lines in assembly.lines.items():
-        for ordinal, line in enumerate(lines):
-            known = rows.get((line.pair, split))
-            if known is None:
-                rows[line.pair, split] = SnapshotRow(
-                    snapshot=snapshot,
-                    comparison_id=line.pair,
-                    split=split,
-                    ordinal=ordinal,
-                    winner=line.winner,
-                    share=line.share,
-                    vote_ids=list(line.votes),
-                )
-                continue
-            # Several held-out votes on one comparison: the row names them all, and a winner and
-            # a share only while they agree.
-            known.vote_ids += line.votes
-            if known.winner != line.winner:
-                known.winner, known.share = "", None
-    dropped = [
-        SnapshotRow(
-            snapshot=snapshot,
-            comparison_id=drop.pair,
-            vote_ids=list(drop.votes),
-            dropped_because=drop.reason,
+def _freeze(snapshot: Snapshot, recipe: SnapshotRecipe, tell: progress.Tell) -> None:
+    """Assemble, write, prove, seal; whatever goes wrong is raised before anything is kept."""
+    tell(progress.READ)
+    material = material_of(project=snapshot.project, recipe=recipe)
+    tell(progress.DECIDE)
+    assembly = assemble(material, recipe)
+    if not assembly.lines.get(TRAIN):
+        raise DomainError(
+            "Nothing is left to train on: no comparison of the training split is decided for "
+            "a side under this recipe.",
+            code="empty_snapshot",
+            field="recipe",
         )
-        for drop in assembly.drops
-    ]
-    return [*rows.values(), *dropped]
+    with scratch() as folder:
+        written = preferences_write(
+            folder, snapshot, assembly, recipe, barred=material.barred, tell=tell
+        )
+        tell(progress.STORE)
+        snapshot.private_sha256 = written.private_sha256
+        counts = {
+            **assembly.counts,
+            "warnings": list(assembly.warnings),
+            "leak_gate": {k: v for k, v in asdict(written.proof).items() if k != "leaks"},
+        }
+        _seal(snapshot, folder, counts=counts, rows=rows_of(snapshot, assembly, recipe))
 
 
 def _seal(

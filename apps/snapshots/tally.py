@@ -5,10 +5,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from apps.snapshots.material import Ballot, Drop, Line, Material, Pair
-from apps.snapshots.recipe import HELDOUT_ANNOTATORS, TRAIN, SnapshotRecipe
+from apps.snapshots.recipe import HELDOUT_ANNOTATORS, KTO, SMOKE, TRAIN, SnapshotRecipe
 from apps.snapshots.units import Units
 from measures.bootstrap import LEAST_UNITS
-from measures.voting import Choice, Rule, chance_keep_rate
+from measures.voting import Choice, Rule, chance_keep_rate, posterior_keep_rate
 from measures.voting.chance import MOST_VOTES
 
 # A reward model from fewer pairs is likely to overfit.
@@ -27,6 +27,7 @@ def tally(
     votes_per_pair: Sequence[int],
     refused: Mapping[str, int],
     held: Mapping[int, Sequence[Ballot]],
+    reliability: Mapping[int, float],
 ) -> dict[str, Any]:
     """Counts as stored in `Snapshot.counts`; all whole numbers but the chance rate."""
     pairs = {pair.id: pair for pair in material.pairs}
@@ -34,10 +35,11 @@ def tally(
     kept_held = files.get(HELDOUT_ANNOTATORS, ())
     decided = [line for name, rows in files.items() if name != HELDOUT_ANNOTATORS for line in rows]
     people = {vote.id: vote.person for vote in material.ballots}
+    per_line = 2 if recipe.ties == KTO else 1
     return {
         "comparisons": len(material.pairs),
         "kept": len(decided),
-        "rows": {name: len(rows) for name, rows in files.items()},
+        "rows": {name: len(rows) * per_line for name, rows in files.items()},
         "groups": {name: len({pairs[x.pair].group for x in rows}) for name, rows in files.items()},
         "arguments": {name: len(arguments(rows, pairs)) for name, rows in files.items()},
         "dropped": dict(sorted(Counter(drop.reason for drop in drops).items())),
@@ -60,7 +62,11 @@ def tally(
         },
         "texts_recur": texts_recur(decided, pairs),
         "repeated_pairs": repeated_pairs(files.get(TRAIN, ()), pairs),
-        "chance_keep_rate": expected_by_chance(recipe.rule, votes_per_pair),
+        "decided_by": dict(sorted(Counter(line.by for line in decided).items())),
+        "winners": dict(sorted(Counter(line.winner for line in decided).items())),
+        "chance_keep_rate": expected_by_model(recipe, votes_per_pair, reliability)
+        if recipe.by_model
+        else expected_by_chance(recipe.rule, votes_per_pair),
     }
 
 
@@ -75,6 +81,28 @@ def expected_by_chance(rule: Rule, votes_per_pair: Iterable[int]) -> float | Non
     if not total:
         return None
     return sum(k * chance_keep_rate(rule, n) for n, k in by_number.items() if n) / total
+
+
+def expected_by_model(
+    recipe: SnapshotRecipe, votes_per_pair: Iterable[int], reliability: Mapping[int, float]
+) -> float | None:
+    """As `expected_by_chance`, for a posterior: of coin-flippers whom the model takes for people as
+    reliable as these are on average. None where these are no better than coins themselves."""
+    n_people = len(reliability)
+    accuracy = sum(reliability.values()) / n_people if n_people else 0.0
+    by_number = Counter(min(n, MOST_VOTES) for n in votes_per_pair)
+    total = sum(by_number.values())
+    if not total or not 0.5 < accuracy < 1:
+        return None
+    least = recipe.least_posterior
+    return (
+        sum(
+            k * posterior_keep_rate(accuracy, least, n)
+            for n, k in by_number.items()
+            if n >= recipe.least_votes
+        )
+        / total
+    )
 
 
 def arguments(lines: Iterable[Line], pairs: Mapping[int, Pair]) -> set[str]:
@@ -109,7 +137,7 @@ def warnings_about(
         said.append(f"{repeated:,} training rows repeat the two texts of another row.")
     for name, rows in files.items():
         clusters = len(arguments(rows, pairs))
-        if name != TRAIN and clusters < LEAST_UNITS:
+        if name not in (TRAIN, SMOKE) and clusters < LEAST_UNITS:
             said.append(
                 f"{name}: too few clusters ({clusters} arguments) for an interval; "
                 f"{LEAST_UNITS} are needed."

@@ -6,6 +6,7 @@ argument, but for the planted exceptions.
 """
 
 import datetime as dt
+import random
 from collections.abc import Callable
 from itertools import combinations
 
@@ -21,8 +22,10 @@ WORDS = "one says that this matters more than it seems because of what follows f
 
 
 def argument(debate: int, number: int) -> str:
-    """Longer with its number; long enough to be recognised wherever it stands."""
-    return f"debate {debate} argument {number}: " + " ".join([WORDS] * (number + 2))
+    """Longer with its number; long enough to be recognised wherever it stands, and in an order of
+    words that no other argument shares."""
+    words = random.Random(100 * debate + number).choices(WORDS.split(), k=18 * (number + 2))
+    return f"debate {debate} argument {number}: " + " ".join(words)
 
 
 def crowd_make(project: Project, *, debates: int = N_DEBATES, start: int = 0) -> list[Comparison]:

@@ -6,7 +6,7 @@ import pytest
 
 from apps.accounts.models import Project, User
 from apps.labeling.models import Comparison, Vote
-from apps.snapshots import assembly, services
+from apps.snapshots import assembly, services, writing
 from apps.snapshots.gate import LeakFound
 from apps.snapshots.material import Assembly, Line, Pair
 from apps.snapshots.models import Snapshot
@@ -110,12 +110,12 @@ def test_a_vote_on_another_comparison_stops_the_freeze(
 def test_a_row_that_was_never_checked_stops_the_freeze(
     project: Project, crowd: list[Comparison], emil: User, monkeypatch
 ) -> None:
-    def doubled(lines, pairs, texts, *, texts_recur):
-        rows = list(written(lines, pairs, texts, texts_recur=texts_recur))
+    def doubled(*args, **kwargs):
+        rows = list(written(*args, **kwargs))
         return rows + rows[:1]
 
-    written = services.preference_rows
-    monkeypatch.setattr(services, "preference_rows", doubled)
+    written = writing.preference_rows
+    monkeypatch.setattr(writing, "preference_rows", doubled)
     with pytest.raises(LeakFound, match="are not those whose votes were checked"):
         freeze(project, emil)
 

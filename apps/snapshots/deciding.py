@@ -1,0 +1,252 @@
+"""What the votes that are left on a comparison amount to: by counting, by a model, by a ruling.
+
+Where a model of the voters decides, it is fitted twice: on the votes on training comparisons alone,
+which decides those, and on all votes, which decides the rest. So no vote on a comparison that is
+measured on has a part in a training row, not even through what it says about its annotator.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apps.snapshots.material import BY_MODEL, BY_RULING, BY_VOTES, Ballot, Judgement, Pair
+from apps.snapshots.recipe import OVERRIDE, TRAIN, SnapshotRecipe, moments
+from measures.consensus import Fit, Votes, fit, votes_from, winners
+from measures.voting import CHOICES, Choice, decide_many, decide_many_by_posterior
+
+# Why nothing is decided. Short, stable words: pages and tests count by them.
+NO_VOTES, FEW_VOTES = "no votes left", "too few votes"
+VOTE_TIE, LITTLE_AGREEMENT = "vote tie", "too little agreement"
+LITTLE_POSTERIOR = "posterior too low"
+
+COLUMN = {choice: column for column, choice in enumerate(CHOICES)}
+# Posteriors are rounded here, so that the last bit of an exponential, which differs from machine to
+# machine, does not make another file of the same votes.
+_DIGITS = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """winner: a choice, or "" where `undecided` says why. share: of the votes for the winner (or
+    for what leads), ties in the whole. p_a: P(A is preferred), tie and both-bad half each.
+    certainty: P(winner), by what decided: the share, the posterior, or 1."""
+
+    winner: str
+    undecided: str
+    share: float
+    p_a: float
+    certainty: float
+    posterior: float | None = None
+    by: str = BY_VOTES
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """Verdicts by pair; reliability by person where a model was fitted; what became of rulings."""
+
+    verdicts: Mapping[int, Verdict]
+    n_votes: Sequence[int]
+    reliability: Mapping[int, float]
+    rulings: Mapping[str, int]
+
+
+def decide_pairs(
+    candidates: Sequence[Pair],
+    seen: Mapping[int, Sequence[Ballot]],
+    split: Mapping[int, str],
+    recipe: SnapshotRecipe,
+    *,
+    barred: frozenset[int],
+    is_held: Callable[[str], bool],
+) -> Decided:
+    """A verdict for every candidate, from the votes in `seen` alone.
+
+    split: of the candidates that have one; is_held: whether a person, by key, is held out. A ruling
+    by somebody who is held out or left out, or outside the time range, is set aside and counted,
+    and the votes decide.
+    """
+    votes = _votes(candidates, seen)
+    table = votes.counts()
+    modelled = recipe.by_model or recipe.reliability_weights
+    fits = _fits(candidates, votes, split, recipe) if modelled else {}
+    decisions = (
+        decide_many_by_posterior(
+            table,
+            posteriors := _posteriors(candidates, fits, split),
+            recipe.posterior_rule,
+            votes_possible=table.sum(axis=1),
+        )
+        if recipe.by_model
+        else decide_many(table, recipe.rule, votes_possible=table.sum(axis=1))
+    )
+    found: dict[int, Verdict] = {}
+    for row, pair in enumerate(candidates):
+        n, top, code = (
+            int(x[row]) for x in (decisions.n_votes, decisions.n_agreeing, decisions.winner)
+        )
+        share = top / n if n else 0.0
+        winner = str(CHOICES[code]) if code >= 0 else ""
+        if recipe.by_model:
+            p = posteriors[row]
+            best = round(float(p.max()), _DIGITS) if n else None
+            found[pair.id] = Verdict(
+                winner,
+                "" if winner else _unsure(n, p, recipe),
+                share,
+                p_a=round(float(p[0] + (p[2] + p[3]) / 2), _DIGITS),
+                certainty=best or 0.0,
+                posterior=best,
+                by=BY_MODEL,
+            )
+        else:
+            a, b, *_ = (int(x) for x in table[row])
+            found[pair.id] = Verdict(
+                winner,
+                "" if winner else _undecided(n, top, recipe),
+                share,
+                p_a=(a + (n - a - b) / 2) / n if n else 0.5,
+                certainty=share,
+            )
+    rulings = _rule_over(found, candidates, seen, recipe, barred, is_held)
+    reliability = _reliability(seen, fits)
+    return Decided(found, [int(n) for n in decisions.n_votes], reliability, rulings)
+
+
+# --- the models ----------------------------------------------------------------------------------
+
+
+def _votes(candidates: Sequence[Pair], seen: Mapping[int, Sequence[Ballot]]) -> Votes:
+    """Items are rows of `candidates`, annotators numbered by their person's id."""
+    people = {p: k for k, p in enumerate(_people(seen))}
+    rows, who, what = [], [], []
+    for row, pair in enumerate(candidates):
+        for vote in seen.get(pair.id, ()):
+            rows.append(row)
+            who.append(people[vote.person])
+            what.append(COLUMN[Choice(vote.choice)])
+    vectors = (np.array(x, dtype=np.int64) for x in (rows, who, what))
+    return votes_from(*vectors, n_items=len(candidates), n_annotators=len(people))
+
+
+def _people(seen: Mapping[int, Sequence[Ballot]]) -> list[int]:
+    return sorted({vote.person for votes in seen.values() for vote in votes})
+
+
+def _fits(
+    candidates: Sequence[Pair], votes: Votes, split: Mapping[int, str], recipe: SnapshotRecipe
+) -> dict[bool, Fit]:
+    """By whether the comparison is in training; a side without votes has no fit."""
+    method = recipe.decide_by if recipe.by_model else "one_coin"
+    trained = np.array([split.get(pair.id) == TRAIN for pair in candidates], dtype=bool)
+    found = {}
+    of_training = trained[votes.items] if len(votes) else np.zeros(0, dtype=bool)
+    if of_training.any():
+        found[True] = fit(method, votes.subset(of_training))
+    if (~of_training).any():
+        found[False] = fit(method, votes)
+    return found
+
+
+def _posteriors(
+    candidates: Sequence[Pair], fits: Mapping[bool, Fit], split: Mapping[int, str]
+) -> NDArray[np.float64]:
+    table = np.full((len(candidates), len(CHOICES)), 1 / len(CHOICES))
+    for row, pair in enumerate(candidates):
+        found = fits.get(split.get(pair.id) == TRAIN)
+        if found is not None:
+            table[row] = found.posteriors[row]
+    return table
+
+
+def _reliability(
+    seen: Mapping[int, Sequence[Ballot]], fits: Mapping[bool, Fit]
+) -> dict[int, float]:
+    """As the votes on training comparisons have it."""
+    found = fits.get(True)
+    if found is None:
+        return {}
+    return dict(zip(_people(seen), map(float, found.reliability), strict=True))
+
+
+# --- words ---------------------------------------------------------------------------------------
+
+
+def _undecided(n: int, top: int, recipe: SnapshotRecipe) -> str:
+    if not n:
+        return NO_VOTES
+    if n < recipe.least_votes:
+        return FEW_VOTES
+    if top >= recipe.least_agreeing and top / n >= recipe.least_share:
+        return VOTE_TIE
+    return LITTLE_AGREEMENT
+
+
+def _unsure(n: int, posterior: NDArray[np.float64], recipe: SnapshotRecipe) -> str:
+    if not n:
+        return NO_VOTES
+    if n < recipe.least_votes:
+        return FEW_VOTES
+    return VOTE_TIE if int(winners(posterior[None])[0]) < 0 else LITTLE_POSTERIOR
+
+
+# --- rulings -------------------------------------------------------------------------------------
+
+
+def _rule_over(
+    found: dict[int, Verdict],
+    candidates: Sequence[Pair],
+    seen: Mapping[int, Sequence[Ballot]],
+    recipe: SnapshotRecipe,
+    barred: frozenset[int],
+    is_held: Callable[[str], bool],
+) -> dict[str, int]:
+    """Puts what was ruled in the place of what the votes say; returns the counts by what happened.
+
+    A ruling stands whatever was voted after it: that somebody voted on is counted and said.
+    """
+    told: Counter[str] = Counter()
+    for pair in candidates:
+        ruling = pair.ruling
+        if ruling is None:
+            continue
+        if aside := _set_aside(ruling, recipe, barred, is_held):
+            told[aside] += 1
+            continue
+        told["used"] += 1
+        votes = seen.get(pair.id, ())
+        told["voted on since"] += bool(ruling.at and any(vote.at > ruling.at for vote in votes))
+        told["against the votes"] += found[pair.id].winner not in ("", ruling.choice)
+        said = sum(vote.choice == ruling.choice for vote in votes)
+        found[pair.id] = Verdict(
+            ruling.choice,
+            "",
+            share=said / len(votes) if votes else 0.0,
+            p_a={"a": 1.0, "b": 0.0}.get(ruling.choice, 0.5),
+            certainty=1.0,
+            by=BY_RULING,
+            reason=ruling.reason,
+        )
+    return {what: n for what, n in sorted(told.items()) if n}
+
+
+def _set_aside(
+    ruling: Judgement,
+    recipe: SnapshotRecipe,
+    barred: frozenset[int],
+    is_held: Callable[[str], bool],
+) -> str:
+    if recipe.rulings != OVERRIDE:
+        return "ignored, as the recipe says"
+    if ruling.person_key and is_held(ruling.person_key):
+        return "set aside: by a held-out annotator"
+    out = barred | set(recipe.filters.left_out) | set(recipe.filters.without_annotators)
+    if ruling.person in out:
+        return "set aside: by somebody who is left out"
+    start, end = moments(recipe.filters)
+    if ruling.at and ((start and ruling.at < start) or (end and ruling.at >= end)):
+        return "set aside: outside the time range"
+    return ""
