@@ -11,7 +11,7 @@ from measures.estimate import Interval
 LABELS = {"votes": "Counted votes", "wawa": "Wawa"} | dict(DecideBy.choices)
 SIDE = 220  # pixels of the reliability diagram's square
 PAD = 34
-BAR = 300  # pixels of the longest bar of the outcomes
+BAR = 160  # pixels of the longest bar of the outcomes
 
 OUTCOME_WORDS = {
     Decision.Outcome.ACCEPTED: "Accepted",

@@ -15,8 +15,10 @@ from measures.voting import CHOICES
 _CODE = " ".join(f"when '{choice}' then {code}" for code, choice in enumerate(CHOICES))
 _VOTES = f"""
 select v.comparison_id, v.annotator_id::bigint, (case v.choice {_CODE} end)::bigint, v.id
-from labeling_vote v join labeling_slot s on s.id = v.slot_id
-where v.project_id = %(project)s and v.is_current and s.kind in ('regular', 'gold')
+from labeling_vote v
+where v.project_id = %(project)s and v.is_current and not exists (
+  select from labeling_slot s where s.id = v.slot_id and s.project_id = %(project)s
+    and s.kind in ('repeat', 'audit', 'former'))
 """  # noqa: S608
 
 

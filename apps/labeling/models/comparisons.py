@@ -197,6 +197,12 @@ class Slot(models.Model):
                 condition=Q(measures__isnull=False),
                 name="slot_measuring",
             ),
+            # The few whose votes decide nothing: statistics leave them out without a join.
+            models.Index(
+                fields=["project"],
+                condition=Q(kind__in=["repeat", "audit", "former"]),
+                name="slot_undeciding",
+            ),
         ]
 
     def __str__(self) -> str:

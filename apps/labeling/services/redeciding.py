@@ -35,8 +35,8 @@ from measures.voting.many import OUTCOMES
 RULE_FIELDS = frozenset(sql.POLICY) - {"overlap"}
 REDONE_AT_ONCE = 20_000  # comparisons, about two seconds of one's waiting
 _PART = 2_000
-# A posterior that moved less than this is not written again: pages show a tenth of a percent.
-_MOVED = 5e-4
+# A posterior that moved less than this is not written again.
+_MOVED = 2e-3
 _BY_VOTES = (Decision.Outcome.ACCEPTED, Decision.Outcome.CONTESTED, Decision.Outcome.NEEDS_VOTES)
 
 
@@ -102,8 +102,11 @@ def decisions_redo(
     known = _read(project, policy)
     shares = known.posteriors if posteriors is None else _aligned(known, *posteriors)
     made = _decide(known, shares, policy)
-    rows = np.flatnonzero(_differs(known, shares, made, policy))
+    differs, moved = _differs(known, shares, made, policy)
+    rows = np.flatnonzero(differs)
     changed: Counter[tuple[str, str]] = Counter()
+    only_moved = np.flatnonzero(moved & ~differs)
+    _store_posteriors(known, shares, only_moved)
     for start in range(0, len(rows), _PART):
         part = rows[start : start + _PART]
         _store(project, known, shares, made, part, policy)
@@ -111,7 +114,7 @@ def decisions_redo(
         before, after = _said(known.outcomes[row], known.winners[row]), _word(made, row)
         if before != after:
             changed[before, after] += 1
-    return Redecided(n=len(known.ids), changed=dict(changed), written=len(rows))
+    return Redecided(n=len(known.ids), changed=dict(changed), written=len(rows) + len(only_moved))
 
 
 def decisions_preview(
@@ -182,14 +185,18 @@ def _decide(known: Known, shares: NDArray[np.float64], policy: Policy) -> Decisi
 
 def _differs(
     known: Known, shares: NDArray[np.float64], made: Decisions, policy: Policy
-) -> NDArray[np.bool_]:
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """(what is decided otherwise, or is explained otherwise; whose posterior has moved)."""
     wanted_by = str(policy.decide_by) if policy.by_model else DecideBy.VOTES.value
     before = np.array([_said(o, w) for o, w in zip(known.outcomes, known.winners, strict=True)])
     after = np.array([_word(made, row) for row in range(len(made))])
     moved = np.nan_to_num(np.abs(shares - known.posteriors).max(axis=1, initial=0.0), nan=1.0)
     moved[np.isnan(shares).all(axis=1)] = 0.0
     other_way = np.array([by != wanted_by for by in known.decided_by], dtype=bool)
-    return (before != after) | (moved > _MOVED) | ~known.same_rule | other_way
+    otherwise = (before != after) | ~known.same_rule | other_way
+    if policy.by_model:  # then the posterior stands in the reason
+        otherwise |= moved > _MOVED
+    return otherwise, moved > _MOVED
 
 
 def _said(outcome: str, winner: str) -> str:
@@ -201,6 +208,34 @@ def _word(made: Decisions, row: int) -> str:
     return _said(
         OUTCOMES[int(made.outcome[row])].value, CHOICES[winner].value if winner >= 0 else ""
     )
+
+
+@retried
+def _store_posteriors(known: Known, shares: NDArray[np.float64], rows: NDArray[np.int64]) -> None:
+    """One statement for all: no comparison is locked, since a decision whose votes have changed
+    meanwhile is left alone and nothing else is written."""
+    if not len(rows):
+        return
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute(sql.MOVED_TABLE)
+        cursor.execute("truncate moved_posteriors")
+        with cursor.copy("copy moved_posteriors from stdin") as copy:
+            for start in range(0, len(rows), _PART):
+                part = rows[start : start + _PART]
+                lines = zip(
+                    known.ids[part].tolist(),
+                    known.counts[part].tolist(),
+                    shares[part].round(6).tolist(),
+                    strict=True,
+                )
+                copy.write(
+                    "".join(
+                        f"{key}\t{a}\t{b}\t{tie}\t{bad}\t{{{p[0]},{p[1]},{p[2]},{p[3]}}}\n"
+                        for key, (a, b, tie, bad), p in lines
+                    )
+                )
+        cursor.execute("analyze moved_posteriors")
+        cursor.execute(sql.STORE_POSTERIORS)
 
 
 @retried

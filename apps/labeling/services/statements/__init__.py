@@ -18,8 +18,10 @@ from apps.labeling.services.statements.queue import (
 )
 from apps.labeling.services.statements.redeciding import (
     LOCK_COMPARISONS,
+    MOVED_TABLE,
     READ_DECISIONS,
     STORE_DECISIONS,
+    STORE_POSTERIORS,
 )
 from apps.labeling.services.statements.shared import LOOK, MIX, POLICY, SEAT, SIDE
 from apps.labeling.services.statements.votes import (
@@ -44,6 +46,7 @@ __all__ = [
     "LOCK_FOR_VOTE",
     "LOOK",
     "MIX",
+    "MOVED_TABLE",
     "POLICY",
     "PROSPECT",
     "READ_DECISIONS",
@@ -52,6 +55,7 @@ __all__ = [
     "SIDE",
     "STORE_DECISION",
     "STORE_DECISIONS",
+    "STORE_POSTERIORS",
     "TAKE",
     "VOTERS",
     "WHY_NOT",

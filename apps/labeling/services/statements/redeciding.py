@@ -65,4 +65,18 @@ update labeling_comparison c set
   state = case when c.state in ('review', 'dropped') then c.state else n.state end,
   overlap = c.overlap + n.more - n.fewer, updated_at = now()
 from counted n where c.id = n.comparison_id
+  and (c.state <> n.state and c.state not in ('review', 'dropped') or n.more + n.fewer > 0)
+"""
+
+# What was fitted since, where nothing but the posterior has moved.
+MOVED_TABLE = """
+create temporary table if not exists moved_posteriors
+  (comparison bigint, n_a int, n_b int, n_tie int, n_both_bad int, posteriors float8[])
+  on commit drop
+"""
+STORE_POSTERIORS = """
+update labeling_decision d set posteriors = m.posteriors
+from moved_posteriors m
+where d.comparison_id = m.comparison
+  and (d.n_a, d.n_b, d.n_tie, d.n_both_bad) = (m.n_a, m.n_b, m.n_tie, m.n_both_bad)
 """
