@@ -3,8 +3,9 @@
 from measures.consensus.choosing import Comparison, Recommended, compare, recommended
 from measures.consensus.counting import Counted, majority, wawa
 from measures.consensus.fitting import METHODS, Fit, fit
-from measures.consensus.held_out import Bar, Check, leave_one_vote_out
+from measures.consensus.held_out import Check, leave_one_vote_out
 from measures.consensus.posterior import posteriors_of, share_right, winners
+from measures.consensus.reliability import Bar, Ranged
 from measures.consensus.votes import Votes, votes_from
 
 __all__ = [
@@ -14,6 +15,7 @@ __all__ = [
     "Comparison",
     "Counted",
     "Fit",
+    "Ranged",
     "Recommended",
     "Votes",
     "compare",

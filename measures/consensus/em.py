@@ -6,21 +6,36 @@ whose truth is k, the posteriors taken as weights. Only the step from N to matri
 
 The votes are one sparse matrix X (I, J·K) with a 1 at (item, annotator·K + choice). The E-step is
 X · log matrices and the M-step Xᵀ · posteriors, so that an iteration costs two sparse products.
+
+Without an echo: plain EM judges an item by matrices that the item itself has shaped. Somebody with
+two votes is then right about both because they said so, and sparse crowds go astray (on the
+argument pairs, where half the people voted once, 86.9 % instead of 91.7). So once the loop has
+nearly settled, each item is judged by its annotators' expected counts less what the item itself put
+there. That is collapsed variational inference of order zero (Asuncion, Welling, Smyth & Teh,
+"On smoothing and inference for topic models", UAI 2009). Annotators with `ECHO_VOTES` votes or more
+are spared the effort: one item moves their matrices by less than half a per cent.
 """
 
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from measures.consensus.posterior import Floats, softmax
-from measures.consensus.votes import Votes
+from measures.consensus.votes import Ints, Votes
 
-MOST_ITERATIONS = 200
-# Mean over items of the largest change of a posterior at which the loop stops.
-TOLERANCE = 1e-5
+ECHO_VOTES = 200
+MOST_ITERATIONS = 100
+# Mean over items of the largest change of a posterior: where the echo is taken out, and where the
+# loop stops.
+NEARLY, TOLERANCE = 2e-3, 5e-4
+# Items imagined for every choice when priors are taken from posteriors: one for each, so that a
+# choice which nobody has cast yet stays possible.
+PRIOR_ITEMS = 1.0
+# Weight of the votes' shares in the priors of tie and both-bad, in shares of the items.
+TIE_WEIGHT = 0.25
+_CHUNK = 100_000  # votes whose matrices are held at once
 
 
 class Model(Protocol):
@@ -29,22 +44,28 @@ class Model(Protocol):
     def learn(self, counts: Floats) -> None:
         """Take from N (J, K, K) what is shared by the whole crowd."""
 
-    def matrices(self, counts: Floats, of: NDArray[np.int64] | None = None) -> Floats:
+    def matrices(self, counts: Floats, of: Ints | None = None) -> Floats:
         """(m, K, K) rows P(vote | truth) from counts (m, K, K), given what was learned.
 
-        of: (m,) the annotator of each entry, None for 0 … J − 1 in order. Counts of zero give the
-        matrix of an annotator who was never seen.
+        of: (m,) the annotator whose counts each entry nearly has; None where the counts are those
+        of `learn`, or of somebody never seen (all zero).
         """
 
 
 @dataclass(frozen=True, slots=True)
 class Cells:
-    """Votes in the form the loop works on; `classes` are the K offered indices into `CHOICES`."""
+    """Votes in the form the loop works on; `classes` are the K offered indices into `CHOICES`.
 
+    items, annotators, choices: (n,), the choices numbered within `classes`; n_by: (J,) votes cast.
+    """
+
+    items: Ints
+    annotators: Ints
+    choices: Ints
     by_item: sparse.csr_array
     by_cell: sparse.csr_array
-    classes: NDArray[np.int64]
-    n_annotators: int
+    classes: Ints
+    n_by: Ints
 
     @property
     def n_classes(self) -> int:
@@ -53,8 +74,7 @@ class Cells:
     def expected_counts(self, posteriors: Floats) -> Floats:
         """N (J, K, K) from posteriors (I, K)."""
         k = self.n_classes
-        cells = self.by_cell @ posteriors
-        return cells.reshape(self.n_annotators, k, k).transpose(0, 2, 1)
+        return (self.by_cell @ posteriors).reshape(len(self.n_by), k, k).transpose(0, 2, 1)
 
     def log_likelihoods(self, matrices: Floats) -> Floats:
         """(I, K) log P(votes of the item | truth) from matrices (J, K, K)."""
@@ -65,23 +85,29 @@ class Cells:
 def cells_of(votes: Votes) -> Cells:
     """The two sparse forms of the votes."""
     classes = np.flatnonzero(votes.offered)
-    number = np.cumsum(votes.offered) - 1
-    column = votes.annotators * len(classes) + number[votes.choices]
+    choices = (np.cumsum(votes.offered) - 1)[votes.choices]
     shape = (votes.n_items, votes.n_annotators * len(classes))
-    ones = np.ones(len(votes))
-    by_item = sparse.csr_array((ones, (votes.items, column)), shape=shape)
-    by_cell = sparse.csr_array((ones, (column, votes.items)), shape=shape[::-1])
-    return Cells(by_item, by_cell, classes, votes.n_annotators)
+    columns = votes.annotators * len(classes) + choices
+    by_item = sparse.csr_array((np.ones(len(votes)), (votes.items, columns)), shape=shape)
+    return Cells(
+        votes.items,
+        votes.annotators,
+        choices,
+        by_item,
+        by_item.T.tocsr(),
+        classes,
+        np.bincount(votes.annotators, minlength=votes.n_annotators),
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """Where the loop ended: priors (K,), matrices (J, K, K), posteriors (I, K)."""
+    """Where the loop ended: priors (K,), matrices (J, K, K), posteriors (I, K) without an echo."""
 
+    model: Model
     priors: Floats
     matrices: Floats
     posteriors: Floats
-    log_likelihood: float
     iterations: int
     converged: bool
 
@@ -91,41 +117,113 @@ def settle(
     cells: Cells,
     posteriors: Floats,
     *,
-    prior_weight: float,
+    alike: bool,
+    echo: bool = False,
     most_iterations: int = MOST_ITERATIONS,
     tolerance: float = TOLERANCE,
 ) -> Settled:
     """Expectation–maximisation from the given posteriors (I, K) on, until they stop moving.
 
-    prior_weight: items that are imagined for every choice when the priors are taken from the
-    posteriors (a symmetric Dirichlet). Items without votes take no part. Source: Dempster, Laird &
-    Rubin, JRSS B 39 (1977).
+    alike: A and B get one prior. echo: True for plain EM (Dempster, Laird & Rubin, JRSS B 39,
+    1977), which the reference implementations run. Items without votes take no part.
     """
     voted = np.diff(cells.by_item.indptr) > 0
-    n_voted = int(voted.sum())
-    current = posteriors
-    log_likelihood, converged, iteration = 0.0, False, 0
+    few = np.flatnonzero(cells.n_by[cells.annotators] < ECHO_VOTES)
+    cast = np.bincount(cells.choices, minlength=cells.n_classes) / max(1, len(cells.choices))
+    echo = echo or not len(few)
+    removing, current, iteration = False, posteriors, 0
     while True:
         iteration += 1
         counts = cells.expected_counts(current)
         model.learn(counts)
         matrices = model.matrices(counts)
-        totals = current.sum(axis=0) if n_voted == len(voted) else current[voted].sum(axis=0)
-        priors = (totals + prior_weight) / (n_voted + prior_weight * cells.n_classes)
-        scores = cells.log_likelihoods(matrices) + np.log(priors)
-        top = scores.max(axis=1, keepdims=True)
-        scores -= top
-        np.exp(scores, out=scores)
-        mass = scores.sum(axis=1, keepdims=True)
-        scores /= mass
-        moved = float(np.abs(scores - current).max(axis=1, initial=0.0)[voted].sum()) / max(
-            1, n_voted
+        priors = priors_from(current[voted], cast, alike=alike)
+        scores = cells.log_likelihoods(matrices)
+        if removing:
+            scores += _echo(model, cells, counts, matrices, current, few)
+        following = softmax(scores + np.log(priors))
+        moves = np.abs(following - current).max(axis=1, initial=0.0)
+        moved = float(moves[voted].sum()) / max(1, int(voted.sum()))
+        current = following
+        settled = moved <= tolerance and (removing or echo)
+        if settled or iteration >= most_iterations:
+            return Settled(model, priors, matrices, current, iteration, settled)
+        removing = removing or (not echo and moved <= NEARLY)
+
+
+def without_echo(
+    model: Model, cells: Cells, counts: Floats, posteriors: Floats, priors: Floats
+) -> Floats:
+    """(I, K) one step without an echo by a model that has learned from counts."""
+    matrices = model.matrices(counts)
+    scores = cells.log_likelihoods(matrices) + np.log(priors)
+    few = np.flatnonzero(cells.n_by[cells.annotators] < ECHO_VOTES)
+    if len(few):
+        scores += _echo(model, cells, counts, matrices, posteriors, few)
+    return softmax(scores)
+
+
+def priors_from(posteriors: Floats, cast: Floats, *, alike: bool) -> Floats:
+    """(K,) P(truth): the mean posterior, with `PRIOR_ITEMS` imagined items per choice.
+
+    posteriors: (n, K); cast: (K,) shares of the choices among all votes. alike: A and B, which come
+    first, get their mean. Ties and both-bad are drawn towards `cast` by a quarter of the items: by
+    the votes alone a true tie can hardly be told from hesitation over A or B, and left to itself
+    the loop slides one way or the other (ties are 20 % of the votes on the argument pairs; of the
+    pairs, it finds anything from 6 to 25 %).
+    """
+    n, k = posteriors.shape
+    priors = (posteriors.sum(axis=0) + PRIOR_ITEMS) / (n + PRIOR_ITEMS * k)
+    if k > 2:
+        rest = (priors[2:] + TIE_WEIGHT * cast[2:]) / (1 + TIE_WEIGHT)
+        priors[:2] *= (1 - rest.sum()) / priors[:2].sum()
+        priors[2:] = rest
+    if alike:
+        priors[:2] = priors[:2].mean()
+    return priors
+
+
+def matrices_without(
+    model: Model, cells: Cells, counts: Floats, posteriors: Floats, votes: Ints
+) -> Floats:
+    """(m, K, K) the matrix of each vote's annotator with the vote's own item taken out of N.
+
+    votes: (m,) numbers of the votes.
+    """
+    annotators, choices = cells.annotators[votes], cells.choices[votes]
+    left = counts[annotators]
+    left[np.arange(len(votes)), :, choices] -= posteriors[cells.items[votes]]
+    np.maximum(left, 0.0, out=left)
+    return model.matrices(left, annotators)
+
+
+def _echo(
+    model: Model,
+    cells: Cells,
+    counts: Floats,
+    matrices: Floats,
+    posteriors: Floats,
+    few: Ints,
+) -> Floats:
+    """(I, K) what taking the echo out adds to the log-likelihoods."""
+    added = np.empty((len(few), cells.n_classes))
+    for begin in range(0, len(few), _CHUNK):
+        part = few[begin : begin + _CHUNK]
+        choices = cells.choices[part]
+        made = matrices_without(model, cells, counts, posteriors, part)
+        clean = made[np.arange(len(part)), :, choices]
+        with_echo = matrices[cells.annotators[part], :, choices]
+        added[begin : begin + _CHUNK] = np.log(np.maximum(clean, 1e-300)) - np.log(
+            np.maximum(with_echo, 1e-300)
         )
-        current = scores
-        if moved <= tolerance or iteration >= most_iterations:
-            log_likelihood = float((np.log(mass) + top)[voted].sum())
-            converged = moved <= tolerance
-            return Settled(priors, matrices, current, log_likelihood, iteration, converged)
+    return summed_by_item(added, cells.items[few], len(posteriors))
+
+
+def summed_by_item(values: Floats, items: Ints, n_items: int) -> Floats:
+    """(n_items, K) sums of (m, K) values over the votes of each item."""
+    return np.stack(
+        [np.bincount(items, weights=column, minlength=n_items) for column in values.T], axis=1
+    )
 
 
 def vote_shares(votes: Votes, cells: Cells) -> Floats:
@@ -134,6 +232,3 @@ def vote_shares(votes: Votes, cells: Cells) -> Floats:
     total = counts.sum(axis=1, keepdims=True)
     even = np.full_like(counts, 1 / cells.n_classes)
     return np.divide(counts, total, out=even, where=total > 0)
-
-
-__all__ = ["Cells", "Model", "Settled", "cells_of", "settle", "softmax", "vote_shares"]

@@ -10,10 +10,8 @@ from measures.consensus.em import Cells, Model, Settled, cells_of, settle, vote_
 from measures.consensus.mace import Mace
 from measures.consensus.one_coin import OneCoin
 from measures.consensus.posterior import Floats, posteriors_of
+from measures.consensus.predicting import judged_votes, predicted
 from measures.consensus.votes import N_CHOICES, Votes
-
-# One imagined item per choice keeps a choice that nobody has cast yet possible.
-PRIOR_WEIGHT = 1.0
 
 MODELS: dict[str, Callable[[], Model]] = {
     "one_coin": OneCoin,
@@ -21,6 +19,10 @@ MODELS: dict[str, Callable[[], Model]] = {
     "mace": Mace,
 }
 METHODS = tuple(MODELS)
+
+# Nats per vote that separate priors for A and B must gain on held-back votes before they are used.
+LEAST_GAIN = 0.002
+_JUDGED = 50_000  # votes that decide about it; more only where a project has no fewer
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,12 @@ class Fit:
 def fit(method: str, votes: Votes, *, start: Fit | None = None) -> Fit:
     """Fit one of `METHODS` to the votes.
 
+    The loop runs twice: with one prior for A and B, since which response is called A is arbitrary,
+    and from there on with separate ones. Separate priors are kept only where they predict held-back
+    votes better by `LEAST_GAIN`: a crowd where A is right in 80 % gains 0.01 nats and more, and
+    nothing else does. (Free priors alone let crowds with a habit drift to "all A"; even ones lose
+    up to 30 points where nearly everything is A.)
+
     start: an earlier fit to go on from. Its annotators keep their numbers, and those numbered
     beyond it start from its default; items are taken from the votes, so they may have changed in
     any way. The result is that of a fresh fit up to the tolerance of the loop, in fewer steps.
@@ -57,25 +65,52 @@ def fit(method: str, votes: Votes, *, start: Fit | None = None) -> Fit:
     if method not in MODELS:
         raise ValueError(f"method must be one of {', '.join(METHODS)}, not {method}")
     cells = cells_of(votes)
-    first = vote_shares(votes, cells)
-    if start is not None:
-        first = _posteriors_by(start, votes)[:, cells.classes]
-        total = first.sum(axis=1, keepdims=True)
-        first = np.where(total > 0.5, first / np.maximum(total, 0.5), vote_shares(votes, cells))
-    model = MODELS[method]()
-    return _spread_out(
-        method, model, votes, cells, settle(model, cells, first, prior_weight=PRIOR_WEIGHT)
-    )
+    first = vote_shares(votes, cells) if start is None else _posteriors_by(start, votes, cells)
+    alike = settle(MODELS[method](), cells, first, alike=True)
+    apart = settle(MODELS[method](), cells, alike.posteriors, alike=False)
+    chosen = apart if _gain(votes, cells, alike, apart) >= LEAST_GAIN else alike
+    return _spread_out(method, votes, cells, chosen, alike.iterations + apart.iterations)
 
 
-def _spread_out(method: str, model: Model, votes: Votes, cells: Cells, settled: Settled) -> Fit:
+def _gain(votes: Votes, cells: Cells, alike: Settled, apart: Settled) -> float:
+    """Nats per held-back vote that separate priors gain."""
+    judged = judged_votes(votes, _JUDGED)
+    if not len(judged):
+        return 0.0
+    losses = [
+        predicted(
+            made.model,
+            cells,
+            cells.expected_counts(made.posteriors),
+            made.priors,
+            made.posteriors,
+            judged,
+        ).log_losses()
+        for made in (alike, apart)
+    ]
+    return float((losses[0] - losses[1]).mean())
+
+
+def _posteriors_by(start: Fit, votes: Votes, cells: Cells) -> Floats:
+    """(I, K) by an earlier fit; a choice that it did not know starts from the shares."""
+    shares = vote_shares(votes, cells)
+    if not (start.priors[cells.classes] > 0).all():
+        return shares
+    return posteriors_of(votes, start.priors, start.confusion, start.default_confusion)[
+        :, cells.classes
+    ]
+
+
+def _spread_out(method: str, votes: Votes, cells: Cells, settled: Settled, iterations: int) -> Fit:
     """The loop's result over all four choices."""
     k = cells.n_classes
-    unseen = model.matrices(np.zeros((1, k, k)))[0]
+    unseen = settled.model.matrices(np.zeros((1, k, k)), None)
     priors = np.zeros(N_CHOICES)
     priors[cells.classes] = settled.priors
     confusion = _widened(settled.matrices, cells)
-    default = _widened(unseen[None], cells)[0]
+    default = _widened(unseen, cells)[0]
+    confusion[cells.n_by == 0] = default
+    scores = cells.log_likelihoods(settled.matrices) + np.log(settled.priors)
     return Fit(
         method=method,
         priors=priors,
@@ -83,14 +118,10 @@ def _spread_out(method: str, model: Model, votes: Votes, cells: Cells, settled: 
         default_confusion=default,
         posteriors=posteriors_of(votes, priors, confusion, default),
         reliability=np.einsum("k,jkk->j", priors, confusion),
-        log_likelihood=settled.log_likelihood,
-        iterations=settled.iterations,
+        log_likelihood=float(np.logaddexp.reduce(scores, axis=1).sum()),
+        iterations=iterations,
         converged=settled.converged,
     )
-
-
-def _posteriors_by(start: Fit, votes: Votes) -> Floats:
-    return posteriors_of(votes, start.priors, start.confusion, start.default_confusion)
 
 
 def _widened(matrices: Floats, cells: Cells) -> Floats:
