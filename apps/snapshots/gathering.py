@@ -102,7 +102,7 @@ def _judgement(winner: str, why: str, ruling: Ruling | None) -> Judgement:
     by = ruling.by
     return Judgement(
         winner,
-        ruling.note or why,
+        why or ruling.note,
         person=by.pk if by else None,
         person_key=person_key(by.pk, by.username, by.is_imported) if by else "",
         at=ruling.at,

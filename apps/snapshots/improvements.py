@@ -2,7 +2,8 @@
 
 A row is the prompt and the improved answer, with the vote it came with and its annotator as a
 number. Rows are split by group with the hash and seed of preference datasets, so that a prompt that
-is tested on is not learned from here either.
+is tested on is not learned from here either; prompts of the smoke split and of the private ones are
+left out and counted.
 """
 
 from collections import Counter
@@ -14,11 +15,12 @@ from apps.accounts.models import Project
 from apps.labeling.models import Comparison, Vote
 from apps.labeling.texts import Messages
 from apps.snapshots.models import Snapshot, SnapshotRow
-from apps.snapshots.recipe import SnapshotRecipe, in_order
+from apps.snapshots.recipe import DEV, PUBLIC_TEST, TRAIN, SnapshotRecipe, in_order
 from apps.snapshots.rows import Row, demonstration_row
 from measures.splits import split_of
 
 _BATCH = 5_000
+_SPLITS = (TRAIN, DEV, PUBLIC_TEST)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,12 +95,15 @@ def demonstrations_from(*, project: Project, recipe: SnapshotRecipe) -> Demonstr
             dropped["does not end with the assistant"] += 1
             continue
         asked = [*one.prompt, *before]
+        split = split_of(one.group, recipe.shares, recipe.seed)
+        if split not in _SPLITS:
+            dropped[f"its prompt is kept for {split}"] += 1
+            continue
         seen = (repr(asked), last["content"])
         if seen in places:
             dropped["repeats an earlier row"] += 1
             votes[places[seen]].append(one)
             continue
-        split = split_of(one.group, recipe.shares, recipe.seed)
         rows = files.setdefault(split, [])
         place = places[seen] = (split, len(rows))
         votes[place] = [one]

@@ -9,12 +9,17 @@ import datetime as dt
 import random
 from collections.abc import Callable
 from itertools import combinations
+from pathlib import Path
 
 import pytest
+from django.conf import settings
 
 from apps.accounts.models import Project, User
 from apps.labeling.models import Comparison, Prompt, Response, Slot, Vote
 from apps.labeling.texts import fingerprint
+from apps.snapshots.files import read_rows
+from apps.snapshots.models import Snapshot
+from apps.snapshots.store import private_folder_of
 
 CAST_AT = dt.datetime(2026, 11, 1, 12, tzinfo=dt.UTC)
 N_DEBATES, N_ARGUMENTS, N_PEOPLE, N_VOTES = 12, 4, 20, 5
@@ -137,5 +142,22 @@ def votes_of() -> Callable[[Comparison], dict[int, User]]:
         current = Vote.objects.filter(comparison=comparison, is_current=True)
         ordered = current.select_related("annotator").order_by("pk")
         return {vote.pk: vote.annotator for vote in ordered}
+
+    return read
+
+
+@pytest.fixture
+def private_folder() -> Callable[[Snapshot], Path]:
+    return lambda snapshot: Path(settings.ARTIFACTS_URL) / private_folder_of(snapshot.pk)
+
+
+@pytest.fixture
+def lines_of(private_folder: Callable[[Snapshot], Path]) -> Callable[..., dict[str, list[dict]]]:
+    """Rows by split as they lie on the disk, of the public tree or the private one."""
+
+    def read(snapshot: Snapshot, *, private: bool = False) -> dict[str, list[dict]]:
+        public = Path(settings.ARTIFACTS_URL) / snapshot.uri
+        folder = private_folder(snapshot) if private else public
+        return {path.stem: list(read_rows(path)) for path in sorted(folder.glob("*.jsonl"))}
 
     return read
