@@ -170,3 +170,12 @@ def test_a_comparison_that_was_voted_on_meanwhile_keeps_what_its_vote_decided(
     monkeypatch.setattr(redeciding, "_read", read_before_another_vote)
     decisions_redo(project=project)
     assert Decision.objects.get().reason == "by the vote"
+
+
+def test_a_posterior_is_said_in_words_most_probable_first(project: Project) -> None:
+    voted(project, ["a", "a", "tie"], overlap=3)
+    decision = Decision.objects.get()
+    assert (decision.by_choice, decision.posterior_words) == (None, "")
+    decision.posteriors = [0.2, 0.001, 0.799, 0.0]
+    assert decision.posterior_words == "Tie 79.9 %, A is better 20.0 %"
+    assert list(decision.by_choice or {}) == ["tie", "a", "b", "both_bad"]

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apps.accounts.models import Project
+from apps.agreement.selectors.votes import newest_vote_id
 from apps.common.columns import int_columns
 from apps.labeling.models import Comparison, LabelingSettings
 from measures.consensus import Votes, votes_from
@@ -14,7 +15,7 @@ from measures.voting import CHOICES
 # Order of `CHOICES`. Gold pairs are voted on like others, and tell who is right how often.
 _CODE = " ".join(f"when '{choice}' then {code}" for code, choice in enumerate(CHOICES))
 _VOTES = f"""
-select v.comparison_id, v.annotator_id::bigint, (case v.choice {_CODE} end)::bigint, v.id
+select v.comparison_id, v.annotator_id::bigint, (case v.choice {_CODE} end)::bigint
 from labeling_vote v
 where v.project_id = %(project)s and v.is_current and not exists (
   select from labeling_slot s where s.id = v.slot_id and s.project_id = %(project)s
@@ -38,7 +39,9 @@ class Crowd:
 
 def crowd_of(*, project: Project) -> Crowd:
     """Every current vote that counts for a decision: regular and gold slots, all strata."""
-    comparison, person, choice, vote = int_columns(_VOTES, {"project": project.pk}, n=4)
+    # Asked first: a vote cast while the others are read counts as newer, and is read next time.
+    newest = newest_vote_id(project=project)
+    comparison, person, choice = int_columns(_VOTES, {"project": project.pk}, n=3)
     ids, items = np.unique(comparison, return_inverse=True)
     people, annotators = np.unique(person, return_inverse=True)
     votes = votes_from(
@@ -49,7 +52,7 @@ def crowd_of(*, project: Project) -> Crowd:
         n_annotators=len(people),
         offered=choices_shown(project=project),
     )
-    return Crowd(votes, ids, people, golds_of(project, ids), int(vote.max(initial=0)))
+    return Crowd(votes, ids, people, golds_of(project, ids), newest)
 
 
 def choices_shown(*, project: Project) -> NDArray[np.bool_]:

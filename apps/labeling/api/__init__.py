@@ -177,10 +177,20 @@ def _decision(row: selectors.Decision) -> dict[str, Any]:
         "state": row.comparison.state,
         "gold": row.comparison.gold or None,
         "winner": row.winner or None,
+        "posteriors": row.by_choice,
         "decided_at": row.updated_at,
     } | {
         name: getattr(row, name)
-        for name in ("outcome", "n_a", "n_b", "n_tie", "n_both_bad", "share", "reason")
+        for name in (
+            "outcome",
+            "n_a",
+            "n_b",
+            "n_tie",
+            "n_both_bad",
+            "share",
+            "decided_by",
+            "reason",
+        )
     }
 
 

@@ -162,6 +162,11 @@ class DecisionOut(Schema):
     n_tie: int
     n_both_bad: int
     share: float
+    decided_by: str = Field(description="votes (counted), one_coin, dawid_skene or mace")
+    posteriors: dict[str, float] | None = Field(
+        description="probability of each choice by the project's model of its voters; null while "
+        "none is fitted"
+    )
     gold: str | None
     reason: str
     decided_at: datetime

@@ -148,5 +148,23 @@ class Decision(Stamped):
     class Meta:
         indexes = [models.Index(fields=["project", "outcome"], name="decision_by_outcome")]
 
+    @property
+    def by_choice(self) -> dict[str, float] | None:
+        """{choice: posterior}, most probable first; None while no model is fitted."""
+        if self.posteriors is None:
+            return None
+        pairs = zip(Choice.values, self.posteriors, strict=True)
+        return dict(sorted(pairs, key=lambda pair: -pair[1]))
+
+    @property
+    def posterior_words(self) -> str:
+        """ "A is better 97.2 %, Tie 2.1 %": what has at least half a percent."""
+        shown = self.by_choice or {}
+        return ", ".join(
+            f"{Choice(choice).label} {100 * share:.1f} %"
+            for choice, share in shown.items()
+            if share >= 0.005
+        )
+
     def __str__(self) -> str:
         return f"{self.outcome} on {self.comparison_id}"

@@ -187,6 +187,8 @@ class Decision(Answered):
     n_tie: int
     n_both_bad: int
     share: float
+    decided_by: str
+    posteriors: dict[str, float] | None = None
     gold: str | None = None
     reason: str
     decided_at: datetime = field(metadata=_MOMENT)
