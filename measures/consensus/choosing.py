@@ -42,8 +42,9 @@ class Comparison:
     """All models beside each other on the same votes.
 
     fits, checks: by method. method: the recommended one, "votes" (counting) or one of `METHODS`;
-    reason: one sentence. proposed: worth proposing to an admin who counts votes now: from 500 votes
-    on, where a model is recommended and its own check passes. overruled: share of items with a lead
+    reason: one sentence. trusted: a model is recommended and its own check passes, so that its
+    posteriors may be read as probabilities. proposed: worth proposing to an admin who counts votes now: from 500 votes
+    on, where it is trusted. overruled: share of items with a lead
     of two votes or more that the recommended model decides otherwise, None for counting. caution: a
     sentence where that is much, else None.
     """
@@ -52,6 +53,7 @@ class Comparison:
     checks: dict[str, Check]
     method: str
     reason: str
+    trusted: bool
     proposed: bool
     overruled: float | None
     caution: str | None
@@ -78,12 +80,14 @@ def compare(votes: Votes, *, starts: dict[str, Fit] | None = None) -> Comparison
     checks = {method: leave_one_vote_out(made, votes) for method, made in fits.items()}
     method, reason = _chosen(checks)
     overruled = None if method == COUNTING else _overruled(fits[method], votes)
+    trusted = method != COUNTING and checks[method].calibrated
     return Comparison(
         fits=fits,
         checks=checks,
         method=method,
         reason=reason,
-        proposed=method != COUNTING and len(votes) >= LEAST_PROPOSED and checks[method].calibrated,
+        trusted=trusted,
+        proposed=trusted and len(votes) >= LEAST_PROPOSED,
         overruled=overruled,
         caution=_caution(method, overruled),
     )

@@ -22,7 +22,7 @@ from typing import Protocol
 import numpy as np
 from scipy import sparse
 
-from measures.consensus.posterior import Floats, softmax
+from measures.consensus.posterior import Floats, row_max, softmax
 from measures.consensus.votes import Ints, Votes
 
 ECHO_VOTES = 200
@@ -127,7 +127,8 @@ def settle(
     alike: A and B get one prior. echo: True for plain EM (Dempster, Laird & Rubin, JRSS B 39,
     1977), which the reference implementations run. Items without votes take no part.
     """
-    voted = np.diff(cells.by_item.indptr) > 0
+    voted = (np.diff(cells.by_item.indptr) > 0).astype(np.float64)
+    n_voted = float(voted.sum())
     few = np.flatnonzero(cells.n_by[cells.annotators] < ECHO_VOTES)
     cast = np.bincount(cells.choices, minlength=cells.n_classes) / max(1, len(cells.choices))
     echo = echo or not len(few)
@@ -137,13 +138,12 @@ def settle(
         counts = cells.expected_counts(current)
         model.learn(counts)
         matrices = model.matrices(counts)
-        priors = priors_from(current[voted], cast, alike=alike)
+        priors = priors_from(voted @ current, cast, alike=alike, n=n_voted)
         scores = cells.log_likelihoods(matrices)
         if removing:
             scores += _echo(model, cells, counts, matrices, current, few)
         following = softmax(scores + np.log(priors))
-        moves = np.abs(following - current).max(axis=1, initial=0.0)
-        moved = float(moves[voted].sum()) / max(1, int(voted.sum()))
+        moved = float(row_max(np.abs(following - current)) @ voted) / max(1.0, n_voted)
         current = following
         settled = moved <= tolerance and (removing or echo)
         if settled or iteration >= most_iterations:
@@ -163,17 +163,17 @@ def without_echo(
     return softmax(scores)
 
 
-def priors_from(posteriors: Floats, cast: Floats, *, alike: bool) -> Floats:
+def priors_from(totals: Floats, cast: Floats, *, alike: bool, n: float) -> Floats:
     """(K,) P(truth): the mean posterior, with `PRIOR_ITEMS` imagined items per choice.
 
-    posteriors: (n, K); cast: (K,) shares of the choices among all votes. alike: A and B, which come
+    totals: (K,) posteriors summed over n items; cast: (K,) shares of the choices among all votes. alike: A and B, which come
     first, get their mean. Ties and both-bad are drawn towards `cast` by a quarter of the items: by
     the votes alone a true tie can hardly be told from hesitation over A or B, and left to itself
     the loop slides one way or the other (ties are 20 % of the votes on the argument pairs; of the
     pairs, it finds anything from 6 to 25 %).
     """
-    n, k = posteriors.shape
-    priors = (posteriors.sum(axis=0) + PRIOR_ITEMS) / (n + PRIOR_ITEMS * k)
+    k = len(totals)
+    priors = (totals + PRIOR_ITEMS) / (n + PRIOR_ITEMS * k)
     if k > 2:
         rest = (priors[2:] + TIE_WEIGHT * cast[2:]) / (1 + TIE_WEIGHT)
         priors[:2] *= (1 - rest.sum()) / priors[:2].sum()

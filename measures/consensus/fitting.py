@@ -9,7 +9,7 @@ from measures.consensus.dawid_skene import DawidSkene
 from measures.consensus.em import Cells, Model, Settled, cells_of, settle, vote_shares
 from measures.consensus.mace import Mace
 from measures.consensus.one_coin import OneCoin
-from measures.consensus.posterior import Floats, posteriors_of
+from measures.consensus.posterior import Floats, posteriors_of, row_max
 from measures.consensus.predicting import judged_votes, predicted
 from measures.consensus.votes import N_CHOICES, Votes
 
@@ -118,10 +118,15 @@ def _spread_out(method: str, votes: Votes, cells: Cells, settled: Settled, itera
         default_confusion=default,
         posteriors=posteriors_of(votes, priors, confusion, default),
         reliability=np.einsum("k,jkk->j", priors, confusion),
-        log_likelihood=float(np.logaddexp.reduce(scores, axis=1).sum()),
+        log_likelihood=float(_log_sum(scores).sum()),
         iterations=iterations,
         converged=settled.converged,
     )
+
+
+def _log_sum(scores: Floats) -> Floats:
+    top = row_max(scores)
+    return top + np.log(np.exp(scores - top[:, None]).sum(axis=1))
 
 
 def _widened(matrices: Floats, cells: Cells) -> Floats:
