@@ -43,10 +43,10 @@ class Comparison:
 
     fits, checks: by method. method: the recommended one, "votes" (counting) or one of `METHODS`;
     reason: one sentence. trusted: a model is recommended and its own check passes, so that its
-    posteriors may be read as probabilities. proposed: worth proposing to an admin who counts votes now: from 500 votes
-    on, where it is trusted. overruled: share of items with a lead
-    of two votes or more that the recommended model decides otherwise, None for counting. caution: a
-    sentence where that is much, else None.
+    posteriors may be read as probabilities. proposed: worth proposing to an admin who counts votes
+    now: trusted, from 500 votes on. overruled: share of items with a lead of two votes or more that
+    the recommended model decides otherwise, None for counting. caution: a sentence where that is
+    much, else None.
     """
 
     fits: dict[str, Fit]

@@ -166,11 +166,11 @@ def without_echo(
 def priors_from(totals: Floats, cast: Floats, *, alike: bool, n: float) -> Floats:
     """(K,) P(truth): the mean posterior, with `PRIOR_ITEMS` imagined items per choice.
 
-    totals: (K,) posteriors summed over n items; cast: (K,) shares of the choices among all votes. alike: A and B, which come
-    first, get their mean. Ties and both-bad are drawn towards `cast` by a quarter of the items: by
-    the votes alone a true tie can hardly be told from hesitation over A or B, and left to itself
-    the loop slides one way or the other (ties are 20 % of the votes on the argument pairs; of the
-    pairs, it finds anything from 6 to 25 %).
+    totals: (K,) posteriors summed over n items; cast: (K,) shares of the choices among all votes.
+    alike: A and B, which come first, get their mean. Ties and both-bad are drawn towards `cast` by
+    a quarter of the items: by the votes alone a true tie can hardly be told from hesitation over A
+    or B, and left to itself the loop slides one way or the other (ties are 20 % of the votes on the
+    argument pairs; of the pairs, it finds anything from 6 to 25 %).
     """
     k = len(totals)
     priors = (totals + PRIOR_ITEMS) / (n + PRIOR_ITEMS * k)

@@ -64,7 +64,7 @@ def softmax(scores: Floats) -> Floats:
 
 
 def row_max(table: Floats) -> Floats:
-    """(n,) largest entry of each of (n, K) rows: column by column, ten times faster than by axis."""
+    """(n,) largest entry per row of (n, K), by columns: ten times faster than along the axis."""
     largest = table[:, 0].copy()
     for column in table.T[1:]:
         np.maximum(largest, column, out=largest)
