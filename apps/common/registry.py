@@ -26,11 +26,30 @@ class NavItem:
     when: Callable[[Any], bool] | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Use:
+    """Something that an app further down made of votes: a dataset, or a run or model after it.
+
+    `url` is empty where there is no page; `words` say what became of it there; `tone` is a badge's.
+    `later` is what was made of this in turn.
+    """
+
+    kind: str
+    name: str
+    url: str
+    words: str
+    tone: str = ""
+    later: tuple["Use", ...] = ()
+
+
 _nav: list[NavItem] = []
 _home: dict[str, str] = {}
 _overview: dict[str, str] = {}
 _health: dict[str, Callable[[], str | None]] = {}
 _vote_uses: list[Callable[[Collection[int]], Mapping[int, int]]] = []
+_vote_traces: list[Callable[[Collection[int]], Mapping[int, list[Use]]]] = []
+_comparison_uses: list[Callable[[Any, int], list[Use]]] = []
+_comparison_pages: list[str] = []
 
 
 def nav_add(item: NavItem) -> None:
@@ -84,3 +103,36 @@ def vote_uses(votes: Collection[int]) -> dict[int, int]:
         for vote, n in count(votes).items():
             total[vote] = total.get(vote, 0) + n
     return total
+
+
+def vote_traces_add(find: Callable[[Collection[int]], Mapping[int, list[Use]]]) -> None:
+    """`find` names what was made of each vote, by id; for readers, never for annotators."""
+    if find not in _vote_traces:
+        _vote_traces.append(find)
+
+
+def vote_traces(votes: Collection[int]) -> dict[int, list[Use]]:
+    """{vote: the frozen datasets it is in, each with the models trained on it}."""
+    total: dict[int, list[Use]] = {}
+    for find in _vote_traces:
+        for vote, uses in find(votes).items():
+            total.setdefault(vote, []).extend(uses)
+    return total
+
+
+def comparison_uses_add(find: Callable[[Any, int], list[Use]], *, page: str = "") -> None:
+    """`find` takes a project and a comparison's id; `page`, a URL name that takes the project's
+    slug and that id, shows the same at length."""
+    if find not in _comparison_uses:
+        _comparison_uses.append(find)
+        _comparison_pages.extend([page] if page else [])
+
+
+def comparison_uses(project: Any, comparison: int) -> list[Use]:
+    """What the comparison's votes were used for, dataset by dataset, left out or kept."""
+    return [use for find in _comparison_uses for use in find(project, comparison)]
+
+
+def comparison_page() -> str:
+    """The URL name of the page that follows a comparison's votes; empty where there is none."""
+    return next(iter(_comparison_pages), "")

@@ -6,8 +6,15 @@ class SnapshotsConfig(AppConfig):
     label = "snapshots"
 
     def ready(self) -> None:
-        from apps.common.registry import NavItem, nav_add, vote_uses_add
+        from apps.common.registry import (
+            NavItem,
+            comparison_uses_add,
+            nav_add,
+            vote_traces_add,
+            vote_uses_add,
+        )
         from apps.snapshots.lineage import frozen_in
+        from apps.snapshots.tracing import comparison_trace, vote_trace
 
         nav_add(
             NavItem(
@@ -20,3 +27,5 @@ class SnapshotsConfig(AppConfig):
             )
         )
         vote_uses_add(frozen_in)
+        vote_traces_add(vote_trace)
+        comparison_uses_add(comparison_trace, page="snapshots:comparison_lineage")

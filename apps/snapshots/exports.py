@@ -8,10 +8,12 @@ time.
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import IO, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from django.core.cache import cache
 
 from apps.common.errors import Conflict, DomainError, Missing
 from apps.snapshots import formats
@@ -74,6 +76,34 @@ def snapshot_export(
         raise Conflict(
             f"The files are not what was frozen: {error}.", code="damaged", details=str(error)
         ) from error
+
+
+def form_rows(*, snapshot: Snapshot) -> dict[str, dict[str, int]]:
+    """{shape: {split: rows}} of a frozen snapshot, for the page that offers them.
+
+    Rankings and votes have to be counted; a frozen dataset never changes, so that is done once.
+    """
+    if snapshot.state != Snapshot.State.FROZEN:
+        return {}
+    frozen = public(snapshot.counts.get("rows", {}))
+    found = {}
+    for shape in formats.shapes_for(snapshot.kind):
+        if shape.per_row is not None:
+            found[shape.key] = {split: n * shape.per_row for split, n in frozen.items()}
+            continue
+        key = f"export-rows:{snapshot.sha256}:{snapshot.pk}:{shape.key}"
+        found[shape.key] = cache.get_or_set(key, partial(_counted, snapshot, shape), timeout=None)
+    return found
+
+
+def _counted(snapshot: Snapshot, shape: Shape) -> dict[str, int]:
+    try:
+        return {
+            split: sum(1 for _ in _shaped(snapshot, split, shape))
+            for split in snapshot_splits(snapshot)
+        }
+    except ArtifactError:
+        return {}
 
 
 def _content(

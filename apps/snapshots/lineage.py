@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from apps.accounts.models import Project
 from apps.labeling.models import Vote
 from apps.snapshots.models import Snapshot, SnapshotRow
 
@@ -19,6 +20,19 @@ class Downstream:
 
     runs: list[Any] = field(default_factory=list)
     checkpoints: list[Any] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A run that reads something, its checkpoints, and what was made of it in turn.
+
+    `role` is what it reads that something as. A run met a second time has no `later`.
+    """
+
+    role: str
+    run: Any
+    checkpoints: tuple[Any, ...]
+    later: tuple["Made", ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +58,21 @@ class Origins:
     n_votes: int
 
 
+def comparison_rows(*, project: Project, comparison: int) -> list[SnapshotRow]:
+    """Its fate in every dataset that was frozen or is being made, oldest dataset first."""
+    return list(
+        SnapshotRow.objects.filter(comparison=comparison, snapshot__project=project)
+        .exclude(snapshot__state="failed")
+        .select_related("snapshot")
+        .order_by("snapshot__created_at", "pk")
+    )
+
+
 def vote_lineage(vote: Vote) -> VoteLineage:
     """vote → snapshot rows → runs → checkpoints, over any number of runs in between."""
     rows = [
         row
-        for row in SnapshotRow.objects.filter(comparison=vote.comparison_id)
-        .exclude(snapshot__state="failed")
-        .select_related("snapshot")
-        .order_by("snapshot__created_at", "pk")
+        for row in comparison_rows(project=vote.project, comparison=vote.comparison_id)
         if vote.pk in row.vote_ids
     ]
     used = {row.snapshot_id: row.snapshot for row in rows if row.split}
@@ -64,18 +85,19 @@ def frozen_in(votes: Collection[int]) -> dict[int, int]:
 
     Registered with `apps.common.registry`, so that labeling can say so before a vote is changed.
     """
+    seen = {(vote, row.snapshot_id) for vote, row in rows_behind(votes)}
+    return dict(Counter(vote for vote, _ in seen))
+
+
+def rows_behind(votes: Collection[int]) -> list[tuple[int, SnapshotRow]]:
+    """(vote, row of a frozen file that it decided), with the row's snapshot, oldest first."""
     if not votes:
-        return {}
+        return []
     wanted = set(votes)
     comparisons = Vote.objects.filter(pk__in=wanted).values("comparison")
     rows = SnapshotRow.objects.filter(comparison__in=comparisons, snapshot__state="frozen")
-    seen = {
-        (vote, snapshot)
-        for snapshot, ids in rows.exclude(split="").values_list("snapshot", "vote_ids")
-        for vote in ids
-        if vote in wanted
-    }
-    return dict(Counter(vote for vote, _ in seen))
+    found = rows.exclude(split="").select_related("snapshot").order_by("snapshot__created_at", "pk")
+    return [(vote, row) for row in found for vote in row.vote_ids if vote in wanted]
 
 
 def downstream(snapshots: Iterable[Snapshot]) -> Downstream:
@@ -94,6 +116,25 @@ def downstream(snapshots: Iterable[Snapshot]) -> Downstream:
             found.checkpoints.append(checkpoint)
             queue.extend(link.run for link in _links(checkpoint.used_by))
     return found
+
+
+def made_from(snapshot: Snapshot) -> list[Made]:
+    """The same as a tree: the runs that read the snapshot, with what was made of each."""
+    seen: set[str] = set()
+    return [_made(link, seen) for link in _links(snapshot.used_by)]
+
+
+def _made(link: Any, seen: set[str]) -> Made:
+    run = link.run
+    if run.pk in seen:
+        return Made(link.role, run, (), ())
+    seen.add(run.pk)
+    checkpoints = tuple(run.checkpoints.order_by("step"))
+    links = [*_links(run.downstream)]
+    for checkpoint in checkpoints:
+        links.extend(_links(checkpoint.used_by))
+    once = {(after.run_id, after.role): after for after in links}
+    return Made(link.role, run, checkpoints, tuple(_made(after, seen) for after in once.values()))
 
 
 def origins(run: Any) -> Origins:

@@ -10,11 +10,12 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 from apps.accounts.permissions import READERS, STAFF, project_page
 from apps.common.errors import DomainError
 from apps.common.http import Request
-from apps.snapshots import display, exports, selectors, services
+from apps.snapshots import browsing, comparing, display, exports, selectors, services
 from apps.snapshots.forms import SnapshotForm
 from apps.snapshots.improvements import improved_count
 from apps.snapshots.models import Snapshot
 from apps.snapshots.responses import download_response
+from apps.snapshots.vote_changes import changed_counts
 
 PER_PAGE = 50
 
@@ -30,6 +31,7 @@ def snapshot_list(request: Request) -> HttpResponse:
         "chosen_kind": chosen,
         "search": search,
         "may_freeze": request.role in STAFF,
+        "comparable": {one.pk for one in comparing.comparable(project=request.project)},
         "page_title": "Datasets",
         "nav": "datasets",
     }
@@ -107,6 +109,9 @@ def snapshot_detail(request: Request, snapshot: str) -> HttpResponse:
         "may_download": request.role in STAFF,
         "formats": exports.SPLIT_FORMATS,
         "overlap": selectors.overlap_with_demonstrations(found),
+        "before": comparing.one_before(found),
+        "has_rows": browsing.has_rows(found),
+        "n_changed": changed_counts([found]).get(found.pk, 0),
         "page_title": found.name,
         "nav": "datasets",
     } | display.detail(found)

@@ -281,12 +281,21 @@ def snapshot_id(world: World) -> dict[str, Any]:
     return {"snapshot_id": world.snapshot.pk}
 
 
+def comparison_link(world: World) -> dict[str, Any]:
+    return {"comparison": world.comparison.pk}
+
+
 SNAPSHOTS = [
     page("snapshots:list", READERS),
     page("snapshots:create", STAFF),
     page("snapshots:detail", READERS, args=snapshot),
     page("snapshots:compare", READERS),
     page("snapshots:compare_csv", READERS, ok=404),  # it names no datasets
+    page("snapshots:comparison_lineage", READERS, args=comparison_link),
+    page("snapshots:rows", READERS, args=snapshot),
+    page("snapshots:lineage", READERS, args=snapshot),
+    page("snapshots:exports", STAFF, args=snapshot),
+    page("snapshots:export_file", STAFF, args=snapshot, data={"format": "zip"}, ok=409),
     post("snapshots:verify", READERS, args=snapshot),
     # the world's dataset has no files, which a download says
     page("snapshots:download", STAFF, args=snapshot, data={"format": "zip"}, ok=409),

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from django.db.models import Q, QuerySet
 
-from apps.common.registry import vote_uses
+from apps.common.registry import Use, vote_traces, vote_uses
 from apps.labeling import selectors
 from apps.labeling.models import Vote
 from apps.labeling.texts import excerpt
@@ -20,7 +20,8 @@ _LONGEST_CHOSEN = 90
 
 @dataclass(frozen=True, slots=True)
 class AnswerRow:
-    """One answer in the list: `frozen_in` datasets that stay as they are hold it already."""
+    """One answer in the list: `frozen_in` datasets that stay as they are hold it already. `uses`
+    names them, for readers only: annotators see how many."""
 
     vote: Vote
     prompt: str
@@ -28,6 +29,7 @@ class AnswerRow:
     words: str
     chosen: str
     frozen_in: int
+    uses: list[Use]
 
 
 def answers_only(answers: QuerySet[Vote], only: str) -> QuerySet[Vote]:
@@ -35,13 +37,16 @@ def answers_only(answers: QuerySet[Vote], only: str) -> QuerySet[Vote]:
     return answers.filter(_NARROWER[only]) if only else answers
 
 
-def answer_rows(answers: Iterable[Vote]) -> list[AnswerRow]:
+def answer_rows(answers: Iterable[Vote], *, named: bool) -> list[AnswerRow]:
+    """`named`: with the names of the datasets and models that hold each answer."""
     votes = list(answers)
-    frozen = vote_uses([vote.pk for vote in votes])
-    return [_row(vote, frozen.get(vote.pk, 0)) for vote in votes]
+    ids = [vote.pk for vote in votes]
+    frozen = vote_uses(ids)
+    uses = vote_traces(ids) if named else {}
+    return [_row(vote, frozen.get(vote.pk, 0), uses.get(vote.pk, [])) for vote in votes]
 
 
-def _row(vote: Vote, frozen_in: int) -> AnswerRow:
+def _row(vote: Vote, frozen_in: int, uses: list[Use]) -> AnswerRow:
     answered = selectors.as_answered(vote)
     chosen = {"left": answered.left, "right": answered.right}.get(answered.side)
     words = {"left": "A is better", "right": "B is better"}.get(answered.side)
@@ -52,4 +57,5 @@ def _row(vote: Vote, frozen_in: int) -> AnswerRow:
         words=words or vote.get_choice_display(),
         chosen=excerpt(chosen, _LONGEST_CHOSEN) if chosen else "",
         frozen_in=frozen_in,
+        uses=uses,
     )

@@ -5,7 +5,7 @@ from django.http import HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_GET
 
-from apps.accounts.permissions import project_page
+from apps.accounts.permissions import READERS, project_page
 from apps.common.http import Request
 from apps.labeling import selectors
 from apps.labeling.forms import AnswersFilter
@@ -35,7 +35,7 @@ def answers(request: Request) -> HttpResponse:
         "form": form,
         "filtered": any(wanted.values()),
         "page": page,
-        "rows": answer_rows(page),
+        "rows": answer_rows(page, named=request.role in READERS),
         "n_today": selectors.answers_today(project=request.project, annotator=request.user),
     }
     return render(request, "labeling/answers.html", context)

@@ -11,6 +11,7 @@ from django.views.decorators.http import require_GET, require_POST
 from apps.accounts.permissions import ADMIN, READERS, STAFF, project_page
 from apps.common.errors import Conflict, Missing
 from apps.common.http import Request
+from apps.common.registry import comparison_page, comparison_uses
 from apps.labeling import selectors, services
 from apps.labeling.forms import ComparisonsFilter
 from apps.labeling.models import Comparison
@@ -97,6 +98,8 @@ def comparison(request: Request, comparison_id: int) -> HttpResponse:
         "may_drop": request.role == ADMIN and found.state != Comparison.State.DROPPED,
         "may_reopen": request.role == ADMIN
         and found.state in (Comparison.State.DROPPED, Comparison.State.REVIEW),
+        "uses": comparison_uses(request.project, found.pk),
+        "uses_page": comparison_page(),
         "skips": list(found.skips.values_list("reason", flat=True)),
     }
     return render(request, "labeling/comparison.html", context)

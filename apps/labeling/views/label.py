@@ -13,9 +13,10 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET, require_POST
 from django_htmx.http import HttpResponseClientRedirect
 
-from apps.accounts.permissions import project_page
+from apps.accounts.permissions import READERS, project_page
 from apps.common.errors import Conflict, DomainError, Missing
 from apps.common.http import Request
+from apps.common.registry import vote_traces
 from apps.labeling import selectors, services
 from apps.labeling.forms import AnswerForm, Checked, SkipForm, VoteForm, criteria_sent
 from apps.labeling.screens import bar, screen
@@ -224,6 +225,8 @@ def _context(request: Request, got: Next | AnsweredPair, **more: Any) -> dict[st
     context["urls"] = bar.addresses(slug)
     if isinstance(got, Lease) and not more.get("typed"):
         context["bar"] = bar.bar_html(slug=slug, offers=got.offers, undo=more.get("undo"))
+    if isinstance(got, AnsweredPair) and request.role in READERS:
+        context["frozen_uses"] = vote_traces([got.vote.pk]).get(got.vote.pk, [])
     return context
 
 

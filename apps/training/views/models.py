@@ -7,6 +7,7 @@ from django.views.decorators.http import require_GET
 
 from apps.accounts.permissions import STAFF, project_page
 from apps.common.http import Request
+from apps.snapshots.tracing import datasets_behind
 from apps.training import display, selectors
 from apps.training.models import Checkpoint, Run
 from apps.training.selectors import pages
@@ -45,6 +46,7 @@ def model_detail(request: Request, checkpoint_id: str) -> HttpResponse:
         "metrics": display.facts(checkpoint.metrics),
         "counts": checkpoint in selectors.checkpoints(run),
         "up": selectors.lineage_up(run),
+        "behind": datasets_behind(run),
         "uses": checkpoint.used_by.select_related("run").order_by("-run__created_at"),
         "page_title": f"{run.name}, step {checkpoint.step:,}",
         "nav": "models",

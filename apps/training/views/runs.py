@@ -10,6 +10,7 @@ from django.views.decorators.http import require_GET
 
 from apps.accounts.permissions import STAFF, project_page
 from apps.common.http import Request
+from apps.snapshots.tracing import datasets_behind
 from apps.training import display, headline, selectors
 from apps.training.models import Run
 from apps.training.selectors import pages
@@ -165,7 +166,11 @@ def _logs(request: Request, run: Run) -> dict[str, Any]:
 
 
 def _lineage(request: Request, run: Run) -> dict[str, Any]:
-    return {"up": selectors.lineage_up(run), "down": selectors.lineage_down(run)}
+    return {
+        "up": selectors.lineage_up(run),
+        "down": selectors.lineage_down(run),
+        "behind": datasets_behind(run),
+    }
 
 
 TABS: dict[str, Callable[[Request, Run], dict[str, Any]]] = {

@@ -1,0 +1,10 @@
+"""Addresses of the pages about exports."""
+
+from django.urls import path
+
+from apps.snapshots import views_exports as views
+
+urlpatterns = [
+    path("<slug:slug>/datasets/<str:snapshot>/export/", views.snapshot_exports, name="exports"),
+    path("<slug:slug>/datasets/<str:snapshot>/export/file/", views.export_file, name="export_file"),
+]

@@ -1,0 +1,272 @@
+"""Following votes by pages, in both directions, and the notices when they change later."""
+
+import pytest
+from django.test import Client
+
+from apps.accounts.models import Project, User
+from apps.common.registry import comparison_uses, vote_traces
+from apps.labeling.models import Comparison, Slot, Vote
+from apps.snapshots import browsing, lineage, services
+from apps.snapshots.browsing import RowsWanted, rows_of
+from apps.snapshots.models import Snapshot
+from apps.snapshots.recipe import SnapshotRecipe
+from apps.snapshots.vote_changes import Became, changed_counts, changed_votes, vote_states
+from apps.training.models import Checkpoint, Run, RunInput
+from tests.snapshots.conftest import revote
+from tests.snapshots.test_lineage import run_make
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def frozen(project: Project, crowd: list[Comparison], emil: User) -> Snapshot:
+    """Pair 1 is left out: nobody agrees on it."""
+    revote(crowd[1], ["a", "a", "b", "b", "tie"])
+    recipe = SnapshotRecipe(
+        heldout_annotators=0.0, splits={"train": 0.7, "dev": 0.3}, seed="seed-2"
+    )
+    return services.snapshot_freeze(project=project, name="pairs", recipe=recipe, user=emil)
+
+
+@pytest.fixture
+def trained(project: Project, frozen: Snapshot) -> tuple[Run, Checkpoint, Run]:
+    reward = run_make(project, "reward", data=frozen)
+    saved = Checkpoint.objects.create(
+        project=project, run=reward, attempt=1, step=5, uri="x", sha256="0" * 64, tags=["best"]
+    )
+    return reward, saved, run_make(project, "ppo", reward=saved)
+
+
+@pytest.fixture
+def ritas(rita: User, signed_in) -> Client:
+    return signed_in(rita)
+
+
+@pytest.fixture
+def emils(emil: User, signed_in) -> Client:
+    return signed_in(emil)
+
+
+def read(client: Client, path: str, **sent: object) -> str:
+    answer = client.get(f"/p/arguments/{path}", sent)
+    assert answer.status_code == 200, path
+    return " ".join(answer.content.decode().split())
+
+
+def withdraw(vote: Vote) -> None:
+    Vote.objects.filter(pk=vote.pk).update(is_current=False)
+
+
+# --- votes changed later --------------------------------------------------------------------------
+
+
+def test_nothing_is_said_while_every_vote_stands(frozen: Snapshot, emils: Client) -> None:
+    assert changed_counts([frozen]) == {}
+    assert "changed since" not in read(emils, f"datasets/{frozen.pk}/")
+    assert "still stands as it was" in read(emils, f"datasets/{frozen.pk}/lineage/")
+
+
+def test_a_changed_a_withdrawn_and_a_former_vote_are_each_named(
+    frozen: Snapshot, crowd: list[Comparison], emils: Client
+) -> None:
+    revote(crowd[0], ["a", "b", "b", "b", "b"])  # five revisions, one of them another answer
+    gone = Vote.objects.filter(comparison=crowd[2]).first()
+    withdraw(gone)
+    former = Vote.objects.filter(comparison=crowd[3]).first()
+    Slot.objects.filter(pk=former.slot_id).update(kind="former")
+    found = {one.vote for one in changed_votes([frozen])}
+    assert {gone.pk, former.pk} < found
+    assert changed_counts([frozen]) == {frozen.pk: 7}
+    states = vote_states(found)
+    assert states[gone.pk].became is Became.TAKEN_BACK
+    assert states[former.pk].became is Became.EARLIER_ROUND
+    revised = [state for state in states.values() if state.became is Became.CHANGED]
+    assert [state.other_answer for state in revised].count(True) == 1
+    assert "7 votes behind this dataset were changed since" in read(emils, f"datasets/{frozen.pk}/")
+    page = read(emils, f"datasets/{frozen.pk}/lineage/")
+    for words in ("changed to A is better", "the same answer", "taken back", "earlier round"):
+        assert words in page
+
+
+def test_votes_on_comparisons_that_were_left_out_do_not_count(
+    frozen: Snapshot, crowd: list[Comparison]
+) -> None:
+    withdraw(Vote.objects.filter(comparison=crowd[1], is_current=True).first())
+    assert changed_counts([frozen]) == {}
+
+
+def test_runs_and_models_downstream_show_the_same_notice(
+    frozen: Snapshot,
+    trained: tuple[Run, Checkpoint, Run],
+    crowd: list[Comparison],
+    emils: Client,
+) -> None:
+    _, saved, policy = trained
+    assert "votes behind" not in read(emils, f"runs/{policy.pk}/", tab="lineage")
+    withdraw(Vote.objects.filter(comparison=crowd[2]).first())
+    words = f'1 vote behind <a href="/p/arguments/datasets/{frozen.pk}/lineage/">pairs</a> was'
+    assert words in read(emils, f"runs/{policy.pk}/", tab="lineage")
+    assert words in read(emils, f"models/{saved.pk}/")
+
+
+# --- forward: vote to checkpoint ------------------------------------------------------------------
+
+
+def test_a_comparisons_page_names_the_datasets_and_runs_its_votes_went_into(
+    frozen: Snapshot,
+    trained: tuple[Run, Checkpoint, Run],
+    crowd: list[Comparison],
+    ritas: Client,
+) -> None:
+    page = read(ritas, f"comparisons/{crowd[0].pk}/")
+    assert f'<a href="/p/arguments/datasets/{frozen.pk}/">pairs</a>' in page
+    assert f'read by <a href="/p/arguments/runs/{trained[0].pk}/">reward</a>' in page
+    assert f"/p/arguments/datasets/lineage/{crowd[0].pk}/" in page
+    assert "left out: too little agreement" in read(ritas, f"comparisons/{crowd[1].pk}/")
+
+
+def test_a_vote_is_followed_to_the_models_that_stand_on_it(
+    frozen: Snapshot,
+    trained: tuple[Run, Checkpoint, Run],
+    crowd: list[Comparison],
+    ritas: Client,
+) -> None:
+    reward, saved, policy = trained
+    page = read(ritas, f"datasets/lineage/{crowd[0].pk}/")
+    for address in (f"runs/{reward.pk}/", f"models/{saved.pk}/", f"runs/{policy.pk}/"):
+        assert f'href="/p/arguments/{address}"' in page
+    vote = Vote.objects.filter(comparison=crowd[0], is_current=True).first()
+    followed = read(ritas, f"datasets/lineage/{crowd[0].pk}/", vote=vote.pk)
+    assert f"Following vote {vote.pk} only" in followed
+    assert "pairs" in followed
+
+
+def test_a_vote_that_came_too_late_is_in_no_dataset(
+    frozen: Snapshot, crowd: list[Comparison], ritas: Client
+) -> None:
+    revote(crowd[0], ["a"] * 5)
+    late = Vote.objects.filter(comparison=crowd[0], is_current=True).first()
+    page = read(ritas, f"datasets/lineage/{crowd[0].pk}/", vote=late.pk)
+    assert "No dataset was decided from this vote" in page
+    assert "5 of these votes were changed since" in read(ritas, f"datasets/lineage/{crowd[0].pk}/")
+
+
+def test_the_tree_of_what_was_made_ends_though_runs_meet_twice(
+    project: Project, frozen: Snapshot, trained: tuple[Run, Checkpoint, Run]
+) -> None:
+    reward, saved, policy = trained
+    RunInput.objects.create(run=policy, role="judge", checkpoint=saved)
+    (made,) = lineage.made_from(frozen)
+    assert (made.run, made.checkpoints) == (reward, (saved,))
+    assert [(later.role, later.run) for later in made.later] == [
+        ("reward", policy),
+        ("judge", policy),
+    ]
+    assert made.later[1].later == ()
+
+
+def test_readers_see_names_where_annotators_see_a_number(
+    frozen: Snapshot, project: Project, crowd: list[Comparison], ana: User, rita: User, signed_in
+) -> None:
+    """Each of them owns a vote behind a training row."""
+    votes = Vote.objects.filter(comparison__in=[crowd[0], crowd[2]], is_current=True)
+    for person, pair in ((ana, crowd[0]), (rita, crowd[2])):
+        old = votes.filter(comparison=pair).first()
+        Vote.objects.filter(pk=old.pk).update(is_current=False)
+        Slot.objects.filter(pk=old.slot_id).update(annotator=person)
+        mine = Vote.objects.create(
+            project=project,
+            comparison=pair,
+            slot=old.slot,
+            annotator=person,
+            choice=old.choice,
+            chosen=old.chosen,
+            idempotency_key=f"mine-{person.pk}",
+            revision=2,
+            supersedes=old,
+            cast_at=old.cast_at,
+        )
+        again = SnapshotRecipe(heldout_annotators=0.0, splits={"train": 1.0})
+    made = services.snapshot_freeze(project=project, name="second", recipe=again, user=None)
+    assert [use.name for use in vote_traces([mine.pk])[mine.pk]] == ["second"]
+    assert "second" not in read(signed_in(ana), "answers/")
+    assert "in a frozen dataset" in read(signed_in(ana), "answers/")
+    assert f'href="/p/arguments/datasets/{made.pk}/">second</a>' in read(
+        signed_in(rita), "answers/"
+    )
+    assert "It stands in" in read(signed_in(rita), "label/", answer=mine.pk)
+    own = Vote.objects.get(annotator=ana)
+    page = read(signed_in(ana), "label/", answer=own.pk)
+    assert "already in 1 frozen" in page
+    assert "It stands in" not in page
+
+
+# --- back: dataset to vote ------------------------------------------------------------------------
+
+
+def test_rows_are_found_by_file_reason_winner_and_text(
+    frozen: Snapshot, crowd: list[Comparison]
+) -> None:
+    def found(**wanted: object) -> set[int]:
+        return {row.comparison_id for row in rows_of(frozen, RowsWanted(**wanted))}
+
+    rows = dict(frozen.rows.values_list("comparison", "split"))
+    assert found() == set(rows) == {pair.pk for pair in crowd}
+    assert found(split="dev") == {pair for pair, split in rows.items() if split == "dev"}
+    assert found(split="dropped") == found(reason="too little agreement") == {crowd[1].pk}
+    assert found(search=f"#{crowd[5].pk}") >= {crowd[5].pk}
+    assert found(search="debate 7.") == {
+        pair.pk for pair in crowd if pair.prompt.group_key == "debate-07"
+    }
+    assert found(winner="a") == set()
+    revote(crowd[4], ["a"] * 5)
+    assert found(changed=True) == {crowd[4].pk}
+    assert browsing.drop_reasons(frozen) == [("too little agreement", 1)]
+
+
+def test_each_row_leads_to_its_comparison_and_its_votes(
+    frozen: Snapshot, crowd: list[Comparison], ritas: Client
+) -> None:
+    page = read(ritas, f"datasets/{frozen.pk}/rows/", split="dropped")
+    assert f"/p/arguments/comparisons/{crowd[1].pk}/" in page
+    assert f"/p/arguments/datasets/lineage/{crowd[1].pk}/" in page
+    assert "1 row<" in page
+    assert "No row fits" in read(ritas, f"datasets/{frozen.pk}/rows/", q="nowhere at all")
+
+
+def test_imported_rows_say_that_no_votes_stand_behind_them(project: Project, ritas: Client) -> None:
+    made = services.snapshot_import(
+        project=project, kind="prompts", name="asked", rows=[{"prompt": "Why?"}]
+    )
+    assert "No comparisons behind" in read(ritas, f"datasets/{made.pk}/rows/")
+    assert "brought in from outside" in read(ritas, f"datasets/{made.pk}/lineage/")
+
+
+def test_another_projects_comparison_leads_nowhere(
+    crowd: list[Comparison], olga: User, signed_in, frozen: Snapshot
+) -> None:
+    client = signed_in(olga)
+    for path in (
+        f"datasets/lineage/{crowd[0].pk}/",
+        f"datasets/{frozen.pk}/rows/",
+        f"datasets/{frozen.pk}/lineage/",
+        f"datasets/{frozen.pk}/export/",
+        f"datasets/compare/?old={frozen.pk}&new={frozen.pk}",
+    ):
+        assert client.get(f"/p/elsewhere/{path}").status_code == 404, path
+    assert comparison_uses(olga.memberships.get().project, crowd[0].pk) == []
+
+
+def test_the_export_page_names_every_form_with_its_rows(
+    frozen: Snapshot, emils: Client, ritas: Client
+) -> None:
+    page = read(emils, f"datasets/{frozen.pk}/export/")
+    for title in ("as frozen", "plain strings", "implicit prompt", "KTO", "Soft", "Raw votes"):
+        assert title in page
+    sent = emils.get(
+        f"/p/arguments/datasets/{frozen.pk}/export/file/",
+        {"shape": "kto", "split": "train", "format": "jsonl"},
+    )
+    rows = b"".join(sent.streaming_content).splitlines()
+    assert len(rows) == 2 * frozen.counts["rows"]["train"]
+    assert ritas.get(f"/p/arguments/datasets/{frozen.pk}/export/").status_code == 403
