@@ -19,6 +19,7 @@ from measures.consensus import (
     share_right,
     wawa,
 )
+from measures.consensus.choosing import LEAST_PROPOSED
 from measures.intervals import wilson
 from measures.voting import (
     PosteriorRule,
@@ -27,9 +28,6 @@ from measures.voting import (
     decide_many_by_posterior,
     expected_keep_rate,
 )
-
-# Fewer votes tell models apart by luck.
-NEEDED_VOTES = 500
 
 
 def figures_of(crowd: Crowd, comparison: Comparison, settings: LabelingSettings) -> dict[str, Any]:
@@ -49,10 +47,9 @@ def figures_of(crowd: Crowd, comparison: Comparison, settings: LabelingSettings)
         "recommended": comparison.method,
         "trusted": comparison.trusted,
         "reason": comparison.reason,
-        "proposed": comparison.method
-        if comparison.trusted and comparison.method in METHODS and len(votes) >= NEEDED_VOTES
-        else "",
-        "needed_votes": NEEDED_VOTES,
+        "proposed": comparison.method if comparison.proposed else "",
+        "caution": comparison.caution,
+        "needed_votes": LEAST_PROPOSED,
         "rule": asdict(rule_of(settings)),
         "least_posterior": settings.least_posterior,
     }
@@ -103,7 +100,13 @@ def _model_row(
             votes, made.priors, made.confusion, made.default_confusion, rule
         ),
         "same_as_counting": None if same is None else float(same),
-        "check": asdict(check),
+        "check": {
+            "log_loss": check.log_loss,
+            "brier": check.brier,
+            "calibrated": check.calibrated,
+            "sentence": check.sentence,
+            "bars": [asdict(bar) for bar in check.bars],
+        },
         "converged": made.converged,
     }
 

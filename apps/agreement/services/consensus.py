@@ -17,12 +17,13 @@ from apps.accounts.models import Project, User
 from apps.agreement.models import ConsensusReport
 from apps.agreement.selectors.crowd import Crowd, crowd_of
 from apps.agreement.selectors.decisions import decision_tally
-from apps.agreement.services.comparing import NEEDED_VOTES, figures_of
+from apps.agreement.services.comparing import figures_of
 from apps.common.errors import Conflict
 from apps.labeling.models import Annotator, Consensus, DecideBy, LabelingSettings
 from apps.labeling.services import labeling_settings_update
 from apps.labeling.services.redeciding import Redecided, decisions_redo
 from measures.consensus import METHODS, Fit, compare, fit
+from measures.consensus.choosing import LEAST_PROPOSED
 
 _FIRST = DecideBy.ONE_COIN.value  # before the ways to decide were compared
 
@@ -120,15 +121,15 @@ def decide_by_switch(*, project: Project, by: User, **changes: Any) -> Switched:
     """Put another way to decide in force; `changes` are fields of the rule in LabelingSettings.
 
     A model is fitted first, so that it decides with what it knows of these voters. A model needs
-    NEEDED_VOTES votes: `Conflict` (too_few_votes) with fewer. Other errors are those of
+    LEAST_PROPOSED votes: `Conflict` (too_few_votes) with fewer. Other errors are those of
     `labeling_settings_update`. Returns what the change did to decisions.
     """
     method = changes.get("decide_by", "")
     if method in METHODS:
         crowd = crowd_of(project=project)
-        if len(crowd.votes) < NEEDED_VOTES:
+        if len(crowd.votes) < LEAST_PROPOSED:
             raise Conflict(
-                f"A model of the voters needs {NEEDED_VOTES} votes; there are "
+                f"A model of the voters needs {LEAST_PROPOSED} votes; there are "
                 f"{len(crowd.votes):,}.",
                 code="too_few_votes",
                 field="decide_by",

@@ -129,6 +129,8 @@ def _page(request: Request, form: RuleForm, status: int = 200) -> HttpResponse:
             "proposed_method": figures["proposed"],
             "recommended": screen.LABELS[figures["recommended"]],
             "reason": figures["reason"],
+            "caution": figures.get("caution"),
+            "trusted": figures["trusted"] or figures["recommended"] == "votes",
             "newer": reads.votes_since(project=project, vote_id=report.last_vote_id),
             "too_few": report.n_votes < figures["needed_votes"],
             "needed": figures["needed_votes"],
