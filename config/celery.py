@@ -1,4 +1,5 @@
-"""The web side's Celery app: applies events, sweeps runs, imports files, keeps the schedule.
+"""The web side's Celery app: applies events, sweeps runs, imports files, freezes datasets,
+keeps the schedule.
 
 It shares the broker with `workers.celery` and nothing else; both sides send by the task names in
 `workers.contract.wire`.
@@ -26,6 +27,7 @@ app.conf.update(
     task_routes={
         wire.TASK_RECORD_EVENTS: {"queue": wire.QUEUE_EVENTS},
         wire.TASK_RUN_IMPORT: {"queue": wire.QUEUE_IMPORTS},
+        wire.TASK_FREEZE: {"queue": wire.QUEUE_IMPORTS},
     },
     beat_schedule={
         "queue-fresh-pairs": {
@@ -42,6 +44,11 @@ app.conf.update(
             "task": "apps.agreement.tasks.refresh_consensus",
             "schedule": 60.0,
             "options": {"queue": wire.QUEUE_HOUSE, "expires": 60.0},
+        },
+        "sweep-freezes": {
+            "task": wire.TASK_SWEEP_FREEZES,
+            "schedule": 10.0,
+            "options": {"queue": wire.QUEUE_HOUSE, "expires": 10.0},
         },
         "sweep-imports": {
             "task": wire.TASK_SWEEP_IMPORTS,

@@ -26,13 +26,18 @@ def _sender(url: str) -> Celery:
 
 
 def import_send(job: str) -> bool:
-    """Offer a job to the import workers. True: the broker has taken the message; False within a
+    """Offer an import to the workers that may take minutes; what is returned: see `task_send`."""
+    return task_send(wire.TASK_RUN_IMPORT, job)
+
+
+def task_send(task: str, job: str) -> bool:
+    """Offer any job to the import workers. True: the broker has taken the message; False within a
     few seconds when Redis does not answer."""
     try:
         _sender(settings.REDIS_URL).send_task(
-            wire.TASK_RUN_IMPORT, args=[job], queue=wire.QUEUE_IMPORTS, retry=False
+            task, args=[job], queue=wire.QUEUE_IMPORTS, retry=False
         )
     except (KombuError, redis.RedisError, OSError) as error:
-        log.warning("import %s stays queued, the broker is away: %s", job, error)
+        log.warning("%s of %s stays queued, the broker is away: %s", task, job, error)
         return False
     return True

@@ -6,30 +6,34 @@ as failed, with the reason, and no file behind.
 """
 
 import contextlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
-from pathlib import Path
+from datetime import timedelta
 from typing import Any
 
-from django.db import transaction
 from django.utils import timezone
 
-from apps.accounts.models import AuditEvent, Project, User
+from apps.accounts.models import Project, User
+from apps.accounts.services import audit_record
 from apps.common.errors import Conflict, DomainError
-from apps.snapshots import progress, selectors
+from apps.snapshots import dispatch, progress, selectors
 from apps.snapshots.assembly import assemble
+from apps.snapshots.drafts import CANCELLED, KILLED, at_work, draft_make, is_made, seal
 from apps.snapshots.folder import write_folder
 from apps.snapshots.gathering import material_of
 from apps.snapshots.improvements import demonstration_lineage, demonstrations_from
 from apps.snapshots.material import Assembly
-from apps.snapshots.models import Snapshot, SnapshotRow
+from apps.snapshots.models import Snapshot
 from apps.snapshots.parsing import parse_rows
 from apps.snapshots.recipe import KTO, TRAIN, SnapshotRecipe
+from apps.snapshots.recipe_json import recipe_from_stored
 from apps.snapshots.store import artifact_store, folder_of, private_folder_of
 from apps.snapshots.writing import card_of, preferences_write, rows_of, scratch
 from workers.artifacts import ArtifactError
 
-_LONGEST_NAME = 120
+State = Snapshot.State
+JUST_BEGUN = timedelta(seconds=15)
+RESEND_AFTER = timedelta(seconds=20)  # a queued draft that nobody has taken is offered again
 
 
 def snapshot_freeze(
@@ -41,10 +45,94 @@ def snapshot_freeze(
     annotators are held out), `LeakFound` when the gate refuses the files. The failed snapshot stays
     in the list with its reason.
     """
-    snapshot = _draft(project, name, _kind_of(recipe), recipe.to_json(), user)
-    with _failing_cleanly(snapshot):
+    snapshot = draft_make(
+        project=project, name=name, kind=_kind_of(recipe), recipe=recipe.to_json(), user=user
+    )
+    with at_work(snapshot):
         _freeze(snapshot, recipe, progress.silent)
     return snapshot
+
+
+def snapshot_start(
+    *, project: Project, name: str, recipe: SnapshotRecipe, user: User | None
+) -> tuple[Snapshot, bool]:
+    """A draft that a worker freezes, and whether the broker has taken the message; if not, the
+    draft is offered again by the sweep."""
+    snapshot = draft_make(
+        project=project,
+        name=name,
+        kind=_kind_of(recipe),
+        recipe=recipe.to_json(),
+        user=user,
+        queued=True,
+    )
+    return snapshot, dispatch.freeze_send(snapshot.pk)
+
+
+def snapshot_start_again(*, snapshot: Snapshot, user: User) -> tuple[Snapshot, bool]:
+    """A new draft by the recipe of one that failed, which stays in the list."""
+    if snapshot.state != State.FAILED or "ties" not in snapshot.recipe:
+        raise Conflict("Only a freeze that failed can be tried again.", code="not_failed")
+    return snapshot_start(
+        project=snapshot.project,
+        name=snapshot.name,
+        recipe=recipe_from_stored(snapshot.recipe),
+        user=user,
+    )
+
+
+def snapshot_run(*, snapshot: str) -> str:
+    """A worker's part: make a queued draft; returns its state afterwards. Harmless to call twice,
+    and every way to fail ends in the draft's own state and words."""
+    found = Snapshot.objects.select_related("project", "created_by").get(pk=snapshot)
+    claimed = Snapshot.objects.filter(
+        pk=snapshot, state=State.DRAFT, queued_at__isnull=False, started_at=None
+    ).update(started_at=timezone.now(), updated_at=timezone.now())
+    if claimed:
+        found.refresh_from_db(fields=["started_at", "cancel_wanted"])
+        with contextlib.suppress(Exception), at_work(found):
+            _freeze(found, recipe_from_stored(found.recipe), progress.teller(snapshot))
+    return Snapshot.objects.values_list("state", flat=True).get(pk=snapshot)
+
+
+def snapshot_cancel(*, snapshot: Snapshot, by: User) -> None:
+    """Wish a draft away: at once while nobody has it, otherwise at its maker's next step.
+
+    `Conflict` when it is done already.
+    """
+    drafts = Snapshot.objects.filter(pk=snapshot.pk, state=State.DRAFT)
+    waiting = drafts.filter(started_at=None).update(
+        state=State.FAILED, error=CANCELLED, cancel_wanted=True, updated_at=timezone.now()
+    )
+    if not waiting and not drafts.update(cancel_wanted=True):
+        raise Conflict("It is not being made any more.", code="not_a_draft")
+    audit_record(
+        action="snapshot.cancelled",
+        actor=by,
+        project=snapshot.project,
+        subject=snapshot.pk,
+        details={"name": snapshot.name},
+    )
+
+
+def snapshots_sweep() -> int:
+    """Every few seconds: fail what was cut off, offer again what nobody took. How many it
+    touched."""
+    now, touched = timezone.now(), 0
+    drafts = Snapshot.objects.filter(state=State.DRAFT)
+    # A process that has just begun may not hold its lock yet.
+    for draft in drafts.filter(started_at__lt=now - JUST_BEGUN):
+        if not is_made(draft.pk):
+            for folder in (folder_of(draft.pk), private_folder_of(draft.pk)):
+                artifact_store().delete_tree(folder)
+            error = CANCELLED if draft.cancel_wanted else KILLED
+            touched += drafts.filter(pk=draft.pk).update(
+                state=State.FAILED, error=error, updated_at=now
+            )
+    for draft in drafts.filter(started_at=None, queued_at__lt=now - RESEND_AFTER):
+        drafts.filter(pk=draft.pk).update(queued_at=now)
+        touched += dispatch.freeze_send(draft.pk)
+    return touched
 
 
 def snapshot_preview(*, project: Project, recipe: SnapshotRecipe) -> Assembly:
@@ -70,8 +158,10 @@ def snapshot_import(
     if kind not in (Snapshot.Kind.DEMONSTRATIONS, Snapshot.Kind.PROMPTS):
         raise DomainError(f"A dataset of kind '{kind}' cannot be imported.", field="kind")
     parsed, repeated = parse_rows(kind, rows)
-    snapshot = _draft(project, name, kind, {"imported": True}, user)
-    with _failing_cleanly(snapshot), scratch() as folder:
+    snapshot = draft_make(
+        project=project, name=name, kind=kind, recipe={"imported": True}, user=user
+    )
+    with at_work(snapshot), scratch() as folder:
         counts = {
             "rows": {TRAIN: len(parsed)},
             "dropped": {"repeats an earlier row": repeated} if repeated else {},
@@ -84,7 +174,7 @@ def snapshot_import(
             "sources": sorted({row["source"] for row in parsed} - {""}),
         }
         write_folder(folder, {TRAIN: parsed}, card_of(card, snapshot.recipe, counts))
-        _seal(snapshot, folder, counts=counts | card, rows=[])
+        seal(snapshot, folder, counts=counts | card, rows=[])
     return snapshot
 
 
@@ -96,8 +186,10 @@ def demonstrations_freeze(*, project: Project, name: str, user: User | None) -> 
     """
     recipe = selectors.recipe_default(project=project)
     about = {"from": "improved answers", "seed": recipe.seed, "splits": dict(recipe.shares)}
-    snapshot = _draft(project, name, Snapshot.Kind.DEMONSTRATIONS, about, user)
-    with _failing_cleanly(snapshot), scratch() as folder:
+    snapshot = draft_make(
+        project=project, name=name, kind=Snapshot.Kind.DEMONSTRATIONS, recipe=about, user=user
+    )
+    with at_work(snapshot), scratch() as folder:
         made = demonstrations_from(project=project, recipe=recipe)
         if not made.files.get(TRAIN):
             raise DomainError(
@@ -114,7 +206,7 @@ def demonstrations_freeze(*, project: Project, name: str, user: User | None) -> 
         }
         write_folder(folder, made.files, card_of(card, snapshot.recipe, made.counts))
         lineage = demonstration_lineage(snapshot, made)
-        _seal(snapshot, folder, counts=made.counts | card, rows=lineage)
+        seal(snapshot, folder, counts=made.counts | card, rows=lineage)
     return snapshot
 
 
@@ -142,30 +234,6 @@ def snapshot_verify(*, snapshot: Snapshot) -> Verification:
 
 
 # --- the steps -----------------------------------------------------------------------------------
-
-
-def _draft(
-    project: Project, name: str, kind: str, recipe: dict[str, Any], user: User | None
-) -> Snapshot:
-    name = name.strip()
-    if not 0 < len(name) <= _LONGEST_NAME:
-        raise DomainError(f"A name of 1 to {_LONGEST_NAME} characters.", field="name")
-    return Snapshot.objects.create(
-        project=project, name=name, kind=kind, recipe=recipe, created_by=user
-    )
-
-
-@contextlib.contextmanager
-def _failing_cleanly(snapshot: Snapshot) -> Iterator[None]:
-    try:
-        yield
-    except BaseException as error:
-        for folder in (folder_of(snapshot.pk), private_folder_of(snapshot.pk)):
-            artifact_store().delete_tree(folder)
-        reason = error.message if isinstance(error, DomainError) else repr(error)
-        snapshot.state, snapshot.error = Snapshot.State.FAILED, reason
-        Snapshot.objects.filter(pk=snapshot.pk).update(state=snapshot.state, error=reason)
-        raise
 
 
 def _kind_of(recipe: SnapshotRecipe) -> str:
@@ -196,25 +264,4 @@ def _freeze(snapshot: Snapshot, recipe: SnapshotRecipe, tell: progress.Tell) -> 
             "warnings": list(assembly.warnings),
             "leak_gate": {k: v for k, v in asdict(written.proof).items() if k != "leaks"},
         }
-        _seal(snapshot, folder, counts=counts, rows=rows_of(snapshot, assembly, recipe))
-
-
-def _seal(
-    snapshot: Snapshot, folder: Path, *, counts: dict[str, Any], rows: Sequence[SnapshotRow]
-) -> None:
-    """Copy the tree into the store, then rows and state in one transaction."""
-    uri = folder_of(snapshot.pk)
-    sha256, size = artifact_store().put_tree(folder, uri)
-    with transaction.atomic():
-        SnapshotRow.objects.bulk_create(rows, batch_size=2_000)
-        snapshot.state = Snapshot.State.FROZEN
-        snapshot.uri, snapshot.sha256, snapshot.size_bytes = uri, sha256, size
-        snapshot.counts, snapshot.frozen_at = counts, timezone.now()
-        snapshot.save()
-        AuditEvent.objects.create(
-            project=snapshot.project,
-            actor=snapshot.created_by,
-            action="snapshot.frozen",
-            subject=snapshot.pk,
-            details={"name": snapshot.name, "sha256": sha256, "rows": counts["rows"]},
-        )
+        seal(snapshot, folder, counts=counts, rows=rows_of(snapshot, assembly, recipe))

@@ -195,7 +195,7 @@ def test_a_crash_while_writing_leaves_no_file_and_no_row(
     def full(*args, **kwargs):
         raise OSError("No space left on device")
 
-    monkeypatch.setattr(services.SnapshotRow.objects, "bulk_create", full)
+    monkeypatch.setattr(SnapshotRow.objects, "bulk_create", full)
     with pytest.raises(OSError, match="No space left"):
         freeze(project, emil)
     failed = Snapshot.objects.get(project=project)

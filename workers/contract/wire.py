@@ -9,7 +9,8 @@ from typing import Any
 VERSION = 1
 
 # Queues: one per machine class, one for short jobs (probes, scoring), one for events coming back,
-# one for the web side's own scheduled work, and one for imports, which may take minutes.
+# one for the web side's own scheduled work, and one for imports and freezes, which may take
+# minutes.
 QUEUE_GPU = "gpu"
 QUEUE_CPU = "cpu"
 QUEUE_SHORT = "short"
@@ -23,6 +24,8 @@ TASK_RECORD_EVENTS = "apps.training.tasks.record_events"
 TASK_SWEEP_RUNS = "apps.training.tasks.sweep_runs"
 TASK_RUN_IMPORT = "apps.labeling.tasks.run_import"
 TASK_SWEEP_IMPORTS = "apps.labeling.tasks.sweep_imports"
+TASK_FREEZE = "apps.snapshots.tasks.freeze"
+TASK_SWEEP_FREEZES = "apps.snapshots.tasks.sweep_freezes"
 
 # Redis keys of the lease protocol (see workers/contract/lease.py).
 LEASE_SECONDS = 30
