@@ -5,12 +5,12 @@ from typing import Any, Literal
 
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
-from ninja import Field, Router, Schema, Status
+from ninja import Field, Query, Router, Schema, Status
 
 from apps.accounts.api_auth import needs
 from apps.accounts.permissions import READERS, STAFF, project_for
 from apps.common.errors import DomainError
-from apps.snapshots import exports, lineage, selectors, services
+from apps.snapshots import comparing, exports, lineage, selectors, services
 from apps.snapshots.models import Snapshot
 from apps.snapshots.responses import download_response
 
@@ -77,6 +77,45 @@ class VoteLineageOut(Schema):
     rows: list[RowOut] = Field(description="what became of it in each dataset")
     runs: list[str] = Field(description="every run that stands on it, at any distance")
     checkpoints: list[str]
+
+
+class FateOut(Schema):
+    split: str = Field(description="empty where the comparison was left out")
+    winner: str
+    confidence: float | None
+    votes: list[int] = Field(description="ids of the votes it was decided from")
+    reason: str = Field(description="why it was left out")
+
+
+class ChangeOut(Schema):
+    comparison: int
+    name: str
+    held: bool = Field(description="whether this is the row of held-out annotators' votes")
+    what: list[str] = Field(description="one or more of added, removed, flipped, moved…")
+    before: FateOut | None
+    after: FateOut | None
+    came: list[int] = Field(description="votes behind the newer row only")
+    gone: list[int] = Field(description="votes behind the older row only")
+
+
+class MoveOut(Schema):
+    old: str
+    new: str
+    n: int
+
+
+class ChangesOut(Schema):
+    old: str
+    new: str
+    counts: dict[str, int] = Field(description="comparisons by change; they may overlap")
+    kept: int = Field(description="in a file of both")
+    same: int = Field(description="of these, with nothing changed")
+    added_from: dict[str, int] = Field(description="what the added ones were before")
+    removed_to: dict[str, int] = Field(description="what the removed ones are now")
+    moves: list[MoveOut]
+    crossed: int = Field(description="moved between what is learned from and what is measured on")
+    n: int = Field(description="comparisons that fit the filter")
+    rows: list[ChangeOut]
 
 
 class VerificationOut(Schema):
@@ -189,10 +228,52 @@ def snapshot_export(
     snapshot_id: str,
     split: str = "",
     format: Literal["jsonl", "parquet", "csv", "zip"] = "jsonl",
+    shape: str = Query(
+        "", description="conversational, standard, implicit, kto, soft, ranking, votes…"
+    ),
 ) -> HttpResponseBase:
     project, _role = project_for(request.user, slug, STAFF)
     found = selectors.snapshot_get(project=project, snapshot_id=snapshot_id)
-    return download_response(exports.snapshot_export(snapshot=found, split=split, form=format))
+    sent = exports.snapshot_export(snapshot=found, split=split, form=format, shape=shape)
+    return download_response(sent)
+
+
+@router.get(
+    "/projects/{slug}/snapshots/{snapshot_id}/changes",
+    auth=needs("read"),
+    response=ChangesOut,
+    summary="What changed since another dataset: added, removed, flipped, moved, and why",
+)
+def snapshot_changes(
+    request: HttpRequest,
+    slug: str,
+    snapshot_id: str,
+    since: str = Query(..., description="the older dataset"),
+    change: str = "",
+    split: str = "",
+    search: str = "",
+    offset: int = Query(0, ge=0),
+    limit: int = Query(100, ge=0, le=5_000),
+) -> dict[str, Any]:
+    project, _role = project_for(request.user, slug, READERS)
+    new = selectors.snapshot_get(project=project, snapshot_id=snapshot_id)
+    old = selectors.snapshot_get(project=project, snapshot_id=since)
+    summary = comparing.compare_summary(old=old, new=new)
+    wanted = comparing.Wanted(change=change, split=split, search=search.replace("\x00", ""))
+    rows = comparing.compare_rows(old=old, new=new, wanted=wanted, start=offset, most=limit)
+    return {
+        "old": old.pk,
+        "new": new.pk,
+        "counts": summary.counts,
+        "kept": summary.kept,
+        "same": summary.same,
+        "added_from": dict(summary.added_from),
+        "removed_to": dict(summary.removed_to),
+        "moves": [{"old": before, "new": after, "n": n} for before, after, n in summary.moves],
+        "crossed": summary.crossed,
+        "n": comparing.compare_count(old=old, new=new, wanted=wanted),
+        "rows": list(rows),
+    }
 
 
 @router.get(

@@ -150,6 +150,22 @@ def test_what_cannot_be_compared_says_why(project: Project, crowd: list[Comparis
         comparing.compare_summary(old=frozen, new=asked)
 
 
+def test_the_api_gives_the_same_summary_and_rows(
+    emil: User, signed_in, planted: tuple[Snapshot, Snapshot], crowd: list[Comparison]
+) -> None:
+    old, new = planted
+    base = "/api/v1/projects/arguments/snapshots"
+    answer = signed_in(emil).get(f"{base}/{new.pk}/changes", {"since": old.pk, "limit": 4}).json()
+    assert (answer["counts"]["flipped"], answer["kept"], answer["n"]) == (1, 70, 10)
+    assert [row["comparison"] for row in answer["rows"]] == [pair.pk for pair in crowd[:4]]
+    assert answer["rows"][0]["what"] == ["flipped"]
+    assert len(answer["rows"][0]["came"]) == 5
+    refused = signed_in(emil).get(f"{base}/{new.pk}/changes", {"since": new.pk})
+    assert (refused.status_code, refused.json()["field"]) == (400, "new")
+    wrong = signed_in(emil).get(f"{base}/{new.pk}/changes", {"since": old.pk, "change": "x"})
+    assert (wrong.status_code, wrong.json()["field"]) == (400, "change")
+
+
 # --- the page ------------------------------------------------------------------------------------
 
 PAGE = "/p/arguments/datasets/compare/"

@@ -314,6 +314,13 @@ SNAPSHOTS_API = [
         data={"format": "zip"},
         ok=409,
     ),
+    api(
+        "GET /projects/{slug}/snapshots/{snapshot_id}/changes",
+        READERS,
+        args=snapshot_id,
+        data={"since": "nothing"},
+        ok=404,
+    ),
     api("GET /projects/{slug}/votes/{vote_id}/lineage", READERS, args={"vote_id": 0}, ok=404),
 ]
 
