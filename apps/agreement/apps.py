@@ -6,8 +6,9 @@ class AgreementConfig(AppConfig):
     label = "agreement"
 
     def ready(self) -> None:
-        from apps.common.registry import NavItem, nav_add
+        from apps.common.registry import NavItem, annotator_pages_set, nav_add
 
+        readers = frozenset({"reviewer", "engineer", "admin"})
         nav_add(
             NavItem(
                 rank=20,
@@ -15,6 +16,8 @@ class AgreementConfig(AppConfig):
                 url_name="agreement:overview",
                 icon="chart-column",
                 section="agreement",
-                roles=frozenset({"reviewer", "engineer", "admin"}),
+                roles=readers,
             )
         )
+        nav_add(NavItem(24, "Disputes", "agreement:disputes", "flag", "disputes", readers))
+        annotator_pages_set("agreement:annotators", "agreement:annotator")

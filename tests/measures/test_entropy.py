@@ -6,7 +6,7 @@ import pytest
 from measures.entropy import vote_entropy
 
 
-@pytest.mark.parametrize("counts", [(2, 1), (3, 3), (4, 0, 1), (1, 0, 0, 0), (2, 2, 1, 0)])
+@pytest.mark.parametrize("counts", [(2, 1), (3, 3), (4, 1, 1), (1, 0), (2, 2, 1, 3)])
 def test_it_is_the_mean_entropy_of_what_the_votes_leave_possible(counts: tuple[int, ...]) -> None:
     alpha = np.array(counts) + 1 / len(counts)
     p = np.random.default_rng(3).dirichlet(alpha, 200_000)
@@ -33,13 +33,11 @@ def test_the_names_of_the_choices_do_not_matter() -> None:
     assert np.ptp(vote_entropy([[3, 1, 0, 1], [1, 3, 1, 0], [0, 1, 1, 3]])) < 1e-12
 
 
-def test_a_choice_nobody_offers_is_no_possibility() -> None:
-    both = vote_entropy([[2, 1, 0, 0]], offered=[True, True, False, False])
-    assert both == pytest.approx(vote_entropy([[2, 1]]))
-    # but one that was offered once and has votes counts
-    assert vote_entropy([[2, 1, 1, 0]], offered=[True, True, False, False]) == pytest.approx(
-        vote_entropy([[2, 1, 1]])
-    )
+def test_choices_nobody_made_are_no_possibility_but_one() -> None:
+    assert vote_entropy([[2, 1, 0, 0]]) == pytest.approx(vote_entropy([[2, 1]]))
+    assert vote_entropy([[3, 0, 0, 0]]) == pytest.approx(vote_entropy([[3, 0]]))
+    # so one against one is not more undecided than three against three, whatever is offered
+    assert np.diff(vote_entropy([[1, 1, 0, 0], [3, 3, 0, 0], [2, 2, 2, 0]])).min() > 0
 
 
 def test_without_votes_nothing_is_said() -> None:

@@ -15,7 +15,6 @@ from apps.labeling.models import (
     Comparison,
     Decision,
     Guideline,
-    LabelingSettings,
     Prompt,
     Skip,
     Vote,
@@ -89,7 +88,7 @@ def disputes(*, project: Project, filters: Filters) -> Ranked:
     if not rows:
         return Ranked()
     counts = np.array([[n or 0 for n in row[1:]] for row in rows], dtype=np.int64)
-    bits = vote_entropy(counts, offered=choices_offered(project=project))
+    bits = vote_entropy(counts)
     order = np.lexsort((-counts.sum(axis=1), -np.nan_to_num(bits, nan=-1.0)))
     return Ranked(
         ids=[rows[place][0] for place in order],
@@ -206,12 +205,6 @@ def guideline_of(*, project: Project, version: int) -> Guideline:
     if found is None:
         raise DomainError(f"There is no version {version} of the guidelines.", field="version")
     return found
-
-
-def choices_offered(*, project: Project) -> list[bool]:
-    """Which of A, B, tie and both bad annotators have here."""
-    settings = LabelingSettings.objects.filter(project=project).first() or LabelingSettings()
-    return [True, True, settings.show_tie, settings.show_both_bad]
 
 
 def rulings_all(*, project: Project) -> QuerySet[Ruling, dict[str, Any]]:

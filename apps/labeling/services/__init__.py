@@ -1,6 +1,7 @@
 """What can be done to projects, comparisons, slots and votes. Other apps call these names."""
 
 from apps.labeling.services.adjudicating import (
+    MOST_AT_ONCE,
     WHY_LEFT_OUT,
     SentAgain,
     comparison_adjudicate,
@@ -71,6 +72,7 @@ __all__ = [
     "FLAGS",
     "LABELERS",
     "LONGEST_RATIONALE",
+    "MOST_AT_ONCE",
     "WARNINGS",
     "WHY_LEFT_OUT",
     "Answer",

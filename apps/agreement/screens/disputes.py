@@ -1,0 +1,273 @@
+"""What the pages of disputes print: reads in, words and SVG geometry out."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from apps.agreement.models import Ruling
+from apps.agreement.selectors.causes import CauseCount
+from apps.agreement.selectors.reannotation import Batch
+from apps.labeling.models import Choice, Comparison, Decision
+from apps.labeling.services import FLAGS
+from measures.estimate import Interval
+
+ROW, LEFT, BAR, RIGHT = 30, 170, 380, 110
+SCALE_LEFT, SCALE_WIDTH, SCALE_RIGHT = 190, 340, 150
+STATE_TONES = {"decided": "good", "contested": "warn", "review": "warn", "dropped": "bad"}
+CAUSES = [(str(value), str(label)) for value, label in Ruling.Cause.choices]
+# Colours of the series, by cause; A and B keep theirs.
+TONES = {value: f"tone-{place}" for place, (value, _) in enumerate(CAUSES, start=3)}
+
+
+def percent(value: float | None) -> str:
+    return "—" if value is None else f"{100 * value:.1f} %"
+
+
+def spread(interval: Interval) -> str:
+    """The bounds, or why there are none."""
+    if interval.value is None:
+        return interval.undefined or ""
+    if interval.low is None or interval.high is None:
+        return interval.no_interval or ""
+    return f"{100 * interval.low:.1f}–{100 * interval.high:.1f} %".replace("-", "−")
+
+
+def points(interval: Interval) -> str:
+    """A difference in percentage points, with its sign and bounds."""
+    if interval.value is None:
+        return interval.undefined or "—"
+
+    def signed(value: float) -> str:
+        return f"{100 * value:+.1f}".replace("-", "−")
+
+    if interval.low is None or interval.high is None:
+        return f"{signed(interval.value)} points ({interval.no_interval})"
+    return (
+        f"{signed(interval.value)} points ({signed(interval.low)} to {signed(interval.high)}, "
+        f"n = {interval.n:,})"
+    )
+
+
+# --- one dispute ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A piece of a bar of 100 parts."""
+
+    label: str
+    tone: str
+    n: int
+    share: float
+    x: float
+
+
+def tally(counts: dict[str, int]) -> list[Part]:
+    """Votes per choice as pieces of one bar: A, tie, both bad, B."""
+    order = (("a", "A", "a"), ("tie", "Tie", "neutral"), ("both_bad", "Both bad", "neutral"),
+             ("b", "B", "b"))  # fmt: skip
+    total = sum(counts.values())
+    parts, x = [], 0.0
+    for key, label, tone in order:
+        share = 100 * counts.get(key, 0) / total if total else 0.0
+        parts.append(Part(label, tone, counts.get(key, 0), share, x))
+        x += share
+    return parts
+
+
+def decision_counts(decision: Decision | None) -> dict[str, int]:
+    names = ("n_a", "n_b", "n_tie", "n_both_bad")
+    values = [getattr(decision, name) if decision else 0 for name in names]
+    return dict(zip(Choice.values, values, strict=True))
+
+
+def posterior_words(decision: Decision | None) -> list[tuple[str, str]]:
+    """(choice, chance) where a model of the voters has spoken, likeliest first."""
+    if decision is None or decision.posteriors is None:
+        return []
+    told = zip(Choice.labels, decision.posteriors, strict=True)
+    return [(str(label), percent(p)) for label, p in sorted(told, key=lambda x: -x[1]) if p > 0]
+
+
+def why_here(comparison: Comparison, flags: Sequence[str]) -> list[str]:
+    """Why somebody should look at this, in sentences."""
+    said = []
+    if comparison.state == Comparison.State.REVIEW:
+        said.append(f"{comparison.review_reason or 'Sent to review'}. Nobody gets it meanwhile.")
+    if comparison.state == Comparison.State.CONTESTED:
+        said.append("The votes are all in and no choice has the majority that the rule asks for.")
+    serious = Counter(flag for flag in flags if flag in FLAGS)
+    for flag, n in serious.most_common():
+        said.append(f"{n} of its voters flagged it: {FLAGS[flag].lower()}.")
+    return said
+
+
+# --- causes ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    x: float
+    width: float
+    tone: str
+    label: str
+    n: int
+
+
+@dataclass(frozen=True, slots=True)
+class BarRow:
+    y: int
+    label: str
+    segments: list[Segment]
+    text: str
+    text_x: float
+
+
+@dataclass(frozen=True, slots=True)
+class BarChart:
+    rows: list[BarRow]
+    width: int
+    height: int
+    summary: str
+
+
+def causes_chart(counts: Sequence[CauseCount]) -> BarChart:
+    """A bar for each cause."""
+    n_of: Counter[str] = Counter()
+    for row in counts:
+        n_of[row.cause] += row.n
+    total, most = sum(n_of.values()), max(n_of.values(), default=1)
+    rows = []
+    for place, (cause, label) in enumerate(CAUSES):
+        n = n_of[cause]
+        width = round(BAR * n / most, 1)
+        share = f" ({100 * n / total:.0f} %)" if total else ""
+        segment = Segment(LEFT, width, TONES[cause], label, n)
+        rows.append(BarRow(place * ROW, label, [segment], f"{n:,}{share}", LEFT + width + 8))
+    told = ", ".join(f"{label} {n_of[cause]:,}" for cause, label in CAUSES)
+    return BarChart(
+        rows, LEFT + BAR + RIGHT, len(rows) * ROW, f"{total:,} disputes by cause: {told}."
+    )
+
+
+def causes_over(counts: Sequence[CauseCount], by: Literal["guideline", "month"]) -> BarChart:
+    """A bar for each guideline version, or month, in pieces by cause."""
+    table: dict[Any, Counter[str]] = {}
+    for row in counts:
+        table.setdefault(getattr(row, by), Counter())[row.cause] += row.n
+    most = max((sum(row.values()) for row in table.values()), default=1)
+    rows, told = [], []
+    for place, key in enumerate(sorted(table)):
+        label = key if by == "month" else f"Version {key}" if key else "Before version 1"
+        x, segments = float(LEFT), []
+        for cause, words in CAUSES:
+            n = table[key][cause]
+            width = round(BAR * n / most, 1)
+            if n:
+                segments.append(Segment(round(x, 1), width, TONES[cause], words, n))
+            x += width
+        total = sum(table[key].values())
+        rows.append(BarRow(place * ROW, label, segments, f"{total:,}", x + 8))
+        told.append(f"{label}: " + ", ".join(f"{words} {table[key][c]}" for c, words in CAUSES))
+    return BarChart(rows, LEFT + BAR + RIGHT, max(1, len(rows)) * ROW, "; ".join(told) + ".")
+
+
+# --- re-annotation --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Dot:
+    y: int
+    text_y: int
+    label: str
+    value: str
+    x: float
+    low: float | None
+    high: float | None
+    tone: str
+
+
+@dataclass(frozen=True, slots=True)
+class RoundsChart:
+    dots: list[Dot]
+    ticks: list[tuple[float, str]]
+    width: int
+    height: int
+    axis_y: int
+    value_x: int
+
+
+@dataclass(frozen=True, slots=True)
+class BatchShown:
+    batch: Batch
+    chart: RoundsChart | None
+    difference: str
+    expected: str
+    beyond: str
+    reading: str
+    done: int  # percent of the new votes that are in
+
+
+def batch_shown(batch: Batch) -> BatchShown:
+    compared = batch.compared
+    wanted = max(batch.wanted, batch.votes)
+    return BatchShown(
+        batch=batch,
+        chart=_rounds_chart(batch) if compared.n else None,
+        difference=points(compared.difference),
+        expected="" if compared.expected is None else percent(compared.expected),
+        beyond="" if compared.beyond is None else points(compared.beyond),
+        reading=_reading(batch),
+        done=round(100 * batch.votes / wanted) if wanted else 100,
+    )
+
+
+def _reading(batch: Batch) -> str:
+    """What the numbers say, in a sentence."""
+    compared = batch.compared
+    if not compared.n:
+        return "No comparison has two votes of the new round yet."
+    beyond = compared.beyond
+    if beyond is None or beyond.low is None or beyond.high is None:
+        return f"Too few comparisons to say ({compared.n:,}): an interval needs at least ten."
+    if beyond.low > 0:
+        return "People agree more than a second look alone would explain: the new text helps."
+    if beyond.high < 0:
+        return (
+            "People agree less than a second look under the old text would have shown: read some "
+            "of these again before going on."
+        )
+    return (
+        "The rise, if any, is no more than what a second look gives by chance. That does not show "
+        "that the new text does nothing; it does not show that it helps."
+    )
+
+
+def _rounds_chart(batch: Batch) -> RoundsChart:
+    compared = batch.compared
+
+    def at(value: float) -> float:
+        return round(SCALE_LEFT + SCALE_WIDTH * min(max(value, 0.0), 1.0), 1)
+
+    lines = [("Before", compared.before, "line-1"), ("After", compared.after, "line-2")]
+    if compared.expected is not None:
+        alone = Interval(value=compared.expected, low=None, high=None, n=compared.n)
+        lines.insert(1, ("A second look, unchanged", alone, "axis"))
+    dots = [
+        Dot(
+            y=place * ROW + 14,
+            text_y=place * ROW + 18,
+            label=label,
+            value=percent(found.value) + (f" ({spread(found)})" if found.low is not None else ""),
+            x=at(found.value or 0.0),
+            low=None if found.low is None else at(found.low),
+            high=None if found.high is None else at(found.high),
+            tone=tone,
+        )
+        for place, (label, found, tone) in enumerate(lines)
+    ]
+    axis_y = len(dots) * ROW + 4
+    width = SCALE_LEFT + SCALE_WIDTH + SCALE_RIGHT
+    ticks = [(at(share), f"{100 * share:.0f} %") for share in (0.0, 0.25, 0.5, 0.75, 1.0)]
+    return RoundsChart(dots, ticks, width, axis_y + 20, axis_y, width - 2)
