@@ -266,6 +266,20 @@ AGREEMENT = [
     post("agreement:decisions_apply", READERS, data={"action": "look"}),
     post("agreement:decisions_apply", ADMINS, data={"action": "apply"}, ok=422),
     post("agreement:decisions_compare", STAFF),
+    page("agreement:disputes", READERS),
+    page("agreement:dispute_causes", READERS),
+    page("agreement:dispute_causes_csv", READERS),
+    page("agreement:rulings_csv", READERS),
+    page("agreement:reannotation", READERS),
+    page("agreement:reannotation_csv", READERS),
+    page("agreement:dispute", READERS, args=comparison_id),
+    post(
+        "agreement:dispute_rule",
+        JUDGES,
+        args=comparison_id,
+        data={"action": "drop", "seen": 0},
+    ),
+    page("agreement:disputes_again", ADMINS),
 ]
 
 AGREEMENT_API = [
