@@ -20,6 +20,7 @@ from apps.labeling.models import (
 )
 from apps.labeling.services.redeciding import decisions_behind, decisions_redo
 from tests.labeling.pairs import annotators_make, pairs_make, vote
+from tests.people import person_make
 
 
 def coin(q: float) -> list[float]:
@@ -179,3 +180,27 @@ def test_a_posterior_is_said_in_words_most_probable_first(project: Project) -> N
     decision.posteriors = [0.2, 0.001, 0.799, 0.0]
     assert decision.posterior_words == "Tie 79.9 %, A is better 20.0 %"
     assert list(decision.by_choice or {}) == ["tie", "a", "b", "both_bad"]
+
+
+def test_a_vote_after_a_ruling_changes_counts_and_nothing_else(project: Project) -> None:
+    comparison = voted(project, ["a", "b"], overlap=5, max_overlap=5)
+    Decision.objects.update(outcome="adjudicated", winner="b", reason="ruled")
+    Comparison.objects.update(state=Comparison.State.DECIDED)
+    vote(project, person_make("Late", project, "annotator"), "a")
+    decision = Decision.objects.get()
+    assert (decision.outcome, decision.winner, decision.reason) == ("adjudicated", "b", "ruled")
+    assert (decision.n_a, decision.n_b) == (2, 1)
+    comparison.refresh_from_db()
+    assert (comparison.state, comparison.overlap, comparison.n_votes) == ("decided", 5, 3)
+
+
+def test_votes_do_not_decide_what_waits_for_a_person(project: Project, ana: User) -> None:
+    (comparison,) = pairs_make(project, 1, overlap=1, max_overlap=3, least_votes=1)
+    lease = services.slot_lease_next(project=project, annotator=ana)
+    Comparison.objects.update(state=Comparison.State.REVIEW, review_reason="names its model")
+    services.vote_cast(slot=lease.slot, annotator=ana, idempotency_key=lease.key, choice="a")
+    decision = Decision.objects.get()
+    assert (decision.outcome, decision.winner) == ("needs_review", "")
+    assert decision.reason == "needs review: names its model"
+    comparison.refresh_from_db()
+    assert comparison.state == "review"

@@ -78,25 +78,33 @@ from labeling_vote v join labeling_slot s on s.id = v.slot_id
 where v.comparison_id = %(comparison_id)s and v.is_current and s.kind in ('regular', 'gold')
 """
 
+# What a person has ruled, or has still to look at, votes do not move; their counts go on.
+_KEPT = "d.outcome in ('adjudicated', 'dropped', 'needs_review')"
 STORE_DECISION = f"""
 with decided as (
   insert into labeling_decision as d (
     comparison_id, project_id, outcome, winner, n_a, n_b, n_tie, n_both_bad, n_agreeing, share,
     rule, reason, decided_by, posteriors, created_at, updated_at)
-  values (%(comparison)s, %(project)s, %(outcome)s, %(winner)s, %(n_a)s, %(n_b)s, %(n_tie)s,
-          %(n_both_bad)s, %(n_agreeing)s, %(share)s, %(rule)s, %(reason)s, %(decided_by)s,
-          %(posteriors)s, now(), now())
+  select c.id, %(project)s,
+         case c.state when 'review' then 'needs_review' when 'dropped' then 'dropped'
+           else %(outcome)s end,
+         case when c.state in ('review', 'dropped') then '' else %(winner)s end,
+         %(n_a)s, %(n_b)s, %(n_tie)s, %(n_both_bad)s, %(n_agreeing)s, %(share)s, %(rule)s,
+         case c.state when 'review' then 'needs review: ' || c.review_reason
+           when 'dropped' then 'dropped' else %(reason)s end,
+         %(decided_by)s, %(posteriors)s::float8[], now(), now()
+  from labeling_comparison c where c.id = %(comparison)s
   on conflict (comparison_id) do update set
-    outcome = case when d.outcome = 'adjudicated' then d.outcome else excluded.outcome end,
-    winner = case when d.outcome = 'adjudicated' then d.winner else excluded.winner end,
-    rule = case when d.outcome = 'adjudicated' then d.rule else excluded.rule end,
-    reason = case when d.outcome = 'adjudicated' then d.reason else excluded.reason end,
-    decided_by = case when d.outcome = 'adjudicated' then d.decided_by
-                 else excluded.decided_by end,
+    outcome = case when {_KEPT} then d.outcome else excluded.outcome end,
+    winner = case when {_KEPT} then d.winner else excluded.winner end,
+    rule = case when {_KEPT} then d.rule else excluded.rule end,
+    reason = case when {_KEPT} then d.reason else excluded.reason end,
+    decided_by = case when {_KEPT} then d.decided_by else excluded.decided_by end,
     posteriors = excluded.posteriors,
     n_a = excluded.n_a, n_b = excluded.n_b, n_tie = excluded.n_tie,
     n_both_bad = excluded.n_both_bad, n_agreeing = excluded.n_agreeing, share = excluded.share,
     updated_at = now()
+  returning d.outcome
 ), added as (
   insert into labeling_slot (project_id, comparison_id, position, kind, state, priority, shuffle,
                              topic, language, left_is)
@@ -105,6 +113,8 @@ with decided as (
          'regular', 'free', c.priority + {EXTRA_PRIORITY}, c.shuffle, p.topic, p.language, ''
   from labeling_comparison c join labeling_prompt p on p.id = c.prompt_id
   where c.id = %(comparison)s and %(extra)s = 1
+    and exists (select from decided where outcome = 'needs_votes')
+  returning comparison_id
 ), spared as (
   -- extra votes that were asked for and are no longer needed
   update labeling_slot s set state = 'withdrawn'
@@ -114,8 +124,10 @@ with decided as (
 )
 update labeling_comparison set
   n_votes = %(n_votes)s,
-  state = case when state in ('review', 'dropped') then state else %(state)s end,
-  overlap = overlap + %(extra)s - (select count(*) from spared),
+  state = case when state in ('review', 'dropped') then state
+          when exists (select from decided where outcome = 'adjudicated') then state
+          else %(state)s end,
+  overlap = overlap + (select count(*) from added) - (select count(*) from spared),
   updated_at = now()
 where id = %(comparison)s
 """
