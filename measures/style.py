@@ -63,7 +63,7 @@ def marks_of(text: str) -> frozenset[str]:
     return frozenset(found | {"markdown"}) if found & MARKDOWN else frozenset(found)
 
 
-def is_degenerate(text: str, *, least_words: int = 5) -> bool:
+def is_degenerate(text: str, *, least_words: int = 3) -> bool:
     """No answer to speak of: fewer than `least_words` tokens, or the same few over and over.
 
     The latter: of 20 or more tokens fewer than one in eight is new.

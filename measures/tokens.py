@@ -179,7 +179,7 @@ def _log_odds(table: sparse.csr_matrix, won: Ints, lost: Ints) -> tuple[Floats, 
     total = both.sum()
     if not total:
         return np.zeros(len(both)), np.zeros(len(both))
-    prior = PRIOR_WORDS * both / total
+    prior = np.where(both > 0, PRIOR_WORDS * both / total, 1.0)  # a word nobody used has odds 1
     rates = [
         np.log(y + prior) - np.log(np.maximum(y.sum() + PRIOR_WORDS - y - prior, 1e-9))
         for y in (up, down)

@@ -1,0 +1,48 @@
+"""The whole report, or a part of it: the quick checks first, those that fit a model after."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from apps.snapshots.reports import fitness, labels, leaking, learning, people, skew, texts, words
+from apps.snapshots.reports.checks import Check
+from apps.snapshots.reports.frame import Frame
+from apps.snapshots.reports.material import ReportMaterial
+
+VERSION = 1
+QUICK, MODELS = "quick", "models"
+
+_CHECKS: Mapping[str, tuple[Callable[[Frame], Check], ...]] = {
+    QUICK: (
+        learning.size,
+        skew.length,
+        skew.form,
+        skew.refusals,
+        skew.tone,
+        skew.sources,
+        skew.coverage,
+        people.annotators,
+        people.ages,
+        fitness.reasons,
+        fitness.criteria,
+    ),
+    MODELS: (
+        words.words,
+        texts.repeats,
+        texts.across,
+        leaking.leakage,
+        labels.swapped,
+        learning.drift,
+        learning.growth,
+    ),
+}
+PARTS = tuple(_CHECKS)
+
+
+def report_build(material: ReportMaterial, *, parts: Iterable[str] = PARTS) -> dict[str, Any]:
+    """{"version", "n": training pairs, "checks": [...]} in plain JSON types.
+
+    The same material gives the same report. Without a training row there are no checks.
+    """
+    frame = Frame(material)
+    wanted = [made for part in parts for made in _CHECKS[part]] if frame.n else []
+    return {"version": VERSION, "n": frame.n, "checks": [made(frame) for made in wanted]}

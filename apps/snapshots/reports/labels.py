@@ -1,0 +1,185 @@
+"""Labels that may be swapped: known answers, empty answers, and what the words contradict."""
+
+from collections import Counter
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apps.snapshots.reports.checks import (
+    LOOK,
+    OK,
+    STOP,
+    UNKNOWN,
+    Check,
+    Evidence,
+    check,
+    examples,
+    excerpt,
+    percent,
+    shares,
+    with_interval,
+    worst,
+)
+from apps.snapshots.reports.frame import Frame
+from measures.datasets.shares import pair_share
+from measures.datasets.swapped import (
+    LISTED,
+    SUREST,
+    canaries,
+    label_log_odds,
+    sure_contradictions,
+)
+from measures.estimate import Interval
+from measures.style import is_degenerate
+
+Bools = NDArray[np.bool_]
+
+KNOWN = "Known answers"
+NOISE = 0.05  # of labels swapped: under it nobody need look
+LEAST_PAIRS, LEAST_KNOWN, LEAST_BATCH = 200, 10, 50
+
+
+def swapped(frame: Frame) -> Check:
+    """STOP where known answers, empty answers or a whole batch say "the other way round"."""
+    rows: list[tuple[str, Interval]] = []
+    said: list[str] = []
+    levels: list[str] = []
+    for name, found, sentence in (_gold(frame), _empty(frame)):
+        if found.n >= LEAST_KNOWN:
+            rows.append((name, found))
+            level = _known_level(found, most=1 - NOISE if name == KNOWN else 0.5)
+            levels.append(level)
+            if level != OK or name == KNOWN:
+                said.append(sentence)
+    shown: Evidence | None = None
+    readable = frame.n >= LEAST_PAIRS
+    agree: Interval | None = None
+    if readable:
+        agree = pair_share(
+            (frame.margin > 0).astype(np.float64),
+            frame.chosen[frame.sample],
+            frame.rejected[frame.sample],
+        )
+        readable = agree.low is not None and agree.low > 0.55
+    if readable and agree is not None:
+        rows.append(("The text model agrees with the label", agree))
+        levels += _by_words(frame, rows, said)
+        shown = _suspects(frame)
+    if not levels:
+        return check(
+            "swapped",
+            "Swapped labels",
+            UNKNOWN,
+            "No pair has a known answer, and the words do not tell the labels.",
+            advice=_GOLD,
+        )
+    if not any(name == KNOWN for name, _ in rows):
+        said.append("Whether all of them are swapped only pairs with a known answer can tell.")
+    return check(
+        "swapped",
+        "Swapped labels",
+        worst(levels),
+        " ".join(said),
+        advice="Look at the list below, and at how the labels got in: a column read the other way "
+        f"round swaps a whole batch. {_GOLD}",
+        basis=f"The text model is a logistic model of words, tested on groups it has not seen. “At "
+        f"most” is the share it contradicts among the {SUREST:.0%} of unanimous pairs it is surest "
+        "about: where it is wrong itself the figure is too high, never too low.",
+        evidence=[shares("Labels that are as they should be", rows), shown],
+    )
+
+
+_GOLD = f"Add at least {LEAST_KNOWN} gold pairs whose answer is beyond doubt."
+
+
+def _known_level(found: Interval, *, most: float) -> str:
+    """STOP where the wrong side wins more often; LOOK where fewer than `most` are right."""
+    if found.high is not None and found.high < 0.5:
+        return STOP
+    return LOOK if found.high is not None and found.high < most else OK
+
+
+def _gold(frame: Frame) -> tuple[str, Interval, str]:
+    known = [row for row, pair in enumerate(frame.rows) if pair.gold is not None]
+    found = pair_share(
+        [float(bool(frame.rows[row].gold)) for row in known],
+        frame.chosen[known],
+        frame.rejected[known],
+    )
+    return (
+        KNOWN,
+        found,
+        f"Of the known answers {with_interval(found)} are labelled right.",
+    )
+
+
+def _empty(frame: Frame) -> tuple[str, Interval, str]:
+    """Where one answer is no answer, the other should have won."""
+    empty = np.array([is_degenerate(text) for text in frame.texts], dtype=bool)
+    won, lost = empty[frame.chosen], empty[frame.rejected]
+    apart = won != lost
+    found = pair_share(lost[apart].astype(np.float64), frame.chosen[apart], frame.rejected[apart])
+    return (
+        "Real answers against hardly any",
+        found,
+        f"An answer of a few words, or of the same words over and over, loses to a real one in "
+        f"{with_interval(found)}.",
+    )
+
+
+def _by_words(frame: Frame, rows: list[tuple[str, Interval]], said: list[str]) -> list[str]:
+    """Levels from the text model; adds to what is shown and said."""
+    certain = np.array([frame.rows[row].share == 1 for row in frame.sample], dtype=bool)
+    won, lost = frame.chosen[frame.sample], frame.rejected[frame.sample]
+    levels = []
+    wrong = sure_contradictions(frame.margin, certain, won, lost)
+    if wrong.value is not None and wrong.n >= LEAST_KNOWN:
+        rows.append(("… on unanimous pairs it is surest about", _complement(wrong)))
+        level = LOOK if wrong.low is not None and wrong.low > NOISE else OK
+        levels.append(level)
+        said.append(
+            f"Judged by the words, at most {with_interval(wrong)} of the labels are swapped."
+        )
+    batches = Counter(frame.rows[row].batch for row in frame.sample)
+    for batch, n in batches.most_common(12):
+        if len(batches) < 2 or n < LEAST_BATCH:
+            continue
+        inside = np.array([frame.rows[row].batch == batch for row in frame.sample], dtype=bool)
+        found = pair_share((frame.margin[inside] > 0).astype(np.float64), won[inside], lost[inside])
+        rows.append((f"… in batch {batch or 'without a name'}", found))
+        if found.high is not None and found.high < 0.5:
+            levels.append(STOP)
+            said.append(
+                f"In batch {batch or 'without a name'} the words agree with only "
+                f"{with_interval(found)} of the labels: it looks swapped as a whole."
+            )
+    return levels or [OK]
+
+
+def _complement(found: Interval) -> Interval:
+    flip = [None if bound is None else 1 - bound for bound in (found.value, found.high, found.low)]
+    return Interval(value=flip[0], low=flip[1], high=flip[2], n=found.n)
+
+
+def _suspects(frame: Frame) -> Evidence | None:
+    shares_of = np.array([frame.rows[row].share for row in frame.sample])
+    votes = np.array([len(frame.rows[row].votes) for row in frame.sample])
+    doubt = label_log_odds(frame.margin, shares_of, votes)
+    tested = canaries(frame.differences, frame.fold)
+    order = [int(k) for k in np.argsort(doubt, kind="stable")[:20] if frame.margin[k] < 0]
+    return examples(
+        f"The most doubtful labels, by words and votes. How good the list is: of {tested.n:,} "
+        f"labels flipped on purpose, the most doubtful {LISTED:.0%} by words held "
+        f"{percent(tested.found)}; a list drawn by lot holds {percent(LISTED)}.",
+        (
+            {
+                "comparison": frame.rows[frame.sample[k]].id,
+                "left": excerpt(frame.rows[frame.sample[k]].chosen),
+                "right": excerpt(frame.rows[frame.sample[k]].rejected),
+                "note": f"{percent(frame.rows[frame.sample[k]].share)} of "
+                f"{votes[k]} votes for the winner; the words say "
+                f"{percent(float(1 / (1 + np.exp(-frame.margin[k]))))}",
+            }
+            for k in order
+        ),
+    )
