@@ -30,13 +30,25 @@ def crowd_write(
     n = 1 + max(item for item, _, _ in votes)
     prompts = Prompt.objects.bulk_create(
         [
-            Prompt(project=project, messages=[], text_hash=f"p{i}", group_key=f"g{i % 40}")
+            Prompt(
+                project=project,
+                messages=[{"role": "user", "content": f"Question {i}: is tap water safe?"}],
+                text_hash=f"p{i}",
+                group_key=f"g{i % 40}",
+            )
             for i in range(n)
         ]
     )
     sides = {
         side: Response.objects.bulk_create(
-            [Response(prompt=p, messages=[], text_hash=f"{side}{i}") for i, p in enumerate(prompts)]
+            [
+                Response(
+                    prompt=prompt,
+                    messages=[{"role": "assistant", "content": f"Answer {side} to question {i}."}],
+                    text_hash=f"{side}{i}",
+                )
+                for i, prompt in enumerate(prompts)
+            ]
         )
         for side in "ab"
     }
