@@ -4,25 +4,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from apps.agreement.models import AgreementReport
+from apps.agreement.screens.cards import alarms, cost_card, position_card
+from apps.agreement.screens.charts import Estimate, Whiskers, percent, whiskers
+from apps.agreement.screens.slices import worse_sentences
+from apps.agreement.screens.statistics import NAMES, interval_words, statistic_rows, which_votes
+from measures.agreement.reading import LEAST_AGREEMENT
 
-ROW = 26  # pixels per row of a chart
-
-# The horizontal bars of vote splits: label, bar, value.
+# The horizontal bars of vote splits: pixels per row; label, bar, value.
+ROW = 26
 SPLIT_LEFT, SPLIT_BAR, SPLIT_RIGHT = 76, 380, 130
 MOST_SPLITS = 14
-
-# The dot-and-whisker chart of percent agreement, on a scale of 30 to 100 %.
-SCALE_LEFT, SCALE_WIDTH, SCALE_RIGHT = 260, 360, 76
-SCALE_FROM, SCALE_TO = 0.3, 1.0
-
-TONES = {
-    "critical": ("bad", "circle-alert"),
-    "bad": ("bad", "circle-alert"),
-    "unsure": ("warn", "triangle-alert"),
-    "too_few": ("", "info"),
-    "undefined": ("", "info"),
-    "no_alarm": ("good", "circle-check"),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,13 +22,6 @@ class Tile:
     value: str
     spread: str
     basis: str
-
-
-@dataclass(frozen=True, slots=True)
-class Note:
-    tone: str
-    icon: str
-    sentence: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,38 +45,17 @@ class BarChart:
     left_out: int
 
 
-@dataclass(frozen=True, slots=True)
-class Whisker:
-    """An estimate: pixels of its value and bounds, and the value in words."""
-
-    y: int
-    text_y: int
-    label: str
-    value: str
-    x: float
-    low: float | None
-    high: float | None
-    ours: bool
-
-
-@dataclass(frozen=True, slots=True)
-class WhiskerChart:
-    rows: list[Whisker]
-    width: int
-    height: int
-    half: float  # x of 50 %: two coin-flippers on two-way votes
-    bad: float  # x of 60 %: agreement under it is bad
-    axis_y: int
-    value_x: int
-
-
 def overview(report: AgreementReport) -> dict[str, Any]:
     """The template's context."""
     figures = report.figures
     statistics = figures["statistics"]
     return {
         "tiles": _tiles(report),
-        "notes": [_note(statistics["percent"]), _note(statistics["alpha"])],
+        "notes": alarms(statistics),
+        "worse": worse_sentences(figures["slices"]),
+        "statistics": statistic_rows(figures),
+        "interval_words": interval_words(figures["clustering"]),
+        "which_votes": which_votes(report),
         "rule": figures["rule"],
         "splits": split_chart(figures["splits"]),
         "decisions": figures["decisions"],
@@ -107,11 +70,9 @@ def overview(report: AgreementReport) -> dict[str, Any]:
         "gold": _gold(figures["decisions"]["gold"]),
         "anchors": anchor_chart(figures),
         "ceiling": _ceiling(figures["two_way"]),
+        "position": position_card(figures["position"]),
+        "cost": cost_card(figures["cost"]),
     }
-
-
-def percent(fraction: float) -> str:
-    return f"{100 * fraction:.1f} %"
 
 
 def _maybe_percent(fraction: float | None) -> str:
@@ -120,21 +81,26 @@ def _maybe_percent(fraction: float | None) -> str:
 
 def _tiles(report: AgreementReport) -> list[Tile]:
     figures = report.figures
-    names = {
-        "percent": "Percent agreement",
-        "alpha": "Krippendorff’s alpha",
-        "fleiss": "Fleiss’ kappa",
-        "ac1": "Gwet’s AC1",
-    }
     votes = Tile(
         "Votes",
         f"{report.n_votes:,}",
         "",
         f"{figures['n_annotators']:,} people, {report.n_comparisons:,} comparisons",
     )
-    return [votes] + [
-        _estimate_tile(names[key], figures["statistics"][key], as_percent=key == "percent")
-        for key in names
+    per_kept = figures["cost"]["votes_per_kept"]
+    cost = Tile(
+        "Votes for a kept pair",
+        "—" if per_kept["value"] is None else f"{per_kept['value']:.2f}",
+        "",
+        per_kept["undefined"] or f"n = {figures['cost']['n_kept']:,} kept pairs",
+    )
+    return [
+        votes,
+        *(
+            _estimate_tile(NAMES[key], figures["statistics"][key], as_percent=key == "percent")
+            for key in ("percent", "alpha")
+        ),
+        cost,
     ]
 
 
@@ -152,11 +118,6 @@ def _estimate_tile(name: str, estimate: dict[str, Any], *, as_percent: bool) -> 
     return Tile(
         name, shown(estimate["value"]) + unit, spread, f"n = {estimate['n_items']:,} comparisons"
     )
-
-
-def _note(estimate: dict[str, Any]) -> Note:
-    tone, icon = TONES[estimate["level"]]
-    return Note(tone, icon, estimate["sentence"])
 
 
 def _gold(gold: dict[str, Any] | None) -> dict[str, Any] | None:
@@ -209,44 +170,18 @@ def split_chart(splits: list[dict[str, Any]]) -> BarChart:
     )
 
 
-def anchor_chart(figures: dict[str, Any]) -> WhiskerChart:
+def anchor_chart(figures: dict[str, Any]) -> Whiskers:
     """This project's percent agreement above published ones."""
-    rows: list[tuple[str, float, float | None, float | None, bool]] = []
-    for label, estimate in (
-        ("This project", figures["statistics"]["percent"]),
-        ("This project, A or B votes only", figures["two_way"]["percent"]),
-    ):
-        if estimate["value"] is not None:
-            rows.append((label, estimate["value"], estimate["low"], estimate["high"], True))
+    rows = [
+        Estimate(label, found["value"], found["low"], found["high"], tone="ours")
+        for label, found in (
+            ("This project", figures["statistics"]["percent"]),
+            ("This project, A or B votes only", figures["two_way"]["percent"]),
+        )
+        if found["value"] is not None
+    ]
     for anchor in figures["anchors"]:
         value, margin = anchor["agreement"], anchor["margin"]
         low, high = (None, None) if margin is None else (value - margin, value + margin)
-        rows.append((anchor["name"], value, low, high, False))
-
-    def at(fraction: float) -> float:
-        place = (fraction - SCALE_FROM) / (SCALE_TO - SCALE_FROM)
-        return round(SCALE_LEFT + SCALE_WIDTH * min(max(place, 0.0), 1.0), 1)
-
-    width = SCALE_LEFT + SCALE_WIDTH + SCALE_RIGHT
-    axis_y = len(rows) * ROW + 4
-    return WhiskerChart(
-        rows=[
-            Whisker(
-                y=place * ROW + 14,
-                text_y=place * ROW + 18,
-                label=label,
-                value=percent(value),
-                x=at(value),
-                low=None if low is None else at(low),
-                high=None if high is None else at(high),
-                ours=ours,
-            )
-            for place, (label, value, low, high, ours) in enumerate(rows)
-        ],
-        width=width,
-        height=axis_y + 22,
-        half=at(0.5),
-        bad=at(0.6),
-        axis_y=axis_y,
-        value_x=width - 4,
-    )
+        rows.append(Estimate(anchor["name"], value, low, high))
+    return whiskers(rows, line=LEAST_AGREEMENT)

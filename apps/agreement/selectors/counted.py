@@ -27,11 +27,11 @@ REPEAT, AUDIT, GOLD, PRIORITY, ROUND, EXTRA, LATER = (
 REASONS = {
     REPEAT: "hidden repeats: the same person again",
     AUDIT: "audits: a second look by a reviewer",
-    GOLD: "on gold and qualification pairs, which are chosen",
-    PRIORITY: "on pairs picked by priority, which are not a random sample",
-    ROUND: "of a second round: the pair was sent again because the first votes differed",
-    EXTRA: "extra votes: asked for because the first ones did not settle the pair",
-    LATER: "third and later votes: asked for only where the first two did not settle the pair",
+    GOLD: "on gold and qualification comparisons, which are chosen",
+    PRIORITY: "on comparisons picked by priority, which are not a random sample",
+    ROUND: "of a second round: the comparison was sent again because the first votes differed",
+    EXTRA: "extra votes: asked for because the first ones did not settle it",
+    LATER: "third and later votes: asked for only where the first two did not settle it",
 }
 BEFORE_STOPPING = 2
 

@@ -2,9 +2,11 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import timedelta
 
 import numpy as np
 from django.db.models import Max, Q
+from django.utils import timezone
 from numpy.typing import NDArray
 
 from apps.accounts.models import Project
@@ -19,6 +21,9 @@ Bools = NDArray[np.bool_]
 
 # Raised when figures gain parts that pages print: older reports are computed again.
 FIGURES_VERSION = 2
+
+QUICK = 3.0  # seconds a report may take without being rationed
+RESTS = 20  # seconds it is left alone for each second beyond
 
 KINDS = tuple(str(kind) for kind in Slot.Kind.values)
 STRATA = tuple(str(stratum) for stratum in Comparison.Stratum.values)
@@ -172,13 +177,20 @@ def report_get(*, project: Project) -> AgreementReport | None:
 
 
 def stale_projects() -> list[Project]:
-    """Projects whose newest vote is newer than their report (or that have none yet)."""
+    """Projects whose newest vote is newer than their report (or that have none yet).
+
+    One that takes long is left alone for a while, so that it does not keep a worker busy."""
     newest = dict(
         Vote.objects.values_list("project_id")
         .annotate(newest=Max("id"))
         .values_list("project_id", "newest")
     )
     current = AgreementReport.objects.filter(figures__version=FIGURES_VERSION)
-    seen = dict(current.values_list("project_id", "last_vote_id"))
+    seen, now = {}, timezone.now()
+    for key, vote, at, seconds in current.values_list(
+        "project_id", "last_vote_id", "computed_at", "figures__seconds"
+    ):
+        rests = now - at < timedelta(seconds=RESTS * max(0.0, (seconds or 0.0) - QUICK))
+        seen[key] = newest.get(key, 0) if rests else vote
     behind = [key for key, vote in newest.items() if seen.get(key, 0) < vote]
     return list(Project.objects.filter(id__in=behind, archived_at__isnull=True))

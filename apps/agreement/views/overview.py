@@ -1,28 +1,26 @@
 """The agreement page."""
 
-import csv
-
 from django.contrib import messages
-from django.http import HttpResponse
+from django.http import HttpResponse, StreamingHttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_GET, require_POST
 
 from apps.accounts.permissions import READERS, project_page
 from apps.agreement.screens import overview as screen
+from apps.agreement.screens.statistics import STATISTICS_COLUMNS, statistics_csv_rows
 from apps.agreement.selectors import votes
 from apps.agreement.services.reports import report_refresh
+from apps.agreement.views.reports import csv_response, report_context
 from apps.common.http import Request
 
 
 @require_GET
 @project_page(READERS)
 def overview(request: Request) -> HttpResponse:
-    report = votes.report_get(project=request.project)
-    context = {"page_title": "Agreement", "nav": "agreement", "report": report}
+    report, context = report_context(request)
     if report is not None:
-        newest = votes.newest_vote_id(project=request.project)
-        context |= screen.overview(report) | {"newer_votes": newest > report.last_vote_id}
-    return render(request, "agreement/overview.html", context)
+        context |= screen.overview(report)
+    return render(request, "agreement/overview.html", context | {"page_title": "Agreement"})
 
 
 @require_POST
@@ -35,16 +33,34 @@ def refresh(request: Request) -> HttpResponse:
 
 @require_GET
 @project_page(READERS)
-def splits_csv(request: Request) -> HttpResponse:
-    """The numbers behind the chart."""
+def statistics_csv(request: Request) -> StreamingHttpResponse:
+    """Every statistic, the pull of the left side and what labels cost."""
     report = votes.report_get(project=request.project)
-    response = HttpResponse(content_type="text/csv; charset=utf-8")
-    name = f"{request.project.slug}-vote-splits.csv"
-    response["Content-Disposition"] = f'attachment; filename="{name}"'
-    writer = csv.writer(response)
-    writer.writerow(["pattern", "votes", "largest share", "comparisons", "accepted by the rule"])
-    for row in report.figures["splits"] if report else []:
+    rows = statistics_csv_rows(report) if report else []
+    return csv_response(request, "agreement", STATISTICS_COLUMNS, rows)
+
+
+@require_GET
+@project_page(READERS)
+def splits_csv(request: Request) -> StreamingHttpResponse:
+    """The numbers behind the chart of vote splits."""
+    report = votes.report_get(project=request.project)
+    columns = ("pattern", "votes", "largest share", "comparisons", "accepted by the rule")
+    rows = [
         # The leading quote keeps a spreadsheet from reading "4–1" as a date.
-        shown = (f"'{row['pattern']}", row["n_votes"], f"{row['share']:.4f}")
-        writer.writerow([*shown, row["comparisons"], row["accepted"]])
-    return response
+        dict(
+            zip(
+                columns,
+                (
+                    f"'{row['pattern']}",
+                    row["n_votes"],
+                    round(row["share"], 4),
+                    row["comparisons"],
+                    row["accepted"],
+                ),
+                strict=True,
+            )
+        )
+        for row in (report.figures["splits"] if report else [])
+    ]
+    return csv_response(request, "vote-splits", columns, rows)

@@ -1,0 +1,166 @@
+"""The words around the statistics of agreement: what each is, on which votes, how sure."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from apps.agreement.models import AgreementReport
+from apps.agreement.selectors.counted import REASONS
+
+NAMES = {
+    "percent": "Percent agreement",
+    "cohen": "Cohen’s kappa, mean",
+    "fleiss": "Fleiss’ kappa",
+    "alpha": "Krippendorff’s alpha",
+    "ac1": "Gwet’s AC1",
+}
+WHAT = {
+    "percent": "How often two votes on the same comparison are the same. Coins agree in half.",
+    "cohen": "Agreement beyond chance of two people with each other, averaged over all two who "
+    "have ten comparisons in common; chance is what the habits of these two would give.",
+    "fleiss": "Agreement beyond chance, where chance is everybody drawing from the project’s mix "
+    "of choices. Comparisons weigh alike, however many votes they have.",
+    "alpha": "As Fleiss, but comparisons with more votes weigh more and small samples are "
+    "corrected. 0 is chance, 1 is perfect, under 0 is systematic disagreement.",
+    "ac1": "Agreement beyond chance, where chance is small when nearly all votes fall on one "
+    "choice. Far above alpha: look at the mix of choices.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    key: str
+    name: str
+    what: str
+    value: str
+    spread: str
+    basis: str
+    sentence: str
+
+
+def statistic_rows(figures: dict[str, Any]) -> list[Row]:
+    """Every statistic as a row of the table that says how to read it."""
+    rows = []
+    for key, name in NAMES.items():
+        found = figures["statistics"][key]
+        basis = f"{found['n_items']:,}"
+        if key == "cohen":
+            used = figures["cohen_pairs"]["used"]
+            basis += f" ({used:,} pair{'' if used == 1 else 's'} of people)"
+        rows.append(
+            Row(
+                key=key,
+                name=name,
+                what=WHAT[key],
+                value="undefined" if found["value"] is None else _number(key, found["value"]),
+                spread=_spread(key, found),
+                basis=basis,
+                sentence=_verdict(found["sentence"]),
+            )
+        )
+    return rows
+
+
+def _verdict(sentence: str) -> str:
+    """The sentence without the number, which stands beside it."""
+    verdict = sentence.split("; ", 1)[-1].split("): ", 1)[-1]
+    return verdict[:1].upper() + verdict[1:]
+
+
+def _number(key: str, value: float) -> str:
+    if key == "percent":
+        return f"{100 * value:.1f} %"
+    return f"{value:.3f}".replace("-", "−")
+
+
+def _spread(key: str, found: dict[str, Any]) -> str:
+    if found["low"] is None:
+        return found["no_interval"] or "—"
+    if key == "percent":
+        return f"{100 * found['low']:.1f}–{100 * found['high']:.1f} %"
+    return f"{_number(key, found['low'])} to {_number(key, found['high'])}"
+
+
+def interval_words(clustering: dict[str, Any]) -> str:
+    """What intervals rest on, and whether that mattered."""
+    by, wider = clustering["by"], clustering["wider"]
+    factor = ""
+    if wider is not None:
+        factor = (
+            f" That makes the interval of percent agreement {wider:.1f} times as wide as if each "
+            "comparison stood alone."
+        )
+    if by == "groups":
+        return (
+            f"Intervals are 95 %, by resampling {clustering['n_groups']:,} groups (what splits go "
+            f"by) whole, because comparisons of one group are alike.{factor}"
+        )
+    if by == "answers":
+        n = clustering["n_groups"]
+        groups = "one group" if n == 1 else f"{n} groups"
+        return (
+            f"Intervals are 95 % and allow for {clustering['n_answers']:,} answers that recur in "
+            f"several comparisons.{factor} There {'is' if n == 1 else 'are'} only {groups}, too "
+            "few to resample: the intervals hold for these, not for others like them."
+        )
+    if clustering["reason"]:
+        return (
+            "Intervals are 95 %, by resampling comparisons as if each stood alone: there is "
+            f"{clustering['reason']}. They are too short if groups differ."
+        )
+    return "Intervals are 95 %, by resampling comparisons, each of which is a group of its own."
+
+
+def which_votes(report: AgreementReport) -> dict[str, Any]:
+    """How many votes are in, and how many are left out for which reason."""
+    counted = report.figures["counted"]
+    left_out = counted["left_out"]
+    return {
+        "n_votes": counted["n_votes"],
+        "n_comparisons": counted["n_comparisons"],
+        "n_annotators": counted["n_annotators"],
+        "n_left_out": sum(left_out.values()),
+        "left_out": [(n, REASONS[reason]) for reason, n in left_out.items()],
+    }
+
+
+STATISTICS_COLUMNS = (
+    "statistic", "value", "low", "high", "comparisons", "votes", "undefined", "no_interval",
+)  # fmt: skip
+
+
+def statistics_csv_rows(report: AgreementReport) -> list[dict[str, Any]]:
+    """Every number of the page, fractions as numbers."""
+    figures = report.figures
+    rows = [_csv_row(name, figures["statistics"][key]) for key, name in NAMES.items()]
+    rows.append(_csv_row("Percent agreement, A or B votes only", figures["two_way"]["percent"]))
+    position = figures["position"]
+    rows.append(
+        _csv_row("Left chosen, answers equally good", position)
+        | {"comparisons": position["n_flipped"], "votes": position["n"]}
+    )
+    rate = position["left_rate"]
+    rows.append(_csv_row("Choices that fell on the left", rate) | {"votes": rate["n"]})
+    cost = figures["cost"]
+    names = {
+        "votes_per_kept": "Votes for a kept pair",
+        "hours": "Active hours",
+        "seconds_per_kept": "Active seconds for a kept pair",
+        "money": f"Money ({cost['currency']})",
+        "money_per_kept": f"Money for a kept pair ({cost['currency']})",
+    }
+    return rows + [
+        _csv_row(name, cost[key]) | {"comparisons": cost["n_kept"], "votes": cost["n_votes"]}
+        for key, name in names.items()
+    ]
+
+
+def _csv_row(name: str, found: dict[str, Any]) -> dict[str, Any]:
+    kept = ("value", "low", "high", "undefined", "no_interval")
+    return (
+        {"statistic": name}
+        | {key: found.get(key) for key in kept}
+        | {
+            "comparisons": found.get("n_items"),
+            "votes": found.get("n_votes"),
+        }
+    )
