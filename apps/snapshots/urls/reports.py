@@ -1,5 +1,12 @@
-"""Addresses of the pages about reports."""
+"""Addresses of the skew report."""
 
-from django.urls import URLPattern
+from django.urls import path
 
-urlpatterns: list[URLPattern] = []
+from apps.snapshots import views_reports as views
+
+# The preview first: "new" would pass for a dataset's id.
+urlpatterns = [
+    path("<slug:slug>/datasets/new/report/", views.report_preview, name="report_preview"),
+    path("<slug:slug>/datasets/<str:snapshot>/report/", views.report, name="report"),
+    path("<slug:slug>/datasets/<str:snapshot>/report.csv", views.report_csv, name="report_csv"),
+]
