@@ -5,6 +5,7 @@ Imports point backwards only; an app fills these lists in its `AppConfig.ready`.
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 
@@ -42,14 +43,35 @@ class Use:
     later: tuple["Use", ...] = ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunResult:
+    """A finished run, as far as apps before it may show it.
+
+    method: its kind (sft, reward, dpo, ppo); seconds: of its attempts' work, wall time; splits: a
+    reward model's report by file; win_rate: {value, low, high, n…} of an evaluation of its model
+    against SFT, by the judge that it was not trained on; None where nobody has evaluated it.
+    """
+
+    method: str
+    method_words: str
+    name: str
+    url: str
+    ended_at: datetime
+    seconds: float | None
+    splits: Mapping[str, Mapping[str, Any]]
+    win_rate: Mapping[str, Any] | None
+
+
 _nav: list[NavItem] = []
 _home: dict[str, str] = {}
 _overview: dict[str, str] = {}
+_annotator_pages: dict[str, str] = {}
 _health: dict[str, Callable[[], str | None]] = {}
 _vote_uses: list[Callable[[Collection[int]], Mapping[int, int]]] = []
 _vote_traces: list[Callable[[Collection[int]], Mapping[int, list[Use]]]] = []
 _comparison_uses: list[Callable[[Any, int], list[Use]]] = []
 _comparison_pages: list[str] = []
+_run_results: list[Callable[[Any], list[RunResult]]] = []
 
 
 def nav_add(item: NavItem) -> None:
@@ -78,6 +100,17 @@ def overview_set(role: str, url_name: str) -> None:
 def overview_of(roles: Collection[str]) -> str | None:
     """The page across projects for somebody with these roles; None where no role has one."""
     return next((_overview[role] for role in roles if role in _overview), None)
+
+
+def annotator_pages_set(everybody: str, one: str) -> None:
+    """The pages with figures about annotators: `everybody` takes the project's slug, `one` the slug
+    and a user's id."""
+    _annotator_pages.update(everybody=everybody, one=one)
+
+
+def annotator_pages() -> dict[str, str]:
+    """{"everybody": …, "one": …}, URL names for templates; empty where no app has such pages."""
+    return _annotator_pages
 
 
 def health_add(name: str, probe: Callable[[], str | None]) -> None:
@@ -136,3 +169,15 @@ def comparison_uses(project: Any, comparison: int) -> list[Use]:
 def comparison_page() -> str:
     """The URL name of the page that follows a comparison's votes; empty where there is none."""
     return next(iter(_comparison_pages), "")
+
+
+def run_results_add(find: Callable[[Any], list[RunResult]]) -> None:
+    """`find` takes a project."""
+    if find not in _run_results:
+        _run_results.append(find)
+
+
+def run_results(project: Any) -> list[RunResult]:
+    """What the project has trained to the end, newest first."""
+    found = [result for find in _run_results for result in find(project)]
+    return sorted(found, key=lambda result: result.ended_at, reverse=True)

@@ -26,7 +26,10 @@ def votes_write(project: Project, rows: Iterable[dict[str, Any]]) -> None:
         if row["pair"] not in pairs:
             name = f"{start}-{row['pair']}"
             prompt = Prompt.objects.create(
-                project=project, messages=[], text_hash=f"p{name}", group_key=f"g{name}"
+                project=project,
+                messages=[{"role": "user", "content": f"Question {row['pair']}?"}],
+                text_hash=f"p{name}",
+                group_key=f"g{name}",
             )
             answers = Response.objects.bulk_create(
                 [Response(prompt=prompt, messages=[], text_hash=f"{side}{name}") for side in "ab"]

@@ -171,6 +171,11 @@ def person_of(*, project: Project, user_id: int) -> User | None:
     return found.filter(Q(Exists(seat)) | Q(Exists(voted))).first()
 
 
+def standing_of(*, project: Project, user: User) -> Annotator | None:
+    """Their row in the project, which says whether they are left out; None before there is one."""
+    return Annotator.objects.filter(project=project, user=user).first()
+
+
 @dataclass(frozen=True, slots=True)
 class Reach:
     """What leaving somebody out touches: their votes that count, the comparisons these are on, and

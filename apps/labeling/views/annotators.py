@@ -14,6 +14,7 @@ from apps.accounts.models import Membership
 from apps.accounts.permissions import ADMIN, project_page
 from apps.common.errors import DomainError
 from apps.common.http import Request
+from apps.common.registry import annotator_pages
 from apps.labeling import selectors, services
 from apps.labeling.forms.annotators import AnnotatorsFilter, LimitsForm, PauseForm
 from apps.labeling.models import Annotator, QualificationAttempt
@@ -52,6 +53,7 @@ def annotators(request: Request) -> HttpResponse:
         if settings.acknowledge_guidelines
         else None,
         "n_imported": reads.imported_count(project=request.project),
+        "figures": annotator_pages(),
     }
     return render(request, "labeling/annotators.html", context | _practice(request, settings))
 
@@ -189,6 +191,7 @@ def _page(
         "page_title": str(person.user),
         "nav": "annotators",
         "person": person,
+        "figures": annotator_pages(),
         "settings": settings,
         "words": reads.qualification_words(person, settings),
         "qualification": services.qualification_of(project=request.project, user=person.user),
