@@ -171,3 +171,22 @@ def test_the_schedule_decides_by_a_rule_that_was_changed_elsewhere(spammed: Proj
     assert refresh_consensus() == 1
     assert projects_to_decide() == []
     assert 0 < Decision.objects.filter(outcome="accepted").count() < 100
+
+
+def test_a_fit_that_was_killed_half_way_is_begun_again(
+    spammed: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from apps.agreement.services import consensus
+
+    consensus_compare(project=spammed)
+    assert projects_to_fit() == []
+
+    def killed(**_: object) -> None:
+        raise SystemExit
+
+    with monkeypatch.context() as patch, pytest.raises(SystemExit):
+        patch.setattr(consensus, "decisions_redo", killed)
+        consensus_refresh(project=spammed, method="mace")
+    assert [(p.pk, every) for p, every in projects_to_fit()] == [(spammed.pk, False)]
+    assert refresh_consensus() == 1
+    assert projects_to_fit() == []

@@ -52,7 +52,8 @@ def votes_since(*, project: Project, vote_id: int) -> int:
 def projects_to_fit() -> list[tuple[Project, bool]]:
     """(project, whether all ways are to be compared) of projects whose fit is behind their votes.
 
-    Votes taken back since the fit count as votes: the number of current votes differs.
+    Votes taken back since the fit count as votes: the number of current votes differs. A fit that
+    never ended names no vote, and is begun again.
     """
     with connection.cursor() as cursor:
         cursor.execute(_VOTES_BY_PROJECT)
@@ -64,7 +65,7 @@ def projects_to_fit() -> list[tuple[Project, bool]]:
         moved = abs(n - n_fitted)
         if abs(n - n_compared) >= WORTH_COMPARING * n:
             wanted[key] = True
-        elif moved >= max(1, WORTH_FITTING * n) or age >= OLD_SECONDS:
+        elif not fitted_to or moved >= max(1, WORTH_FITTING * n) or age >= OLD_SECONDS:
             wanted[key] = False
     projects = Project.objects.in_bulk(list(wanted))
     return [(projects[key], compare) for key, compare in wanted.items() if key in projects]

@@ -80,7 +80,7 @@ def consensus_refresh(
                 "priors": made.priors.tolist(),
                 "confusion": made.default_confusion.ravel().tolist(),
                 "n_votes": len(found.votes),
-                "last_vote_id": found.last_vote_id,
+                "last_vote_id": 0,  # not done yet: a worker that dies here is noticed
                 "fitted_at": timezone.now(),
             },
         )
@@ -88,6 +88,8 @@ def consensus_refresh(
     redecided = decisions_redo(
         project=project, posteriors=(found.ids, made.posteriors.astype(np.float64))
     )
+    consensus.last_vote_id = found.last_vote_id
+    consensus.save(update_fields=["last_vote_id"])
     return Refreshed(consensus, redecided)
 
 
