@@ -2,15 +2,20 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from apps.snapshots.models import Snapshot
-from apps.snapshots.recipe import in_order
+from apps.snapshots.progress import STEPS
+from apps.snapshots.recipe import PRIVATE_SPLITS, in_order
 
 SPLIT_WORDS = {
     "train": "Training",
+    "smoke": "Smoke: a quick check that a run works",
     "dev": "Dev: steers training",
     "public_test": "Public test",
+    "private_test": "Private test",
+    "human_audit": "Human audit",
     "heldout_groups": "Held-out groups",
     "heldout_annotators": "Held-out annotators, one row a vote",
 }
@@ -31,6 +36,7 @@ class SplitRow:
     rows: int
     groups: int | None
     arguments: int | None
+    private: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +49,14 @@ class DropRow:
 def split_rows(counts: Mapping[str, Any]) -> list[SplitRow]:
     groups, arguments = counts.get("groups", {}), counts.get("arguments", {})
     return [
-        SplitRow(name, SPLIT_WORDS[name], n, groups.get(name), arguments.get(name))
+        SplitRow(
+            name,
+            SPLIT_WORDS[name],
+            n,
+            groups.get(name),
+            arguments.get(name),
+            name in PRIVATE_SPLITS,
+        )
         for name, n in in_order(counts.get("rows", {})).items()
     ]
 
@@ -99,13 +112,107 @@ def figures(counts: Mapping[str, Any], warnings: Sequence[str]) -> dict[str, Any
         "splits": split_rows(counts),
         "drops": drop_rows(counts),
         "warnings": warnings,
+        "notes": notes(counts),
+        "strata": strata_rows(counts),
     }
+
+
+def notes(counts: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """(what, in words) of what else there is to know before trusting the rows."""
+    weights, near = counts.get("weights", {}), counts.get("near_duplicates", {})
+    effective, n = weights.get("effective_rows"), weights.get("rows")
+    decided = {"votes": "votes", "model": "a model of the voters", "ruling": "a person's ruling"}
+    said = [
+        ("Decided by", _listed(counts.get("decided_by"), decided)),
+        ("Rulings on disputes", _listed(counts.get("rulings"))),
+        ("Votes not counted", _listed(counts.get("votes", {}).get("refused"))),
+        (
+            "Effective training rows",
+            f"{effective:,.0f} of {n:,} after weighting" if effective and effective < n else "",
+        ),
+        (
+            "Near-duplicates",
+            f"{near['texts']:,} texts, which tie {near['joined_groups']:,} groups to others"
+            if near.get("texts")
+            else "",
+        ),
+    ]
+    return [(name, words) for name, words in said if words]
+
+
+def _listed(counts: Mapping[str, int] | None, words: Mapping[str, str] | None = None) -> str:
+    found = sorted((counts or {}).items(), key=lambda item: (-item[1], item[0]))
+    return ", ".join(f"{n:,} {(words or {}).get(name, name)}" for name, n in found if n)
+
+
+@dataclass(frozen=True, slots=True)
+class StratumRow:
+    """A stratum of the training rows: how many, and what they weigh in percent of all."""
+
+    by: str
+    name: str
+    rows: int
+    percent: float
+    weight_percent: float
+
+
+STRATA_WORDS = {"length": "Length", "topic": "Topic", "unsafe": "Flags"}
+
+
+def strata_rows(counts: Mapping[str, Any], most: int = 12) -> list[StratumRow]:
+    """Classifications with more than one stratum; of long ones the largest."""
+    found = []
+    for by, of in counts.get("weights", {}).get("strata", {}).items():
+        rows = sum(one["rows"] for one in of.values())
+        weight = sum(one["weight"] for one in of.values())
+        if len(of) < 2 or not weight:
+            continue
+        largest = sorted(of.items(), key=lambda item: (-item[1]["rows"], item[0]))[:most]
+        found += [
+            StratumRow(
+                STRATA_WORDS.get(by, by),
+                name,
+                one["rows"],
+                100 * one["rows"] / rows,
+                100 * one["weight"] / weight,
+            )
+            for name, one in largest
+        ]
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Making:
+    """A draft on its way: which step of how many, since when, and whether anybody has it."""
+
+    step: str
+    number: int
+    steps: int
+    seconds: float
+    cancelling: bool
+    is_late: bool
+
+
+LATE = 30  # seconds in the queue after which a page says that nobody has taken it
+
+
+def making(snapshot: Snapshot, told: Mapping[str, Any], now: datetime) -> Making:
+    step = str(told.get("step", ""))
+    since = snapshot.started_at or snapshot.queued_at or snapshot.created_at
+    seconds = max(0.0, (now - since).total_seconds())
+    if not snapshot.started_at:
+        waits = seconds > LATE or (now - snapshot.created_at).total_seconds() > LATE
+        return Making("Waiting for a worker", 0, len(STEPS), seconds, False, waits)
+    number = STEPS.index(step) + 1 if step in STEPS else 1
+    words = step or "At work"
+    return Making(words, number, len(STEPS), seconds, snapshot.cancel_wanted, False)
 
 
 def detail(snapshot: Snapshot) -> dict[str, Any]:
     """The parts of a dataset's page that its counts give."""
     return figures(snapshot.counts, snapshot.counts.get("warnings", [])) | {
         "facts": recipe_facts(snapshot.recipe),
+        "has_private": bool(snapshot.private_sha256),
     }
 
 
@@ -115,11 +222,8 @@ def recipe_facts(recipe: Mapping[str, Any]) -> list[tuple[str, str]]:
         return []
     filters = recipe.get("filters", {})
     chosen = [
-        (
-            "Rule",
-            f"at least {recipe['least_votes']} votes, {recipe['least_agreeing']} agreeing, "
-            f"a share of {recipe['least_share']:g}",
-        ),
+        ("Rule", _rule(recipe)),
+        ("Rulings", _RULINGS.get(recipe.get("rulings", ""), "override the votes")),
         ("Held-out groups", ", ".join(recipe["heldout_groups"]) or "none"),
         ("Held-out annotators", f"{_percent(recipe['heldout_annotators'])} of people, by hash"),
         (
@@ -127,14 +231,58 @@ def recipe_facts(recipe: Mapping[str, Any]) -> list[tuple[str, str]]:
             ", ".join(f"{k} {_percent(v)}" for k, v in in_order(recipe["splits"]).items() if v),
         ),
         ("Split by", recipe["split_by"]),
-        ("Ties", "dropped and counted" if recipe["ties"] == "drop" else recipe["ties"]),
+        ("Near-duplicates", _near(recipe)),
+        ("Ties", _TIES.get(recipe["ties"], recipe["ties"])),
+        ("Weights", _weights(recipe)),
         ("Seed", recipe["seed"]),
     ]
     for name, value in filters.items():
-        if value:
+        if name in _PEOPLE and value:
+            chosen.append((_PEOPLE[name], f"{len(value):,} left out"))
+        elif value:
             words = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
             chosen.append((name.replace("_", " ").capitalize(), words))
-    return chosen
+    return [(name, words) for name, words in chosen if words]
+
+
+_TIES = {
+    "drop": "dropped and counted",
+    "soft": "soft labels, a tie one half",
+    "kto": "kept, as single answers that are desirable or not",
+}
+_RULINGS = {"override": "override the votes", "ignore": "ignored"}
+_METHODS = {"one_coin": "one-coin Dawid–Skene", "dawid_skene": "Dawid–Skene", "mace": "MACE"}
+_PEOPLE = {"left_out": "Annotators an admin left out", "without_annotators": "Other annotators"}
+
+
+def _rule(recipe: Mapping[str, Any]) -> str:
+    method = _METHODS.get(recipe.get("decide_by", "votes"))
+    votes = f"at least {recipe['least_votes']} votes"
+    if method:
+        return f"{method}: {votes}, a probability of {recipe['least_posterior']:g}"
+    return f"{votes}, {recipe['least_agreeing']} agreeing, a share of {recipe['least_share']:g}"
+
+
+def _near(recipe: Mapping[str, Any]) -> str:
+    if "near_duplicates" not in recipe:
+        return ""
+    what = "joined" if recipe["near_duplicates"] == "join" else "refused across splits"
+    return f"{what}, from {_percent(recipe['duplicate_similarity'])} alike"
+
+
+def _weights(recipe: Mapping[str, Any]) -> str:
+    said = []
+    if recipe.get("balance"):
+        said.append(f"even over {', '.join(recipe['balance'])}")
+    if recipe.get("most_train_rows"):
+        said.append(f"at most {recipe['most_train_rows']:,} rows")
+    if recipe.get("half_life_days"):
+        said.append(f"half after {recipe['half_life_days']:g} days")
+    if recipe.get("reliability_weights"):
+        said.append("by reliability")
+    if not said:
+        return "all the same"
+    return f"{', '.join(said)}; at most {recipe['weight_cap']:g} times the mean"
 
 
 def _percent(share: float | None) -> str:

@@ -1,5 +1,6 @@
 """The form of a new preference dataset; what it means is `SnapshotRecipe`'s business."""
 
+from dataclasses import replace
 from typing import Any
 
 from django import forms
@@ -8,23 +9,89 @@ from apps.accounts.models import Project
 from apps.common.errors import DomainError
 from apps.snapshots import selectors
 from apps.snapshots.models import Snapshot
-from apps.snapshots.recipe import DEV, PUBLIC_TEST, TRAIN, SnapshotRecipe
+from apps.snapshots.recipe import (
+    DEV,
+    HUMAN_AUDIT,
+    PRIVATE_TEST,
+    PUBLIC_TEST,
+    SMOKE,
+    TRAIN,
+    SnapshotRecipe,
+)
 from apps.snapshots.recipe_json import recipe_from_json
 
-_RULE = ("least_votes", "least_agreeing", "least_share")
-_SPLITS = {"train_share": TRAIN, "dev_share": DEV, "test_share": PUBLIC_TEST}
+_SPLITS = {
+    "train_share": TRAIN,
+    "smoke_share": SMOKE,
+    "dev_share": DEV,
+    "test_share": PUBLIC_TEST,
+    "private_share": PRIVATE_TEST,
+    "audit_share": HUMAN_AUDIT,
+}
+# Fields of the recipe that have one here under the same name.
+_SAME = (
+    *("decide_by", "least_votes", "least_agreeing", "least_share", "least_posterior", "rulings"),
+    *("ties", "heldout_groups", "heldout_annotators", "split_by", "near_duplicates"),
+    *("duplicate_similarity", "balance", "weight_cap", "most_train_rows", "half_life_days"),
+    *("reliability_weights", "seed"),
+)
+_FILTERS = ("groups", "batches", "topics", "without_annotators_of")
+_TIMES = ("cast_from", "cast_before")
+
+
+def _share(label: str, help_text: str = "") -> forms.FloatField:
+    field = forms.FloatField(
+        min_value=0, max_value=1, required=False, label=label, help_text=help_text
+    )
+    field.hide_optional = True
+    return field
+
+
+def _time(label: str) -> forms.DateTimeField:
+    widget = forms.DateTimeInput(attrs={"type": "datetime-local"}, format="%Y-%m-%dT%H:%M")
+    return forms.DateTimeField(required=False, label=label, widget=widget)
 
 
 class SnapshotForm(forms.Form):
-    """Everything a recipe holds but single annotators, which the API can name."""
+    """Everything a recipe holds but single annotators, which the API can name.
+
+    What is not sent has the project's default, so that a program may post only what it wants.
+    """
 
     name = forms.CharField(max_length=120, label="Name")
+    decide_by = forms.ChoiceField(
+        label="Decided by",
+        choices=[
+            ("votes", "Counted votes"),
+            ("one_coin", "One-coin Dawid–Skene"),
+            ("dawid_skene", "Dawid–Skene"),
+            ("mace", "MACE"),
+        ],
+        help_text="Counting asks for the three numbers below. A model weighs each vote by how "
+        "reliable its annotator is, and asks for votes and a probability.",
+    )
     least_votes = forms.IntegerField(min_value=1, max_value=1000, label="Least votes")
     least_agreeing = forms.IntegerField(
-        min_value=1, max_value=1000, label="Least agreeing", help_text="for the winning side"
+        min_value=1, max_value=1000, label="Least agreeing", help_text="counting only"
     )
     least_share = forms.FloatField(
-        min_value=0.01, max_value=1, label="Least share", help_text="ties count in the whole"
+        min_value=0.01, max_value=1, label="Least share", help_text="counting only; ties in whole"
+    )
+    least_posterior = forms.FloatField(
+        min_value=0.5, max_value=0.999999, label="Least probability", help_text="models only"
+    )
+    rulings = forms.ChoiceField(
+        label="Rulings on disputes",
+        choices=[("override", "Override the votes"), ("ignore", "Are ignored: votes decide")],
+    )
+    ties = forms.ChoiceField(
+        label="Ties and “both are bad”",
+        widget=forms.RadioSelect,
+        choices=[
+            ("drop", "Left out: only pairs with a winner"),
+            ("soft", "Soft labels: every row says how probable its winner is, a tie one half"),
+            ("kto", "Single answers, each desirable or not (for KTO); ties and both-bad stay in"),
+        ],
     )
     heldout_groups = forms.MultipleChoiceField(
         required=False,
@@ -35,28 +102,27 @@ class SnapshotForm(forms.Form):
         min_value=0,
         max_value=0.9,
         label="Share of annotators held out",
-        help_text="Their votes decide no row and form their own evaluation file.",
+        help_text="Their votes decide no row and form their own evaluation file. 0: nobody.",
     )
     groups = forms.MultipleChoiceField(required=False, label="Only these groups")
+    topics = forms.MultipleChoiceField(required=False, label="Only these topics")
     batches = forms.MultipleChoiceField(required=False, label="Only these batches")
+    include_left_out = forms.BooleanField(
+        required=False, label="Count the votes of people an admin has left out"
+    )
     without_annotators_of = forms.MultipleChoiceField(
         required=False,
         label="Without the annotators of",
         help_text="Leaves out everyone who voted in the training rows of these datasets.",
     )
-    cast_from = forms.DateTimeField(
-        required=False,
-        label="Votes from",
-        widget=forms.DateTimeInput(attrs={"type": "datetime-local"}),
-    )
-    cast_before = forms.DateTimeField(
-        required=False,
-        label="Votes before",
-        widget=forms.DateTimeInput(attrs={"type": "datetime-local"}),
-    )
-    train_share = forms.FloatField(min_value=0.01, max_value=1, label="Train")
-    dev_share = forms.FloatField(min_value=0, max_value=1, label="Dev")
-    test_share = forms.FloatField(min_value=0, max_value=1, label="Public test")
+    cast_from = _time("Votes from")
+    cast_before = _time("Votes before")
+    train_share = _share("Train")
+    smoke_share = _share("Smoke", "a quick check that a run works")
+    dev_share = _share("Dev", "steers training")
+    test_share = _share("Public test")
+    private_share = _share("Private test", "no run and no reader sees it")
+    audit_share = _share("Human audit", "kept for people to judge")
     split_by = forms.ChoiceField(
         choices=[
             ("auto", "Groups, or arguments where groups are few"),
@@ -65,28 +131,88 @@ class SnapshotForm(forms.Form):
         ],
         label="Split by",
     )
+    near_duplicates = forms.ChoiceField(
+        label="Near-duplicates",
+        choices=[
+            ("join", "Stay on one side of every split"),
+            ("refuse", "Stop the freeze when they do not"),
+        ],
+    )
+    duplicate_similarity = forms.FloatField(
+        min_value=0.5,
+        max_value=1,
+        label="Alike from",
+        help_text="Share of three-word runs in common; 1: the same words only.",
+    )
+    balance = forms.MultipleChoiceField(
+        required=False,
+        label="Count evenly, by weights",
+        widget=forms.CheckboxSelectMultiple,
+        choices=[
+            ("length", "Longer, similar and shorter answer chosen"),
+            ("topic", "Topics"),
+            ("unsafe", "Flagged unsafe or not"),
+        ],
+    )
+    weight_cap = forms.FloatField(
+        min_value=1, max_value=1000, label="Largest weight", help_text="times the mean"
+    )
+    most_train_rows = forms.IntegerField(
+        min_value=0,
+        label="Most training rows",
+        help_text="0: all. Otherwise drawn evenly over what is ticked above.",
+    )
+    half_life_days = forms.FloatField(
+        min_value=0.01,
+        required=False,
+        label="Votes count half after (days)",
+        help_text="empty: age does not matter",
+    )
+    reliability_weights = forms.BooleanField(
+        required=False, label="Rows of more reliable annotators count more"
+    )
     seed = forms.CharField(
         max_length=80, label="Seed", help_text="Another seed draws other splits and hold-outs."
     )
 
-    def __init__(self, data: Any = None, *, project: Project) -> None:
-        defaults = selectors.recipe_default(project=project)
-        initial = {name: getattr(defaults, name) for name in (*_RULE, "split_by", "seed")} | {
-            "heldout_annotators": defaults.heldout_annotators,
-            **{name: defaults.shares[split] for name, split in _SPLITS.items()},
-        }
-        super().__init__(data, initial=initial)
+    def __init__(
+        self, data: Any = None, *, project: Project, like: SnapshotRecipe | None = None
+    ) -> None:
+        """like: a recipe to start from instead of the project's defaults."""
+        self.project = project
+        self.defaults = selectors.recipe_default(project=project)
+        shown = like or self.defaults
+        super().__init__(data, initial=_initial(shown))
+        for name in (*_SAME, *_FILTERS):
+            self.fields[name].required = False
+            self.fields[name].hide_optional = name not in ("heldout_groups", *_FILTERS)
         groups = selectors.comparison_counts(project=project, by="prompt__group_key")
-        batches = selectors.comparison_counts(project=project, by="batch")
         self.fields["heldout_groups"].choices = _counted(groups)
         self.fields["groups"].choices = _counted(groups)
-        self.fields["batches"].choices = _counted(batches)
+        for name, by in (("topics", "prompt__topic"), ("batches", "batch")):
+            counts = selectors.comparison_counts(project=project, by=by)
+            self.fields[name].choices = _counted(counts)
         frozen = selectors.snapshot_list(project=project).filter(
-            kind=Snapshot.Kind.PREFERENCES, state=Snapshot.State.FROZEN
+            kind__in=(Snapshot.Kind.PREFERENCES, Snapshot.Kind.UNPAIRED),
+            state=Snapshot.State.FROZEN,
         )
         self.fields["without_annotators_of"].choices = [
             (snapshot.pk, str(snapshot)) for snapshot in frozen
         ]
+        self.n_left_out = len(self.defaults.filters.left_out)
+
+    @property
+    def has_weights(self) -> bool:
+        """Whether the folded part about weights holds anything but the defaults, or an error."""
+        names = ("balance", "most_train_rows", "half_life_days", "reliability_weights")
+        return any(self[name].value() or self[name].errors for name in names) or bool(
+            self["weight_cap"].errors
+        )
+
+    @property
+    def has_filters(self) -> bool:
+        names = (*_FILTERS, *_TIMES, "include_left_out")
+        return any(self[name].value() or self[name].errors for name in names)
 
     def clean(self) -> dict[str, Any]:
         data = super().clean()
@@ -103,18 +229,33 @@ class SnapshotForm(forms.Form):
         self.add_error(name if name in self.fields else None, error.message)
 
     def _recipe(self, data: dict[str, Any]) -> SnapshotRecipe:
-        filters = {name: data[name] for name in ("groups", "batches", "without_annotators_of")}
-        for name in ("cast_from", "cast_before"):
-            filters[name] = data[name].isoformat() if data[name] else None
-        copied = {name: data[name] for name in (*_RULE, "heldout_groups", "split_by", "seed")}
-        return recipe_from_json(
-            copied
-            | {
-                "filters": filters,
-                "heldout_annotators": data["heldout_annotators"],
-                "splits": {split: data[name] for name, split in _SPLITS.items()},
-            }
-        )
+        filters: dict[str, Any] = {name: data[name] for name in _FILTERS}
+        filters |= {name: data[name].isoformat() if data[name] else None for name in _TIMES}
+        left_out = () if data["include_left_out"] else self.defaults.filters.left_out
+        sent = {name: data[name] for name in _SAME if name in self.data or _is_many(data[name])}
+        given = {name: value for name, value in sent.items() if value not in (None, "")}
+        given["reliability_weights"] = data["reliability_weights"]
+        given |= {"filters": filters | {"left_out": list(left_out)}, "splits": self._splits(data)}
+        base = replace(self.defaults, half_life_days=None).to_json()
+        return recipe_from_json(base | given)
+
+    def _splits(self, data: dict[str, Any]) -> dict[str, float]:
+        """As they were typed; the defaults where none was."""
+        if not any(name in self.data for name in _SPLITS):
+            return dict(self.defaults.splits)
+        return {split: data[name] or 0.0 for name, split in _SPLITS.items()}
+
+
+def _initial(recipe: SnapshotRecipe) -> dict[str, Any]:
+    return (
+        {name: getattr(recipe, name) for name in _SAME}
+        | {name: getattr(recipe.filters, name) for name in (*_FILTERS, *_TIMES)}
+        | {name: recipe.shares[split] for name, split in _SPLITS.items()}
+    )
+
+
+def _is_many(value: Any) -> bool:
+    return isinstance(value, list)
 
 
 def _counted(rows: list[tuple[str, int]]) -> list[tuple[str, str]]:

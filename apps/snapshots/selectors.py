@@ -68,6 +68,10 @@ def recipe_default(*, project: Project) -> SnapshotRecipe:
     )
 
 
+def vote_count(*, project: Project) -> int:
+    return Vote.objects.filter(project=project, is_current=True).count()
+
+
 def people_left_out(*, project: Project) -> tuple[int, ...]:
     """Ids of the people whose votes shall enter no new dataset."""
     rows = Annotator.objects.filter(project=project, left_out_at__isnull=False)

@@ -9,13 +9,13 @@ import contextlib
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from datetime import timedelta
-from typing import Any
+from typing import IO, Any
 
 from django.utils import timezone
 
 from apps.accounts.models import Project, User
 from apps.accounts.services import audit_record
-from apps.common.errors import Conflict, DomainError
+from apps.common.errors import Conflict, DomainError, Missing
 from apps.snapshots import dispatch, progress, selectors
 from apps.snapshots.assembly import assemble
 from apps.snapshots.drafts import CANCELLED, KILLED, at_work, draft_make, is_made, seal
@@ -25,13 +25,14 @@ from apps.snapshots.improvements import demonstration_lineage, demonstrations_fr
 from apps.snapshots.material import Assembly
 from apps.snapshots.models import Snapshot
 from apps.snapshots.parsing import parse_rows
-from apps.snapshots.recipe import KTO, TRAIN, SnapshotRecipe
+from apps.snapshots.recipe import KTO, PRIVATE_SPLITS, TRAIN, SnapshotRecipe
 from apps.snapshots.recipe_json import recipe_from_stored
 from apps.snapshots.store import artifact_store, folder_of, private_folder_of
 from apps.snapshots.writing import card_of, preferences_write, rows_of, scratch
 from workers.artifacts import ArtifactError
 
 State = Snapshot.State
+CHECKED_AT_ONCE = 20_000  # votes
 JUST_BEGUN = timedelta(seconds=15)
 RESEND_AFTER = timedelta(seconds=20)  # a queued draft that nobody has taken is offered again
 
@@ -57,7 +58,13 @@ def snapshot_start(
     *, project: Project, name: str, recipe: SnapshotRecipe, user: User | None
 ) -> tuple[Snapshot, bool]:
     """A draft that a worker freezes, and whether the broker has taken the message; if not, the
-    draft is offered again by the sweep."""
+    draft is offered again by the sweep.
+
+    Where the votes are few enough to be looked at in a moment, what would fail for want of rows
+    fails here: errors as in `snapshot_freeze`, but for those of the files.
+    """
+    if selectors.vote_count(project=project) <= CHECKED_AT_ONCE:
+        _require_rows(snapshot_preview(project=project, recipe=recipe))
     snapshot = draft_make(
         project=project,
         name=name,
@@ -233,11 +240,44 @@ def snapshot_verify(*, snapshot: Snapshot) -> Verification:
     return Verification(True)
 
 
+def private_split_open(*, snapshot: Snapshot, split: str, by: User) -> IO[bytes]:
+    """The file of a private split, and a line in the audit log that `by` has read it. The caller
+    closes the file. `Missing` for a split that is none of its private ones."""
+    if (
+        snapshot.state != State.FROZEN
+        or split not in PRIVATE_SPLITS
+        or split not in snapshot.counts.get("rows", {})
+    ):
+        raise Missing(f"This dataset has no private split '{split}'.", field="split")
+    try:
+        file = artifact_store().open(f"{private_folder_of(snapshot.pk)}/{split}.jsonl")
+    except ArtifactError as error:
+        raise Conflict(f"The file is not there any more: {error}.", code="damaged") from error
+    audit_record(
+        action="snapshot.private_read",
+        actor=by,
+        project=snapshot.project,
+        subject=snapshot.pk,
+        details={"name": snapshot.name, "split": split},
+    )
+    return file
+
+
 # --- the steps -----------------------------------------------------------------------------------
 
 
 def _kind_of(recipe: SnapshotRecipe) -> str:
     return Snapshot.Kind.UNPAIRED if recipe.ties == KTO else Snapshot.Kind.PREFERENCES
+
+
+def _require_rows(assembly: Assembly) -> None:
+    if not assembly.lines.get(TRAIN):
+        raise DomainError(
+            "Nothing is left to train on: no comparison of the training split is decided for "
+            "a side under this recipe.",
+            code="empty_snapshot",
+            field="recipe",
+        )
 
 
 def _freeze(snapshot: Snapshot, recipe: SnapshotRecipe, tell: progress.Tell) -> None:
@@ -246,13 +286,7 @@ def _freeze(snapshot: Snapshot, recipe: SnapshotRecipe, tell: progress.Tell) -> 
     material = material_of(project=snapshot.project, recipe=recipe)
     tell(progress.DECIDE)
     assembly = assemble(material, recipe)
-    if not assembly.lines.get(TRAIN):
-        raise DomainError(
-            "Nothing is left to train on: no comparison of the training split is decided for "
-            "a side under this recipe.",
-            code="empty_snapshot",
-            field="recipe",
-        )
+    _require_rows(assembly)
     with scratch() as folder:
         written = preferences_write(
             folder, snapshot, assembly, recipe, barred=material.barred, tell=tell

@@ -2,22 +2,28 @@
 
 from django.contrib import messages
 from django.core.paginator import Paginator
-from django.http import HttpResponse
+from django.http import FileResponse, HttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import redirect, render
+from django.utils import timezone
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
-from apps.accounts.permissions import READERS, STAFF, project_page
+from apps.accounts.permissions import ADMIN, READERS, STAFF, project_page
 from apps.common.errors import DomainError
 from apps.common.http import Request
 from apps.snapshots import browsing, comparing, display, exports, selectors, services
 from apps.snapshots.forms import SnapshotForm
 from apps.snapshots.improvements import improved_count
 from apps.snapshots.models import Snapshot
+from apps.snapshots.progress import progress_read
+from apps.snapshots.recipe import SnapshotRecipe
+from apps.snapshots.recipe_json import recipe_from_stored
 from apps.snapshots.responses import download_response
 from apps.snapshots.vote_changes import changed_counts
 
 PER_PAGE = 50
+ADMINS = frozenset({ADMIN})
+_LATER = "Redis does not answer. The dataset waits, and is made by itself when Redis is back."
 
 
 @require_GET
@@ -41,46 +47,62 @@ def snapshot_list(request: Request) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 @project_page(STAFF)
 def snapshot_create(request: Request) -> HttpResponse:
-    """The form; with `action=preview` what it would keep; otherwise it freezes.
+    """The form, `?like=…` filled in as for that dataset; with `action=preview` what it would keep;
+    otherwise a worker freezes it.
 
     `action=demonstrations` freezes the improved answers, from the small form of its own.
     """
     demonstrating = request.POST.get("action") == "demonstrations"
     if demonstrating and (made := _freeze_improved(request)):
         return redirect("snapshots:detail", request.project.slug, made.pk)
-    form = SnapshotForm(None if demonstrating else request.POST or None, project=request.project)
+    asked = request.method == "GET" or demonstrating
+    form = SnapshotForm(
+        None if asked else request.POST, project=request.project, like=_like(request)
+    )
     context = {
         "form": form,
         "page_title": "Freeze a dataset",
         "nav": "datasets",
         "n_improved": improved_count(project=request.project),
     }
-    if request.method == "GET" or demonstrating:
+    if asked:
         status = 422 if demonstrating else 200
         return render(request, "snapshots/create.html", context, status=status)
     previewing = request.POST.get("action") == "preview"
     if previewing:
         form.fields["name"].required = False
     if form.is_valid():
-        recipe = form.cleaned_data["recipe"]
-        if not previewing:
-            try:
-                made = services.snapshot_freeze(
-                    project=request.project,
-                    name=form.cleaned_data["name"],
-                    recipe=recipe,
-                    user=request.user,
-                )
-            except DomainError as error:
-                form.refuse(error)
-            else:
-                messages.success(request, f"{made.name} is frozen and will not change.")
-                return redirect("snapshots:detail", request.project.slug, made.pk)
-        else:
-            shown = services.snapshot_preview(project=request.project, recipe=recipe)
+        try:
+            if not previewing:
+                return _start(request, form)
+            shown = services.snapshot_preview(
+                project=request.project, recipe=form.cleaned_data["recipe"]
+            )
             context["preview"] = display.figures(shown.counts, shown.warnings)
+        except DomainError as error:
+            form.refuse(error)
     part = "snapshots/_preview.html" if request.htmx else "snapshots/create.html"
     return render(request, part, context, status=200 if not form.errors or request.htmx else 422)
+
+
+def _start(request: Request, form: SnapshotForm) -> HttpResponse:
+    made, sent = services.snapshot_start(
+        project=request.project,
+        name=form.cleaned_data["name"],
+        recipe=form.cleaned_data["recipe"],
+        user=request.user,
+    )
+    if not sent:
+        messages.warning(request, _LATER)
+    return redirect("snapshots:detail", request.project.slug, made.pk)
+
+
+def _like(request: Request) -> SnapshotRecipe | None:
+    """The recipe of the dataset that `?like=` names; None for none, or one without a recipe."""
+    if not (like := request.GET.get("like", "").replace("\x00", "")):
+        return None
+    found = selectors.snapshot_get(project=request.project, snapshot_id=like)
+    return recipe_from_stored(found.recipe) if "ties" in found.recipe else None
 
 
 def _freeze_improved(request: Request) -> Snapshot | None:
@@ -101,7 +123,19 @@ def _freeze_improved(request: Request) -> Snapshot | None:
 @require_GET
 @project_page(READERS)
 def snapshot_detail(request: Request, snapshot: str) -> HttpResponse:
+    """One dataset; while it is being made its head polls this address."""
     found = selectors.snapshot_get(project=request.project, snapshot_id=snapshot)
+    draft = found.state == Snapshot.State.DRAFT
+    told = progress_read(found.pk) if draft else {}
+    if request.htmx:
+        if not draft:
+            return HttpResponse(headers={"HX-Refresh": "true"})
+        context = {
+            "snapshot": found,
+            "making": display.making(found, told, timezone.now()),
+            "may_freeze": request.role in STAFF,
+        }
+        return render(request, "snapshots/_progress.html", context)
     context = {
         "snapshot": found,
         "files": exports.file_list_or_none(found),
@@ -112,10 +146,46 @@ def snapshot_detail(request: Request, snapshot: str) -> HttpResponse:
         "before": comparing.one_before(found),
         "has_rows": browsing.has_rows(found),
         "n_changed": changed_counts([found]).get(found.pk, 0),
+        "may_freeze": request.role in STAFF,
+        "may_read_private": request.role in ADMINS,
+        "making": display.making(found, told, timezone.now()) if draft else None,
         "page_title": found.name,
         "nav": "datasets",
     } | display.detail(found)
     return render(request, "snapshots/detail.html", context)
+
+
+@require_POST
+@project_page(STAFF)
+def snapshot_action(request: Request, snapshot: str) -> HttpResponse:
+    """cancel a draft, or try a failed one again by its own recipe."""
+    found = selectors.snapshot_get(project=request.project, snapshot_id=snapshot)
+    try:
+        match request.POST.get("action"):
+            case "cancel":
+                services.snapshot_cancel(snapshot=found, by=request.user)
+            case "again":
+                found, sent = services.snapshot_start_again(snapshot=found, user=request.user)
+                if not sent:
+                    messages.warning(request, _LATER)
+            case _:
+                raise DomainError("This is not something that can be done to a dataset.")
+    except DomainError as error:
+        messages.error(request, error.message)
+    return redirect("snapshots:detail", request.project.slug, found.pk)
+
+
+@require_POST
+@project_page(ADMINS)
+def snapshot_private(request: Request, snapshot: str) -> HttpResponseBase:
+    """A private split's rows, for an admin who asks; the audit log says who did."""
+    found = selectors.snapshot_get(project=request.project, snapshot_id=snapshot)
+    split = request.POST.get("split", "")
+    file = services.private_split_open(snapshot=found, split=split, by=request.user)
+    name = f"{request.project.slug}-{found.pk}-{split}.jsonl"
+    return FileResponse(
+        file, as_attachment=True, filename=name, content_type="application/x-ndjson"
+    )
 
 
 @require_POST

@@ -8,7 +8,7 @@ from django.db import connections
 from django.utils import timezone
 
 from apps.accounts.models import AuditEvent, Project, User
-from apps.common.errors import Conflict
+from apps.common.errors import Conflict, DomainError
 from apps.labeling.models import Comparison
 from apps.snapshots import dispatch, drafts, progress, services
 from apps.snapshots.models import Snapshot
@@ -26,6 +26,7 @@ RECIPE = SnapshotRecipe(
 def sent(monkeypatch) -> list[str]:
     """The messages to workers, which nobody reads here."""
     messages: list[str] = []
+    monkeypatch.setattr(services, "CHECKED_AT_ONCE", -1)
     monkeypatch.setattr(dispatch, "freeze_send", lambda pk: not messages.append(pk))
     return messages
 
@@ -66,6 +67,15 @@ def test_a_freeze_that_fails_says_why_and_keeps_nothing(
     assert failed.state == "failed"
     assert "Nothing is left to train on" in failed.error
     assert not failed.rows.exists()
+
+
+def test_what_fails_for_want_of_rows_is_refused_at_once_where_votes_are_few(
+    project: Project, crowd: list[Comparison], emil: User, monkeypatch
+) -> None:
+    monkeypatch.setattr(services, "CHECKED_AT_ONCE", 10_000)
+    with pytest.raises(DomainError, match="Nothing is left to train on"):
+        start(project, emil, SnapshotRecipe(least_votes=6, least_agreeing=6))
+    assert not Snapshot.objects.exists()
 
 
 def test_a_fault_of_our_own_is_said_in_words(

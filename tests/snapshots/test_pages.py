@@ -7,16 +7,24 @@ import pytest
 from django.conf import settings
 from django.test import Client
 from django.urls import reverse
+from django.utils import timezone
 
-from apps.accounts.models import Project, User
-from apps.labeling.models import Comparison
-from apps.snapshots import services
+from apps.accounts.models import AuditEvent, Project, User
+from apps.labeling.models import Annotator, Comparison
+from apps.snapshots import dispatch, services
+from apps.snapshots.forms import SnapshotForm
 from apps.snapshots.models import Snapshot
 from tests.snapshots.test_freezing import freeze
 
 pytestmark = pytest.mark.django_db
 
 SignedIn = Callable[[User], Client]
+
+
+@pytest.fixture(autouse=True)
+def no_worker(monkeypatch) -> None:
+    """Nobody takes what is queued, so that a test can be the worker."""
+    monkeypatch.setattr(dispatch, "freeze_send", lambda pk: True)
 
 
 def at(name: str, project: Project, *args: str) -> str:
@@ -76,15 +84,127 @@ def test_a_preview_counts_what_would_be_kept_and_freezes_nothing(
 def test_freezing_from_the_page_leads_to_the_dataset(
     project: Project, emil: User, signed_in: SignedIn, crowd: list[Comparison]
 ) -> None:
-    page = signed_in(emil).post(at("create", project), answers(action="freeze"), follow=True)
+    client = signed_in(emil)
+    page = client.post(at("create", project), answers(action="freeze"), follow=True)
+    draft = Snapshot.objects.get()
+    assert page.redirect_chain[-1][0] == at("detail", project, draft.pk)
+    assert "Waiting for a worker" in page.content.decode()
+    polled = client.get(at("detail", project, draft.pk), headers={"HX-Request": "true"})
+    assert "Waiting for a worker" in polled.content.decode()
+    assert "<html" not in polled.content.decode()
+
+    assert services.snapshot_run(snapshot=draft.pk) == "frozen"
+    polled = client.get(at("detail", project, draft.pk), headers={"HX-Request": "true"})
+    assert polled.headers["HX-Refresh"] == "true"
     made = Snapshot.objects.get()
-    assert page.redirect_chain[-1][0] == at("detail", project, made.pk)
     assert made.created_by == emil
     assert made.recipe["heldout_groups"] == ["debate-03"]
-    text = page.content.decode()
+    text = client.get(at("detail", project, made.pk)).content.decode()
     assert made.sha256[:16] in text
     assert "Leak gate" in text
     assert "under 5,000 a reward model overfits" in text
+
+
+def test_a_draft_can_be_cancelled_and_made_again_from_its_page(
+    project: Project, emil: User, rita: User, signed_in: SignedIn, crowd: list[Comparison]
+) -> None:
+    client = signed_in(emil)
+    client.post(at("create", project), answers(action="freeze"))
+    draft = Snapshot.objects.get()
+    watched = signed_in(rita).get(at("detail", project, draft.pk)).content.decode()
+    assert 'value="cancel"' not in watched
+    said = client.post(at("action", project, draft.pk), {"action": "cancel"}, follow=True)
+    assert "It was cancelled." in said.content.decode()
+    again = client.post(at("action", project, draft.pk), {"action": "again"}, follow=True)
+    assert "Waiting for a worker" in again.content.decode()
+    assert Snapshot.objects.filter(state="draft").get().recipe == draft.recipe
+    odd = client.post(at("action", project, draft.pk), {"action": "melt"}, follow=True)
+    assert "not something that can be done" in odd.content.decode()
+
+
+def test_a_form_starts_from_another_datasets_recipe(
+    project: Project, emil: User, signed_in: SignedIn, crowd: list[Comparison]
+) -> None:
+    made = freeze(project, emil, ties="soft", heldout_groups=("debate-05",), balance=("length",))
+    page = signed_in(emil).get(at("create", project), {"like": made.pk})
+    form = page.context["form"]
+    assert (form["ties"].value(), form["least_votes"].value()) == ("soft", 2)
+    assert form["train_share"].value() == 0.6
+    assert "<details open>" in page.content.decode()
+    assert signed_in(emil).get(at("create", project), {"like": "x\x00"}).status_code == 404
+
+
+def test_every_field_of_the_form_reaches_the_recipe(
+    project: Project, emil: User, signed_in: SignedIn, crowd: list[Comparison]
+) -> None:
+    chosen = {
+        "decide_by": "one_coin", "least_posterior": 0.8, "rulings": "ignore", "ties": "soft",
+        "smoke_share": 0.0, "private_share": 0.1, "test_share": 0.1, "near_duplicates": "refuse",
+        "duplicate_similarity": 0.9, "balance": ["length", "unsafe"], "weight_cap": 3,
+        "most_train_rows": 30, "half_life_days": 90, "reliability_weights": "on",
+        "topics": ["debate-01_yes", "debate-03_yes"], "cast_from": "2026-10-01T00:00",
+    }  # fmt: skip
+    signed_in(emil).post(at("create", project), answers(action="preview", **chosen))
+    form = SnapshotForm(answers(**chosen), project=project)
+    assert form.is_valid(), form.errors
+    recipe = form.cleaned_data["recipe"]
+    for name in ("decide_by", "least_posterior", "rulings", "ties", "near_duplicates"):
+        assert getattr(recipe, name) == chosen[name]
+    assert (recipe.balance, recipe.weight_cap) == (("length", "unsafe"), 3.0)
+    assert (recipe.most_train_rows, recipe.half_life_days) == (30, 90.0)
+    assert recipe.reliability_weights
+    assert recipe.shares["private_test"] == 0.1
+    assert recipe.filters.topics == ("debate-01_yes", "debate-03_yes")
+    assert recipe.filters.cast_from.startswith("2026-10-01T00:00")
+
+
+def test_who_an_admin_left_out_is_left_out_unless_asked_for(
+    project: Project, ana: User, emil: User, signed_in: SignedIn, crowd: list[Comparison]
+) -> None:
+    Annotator.objects.filter(user=ana).update(left_out_at=timezone.now())
+    form = SnapshotForm(answers(), project=project)
+    assert form.is_valid()
+    assert form.cleaned_data["recipe"].filters.left_out == (ana.pk,)
+    form = SnapshotForm(answers(include_left_out="on"), project=project)
+    assert form.is_valid()
+    assert form.cleaned_data["recipe"].filters.left_out == ()
+    page = signed_in(emil).get(at("create", project)).content.decode()
+    assert "1 person is left out by an admin" in page
+
+
+def test_an_anonymised_import_marks_the_field_in_preview_and_freeze(
+    project: Project, emil: User, signed_in: SignedIn, crowd: list[Comparison]
+) -> None:
+    User.objects.filter(username="crowd-00").update(username=f"imported.{project.pk}.unknown")
+    client = signed_in(emil)
+    for action in ("preview", "freeze"):
+        page = client.post(at("create", project), answers(action=action))
+        assert page.status_code == 422
+        (error,) = page.context["form"].errors["heldout_annotators"]
+        assert "name nobody as their annotator" in error
+    fine = client.post(at("create", project), answers(action="preview", heldout_annotators=0))
+    assert fine.status_code == 200
+
+
+def test_only_an_admin_reads_private_rows_and_the_log_says_who(
+    project: Project, emil: User, ada: User, signed_in: SignedIn, crowd: list[Comparison]
+) -> None:
+    shares = {"train": 0.5, "private_test": 0.3, "dev": 0.2}
+    made = freeze(project, emil, splits=shares)
+    where, sent = at("private", project, made.pk), {"split": "private_test"}
+    assert signed_in(emil).post(where, sent).status_code == 403
+    assert (
+        "Private rows" not in signed_in(emil).get(at("detail", project, made.pk)).content.decode()
+    )
+    adas = signed_in(ada)
+    assert (
+        "Private rows are in no export" in adas.get(at("detail", project, made.pk)).content.decode()
+    )
+    file = b"".join(adas.post(where, sent).streaming_content)
+    assert len(file.splitlines()) == made.counts["rows"]["private_test"] > 0
+    log = AuditEvent.objects.get(action="snapshot.private_read")
+    assert (log.actor, log.details["split"]) == (ada, "private_test")
+    assert adas.post(where, {"split": "train"}).status_code == 404
 
 
 @pytest.mark.parametrize(
@@ -112,17 +232,29 @@ def test_a_wrong_answer_is_marked_and_what_was_typed_is_kept(
     assert not Snapshot.objects.exists()
 
 
-def test_a_refused_freeze_is_said_on_the_form_and_in_the_list(
+def test_a_refused_freeze_is_said_on_the_form(
     project: Project, emil: User, signed_in: SignedIn, crowd: list[Comparison]
 ) -> None:
     client = signed_in(emil)
     page = client.post(at("create", project), answers(action="freeze", least_votes=6))
     assert page.status_code == 422
     assert "Nothing is left to train on" in page.content.decode()
+    assert not Snapshot.objects.exists()
+
+
+def test_a_failed_freeze_is_said_in_the_list_and_on_its_page(
+    project: Project, emil: User, signed_in: SignedIn, crowd: list[Comparison], monkeypatch
+) -> None:
+    monkeypatch.setattr(services, "CHECKED_AT_ONCE", -1)
+    client = signed_in(emil)
+    client.post(at("create", project), answers(action="freeze", least_votes=6))
     failed = Snapshot.objects.get()
+    services.snapshot_run(snapshot=failed.pk)
     assert "failed" in client.get(at("list", project)).content.decode()
     detail = client.get(at("detail", project, failed.pk)).content.decode()
     assert "This dataset was not frozen." in detail
+    assert "Nothing is left to train on" in detail
+    assert "Freeze again by the same recipe" in detail
 
 
 def test_a_download_is_the_frozen_file(

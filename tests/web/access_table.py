@@ -260,6 +260,13 @@ AGREEMENT = [
     page("agreement:overview", READERS),
     post("agreement:refresh", READERS),
     page("agreement:splits_csv", READERS),
+    page("agreement:statistics_csv", READERS),
+    page("agreement:slices", READERS),
+    page("agreement:slices_csv", READERS),
+    page("agreement:matrix", READERS),
+    page("agreement:matrix_csv", READERS),
+    # nobody has voted in the world
+    page("agreement:disagreements", READERS, args={"first": 1, "second": 2}, ok=404),
     page("agreement:annotators", READERS),
     page("agreement:annotators_csv", READERS),
     post("agreement:annotators_refresh", READERS),
@@ -286,6 +293,8 @@ AGREEMENT = [
         data={"action": "drop", "seen": 0},
     ),
     page("agreement:disputes_again", ADMINS),
+    page("agreement:audits", READERS),
+    page("agreement:audits_csv", READERS),
 ]
 
 AGREEMENT_API = [
@@ -314,9 +323,15 @@ SNAPSHOTS = [
     page("snapshots:comparison_lineage", READERS, args=comparison_link),
     page("snapshots:rows", READERS, args=snapshot),
     page("snapshots:lineage", READERS, args=snapshot),
+    page("snapshots:report", READERS, args=snapshot),
+    page("snapshots:report_csv", READERS, args=snapshot),
+    post("snapshots:report_preview", STAFF, ok=200),
     page("snapshots:exports", STAFF, args=snapshot),
     page("snapshots:export_file", STAFF, args=snapshot, data={"format": "zip"}, ok=409),
     post("snapshots:verify", READERS, args=snapshot),
+    post("snapshots:action", STAFF, args=snapshot, data={"action": "cancel"}),
+    # the world's dataset has no private rows
+    post("snapshots:private", ADMINS, args=snapshot, data={"split": "private_test"}, ok=404),
     # the world's dataset has no files, which a download says
     page("snapshots:download", STAFF, args=snapshot, data={"format": "zip"}, ok=409),
 ]
