@@ -20,4 +20,5 @@ class AgreementConfig(AppConfig):
             )
         )
         nav_add(NavItem(24, "Disputes", "agreement:disputes", "flag", "disputes", readers))
+        nav_add(NavItem(25, "Audits", "agreement:audits", "eye", "audits", readers))
         annotator_pages_set("agreement:annotators", "agreement:annotator")

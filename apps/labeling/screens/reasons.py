@@ -29,6 +29,7 @@ LOOKS = {
     "qualification": Look("clipboard-check", "warn", "not qualified yet"),
     "daily_cap": Look("circle-check", "good", "done for today"),
     "held": Look("hourglass", "", "others hold the rest"),
+    "audits_done": Look("circle-check", "good", "audits done"),
     "yours_done": Look("circle-check", "good", "own part done"),
     "all_done": Look("circle-check", "good", "everything is labeled"),
     "empty": Look("inbox", "", "nothing to label yet"),

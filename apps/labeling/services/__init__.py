@@ -22,6 +22,7 @@ from apps.labeling.services.imports import (
 )
 from apps.labeling.services.leasing import (
     Standing,
+    slot_lease_audit,
     slot_lease_for,
     slot_lease_next,
     slot_skip,
@@ -121,6 +122,7 @@ __all__ = [
     "qualification_of",
     "rounds_of",
     "rule_of",
+    "slot_lease_audit",
     "slot_lease_for",
     "slot_lease_next",
     "slot_skip",

@@ -27,13 +27,13 @@ from django.db.backends.utils import CursorWrapper
 
 from apps.accounts.models import Project, User
 from apps.common.cursors import prepared_cursor
-from apps.common.errors import Conflict, DomainError, Missing
+from apps.common.errors import Conflict, DomainError, Missing, Refused
 from apps.common.transactions import retried
 from apps.labeling.models import Comparison, Decision, LabelingSettings, Skip, Slot
 from apps.labeling.services import statements as sql
 from apps.labeling.services.results import Lease, NothingReason, Offers
 from apps.labeling.services.review import decision_set
-from apps.labeling.services.seats import Seat, role_check
+from apps.labeling.services.seats import AUDITORS, Seat, role_check
 
 REPEAT_AFTER = 20  # votes between a pair and its hidden repeat, at least …
 REPEAT_WITHIN = 400  # … and most often no more than so many further
@@ -59,6 +59,40 @@ def slot_lease_next(*, project: Project, annotator: User) -> Lease | NothingReas
     with transaction.atomic(), prepared_cursor() as cursor:
         seat = _seat_lock(cursor, project.pk, annotator.pk)
         return draw(cursor, project.pk, annotator.pk, seat)
+
+
+@retried
+def slot_lease_audit(*, project: Project, annotator: User) -> Lease | NothingReason:
+    """A vote of the audit sample to judge anew, for a reviewer who asks for one.
+
+    The pair they hold comes first, whatever it is. Errors as in `slot_lease_next`; `Refused` for
+    annotators, who do not judge the votes of others.
+    """
+    with transaction.atomic(), prepared_cursor() as cursor:
+        seat = _seat_lock(cursor, project.pk, annotator.pk)
+        if seat.role not in AUDITORS:
+            raise Refused("Reviewers and admins judge votes anew.")
+        if nothing := seat.closed():
+            return nothing
+        if Slot.objects.filter(project=project, annotator=annotator, state="leased").exists():
+            return draw(cursor, project.pk, annotator.pk, seat)
+        values = {
+            "project": project.pk,
+            "annotator": annotator.pk,
+            "seconds": seat.lease_seconds,
+            **seat.limits,
+        }
+        row = _special(cursor, "audit", values, seat)
+        if row is not None:
+            return _lease(row, project.pk, annotator.pk, seat.n_today)
+        return NothingReason(
+            "audits_done",
+            "No audit is left for you",
+            "Of the votes that were drawn for audits, all that you may judge are judged or in "
+            "someone’s hands: not your own, and not on pairs you have met. More come as "
+            "comparisons are decided.",
+            n_today=seat.n_today,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -134,6 +134,7 @@ NothingCode = Literal[
     "qualification",  # not qualified yet
     "daily_cap",  # this person's votes of today are all in
     "held",  # others hold what is left
+    "audits_done",  # somebody asked for audits, and none is left for them
     "yours_done",  # this person has answered all they may
     "all_done",
 ]

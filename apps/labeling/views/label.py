@@ -25,6 +25,14 @@ from apps.labeling.services import LABELERS, Lease, NothingReason
 
 Next = Lease | NothingReason
 BACK_TO_ANSWERS = "answers"
+AUDIT = "audit"  # of the query string
+AUDITING = "auditing"  # of the session: the project whose votes a reviewer is judging anew
+_AUDITING = screen.Notice(
+    "Audits: you judge votes of others anew, without seeing them. Open Label in the menu to go "
+    "back to the common queue.",
+    tone="",
+    icon="eye-off",
+)
 
 
 @require_GET
@@ -32,10 +40,13 @@ BACK_TO_ANSWERS = "answers"
 def label(request: Request) -> HttpResponse:
     """The pair in hand or the next one; `?answer=ID` opens an answer of one's own to change it.
 
-    A page that waits for a pair says in `?waiting=` what it shows: as long as that is still so,
-    nothing is sent, so that nothing moves under its reader.
+    With `?lane=audit` a reviewer gets votes of others to judge anew, one after another, until they
+    open the page without it. A page that waits for a pair says in `?waiting=` what it shows: as
+    long as that is still so, nothing is sent, so that nothing moves under its reader.
     """
     wanted = request.GET.get("answer", "")[:20]
+    if not request.htmx:
+        _lane_set(request)
     try:
         got = _answered(request, int(wanted)) if wanted.isdecimal() else _next(request)
     except Missing as error:
@@ -43,7 +54,9 @@ def label(request: Request) -> HttpResponse:
     if isinstance(got, NothingReason) and request.GET.get("waiting") == got.text and request.htmx:
         return HttpResponse(status=204)
     back_to = _back_to(request.GET, "from")
-    return _page(request, _context(request, got, undo=_undo(request), back_to=back_to))
+    notice = _AUDITING if _auditing(request) and isinstance(got, Lease) else None
+    context = _context(request, got, undo=_undo(request), back_to=back_to, notice=notice)
+    return _page(request, context)
 
 
 @require_POST
@@ -56,9 +69,10 @@ def vote(request: Request) -> HttpResponse:
             slot=form.cleaned_data["slot"],
             annotator=request.user,
             idempotency_key=form.cleaned_data["key"],
+            lease_next=not _auditing(request),
             **form.ballot(),
         )
-        done = _go_on(request, result.next, undo=result.vote.pk)
+        done = _go_on(request, result.next or _next(request), undo=result.vote.pk)
         return _stored(done, form.cleaned_data["key"])
 
     return _try(request, form, act)
@@ -196,7 +210,8 @@ def _typed(request: Request) -> screen.Given:
 def _go_on(request: Request, got: Next, *, undo: int | None) -> HttpResponse:
     """The next pair in place, or without JavaScript the page that shows it."""
     if not request.htmx:
-        return redirect("labeling:label", request.project.slug)
+        lane = f"?lane={AUDIT}" if _auditing(request) else ""
+        return redirect(reverse("labeling:label", args=[request.project.slug]) + lane)
     return _page(request, _context(request, got, undo=undo))
 
 
@@ -223,6 +238,7 @@ def _context(request: Request, got: Next | AnsweredPair, **more: Any) -> dict[st
     slug = request.project.slug
     context = screen.context(got, project=request.project, annotator=request.user, **more)
     context["urls"] = bar.addresses(slug)
+    context["auditing"] = _auditing(request)
     if isinstance(got, Lease) and not more.get("typed"):
         context["bar"] = bar.bar_html(slug=slug, offers=got.offers, undo=more.get("undo"))
     if isinstance(got, AnsweredPair) and request.role in READERS:
@@ -231,7 +247,22 @@ def _context(request: Request, got: Next | AnsweredPair, **more: Any) -> dict[st
 
 
 def _next(request: Request) -> Next:
+    if _auditing(request):
+        return services.slot_lease_audit(project=request.project, annotator=request.user)
     return services.slot_lease_next(project=request.project, annotator=request.user)
+
+
+def _lane_set(request: Request) -> None:
+    """Whoever opens the page with `?lane=audit` goes on with audits until they open it without."""
+    if request.GET.get("lane") == AUDIT and request.role in services.AUDITORS:
+        request.session[AUDITING] = request.project.pk
+    elif AUDITING in request.session:
+        del request.session[AUDITING]
+
+
+def _auditing(request: Request) -> bool:
+    asked = request.session.get(AUDITING) == request.project.pk
+    return asked and request.role in services.AUDITORS
 
 
 def _answered(request: Request, vote: int) -> AnsweredPair:

@@ -1,0 +1,169 @@
+"""What the audits page prints: a sample in, rates with their intervals and SVG geometry out."""
+
+from collections import Counter
+from dataclasses import dataclass
+
+from apps.agreement.screens.disputes import Dot, RoundsChart, percent, spread
+from apps.agreement.selectors.audits import AuditSample, ReviewerError
+from apps.labeling.models import Choice
+from measures.audit import (
+    Corrected,
+    Rate,
+    corrected_rate,
+    simple_rate,
+    stratified_rate,
+    weighted_rate,
+)
+from measures.estimate import Interval
+
+ROW, LEFT, WIDTH, RIGHT = 30, 210, 320, 190
+WORDS = dict(Choice.choices)
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """votes, decisions: as the reviewers found them; the others with their own error taken out."""
+
+    votes: Rate
+    votes_corrected: Corrected
+    decisions: Rate
+    decisions_corrected: Corrected
+
+
+def figures(sample: AuditSample, reviewers: ReviewerError, kappa: float) -> Figures:
+    people = sorted(sample.population)
+    audited = Counter(row.annotator for row in sample.done)
+    wrong = Counter(row.annotator for row in sample.done if row.differs)
+    votes = stratified_rate(
+        [wrong[person] for person in people],
+        [audited[person] for person in people],
+        [sample.population[person] for person in people],
+    )
+    # A comparison with more votes is more often in the sample, in proportion to them.
+    decided = [row for row in sample.done if row.decided]
+    decisions = weighted_rate(
+        [float(row.decision_differs) for row in decided], [1 / row.n_votes for row in decided]
+    )
+    return Figures(
+        votes=votes,
+        votes_corrected=corrected_rate(votes, reviewers.rate, kappa=kappa),
+        decisions=decisions,
+        decisions_corrected=corrected_rate(decisions, reviewers.rate, kappa=kappa),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Headline:
+    """The error rate one would quote: `value` with `spread`, and what it is."""
+
+    value: str
+    spread: str
+    basis: str
+
+
+def headline(found: Corrected) -> Headline:
+    rate = found.rate
+    if rate.value is None:
+        return Headline("—", "", rate.undefined or "")
+    basis = f"n = {rate.n:,} audits; "
+    basis += "not corrected" if found.not_corrected else "reviewers’ own error taken out"
+    return Headline(percent(rate.value), spread(rate), basis)
+
+
+def chart(found: Figures) -> RoundsChart | None:
+    """Rates as dots with whiskers, on a scale that ends where they do."""
+    lines: list[tuple[str, Interval, str]] = []
+    for label, plain, corrected in (
+        ("Votes", found.votes, found.votes_corrected),
+        ("Decisions", found.decisions, found.decisions_corrected),
+    ):
+        if plain.value is None:
+            continue
+        lines.append((f"{label}, as reviewers found", plain.interval, "axis"))
+        if corrected.not_corrected is None:
+            lines.append((f"{label}, corrected", corrected.rate, "line-1"))
+    if not lines:
+        return None
+    most = max(rate.high or rate.value or 0.0 for _, rate, _ in lines)
+    top = next(end for end in (0.1, 0.2, 0.4, 0.6, 1.0) if end >= min(most, 1.0))
+
+    def at(value: float) -> float:
+        return round(LEFT + WIDTH * min(max(value / top, 0.0), 1.0), 1)
+
+    dots = [
+        Dot(
+            y=place * ROW + 14,
+            text_y=place * ROW + 18,
+            label=label,
+            value=f"{percent(rate.value)} ({spread(rate)})"
+            if rate.low is not None
+            else f"{percent(rate.value)}, n = {rate.n:,}",
+            x=at(rate.value or 0.0),
+            low=None if rate.low is None else at(rate.low),
+            high=None if rate.high is None else at(rate.high),
+            tone=tone,
+        )
+        for place, (label, rate, tone) in enumerate(lines)
+    ]
+    axis_y = len(dots) * ROW + 4
+    ticks = [(at(top * part / 4), f"{100 * top * part / 4:g} %") for part in range(5)]
+    width = LEFT + WIDTH + RIGHT
+    return RoundsChart(dots, ticks, width, axis_y + 20, axis_y, width - 2)
+
+
+def reviewers_said(error: ReviewerError, kappa: float) -> str:
+    """How good the reviewers are known to be, and from what."""
+    if not error.source:
+        return f"Not corrected for the reviewers’ own error: {error.rate.undefined}."
+    if error.rate.value is None:
+        return f"Not corrected for the reviewers’ own error: {error.rate.undefined}."
+    interval = error.rate.interval
+    where = (
+        f"from {error.rate.n:,} answers of theirs on pairs with a known answer"
+        if error.source == "gold"
+        else f"from {error.rate.n:,} pairs they judged twice; what they get wrong the same way "
+        "both times does not show, so it may be more"
+    )
+    kept = "" if kappa > 0.999 else f" Two wrong answers coincide in {percent(kappa)}."
+    return (
+        f"The reviewers who did the audits err in {percent(error.rate.value)} "
+        f"({spread(interval)}), {where}.{kept}"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Stratum:
+    """One annotator's line."""
+
+    who: str
+    votes: int
+    audited: int
+    differed: int
+    rate: str
+    spread: str
+    due: int
+    overdue: int
+
+
+def strata(sample: AuditSample, names: dict[int, str]) -> list[Stratum]:
+    """By annotator, those with most votes first; numbered where no names are given."""
+    audited = Counter(row.annotator for row in sample.done)
+    wrong = Counter(row.annotator for row in sample.done if row.differs)
+    order = sorted(sample.population, key=lambda person: (-sample.population[person], person))
+    lines = []
+    for number, person in enumerate(order, start=1):
+        waiting = sample.waiting.get(person)
+        rate = simple_rate(wrong[person], audited[person]).interval
+        lines.append(
+            Stratum(
+                who=names.get(person, f"Annotator {number}"),
+                votes=sample.population[person],
+                audited=audited[person],
+                differed=wrong[person],
+                rate="—" if rate.value is None else percent(rate.value),
+                spread=spread(rate) if rate.low is not None else "too few" * bool(rate.n),
+                due=waiting.due if waiting else 0,
+                overdue=waiting.overdue if waiting else 0,
+            )
+        )
+    return lines
