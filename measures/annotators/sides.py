@@ -68,14 +68,22 @@ def pulls_of(who: Ints, pair: Ints, chose_left: Ints, a_left: Bools, n_people: i
     seen = table[place]
     seen[np.arange(len(who)), a_left * 2 + left] -= 1
     turned = np.where(a_left[:, None], seen, seen[:, [2, 3, 0, 1]])
-    kinds, kind = np.unique(turned, axis=0, return_inverse=True)
+    kinds, kind, _ = _kinds(turned)
     posterior = _posterior(kinds, b, weights)
     chance = np.exp(log_expit(MERITS[:, None] + PULLS[None, :]))  # (merits, pulls)
     p_left = np.clip(posterior @ chance, 1e-12, 1 - 1e-12)
     logs = np.concatenate([np.log1p(-p_left), np.log(p_left)])  # by kind: right, then left
-    cell = kind.reshape(-1) + left * len(kinds)
+    cell = kind + left * len(kinds)
     votes = sparse.csr_array((np.ones(len(who)), (who, cell)), shape=(n_people, 2 * len(kinds)))
     return _shrunk(votes @ logs, np.bincount(who, minlength=n_people), b)
+
+
+def _kinds(patterns: Ints) -> tuple[Ints, Ints, Ints]:
+    """The different rows, which of them each row is, and how many there are of each."""
+    base = int(patterns.max(initial=0)) + 1
+    code = patterns @ np.array([base**3, base**2, base, 1])  # votes on a pair: far from overflow
+    _, first, kind, n = np.unique(code, return_index=True, return_inverse=True, return_counts=True)
+    return patterns[first], kind, n
 
 
 def _pattern_logs(patterns: Ints, b: float) -> Floats:
@@ -98,7 +106,7 @@ def _merit_weights(table: Ints, b: float) -> Floats:
     several = table[table.sum(axis=1) >= 2]
     if not len(several):
         return weights
-    kinds, n = np.unique(several, axis=0, return_counts=True)
+    kinds, _, n = _kinds(several)
     likelihood = np.exp(_pattern_logs(kinds, b))
     for _ in range(STEPS):
         joint = likelihood * weights

@@ -103,8 +103,11 @@ def _a_longer(values: dict[str, object], ids: Ints) -> Ints:
 
 def _ordered(who: Ints, at: Ints, n_people: int) -> NDArray[np.bool_]:
     """People whose votes have times of their own: an import without times gives all the same."""
-    moments = np.unique(np.column_stack([who, at]), axis=0)[:, 0] if len(who) else who
-    distinct = np.bincount(moments, minlength=n_people)
+    order = np.argsort(who, kind="stable")  # rows come by time, so each person's stay so
+    person, moment = who[order], at[order]
+    new = np.ones(len(who), dtype=bool)
+    new[1:] = (person[1:] != person[:-1]) | (moment[1:] != moment[:-1])
+    distinct = np.bincount(person[new], minlength=n_people)
     return 2 * distinct > np.bincount(who, minlength=n_people)
 
 
