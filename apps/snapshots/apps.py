@@ -26,6 +26,16 @@ class SnapshotsConfig(AppConfig):
                 roles=frozenset({"reviewer", "engineer", "admin"}),
             )
         )
+        nav_add(
+            NavItem(
+                rank=31,
+                label="Ready?",
+                url_name="snapshots:ready",
+                icon="target",
+                section="ready",
+                roles=frozenset({"reviewer", "engineer", "admin"}),
+            )
+        )
         vote_uses_add(frozen_in)
         vote_traces_add(vote_trace)
         comparison_uses_add(comparison_trace, page="snapshots:comparison_lineage")

@@ -2,7 +2,7 @@
 
 from django.apps import AppConfig
 
-from apps.common.registry import NavItem, home_set, nav_add
+from apps.common.registry import NavItem, home_set, nav_add, run_results_add
 
 
 class TrainingConfig(AppConfig):
@@ -14,3 +14,7 @@ class TrainingConfig(AppConfig):
         nav_add(NavItem(40, "Runs", "training:runs", "activity", "runs", staff))
         nav_add(NavItem(41, "Models", "training:models", "box", "models", staff))
         home_set("engineer", "training:runs")
+
+        from apps.training.selectors.results import run_results
+
+        run_results_add(run_results)

@@ -117,10 +117,12 @@ def test_a_comparisons_page_names_the_datasets_and_runs_its_votes_went_into(
     trained: tuple[Run, Checkpoint, Run],
     crowd: list[Comparison],
     ritas: Client,
+    emils: Client,
 ) -> None:
-    page = read(ritas, f"comparisons/{crowd[0].pk}/")
+    page = read(emils, f"comparisons/{crowd[0].pk}/")
     assert f'<a href="/p/arguments/datasets/{frozen.pk}/">pairs</a>' in page
     assert f'read by <a href="/p/arguments/runs/{trained[0].pk}/">reward</a>' in page
+    assert "read by reward" in read(ritas, f"comparisons/{crowd[0].pk}/")  # no way in for her
     assert f"/p/arguments/datasets/lineage/{crowd[0].pk}/" in page
     assert "left out: too little agreement" in read(ritas, f"comparisons/{crowd[1].pk}/")
 
@@ -129,10 +131,11 @@ def test_a_vote_is_followed_to_the_models_that_stand_on_it(
     frozen: Snapshot,
     trained: tuple[Run, Checkpoint, Run],
     crowd: list[Comparison],
+    emils: Client,
     ritas: Client,
 ) -> None:
     reward, saved, policy = trained
-    page = read(ritas, f"datasets/lineage/{crowd[0].pk}/")
+    page = read(emils, f"datasets/lineage/{crowd[0].pk}/")
     for address in (f"runs/{reward.pk}/", f"models/{saved.pk}/", f"runs/{policy.pk}/"):
         assert f'href="/p/arguments/{address}"' in page
     vote = Vote.objects.filter(comparison=crowd[0], is_current=True).first()

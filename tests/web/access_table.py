@@ -326,6 +326,7 @@ SNAPSHOTS = [
     page("snapshots:report", READERS, args=snapshot),
     page("snapshots:report_csv", READERS, args=snapshot),
     post("snapshots:report_preview", STAFF, ok=200),
+    page("snapshots:ready", READERS),
     page("snapshots:exports", STAFF, args=snapshot),
     page("snapshots:export_file", STAFF, args=snapshot, data={"format": "zip"}, ok=409),
     post("snapshots:verify", READERS, args=snapshot),

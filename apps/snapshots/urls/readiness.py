@@ -1,5 +1,9 @@
 """Addresses of the pages about readiness."""
 
-from django.urls import URLPattern
+from django.urls import path
 
-urlpatterns: list[URLPattern] = []
+from apps.snapshots import views_readiness as views
+
+urlpatterns = [
+    path("<slug:slug>/ready/", views.ready, name="ready"),
+]

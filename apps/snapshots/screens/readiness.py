@@ -1,0 +1,150 @@
+"""The page of advice: the method, why, what to do next, and the facts it rests on."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from apps.common.registry import RunResult
+from apps.snapshots.readiness.gathering import Gathered, Source
+from measures.advice import Advice, Facts, Item, Kind, Method
+from measures.advice.facts import gain, share
+from measures.estimate import Interval
+
+_NAMES = {
+    "agreement": "Two votes on a comparison agree",
+    "alpha": "Krippendorff's alpha",
+    "pairs": "Pairs kept",
+    "prompts": "Groups of prompts",
+    "annotators": "Annotators",
+    "tie_share": "Ties and both bad",
+    "length_only": "The longer answer wins",
+    "text_baseline": "A model of words is right",
+    "reward_accuracy": "The reward model is right",
+    "reward_gain": "… and better than the length rule by",
+    "demonstrations": "Demonstrations",
+}
+_TONES = {
+    Method.NOTHING: "warn",
+    Method.CLEAN: "bad",
+    Method.COLLECT: "warn",
+    Method.UNDECIDED: "",
+}
+_ICONS = {
+    "bad": "circle-alert",
+    "warn": "triangle-alert",
+    "good": "circle-check",
+    "": "circle-help",
+}
+_KINDS = (
+    (Kind.METHOD, "Why"),
+    (Kind.HYBRID, "Combine it with"),
+    (Kind.CAUTION, "What may spoil it"),
+    (Kind.IMPROVE, "What would make the data better"),
+    (Kind.OVERRULED, "Also true, and overruled"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    title: str
+    items: list[Item]
+
+
+@dataclass(frozen=True, slots=True)
+class FactLine:
+    name: str
+    shown: str
+    source: Source | None
+
+
+@dataclass(frozen=True, slots=True)
+class MethodRow:
+    method: str
+    name: str
+    url: str
+    win_rate: str
+    seconds: float | None
+    ended_at: datetime
+
+
+def page(facts: Facts, advice: Advice, found: Gathered) -> dict[str, Any]:
+    tone = _TONES.get(advice.method, "good")
+    return {
+        "advice": advice,
+        "tone": tone,
+        "icon": _ICONS[tone],
+        "sections": sections(advice),
+        "facts": fact_lines(facts, found),
+        "stale": any(source.stale for source in found.sources.values()),
+    }
+
+
+def sections(advice: Advice) -> list[Section]:
+    """Items by kind, in the order in which a reader needs them."""
+    by_kind = [
+        Section(title, [item for item in advice.items if item.kind is kind])
+        for kind, title in _KINDS
+    ]
+    return [section for section in by_kind if section.items]
+
+
+def fact_lines(facts: Facts, found: Gathered) -> list[FactLine]:
+    return [
+        FactLine(name, _shown(key, getattr(facts, key)), found.sources.get(key))
+        for key, name in _NAMES.items()
+    ]
+
+
+def _shown(key: str, value: Any) -> str:
+    if value is None:
+        return "unknown"
+    if not isinstance(value, Interval):
+        return f"{value:,}"
+    if key == "reward_gain":
+        return gain(value)
+    return _plain(value) if key == "alpha" else share(value)
+
+
+def _plain(interval: Interval) -> str:
+    """A coefficient, not a share: "0.32 (0.30–0.34, n = 2,200)"."""
+    if interval.value is None:
+        return f"undefined: {interval.undefined}"
+    value = f"{interval.value:.2f}"
+    if interval.low is not None and interval.high is not None:
+        value = f"{value} ({interval.low:.2f} to {interval.high:.2f}, n = {interval.n:,})"
+    return value.replace("-", "−")
+
+
+def method_rows(runs: Iterable[RunResult]) -> list[MethodRow]:
+    """The project's own policies; reward models are no method of their own."""
+    return [
+        MethodRow(
+            method=run.method_words,
+            name=run.name,
+            url=run.url,
+            win_rate=_win_rate(run),
+            seconds=run.seconds,
+            ended_at=run.ended_at,
+        )
+        for run in runs
+        if run.method != "reward"
+    ]
+
+
+def _win_rate(run: RunResult) -> str:
+    said = run.win_rate
+    if run.method == "sft":
+        return "the mark that others are measured against"
+    if said is None:
+        return "not evaluated"
+    return share(
+        Interval(
+            value=said.get("value"),
+            low=said.get("low"),
+            high=said.get("high"),
+            n=int(said.get("n") or 0),
+            undefined=said.get("undefined"),
+            no_interval=said.get("no_interval"),
+        )
+    )

@@ -1,0 +1,195 @@
+"""The page of advice, from the numbers that a project really has."""
+
+import datetime as dt
+import random
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from apps.accounts.models import Project, User
+from apps.agreement.services.reports import report_refresh
+from apps.common.registry import run_results
+from apps.labeling.models import Comparison
+from apps.snapshots import services
+from apps.snapshots.models import Snapshot
+from apps.snapshots.readiness import StatedForm, gather
+from apps.snapshots.recipe import SnapshotRecipe
+from apps.training.models import Checkpoint, Run, RunInput
+from measures.advice import Facts, Method, Rules, Task, advise
+from tests.snapshots.conftest import revote
+
+pytestmark = pytest.mark.django_db
+
+PAGE = "/p/arguments/ready/"
+WON = {"value": 0.8, "low": 0.75, "high": 0.85, "n": 300, "undefined": None, "no_interval": None}
+GAIN = {"value": 0.2, "low": 0.1, "high": 0.3, "n": 300, "undefined": None, "no_interval": None}
+
+
+@pytest.fixture
+def frozen(project: Project, crowd: list[Comparison]) -> Snapshot:
+    recipe = SnapshotRecipe(
+        heldout_annotators=0.0, splits={"train": 0.8, "dev": 0.2}, seed="seed-2"
+    )
+    return services.snapshot_freeze(project=project, name="pairs", recipe=recipe, user=None)
+
+
+@pytest.fixture
+def ritas(rita: User, signed_in) -> Client:
+    return signed_in(rita)
+
+
+def read(client: Client, **stated: object) -> str:
+    answer = client.get(PAGE, stated)
+    assert answer.status_code == 200
+    return " ".join(answer.content.decode().split())
+
+
+def finished(project: Project, kind: str, minutes: int, **summary: object) -> Run:
+    now = timezone.now()
+    return Run.objects.create(
+        project=project,
+        name=f"a {kind} run",
+        kind=kind,
+        state="finished",
+        started_at=now - dt.timedelta(minutes=minutes),
+        ended_at=now,
+        summary=summary,
+    )
+
+
+def test_an_empty_project_is_asked_for_everything(project: Project, ritas: Client) -> None:
+    page = read(ritas)
+    assert "Collect votes first" in page  # no comparison is decided: that much is known
+    assert "0 pairs kept" in page
+    assert "How far people agree" in page
+    assert "No policy has been trained" in page
+
+
+def test_facts_are_read_from_votes_datasets_and_runs(project: Project, frozen: Snapshot) -> None:
+    report_refresh(project=project)
+    finished(project, "reward", 5, splits={"train": {"accuracy": WON}, "dev": {"accuracy": WON, "difference": GAIN}})  # fmt: skip  # noqa: E501
+    found = gather(project)
+    facts = found.facts
+    assert facts["agreement"].value == 1.0
+    assert facts["agreement"].n == 72
+    assert facts["pairs"] == frozen.counts["rows"]["train"]
+    assert facts["prompts"] == frozen.counts["groups"]["train"]
+    assert facts["annotators"] == frozen.counts["annotators"]["training"]
+    assert facts["length_only"].value == 1.0  # the longer argument always wins in this crowd
+    assert facts["length_only"].n == facts["pairs"]
+    assert (facts["tie_share"].value, facts["tie_share"].n) == (0.0, 360)
+    assert (facts["reward_accuracy"].low, facts["reward_gain"].low) == (0.75, 0.1)
+    assert found.sources["reward_accuracy"].words == "a reward run, on dev"
+    assert facts["demonstrations"] == 0
+    assert "text_baseline" not in facts  # the dataset has no report
+    assert not found.sources["agreement"].stale
+
+
+def test_newer_votes_than_the_report_are_said(
+    project: Project, crowd: list[Comparison], ritas: Client
+) -> None:
+    report_refresh(project=project)
+    assert "newer than the stored" not in read(ritas)
+    revote(crowd[0], ["a"] * 5)
+    assert "newer than the stored" in read(ritas)
+
+
+def test_random_votes_are_told_to_be_cleaned_first(
+    project: Project, crowd: list[Comparison], ritas: Client
+) -> None:
+    coin = random.Random(7)
+    for pair in crowd:
+        revote(pair, [coin.choice("ab") for _ in range(5)])
+    report_refresh(project=project)
+    page = read(ritas, task="open")
+    assert "Clean the data before training on it" in page
+    assert "bad is under 60 %" in page or "no better than chance" in page
+
+
+def test_what_is_stated_lives_in_the_address(
+    project: Project, frozen: Snapshot, ritas: Client
+) -> None:
+    report_refresh(project=project)
+    page = read(ritas, task="open", rules="none", baseline="60", latency="50", exploration="no")
+    assert "Start with DPO" in page
+    assert "budget as you stated it: 50 ms".capitalize()[1:] in page
+    assert "provisional" not in page
+    assert 'value="50"' in page
+    page = read(ritas, baseline="97.5")
+    assert "Do not train" in page
+    assert "97.5 %" in page
+    assert "Use SFT on checked answers" in read(ritas, task="factual")
+
+
+@pytest.mark.parametrize(
+    ("sent", "field"),
+    [({"baseline": "140"}, "baseline"), ({"latency": "-1"}, "latency"), ({"task": "x"}, "task")],
+)
+def test_a_statement_that_is_none_is_marked_and_counts_as_unknown(
+    sent: dict, field: str, project: Project, frozen: Snapshot, ritas: Client
+) -> None:
+    form = StatedForm(sent)
+    assert form.stated() == {}
+    assert field in form.errors
+    assert "provisional" in read(ritas, **sent)
+
+
+def test_statements_become_facts() -> None:
+    sent = {"task": "open", "rules": "some", "baseline": "60", "latency": "250"}
+    assert StatedForm(sent | {"exploration": "yes"}).stated() == {
+        "task": Task.OPEN,
+        "rules": Rules.SOME,
+        "baseline": 0.6,
+        "latency_ms": 250.0,
+        "exploration": True,
+    }
+    assert StatedForm({}).stated() == {}
+
+
+def test_a_reward_model_that_passed_opens_the_way_to_ppo(
+    project: Project, frozen: Snapshot
+) -> None:
+    report_refresh(project=project)
+    finished(project, "reward", 5, splits={"dev": {"accuracy": WON, "difference": GAIN}})
+    stated = {"task": Task.OPEN, "exploration": True}
+    assert advise(Facts(**gather(project).facts, **stated)).method is Method.PPO
+    worse = GAIN | {"low": -0.01}
+    finished(project, "reward", 5, splits={"dev": {"accuracy": WON, "difference": worse}})
+    assert advise(Facts(**gather(project).facts, **stated)).method is Method.DPO
+
+
+def test_the_projects_own_methods_stand_in_a_table(
+    project: Project, frozen: Snapshot, ritas: Client
+) -> None:
+    finished(project, "sft", 3)
+    policy = finished(project, "ppo", 20)
+    finished(project, "dpo", 10)
+    saved = Checkpoint.objects.create(
+        project=project, run=policy, attempt=1, step=5, uri="x", sha256="0" * 64
+    )
+    judged = finished(
+        project, "evaluate", 1, judge={"win_rate": WON}, reward={"win_rate": WON | {"value": 0.99}}
+    )
+    RunInput.objects.create(run=judged, role="policy", checkpoint=saved)
+    results = {result.method: result for result in run_results(project)}
+    assert set(results) == {"sft", "dpo", "ppo"}
+    assert results["ppo"].win_rate == WON  # never the opinion of the reward it was trained on
+    assert results["ppo"].seconds == pytest.approx(1200, abs=1)
+    page = read(ritas)
+    assert "80.0 % (75.0–85.0 %, n = 300)" in page
+    assert "not evaluated" in page
+    assert "20 min" in page
+    assert f"/runs/{policy.pk}/" not in page  # a reviewer does not open runs
+
+
+def test_an_unfinished_run_is_no_result(project: Project) -> None:
+    Run.objects.create(project=project, name="r", kind="reward", state="queued")
+    assert run_results(project) == []
+
+
+def test_the_rail_leads_readers_to_it(
+    project: Project, ritas: Client, ana: User, signed_in
+) -> None:
+    assert f'href="{PAGE}"' in ritas.get("/p/arguments/datasets/").content.decode()
+    assert signed_in(ana).get(PAGE).status_code == 403
