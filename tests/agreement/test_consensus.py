@@ -191,3 +191,14 @@ def test_a_fit_that_was_killed_half_way_is_begun_again(
     assert [(p.pk, every) for p, every in projects_to_fit()] == [(spammed.pk, False)]
     assert refresh_consensus() == 1
     assert projects_to_fit() == []
+
+
+def test_a_fit_that_ends_after_the_project_switched_is_not_stored(
+    spammed: Project, ada: User
+) -> None:
+    decide_by_switch(project=spammed, by=ada, decide_by="mace")
+    assert consensus_refresh(project=spammed, method="one_coin") is None
+    assert Consensus.objects.get().method == "mace"
+    assert set(Decision.objects.values_list("decided_by", flat=True)) == {"mace"}
+    decide_by_switch(project=spammed, by=ada, decide_by="dawid_skene")
+    assert set(Decision.objects.values_list("decided_by", flat=True)) == {"dawid_skene"}

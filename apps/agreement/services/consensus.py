@@ -58,7 +58,8 @@ class Switched:
 def consensus_refresh(
     *, project: Project, method: str = "", crowd: Crowd | None = None, fitted: Fit | None = None
 ) -> Refreshed | None:
-    """Fit and store; decide anew what moved. None without votes.
+    """Fit and store; decide anew what moved. None without votes, and where the project has switched
+    to another model meanwhile.
 
     method: one of `METHODS`; empty for the one that decides, else the one the last comparison
     recommends. fitted: a fit of that method to `crowd` that somebody has already.
@@ -73,24 +74,10 @@ def consensus_refresh(
         else fit(method, found.votes, start=_start(project, found, method))
     )
     with transaction.atomic():
-        consensus, _ = Consensus.objects.update_or_create(
-            project=project,
-            defaults={
-                "method": method,
-                "priors": made.priors.tolist(),
-                "confusion": made.default_confusion.ravel().tolist(),
-                "n_votes": len(found.votes),
-                "last_vote_id": 0,  # not done yet: a worker that dies here is noticed
-                "fitted_at": timezone.now(),
-            },
-        )
-        _people_store(project, found, made)
-    redecided = decisions_redo(
-        project=project, posteriors=(found.ids, made.posteriors.astype(np.float64))
-    )
-    consensus.last_vote_id = found.last_vote_id
-    consensus.save(update_fields=["last_vote_id"])
-    return Refreshed(consensus, redecided)
+        if _decided_otherwise(project, method):
+            return None
+        consensus = _store(project, found, made)
+    return Refreshed(consensus, _redo(project, consensus, found, made))
 
 
 def consensus_compare(*, project: Project) -> ConsensusReport | None:
@@ -126,7 +113,7 @@ def decide_by_switch(*, project: Project, by: User, **changes: Any) -> Switched:
     LEAST_PROPOSED votes: `Conflict` (too_few_votes) with fewer. Other errors are those of
     `labeling_settings_update`. Returns what the change did to decisions.
     """
-    method = changes.get("decide_by", "")
+    method, crowd, made = changes.get("decide_by", ""), None, None
     if method in METHODS:
         crowd = crowd_of(project=project)
         if len(crowd.votes) < LEAST_PROPOSED:
@@ -136,10 +123,16 @@ def decide_by_switch(*, project: Project, by: User, **changes: Any) -> Switched:
                 code="too_few_votes",
                 field="decide_by",
             )
-        consensus_refresh(project=project, method=method, crowd=crowd)
+        made = fit(method, crowd.votes, start=_start(project, crowd, method))
     before = decision_tally(project=project)
-    labeling_settings_update(project=project, by=by, **changes)
-    decisions_redo(project=project)  # where it was too many to do with the settings
+    with transaction.atomic():
+        # Together, so that no vote meets a rule whose model is not there.
+        consensus = _store(project, crowd, made) if crowd and made else None
+        labeling_settings_update(project=project, by=by, redo=False, **changes)
+    if consensus is not None and crowd and made:
+        _redo(project, consensus, crowd, made)
+    else:
+        decisions_redo(project=project)
     return Switched(before, decision_tally(project=project))
 
 
@@ -177,6 +170,40 @@ def _start(project: Project, crowd: Crowd, method: str) -> Fit | None:
         iterations=0,
         converged=False,
     )
+
+
+def _decided_otherwise(project: Project, method: str) -> bool:
+    """Whether the project has switched to another model while this one was fitted. Holds its
+    settings, so that it does not switch before the fit is stored."""
+    row = LabelingSettings.objects.select_for_update().filter(project=project).first()
+    return row is not None and row.decide_by in METHODS and row.decide_by != method
+
+
+def _store(project: Project, crowd: Crowd, made: Fit) -> Consensus:
+    """What every vote needs from now on. It names no last vote until decisions have followed, so
+    that a worker that dies in between is noticed."""
+    consensus, _ = Consensus.objects.update_or_create(
+        project=project,
+        defaults={
+            "method": made.method,
+            "priors": made.priors.tolist(),
+            "confusion": made.default_confusion.ravel().tolist(),
+            "n_votes": len(crowd.votes),
+            "last_vote_id": 0,
+            "fitted_at": timezone.now(),
+        },
+    )
+    _people_store(project, crowd, made)
+    return consensus
+
+
+def _redo(project: Project, consensus: Consensus, crowd: Crowd, made: Fit) -> Redecided:
+    redecided = decisions_redo(
+        project=project, posteriors=(crowd.ids, made.posteriors.astype(np.float64))
+    )
+    consensus.last_vote_id = crowd.last_vote_id
+    consensus.save(update_fields=["last_vote_id"])
+    return redecided
 
 
 def _people_store(project: Project, crowd: Crowd, made: Fit) -> None:

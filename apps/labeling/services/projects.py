@@ -69,11 +69,14 @@ def labeling_set_up(
     return settings
 
 
-def labeling_settings_update(*, project: Project, by: User, **changes: Any) -> LabelingSettings:
+def labeling_settings_update(
+    *, project: Project, by: User, redo: bool = True, **changes: Any
+) -> LabelingSettings:
     """Change how a project labels; what is not named stays.
 
     When the rule changes, comparisons that are decided already are decided anew: at once in a
-    project of up to REDONE_AT_ONCE, else in the background (`decisions_behind` finds them). Errors
+    project of up to REDONE_AT_ONCE, else in the background (`decisions_behind` finds them), or by
+    the caller, who then says redo=False. Errors
     name the field: unknown, out of bounds, a rule that could never accept anything, a model that
     was not fitted, or settings that do not fit together (see `settings_checks`).
     """
@@ -100,7 +103,8 @@ def labeling_settings_update(*, project: Project, by: User, **changes: Any) -> L
             accounts.audit_record(
                 action="labeling.settings_changed", actor=by, project=project, details=changed
             )
-    if changed.keys() & RULE_FIELDS and decisions_count(project=project) <= REDONE_AT_ONCE:
+    is_small = redo and decisions_count(project=project) <= REDONE_AT_ONCE
+    if is_small and changed.keys() & RULE_FIELDS:
         decisions_redo(project=project)
     return current
 
