@@ -34,7 +34,7 @@ NEARLY, TOLERANCE = 2e-3, 5e-4
 # choice which nobody has cast yet stays possible.
 PRIOR_ITEMS = 1.0
 # Weight of the votes' shares in the priors of tie and both-bad, in shares of the items.
-TIE_WEIGHT = 0.25
+TIE_WEIGHT = 1.0
 _CHUNK = 100_000  # votes whose matrices are held at once
 
 
@@ -167,10 +167,10 @@ def priors_from(totals: Floats, cast: Floats, *, alike: bool, n: float) -> Float
     """(K,) P(truth): the mean posterior, with `PRIOR_ITEMS` imagined items per choice.
 
     totals: (K,) posteriors summed over n items; cast: (K,) shares of the choices among all votes.
-    alike: A and B, which come first, get their mean. Ties and both-bad are drawn towards `cast` by
-    a quarter of the items: by the votes alone a true tie can hardly be told from hesitation over A
-    or B, and left to itself the loop slides one way or the other (ties are 20 % of the votes on the
-    argument pairs; of the pairs, it finds anything from 6 to 25 %).
+    alike: A and B, which come first, get their mean. Ties and both-bad go half way to
+    `cast`: by the votes alone a true tie can hardly be told from hesitation over A or B, and left
+    to itself the loop slides one way or the other (ties are 20 % of the votes on the argument
+    pairs; of the pairs, it finds anything from 6 to 25 %).
     """
     k = len(totals)
     priors = (totals + PRIOR_ITEMS) / (n + PRIOR_ITEMS * k)

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from measures.consensus.dispersion import dispersion
 from measures.consensus.em import Cells, cells_of, without_echo
 from measures.consensus.fitting import MODELS, Fit
 from measures.consensus.posterior import Floats
@@ -21,10 +22,11 @@ LEAST_VOTES = 100
 MOST_JUDGED = 250_000
 # Not calibrated once an interval lies wholly beyond: predicted shares off by more than this …
 MOST_ERROR = 0.03
-# … or log-odds stretched by more than this. Over-confidence matters more than caution: it accepts
-# what should be asked again, and what should alarm here is mild, because a vote is always less
-# certain than the truth behind it (items that differ in difficulty give slopes of 0.85 to 0.93).
+# … or log-odds stretched by more than this; over-confidence matters more than caution, because it
+# accepts what should be asked again …
 LEAST_SLOPE, MOST_SLOPE = 0.95, 1.25
+# … or agreement spread more unevenly over the items than this many times what the model says.
+MOST_SPREAD = 1.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +36,8 @@ class Check:
     n_votes, n_items: votes judged, those on items with another vote, and their items (above
     `MOST_JUDGED` votes every m-th item). log_loss: nats per vote; brier: mean of Σ_c (p_c − y_c)²,
     0 to 2; counted_log_loss, counted_brier: those of counting, (others for c + 1) / (others + K).
-    gain: counted_log_loss − log_loss. slope, ece, bars: see `measures.consensus.reliability`.
+    gain: counted_log_loss − log_loss. slope, calibration_error, bars: see
+    `measures.consensus.reliability`; spread: see `measures.consensus.dispersion`.
     calibrated: the check passes; sentence: why, or why not. losses, items: (n_votes,) the log loss
     and the item of each, for comparing models on the same votes. Where there is too little to judge
     by, the figures are None.
@@ -51,7 +54,8 @@ class Check:
     counted_brier: float | None = None
     gain: Ranged | None = None
     slope: Ranged | None = None
-    ece: Ranged | None = None
+    calibration_error: Ranged | None = None
+    spread: Ranged | None = None
     bars: tuple[Bar, ...] = ()
     losses: Floats | None = None
     items: Ints | None = None
@@ -82,8 +86,9 @@ def leave_one_vote_out(fit: Fit, votes: Votes) -> Check:
     losses, rival_losses = found.log_losses(), rival.log_losses()
     gain = paired(rival_losses, losses, found.items)
     stretch = slope(found)
-    bars, ece = reliability(found)
-    calibrated, sentence = _judged(gain, stretch, ece, n)
+    bars, off = reliability(found)
+    spread = dispersion(fit, found.items, votes.annotators[judged], votes.choices[judged])
+    calibrated, sentence = _judged(gain, stretch, off, spread, n)
     return Check(
         fit.method,
         n,
@@ -96,7 +101,8 @@ def leave_one_vote_out(fit: Fit, votes: Votes) -> Check:
         counted_brier=_brier(rival),
         gain=gain,
         slope=stretch,
-        ece=ece,
+        calibration_error=off,
+        spread=spread,
         bars=bars,
         losses=losses,
         items=found.items,
@@ -133,7 +139,9 @@ def _brier(found: Predictions) -> float:
     return float(((found.claims**2).sum(axis=1) - 2 * cast + 1).mean())
 
 
-def _judged(gain: Ranged, stretch: Ranged | None, ece: Ranged, n: int) -> tuple[bool, str]:
+def _judged(
+    gain: Ranged, stretch: Ranged | None, off: Ranged, spread: Ranged | None, n: int
+) -> tuple[bool, str]:
     votes = f"n = {n:,} votes"
     if gain.high < 0:
         return False, (
@@ -143,20 +151,26 @@ def _judged(gain: Ranged, stretch: Ranged | None, ece: Ranged, n: int) -> tuple[
     if stretch is not None and stretch.high < LEAST_SLOPE:
         return False, (
             f"not calibrated: it is over-confident, slope {_span(stretch)} where 1 is right "
-            f"({votes}). Comparisons may differ in difficulty, or annotators err together"
+            f"({votes})"
         )
     if stretch is not None and stretch.low > MOST_SLOPE:
         return False, (
             f"not calibrated: it is too timid, slope {_span(stretch)} where 1 is right ({votes}). "
             "Annotators differ more than it takes them to"
         )
-    if ece.low > MOST_ERROR:
+    if off.low > MOST_ERROR:
         return False, (
-            f"not calibrated: predicted shares of votes are off by {100 * ece.value:.1f} points "
+            f"not calibrated: predicted shares of votes are off by {100 * off.value:.1f} points "
             f"on average ({votes})"
         )
+    if spread is not None and spread.low > MOST_SPREAD:
+        return False, (
+            f"not calibrated: agreement differs {spread.value:.2f} times as much between "
+            f"comparisons as the model says ({spread.low:.2f} to {spread.high:.2f}, {votes}). "
+            "Comparisons differ in difficulty, or annotators err together"
+        )
     return True, (
-        f"calibrated: predicted shares of votes hold within {100 * ece.value:.1f} points on "
+        f"calibrated: predicted shares of votes hold within {100 * off.value:.1f} points on "
         f"average, slope {_span(stretch)} ({votes})"
     )
 

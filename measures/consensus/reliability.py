@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from measures.consensus.posterior import Floats, softmax
 from measures.consensus.predicting import Predictions
@@ -31,13 +32,14 @@ class Ranged:
 
 
 def reliability(found: Predictions) -> tuple[tuple[Bar, ...], Ranged]:
-    """Bars and the expected calibration error over all n·K claims "the vote is c, with chance p".
+    """Bars, and the calibration error over all n·K claims "the vote is c, with chance p".
 
-    Claims are sorted into 15 bins of equal numbers; a bin's gap g is the mean claim less the
-    observed share, its standard error s counts items as independent units. The error is
-    Σ w √max(0, g² − s²), w the bin's share of the claims: without taking s² off, noise alone gives
-    Σ w |g| > 0 for a perfect model. Interval: the same with gaps redrawn from N(g, s).
-    Source: Kull et al., NeurIPS 2019 (classwise error); Bröcker, Climate Dynamics 39 (2012) (bias).
+    Claims are sorted into 15 bins of equal numbers; a bin's gap g is its mean claim less the
+    observed share, with the standard error s, items as independent units. The error is
+    √max(0, Σ w (g² − s²)), w the bin's share of the claims: the root mean square gap without what
+    noise alone adds, which the usual Σ w |g| keeps and which makes it positive for a perfect model.
+    Interval: the same with gaps redrawn from N(g, s). Source: Kumar, Liang & Ma, NeurIPS 2019;
+    Bröcker, Climate Dynamics 39 (2012).
     """
     n, k = found.claims.shape
     happened = np.zeros((n, k))
@@ -46,23 +48,24 @@ def reliability(found: Predictions) -> tuple[tuple[Bar, ...], Ranged]:
     order = np.argsort(p, kind="stable")
     item = np.repeat(found.items, k)[order]
     p, y = p[order], y[order]
-    bars, gaps, errors = [], [], []
+    bars, errors = [], []
     for low, high in pairwise(np.linspace(0, n * k, BINS + 1).astype(int)):
         if high > low:
             claim, share = float(p[low:high].mean()), float(y[low:high].mean())
-            residual = p[low:high] - y[low:high] - (claim - share)
-            sums = np.bincount(item[low:high], weights=residual)
+            sums = np.bincount(item[low:high], weights=p[low:high] - y[low:high] - (claim - share))
             bars.append(Bar(claim, share, int(high - low)))
-            gaps.append(claim - share)
             errors.append(float(np.sqrt((sums**2).sum())) / (high - low))
     weight = np.array([bar.n for bar in bars]) / (n * k)
-    gap, error = np.array(gaps), np.array(errors)
+    gap, error = np.array([bar.predicted - bar.observed for bar in bars]), np.array(errors)
     drawn = gap + error * np.random.default_rng(0).standard_normal((_DRAWS, len(gap)))
-    # a redrawn gap holds the noise twice: once in g, once drawn
-    spread = np.sqrt(np.maximum(0, drawn**2 - 2 * error**2)) @ weight
-    value = float(np.sqrt(np.maximum(0, gap**2 - error**2)) @ weight)
-    low, high = np.percentile(spread, [2.5, 97.5])
+    value = float(_root((gap**2 - error**2) @ weight))
+    # A redrawn gap holds the noise twice: in g and in the draw.
+    low, high = _root(np.percentile((drawn**2 - 2 * error**2) @ weight, [2.5, 97.5]))
     return tuple(bars), Ranged(value, min(value, float(low)), max(value, float(high)))
+
+
+def _root(square: ArrayLike) -> Floats:
+    return np.sqrt(np.maximum(0.0, np.asarray(square)))
 
 
 def slope(found: Predictions) -> Ranged | None:

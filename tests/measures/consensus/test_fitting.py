@@ -1,22 +1,232 @@
-"""Models of the voters: what a fit promises to those who build on it."""
+"""Models of the voters: what a fit finds, and what it must not be moved by."""
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from measures.consensus import METHODS, fit, posteriors_of, votes_from
+from measures.consensus import METHODS, Votes, fit, majority, posteriors_of, votes_from, winners
+from tests.measures.consensus.crowds import accuracy, coins, people, simulated
+
+EVERY = pytest.mark.parametrize("method", METHODS)
 
 
-@pytest.mark.parametrize("method", METHODS)
+@EVERY
 def test_a_fits_posteriors_are_one_bayes_step_from_its_matrices(method):
-    rng = np.random.default_rng(1)
-    truth = rng.integers(0, 2, 200)
-    items = np.repeat(np.arange(200), 5)
-    annotators = rng.integers(0, 12, 1000)
-    choices = np.where(rng.random(1000) < 0.8, truth[items], 1 - truth[items])
-    votes = votes_from(items, annotators, choices, n_annotators=13)
-    found = fit(method, votes)
+    votes, _ = simulated(1, people(1, 12), n_items=200)
+    found = fit(method, replace(votes, n_annotators=13))
     again = posteriors_of(votes, found.priors, found.confusion[:12], found.default_confusion)
-    assert np.allclose(again, found.posteriors, atol=1e-12)
+    assert again == pytest.approx(found.posteriors, abs=1e-12)
     assert found.confusion.sum(axis=2) == pytest.approx(np.ones((13, 4)))
     assert found.priors[2:].tolist() == [0, 0]
     assert found.confusion[12] == pytest.approx(found.default_confusion)
+    assert found.reliability == pytest.approx(
+        [found.priors @ np.diag(matrix) for matrix in found.confusion]
+    )
+
+
+@EVERY
+def test_accuracies_are_recovered_from_many_votes(method):
+    q = np.array([0.95, 0.85, 0.75, 0.65, 0.55, 0.5])
+    votes, _ = simulated(2, coins(*q), n_items=4_000)
+    assert fit(method, votes).reliability == pytest.approx(q, abs=0.03)
+
+
+@EVERY
+def test_posteriors_are_calibrated_on_a_crowd_that_errs_independently(method):
+    votes, truth = simulated(3, people(3, 40), n_items=6_000)
+    found = fit(method, votes).posteriors
+    claim, right = found.max(axis=1), winners(found) == truth
+    for low, high in ((0.5, 0.7), (0.7, 0.9), (0.9, 0.97), (0.97, 1.0)):
+        inside = (claim > low) & (claim <= high)
+        assert right[inside].mean() == pytest.approx(claim[inside].mean(), abs=0.03)
+
+
+@EVERY
+def test_models_beat_majority_where_people_differ(method):
+    votes, truth = simulated(4, coins(*[0.92] * 8, *[0.55] * 22), n_items=1_500)
+    better = accuracy(fit(method, votes).posteriors, truth)
+    assert better > accuracy(majority(votes).shares, truth) + 5
+
+
+@EVERY
+def test_renumbering_items_and_annotators_renumbers_the_answer(method):
+    votes, _ = simulated(5, people(5, 30, k=3), n_items=300)
+    rng = np.random.default_rng(0)
+    items, staff, order = rng.permutation(300), rng.permutation(30), rng.permutation(len(votes))
+    other = votes_from(
+        items[votes.items][order],
+        staff[votes.annotators][order],
+        votes.choices[order],
+    )
+    plain, renumbered = fit(method, votes), fit(method, other)
+    assert renumbered.posteriors[items] == pytest.approx(plain.posteriors, abs=1e-9)
+    assert renumbered.confusion[staff] == pytest.approx(plain.confusion, abs=1e-9)
+
+
+@EVERY
+def test_exchanging_a_and_b_exchanges_the_answer(method):
+    votes, _ = simulated(6, people(6, 25, k=3), n_items=300, balance=(0.6, 0.3, 0.1))
+    swapped = np.array([1, 0, 2, 3])
+    other = replace(votes, choices=swapped[votes.choices])
+    assert fit(method, other).posteriors[:, swapped] == pytest.approx(
+        fit(method, votes).posteriors, abs=1e-9
+    )
+
+
+@EVERY
+def test_a_crowd_twice_over_has_the_same_winners_and_the_same_ranking(method):
+    votes, _ = simulated(7, coins(0.9, 0.9, 0.8, 0.7, 0.6, 0.6, 0.6, 0.6), n_items=300)
+    double = Votes(
+        np.concatenate([votes.items, votes.items + 300]),
+        np.concatenate([votes.annotators] * 2),
+        np.concatenate([votes.choices] * 2),
+        600,
+        votes.n_annotators,
+        votes.offered,
+    )
+    once, twice = fit(method, votes), fit(method, double)
+    assert twice.posteriors[:300] == pytest.approx(twice.posteriors[300:], abs=1e-9)
+    assert (winners(once.posteriors) == winners(twice.posteriors[:300])).mean() > 0.97
+    for found in (once, twice):
+        assert found.reliability[:2].min() > found.reliability[4:].max()
+
+
+@EVERY
+def test_somebody_who_is_always_wrong_turns_no_labels_round(method):
+    votes, truth = simulated(8, coins(0.85, 0.8, 0.8, 0.75, 0.75, 0.03), n_items=600, per_item=6)
+    found = fit(method, votes)
+    assert accuracy(found.posteriors, truth) > 88
+    # MACE has nobody who knows and lies: the worst it can say is that they guess.
+    assert found.reliability[-1] < (0.55 if method == "mace" else 0.35)
+    assert found.reliability[:-1].min() > 0.65
+
+
+@EVERY
+def test_a_third_of_coin_flippers_and_one_sided_clickers_is_found_out(method):
+    left = np.array([[[0.97, 0.03], [0.97, 0.03]]])
+    matrices = np.concatenate([people(9, 24), coins(*[0.5] * 8), *[left] * 2])
+    votes, truth = simulated(9, matrices, n_items=1_500)
+    found = fit(method, votes)
+    assert found.reliability[24:].max() < np.median(found.reliability[:24])
+    assert accuracy(found.posteriors, truth) > accuracy(majority(votes).shares, truth)
+
+
+@EVERY
+def test_where_nearly_everything_is_a_the_prior_learns_it(method):
+    votes, truth = simulated(10, people(10, 40), n_items=1_500, balance=(0.93, 0.07))
+    found = fit(method, votes)
+    assert found.priors[0] == pytest.approx(0.93, abs=0.04)
+    assert accuracy(found.posteriors, truth) > accuracy(majority(votes).shares, truth) + 5
+
+
+@EVERY
+def test_where_a_and_b_are_about_even_they_get_one_prior(method):
+    votes, _ = simulated(11, people(11, 40), n_items=1_000)
+    found = fit(method, votes)
+    assert found.priors[:2] == pytest.approx([0.5, 0.5], abs=1e-12)
+
+
+@EVERY
+def test_a_tie_of_votes_between_alike_people_stays_open(method):
+    # Everybody has the same record; item 40 got one vote for each side.
+    items = np.append(np.repeat(np.arange(40), 2), [40, 40])
+    annotators = np.append(np.tile([0, 1], 40), [0, 1])
+    choices = np.append(np.repeat(np.arange(40) % 2, 2), [0, 1])
+    found = fit(method, votes_from(items, annotators, choices))
+    assert winners(found.posteriors)[40] == -1
+    assert winners(found.posteriors)[:40].tolist() == [0, 1] * 20
+
+
+@EVERY
+def test_one_vote_makes_its_choice_likely_and_no_more(method):
+    found = fit(method, votes_from([0], [0], [1]))
+    assert winners(found.posteriors).tolist() == [1]
+    assert 0.5 < found.posteriors[0, 1] < 0.95
+
+
+@EVERY
+@pytest.mark.parametrize("n_items", [0, 3])
+def test_no_votes_give_even_priors(method, n_items):
+    empty = np.zeros(0, dtype=int)
+    found = fit(method, votes_from(empty, empty, empty, n_items=n_items, n_annotators=2))
+    assert found.posteriors.shape == (n_items, 4)
+    assert found.priors == pytest.approx([0.5, 0.5, 0, 0])
+    assert found.posteriors == pytest.approx(np.tile([0.5, 0.5, 0, 0], (n_items, 1)))
+    assert found.confusion == pytest.approx(np.stack([found.default_confusion] * 2))
+
+
+@EVERY
+def test_one_annotator_alone_is_believed_but_not_certain(method):
+    found = fit(method, votes_from(np.arange(50), np.zeros(50, int), np.arange(50) % 2))
+    assert winners(found.posteriors).tolist() == [0, 1] * 25
+    assert found.posteriors.max() < 0.999
+
+
+@EVERY
+def test_all_votes_alike_give_that_choice(method):
+    votes = votes_from(np.repeat(np.arange(30), 3), np.tile(np.arange(3), 30), np.zeros(90, int))
+    found = fit(method, votes)
+    assert (winners(found.posteriors) == 0).all()
+    assert np.isfinite(found.log_likelihood)
+
+
+@EVERY
+def test_only_one_choice_offered_is_still_a_model(method):
+    alone = Votes(
+        np.array([0, 1]),
+        np.array([0, 0]),
+        np.array([1, 1]),
+        2,
+        1,
+        np.array([False, True, False, False]),
+    )
+    assert fit(method, alone).posteriors[:, 1] == pytest.approx([1, 1])
+
+
+@EVERY
+def test_a_warm_start_comes_to_the_same_answer_in_fewer_steps(method):
+    votes, _ = simulated(12, people(12, 40, k=3), n_items=1_000, balance=(0.45, 0.45, 0.1))
+    early = fit(method, votes.subset(votes.items < 980))
+    cold, warm = fit(method, votes), fit(method, votes, start=early)
+    assert (winners(cold.posteriors) == winners(warm.posteriors)).mean() > 0.99
+    assert warm.posteriors == pytest.approx(cold.posteriors, abs=0.05)
+    assert warm.iterations < cold.iterations
+
+
+@EVERY
+def test_a_warm_start_takes_in_new_people_new_items_and_a_new_choice(method):
+    first, _ = simulated(13, people(13, 10), n_items=200)
+    second, _ = simulated(14, people(14, 14, k=3), n_items=260)
+    warm, cold = fit(method, second, start=fit(method, first)), fit(method, second)
+    assert warm.confusion.shape == (14, 4, 4)
+    assert (winners(warm.posteriors) == winners(cold.posteriors)).mean() > 0.97
+
+
+def test_a_model_that_does_not_exist_is_named():
+    with pytest.raises(ValueError, match="not glad"):
+        fit("glad", votes_from([0], [0], [0]))
+
+
+def test_one_coin_reliability_by_hand():
+    """Two people agree on everything: certain posteriors make q = (n + 4) / (n + 5.5)."""
+    items, annotators = np.repeat(np.arange(60), 4), np.tile(np.arange(4), 60)
+    choices = np.repeat(np.arange(60) % 2, 4)
+    found = fit("one_coin", votes_from(items, annotators, choices))
+    assert found.reliability == pytest.approx([64 / 65.5] * 4, abs=1e-4)
+    assert found.default_confusion[0, :2] == pytest.approx([4 / 5.5, 1.5 / 5.5])
+
+
+def test_the_reference_crowd_of_the_specification():
+    """10 % coin-flippers, honest people Beta(7, 2): majority 0.90, one-coin 0.94 right, and a
+    posterior of 0.9 keeps 82 % at 0.985.
+    """
+    q = np.random.default_rng(2).beta(7, 2, size=100)
+    q[:10] = 0.5
+    votes, truth = simulated(15, coins(*q), n_items=20_000)
+    found = fit("one_coin", votes).posteriors
+    kept = found.max(axis=1) >= 0.9
+    assert accuracy(majority(votes).shares, truth) == pytest.approx(90.5, abs=1.5)
+    assert accuracy(found, truth) == pytest.approx(94.1, abs=1.5)
+    assert kept.mean() == pytest.approx(0.82, abs=0.04)
+    assert accuracy(found[kept], truth[kept]) == pytest.approx(98.5, abs=0.5)
