@@ -22,9 +22,9 @@ from apps.agreement.services.rulings import (
 from apps.common.errors import Conflict, DomainError
 from apps.labeling import services as labeling
 from apps.labeling.models import Comparison, Decision, LabelingSettings, Skip, Slot, Vote
-from apps.labeling.services import Lease, NothingReason
+from apps.labeling.services import Lease, NothingReason, leasing
 from tests.agreement.disputed import cast, disputed_make, newer_guideline
-from tests.labeling.pairs import lapse, leased
+from tests.labeling.pairs import lapse, leased, rows_make
 
 SAID = {"cause": "guideline_gap", "note": "Length is not said to matter.", "seen": 0}
 
@@ -115,6 +115,48 @@ def test_putting_a_gold_pair_back_restores_what_it_was(project: Project, rita: U
     assert decision(pair) == ("contested", "contested", "")
     pair.refresh_from_db()
     assert (pair.stratum, pair.gold, pair.gold_explanation) == ("random", "b", "")
+
+
+@pytest.mark.parametrize("act", ["adjudicate", "drop", "gold", "review"])
+def test_a_late_vote_changes_the_counts_and_nothing_that_was_ruled(
+    project: Project, ana: User, rita: User, act: str
+) -> None:
+    (pair,), _ = disputed_make(project, votes="ab", max_overlap=3, least_agreeing=2)
+    lease = leased(project, ana)  # the third vote, which would accept A
+    if act == "adjudicate":
+        dispute_adjudicate(comparison=pair, choice="b", by=rita, **SAID)
+    elif act == "drop":
+        dispute_drop(comparison=pair, by=rita, **SAID)
+    elif act == "gold":
+        dispute_make_gold(comparison=pair, choice="b", by=rita, **SAID)
+    else:
+        LabelingSettings.objects.update(skips_to_review=1)
+        leasing.skip_record(
+            project=project.pk, comparison=pair.pk, annotator=rita.pk, reason="unclear"
+        )
+    before = decision(pair)
+    labeling.vote_cast(
+        slot=lease.slot, annotator=ana, idempotency_key=lease.key, choice="a", lease_next=False
+    )
+    assert decision(pair) == before
+    stored = Decision.objects.get()
+    assert (stored.n_a, stored.n_b) == (2, 1)
+    assert not Slot.objects.filter(state="free").exists()
+    if act == "review":
+        dispute_reopen(comparison=pair, note="", by=rita, seen=0)
+        assert decision(pair) == ("decided", "accepted", "a")
+
+
+def test_an_imported_pair_that_waits_for_review_is_told_so_by_its_decision(
+    project: Project,
+) -> None:
+    labeling.labeling_set_up(project=project)
+    LabelingSettings.objects.update(constraint_phrases=["it depends"])
+    labeling.comparisons_import(project=project, rows=rows_make(2))
+    assert set(Comparison.objects.values_list("state", flat=True)) == {"review"}
+    told = Decision.objects.values_list("outcome", "winner", "n_a", "reason")
+    assert [row[:3] for row in told] == [("needs_review", "", 0)] * 2
+    assert told[0][3].startswith("needs review: Answer B holds the constraint phrase")
 
 
 # --- a new round of votes -------------------------------------------------------------------------

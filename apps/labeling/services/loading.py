@@ -181,6 +181,8 @@ class Load:
             ),
         )  # fmt: skip
         self._write_slots([key for key, row in zip(ids, rows, strict=True) if self._is_queued(row)])
+        if waiting := [key for key, row in zip(ids, rows, strict=True) if row.review_reason]:
+            self.cursor.execute(_WAITING, [waiting])
 
     def _write_slots(self, comparisons: list[int]) -> None:
         """A slot for each vote wanted, made in the database from what was just written."""
@@ -216,6 +218,15 @@ def _object_json(value: dict[str, Any]) -> str:
 def _state(row: ComparisonRow) -> str:
     return _REVIEW if row.review_reason else _OPEN
 
+
+# What waits for a person has a decision that says so, before it has votes.
+_WAITING = """
+insert into labeling_decision (comparison_id, project_id, outcome, winner, n_a, n_b, n_tie,
+  n_both_bad, n_agreeing, share, rule, reason, created_at, updated_at)
+select id, project_id, 'needs_review', '', 0, 0, 0, 0, 0, 0, '{}',
+  left('needs review: ' || review_reason, 300), now(), now()
+from labeling_comparison where id = any(%s) and state = 'review' and stratum <> 'practice'
+"""
 
 # An array is one value to parse; `IN` with as many values took half a second.
 _KNOWN = """
