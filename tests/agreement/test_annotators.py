@@ -9,7 +9,6 @@ from apps.accounts.models import AuditEvent, Project, Role, User
 from apps.agreement.models import AnnotatorReport
 from apps.agreement.selectors import annotators as reads
 from apps.agreement.selectors.annotator_votes import annotator_votes
-from apps.agreement.selectors.anonymity import anonymity_of
 from apps.agreement.services.annotators import (
     annotator_leave_out,
     annotator_reports_refresh,
@@ -189,37 +188,6 @@ def test_what_leaving_out_reaches_is_said_in_numbers(project: Project) -> None:
     crowd_write(project, [["a", "a"], ["a", "b"], ["a"]])
     user = User.objects.get(username="crowd-0")
     assert reads.reach_of(project=project, user=user) == reads.Reach(3, 3, 1)
-
-
-# --- who is who ---
-
-
-def votes_by(project: Project, names: list[str]) -> None:
-    votes_write(
-        project,
-        [
-            {"pair": number, "who": person(f"imported.{project.pk}.{name}"), "choice": "a"}
-            for number, name in enumerate(names)
-        ],
-    )
-
-
-def test_votes_of_nobody_forbid_holding_people_out(project: Project) -> None:
-    votes_by(project, ["Anonymous"] * 20 + ["w1"] * 10)
-    found = anonymity_of(project=project)
-    assert (found.n_votes, found.n_anonymous) == (30, 20)
-    assert "20 of 30 votes were imported without saying who" in found.reason
-
-
-def test_an_annotator_for_every_vote_is_nobody_too(project: Project) -> None:
-    votes_by(project, [f"row-{number}" for number in range(25)])
-    assert "an annotator of its own" in anonymity_of(project=project).reason
-
-
-def test_named_people_can_be_held_out(project: Project) -> None:
-    votes_by(project, [f"w{number % 4}" for number in range(40)])
-    assert anonymity_of(project=project).reason == ""
-    assert anonymity_of(project=Project.objects.create(slug="new", name="New")).share == 0
 
 
 def test_differences_name_pairs_where_nobody_else_chose_so(project: Project) -> None:
