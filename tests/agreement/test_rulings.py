@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 from django.db import connection
+from django.test import Client
 
 from apps.accounts.models import AuditEvent, Project, User
 from apps.agreement.models import Ruling
@@ -282,6 +283,26 @@ def test_a_vote_of_an_earlier_round_can_be_neither_changed_nor_taken_back(
     old.refresh_from_db()
     assert old.is_current
     assert places(pair)["former", "done"] == 2
+
+
+def test_my_answers_say_that_a_pair_is_judged_anew(
+    project: Project, rita: User, ada: User, signed_in: Callable[[User], Client]
+) -> None:
+    (pair,), people = disputed_make(project)
+    old = Vote.objects.get(annotator=people[0])
+    client = signed_in(people[0])
+    assert client.get(f"/p/arguments/label/?answer={old.pk}").status_code == 200
+    newest = newer_guideline(project, ada)
+    dispute_send_again(comparison=pair, by=rita, version=newest.version, **SAID)
+    page = client.get("/p/arguments/answers/").content.decode()
+    assert "judged anew since" in page
+    assert f"answer={old.pk}" not in page
+    assert client.get(f"/p/arguments/label/?answer={old.pk}").status_code == 404
+    refused = client.post(
+        f"/p/arguments/answers/{old.pk}/revise/", {"key": "again", "answer": "left"}
+    )
+    assert refused.status_code == 409
+    assert "sent to be judged anew since you answered it" in refused.content.decode()
 
 
 def test_who_skipped_it_may_get_it_again(

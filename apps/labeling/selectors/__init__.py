@@ -126,7 +126,9 @@ def answers_of(
     """The annotator's current answers, newest first; `choice` is canonical or left / right."""
     answers = (
         Vote.objects.filter(project=project, annotator=annotator, is_current=True)
-        .select_related("comparison__prompt", "comparison__response_a", "comparison__response_b")
+        .select_related(
+            "slot", "comparison__prompt", "comparison__response_a", "comparison__response_b"
+        )
         .order_by("-cast_at", "-id")
     )
     if choice in ("left", "right"):
@@ -160,14 +162,19 @@ def last_answer_id(*, project: Project, annotator: User) -> int | None:
 
 
 def answered_pair(*, project: Project, annotator: User, vote: int) -> AnsweredPair:
-    """One current answer of this annotator. `Missing` when it is not theirs or not current."""
+    """One current answer of this annotator. `Missing` when it is not theirs or not current, or its
+    pair was sent to re-annotation since."""
     found = (
         Vote.objects.filter(pk=vote, project=project, annotator=annotator, is_current=True)
+        .exclude(slot__kind=Slot.Kind.FORMER)
         .select_related("comparison__prompt", "comparison__response_a", "comparison__response_b")
         .first()
     )
     if found is None:
-        raise Missing("There is no such answer of yours, or it has been changed since.")
+        raise Missing(
+            "There is no such answer of yours, or it has been changed since, or its pair was sent "
+            "to be judged anew."
+        )
     return as_answered(found)
 
 
