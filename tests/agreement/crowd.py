@@ -34,6 +34,7 @@ def crowd_write(
             response_a=a,
             response_b=b,
             stratum=stratum,
+            overlap=max(3, len(choices)),
             gold=golds[number - start] if golds else "",
         )
         made.append(comparison)

@@ -1,6 +1,6 @@
 """Reading votes for statistics, and the stored report."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -85,9 +85,21 @@ where v.project_id = %(project)s and v.is_current
 """
 
 
-def vote_columns(*, project: Project) -> VoteColumns:
-    """All current votes, in one read of whole numbers."""
-    read = int_columns(selected(_COLUMNS.values(), _FROM), {"project": project.pk}, n=len(_COLUMNS))
+# Comparisons on which two of some people have voted, with everybody's votes on them.
+_SHARED = """
+  and v.comparison_id in (
+    select w.comparison_id from labeling_vote w
+    where w.project_id = %(project)s and w.is_current and w.annotator_id = any(%(people)s)
+    group by w.comparison_id having count(distinct w.annotator_id) >= 2)
+"""
+
+
+def vote_columns(*, project: Project, people: Sequence[int] | None = None) -> VoteColumns:
+    """All current votes, in one read of whole numbers; with `people`, all those on comparisons
+    that two of these people have voted on."""
+    source = _FROM if people is None else _FROM + _SHARED
+    values = {"project": project.pk, "people": list(people or [])}
+    read = int_columns(selected(_COLUMNS.values(), source), values, n=len(_COLUMNS))
     order = np.argsort(read[0], kind="stable")
     columns = dict(zip(_COLUMNS, (values[order] for values in read), strict=True))
     return VoteColumns(**columns | {"extra": columns["extra"] == 1})

@@ -1,12 +1,21 @@
 """Who agrees with whom: the people of the matrix and their cells."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from apps.agreement.services.statistics import Votes
+from apps.accounts.models import Project
+from apps.agreement.selectors.counted import counted_votes
+from apps.agreement.selectors.votes import VoteColumns, settings_of, vote_columns
+from apps.agreement.services.statistics import Votes, votes_indexed
+from measures.agreement import cohen_kappa
 from measures.agreement.pairs import PairCounts
+from measures.estimate import Estimate, Interval
+from measures.intervals import wilson
+from measures.voting import CHOICES
 
 Ints = NDArray[np.int64]
 
@@ -64,3 +73,50 @@ def people_with_most_in_common(counts: PairCounts, n_people: int, most: int = MO
             at = np.flatnonzero(side == person)
             np.add.at(shared, other[at], counts.n[at])
     return np.flatnonzero(taken)
+
+
+def matrix_of_chosen(*, project: Project, people: Sequence[int]) -> dict[str, Any]:
+    """The matrix of these people now, on the votes that count for agreement."""
+    votes = votes_indexed(_counted_of(project, people))
+    place = {person: index for index, person in enumerate(votes.people.tolist())}
+    chosen = np.array([place[person] for person in people if person in place], dtype=np.int64)
+    shown = matrix_of(votes.of_people, votes.people, chosen)
+    shown["people"] += [person for person in people if person not in place]  # nothing in common
+    return shown
+
+
+@dataclass(frozen=True, slots=True)
+class TwoPeople:
+    """Two people's common comparisons: `table[c][d]` on which the first chose c and the second d
+    (places in CHOICES), and `cells` the ids of those, newest first."""
+
+    table: list[list[int]]
+    cells: dict[tuple[int, int], list[int]]
+    share: Interval
+    kappa: Estimate
+
+
+def two_people(*, project: Project, first: int, second: int) -> TwoPeople:
+    columns = _counted_of(project, (first, second))
+    order = np.lexsort((columns.annotator != first, columns.comparison))
+    ids, choice = columns.comparison[order], columns.choice[order]
+    both = np.flatnonzero(ids[1:] == ids[:-1])
+    c, d, common = choice[both], choice[both + 1], ids[both]
+    cells: dict[tuple[int, int], list[int]] = {}
+    for row, column, key in np.column_stack([c, d, common])[::-1].tolist():
+        cells.setdefault((row, column), []).append(key)
+    table = np.zeros((len(CHOICES), len(CHOICES)), dtype=np.int64)
+    np.add.at(table, (c, d), 1)
+    return TwoPeople(
+        table=table.tolist(),
+        cells=cells,
+        share=wilson(int(np.trace(table)), int(table.sum())),
+        kappa=cohen_kappa(table),
+    )
+
+
+def _counted_of(project: Project, people: Sequence[int]) -> VoteColumns:
+    """The votes of these people that count, where two of them have voted."""
+    columns = vote_columns(project=project, people=people)
+    counted = counted_votes(columns, settings_of(project=project))
+    return columns.only(counted.rows & np.isin(columns.annotator, list(people)))

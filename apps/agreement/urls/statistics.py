@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from apps.agreement.views import overview, slices
+from apps.agreement.views import matrix, overview, slices
 
 urlpatterns = [
     path("<slug:slug>/agreement/", overview.overview, name="overview"),
@@ -11,4 +11,11 @@ urlpatterns = [
     path("<slug:slug>/agreement/splits.csv", overview.splits_csv, name="splits_csv"),
     path("<slug:slug>/agreement/slices/", slices.slices, name="slices"),
     path("<slug:slug>/agreement/slices.csv", slices.slices_csv, name="slices_csv"),
+    path("<slug:slug>/agreement/matrix/", matrix.matrix, name="matrix"),
+    path("<slug:slug>/agreement/matrix.csv", matrix.matrix_csv, name="matrix_csv"),
+    path(
+        "<slug:slug>/agreement/matrix/<int:first>/<int:second>/",
+        matrix.disagreements,
+        name="disagreements",
+    ),
 ]
