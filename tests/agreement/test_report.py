@@ -103,6 +103,11 @@ def test_the_api_gives_the_same_figures(project: Project, emil, signed_in) -> No
     assert body["statistics"]["percent"]["value"] == pytest.approx(0.5)
     assert body["n_votes"] == 4
     assert body["newer_votes"] is False
+    assert body["counted"]["left_out"] == {}
+    assert body["statistics"]["cohen"]["undefined"].startswith("no two people")
+    assert {part["key"] for part in body["slices"]} >= {"time", "topic", "length_gap", "source"}
+    assert body["cost"]["money"]["undefined"] == "no price of a vote is stated"
+    assert body["position"]["left_rate"]["value"] is None
 
 
 def test_the_posterior_rule_lets_fewer_coin_flips_through(project: Project) -> None:
