@@ -50,7 +50,7 @@ MARKS: tuple[tuple[str, str, re.Pattern[str]], ...] = (
     ("table", "a table", _TABLE),
     ("link", "a link", _LINK),
     ("refusal", "a refusal", _REFUSAL),
-    ("polite", "a politeness", _POLITE),
+    ("polite", "a polite phrase", _POLITE),
     ("exclaims", "an exclamation mark or emoji", _WARMTH),
     ("asks_back", "a question at its end", _QUESTION),
 )

@@ -9,7 +9,7 @@ from measures.estimate import Interval
 Check = dict[str, Any]
 Evidence = dict[str, Any]
 
-MOST_EXAMPLES = 20
+MOST_EXAMPLES = 10
 
 # From good to bad; "unknown" cannot be told from these data.
 OK, LOOK, STOP, UNKNOWN = "ok", "look", "stop", "unknown"
@@ -85,10 +85,17 @@ def table(caption: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -
     return {"kind": "table", "caption": caption, "columns": list(columns), "rows": cells}
 
 
-def examples(caption: str, rows: Iterable[dict[str, Any]]) -> Evidence | None:
+def examples(
+    caption: str,
+    rows: Iterable[dict[str, Any]],
+    *,
+    sides: tuple[str, str] = ("Chosen", "Rejected"),
+) -> Evidence | None:
     """Two texts to look at: {"left": …, "right": …, "note": …}, and "comparison": its id."""
     found = list(islice(rows, MOST_EXAMPLES))
-    return {"kind": "examples", "caption": caption, "rows": found} if found else None
+    if not found:
+        return None
+    return {"kind": "examples", "caption": caption, "sides": list(sides), "rows": found}
 
 
 def interval_json(label: str, found: Interval) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from scipy import sparse
 
 from apps.snapshots.recipe import TRAIN
 from apps.snapshots.reports.material import ReportMaterial, ReportPair, ReportVote
+from measures.bootstrap import LEAST_UNITS
 from measures.corpus import Corpus, token_count
 from measures.style import marks_of
 from measures.textmodel import folds_of, out_of_fold, tfidf
@@ -70,6 +71,23 @@ class Frame:
         _, label = sparse.csgraph.connected_components(ties, directed=False)
         parts = [str(label[text]) for text in self.chosen]
         return parts if len(set(parts)) >= LEAST_GROUPS else [str(p.id) for p in self.rows]
+
+    @cached_property
+    def origins(self) -> tuple[list[str], list[str]]:
+        """Where chosen and rejected answers come from, "" where unknown or named too finely.
+
+        An origin of fewer than LEAST_UNITS different answers tells answers apart, not origins.
+        """
+        known: dict[str, set[int]] = {}
+        sides = [
+            [(pair.chosen_from, text) for pair, text in zip(self.rows, self.chosen, strict=True)],
+            [(p.rejected_from, text) for p, text in zip(self.rows, self.rejected, strict=True)],
+        ]
+        for name, text in (named for side in sides for named in side):
+            known.setdefault(name, set()).add(int(text))
+        wide = {name for name, texts in known.items() if name and len(texts) >= LEAST_UNITS}
+        won, lost = ([name if name in wide else "" for name, _ in side] for side in sides)
+        return won, lost
 
     @cached_property
     def at(self) -> Floats:

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from apps.snapshots.reports.checks import (
     LOOK,
+    MOST_EXAMPLES,
     OK,
     STOP,
     UNKNOWN,
@@ -166,7 +167,9 @@ def _suspects(frame: Frame) -> Evidence | None:
     votes = np.array([len(frame.rows[row].votes) for row in frame.sample])
     doubt = label_log_odds(frame.margin, shares_of, votes)
     tested = canaries(frame.differences, frame.fold)
-    order = [int(k) for k in np.argsort(doubt, kind="stable")[:20] if frame.margin[k] < 0]
+    order = [
+        int(k) for k in np.argsort(doubt, kind="stable")[:MOST_EXAMPLES] if frame.margin[k] < 0
+    ]
     return examples(
         f"The most doubtful labels, by words and votes. How good the list is: of {tested.n:,} "
         f"labels flipped on purpose, the most doubtful {LISTED:.0%} by words held "

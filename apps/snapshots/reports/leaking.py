@@ -85,10 +85,10 @@ def _features(frame: Frame) -> dict[str, Floats]:
     """(n, features) chosen − rejected of each kind; what both sides share, by the stored order."""
     order = np.array([1.0 if pair.won_first else -1.0 for pair in frame.rows])[:, None]
     found = {"Order in the store": order}
-    origins = _kinds([p.chosen_from for p in frame.rows] + [p.rejected_from for p in frame.rows])
+    won, lost = frame.origins
+    origins = _kinds(won + lost)
     if len(origins) > 1:
-        won = _is(origins, [pair.chosen_from for pair in frame.rows])
-        found["Origin of the answers"] = won - _is(origins, [p.rejected_from for p in frame.rows])
+        found["Origin of the answers"] = _is(origins, won) - _is(origins, lost)
     side = np.array([_side(frame, row) for row in range(frame.n)])[:, None]
     if side.any():
         found["Side they were shown on"] = side

@@ -15,6 +15,7 @@ from apps.snapshots.reports.checks import (
     with_interval,
 )
 from apps.snapshots.reports.frame import Frame
+from apps.snapshots.reports.people import DAY
 from apps.snapshots.tally import FEW_PAIRS, VERY_FEW_PAIRS
 from measures.datasets.drift import time_split
 from measures.datasets.growth import learning_curve
@@ -88,6 +89,15 @@ def drift(frame: Frame) -> Check:
     title = "Change over time"
     at = frame.at[frame.sample]
     known = np.flatnonzero(~np.isnan(at))
+    if len(known) and np.ptp(at[known]) < DAY:
+        return check(
+            "drift",
+            title,
+            UNKNOWN,
+            "Cannot be told: all votes were cast within a day, as imported votes without times "
+            "seem to be.",
+            advice="Import votes with the time they were cast at.",
+        )
     rows = frame.sample[known]
     won, lost = frame.chosen[rows], frame.rejected[rows]
     found = time_split(

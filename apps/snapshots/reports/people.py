@@ -39,8 +39,8 @@ def annotators(frame: Frame) -> Check:
         level,
         f"{total:,.0f} votes by {people:,} people decide the training rows, as many as "
         f"{effective:.1f} equally busy ones would be worth. The busiest tenth ({who}) cast "
-        f"{percent(top)}, the busiest person {percent(largest)}; the median is "
-        f"{np.median(counts):,.0f} votes.",
+        f"{percent(top)}, the busiest person {percent(largest)}. Votes of the median person: "
+        f"{np.median(counts):,.0f}.",
         advice="A model learns the taste of whoever voted most. Give others the next pairs, weight "
         "votes by person, and hold annotators out to see how far the model carries.",
         basis="The effective number is (Σn)² / Σn² over votes per person (Kish 1965).",
@@ -70,14 +70,14 @@ def ages(frame: Frame) -> Check:
     at = np.array([vote.at for pair in frame.rows for vote in frame.votes_of(pair)])
     if not len(at):
         return check("ages", title, UNKNOWN, "No vote stands behind the training rows.")
-    if np.ptp(at) < 1:
+    if np.ptp(at) < DAY:
         return check(
             "ages",
             title,
             UNKNOWN,
-            f"All {len(at):,} votes carry the same time, {_day(float(at[0]))}.",
-            advice="Imported votes often lose their times. Import them with cast_at, or change "
-            "over time cannot be seen.",
+            f"All {len(at):,} votes were cast within a day, on {_day(float(at.min()))}.",
+            advice="Imported votes without times carry that of their import. Import them with "
+            "cast_at, or change over time cannot be seen.",
         )
     span = float(np.ptp(at)) / DAY
     median = float(np.median(at.max() - at)) / DAY

@@ -89,6 +89,7 @@ def _overlap(rl: Sequence[str], sft: Sequence[str], name: str) -> Check:
                     }
                     for k in alike[:_SHOWN]
                 ),
+                sides=("Here", "In the demonstrations"),
             ),
         ],
     )

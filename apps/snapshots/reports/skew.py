@@ -15,6 +15,7 @@ from apps.snapshots.reports.checks import (
     Evidence,
     bars,
     check,
+    excerpt,
     percent,
     shares,
     table,
@@ -22,6 +23,7 @@ from apps.snapshots.reports.checks import (
     worst,
 )
 from apps.snapshots.reports.frame import Frame
+from measures.bootstrap import LEAST_UNITS
 from measures.datasets.breadth import effective_number
 from measures.datasets.shares import pair_share
 from measures.estimate import Interval
@@ -148,7 +150,7 @@ def _kinds(what: str, labels: Sequence[str]) -> list[tuple[str, Bools]]:
     common = Counter(label for label in labels if label).most_common(MOST_STRATA)
     if len(common) < 2:
         return []
-    return [(f"{what} {label}", named == label) for label, _ in common]
+    return [(f"{what} {excerpt(label, 48)}", named == label) for label, _ in common]
 
 
 # --- form and tone -------------------------------------------------------------------------------
@@ -239,30 +241,29 @@ def _marked(frame: Frame, key: str, title: str, keys: Iterable[str], *, advice: 
 def sources(frame: Frame) -> Check:
     """Win rates of where answers come from, over pairs of different origins."""
     title = "Where the answers come from"
-    apart = [
-        row
-        for row, pair in enumerate(frame.rows)
-        if pair.chosen_from != pair.rejected_from and pair.chosen_from and pair.rejected_from
-    ]
+    won, lost = frame.origins
+    apart = [row for row in range(frame.n) if won[row] and lost[row] and won[row] != lost[row]]
     if not apart:
-        known = {pair.chosen_from for pair in frame.rows} | {p.rejected_from for p in frame.rows}
+        named = {name for name in (*won, *lost) if name}
         said = (
-            "No pair has answers of two different origins, so origin tells nothing."
-            if known - {""}
-            else "No answer says where it comes from."
+            f"All answers that name a common origin come from “{min(named)}”."
+            if len(named) == 1
+            else "No pair has answers of two different origins, so origin tells nothing."
+            if named
+            else f"No origin is named by {LEAST_UNITS} different answers or more."
         )
-        return check("sources", title, OK if known - {""} else UNKNOWN, said, advice=_NO_ORIGIN)
+        return check("sources", title, OK if named else UNKNOWN, said, advice=_NO_ORIGIN)
     met: dict[str, dict[int, float]] = defaultdict(dict)
     for row in apart:
-        met[frame.rows[row].chosen_from][row] = 1.0
-        met[frame.rows[row].rejected_from][row] = 0.0
+        met[won[row]][row] = 1.0
+        met[lost[row]][row] = 0.0
     ordered = sorted(met, key=lambda name: (-len(met[name]), name))[:MOST_STRATA]
     found = []
     for name in ordered:
         rows = np.array(list(met[name]), dtype=np.int64)
         if len(rows) >= LEAST_SHOWN:
-            won = list(met[name].values())
-            found.append((name, pair_share(won, frame.chosen[rows], frame.rejected[rows])))
+            wins = list(met[name].values())
+            found.append((name, pair_share(wins, frame.chosen[rows], frame.rejected[rows])))
     levels = [
         STOP if share.low is not None and share.low > EXTREME else LOOK
         for _, share in found
@@ -299,17 +300,17 @@ def coverage(frame: Frame) -> Check:
     if effective.value is None:
         return check("coverage", title, UNKNOWN, "There are no training rows.")
     (largest, n), *_ = topics.most_common(1)
-    share = n / frame.n
+    share, name = n / frame.n, excerpt(largest or "unnamed", 60)
     narrow = len(topics) > 1 and (effective.value < 3 or share > 0.5)
     alone = len(topics) == 1
     verdict = (
-        f"All rows are of one topic, “{largest or 'unnamed'}”."
+        f"All rows are of one topic, “{name}”."
         if alone
         else f"{len(topics):,} topics, as varied as {effective.value:.1f} equally frequent ones; "
-        f"the largest, “{largest or 'unnamed'}”, has {percent(share)} of the rows."
+        f"the largest, “{name}”, has {percent(share)} of the rows."
     )
     if languages:
-        verdict += f" Languages: {', '.join(name for name, _ in languages.most_common(5))}."
+        verdict += f" Languages: {', '.join(code for code, _ in languages.most_common(5))}."
     return check(
         "coverage",
         title,
@@ -321,7 +322,10 @@ def coverage(frame: Frame) -> Check:
         evidence=[
             bars(
                 "Training rows by topic",
-                [(name or "unnamed", float(k)) for name, k in topics.most_common(MOST_STRATA)],
+                [
+                    (excerpt(t or "unnamed", 60), float(k))
+                    for t, k in topics.most_common(MOST_STRATA)
+                ],
                 unit="rows",
             )
         ],

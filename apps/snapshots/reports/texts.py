@@ -93,6 +93,7 @@ def _examples(texts: Sequence[str], found: Duplicates, caption: str) -> dict[str
                 zip(found.first, found.second, found.similarity, strict=True)
             )[:_SHOWN]
         ),
+        sides=("One", "Another"),
     )
 
 
@@ -154,6 +155,10 @@ def across(frame: Frame) -> Check:
                 ["File", "What", "distinct", "in training", "share %"],
                 rows,
             ),
-            examples("Answers on both sides", shown[:_SHOWN]),
+            examples(
+                "Answers on both sides",
+                shown[:_SHOWN],
+                sides=("In the other file", "In training"),
+            ),
         ],
     )

@@ -73,6 +73,7 @@ class Evidence:
     columns: list[str] = field(default_factory=list)
     rows: list[list[str]] = field(default_factory=list)
     examples: list[Mapping[str, Any]] = field(default_factory=list)
+    sides: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +151,7 @@ def _evidence(part: Mapping[str, Any]) -> Evidence:
         cells = [[_cell(columns[k], value) for k, value in enumerate(row)] for row in rows]
         names = [name.removesuffix(" %") for name in columns]
         return Evidence(kind, caption, columns=names, rows=cells)
-    return Evidence(kind, caption, examples=rows)
+    return Evidence(kind, caption, examples=rows, sides=part["sides"])
 
 
 def _dot(row: Mapping[str, Any], middle: float | None) -> DotRow:
