@@ -114,6 +114,7 @@ def figures(counts: Mapping[str, Any], warnings: Sequence[str]) -> dict[str, Any
         "warnings": warnings,
         "notes": notes(counts),
         "strata": strata_rows(counts),
+        "n_train": counts.get("rows", {}).get("train", 0),
     }
 
 
@@ -121,9 +122,9 @@ def notes(counts: Mapping[str, Any]) -> list[tuple[str, str]]:
     """(what, in words) of what else there is to know before trusting the rows."""
     weights, near = counts.get("weights", {}), counts.get("near_duplicates", {})
     effective, n = weights.get("effective_rows"), weights.get("rows")
-    decided = {"votes": "votes", "model": "a model of the voters", "ruling": "a person's ruling"}
+    decided = {"votes": "by counting", "model": "by a model of the voters", "ruling": "by a person"}
     said = [
-        ("Decided by", _listed(counts.get("decided_by"), decided)),
+        ("Pairs decided", _listed(counts.get("decided_by"), decided)),
         ("Rulings on disputes", _listed(counts.get("rulings"))),
         ("Votes not counted", _listed(counts.get("votes", {}).get("refused"))),
         (
@@ -213,6 +214,8 @@ def detail(snapshot: Snapshot) -> dict[str, Any]:
     return figures(snapshot.counts, snapshot.counts.get("warnings", [])) | {
         "facts": recipe_facts(snapshot.recipe),
         "has_private": bool(snapshot.private_sha256),
+        "has_report": snapshot.state == Snapshot.State.FROZEN
+        and snapshot.kind != Snapshot.Kind.DEMONSTRATIONS,
     }
 
 

@@ -125,7 +125,7 @@ class SnapshotForm(forms.Form):
     audit_share = _share("Human audit", "kept for people to judge")
     split_by = forms.ChoiceField(
         choices=[
-            ("auto", "Groups, or arguments where groups are few"),
+            ("auto", "Groups; arguments if they are few"),
             ("group", "Groups"),
             ("argument", "Arguments"),
         ],
@@ -134,15 +134,15 @@ class SnapshotForm(forms.Form):
     near_duplicates = forms.ChoiceField(
         label="Near-duplicates",
         choices=[
-            ("join", "Stay on one side of every split"),
-            ("refuse", "Stop the freeze when they do not"),
+            ("join", "Stay on one side"),
+            ("refuse", "Stop the freeze"),
         ],
     )
     duplicate_similarity = forms.FloatField(
         min_value=0.5,
         max_value=1,
         label="Alike from",
-        help_text="Share of three-word runs in common; 1: the same words only.",
+        help_text="share of three-word runs in common; 1: the same words",
     )
     balance = forms.MultipleChoiceField(
         required=False,

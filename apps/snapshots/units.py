@@ -90,10 +90,10 @@ def units_of(pairs: Sequence[Pair], wanted: str, alike: Families | None = None) 
         return Units(by, of, plain, n_groups, _about_joining(of, n_groups))
     warnings = ()
     if wanted == "auto":
+        left = f"{n_groups} groups are left" if n_groups != 1 else "one group is left"
         warnings = (
-            f"Only {n_groups} groups are left to split (at least {LEAST_UNITS} are needed to split "
-            "by group): split by argument instead, so that no argument occurs in two splits, but "
-            "the same group may.",
+            f"Only {left} to split (at least {LEAST_UNITS} are needed to split by group): split by "
+            "argument instead, so that no argument occurs in two splits, but the same group may.",
         )
     of = components(joined_pairs, lambda pair: (pair.a, pair.b)) if alike else plain
     return Units(by, of, plain, n_groups, warnings)
@@ -119,7 +119,7 @@ def place(units: Units, shares: Mapping[str, float], seed: str) -> Placement:
         verb = "is" if len(empty) == 1 else "are"
         warnings.append(
             f"{_and(empty)} {verb} empty: none of the {sum(wanted.values()):,} {what} fell into "
-            "them. A split needs a share of several; give it a larger one, or none."
+            f"{'it' if len(empty) == 1 else 'them'}. Give it a larger share, or none."
         )
     if few:
         warnings.append(

@@ -18,6 +18,7 @@ from apps.snapshots.models import Snapshot
 from apps.snapshots.progress import progress_read
 from apps.snapshots.recipe import SnapshotRecipe
 from apps.snapshots.recipe_json import recipe_from_stored
+from apps.snapshots.reports import PARTS
 from apps.snapshots.responses import download_response
 from apps.snapshots.vote_changes import changed_counts
 
@@ -64,6 +65,7 @@ def snapshot_create(request: Request) -> HttpResponse:
         "page_title": "Freeze a dataset",
         "nav": "datasets",
         "n_improved": improved_count(project=request.project),
+        "report_part": PARTS[0],
     }
     if asked:
         status = 422 if demonstrating else 200
