@@ -20,8 +20,11 @@ MODELS: dict[str, Callable[[], Model]] = {
 }
 METHODS = tuple(MODELS)
 
-# Nats per vote that separate priors for A and B must gain on held-back votes before they are used.
-LEAST_GAIN = 0.002
+# Nats per vote that separate priors for A and B must gain on held-back votes before they are used;
+# where the middle annotator leans to one side by `LEANING`, nats that they may lose.
+LEAST_GAIN, MOST_LOSS = 0.002, 0.005
+LEANING = 0.1
+_OWN_SHARE = 10  # votes for A or B from which somebody's share of A counts by itself
 _JUDGED = 50_000  # votes that decide about it; more only where a project has no fewer
 
 
@@ -54,9 +57,10 @@ def fit(method: str, votes: Votes, *, start: Fit | None = None) -> Fit:
 
     The loop runs twice: with one prior for A and B, since which response is called A is arbitrary,
     and from there on with separate ones. Separate priors are kept only where they predict held-back
-    votes better by `LEAST_GAIN`: a crowd where A is right in 80 % gains 0.01 nats and more, and
-    nothing else does. (Free priors alone let crowds with a habit drift to "all A"; even ones lose
-    up to 30 points where nearly everything is A.)
+    votes better by `LEAST_GAIN` (a crowd where A is right in 80 % gains some 0.01 nats), or where
+    the middle annotator votes for one of the two in 60 % or more and they predict no worse. Free
+    priors everywhere would let crowds with habits drift to "all A"; even ones everywhere would lose
+    up to 30 points where nearly everything is A.
 
     start: an earlier fit to go on from. Its annotators keep their numbers, and those numbered
     beyond it start from its default; items are taken from the votes, so they may have changed in
@@ -68,8 +72,28 @@ def fit(method: str, votes: Votes, *, start: Fit | None = None) -> Fit:
     first = vote_shares(votes, cells) if start is None else _posteriors_by(start, votes, cells)
     alike = settle(MODELS[method](), cells, first, alike=True)
     apart = settle(MODELS[method](), cells, alike.posteriors, alike=False)
-    chosen = apart if _gain(votes, cells, alike, apart) >= LEAST_GAIN else alike
+    needed = -MOST_LOSS if abs(_lean(votes) - 0.5) >= LEANING else LEAST_GAIN
+    chosen = apart if _gain(votes, cells, alike, apart) >= needed else alike
     return _spread_out(method, votes, cells, chosen, alike.iterations + apart.iterations)
+
+
+def _lean(votes: Votes) -> float:
+    """The share of A among A and B of the annotator in the middle, each weighing as many votes.
+
+    A few people who always click one side move this little, as they would the share of all votes.
+    Those with few votes count together as one.
+    """
+    sided = votes.choices < 2
+    cast = np.bincount(votes.annotators[sided], minlength=votes.n_annotators)
+    for_a = np.bincount(votes.annotators[votes.choices == 0], minlength=votes.n_annotators)
+    own = cast >= _OWN_SHARE
+    weights = np.append(cast[own], cast[~own].sum())
+    shares = np.append(for_a[own], for_a[~own].sum()) / np.maximum(1, weights)
+    order = np.argsort(shares)
+    reached = np.cumsum(weights[order])
+    if reached[-1] == 0:
+        return 0.5
+    return float(shares[order][np.searchsorted(reached, reached[-1] / 2)])
 
 
 def _gain(votes: Votes, cells: Cells, alike: Settled, apart: Settled) -> float:
