@@ -21,19 +21,19 @@ _ASKED = (
         "baseline",
         "How often the model in use is right",
         "Over 95 % there is nothing worth training for.",
-        "Have people judge a random sample of its answers, and state the share below.",
+        "Have people judge a random sample of its answers, and state the share here.",
     ),
     Unknown(
         "rules",
         "Whether rules can list what must not happen",
         "What can be listed is better enforced than learned.",
-        "State it below.",
+        "State it on this page.",
     ),
     Unknown(
         "task",
         "Whether right answers exist",
         "Factual tasks are taught by checked answers, not by preferences.",
-        "State it below.",
+        "State it on this page.",
     ),
     Unknown(
         "agreement",
@@ -51,13 +51,13 @@ _ASKED = (
         "latency_ms",
         "How fast an answer must come",
         "Under 100 ms nothing can be scored beside the answer.",
-        "State it below.",
+        "State it on this page.",
     ),
     Unknown(
         "exploration",
         "Whether better answers exist than those in the data",
         "PPO pays only where there is something to find.",
-        "State it below.",
+        "State it on this page.",
     ),
     Unknown(
         "reward_accuracy",

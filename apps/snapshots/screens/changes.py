@@ -1,10 +1,10 @@
 """The page that compares two datasets: counts, recipes side by side, rows with their votes."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from apps.labeling.models import Choice
 from apps.snapshots.comparing import CHANGES, Change, Fate, Summary
 from apps.snapshots.display import recipe_facts
 from apps.snapshots.models import Snapshot
@@ -32,6 +32,9 @@ class CountTile:
 
 @dataclass(frozen=True, slots=True)
 class VoteChip:
+    """`n` votes for the same thing with the same fate."""
+
+    n: int
     words: str
     tone: str
     note: str
@@ -117,8 +120,12 @@ def change_rows(changes: Iterable[Change], votes: Mapping[int, VoteState]) -> li
             what=[CHANGES[key] for key in one.what],
             before=_fate(one.before),
             after=_fate(one.after),
-            came=[_chip(votes[vote], "came") for vote in one.came if vote in votes],
-            gone=[_chip(votes[vote], "gone") for vote in one.gone if vote in votes],
+            came=_chips((votes[vote].choice, "") for vote in one.came if vote in votes),
+            gone=_chips(
+                (votes[vote].choice, gone_because(votes[vote]))
+                for vote in one.gone
+                if vote in votes
+            ),
         )
         for one in changes
     ]
@@ -138,18 +145,18 @@ def _fate(fate: Fate | None) -> FateShown:
     )
 
 
-def _chip(vote: VoteState, why: str) -> VoteChip:
-    return VoteChip(
-        words=_SHORT[vote.choice],
-        tone=vote.choice if vote.choice in ("a", "b") else "",
-        note="" if why == "came" else gone_because(vote),
-    )
+def _chips(votes: Iterable[tuple[str, str]]) -> list[VoteChip]:
+    """(choice, why it went) of single votes, counted, in the order in which they first stand."""
+    return [
+        VoteChip(n, _SHORT[choice], choice if choice in ("a", "b") else "", note)
+        for (choice, note), n in Counter(votes).items()
+    ]
 
 
 def gone_because(vote: VoteState) -> str:
     """Why a vote does not decide the newer row."""
     if vote.became is Became.CHANGED:
-        now = Choice(vote.choice_now).label if vote.other_answer else "the same answer"
+        now = _SHORT[vote.choice_now] if vote.other_answer else "the same answer"
         return f"changed to {now}"
     if vote.became is Became.COUNTS:
         return "left out by the recipe"
