@@ -232,7 +232,10 @@ def _reading(batch: Batch) -> str:
     if beyond is None or beyond.low is None or beyond.high is None:
         return f"Too few comparisons to say ({compared.n:,}): an interval needs at least ten."
     if beyond.low > 0:
-        return "People agree more than a second look alone would explain: the new text helps."
+        return (
+            "People agree more than a second look alone would explain. It may be the new text, or "
+            "that some saw the pair before."
+        )
     if beyond.high < 0:
         return (
             "People agree less than a second look under the old text would have shown: read some "
