@@ -2,6 +2,7 @@
 
 from apps.accounts.api import router as accounts
 from apps.agreement.api import router as agreement
+from apps.agreement.api.decisions import router as decisions
 from apps.common.api import api_make, api_urls
 from apps.common.api_docs import Reference
 from apps.labeling.api import router as labeling
@@ -21,7 +22,10 @@ api = api_make(
     ),
     docs=Reference(),
 )
-for _router in (accounts, labeling, guidelines, imports, ratings, agreement, snapshots, training):
+for _router in (
+    *(accounts, labeling, guidelines, imports, ratings),
+    *(agreement, decisions, snapshots, training),
+):
     api.add_router("", _router)
 
 urls = api_urls(api)

@@ -141,3 +141,26 @@ def test_a_project_without_votes_says_so(
     assert "No comparison has votes yet" in html
     answer = signed_in(ada).post(URL + "compare/", follow=True)
     assert "There are no votes yet" in answer.content.decode()
+
+
+def test_a_program_looks_at_a_rule_and_puts_it_in_force(
+    five_votes: Project, ada: User, emil: User, signed_in: Callable[[User], Client]
+) -> None:
+    url = "/api/v1/projects/arguments/decisions/"
+    program = signed_in(emil)
+    shown = program.post(url + "preview", {"least_share": 0.7}, "application/json").json()
+    assert (shown["outcomes"]["accepted"], shown["taken_back"]) == (2, 1)
+    assert shown["gold"]["value"] == 1.0
+    bad = program.post(url + "preview", {"max_overlap": 1}, "application/json")
+    assert (bad.status_code, bad.json()["field"]) == (400, "max_votes")
+    refused = program.post(url + "rule", {"least_share": 0.7}, "application/json")
+    assert refused.status_code == 403
+    done = signed_in(ada).post(url + "rule", {"least_share": 0.7}, "application/json").json()
+    assert (done["before"]["accepted"], done["after"]["accepted"]) == (3, 2)
+    few = signed_in(ada).post(url + "rule", {"decide_by": "mace"}, "application/json")
+    assert (few.status_code, few.json()["code"]) == (409, "too_few_votes")
+    assert program.get(url + "ways").status_code == 404
+    ways = program.post(url + "ways", {}, "application/json").json()
+    assert [way["method"] for way in ways["ways"]] == ["votes", "one_coin", "dawid_skene", "mace"]
+    assert ways["proposed"] == ""
+    assert ways["fit"]["n_votes"] == 20

@@ -299,6 +299,10 @@ AGREEMENT = [
 
 AGREEMENT_API = [
     api("GET /projects/{slug}/agreement", READERS),
+    api("POST /projects/{slug}/decisions/preview", READERS, data={}),
+    api("POST /projects/{slug}/decisions/rule", ADMINS, data={}),
+    api("GET /projects/{slug}/decisions/ways", READERS, ok=404),  # nothing was compared here
+    api("POST /projects/{slug}/decisions/ways", STAFF),
 ]
 
 
