@@ -188,6 +188,7 @@ class Making:
 
     step: str
     number: int
+    done: int
     steps: int
     seconds: float
     cancelling: bool
@@ -203,10 +204,10 @@ def making(snapshot: Snapshot, told: Mapping[str, Any], now: datetime) -> Making
     seconds = max(0.0, (now - since).total_seconds())
     if not snapshot.started_at:
         waits = seconds > LATE or (now - snapshot.created_at).total_seconds() > LATE
-        return Making("Waiting for a worker", 0, len(STEPS), seconds, False, waits)
+        return Making("Waiting for a worker", 0, 0, len(STEPS), seconds, False, waits)
     number = STEPS.index(step) + 1 if step in STEPS else 1
     words = step or "At work"
-    return Making(words, number, len(STEPS), seconds, snapshot.cancel_wanted, False)
+    return Making(words, number, number - 1, len(STEPS), seconds, snapshot.cancel_wanted, False)
 
 
 def detail(snapshot: Snapshot) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from measures.weights import (
 )
 
 NOT_DRAWN = "not drawn: enough of its kind"
-LONGER, SIMILAR, SHORTER, NO_SIDE = "longer chosen", "similar length", "shorter chosen", "no side"
+LONGER, SIMILAR, SHORTER = "longer chosen", "similar length or a tie", "shorter chosen"
 FLAGGED, UNFLAGGED = "flagged unsafe", "not flagged"
 # Lengths within these bounds count as similar; outside, length alone could tell the answers apart.
 _SIMILAR = (0.8, 1.25)
@@ -104,9 +104,10 @@ def strata_of(
 
 
 def length_stratum(line: Line, pair: Pair) -> str:
-    """Whether the chosen answer is clearly longer or shorter: outside 0.8 to 1.25 times."""
+    """Whether the chosen answer is clearly longer or shorter: outside 0.8 to 1.25 times. A tie
+    teaches nothing about length, as two answers of similar length teach nothing."""
     if line.winner not in ("a", "b"):
-        return NO_SIDE
+        return SIMILAR
     won, lost = pair.length_a, pair.length_b
     if line.winner == "b":
         won, lost = lost, won
