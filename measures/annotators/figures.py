@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from measures.annotators.agreeing import Agreement, Drift, agreement_of, drift_of, places_of
+from measures.annotators.lengths import Longer, longer_of
 from measures.annotators.moments import Bools, Floats, Ints, Means, means_by
 from measures.annotators.work import TIE, Others, Repeats, Work, others_of
 
@@ -46,7 +47,7 @@ class Crowd:
     fast: Counts
     left: Counts
     neither: Compared
-    longer: Compared
+    longer: Longer
     gold: Counts
     same: Counts
     kept_side: Counts
@@ -89,9 +90,7 @@ def crowd_figures(work: Work, repeats: Repeats | None = None, *, fast_ms: int = 
         fast=count(work.active_ms < fast_ms, timed),
         left=count(work.left == 1, work.left >= 0),
         neither=_compared(work, (work.choice >= TIE).astype(np.float64), others.neither),
-        longer=_compared(
-            work, np.where(work.longer >= 0, work.longer, np.nan).astype(np.float64), others.longer
-        ),
+        longer=longer_of(work, others),
         gold=count(work.choice == work.gold, work.gold >= 0),
         same=of_repeats(again.first == again.again),
         kept_side=of_repeats(again.first_left == again.again_left),

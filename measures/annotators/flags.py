@@ -14,6 +14,7 @@ from enum import StrEnum
 import numpy as np
 
 from measures.annotators.figures import Compared, Counts, Crowd
+from measures.annotators.lengths import Longer
 from measures.annotators.moments import Floats, tail_at_least, tail_at_most
 
 LEVEL = 0.05
@@ -105,7 +106,7 @@ def _side(left: Counts) -> Floats:
     return np.minimum(1.0, 2 * np.minimum(above, below))
 
 
-def _excess(compared: Compared, slack: float) -> Floats:
+def _excess(compared: Compared | Longer, slack: float) -> Floats:
     p = compared.difference.p_above(slack)
     return np.where(compared.difference.n >= LEAST_COMPARED, p, np.nan)
 

@@ -17,6 +17,7 @@ from measures.annotators.flags import (
     Tested,
     tests_of,
 )
+from measures.annotators.lengths import Longer
 from measures.annotators.moments import LEAST_PAIRS, Means
 from measures.annotators.words import LABELS, sentence
 from measures.intervals import wilson
@@ -26,14 +27,15 @@ from measures.position import binomial_test
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
     """A number with its 95 % interval, or why it is missing. `compared`: the others' figure on the
-    same pairs; `difference` with bounds: own less theirs, pair by pair. `few`: a value that stands,
-    but on too little to be tested or given bounds."""
+    same pairs; `difference` with bounds: own less theirs, pair by pair, or less what is `expected`
+    where there is that. `few`: a value that stands, but on too little to be tested or bounded."""
 
     value: float | None
     low: float | None = None
     high: float | None = None
     n: int
     compared: float | None = None
+    expected: float | None = None
     difference: float | None = None
     difference_low: float | None = None
     difference_high: float | None = None
@@ -137,7 +139,7 @@ def _share(counts: Counts, k: int, nothing: str, least: int) -> Figure:
     return Figure(value=found.value, low=found.low, high=found.high, n=found.n, few=few)
 
 
-def _compared(compared: Compared, k: int, nothing: str) -> Figure:
+def _compared(compared: Compared | Longer, k: int, nothing: str) -> Figure:
     n = int(compared.own.n[k])
     if not n:
         return Figure(value=None, n=0, undefined=nothing)
@@ -147,6 +149,7 @@ def _compared(compared: Compared, k: int, nothing: str) -> Figure:
         **_bounds(compared.own, k),
         n=n,
         compared=_number(compared.others.mean[k]),
+        expected=_number(compared.expected[k]) if isinstance(compared, Longer) else None,
         difference=_number(compared.difference.mean[k]),
         difference_low=_number(compared.difference.low[k]),
         difference_high=_number(compared.difference.high[k]),

@@ -101,9 +101,15 @@ def _self(crowd: Crowd, k: int) -> str:
 
 def _longer(crowd: Crowd, k: int) -> str:
     found = crowd.longer
+    expected = (
+        f"an honest person who agrees with them as far would choose it in "
+        f"{percent(found.expected[k])}"
+        if found.judged[k]
+        else f"the best judge among them would choose it in at most {percent(found.expected[k])}"
+    )
     return (
         f"Chose the longer answer in {percent(found.own.mean[k])} of {found.own.n[k]:,} pairs, "
-        f"others on the same pairs in {percent(found.others.mean[k])}: "
+        f"others on the same pairs in {percent(found.others.mean[k])}; {expected}. Difference "
         f"{_gap(found.difference, k)}; up to {100 * LONGER_SLACK:.0f} points more is let pass"
     )
 

@@ -82,11 +82,14 @@ class Others:
 
     same: share of them with the same choice; alike: share of agreeing pairs of votes among them
     (two others at least); neither: share that chose no side; longer: of those that chose between
-    answers of unequal length, the share that chose the longer one.
+    answers of unequal length, the share that chose the longer one. side_same, side_alike: as same
+    and alike, among votes for A or B only; NaN for a vote that chose neither.
     """
 
     same: Floats
     alike: Floats
+    side_same: Floats
+    side_alike: Floats
     neither: Floats
     longer: Floats
 
@@ -99,6 +102,9 @@ def others_of(work: Work) -> Others:
     rest = counts.sum(axis=1)[work.pair] - 1
     own = counts.ravel()[cell]
     alike_all = (counts * (counts - 1)).sum(axis=1)[work.pair]
+    sides = counts[:, :TIE]
+    side_rest = np.where(work.choice < TIE, sides.sum(axis=1)[work.pair] - 1, 0)
+    side_alike = (sides * (sides - 1)).sum(axis=1)[work.pair] - 2 * (own - 1)
     chose_none = (counts[:, TIE] + counts[:, BOTH_BAD])[work.pair] - (work.choice >= TIE)
     sided = work.longer >= 0
     told = np.bincount(work.pair[sided], minlength=n_pairs)[work.pair] - sided
@@ -106,6 +112,8 @@ def others_of(work: Work) -> Others:
     return Others(
         same=_share(own - 1, rest),
         alike=_share(alike_all - 2 * (own - 1), rest * (rest - 1)),
+        side_same=_share(own - 1, side_rest),
+        side_alike=_share(side_alike, side_rest * (side_rest - 1)),
         neither=_share(chose_none, rest),
         longer=_share(chose_longer - (work.longer == 1), told),
     )

@@ -202,7 +202,7 @@ def habit_chart(figures: dict[str, Any]) -> WhiskerChart | None:
     wanted = [
         ("Left side", figures["left"], 0.5),
         ("Neither", figures["ties"], figures["ties"]["compared"]),
-        ("Longer answer", figures["longer"], figures["longer"]["compared"]),
+        ("Longer answer", figures["longer"], figures["longer"]["expected"]),
     ]
     shown = [
         (label, figure, other) for label, figure, other in wanted if figure["value"] is not None

@@ -113,11 +113,17 @@ def _beside_line(name: str, figure: Figure, *, among: str = "others on the same 
     note = ""
     if figure["difference_low"] is not None:
         low, high = points(figure["difference_low"]), points(figure["difference_high"])
-        note = f"{points(figure['difference'])} points ({low} to {high})."
+        note = f"{points(figure['difference'])} points ({low} to {high}){_than(figure)}."
     spread = f"{range_of(figure)} %" if figure["low"] is not None else ""
     return Line(
         name, percent(figure["value"]), spread, f"{figure['n']:,} pairs", others, few + note
     )
+
+
+def _than(figure: Figure) -> str:
+    if figure["expected"] is None:
+        return ""
+    return f" beside {percent(figure['expected'])}, which their agreement lets expect"
 
 
 def _time_line(figures: dict[str, Any]) -> Line:

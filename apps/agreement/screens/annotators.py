@@ -18,6 +18,7 @@ CSV_COLUMNS = (
     *(f"{name}_{part}" for name in CSV_SHARES for part in ("value", "low", "high", "n")),
     "ties_others",
     "longer_others",
+    "longer_expected",
     "agreement_others",
     "pull_left",
     "reliability",
@@ -107,7 +108,7 @@ def _cell(figure: Figure) -> Cell:
 
 
 def _gap_cell(figure: Figure) -> Cell:
-    """Own less the others' on the same pairs, in points."""
+    """Own less what the others on the same pairs let expect, in points."""
     if figure["value"] is None:
         return Cell("", why=figure["undefined"])
     low, high = figure["difference_low"], figure["difference_high"]
@@ -137,6 +138,7 @@ def csv_rows(reports: list[AnnotatorReport], *, with_names: bool) -> Iterator[di
             },
             "ties_others": figures["ties"]["compared"],
             "longer_others": figures["longer"]["compared"],
+            "longer_expected": figures["longer"]["expected"],
             "agreement_others": figures["agreement"]["compared"],
             "pull_left": figures["pull"]["value"],
             "reliability": report.reliability,

@@ -17,18 +17,20 @@ def team(
     longer_wins=0.65,
     ties=True,
     accuracy=(0.6, 0.95),
+    best=None,
 ):
     """A project's `Work`; person 0 has the habit.
 
     Everybody else is right in 60 to 95 % of clear pairs, has a median time of 5 to 30 s and a taste
     for ties of their own; a quarter of the pairs are nearly a toss-up; the longer answer is the
-    better one in `longer_wins` of the pairs.
+    better one in `longer_wins` of the pairs. `best`: how often person 0 is right, if stated.
     """
     rng = np.random.default_rng(seed)
     a_is_right = rng.random(pairs) < 0.5
     a_is_longer = np.where(rng.random(pairs) < longer_wins, a_is_right, ~a_is_right)
     close = rng.random(pairs) < 0.25
     right = rng.uniform(*accuracy, people)
+    right[0] = right[0] if best is None else best
     speed = np.log(1000 * rng.lognormal(np.log(12), 0.4, people))
     taste = rng.uniform(0.02, 0.25, people) if ties else np.zeros(people)
 

@@ -75,6 +75,24 @@ def test_honest_people_are_not_flagged_in_more_than_one_in_twenty(project):
     assert np.mean(flagged) <= 0.05
 
 
+@pytest.mark.parametrize("votes", [2, 3])
+def test_a_good_judge_is_no_length_lover_where_longer_answers_are_better(votes):
+    shape = {"longer_wins": 0.9, "pairs": 4000, "votes": votes, "ties": False}
+    for seed in range(3):
+        crowd = team(seed, accuracy=(0.62, 0.7), best=0.98, **shape)
+        figures = people_of(crowd_figures(crowd))[0]
+        longer = figures.figures["longer"]
+        assert longer["value"] - longer["compared"] > 0.13  # beside the others alone they stand out
+        assert longer["difference_low"] < 0.1
+        assert not figures.flags
+
+
+def test_a_length_lover_is_named_where_longer_answers_are_better():
+    people = people_of(crowd_figures(team(4, habit="length", longer_wins=0.85, pairs=1500)))
+    assert kinds_of(people[0]) == [Kind.LONGER]
+    assert "an honest person who agrees" in people[0].flags[0].sentence
+
+
 def test_honest_people_at_the_limit_are_flagged_in_at_most_one_in_twenty():
     # Everybody chooses left in exactly 55 %, the most that is let pass: the hardest honest case.
     rng = np.random.default_rng(1)
