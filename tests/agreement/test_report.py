@@ -58,6 +58,10 @@ def test_random_votes_raise_the_alarm(project: Project) -> None:
     statistics = reports.report_refresh(project=project).figures["statistics"]
     assert statistics["alpha"]["level"] == "critical"
     assert statistics["percent"]["level"] in {"bad", "unsure"}
+    # Ties were on offer and nobody chose them: AC1 takes that for agreement.
+    assert statistics["ac1"]["low"] > 0
+    assert statistics["ac1"]["level"] == "unsure"
+    assert "go by alpha here" in statistics["ac1"]["sentence"]
 
 
 def test_a_report_is_stale_once_newer_votes_exist(project: Project) -> None:

@@ -7,7 +7,13 @@ from apps.agreement.models import AgreementReport
 from apps.agreement.screens.cards import alarms, cost_card, position_card
 from apps.agreement.screens.charts import Estimate, Whiskers, percent, whiskers
 from apps.agreement.screens.slices import worse_sentences
-from apps.agreement.screens.statistics import NAMES, interval_words, statistic_rows, which_votes
+from apps.agreement.screens.statistics import (
+    NAMES,
+    counted,
+    interval_words,
+    statistic_rows,
+    which_votes,
+)
 from measures.agreement.reading import LEAST_AGREEMENT
 
 # The horizontal bars of vote splits: pixels per row; label, bar, value.
@@ -70,6 +76,7 @@ def overview(report: AgreementReport) -> dict[str, Any]:
         "gold": _gold(figures["decisions"]["gold"]),
         "anchors": anchor_chart(figures),
         "ceiling": _ceiling(figures["two_way"]),
+        "no_ceiling": (figures["two_way"].get("ceiling") or {}).get("undefined"),
         "position": position_card(figures["position"]),
         "cost": cost_card(figures["cost"]),
     }
@@ -85,7 +92,8 @@ def _tiles(report: AgreementReport) -> list[Tile]:
         "Votes",
         f"{report.n_votes:,}",
         "",
-        f"{figures['n_annotators']:,} people, {report.n_comparisons:,} comparisons",
+        f"{counted(figures['n_annotators'], 'person', 'people')}, "
+        f"{counted(report.n_comparisons, 'comparison')}",
     )
     per_kept = figures["cost"]["votes_per_kept"]
     cost = Tile(
@@ -112,12 +120,13 @@ def _estimate_tile(name: str, estimate: dict[str, Any], *, as_percent: bool) -> 
         return f"{100 * value:.1f}" if as_percent else f"{value:.3f}".replace("-", "−")
 
     unit = " %" if as_percent else ""
-    spread = estimate["no_interval"] or ""
+    spread, basis = "", f"n = {estimate['n_items']:,} comparisons"
+    if estimate["no_interval"]:
+        basis = f"{basis}; no interval: {estimate['no_interval']}"
     if estimate["low"] is not None:
-        spread = f"{shown(estimate['low'])}–{shown(estimate['high'])}"
-    return Tile(
-        name, shown(estimate["value"]) + unit, spread, f"n = {estimate['n_items']:,} comparisons"
-    )
+        between = "–" if as_percent else " to "
+        spread = f"{shown(estimate['low'])}{between}{shown(estimate['high'])}"
+    return Tile(name, shown(estimate["value"]) + unit, spread, basis)
 
 
 def _gold(gold: dict[str, Any] | None) -> dict[str, Any] | None:

@@ -42,27 +42,33 @@ def statistic_rows(figures: dict[str, Any]) -> list[Row]:
     rows = []
     for key, name in NAMES.items():
         found = figures["statistics"][key]
-        basis = f"{found['n_items']:,}"
+        what = WHAT[key]
         if key == "cohen":
             used = figures["cohen_pairs"]["used"]
-            basis += f" ({used:,} pair{'' if used == 1 else 's'} of people)"
+            what = f"{what} Here: {counted(used, 'pair')} of people."
         rows.append(
             Row(
                 key=key,
                 name=name,
-                what=WHAT[key],
+                what=what,
                 value="undefined" if found["value"] is None else _number(key, found["value"]),
                 spread=_spread(key, found),
-                basis=basis,
-                sentence=_verdict(found["sentence"]),
+                basis=f"{found['n_items']:,}",
+                sentence=_verdict(key, found["sentence"]),
             )
         )
     return rows
 
 
-def _verdict(sentence: str) -> str:
+# Said once, beside alpha.
+_TEXTBOOK = " Preferences are not held to"
+
+
+def _verdict(key: str, sentence: str) -> str:
     """The sentence without the number, which stands beside it."""
     verdict = sentence.split("; ", 1)[-1].split("): ", 1)[-1]
+    if key != "alpha":
+        verdict = verdict.split(_TEXTBOOK, 1)[0]
     return verdict[:1].upper() + verdict[1:]
 
 
@@ -74,7 +80,7 @@ def _number(key: str, value: float) -> str:
 
 def _spread(key: str, found: dict[str, Any]) -> str:
     if found["low"] is None:
-        return found["no_interval"] or "—"
+        return "—" if found["value"] is None else "none"
     if key == "percent":
         return f"{100 * found['low']:.1f}–{100 * found['high']:.1f} %"
     return f"{_number(key, found['low'])} to {_number(key, found['high'])}"
@@ -110,14 +116,19 @@ def interval_words(clustering: dict[str, Any]) -> str:
     return "Intervals are 95 %, by resampling comparisons, each of which is a group of its own."
 
 
+def counted(n: int, one: str, many: str = "") -> str:
+    """ "1 vote", "10,967 votes"."""
+    return f"{n:,} {one if n == 1 else many or one + 's'}"
+
+
 def which_votes(report: AgreementReport) -> dict[str, Any]:
     """How many votes are in, and how many are left out for which reason."""
-    counted = report.figures["counted"]
-    left_out = counted["left_out"]
+    kept = report.figures["counted"]
+    left_out = kept["left_out"]
     return {
-        "n_votes": counted["n_votes"],
-        "n_comparisons": counted["n_comparisons"],
-        "n_annotators": counted["n_annotators"],
+        "votes": counted(kept["n_votes"], "vote"),
+        "comparisons": counted(kept["n_comparisons"], "comparison"),
+        "people": counted(kept["n_annotators"], "person", "people"),
         "n_left_out": sum(left_out.values()),
         "left_out": [(n, REASONS[reason]) for reason, n in left_out.items()],
     }

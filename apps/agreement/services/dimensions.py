@@ -104,12 +104,15 @@ def by_prompt_length(votes: Votes, length: Ints) -> Dimension:
     if len(length):
         edges = np.unique(np.quantile(length, np.arange(1, BINS) / BINS).astype(np.int64))
     bounds = [0, *edges[edges < longest].tolist(), longest]
-    labels = [
-        f"{low + 1:,}–{high:,} characters" if low else f"up to {high:,} characters"
-        for low, high in pairwise(bounds)
-    ]
+    labels = [_between(low, high) for low, high in pairwise(bounds)]
     place = np.searchsorted(np.array(bounds[1:-1], dtype=np.int64), length, side="left")
     return _filled("prompt_length", labels, place, votes)
+
+
+def _between(low: int, high: int) -> str:
+    if not low:
+        return f"up to {high:,} characters"
+    return f"{high:,} characters" if low + 1 == high else f"{low + 1:,}–{high:,} characters"
 
 
 # The longer answer is at most so many times as long as the shorter one.

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from apps.agreement.selectors.votes import VoteColumns
 from measures.agreement import (
     Clustering,
+    Level,
     count_matrix,
     fleiss_kappa,
     gwet_ac1,
@@ -79,9 +80,11 @@ def statistics_figures(
         votes.pairs, votes.of_people, n_categories=len(CHOICES), **clusters.how()
     )
     found = {name: function(counts, **clusters.how()) for name, function in STATISTICS}
+    statistics = {name: estimate_figures(estimate) for name, estimate in found.items()}
+    if statistics["alpha"]["level"] == Level.CRITICAL:
+        statistics["ac1"] = _no_comfort(statistics["ac1"])
     return {
-        "statistics": {name: estimate_figures(estimate) for name, estimate in found.items()}
-        | {"cohen": estimate_figures(cohen.estimate)},
+        "statistics": statistics | {"cohen": estimate_figures(cohen.estimate)},
         "cohen_pairs": {
             "used": cohen.n_pairs,
             "sparse": cohen.n_sparse,
@@ -95,6 +98,19 @@ def statistics_figures(
 def estimate_figures(estimate: Estimate) -> dict[str, Any]:
     what = reading(estimate)
     return asdict(estimate) | {"level": str(what.level), "sentence": what.sentence}
+
+
+def _no_comfort(ac1: dict[str, Any]) -> dict[str, Any]:
+    """AC1 takes what chance gives from the number of choices offered, so two-way coins look better
+    than chance as soon as a tie was on offer. Where alpha sees chance, it must not reassure."""
+    if ac1["level"] != Level.NO_ALARM:
+        return ac1
+    numbers = ac1["sentence"].split("): ", 1)[0]
+    return ac1 | {
+        "level": str(Level.UNSURE),
+        "sentence": f"{numbers}): above 0 though alpha is not. AC1 counts choices that hardly "
+        "anybody made as part of chance; go by alpha here.",
+    }
 
 
 def _clustering(clusters: Clustering, percent: Estimate, counts: Ints) -> dict[str, Any]:
