@@ -117,14 +117,15 @@ def folder_of(
         splits=rows,
         columns=columns,
         licences=card.get("licences", []),
-        languages=languages_of(snapshot),
+        languages=card.get("languages") or languages_of(snapshot),
         warnings=card.get("warnings", []),
         facts=recipe_facts(card.get("recipe", {})),
     )
 
 
 def languages_of(snapshot: Snapshot) -> list[str]:
-    """Of the prompts behind its rows; none where imports did not say."""
+    """Of the prompts behind its rows, for datasets whose card does not say; none where imports did
+    not."""
     pairs = snapshot.rows.exclude(split="").values("comparison")
     found = Comparison.objects.filter(pk__in=pairs).values_list("prompt__language", flat=True)
     return sorted(set(found.distinct()) - {""})

@@ -20,7 +20,7 @@ from apps.snapshots import formats
 from apps.snapshots.archives import folder_zipped, frozen_zipped
 from apps.snapshots.formats import Shape, Source, writing
 from apps.snapshots.models import Snapshot
-from apps.snapshots.recipe import public
+from apps.snapshots.recipe import SOFT, public
 from apps.snapshots.rows import Row
 from apps.snapshots.store import artifact_store
 from workers.artifacts import MANIFEST, ArtifactError
@@ -88,7 +88,8 @@ def form_rows(*, snapshot: Snapshot) -> dict[str, dict[str, int]]:
     frozen = public(snapshot.counts.get("rows", {}))
     found = {}
     for shape in formats.shapes_for(snapshot.kind):
-        if shape.per_row is not None:
+        ties = snapshot.recipe.get("ties") == SOFT and shape.key == "kto"  # these give no row
+        if shape.per_row is not None and not ties:
             found[shape.key] = {split: n * shape.per_row for split, n in frozen.items()}
             continue
         key = f"export-rows:{snapshot.sha256}:{snapshot.pk}:{shape.key}"

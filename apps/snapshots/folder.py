@@ -10,13 +10,15 @@ hashes.
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from apps.snapshots.display import recipe_facts
+from apps.snapshots.formats.card import Folder, card_text
 from apps.snapshots.rows import Row
 
 FORMAT = 1  # of the tree; raised when a reader of the old one would misread the new one
@@ -48,7 +50,7 @@ def write_folder(folder: Path, files: Mapping[str, Sequence[Row]], card: Mapping
         json.dumps(dict(card), indent=1, sort_keys=True, ensure_ascii=False) + "\n",
         encoding="utf-8",
     )
-    (folder / "README.md").write_text(_readme(list(files), card), encoding="utf-8")
+    (folder / "README.md").write_text(_readme(files, card), encoding="utf-8")
 
 
 def json_line(row: Row) -> str:
@@ -62,16 +64,19 @@ def table(rows: Sequence[Row]) -> pa.Table:
     return pa.Table.from_pylist(list(rows), schema=schema)
 
 
-def _readme(splits: Iterable[str], card: Mapping[str, Any]) -> str:
-    files = "".join(f"      - split: {name}\n        path: {name}.jsonl\n" for name in splits)
-    counts = "".join(
-        f"| {name} | {n:,} |\n" for name, n in card["counts"]["rows"].items() if name in splits
-    )
-    licences = ", ".join(card["licences"]) or "not stated"
-    warned = "".join(f"- {text}\n" for text in card["warnings"]) or "None.\n"
-    return (
-        "---\nconfigs:\n  - config_name: default\n    data_files:\n"
-        f"{files}---\n\n# {card['title']}\n\nFrozen by Concord. `card.json` holds the recipe, what "
-        f"was left out and why.\n\n| split | rows |\n|---|---|\n{counts}\n"
-        f"Licences of the texts: {licences}.\n\n## Warnings\n\n{warned}"
+def _readme(files: Mapping[str, Sequence[Row]], card: Mapping[str, Any]) -> str:
+    first = next((rows[0] for rows in files.values() if rows), {})
+    return card_text(
+        Folder(
+            title=card["title"],
+            kind=card["kind"],
+            form="Frozen by Concord, in TRL's conversational form. `card.json` holds the recipe, "
+            "what was left out and why.",
+            splits={name: len(rows) for name, rows in files.items()},
+            columns=list(first),
+            licences=card["licences"],
+            languages=card.get("languages", []),
+            warnings=card["warnings"],
+            facts=recipe_facts(card["recipe"]),
+        )
     )

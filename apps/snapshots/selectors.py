@@ -123,6 +123,7 @@ class Provenance:
 
     licences: list[str]
     sources: list[str]
+    languages: list[str]
     guideline_versions: list[int]
     voted_from: str | None
     voted_until: str | None
@@ -131,11 +132,15 @@ class Provenance:
 def provenance(*, pairs: Sequence[int], votes: Sequence[int]) -> Provenance:
     licences: set[str] = set()
     sources: set[str] = set()
+    languages: set[str] = set()
     for part in parts(pairs):
-        prompts = Prompt.objects.filter(comparisons__in=part).values_list("licence", "source")
-        for licence, source in prompts.distinct():
+        prompts = Prompt.objects.filter(comparisons__in=part)
+        for licence, source, language in prompts.values_list(
+            "licence", "source", "language"
+        ).distinct():
             licences.add(licence)
             sources.add(source)
+            languages.add(language)
     versions: set[int] = set()
     moments = []
     for part in parts(votes):
@@ -149,6 +154,7 @@ def provenance(*, pairs: Sequence[int], votes: Sequence[int]) -> Provenance:
     return Provenance(
         licences=sorted(licences - {""}),
         sources=sorted(sources - {""}),
+        languages=sorted(languages - {""}),
         guideline_versions=sorted(versions),
         voted_from=first.isoformat() if first else None,
         voted_until=last.isoformat() if last else None,

@@ -153,6 +153,81 @@ def test_soft_labels_are_shares_with_ties_as_halves(
     assert set(share.values()) == {1.0}
 
 
+def test_a_dataset_with_soft_labels_gives_them_and_its_ties_no_side(
+    project: Project, crowd: list[Comparison], emil: User
+) -> None:
+    """Pair 0 is a tie by votes; its order in the frozen row was drawn and says nothing."""
+    revote(crowd[0], ["tie", "tie", "tie", "tie", "tie"])
+    revote(crowd[1], ["b", "b", "b", "b", "tie"])
+    recipe = SnapshotRecipe(ties="soft", heldout_annotators=0.0, splits={"train": 1.0})
+    made = services.snapshot_freeze(project=project, name="soft", recipe=recipe, user=emil)
+    label = {row["comparison"]: row["probability"] for row in lines(made, "soft")}
+    assert label[str(crowd[0].pk)] == 0.5
+    assert label[str(crowd[1].pk)] == pytest.approx(0.9)
+    frozen = {row["comparison"]: row["label_probability"] for row in lines(made)}
+    assert label == frozen
+    assert str(crowd[0].pk) not in {row["comparison"] for row in lines(made, "kto")}
+    assert len(lines(made, "kto")) == 2 * (len(frozen) - 1)
+    assert exports.form_rows(snapshot=made)["kto"] == {"train": 2 * (len(frozen) - 1)}
+    ranked = {pair for row in lines(made, "ranking") for pair in row["comparisons"]}
+    assert str(crowd[0].pk) not in ranked
+    tied = [row for row in lines(made, "votes") if row["comparison"] == str(crowd[0].pk)]
+    assert {row["voted_for"] for row in tied} == {"tie"}
+
+
+def test_single_answers_are_frozen_as_they_are_and_give_their_votes(
+    project: Project, crowd: list[Comparison], emil: User, tmp_path: Path
+) -> None:
+    revote(crowd[0], ["both_bad"] * 4 + ["a"])
+    recipe = SnapshotRecipe(ties="kto", heldout_annotators=0.0, splits={"train": 1.0})
+    made = services.snapshot_freeze(project=project, name="single", recipe=recipe, user=emil)
+    assert [shape.key for shape in formats.shapes_for(made.kind)] == ["conversational", "votes"]
+    bad = [row for row in lines(made) if row["comparison"] == str(crowd[0].pk)]
+    assert [row["label"] for row in bad] == [False, False]
+    assert exports.form_rows(snapshot=made)["votes"] == {"train": 360}
+    told = [row for row in lines(made, "votes") if row["comparison"] == str(crowd[0].pk)]
+    assert sorted(row["voted_for"] for row in told) == ["", *["both_bad"] * 4]
+    folder = unzipped(made, "", tmp_path / "zip")
+    assert "kto" in DatasetCard.load(folder / "README.md").data.tags
+
+
+def test_private_splits_are_in_no_export(
+    project: Project, crowd: list[Comparison], emil: User
+) -> None:
+    shares = {"train": 0.4, "private_test": 0.3, "human_audit": 0.3}
+    recipe = SnapshotRecipe(
+        heldout_annotators=0.0, splits=shares, split_by="argument", near_duplicates="join"
+    )
+    made = services.snapshot_freeze(project=project, name="kept", recipe=recipe, user=emil)
+    kept_back = {"private_test", "human_audit"} & set(made.counts["rows"])
+    assert kept_back
+    hidden = {
+        str(pair)
+        for pair in made.rows.filter(split__in=kept_back).values_list("comparison", flat=True)
+    }
+    for shape in SHAPES:
+        for name in kept_back:
+            with pytest.raises(Missing, match="no split"):
+                content(made, shape=shape, split=name)
+        if shape == "ranking":
+            continue
+        with zipfile.ZipFile(io.BytesIO(content(made, shape=shape, form="zip"))) as archive:
+            assert not any(name in path for path in archive.namelist() for name in kept_back)
+        assert not hidden & {row["comparison"] for row in lines(made, shape)}
+    assert all(not kept_back & set(rows) for rows in exports.form_rows(snapshot=made).values())
+
+
+def test_the_frozen_folders_own_card_is_read_by_the_hub(frozen: Snapshot, tmp_path: Path) -> None:
+    card = DatasetCard.load(unzipped(frozen, "", tmp_path) / "README.md")
+    said = card.data.to_dict()
+    assert (said["license"], said["language"]) == ("cc-by-4.0", ["en"])
+    assert [file["split"] for file in said["configs"][0]["data_files"]] == list(
+        exports.snapshot_splits(frozen)
+    )
+    for words in ("`cluster_ids`", "debate-03", *frozen.counts["warnings"]):
+        assert words in card.text
+
+
 def test_one_held_out_vote_is_a_certain_label(frozen: Snapshot) -> None:
     rows = lines(frozen, "soft", "heldout_annotators")
     assert rows

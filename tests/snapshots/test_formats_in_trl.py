@@ -137,10 +137,12 @@ def test_the_dpo_trainer_takes_a_step(
     stepped(trainer)
 
 
+@pytest.mark.parametrize("shape", ["kto", "conversational"])
 def test_the_kto_trainer_takes_a_step(
-    frozen: Snapshot, tokenizer: PreTrainedTokenizerFast, tmp_path: Path
+    frozen: Snapshot, shape: str, tokenizer: PreTrainedTokenizerFast, tmp_path: Path
 ) -> None:
-    found = loaded(frozen, "kto", tmp_path)
+    """Of the KTO form; and of pairs, which it takes apart itself."""
+    found = loaded(frozen, shape, tmp_path)
     trainer = KTOTrainer(
         model=tiny(LlamaForCausalLM),
         ref_model=tiny(LlamaForCausalLM),

@@ -42,7 +42,8 @@ COLUMNS = {
     "rejected": "the other answer",
     "messages": "the conversation, ending with the answer to learn",
     "completion": "an answer",
-    "label": "true for an answer that was preferred, false for one that was not",
+    "label_probability": "P(chosen is preferred), the target of a soft loss; 0.5 for a tie",
+    "label": "whether the answer is wanted",
     "probability": "share of the votes for `chosen`; ties and both bad count one half",
     "responses": "the answers, best first",
     "scores": "pairs won minus pairs lost by each of `responses`",
@@ -60,8 +61,10 @@ COLUMNS = {
     "annotator": "a pseudonym; in pairs filled only where a row is one held-out person's vote",
     "choice": "a, b, tie or both_bad, in the comparison's own order",
     "voted_for": "chosen, rejected, tie or both_bad, in the words of the other forms",
-    "side": "where the preferred answer stood on screen; empty when unknown",
-    "strength": "1 slightly, 2 much; empty where it was not asked",
+    "side": "in votes: where the preferred answer stood on screen, empty when unknown; in single "
+    "answers: a or b, in the comparison's own order",
+    "strength": "how strongly: in votes 1 slightly and 2 much, in pairs its mean over the votes, "
+    "each person's scale made even; empty where nobody graded",
     "reasons": "tags that the annotator chose",
     "flags": "what the annotator reported",
     "guideline_version": "the instructions that the vote was cast under",

@@ -44,8 +44,15 @@ def implicit_row(row: Row) -> Row:
     } | about(row)
 
 
+def has_side(row: Row) -> bool:
+    """False for the ties of a dataset with soft labels: their order was drawn and says nothing."""
+    return row.get("label_probability") != 0.5
+
+
 def kto_rows(row: Row) -> Iterator[Row]:
-    """Each answer by itself: the chosen one wanted, the rejected one not."""
+    """Each answer by itself: the chosen one wanted, the rejected one not. Ties give no row."""
+    if not has_side(row):
+        return
     for side, label in (("chosen", True), ("rejected", False)):
         yield {"prompt": row["prompt"], "completion": row[side], "label": label} | about(row)
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from apps.snapshots.formats.pairs import has_side
 from apps.snapshots.rows import Row
 from measures.ranking import groups_of, ranking_of
 
@@ -32,9 +33,12 @@ class _Asked:
 
 
 def ranking_rows(rows: Iterable[Row]) -> Iterator[Row]:
-    """A row per set of at least three connected answers, in the order of the file's prompts."""
+    """A row per set of at least three connected answers, in the order of the file's prompts.
+
+    Ties order nothing and are passed over.
+    """
     asked: dict[str, _Asked] = {}
-    for row in rows:
+    for row in filter(has_side, rows):
         key = json.dumps(row["prompt"], sort_keys=True)
         here = asked.setdefault(key, _Asked(row["prompt"], row["group"]))
         here.wins.append((here.number(row["chosen"]), here.number(row["rejected"])))

@@ -9,7 +9,7 @@ from apps.common.errors import DomainError
 from apps.snapshots.formats.demonstrations import completion_row, prompt_only_row
 from apps.snapshots.formats.pairs import implicit_row, kto_rows, soft_row, standard_row
 from apps.snapshots.formats.rankings import ranking_rows
-from apps.snapshots.formats.votes import choices_behind, preference_share, vote_rows
+from apps.snapshots.formats.votes import Behind, behind_rows, preference_share, vote_rows
 from apps.snapshots.models import Snapshot
 from apps.snapshots.rows import Row
 
@@ -75,12 +75,20 @@ def _kto(source: Source) -> Iterator[Row]:
 
 
 def _soft(source: Source) -> Iterator[Row]:
-    """Rows of a single held-out annotator's vote are certain; others have their votes' share."""
-    behind = choices_behind(source.snapshot, source.split)
+    """The label of a dataset that was frozen with soft labels. In others the share of the votes,
+    or, where a model or a person decided and not their count, how sure that was."""
+    behind = behind_rows(source.snapshot, source.split)
     for row in source.rows:
-        winner, choices = behind.get(row["comparison"], ("", []))
-        share = None if row["annotator"] else preference_share(winner, choices)
-        yield soft_row(row, 1.0 if share is None else share)
+        yield soft_row(row, _probability(row, behind.get(row["comparison"])))
+
+
+def _probability(row: Row, behind: Behind | None) -> float:
+    if "label_probability" in row:
+        return row["label_probability"]
+    if behind is None or row["annotator"] or behind.decided_by in ("model", "ruling"):
+        return row["confidence"]
+    share = preference_share(behind.winner, behind.choices)
+    return row["confidence"] if share is None else share
 
 
 _SHAPES = (
@@ -145,7 +153,7 @@ _SHAPES = (
         key="soft",
         title="Soft labels",
         purpose="Losses that take a probability instead of a winner: the share of the votes for "
-        "the chosen answer, ties and both bad as one half.",
+        "the chosen answer, ties and both bad as one half, or the posterior where a model decided.",
         kinds=frozenset({PREFERENCES}),
         rows_of=_soft,
         adds={

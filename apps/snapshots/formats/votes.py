@@ -5,6 +5,7 @@ same votes for good.
 """
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from apps.labeling.models import Choice, Vote
@@ -14,16 +15,30 @@ from apps.snapshots.rows import Row
 _PART = 2_000
 
 
-def choices_behind(snapshot: Snapshot, split: str) -> dict[str, tuple[str, list[str]]]:
-    """Comparison → (winner, choices of the votes behind its row) of one file."""
+@dataclass(frozen=True, slots=True)
+class Behind:
+    """What decided a row: votes, a model of the voters, or a person's ruling over them."""
+
+    winner: str
+    decided_by: str
+    choices: list[str]
+
+
+def behind_rows(snapshot: Snapshot, split: str) -> dict[str, Behind]:
+    """Comparison → what stands behind its row of one file."""
     rows = list(_rows(snapshot, split))
+    by = dict(
+        SnapshotRow.objects.filter(snapshot=snapshot, split=split).values_list(
+            "comparison_id", "decided_by"
+        )
+    )
     ids = [vote for _, _, votes in rows for vote in votes]
     choices: dict[int, str] = {}
     for start in range(0, len(ids), _PART):
         part = Vote.objects.filter(pk__in=ids[start : start + _PART])
         choices.update(part.values_list("pk", "choice"))
     return {
-        str(pair): (winner, [choices[vote] for vote in votes if vote in choices])
+        str(pair): Behind(winner, by[pair], [choices[vote] for vote in votes if vote in choices])
         for pair, winner, votes in rows
     }
 
@@ -91,5 +106,7 @@ def _voted_for(choice: str, winner: str) -> str:
     """In the words of the frozen rows, which know chosen and rejected but not A and B."""
     if choice not in (Choice.A, Choice.B):
         return choice
+    if winner in (Choice.TIE, Choice.BOTH_BAD):
+        return ""  # the row has no side that a vote could be for
     # Held-out annotators who disagree have no winner in common: each row has its own vote's.
     return "chosen" if winner in (choice, "") else "rejected"
