@@ -6,7 +6,7 @@ A row that does not fit raises `RecipeError` (bad_data) naming file, line and fi
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,7 @@ class Preference:
     cluster: str = ""  # rows that share it are not independent of each other
     units: tuple[str, str] | None = None  # keys of the two responses, where responses recur
     comparison: str = ""
+    soft: bool = False  # confidence is the label itself: ties stand among the rows, with 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +74,14 @@ def read_prompts(folder: Path, split: str = TRAIN) -> list[Prompt]:
             key, Prompt(messages, str(row.get("group") or ""), str(row.get("source") or ""))
         )
     return list(seen.values())
+
+
+def refuse_soft_labels(rows: Sequence[Preference], remedy: str) -> None:
+    """Read as winners, the ties of a snapshot with soft labels would be taught as preferences."""
+    if any(row.soft for row in rows):
+        raise RecipeError(
+            "soft_labels", Fault.CONFIGURATION, f"the snapshot's labels are soft: {remedy}"
+        )
 
 
 def _rows(folder: Path, split: str) -> Iterator[tuple[dict[str, Any], str]]:
@@ -134,6 +143,7 @@ def _preference(row: dict[str, Any], where: str) -> Preference:
         cluster=str(row.get("cluster") or row.get("group") or where),
         units=None if row.get("cluster") else _units(row, where),
         comparison=str(row.get("comparison") or where),
+        soft=row.get("label_probability") is not None,
     )
 
 

@@ -14,7 +14,14 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallba
 from trl import DPOConfig, DPOTrainer
 
 from workers.context import RunContext
-from workers.data.snapshot import TRAIN, Messages, Preference, evaluation_splits, read_preferences
+from workers.data.snapshot import (
+    TRAIN,
+    Messages,
+    Preference,
+    evaluation_splits,
+    read_preferences,
+    refuse_soft_labels,
+)
 from workers.models import (
     freeze,
     load_causal,
@@ -112,6 +119,7 @@ def run(context: RunContext) -> dict[str, Any]:
     max_length = min(settings.max_length, readable_length(policy, tokenizer))
 
     splits = {s: read_preferences(folder, s) for s in (TRAIN, *evaluation_splits(folder))}
+    refuse_soft_labels(splits[TRAIN], "DPO reads winners only; freeze one without ties")
     validation = validation_split(splits)
     reporter = Reporter(context, settings)
     held_out_prompts = _distinct(splits[validation])

@@ -20,7 +20,13 @@ from workers.context import RecipeError, RunContext
 from workers.contract.events import Fault
 from workers.data.encoding import Encoded, PairEncoder
 from workers.data.padding import pad_right
-from workers.data.snapshot import TRAIN, Preference, evaluation_splits, read_preferences
+from workers.data.snapshot import (
+    TRAIN,
+    Preference,
+    evaluation_splits,
+    read_preferences,
+    refuse_soft_labels,
+)
 from workers.models import load_scorer, load_tokenizer, parameter_count, readable_length
 from workers.recipes.settings import settings_for
 from workers.recipes.settings.preference import RewardSettings
@@ -110,10 +116,10 @@ def run(context: RunContext) -> dict[str, Any]:
     tokenizer.model_max_length = max_length  # scoring later cuts where training cut
 
     encoder = PairEncoder(tokenizer, max_length=max_length)
-    splits = {
-        split: _encode(encoder, read_preferences(folder, split))
-        for split in (TRAIN, *evaluation_splits(folder))
-    }
+    rows = {s: read_preferences(folder, s) for s in (TRAIN, *evaluation_splits(folder))}
+    if settings.labels != "soft":
+        refuse_soft_labels(rows[TRAIN], "set labels to soft, or freeze one without ties")
+    splits = {split: _encode(encoder, of) for split, of in rows.items()}
     validation = validation_split(splits)
     check_batches(settings, len(splits[TRAIN]))
     trainer = Trainer(

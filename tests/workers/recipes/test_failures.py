@@ -103,6 +103,17 @@ def test_pairs_without_held_out_rows_are_refused(workshop: Workshop) -> None:
     assert raised.value.kind == "no_held_out_rows"
 
 
+@pytest.mark.parametrize("kind", ["reward", "dpo"])
+def test_soft_labels_are_not_read_as_winners(workshop: Workshop, kind: str) -> None:
+    """A tie stands in a soft snapshot as a row at one half."""
+    rows = [row | {"label_probability": 0.5, "confidence": 0.5} for row in preference_rows(0)]
+    workshop.put_snapshot(f"soft_{kind}", train=rows, dev=preference_rows(1))
+    spec = workshop.spec(f"soft_{kind}", kind, {"max_length": 32}, sft="base", data=f"soft_{kind}")
+    with pytest.raises(RecipeError) as raised:
+        workshop.run_here(spec)
+    assert raised.value.kind == "soft_labels"
+
+
 def test_a_time_limit_saves_and_finishes(workshop: Workshop) -> None:
     config = PLANTED_PPO | {"max_seconds": 0.01}
     outcome = workshop.run_here(
