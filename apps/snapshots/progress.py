@@ -12,14 +12,15 @@ _KEPT = 600  # seconds after the last step was told
 Tell = Callable[[str], None]
 
 # In order; a page says which of how many it is.
-READ, DECIDE, WRITE, PROVE, STORE = (
+READ, DECIDE, WRITE, PROVE, LOOK, STORE = (
     "Reading the votes",
     "Deciding every comparison",
     "Writing the files",
     "Proving that nothing leaks",
+    "Looking for what is lopsided",
     "Storing the files",
 )
-STEPS = (READ, DECIDE, WRITE, PROVE, STORE)
+STEPS = (READ, DECIDE, WRITE, PROVE, LOOK, STORE)
 
 
 class Cancelled(Exception):

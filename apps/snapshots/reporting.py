@@ -1,11 +1,14 @@
 """The skew report of what would be frozen, and of what was.
 
-A frozen dataset's report lies beside its files as `report.json`, hashed with them. Datasets frozen
-before there were reports get theirs from their rows when somebody asks.
+A frozen dataset's report lies in its folder as `report.json`, its hash in the dataset's counts.
+It is not one of the hashed files: those are equal on every machine, and the last digits of a fitted
+model are not. Datasets without one get theirs from their rows when somebody asks.
 """
 
 import hashlib
 import json
+import logging
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
@@ -13,6 +16,7 @@ from django.core.cache import cache
 
 from apps.accounts.models import Project
 from apps.agreement.models import Ruling
+from apps.common.errors import Conflict
 from apps.labeling.models import Comparison, Vote
 from apps.snapshots import selectors
 from apps.snapshots.assembly import assemble
@@ -21,9 +25,11 @@ from apps.snapshots.material import Assembly
 from apps.snapshots.models import Snapshot
 from apps.snapshots.recipe import SnapshotRecipe
 from apps.snapshots.report_facts import material_of_assembly, material_of_snapshot
-from apps.snapshots.reports import PARTS, prompts_build, report_build
-from apps.snapshots.store import artifact_store
+from apps.snapshots.reports import PARTS, VERSION, prompts_build, report_build
+from apps.snapshots.store import artifact_store, folder_of
 from workers.artifacts import ArtifactError
+
+logger = logging.getLogger(__name__)
 
 FILE = "report.json"
 _KEPT_PREVIEW, _KEPT_FROZEN = 600, 24 * 3600  # seconds
@@ -34,6 +40,23 @@ Report = dict[str, Any]
 def report_of(*, project: Project, assembly: Assembly, parts: Iterable[str] = PARTS) -> Report:
     """The report of an assembly, as it is shown before freezing and stored in the folder."""
     return report_build(material_of_assembly(project=project, assembly=assembly), parts=parts)
+
+
+def report_store(*, snapshot: Snapshot, assembly: Assembly) -> dict[str, Any]:
+    """Write the report into the snapshot's folder; returns what its counts keep of it.
+
+    {"report": {"sha256", "levels": {level: checks}}}, or {} where the report failed: a dataset is
+    not worth less for that, and whoever asks for the report later sees the error.
+    """
+    try:
+        made = report_of(project=snapshot.project, assembly=assembly)
+    except Exception:
+        logger.exception("no skew report of dataset %s", snapshot.pk)
+        return {}
+    text = json.dumps(made, sort_keys=True, ensure_ascii=False).encode()
+    sha256 = artifact_store().write_bytes(f"{folder_of(snapshot.pk)}/{FILE}", text)
+    levels = Counter(check["level"] for check in made["checks"])
+    return {"report": {"sha256": sha256, "levels": dict(sorted(levels.items()))}}
 
 
 def report_preview(*, project: Project, recipe: SnapshotRecipe, part: str) -> Report:
@@ -51,20 +74,27 @@ def report_read(*, snapshot: Snapshot) -> Report | None:
     """The report stored with a frozen dataset, or made from its rows; None where there is none.
 
     Demonstrations alone have no report: their prompts are looked at beside those for RL.
+    `Conflict` (report_damaged) when the stored report is missing or changed.
     """
     if snapshot.state != Snapshot.State.FROZEN:
         return None
-    try:
-        return json.loads(artifact_store().read_bytes(f"{snapshot.uri}/{FILE}"))
-    except (ArtifactError, OSError):
+    stored = snapshot.counts.get("report")
+    if not stored:
         return _made(snapshot)
+    try:
+        text = artifact_store().read_bytes(f"{snapshot.uri}/{FILE}", sha256=stored["sha256"])
+    except ArtifactError as error:
+        raise Conflict(
+            f"The stored report is not what was frozen: {error}.", code="report_damaged"
+        ) from error
+    return json.loads(text)
 
 
 def _made(snapshot: Snapshot) -> Report | None:
     if snapshot.kind == Snapshot.Kind.DEMONSTRATIONS:
         return None
     beside = _demonstrations(snapshot) if snapshot.kind == Snapshot.Kind.PROMPTS else None
-    key = f"snapshots:report:1:{snapshot.pk}:{beside.pk if beside else ''}"
+    key = f"snapshots:report:{VERSION}:{snapshot.pk}:{beside.pk if beside else ''}"
     found = cache.get(key)
     if found is None:
         found = (
@@ -106,4 +136,4 @@ def _preview_key(project: Project, recipe: SnapshotRecipe, part: str) -> str:
     newest = states.values_list("updated_at", flat=True).first()
     state = (recipe.to_json(), votes.first(), rulings.first(), str(newest))
     digest = hashlib.sha256(json.dumps(state, sort_keys=True).encode()).hexdigest()
-    return f"snapshots:report-preview:1:{project.pk}:{part}:{digest}"
+    return f"snapshots:report-preview:{VERSION}:{project.pk}:{part}:{digest}"

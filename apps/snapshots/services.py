@@ -27,6 +27,7 @@ from apps.snapshots.models import Snapshot
 from apps.snapshots.parsing import parse_rows
 from apps.snapshots.recipe import KTO, PRIVATE_SPLITS, TRAIN, SnapshotRecipe
 from apps.snapshots.recipe_json import recipe_from_stored
+from apps.snapshots.reporting import report_store
 from apps.snapshots.store import artifact_store, folder_of, private_folder_of
 from apps.snapshots.writing import card_of, preferences_write, rows_of, scratch
 from workers.artifacts import ArtifactError
@@ -291,11 +292,14 @@ def _freeze(snapshot: Snapshot, recipe: SnapshotRecipe, tell: progress.Tell) -> 
         written = preferences_write(
             folder, snapshot, assembly, recipe, barred=material.barred, tell=tell
         )
+        tell(progress.LOOK)
+        report = report_store(snapshot=snapshot, assembly=assembly)
         tell(progress.STORE)
         snapshot.private_sha256 = written.private_sha256
         counts = {
             **assembly.counts,
             "warnings": list(assembly.warnings),
             "leak_gate": {k: v for k, v in asdict(written.proof).items() if k != "leaks"},
+            **report,
         }
         seal(snapshot, folder, counts=counts, rows=rows_of(snapshot, assembly, recipe))

@@ -12,6 +12,7 @@ from apps.labeling.models import Comparison, Vote
 from apps.snapshots import services
 from apps.snapshots.models import Snapshot
 from apps.snapshots.reporting import report_read
+from apps.snapshots.store import artifact_store
 from tests.snapshots.conftest import crowd_make, revote
 from tests.snapshots.test_freezing import freeze
 
@@ -105,6 +106,34 @@ def test_a_frozen_report_does_not_follow_later_votes(
     for comparison in crowd[:9]:
         revote(comparison, ["a"] * 5)
     assert json.dumps(report_read(snapshot=snapshot)) == before
+
+
+def test_the_report_is_stored_with_its_hash_and_a_changed_one_is_refused(
+    project: Project, emil: User, signed_in: SignedIn, crowd: list[Comparison]
+) -> None:
+    snapshot = freeze(project, emil)
+    assert snapshot.counts["report"]["levels"]["stop"] >= 1
+    assert services.snapshot_verify(snapshot=snapshot).ok
+    path = f"{snapshot.uri}/report.json"
+    artifact_store().write_bytes(path, artifact_store().read_bytes(path) + b" ")
+    page = signed_in(emil).get(at("report", project, snapshot.pk))
+    assert page.status_code == 409
+    assert "not what was frozen" in page.content.decode()
+
+
+def test_a_report_that_fails_does_not_stop_a_freeze(
+    project: Project, emil: User, crowd: list[Comparison], monkeypatch, caplog
+) -> None:
+    def broken(**_):
+        raise ZeroDivisionError("planted")
+
+    monkeypatch.setattr("apps.snapshots.reporting.report_of", broken)
+    snapshot = freeze(project, emil)
+    assert snapshot.state == "frozen"
+    assert "report" not in snapshot.counts
+    assert "no skew report" in caplog.text
+    monkeypatch.undo()
+    assert report_read(snapshot=snapshot)["checks"]  # made from its rows when asked for
 
 
 def test_reasons_of_voters_reach_the_report(

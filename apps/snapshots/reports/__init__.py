@@ -6,12 +6,13 @@ the project's demonstrations. A report is a list of checks, each with a verdict,
 what to do.
 """
 
-from apps.snapshots.reports.build import PARTS, report_build
+from apps.snapshots.reports.build import PARTS, VERSION, report_build
 from apps.snapshots.reports.material import ReportMaterial, ReportPair, ReportVote
 from apps.snapshots.reports.prompts import prompts_build
 
 __all__ = [
     "PARTS",
+    "VERSION",
     "ReportMaterial",
     "ReportPair",
     "ReportVote",

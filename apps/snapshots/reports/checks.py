@@ -66,7 +66,7 @@ def bars(
         "caption": caption,
         "unit": unit,
         "rows": [
-            {"label": label, "n": _number(n), "marked": place in special}
+            {"label": label, "n": int(n), "marked": place in special}
             for place, (label, n) in enumerate(rows)
         ],
     }

@@ -83,9 +83,9 @@ def swapped(frame: Frame) -> Check:
         " ".join(said),
         advice="Look at the list below, and at how the labels got in: a column read the other way "
         f"round swaps a whole batch. {_GOLD}",
-        basis=f"The text model is a logistic model of words, tested on groups it has not seen. “At "
-        f"most” is the share it contradicts among the {SUREST:.0%} of unanimous pairs it is surest "
-        "about: where it is wrong itself the figure is too high, never too low.",
+        basis="The text model is a logistic model of words, tested on groups it has not seen. “At "
+        f"most” is the share it contradicts among the {100 * SUREST:.0f} % of unanimous pairs it "
+        "is surest about: where it is wrong itself the figure is too high, never too low.",
         evidence=[shares("Labels that are as they should be", rows), shown],
     )
 
@@ -172,7 +172,7 @@ def _suspects(frame: Frame) -> Evidence | None:
     ]
     return examples(
         f"The most doubtful labels, by words and votes. How good the list is: of {tested.n:,} "
-        f"labels flipped on purpose, the most doubtful {LISTED:.0%} by words held "
+        f"labels flipped on purpose, the most doubtful {100 * LISTED:.0f} % by words held "
         f"{percent(tested.found)}; a list drawn by lot holds {percent(LISTED)}.",
         (
             {

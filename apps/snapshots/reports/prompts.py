@@ -64,7 +64,7 @@ def _overlap(rl: Sequence[str], sft: Sequence[str], name: str) -> Check:
         LOOK if share > TOO_MUCH else OK,
         f"{n_near:,} of {len(asked):,} distinct prompts ({percent(share)}) stand in the "
         f"demonstrations “{name}”, or nearly so; {exact.n_both:,} of them are equal. Over "
-        f"{percent(TOO_MUCH)} is too many.",
+        f"{100 * TOO_MUCH:.0f} % is too many.",
         advice="The policy has been shown answers to these prompts: it explores little on them, "
         "and what it gains there says little about others. Replace them, or keep them apart when "
         "measuring.",

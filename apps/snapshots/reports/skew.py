@@ -86,7 +86,9 @@ def length(frame: Frame) -> Check:
         level,
         verdict,
         advice=advice,
-        basis="Tokens are words and single signs. Pairs that share a text count as related.",
+        basis="Tokens are words and single signs. Short, medium and long are thirds of the pairs "
+        "by both lengths together; like length is within a quarter. Pairs that share a text count "
+        "as related.",
         evidence=[
             _ratio_histogram(won, lost),
             shares("The longer answer is chosen, by stratum", _strata(frame, won, lost)),
@@ -128,10 +130,10 @@ def _strata(
     thirds = np.digitize(total, cuts, right=True)
     rows: list[tuple[str, Bools]] = [
         (name, thirds == k)
-        for k, name in enumerate(("shorter pairs", "middling pairs", "longer pairs"))
+        for k, name in enumerate(("short answers", "medium answers", "long answers"))
     ]
     close = np.abs(np.log((won + 1) / (lost + 1))) <= np.log(1.25)
-    rows.append(("within a quarter of each other", close))
+    rows.append(("answers of like length", close))
     rows += _kinds("topic", [pair.topic for pair in frame.rows])
     rows += _kinds("language", [pair.language for pair in frame.rows])
     rows += _kinds("drawn", [pair.stratum for pair in frame.rows])
