@@ -21,7 +21,7 @@ from measures.consensus.votes import Votes
 
 COUNTING = "votes"
 INCUMBENT = "dawid_skene"
-CLEAR = 0.005
+CLEAR = 0.01
 # Fewer held-back votes than this say nothing about who is reliable: counting decides.
 LEAST_JUDGED = 200
 # Votes a project needs before the posterior is proposed to its admin (SPEC B2).

@@ -22,7 +22,7 @@ METHODS = tuple(MODELS)
 
 # Nats per vote that separate priors for A and B must gain on held-back votes before they are used;
 # where the middle annotator leans to one side by `LEANING`, nats that they may lose.
-LEAST_GAIN, MOST_LOSS = 0.002, 0.005
+LEAST_GAIN, MOST_LOSS = 0.002, 0.002
 LEANING = 0.1
 _OWN_SHARE = 10  # votes for A or B from which somebody's share of A counts by itself
 _JUDGED = 50_000  # votes that decide about it; more only where a project has no fewer

@@ -62,7 +62,7 @@ def test_the_default_is_near_the_best_on_crowds_it_has_never_seen(name):
     matrices, shape = CROWDS[name]
     regrets = []
     for seed in (51, 52):
-        votes, truth = simulated(seed, matrices, **{"n_items": 800, **shape})
+        votes, truth = simulated(seed, matrices, **{"n_items": 1_500, **shape})
         found = compare(votes)
         scores = [accuracy(fit.posteriors, truth) for fit in found.fits.values()]
         scores += [accuracy(counted(votes).shares, truth) for counted in (majority, wawa)]

@@ -120,6 +120,16 @@ def test_where_nearly_everything_is_a_the_prior_learns_it(method):
     assert accuracy(found.posteriors, truth) > accuracy(majority(votes).shares, truth) + 5
 
 
+def test_a_habit_that_everybody_has_is_not_taken_for_a_truth():
+    """Everybody takes some of the Bs for As; A and B are right equally often."""
+    q = np.random.default_rng(16).beta(8, 3, size=40)
+    matrices = np.array([[[x, 1 - x], [1 - 0.85 * x, 0.85 * x]] for x in q])
+    votes, truth = simulated(16, matrices, n_items=1_500)
+    found = fit("dawid_skene", votes)
+    assert found.priors[0] == pytest.approx(0.5)
+    assert accuracy(found.posteriors, truth) > accuracy(majority(votes).shares, truth) - 0.5
+
+
 @EVERY
 def test_where_a_and_b_are_about_even_they_get_one_prior(method):
     votes, _ = simulated(11, people(11, 40), n_items=1_000)
