@@ -76,7 +76,7 @@ def longer_of(work: Work, others: Others) -> Longer:
     about = (rows - ratio[work.who] * compared) / agrees.n[work.who]
     part -= np.nan_to_num(unit[work.who] * about)
     spread = np.bincount(work.who, weights=part**2, minlength=n_people)
-    spread += np.where(judged & ~here, (unit * ratio * np.nan_to_num(error)) ** 2, 0.0)
+    spread = spread + np.where(judged & ~here, (unit * ratio * np.nan_to_num(error)) ** 2, 0.0)
     deviation = np.where(np.isnan(first.error), np.nan, np.sqrt(spread))
     return Longer(first, second, expected, Means.of(first.n, gap, deviation), judged)
 

@@ -139,6 +139,15 @@ def test_a_persons_page_shows_the_evidence_and_what_is_missing(
     assert "Nothing stands out" in honest
 
 
+def test_who_cannot_label_is_not_to_be_paused(project: Project, ada, emil, signed_in, team) -> None:
+    client = signed_in(ada)
+    link = "Pause, limits"
+    assert link in text_of(client, "annotator", project.slug, team["lena"].pk)
+    assert link not in text_of(client, "annotator", project.slug, emil.pk)
+    User.objects.filter(pk=team["hana"].pk).update(is_active=False, is_imported=True)
+    assert link not in text_of(client, "annotator", project.slug, team["hana"].pk)
+
+
 def test_somebody_without_votes_has_a_page_that_says_so(
     project: Project, ada, ana, signed_in
 ) -> None:

@@ -102,6 +102,12 @@ def test_a_report_goes_when_the_votes_have_gone(project: Project) -> None:
     assert [row.user.username for row in AnnotatorReport.objects.all()] == ["crowd-0"]
 
 
+def test_a_project_without_votes_has_no_reports(project: Project) -> None:
+    assert annotator_reports_refresh(project=project) == 0
+    pairs_make(project, 1)
+    assert annotator_reports_refresh(project=project) == 0
+
+
 def test_the_background_keeps_up_with_new_votes(project: Project) -> None:
     crowd_write(project, [["a", "b"]] * 3)
     assert reads.annotators_stale() == [project]
@@ -109,6 +115,15 @@ def test_the_background_keeps_up_with_new_votes(project: Project) -> None:
     assert reads.annotators_stale() == []
     assert AnnotatorReport.objects.count() == 2
     crowd_write(project, [["a", "b"]])
+    assert reads.annotators_stale() == [project]
+
+
+def test_figures_of_an_old_shape_are_computed_anew(project: Project, ana: User) -> None:
+    pairs_make(project, 1)
+    vote_on_next(project, ana)
+    report = report_of(project, ana)
+    AnnotatorReport.objects.filter(pk=report.pk).update(figures={"version": 0})
+    assert not reads.reports_of(project=project).exists()
     assert reads.annotators_stale() == [project]
 
 

@@ -144,7 +144,7 @@ def _left_note(figures: dict[str, Any]) -> str:
 
 
 def _pull_line(pull: Figure) -> Line:
-    name = "Left one of two equally good answers"
+    name = "Would choose the left of two equals"
     if pull["value"] is None:
         return _missing(name, pull)
     return Line(
@@ -163,7 +163,7 @@ def _self_note(figures: dict[str, Any]) -> str:
             f"{own['undefined']}."
         )
     return (
-        f"As of somebody right in {percent(own['value'])} of independent tries. "
+        f"Lets expect an accuracy of {percent(own['value'])} at best; a habit is consistent too. "
         f"Stayed on the side in {kept:,} of {n:,}."
     )
 

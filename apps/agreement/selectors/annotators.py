@@ -20,7 +20,7 @@ from django.db.models import (
 from django.db.models.fields.json import KT
 from django.db.models.functions import Cast, Lower
 
-from apps.accounts.models import Membership, Project, User
+from apps.accounts.models import Membership, Project, Role, User
 from apps.agreement.models import AnnotatorReport
 from apps.labeling.models import Annotator, Comparison, Consensus, Slot, Vote
 
@@ -42,6 +42,7 @@ SORTS = {
     "ties": "ties",
 }
 _WORK = (Slot.Kind.REGULAR, Slot.Kind.GOLD)
+VERSION = 1  # of the stored figures: others are computed anew before a page reads them
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,14 +57,15 @@ class Summary:
 
 
 def annotators_stale() -> list[Project]:
-    """Projects with votes newer than their annotators' figures."""
+    """Projects with votes newer than their annotators' figures, or figures of an old shape."""
     newest = dict(
         Vote.objects.values_list("project_id")
         .annotate(newest=Max("id"))
         .values_list("project_id", "newest")
     )
     seen = dict(
-        AnnotatorReport.objects.order_by("project_id", "user_id")
+        AnnotatorReport.objects.filter(figures__version=VERSION)
+        .order_by("project_id", "user_id")
         .distinct("project_id")
         .values_list("project_id", "figures__last_vote_id")
     )
@@ -76,7 +78,7 @@ def reports_of(*, project: Project) -> QuerySet[AnnotatorReport]:
     standing = Annotator.objects.filter(project=project, user=OuterRef("user"))
     seat = Membership.objects.filter(project=project, user=OuterRef("user"))
     return (
-        AnnotatorReport.objects.filter(project=project)
+        AnnotatorReport.objects.filter(project=project, figures__version=VERSION)
         .select_related("user")
         .annotate(
             n_flags=Func("flags", function="jsonb_array_length", output_field=IntegerField()),
@@ -169,6 +171,14 @@ def person_of(*, project: Project, user_id: int) -> User | None:
     voted = Vote.objects.filter(project=project, annotator=OuterRef("pk"))
     found = User.objects.filter(pk=user_id)
     return found.filter(Q(Exists(seat)) | Q(Exists(voted))).first()
+
+
+def may_label(*, project: Project, user: User) -> bool:
+    """Whether they can get pairs here, so that there is something to pause."""
+    if user.is_imported or not user.is_active:
+        return False
+    seats = Membership.objects.filter(project=project, user=user)
+    return seats.exclude(role=Role.ENGINEER).exists()
 
 
 def standing_of(*, project: Project, user: User) -> Annotator | None:

@@ -10,6 +10,7 @@ from apps.accounts.models import Membership, Project, User
 from apps.accounts.services import audit_record
 from apps.agreement.models import AnnotatorReport
 from apps.agreement.selectors.annotator_votes import Crowd, annotator_votes
+from apps.agreement.selectors.annotators import VERSION
 from apps.agreement.selectors.votes import newest_vote_id
 from apps.common.errors import DomainError, Missing
 from apps.labeling.models import Annotator, LabelingSettings, Vote
@@ -37,7 +38,12 @@ def annotator_reports_refresh(*, project: Project) -> int:
             computed_at=now,
             n_votes=person.n_votes,
             figures=person.figures
-            | {"pull": pull, "n_tests": person.n_tests, "last_vote_id": newest},
+            | {
+                "version": VERSION,
+                "pull": pull,
+                "n_tests": person.n_tests,
+                "last_vote_id": newest,
+            },
             flags=_flags(person),
         )
         for key, person, pull in zip(crowd.people.tolist(), people, pulls, strict=True)

@@ -10,7 +10,7 @@ from django.http import Http404, HttpResponse, StreamingHttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_GET, require_POST
 
-from apps.accounts.models import Membership, User
+from apps.accounts.models import User
 from apps.accounts.permissions import ADMIN, READERS, project_page
 from apps.agreement.forms.annotators import AnnotatorsFilter, LeaveOutForm
 from apps.agreement.screens import annotator_charts as charts
@@ -138,7 +138,6 @@ def _page(
         "nav": "agreement",
         "person": user,
         "report": report,
-        "seat": Membership.objects.filter(project=project, user=user).first(),
         "standing": reads.standing_of(project=project, user=user),
         "is_admin": with_names,
     }
@@ -157,6 +156,7 @@ def _page(
         }
     if with_names:
         context |= {
+            "may_pause": reads.may_label(project=project, user=user),
             "reach": reads.reach_of(project=project, user=user),
             "form": form or LeaveOutForm(),
         }
