@@ -189,7 +189,7 @@ def test_sending_again_keeps_the_votes_as_history_and_asks_for_new_ones(
 def test_a_pair_can_be_sent_again_and_again(project: Project, rita: User, ada: User) -> None:
     (pair,), people = disputed_make(project)
     seen = 0
-    for number in range(3):
+    for number in range(8):
         newest = newer_guideline(project, ada, f"Sentence {number}.")
         ruling = dispute_send_again(
             comparison=pair, by=rita, version=newest.version, **SAID | {"seen": seen}
@@ -197,7 +197,8 @@ def test_a_pair_can_be_sent_again_and_again(project: Project, rita: User, ada: U
         seen = ruling.pk
         for person, choice in zip(people, "ab", strict=True):
             cast(project, person, choice)
-    assert places(pair) == {("former", "done"): 6, ("regular", "done"): 2}
+    assert places(pair) == {("former", "done"): 16, ("regular", "done"): 2}
+    assert Slot.objects.order_by("-position")[0].position == 8002
     assert decision(pair) == ("contested", "contested", "")
     assert sorted(Slot.objects.filter(kind="regular").values_list("position", flat=True)) == [1, 2]
 

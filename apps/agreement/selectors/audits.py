@@ -34,26 +34,23 @@ where a.project_id = %(project)s and a.kind = 'audit' and a.state = 'done'
 order by v.id, a.id
 """
 
-_AUDITABLE_VOTES = f"""
-from labeling_vote v
-join labeling_slot s on s.id = v.slot_id and s.kind = 'regular'
-join labeling_comparison c on c.id = v.comparison_id
-join labeling_decision d on d.comparison_id = c.id and {AUDITABLE}
-where v.project_id = %(project)s and v.is_current
+# By annotator: all votes on decided comparisons, and those of the sample that still wait.
+_VOTES = f"""
+select annotator_id, count(*), count(*) filter (where due),
+       count(*) filter (where due and since < %(overdue)s), min(since) filter (where due)
+from (
+  select v.annotator_id, greatest(v.cast_at, c.created_at) as since,
+         hashint8extended(v.id, {AUDIT_SEED}) < %(below)s
+         and not exists (select from labeling_slot a where a.measures_id = v.id
+                         and a.kind = 'audit' and a.state = 'done') as due
+  from labeling_vote v
+  join labeling_slot s on s.id = v.slot_id and s.kind = 'regular'
+  join labeling_comparison c on c.id = v.comparison_id
+  join labeling_decision d on d.comparison_id = c.id and {AUDITABLE}
+  where v.project_id = %(project)s and v.is_current
+  offset 0  -- `due` is worked out once for each vote
+) votes group by annotator_id
 """
-
-_WAITING = f"""
-select v.annotator_id, count(*),
-       count(*) filter (where greatest(v.cast_at, c.created_at) < %(overdue)s),
-       min(greatest(v.cast_at, c.created_at))
-{_AUDITABLE_VOTES}
-  and hashint8extended(v.id, {AUDIT_SEED}) < %(below)s
-  and not exists (select from labeling_slot a where a.measures_id = v.id and a.kind = 'audit'
-                  and a.state = 'done')
-group by v.annotator_id
-"""
-
-_POPULATION = f"select v.annotator_id, count(*) {_AUDITABLE_VOTES} group by v.annotator_id"
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,10 +118,10 @@ def audit_sample(*, project: Project) -> AuditSample:
     with connection.cursor() as cursor:
         cursor.execute(_DONE, values)
         done = [_audited(row) for row in cursor.fetchall()]
-        cursor.execute(_WAITING, values)
-        waiting = {row[0]: Waiting(*row[1:]) for row in cursor.fetchall()}
-        cursor.execute(_POPULATION, values)
-        population = dict(cursor.fetchall())
+        cursor.execute(_VOTES, values)
+        votes = cursor.fetchall()
+    waiting = {person: Waiting(*rest) for person, _, *rest in votes if rest[0]}
+    population = {person: n for person, n, *_ in votes}
     done.sort(key=lambda row: (row.judged_at, row.vote), reverse=True)
     audited: dict[int, int] = {}
     for row in done:

@@ -6,13 +6,14 @@ The caller holds the rows of the comparisons and of their slots.
 
 from apps.labeling.services.statements.shared import EXTRA_PRIORITY
 
-# Places of the earlier round go up by whole thousands, so that the new ones count from 1 again.
-# Whoever has a lease in hand keeps it; what had no taker, or none any more, is withdrawn.
+# Places of the earlier round go up to a thousand of their own, so that the new ones count from 1
+# again; what stands above already (earlier rounds, extra votes, audits since) stays there. Whoever
+# has a lease in hand keeps it; what had no taker, or none any more, is withdrawn.
 _LOST = """s.kind in ('regular', 'gold')
   and (s.state = 'free' or s.state = 'leased' and s.leased_until < now())"""
 OLD_SLOTS = f"""
 update labeling_slot s set
-  position = s.position + o.by,
+  position = case when s.position < 1000 then s.position + o.by else s.position end,
   kind = case when s.kind in ('regular', 'gold') then 'former' else s.kind end,
   state = case when {_LOST} then 'withdrawn' else s.state end,
   annotator_id = case when {_LOST} then null else s.annotator_id end,
