@@ -24,8 +24,8 @@ MOST_UNITS = 1_000
 @dataclass(frozen=True, slots=True)
 class Clustering:
     """What intervals treat as independent: `groups` (a label per comparison), else `answers` (the
-    labels of its two answers), else each comparison. n_groups, n_answers: how many there are,
-    whether used or not; reason: why something coarser was not used."""
+    labels of its two answers), else each comparison. n_groups: how many there are, used or not;
+    n_answers: where groups are too few; reason: why something coarser was not used."""
 
     groups: NDArray | None
     answers: Answers | None
@@ -54,14 +54,16 @@ def clustering(labels: ArrayLike, answers: tuple[ArrayLike, ArrayLike] | None = 
     """
     names = np.asarray(labels)
     n_groups = len(np.unique(names))
-    both = None if answers is None else (np.asarray(answers[0]), np.asarray(answers[1]))
-    n_answers = None if both is None else len(np.unique(np.concatenate(both)))
     if n_groups == len(names):
-        return Clustering(None, None, n_groups, n_answers)
+        return Clustering(None, None, n_groups, None)
     if n_groups >= LEAST_UNITS:
-        return Clustering(names, None, n_groups, n_answers)
+        return Clustering(names, None, n_groups, None)
     few = f"only {n_groups} group{'' if n_groups == 1 else 's'}, and groups need {LEAST_UNITS}"
-    if n_answers is not None and LEAST_UNITS <= n_answers < 2 * len(names):
+    if answers is None:
+        return Clustering(None, None, n_groups, None, few)
+    both = (np.asarray(answers[0]), np.asarray(answers[1]))
+    n_answers = len(np.unique(np.concatenate(both)))
+    if LEAST_UNITS <= n_answers < 2 * len(names):
         return Clustering(None, both, n_groups, n_answers, few)
     return Clustering(None, None, n_groups, n_answers, few)
 

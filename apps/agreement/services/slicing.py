@@ -44,7 +44,8 @@ class _Texts:
     """What comparisons share: their group and their two answers."""
 
     def __init__(self, group: NDArray, first: NDArray, second: NDArray) -> None:
-        self.group, self.first, self.second = group, first, second
+        _, self.group = np.unique(group, return_inverse=True)  # small numbers are counted faster
+        self.first, self.second = first, second
 
     def of(self, rows: NDArray) -> Clustering:
         return clustering(self.group[rows], (self.first[rows], self.second[rows]))
