@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from apps.accounts.models import Project
-from apps.labeling.models import Comparison, LabelingSettings, Vote
+from apps.labeling.models import Comparison, LabelingSettings, Response, Vote
 from apps.labeling.texts import plain
 from apps.snapshots.material import Assembly, Line
 from apps.snapshots.models import Snapshot, SnapshotRow
@@ -96,10 +96,11 @@ def _pair(line: Line, facts: Mapping[str, Any]) -> ReportPair:
 
 
 def _origin(facts: Mapping[str, Any], side: str) -> str:
-    """A checkpoint, a person, a file or a model by name; else what kind of origin it is."""
+    """A checkpoint, a person, a file or a model by name; else person or model, as far as known."""
     metadata = facts[f"response_{side}__metadata"] or {}
     named = facts[f"response_{side}__origin_ref"] or metadata.get("model") or metadata.get("source")
-    return str(named or facts[f"response_{side}__origin"])
+    kind = facts[f"response_{side}__origin"]
+    return str(named or ("" if kind == Response.Origin.IMPORT else kind))
 
 
 def _votes(ids: Iterable[int], winners: Mapping[int, str]) -> dict[int, ReportVote]:

@@ -22,10 +22,11 @@ LOOKS = {
 
 @dataclass(frozen=True, slots=True)
 class DotRow:
-    """A share with its interval on a line from 0 to 1; `words` are the same in figures."""
+    """A share with its interval on a line from 0 to 1; `words` and `bounds` say it in figures."""
 
     label: str
     words: str
+    bounds: str
     n: int
     x: float | None
     low: float | None
@@ -157,12 +158,13 @@ def _evidence(part: Mapping[str, Any]) -> Evidence:
 def _dot(row: Mapping[str, Any], middle: float | None) -> DotRow:
     value, low, high = row["value"], row["low"], row["high"]
     if value is None:
-        return DotRow(row["label"], row["why"], row["n"], None, None, 0.0, False)
+        return DotRow(row["label"], row["why"], "", row["n"], None, None, 0.0, False)
     whole = low is not None and high is not None
     off = whole and middle is not None and (low > middle or high < middle)
     return DotRow(
         label=row["label"],
-        words=_share(value, low, high),
+        words=f"{100 * value:.1f} %",
+        bounds=f"({100 * low:.1f}–{100 * high:.1f} %)" if whole else f"({row['why']})",
         n=row["n"],
         x=round(BAR * value, 1),
         low=round(BAR * low, 1) if whole else None,
