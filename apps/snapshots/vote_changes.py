@@ -6,12 +6,13 @@ it), takes it back, or when its comparison was sent to a new round of votes.
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 
 from django.db import connection
 
+from apps.accounts.models import AuditEvent
 from apps.labeling.models import Slot, Vote
 from apps.snapshots.models import Snapshot
 
@@ -95,4 +96,14 @@ def vote_states(votes: Collection[int]) -> Mapping[int, VoteState]:
         elif kind == Slot.Kind.FORMER:
             became = Became.EARLIER_ROUND
         found[pk] = VoteState(pk, pair, person, choice, at, became, now or "", changed)
-    return found
+    return found | _with_times(found.values())
+
+
+def _with_times(states: Iterable[VoteState]) -> dict[int, VoteState]:
+    """Votes that were taken back, with when: the audit log knows."""
+    gone = {str(state.id): state for state in states if state.became is Became.TAKEN_BACK}
+    if not gone:
+        return {}
+    events = AuditEvent.objects.filter(action="vote.withdrawn", subject__in=gone)
+    at = dict(events.values_list("subject", "at"))
+    return {state.id: replace(state, changed_at=at.get(key)) for key, state in gone.items()}

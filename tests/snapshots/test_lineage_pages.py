@@ -3,9 +3,10 @@
 import pytest
 from django.test import Client
 
-from apps.accounts.models import Project, User
+from apps.accounts.models import Membership, Project, Role, User
 from apps.common.registry import comparison_uses, vote_traces
 from apps.labeling.models import Comparison, Slot, Vote
+from apps.labeling.services import vote_withdraw
 from apps.snapshots import browsing, lineage, services
 from apps.snapshots.browsing import RowsWanted, rows_of
 from apps.snapshots.models import Snapshot
@@ -79,6 +80,7 @@ def test_a_changed_a_withdrawn_and_a_former_vote_are_each_named(
     assert changed_counts([frozen]) == {frozen.pk: 7}
     states = vote_states(found)
     assert states[gone.pk].became is Became.TAKEN_BACK
+    assert states[gone.pk].changed_at is None  # planted without the service, which records it
     assert states[former.pk].became is Became.EARLIER_ROUND
     revised = [state for state in states.values() if state.became is Became.CHANGED]
     assert [state.other_answer for state in revised].count(True) == 1
@@ -86,6 +88,16 @@ def test_a_changed_a_withdrawn_and_a_former_vote_are_each_named(
     page = read(emils, f"datasets/{frozen.pk}/lineage/")
     for words in ("changed to A is better", "the same answer", "taken back", "earlier round"):
         assert words in page
+
+
+def test_a_vote_taken_back_says_when(frozen: Snapshot, crowd: list[Comparison]) -> None:
+    vote = Vote.objects.filter(comparison=crowd[2]).first()
+    Membership.objects.create(project=vote.project, user=vote.annotator, role=Role.ANNOTATOR)
+    vote_withdraw(vote=vote.pk, annotator=vote.annotator)
+    state = vote_states([vote.pk])[vote.pk]
+    assert state.became is Became.TAKEN_BACK
+    assert state.changed_at > vote.cast_at
+    assert changed_counts([frozen]) == {frozen.pk: 1}
 
 
 def test_votes_on_comparisons_that_were_left_out_do_not_count(
