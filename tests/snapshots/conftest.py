@@ -10,6 +10,7 @@ import random
 from collections.abc import Callable
 from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 import pytest
 from django.conf import settings
@@ -107,8 +108,9 @@ def _vote(slot: Slot, choice: str) -> Vote:
     )
 
 
-def revote(comparison: Comparison, choices: list[str]) -> None:
-    """Replace the comparison's votes by revisions with these choices, in order of id."""
+def revote(comparison: Comparison, choices: list[str], **more: Any) -> None:
+    """Replace the comparison's votes by revisions with these choices, in order of id. more: what
+    else each of them says, such as a strength."""
     for vote, choice in zip(
         Vote.objects.filter(comparison=comparison, is_current=True).order_by("pk"),
         choices,
@@ -128,6 +130,7 @@ def revote(comparison: Comparison, choices: list[str]) -> None:
             revision=2,
             supersedes=vote,
             cast_at=vote.cast_at,
+            **more,
         )
 
 
