@@ -141,7 +141,7 @@ def _estimate(row: dict[str, Any]) -> Estimate:
 
 def _only(part: dict[str, Any]) -> str:
     if not part["slices"]:
-        return "Nothing has votes yet."
+        return "No comparison has two votes yet."
     label = part["slices"][0]["label"]
     if part["others"]:
         return f"{part['others']:,} values, none of them with ten comparisons: too rare to compare."

@@ -144,6 +144,11 @@ def statistics_csv_rows(report: AgreementReport) -> list[dict[str, Any]]:
     figures = report.figures
     rows = [_csv_row(name, figures["statistics"][key]) for key, name in NAMES.items()]
     rows.append(_csv_row("Percent agreement, A or B votes only", figures["two_way"]["percent"]))
+    for anchor in figures["anchors"]:
+        value, margin = anchor["agreement"], anchor["margin"] or 0.0
+        known = anchor["margin"] is not None
+        bounds = {"low": value - margin, "high": value + margin} if known else {}
+        rows.append(_csv_row(f"Published: {anchor['name']}", {"value": value} | bounds))
     position = figures["position"]
     rows.append(
         _csv_row("Left chosen, answers equally good", position)
