@@ -25,7 +25,7 @@ from apps.labeling import services as labeling
 from apps.labeling.models import Comparison, Decision, LabelingSettings, Skip, Slot, Vote
 from apps.labeling.services import Lease, NothingReason, leasing
 from tests.agreement.disputed import cast, disputed_make, newer_guideline
-from tests.labeling.pairs import lapse, leased, rows_make
+from tests.labeling.pairs import annotators_make, lapse, leased, rows_make
 
 SAID = {"cause": "guideline_gap", "note": "Length is not said to matter.", "seen": 0}
 
@@ -418,6 +418,56 @@ def test_a_vote_that_arrives_while_it_is_sent_again_is_history_either_way(
     stored = Decision.objects.get()
     assert (stored.outcome, stored.n_a, stored.n_b) == ("needs_votes", 0, 0)
     assert ruling_newest(comparison=pair).votes_before["b"] == 1
+
+
+@pytest.mark.django_db(transaction=True)
+def test_rounds_begin_while_a_crowd_votes_and_nothing_is_lost_or_counted_twice(
+    project: Project, rita: User, ada: User
+) -> None:
+    """Four people vote on 24 pairs while these are sent again, one by one and all at once."""
+    rule = {"overlap": 2, "max_overlap": 4, "least_votes": 2, "least_agreeing": 2}
+    LabelingSettings.objects.create(project=project, random_share=1.0, **rule)
+    labeling.labeling_set_up(project=project)
+    labeling.comparisons_import(project=project, rows=rows_make(24))
+    people = annotators_make(project, 4)
+    for person, choice in zip(people[:2], "ab", strict=True):
+        for _ in range(24):
+            cast(project, person, choice)
+    newest = newer_guideline(project, ada)
+    pairs = list(Comparison.objects.order_by("pk"))
+
+    def vote_on(person: User) -> None:
+        for number in range(30):
+            lease = labeling.slot_lease_next(project=project, annotator=person)
+            if isinstance(lease, NothingReason):
+                return
+            labeling.vote_cast(
+                slot=lease.slot, annotator=person, idempotency_key=lease.key,
+                choice="ab"[number % 2], lease_next=False,
+            )  # fmt: skip
+
+    def send_each() -> None:
+        for pair in pairs[::2]:
+            dispute_send_again(comparison=pair, by=rita, version=newest.version, **SAID)
+
+    def send_rest() -> None:
+        labeling.comparisons_send_again(
+            project=project, comparisons=[p.pk for p in pairs[1::2]], guideline=newest, by=ada
+        )
+
+    crowd = [lambda person=person: vote_on(person) for person in people]
+    assert at_once(*crowd, send_each, send_rest) == ["done"] * 6
+    for pair in Comparison.objects.select_related("decision"):
+        counting = Vote.objects.filter(
+            comparison=pair, is_current=True, slot__kind__in=("regular", "gold")
+        )
+        told = pair.decision
+        assert counting.count() == pair.n_votes == told.n_a + told.n_b + told.n_tie
+        assert counting.filter(choice="a").count() == told.n_a
+        live = pair.slots.filter(kind="regular").exclude(state="withdrawn").count()
+        assert live <= pair.overlap
+        assert pair.slots.filter(kind="former", state="done").count() >= 2
+    assert Vote.objects.filter(is_current=True).count() == Slot.objects.filter(state="done").count()
 
 
 def at_once(*acts: Callable[[], object]) -> list[str]:
