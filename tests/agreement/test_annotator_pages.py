@@ -11,7 +11,7 @@ from apps.accounts.models import Membership, Project, Role, User
 from apps.agreement.models import AnnotatorReport
 from apps.agreement.screens import annotator_charts as charts
 from apps.agreement.services.annotators import annotator_reports_refresh
-from apps.labeling.models import Annotator, Vote
+from apps.labeling.models import Annotator, LabelingSettings, Vote
 from tests.agreement.annotator_crowd import person, votes_write
 
 
@@ -205,6 +205,16 @@ def test_bars_of_speed_count_every_answer(project: Project, team) -> None:
     slow = [bar.x for bar in chart.bins if not bar.fast]
     assert max(bar.x for bar in fast) < chart.limit_x <= min(slow)
     assert sum(row["n"] for row in charts.chart_rows(figures) if "answers" in row["figure"]) == 60
+
+
+def test_without_a_limit_nothing_is_fast(project: Project, ada, signed_in, team) -> None:
+    LabelingSettings.objects.create(project=project, fast_ms=0)
+    annotator_reports_refresh(project=project)
+    text = text_of(signed_in(ada), "annotator", project.slug, team["lena"].pk)
+    assert "Settings name no limit" in text
+    assert "in under" not in text
+    chart = charts.speed_chart(AnnotatorReport.objects.get(user=team["lena"]).figures)
+    assert chart.limit_x is None
 
 
 def test_a_chart_without_numbers_is_none(project: Project, team) -> None:

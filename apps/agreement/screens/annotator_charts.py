@@ -28,7 +28,7 @@ class Bin:
 class SpeedChart:
     bins: list[Bin]
     ticks: list[tuple[float, str]]
-    limit_x: float
+    limit_x: float | None
     width: int
     height: int
     base: int
@@ -44,8 +44,9 @@ def speed_chart(figures: dict[str, Any]) -> SpeedChart | None:
     first = next(place for place, n in enumerate(counts) if n)
     last = max(place for place, n in enumerate(counts) if n)
     limit = figures["fast_ms"] / 1000
-    first = min(first, max(0, _place(limit) - 1))
-    last = max(last, _place(limit) + 1)
+    if limit:
+        first = min(first, max(0, _place(limit) - 1))
+        last = max(last, _place(limit) + 1)
     largest = max(counts)
     step = BAR_WIDTH + BAR_GAP
     base = SPEED_TOP + SPEED_HEIGHT
@@ -70,7 +71,7 @@ def speed_chart(figures: dict[str, Any]) -> SpeedChart | None:
     return SpeedChart(
         bins=bins,
         ticks=ticks,
-        limit_x=round(_spot(limit, first) * step + BAR_GAP / 2, 1),
+        limit_x=round(_spot(limit, first) * step + BAR_GAP / 2, 1) if limit else None,
         width=max(len(bins) * step + 24, 260),
         height=base + 22,
         base=base,
@@ -101,12 +102,16 @@ def _between(place: int) -> str:
 
 
 def _speed_summary(figures: dict[str, Any]) -> str:
-    fast = figures["fast"]
-    share = f"{100 * fast['value']:.1f} %" if fast["value"] is not None else "none"
-    return (
+    said = (
         f"{figures['n_timed']:,} timed answers, half of them within "
-        f"{figures['median_ms'] / 1000:.1f} s; {share} in under {figures['fast_ms'] / 1000:g} s, "
-        "which is where the dashed line stands."
+        f"{figures['median_ms'] / 1000:.1f} s"
+    )
+    if not figures["fast_ms"]:
+        return f"{said}."
+    share = 100 * figures["fast"]["value"]
+    return (
+        f"{said}; {share:.1f} % in under {figures['fast_ms'] / 1000:g} s, which is where the "
+        "dashed line stands."
     )
 
 

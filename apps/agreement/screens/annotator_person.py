@@ -70,10 +70,7 @@ def lines(report: AnnotatorReport, model: Model | None) -> list[Line]:
     figures = report.figures
     return [
         _time_line(figures),
-        _share_line(
-            f"Answers in under {figures['fast_ms'] / 1000:g} s", figures["fast"], "answers",
-            note="Hardly read. The limit is in Settings.",
-        ),
+        _fast_line(figures),
         _share_line("Chose the left side", figures["left"], "votes", note=_left_note(figures)),
         _pull_line(figures["pull"]),
         _beside_line("Chose neither (tie, both bad)", figures["ties"]),
@@ -133,6 +130,14 @@ def _time_line(figures: dict[str, Any]) -> Line:
         "Median active time", seconds(figures["median_ms"]), "", f"{figures['n_timed']:,} answers",
         "", "Without pauses of a minute or more.",
     )  # fmt: skip
+
+
+def _fast_line(figures: dict[str, Any]) -> Line:
+    if not figures["fast_ms"]:
+        return Line("Fast answers", "", "", "", "", "Undefined: Settings name no limit.")
+    name = f"Answers in under {figures['fast_ms'] / 1000:g} s"
+    note = "Hardly read. The limit is in Settings."
+    return _share_line(name, figures["fast"], "answers", note=note)
 
 
 def _left_note(figures: dict[str, Any]) -> str:
