@@ -123,7 +123,14 @@ def notes(counts: Mapping[str, Any]) -> list[tuple[str, str]]:
     weights, near = counts.get("weights", {}), counts.get("near_duplicates", {})
     effective, n = weights.get("effective_rows"), weights.get("rows")
     decided = {"votes": "by counting", "model": "by a model of the voters", "ruling": "by a person"}
+    labels = counts.get("labels", {})
     said = [
+        (
+            "Training labels",
+            f"{labels['desirable']:,} desirable, {labels['undesirable']:,} undesirable"
+            if labels
+            else "",
+        ),
         ("Pairs decided", _listed(counts.get("decided_by"), decided)),
         ("Rulings on disputes", _listed(counts.get("rulings"))),
         ("Votes not counted", _listed(counts.get("votes", {}).get("refused"))),

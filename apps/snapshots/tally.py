@@ -6,6 +6,7 @@ from typing import Any
 
 from apps.snapshots.material import Ballot, Drop, Line, Material, Pair
 from apps.snapshots.recipe import HELDOUT_ANNOTATORS, KTO, SMOKE, TRAIN, SnapshotRecipe
+from apps.snapshots.rows import desirable
 from apps.snapshots.units import Units
 from measures.bootstrap import LEAST_UNITS
 from measures.voting import Choice, Rule, chance_keep_rate, posterior_keep_rate
@@ -61,12 +62,29 @@ def tally(
             "held_out": len({vote.person for vote in held_votes}),
         },
         "texts_recur": texts_recur(decided, pairs),
+        **({"labels": labels(files.get(TRAIN, ()), pairs)} if recipe.ties == KTO else {}),
         "repeated_pairs": repeated_pairs(files.get(TRAIN, ()), pairs),
         "decided_by": dict(sorted(Counter(line.by for line in decided).items())),
         "winners": dict(sorted(Counter(line.winner for line in decided).items())),
         "chance_keep_rate": expected_by_model(recipe, votes_per_pair, reliability)
         if recipe.by_model
         else expected_by_chance(recipe.rule, votes_per_pair),
+    }
+
+
+def labels(lines: Iterable[Line], pairs: Mapping[int, Pair]) -> dict[str, int]:
+    """Of single answers: how many rows are desirable, how many are not, and how many answers are
+    desirable in one row and undesirable in another."""
+    by_answer: dict[tuple[str, str], Counter[bool]] = {}
+    for line in lines:
+        pair = pairs[line.pair]
+        for side, answer in (("a", pair.a), ("b", pair.b)):
+            counted = by_answer.setdefault((pair.prompt, answer), Counter())
+            counted[desirable(line.winner, side)] += 1
+    return {
+        "desirable": sum(of[True] for of in by_answer.values()),
+        "undesirable": sum(of[False] for of in by_answer.values()),
+        "contradicting": sum(len(of) > 1 for of in by_answer.values()),
     }
 
 
@@ -133,6 +151,11 @@ def warnings_about(
         )
     elif n < FEW_PAIRS:
         said.append(f"{n:,} training pairs: at least {FEW_PAIRS:,} are advised.")
+    if recipe.ties == KTO and (both := labels(files.get(TRAIN, ()), pairs)["contradicting"]):
+        said.append(
+            f"{both:,} answers are desirable in one training row and undesirable in another: they "
+            "won one pair and lost another."
+        )
     if repeated := repeated_pairs(files.get(TRAIN, ()), pairs):
         said.append(f"{repeated:,} training rows repeat the two texts of another row.")
     for name, rows in files.items():

@@ -113,3 +113,16 @@ def test_a_votes_lineage_names_its_datasets(
         "runs": [],
         "checkpoints": [],
     }
+
+
+def test_an_anonymised_import_is_refused_with_its_reason_by_program_too(
+    emils: Client, project: Project, crowd: list[Comparison]
+) -> None:
+    User.objects.filter(username="crowd-00").update(username=f"imported.{project.pk}.anonymous")
+    for path, body in (("/preview", {"recipe": RECIPE}), ("", {"name": "May", "recipe": RECIPE})):
+        status, error = post(emils, path, body)
+        assert (status, error["code"], error["field"]) == (
+            400, "anonymous_votes", "heldout_annotators",
+        )  # fmt: skip
+    status, _ = post(emils, "", {"name": "May", "recipe": RECIPE | {"heldout_annotators": 0}})
+    assert status == 201

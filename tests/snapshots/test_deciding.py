@@ -231,6 +231,13 @@ def test_single_answers_keep_ties_and_both_bad() -> None:
     assert made.counts["kept"] == 4
 
 
+def test_an_answer_that_won_and_lost_is_said_to_have_both_labels() -> None:
+    pairs = [pair(1, "g", "x", "y"), pair(2, "g", "y", "z")]
+    made = assemble(material(pairs, {1: "aaa", 2: "aaa"}), recipe(ties="kto"))
+    assert made.counts["labels"] == {"desirable": 2, "undesirable": 2, "contradicting": 1}
+    assert any("1 answers are desirable in one training row" in said for said in made.warnings)
+
+
 # --- anonymous imports ---------------------------------------------------------------------------
 
 

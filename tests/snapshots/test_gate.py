@@ -12,6 +12,7 @@ from apps.snapshots.material import Assembly, Line, Pair
 from apps.snapshots.models import Snapshot
 from apps.snapshots.recipe import Filters, SnapshotRecipe
 from measures.splits import fold_of
+from tests.snapshots.conftest import crowd_make
 
 pytestmark = pytest.mark.django_db
 
@@ -71,6 +72,28 @@ def test_one_held_out_annotators_vote_in_a_training_row_stops_the_freeze(
     assert failed.state == "failed"
     assert "held-out annotator" in failed.error
     assert not failed.rows.exists()
+
+
+SIX = {"train": 0.3, "smoke": 0.15, "dev": 0.15, "public_test": 0.15, "private_test": 0.15,
+       "human_audit": 0.1}  # fmt: skip
+
+
+@pytest.mark.parametrize("split", ["smoke", "dev", "public_test", "private_test", "human_audit"])
+def test_one_held_out_annotators_vote_in_any_file_stops_the_freeze(
+    project: Project, emil: User, monkeypatch, split: str
+) -> None:
+    crowd_make(project, debates=24)
+    six = dataclasses.replace(RECIPE, splits=SIX)
+    assert split in freeze(project, emil, six).counts["rows"]  # clean, it is frozen
+
+    def leak(lines: dict[str, list[Line]], pairs: dict[int, Pair]) -> None:
+        row = next(k for k, line in enumerate(lines[split]) if held_out_vote_on(line))
+        line = lines[split][row]
+        lines[split][row] = dataclasses.replace(line, votes=(*line.votes, held_out_vote_on(line)))
+
+    plant(monkeypatch, leak)
+    with pytest.raises(LeakFound, match=f"of a held-out annotator stands in {split}"):
+        freeze(project, emil, six)
 
 
 def test_an_argument_in_two_splits_stops_the_freeze(
