@@ -82,8 +82,24 @@ def test_facts_are_read_from_votes_datasets_and_runs(project: Project, frozen: S
     assert (facts["reward_accuracy"].low, facts["reward_gain"].low) == (0.75, 0.1)
     assert found.sources["reward_accuracy"].words == "a reward run, on dev"
     assert facts["demonstrations"] == 0
-    assert "text_baseline" not in facts  # the dataset has no report
+    assert "text_baseline" not in facts  # its report has no learning curve: too few pairs
     assert not found.sources["agreement"].stale
+
+
+def test_the_words_alone_are_read_from_the_datasets_report(
+    project: Project, frozen: Snapshot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    last = {"label": "800", "x": 800, "value": 0.79, "low": 0.73, "high": 0.85, "n": 672, "why": ""}
+    rows = [last | {"x": 100, "value": 0.6}, last]
+    checks = [
+        {"key": "size", "evidence": []},
+        {"key": "growth", "evidence": [{"kind": "curve", "rows": rows}]},
+    ]
+    monkeypatch.setattr(
+        "apps.snapshots.readiness.wording.report_read", lambda *, snapshot: {"checks": checks}
+    )
+    found = gather(project).facts["text_baseline"]
+    assert (found.value, found.low, found.high, found.n) == (0.79, 0.73, 0.85, 672)
 
 
 def test_newer_votes_than_the_report_are_said(
