@@ -6,7 +6,7 @@ class AgreementConfig(AppConfig):
     label = "agreement"
 
     def ready(self) -> None:
-        from apps.common.registry import NavItem, annotator_pages_set, nav_add
+        from apps.common.registry import NavItem, annotator_pages_set, dispute_page_set, nav_add
 
         readers = frozenset({"reviewer", "engineer", "admin"})
         nav_add(
@@ -21,4 +21,5 @@ class AgreementConfig(AppConfig):
         )
         nav_add(NavItem(24, "Disputes", "agreement:disputes", "flag", "disputes", readers))
         nav_add(NavItem(25, "Audits", "agreement:audits", "eye", "audits", readers))
+        dispute_page_set("agreement:dispute")
         annotator_pages_set("agreement:annotators", "agreement:annotator")

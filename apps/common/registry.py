@@ -66,6 +66,7 @@ _nav: list[NavItem] = []
 _home: dict[str, str] = {}
 _overview: dict[str, str] = {}
 _annotator_pages: dict[str, str] = {}
+_dispute_pages: list[str] = []
 _health: dict[str, Callable[[], str | None]] = {}
 _vote_uses: list[Callable[[Collection[int]], Mapping[int, int]]] = []
 _vote_traces: list[Callable[[Collection[int]], Mapping[int, list[Use]]]] = []
@@ -106,6 +107,16 @@ def annotator_pages_set(everybody: str, one: str) -> None:
     """The pages with figures about annotators: `everybody` takes the project's slug, `one` the slug
     and a user's id."""
     _annotator_pages.update(everybody=everybody, one=one)
+
+
+def dispute_page_set(url_name: str) -> None:
+    """The page on which people rule on a comparison; it takes the project's slug and an id."""
+    _dispute_pages[:] = [url_name]
+
+
+def dispute_page() -> str:
+    """Its URL name; empty where no app has such a page."""
+    return next(iter(_dispute_pages), "")
 
 
 def annotator_pages() -> dict[str, str]:

@@ -197,6 +197,16 @@ def test_engineers_read_and_do_not_rule(
         assert ruled(signed_in(person), pair).status_code == status
 
 
+def test_the_page_of_a_comparison_leads_judges_to_its_dispute(
+    project: Project, rita: User, emil: User, signed_in: SignedIn
+) -> None:
+    (pair,), _ = disputed_make(project)
+    address = f"{LIST}{pair.pk}/"
+    for person, leads in ((rita, True), (emil, False)):
+        page = signed_in(person).get(f"/p/arguments/comparisons/{pair.pk}/").content.decode()
+        assert (address in page) == leads
+
+
 def test_another_projects_dispute_leads_nowhere(
     project: Project, olga: User, signed_in: SignedIn
 ) -> None:

@@ -8,10 +8,10 @@ from django.http import Http404, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_GET, require_POST
 
-from apps.accounts.permissions import ADMIN, READERS, STAFF, project_page
+from apps.accounts.permissions import ADMIN, JUDGES, READERS, STAFF, project_page
 from apps.common.errors import Conflict, Missing
 from apps.common.http import Request
-from apps.common.registry import comparison_page, comparison_uses
+from apps.common.registry import comparison_page, comparison_uses, dispute_page
 from apps.labeling import selectors, services
 from apps.labeling.forms import ComparisonsFilter
 from apps.labeling.models import Comparison
@@ -100,6 +100,9 @@ def comparison(request: Request, comparison_id: int) -> HttpResponse:
         and found.state in (Comparison.State.DROPPED, Comparison.State.REVIEW),
         "uses": comparison_uses(request.project, found.pk),
         "uses_page": comparison_page(),
+        "dispute_page": dispute_page()
+        if request.role in JUDGES and found.stratum != Comparison.Stratum.PRACTICE
+        else "",
         "skips": list(found.skips.values_list("reason", flat=True)),
     }
     return render(request, "labeling/comparison.html", context)
