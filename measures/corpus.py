@@ -6,6 +6,7 @@ them, are a pair of words ("thank you").
 """
 
 import re
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -46,7 +47,7 @@ class Corpus:
 
     def __init__(self, texts: Sequence[str]) -> None:
         known: dict[str, int] = {}
-        codes: list[int] = []
+        codes = array("q")  # a list of as many integers would take four times the memory
         lengths = np.zeros(len(texts), dtype=np.int64)
         for row, text in enumerate(texts):
             tokens = TOKEN.findall(normalise(text))
@@ -54,7 +55,7 @@ class Corpus:
             codes.extend(known.setdefault(token, len(known)) for token in tokens)
         self.lengths = lengths
         self._words = list(known)
-        self._codes = np.array(codes, dtype=np.int64)
+        self._codes: Ints = np.frombuffer(codes, dtype=np.int64) if codes else np.zeros(0, np.int64)
         self._text = np.repeat(np.arange(len(texts)), lengths)
         self._n = len(texts)
 

@@ -5,6 +5,7 @@ What counts as a word, and what becomes of short texts, is said in `measures.dup
 
 import hashlib
 import re
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -69,7 +70,7 @@ def shingle_sets(texts: Sequence[str]) -> ShingleSets:
 def _shingles(texts: Sequence[str]) -> tuple[Ints, Hashes]:
     """(text of each shingle, its 64-bit hash), repeats included."""
     known: dict[str, int] = {}
-    words: list[int] = []
+    words = array("Q")  # a list of as many integers would take four times the memory
     lengths = np.zeros(len(texts), dtype=np.int64)
     whole: list[tuple[int, int]] = []
     for row, text in enumerate(texts):
@@ -85,7 +86,7 @@ def _shingles(texts: Sequence[str]) -> tuple[Ints, Hashes]:
             if code is None:
                 code = known[word] = _digest(word)
             words.append(code)
-    codes = np.array(words, dtype=np.uint64)
+    codes = np.frombuffer(words, dtype=np.uint64) if words else np.zeros(0, dtype=np.uint64)
     of_word = np.repeat(np.arange(len(texts)), lengths)
     hashes = np.zeros(max(0, len(codes) - SHINGLE + 1), dtype=np.uint64)
     for place in range(SHINGLE):

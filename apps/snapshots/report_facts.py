@@ -1,5 +1,6 @@
 """What a report is computed from, read from the database: texts, circumstances and votes."""
 
+import random
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -8,11 +9,13 @@ from apps.labeling.models import Comparison, LabelingSettings, Response, Vote
 from apps.labeling.texts import plain
 from apps.snapshots.material import Assembly, Line
 from apps.snapshots.models import Snapshot, SnapshotRow
-from apps.snapshots.recipe import HELDOUT_ANNOTATORS
+from apps.snapshots.recipe import HELDOUT_ANNOTATORS, TRAIN
 from apps.snapshots.reports import ReportMaterial, ReportPair, ReportVote
 from apps.snapshots.rows import argument_key
 from apps.snapshots.selectors import parts
 
+# A random part of a file says as much as a longer wait for all of it.
+MOST_PAIRS = 20_000
 _SIDES = ("a", "b")
 _MIRROR = {"a": "b", "b": "a"}
 
@@ -40,14 +43,30 @@ def material_of_snapshot(*, snapshot: Snapshot) -> ReportMaterial:
 
 def _material(project: Project, lines: Iterable[Line]) -> ReportMaterial:
     """Of rows decided for a side; held-out annotators' single votes are on pairs of other files."""
-    kept = [x for x in lines if x.winner in _SIDES and x.split != HELDOUT_ANNOTATORS]
+    usable = [x for x in lines if x.winner in _SIDES and x.split != HELDOUT_ANNOTATORS]
+    kept = _enough(usable)
     winners = {line.pair: line.winner for line in kept}
     facts = _facts(list(winners))
     pairs = tuple(_pair(line, facts[line.pair]) for line in kept if line.pair in facts)
     settings = LabelingSettings.objects.filter(project=project).first() or LabelingSettings()
     criteria = {str(c.get("key", "")): str(c.get("label", "")) for c in settings.criteria}
     votes = _votes({v for line in kept for v in line.votes}, winners)
-    return ReportMaterial(pairs, votes, criteria, tuple(settings.reasons))
+    n_train = sum(line.split == TRAIN for line in usable)
+    return ReportMaterial(pairs, votes, criteria, tuple(settings.reasons), n_train)
+
+
+def _enough(lines: Sequence[Line]) -> list[Line]:
+    """All, or of each file MOST_PAIRS drawn with a fixed seed, in their order."""
+    files: dict[str, list[Line]] = {}
+    for line in lines:
+        files.setdefault(line.split, []).append(line)
+    kept: list[Line] = []
+    for rows in files.values():
+        drawn = range(len(rows))
+        if len(rows) > MOST_PAIRS:
+            drawn = sorted(random.Random(0).sample(drawn, MOST_PAIRS))
+        kept += [rows[place] for place in drawn]
+    return kept
 
 
 _FIELDS = (

@@ -121,6 +121,18 @@ def test_the_report_is_stored_with_its_hash_and_a_changed_one_is_refused(
     assert "not what was frozen" in page.content.decode()
 
 
+def test_of_a_large_file_a_random_part_is_looked_at_and_that_is_said(
+    project: Project, emil: User, signed_in: SignedIn, crowd: list[Comparison], monkeypatch
+) -> None:
+    monkeypatch.setattr("apps.snapshots.report_facts.MOST_PAIRS", 10)
+    snapshot = freeze(project, emil)
+    made = report_read(snapshot=snapshot)
+    assert made["n"] == snapshot.counts["rows"]["train"] > 10
+    assert made["looked_at"] == 10
+    page = signed_in(emil).get(at("report", project, snapshot.pk)).content.decode()
+    assert "A random 10 of them were looked at." in page
+
+
 def test_a_report_that_fails_does_not_stop_a_freeze(
     project: Project, emil: User, crowd: list[Comparison], monkeypatch, caplog
 ) -> None:

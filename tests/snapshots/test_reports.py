@@ -85,7 +85,12 @@ def test_the_parts_make_up_the_whole(pairs: ReportMaterial, report: dict):
 
 
 def test_nothing_to_train_on_gives_no_checks():
-    assert report_build(ReportMaterial((), {})) == {"version": 1, "n": 0, "checks": []}
+    assert report_build(ReportMaterial((), {})) == {
+        "version": 1,
+        "n": 0,
+        "looked_at": 0,
+        "checks": [],
+    }
 
 
 def test_three_pairs_give_a_report_that_says_what_it_cannot_tell(pairs: ReportMaterial):

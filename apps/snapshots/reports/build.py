@@ -39,10 +39,15 @@ PARTS = tuple(_CHECKS)
 
 
 def report_build(material: ReportMaterial, *, parts: Iterable[str] = PARTS) -> dict[str, Any]:
-    """{"version", "n": training pairs, "checks": [...]} in plain JSON types.
+    """{"version", "n": training pairs, "looked_at": of them, "checks": [...]}, plain JSON types.
 
     The same material gives the same report. Without a training row there are no checks.
     """
     frame = Frame(material)
     wanted = [made for part in parts for made in _CHECKS[part]] if frame.n else []
-    return {"version": VERSION, "n": frame.n, "checks": [made(frame) for made in wanted]}
+    return {
+        "version": VERSION,
+        "n": frame.n_frozen,
+        "looked_at": frame.n,
+        "checks": [made(frame) for made in wanted],
+    }

@@ -17,8 +17,6 @@ from measures.textmodel import folds_of, out_of_fold, tfidf
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
-# The text model is fitted some twenty times; beyond so many pairs a random part is enough.
-MOST_PAIRS = 20_000
 LEAST_GROUPS = 5  # fewer cannot be cross-validated over
 
 
@@ -33,6 +31,7 @@ class Frame:
         self.material = material
         self.rows: Sequence[ReportPair] = rows
         self.n = len(rows)
+        self.n_frozen = max(self.n, material.n_train)
         numbers: dict[str, int] = {}
         texts: list[str] = []
         for pair in rows:
@@ -105,24 +104,17 @@ class Frame:
     # --- for the text model ---------------------------------------------------------------------
 
     @cached_property
-    def sample(self) -> Ints:
-        """Rows that the text model is fitted on: all, or MOST_PAIRS drawn with a fixed seed."""
-        if self.n <= MOST_PAIRS:
-            return np.arange(self.n)
-        return np.sort(np.random.default_rng(0).permutation(self.n)[:MOST_PAIRS])
-
-    @cached_property
     def differences(self) -> sparse.csr_matrix:
-        """(sample, features) TF-IDF of chosen − rejected."""
+        """(n, features) TF-IDF of chosen − rejected."""
         x = tfidf(self.corpus.counts(least_texts=3), self.corpus.lengths)
-        return (x[self.chosen[self.sample]] - x[self.rejected[self.sample]]).tocsr()
+        return (x[self.chosen] - x[self.rejected]).tocsr()
 
     @cached_property
     def fold(self) -> Ints:
-        """(sample,) fold of each row."""
-        return folds_of([self.groups[row] for row in self.sample])
+        """(n,) fold of each row."""
+        return folds_of(self.groups)
 
     @cached_property
     def margin(self) -> Floats:
-        """(sample,) out-of-fold log-odds that the label is what the words suggest."""
+        """(n,) out-of-fold log-odds that the label is what the words suggest."""
         return out_of_fold(self.differences, self.fold)

@@ -58,8 +58,8 @@ def swapped(frame: Frame) -> Check:
     if readable:
         agree = pair_share(
             (frame.margin > 0).astype(np.float64),
-            frame.chosen[frame.sample],
-            frame.rejected[frame.sample],
+            frame.chosen,
+            frame.rejected,
         )
         readable = agree.low is not None and agree.low > 0.55
     if readable and agree is not None:
@@ -130,8 +130,8 @@ def _empty(frame: Frame) -> tuple[str, Interval, str]:
 
 def _by_words(frame: Frame, rows: list[tuple[str, Interval]], said: list[str]) -> list[str]:
     """Levels from the text model; adds to what is shown and said."""
-    certain = np.array([frame.rows[row].share == 1 for row in frame.sample], dtype=bool)
-    won, lost = frame.chosen[frame.sample], frame.rejected[frame.sample]
+    certain = np.array([pair.share == 1 for pair in frame.rows], dtype=bool)
+    won, lost = frame.chosen, frame.rejected
     levels = []
     wrong = sure_contradictions(frame.margin, certain, won, lost)
     if wrong.value is not None and wrong.n >= LEAST_KNOWN:
@@ -141,11 +141,11 @@ def _by_words(frame: Frame, rows: list[tuple[str, Interval]], said: list[str]) -
         said.append(
             f"Judged by the words, at most {with_interval(wrong)} of the labels are swapped."
         )
-    batches = Counter(frame.rows[row].batch for row in frame.sample)
+    batches = Counter(pair.batch for pair in frame.rows)
     for batch, n in batches.most_common(12):
         if len(batches) < 2 or n < LEAST_BATCH:
             continue
-        inside = np.array([frame.rows[row].batch == batch for row in frame.sample], dtype=bool)
+        inside = np.array([pair.batch == batch for pair in frame.rows], dtype=bool)
         found = pair_share((frame.margin[inside] > 0).astype(np.float64), won[inside], lost[inside])
         rows.append((f"… in batch {batch or 'without a name'}", found))
         if found.high is not None and found.high < 0.5:
@@ -163,8 +163,8 @@ def _complement(found: Interval) -> Interval:
 
 
 def _suspects(frame: Frame) -> Evidence | None:
-    shares_of = np.array([frame.rows[row].share for row in frame.sample])
-    votes = np.array([len(frame.rows[row].votes) for row in frame.sample])
+    shares_of = np.array([pair.share for pair in frame.rows])
+    votes = np.array([len(pair.votes) for pair in frame.rows])
     doubt = label_log_odds(frame.margin, shares_of, votes)
     tested = canaries(frame.differences, frame.fold)
     order = [
@@ -176,10 +176,10 @@ def _suspects(frame: Frame) -> Evidence | None:
         f"{percent(tested.found)}; a list drawn by lot holds {percent(LISTED)}.",
         (
             {
-                "comparison": frame.rows[frame.sample[k]].id,
-                "left": excerpt(frame.rows[frame.sample[k]].chosen),
-                "right": excerpt(frame.rows[frame.sample[k]].rejected),
-                "note": f"{percent(frame.rows[frame.sample[k]].share)} of "
+                "comparison": frame.rows[k].id,
+                "left": excerpt(frame.rows[k].chosen),
+                "right": excerpt(frame.rows[k].rejected),
+                "note": f"{percent(frame.rows[k].share)} of "
                 f"{votes[k]} votes for the winner; the words say "
                 f"{percent(float(1 / (1 + np.exp(-frame.margin[k]))))}",
             }

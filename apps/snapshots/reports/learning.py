@@ -25,18 +25,18 @@ NOTABLE_DROP = 0.02  # of accuracy; less is seen only in large data and matters 
 
 
 def size(frame: Frame) -> Check:
-    title = "Size"
-    if frame.n >= FEW_PAIRS:
-        return check("size", title, OK, f"{frame.n:,} training pairs.")
+    title, n = "Size", frame.n_frozen
+    if n >= FEW_PAIRS:
+        return check("size", title, OK, f"{n:,} training pairs.")
     said = (
-        f"Only {frame.n:,} training pairs: under {VERY_FEW_PAIRS:,} a reward model overfits easily."
-        if frame.n < VERY_FEW_PAIRS
-        else f"{frame.n:,} training pairs: at least {FEW_PAIRS:,} are advised."
+        f"Only {n:,} training pairs: under {VERY_FEW_PAIRS:,} a reward model overfits easily."
+        if n < VERY_FEW_PAIRS
+        else f"{n:,} training pairs: at least {FEW_PAIRS:,} are advised."
     )
     return check(
         "size",
         title,
-        STOP if frame.n < VERY_FEW_PAIRS else LOOK,
+        STOP if n < VERY_FEW_PAIRS else LOOK,
         said,
         advice="See the learning curve: where it still rises, more pairs are worth their price. A "
         "model initialised from a pretrained one needs fewer than one from scratch.",
@@ -49,10 +49,7 @@ def growth(frame: Frame) -> Check:
         return check(
             "growth", title, UNKNOWN, f"Too few training pairs for one: {frame.n:,}.", advice=_MORE
         )
-    won, lost = frame.chosen[frame.sample], frame.rejected[frame.sample]
-    found = learning_curve(
-        frame.differences, [frame.groups[row] for row in frame.sample], won, lost
-    )
+    found = learning_curve(frame.differences, frame.groups, frame.chosen, frame.rejected)
     gain = found.doubling
     rises = gain.low is not None and gain.low > 0
     last = found.accuracy[-1]
@@ -87,7 +84,7 @@ _MORE = "Collect more pairs, of new prompts rather than of known ones."
 def drift(frame: Frame) -> Check:
     """Trained on earlier votes, tested on later ones, and the other way round."""
     title = "Change over time"
-    at = frame.at[frame.sample]
+    at = frame.at
     known = np.flatnonzero(~np.isnan(at))
     if len(known) and np.ptp(at[known]) < DAY:
         return check(
@@ -98,10 +95,12 @@ def drift(frame: Frame) -> Check:
             "seem to be.",
             advice="Import votes with the time they were cast at.",
         )
-    rows = frame.sample[known]
-    won, lost = frame.chosen[rows], frame.rejected[rows]
     found = time_split(
-        frame.differences[known], at[known], [frame.groups[row] for row in rows], won, lost
+        frame.differences[known],
+        at[known],
+        [frame.groups[row] for row in known],
+        frame.chosen[known],
+        frame.rejected[known],
     )
     if found.undefined or found.by_time is None or found.at_random is None or found.drop is None:
         return check(

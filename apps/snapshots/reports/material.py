@@ -57,6 +57,7 @@ class ReportVote:
 class ReportMaterial:
     """pairs: every decided file's, in order; votes: by id; the project's words for reasons.
 
+    n_train: training rows in all, where `pairs` holds a random part of them; else 0.
     criteria: {key: label} that voters are asked about; reasons: chips that are offered.
     """
 
@@ -64,3 +65,4 @@ class ReportMaterial:
     votes: Mapping[int, ReportVote]
     criteria: Mapping[str, str] = field(default_factory=dict)
     reasons: tuple[str, ...] = ()
+    n_train: int = 0

@@ -34,7 +34,7 @@ def prompts_build(
 ) -> dict[str, Any]:
     """rl, sft: the prompts of each; topics: (n,) "" where unknown. sft may be empty."""
     checks = [_overlap(rl, sft, sft_name), _breadth(rl, rl_topics, sft, sft_topics, sft_name)]
-    return {"version": 1, "n": len(rl), "checks": checks}
+    return {"version": 1, "n": len(rl), "looked_at": len(rl), "checks": checks}
 
 
 def _overlap(rl: Sequence[str], sft: Sequence[str], name: str) -> Check:

@@ -94,11 +94,15 @@ class CheckView:
 
 @dataclass(frozen=True, slots=True)
 class ReportView:
-    """tallies: (tone, icon, n, words) of each level there is, worst first."""
+    """tallies: (tone, icon, n, words) of each level there is, worst first.
+
+    n: training pairs; looked_at: how many of them.
+    """
 
     checks: list[CheckView]
     tallies: list[tuple[str, str, int, str]]
     n: int
+    looked_at: int
 
 
 def report_view(report: Mapping[str, Any], *, folded: bool = False) -> ReportView:
@@ -113,6 +117,7 @@ def report_view(report: Mapping[str, Any], *, folded: bool = False) -> ReportVie
             if n_of[level]
         ],
         report["n"],
+        report["looked_at"],
     )
 
 
