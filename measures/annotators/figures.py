@@ -36,10 +36,11 @@ class Compared:
 class Crowd:
     """Everybody's figures as arrays over people; `measures.annotators.report` words them.
 
-    left, fast, gold: counts. same, kept_side: of two-sided repeats, how many got the same answer
-    again, and how many the same side (that is, the other answer). median_ms: NaN without times.
-    timeline: (J, MOST_BINS) means of agreement with others in parts of equal size.
-    speeds: (J, len(SPEED_EDGES) + 1) answers per bin. ordered: as `Work.ordered`.
+    left, fast, gold: counts. gold_others: share of the others that are right on the same gold
+    pairs. same, kept_side: of two-sided repeats, how many got the same answer again, and how many
+    the same side (that is, the other answer). median_ms: NaN without times. timeline: (J,
+    MOST_BINS) means of agreement with others in parts of equal size. speeds: (J,
+    len(SPEED_EDGES) + 1) answers per bin. ordered: as `Work.ordered`.
     """
 
     n_votes: Ints
@@ -49,6 +50,7 @@ class Crowd:
     neither: Compared
     longer: Longer
     gold: Counts
+    gold_others: Floats
     same: Counts
     kept_side: Counts
     n_repeats: Ints
@@ -92,6 +94,7 @@ def crowd_figures(work: Work, repeats: Repeats | None = None, *, fast_ms: int = 
         neither=_compared(work, (work.choice >= TIE).astype(np.float64), others.neither),
         longer=longer_of(work, others),
         gold=count(work.choice == work.gold, work.gold >= 0),
+        gold_others=means_by(work.who, others.right, n_people).mean,
         same=of_repeats(again.first == again.again),
         kept_side=of_repeats(again.first_left == again.again_left),
         n_repeats=np.bincount(again.who, minlength=n_people),

@@ -69,7 +69,9 @@ def tests_of(crowd: Crowd) -> Tested:
     columns = {
         "side": _if_enough(crowd.left, LEAST_VOTES, _side(crowd.left)),
         "gold": _if_enough(
-            crowd.gold, LEAST_CONTROLS, tail_at_most(crowd.gold.hits, crowd.gold.n, LEAST_GOLD)
+            crowd.gold,
+            LEAST_CONTROLS,
+            tail_at_most(crowd.gold.hits, crowd.gold.n, least_gold(crowd)),
         ),
         "speed": _if_enough(
             crowd.fast, LEAST_VOTES, tail_at_least(crowd.fast.hits, crowd.fast.n, MOST_FAST)
@@ -97,6 +99,12 @@ def holm(p: Floats) -> Floats:
     corrected = np.empty_like(p)
     np.put_along_axis(corrected, order, stepped, axis=1)
     return corrected
+
+
+def least_gold(crowd: Crowd) -> Floats:
+    """(J,) how often they must be right: LEAST_GOLD, or what others reach on the same pairs where
+    that is less, since a gold label that nobody meets tells of the label."""
+    return np.fmin(crowd.gold_others, LEAST_GOLD)
 
 
 def _side(left: Counts) -> Floats:

@@ -66,7 +66,7 @@ def tail_at_least(hits: Ints, n: Ints, share: float) -> Floats:
     return np.where(hits > 0, bdtrc(np.maximum(hits - 1, 0), np.maximum(n, 1), share), 1.0)
 
 
-def tail_at_most(hits: Ints, n: Ints, share: float) -> Floats:
+def tail_at_most(hits: Ints, n: Ints, share: float | Floats) -> Floats:
     """(J,) exact P(at most `hits` of n)."""
     return np.where(n > 0, bdtr(hits, np.maximum(n, 1), share), 1.0)
 

@@ -1,7 +1,7 @@
 """One person's figures and flags as plain data: what is stored, shown and written to CSV."""
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -113,7 +113,10 @@ def _figures(crowd: Crowd, k: int) -> dict[str, Any]:
         "longer": _compared(
             crowd.longer, k, "no other vote on their pairs chose between answers of unequal length"
         ),
-        "gold": _share(crowd.gold, k, "they answered no gold pair", LEAST_CONTROLS),
+        "gold": replace(
+            _share(crowd.gold, k, "they answered no gold pair", LEAST_CONTROLS),
+            compared=_number(crowd.gold_others[k]),
+        ),
         "self": _share(crowd.same, k, _no_repeats(crowd, k), LEAST_CONTROLS),
         "agreement": _agreement(crowd, k),
         "skill": _skill(crowd, k),

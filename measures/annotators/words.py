@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 
+import numpy as np
+
 from measures.annotators.figures import Crowd
 from measures.annotators.flags import (
     LEAST_GOLD,
@@ -11,6 +13,7 @@ from measures.annotators.flags import (
     NEITHER_SLACK,
     SIDE_SLACK,
     Kind,
+    least_gold,
 )
 from measures.annotators.moments import Means
 from measures.intervals import wilson
@@ -66,7 +69,12 @@ def _side(side: str) -> Callable[[Crowd, int], str]:
 
 def _gold(crowd: Crowd, k: int) -> str:
     counted = _counted(int(crowd.gold.hits[k]), int(crowd.gold.n[k]), "gold pairs")
-    return f"Right on {counted}; at least {percent(LEAST_GOLD)} is expected"
+    if np.isnan(crowd.gold_others[k]):
+        return f"Right on {counted}; at least {percent(LEAST_GOLD)} is expected"
+    return (
+        f"Right on {counted}; at least {percent(least_gold(crowd)[k])} is expected, and others "
+        f"reach {percent(crowd.gold_others[k])} on the same pairs"
+    )
 
 
 def _speed(crowd: Crowd, k: int) -> str:

@@ -83,7 +83,8 @@ class Others:
     same: share of them with the same choice; alike: share of agreeing pairs of votes among them
     (two others at least); neither: share that chose no side; longer: of those that chose between
     answers of unequal length, the share that chose the longer one. side_same, side_alike: as same
-    and alike, among votes for A or B only; NaN for a vote that chose neither.
+    and alike, among votes for A or B only; NaN for a vote that chose neither. right: share that
+    chose what the pair's gold label says.
     """
 
     same: Floats
@@ -92,6 +93,7 @@ class Others:
     side_alike: Floats
     neither: Floats
     longer: Floats
+    right: Floats
 
 
 def others_of(work: Work) -> Others:
@@ -106,6 +108,7 @@ def others_of(work: Work) -> Others:
     side_rest = np.where(work.choice < TIE, sides.sum(axis=1)[work.pair] - 1, 0)
     side_alike = (sides * (sides - 1)).sum(axis=1)[work.pair] - 2 * (own - 1)
     chose_none = (counts[:, TIE] + counts[:, BOTH_BAD])[work.pair] - (work.choice >= TIE)
+    right = counts[work.pair, np.maximum(work.gold, 0)]
     sided = work.longer >= 0
     told = np.bincount(work.pair[sided], minlength=n_pairs)[work.pair] - sided
     chose_longer = np.bincount(work.pair[work.longer == 1], minlength=n_pairs)[work.pair]
@@ -115,6 +118,7 @@ def others_of(work: Work) -> Others:
         side_same=_share(own - 1, side_rest),
         side_alike=_share(side_alike, side_rest * (side_rest - 1)),
         neither=_share(chose_none, rest),
+        right=_share(right - (work.choice == work.gold), np.where(work.gold >= 0, rest, 0)),
         longer=_share(chose_longer - (work.longer == 1), told),
     )
 

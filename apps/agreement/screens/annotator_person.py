@@ -96,10 +96,10 @@ def _share_line(name: str, figure: Figure, noun: str, *, note: str = "") -> Line
     if figure["value"] is None:
         return _missing(name, figure)
     few = f"{figure['few'].capitalize()}. " if figure["few"] else ""
-    return Line(
-        name, percent(figure["value"]), f"{range_of(figure)} %", f"{figure['n']:,} {noun}", "",
-        few + note,
-    )  # fmt: skip
+    beside = figure["compared"]
+    others = "" if beside is None else f"{percent(beside)} others on the same pairs"
+    basis = f"{figure['n']:,} {noun}"
+    return Line(name, percent(figure["value"]), f"{range_of(figure)} %", basis, others, few + note)
 
 
 def _beside_line(name: str, figure: Figure, *, among: str = "others on the same pairs") -> Line:

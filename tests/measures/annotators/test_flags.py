@@ -121,6 +121,24 @@ def test_a_side_clicker_gives_themselves_away_on_repeats():
     assert person.figures["self_accuracy"]["undefined"]
 
 
+def gold_votes(own_right, others_right, n=40):
+    """Person 0 and two others on n gold pairs (gold is A), the first so many of them right."""
+    rows = [(0, i, 0 if i < own_right else 1) for i in range(n)]
+    rows += [(k, i, 0 if i < others_right else 1) for k in (1, 2) for i in range(n)]
+    return people_of(crowd_figures(work_of(rows, gold=[0] * len(rows))))
+
+
+def test_who_misses_gold_that_others_meet_is_named():
+    people = gold_votes(own_right=12, others_right=36)
+    assert kinds_of(people[0])[0] == Kind.GOLD
+    assert "others reach 90.0 % on the same pairs" in people[0].flags[0].sentence
+    assert not kinds_of(people[1])
+
+
+def test_gold_that_nobody_meets_tells_of_the_gold():
+    assert not any(kinds_of(person) for person in gold_votes(own_right=12, others_right=12))
+
+
 def test_few_votes_are_too_few_to_say():
     people = people_of(crowd_figures(team(3, habit="left", people=30, pairs=120, votes=2)))
     assert max(person.n_votes for person in people) < 20
