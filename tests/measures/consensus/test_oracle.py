@@ -23,7 +23,6 @@ STEPS = 25
 def without_priors(monkeypatch):
     """Truths' priors straight from the posteriors, as the references have them."""
     monkeypatch.setattr(em, "PRIOR_ITEMS", 0.0)
-    monkeypatch.setattr(em, "TIE_WEIGHT", 0.0)
 
 
 def frame(votes: Votes) -> pd.DataFrame:
