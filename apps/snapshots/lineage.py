@@ -9,6 +9,8 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from django.db.models import Q
+
 from apps.accounts.models import Project
 from apps.labeling.models import Vote
 from apps.snapshots.models import Snapshot, SnapshotRow
@@ -63,7 +65,7 @@ def comparison_rows(*, project: Project, comparison: int) -> list[SnapshotRow]:
     return list(
         SnapshotRow.objects.filter(comparison=comparison, snapshot__project=project)
         .exclude(snapshot__state="failed")
-        .select_related("snapshot")
+        .select_related("snapshot__project")
         .order_by("snapshot__created_at", "pk")
     )
 
@@ -96,7 +98,8 @@ def rows_behind(votes: Collection[int]) -> list[tuple[int, SnapshotRow]]:
     wanted = set(votes)
     comparisons = Vote.objects.filter(pk__in=wanted).values("comparison")
     rows = SnapshotRow.objects.filter(comparison__in=comparisons, snapshot__state="frozen")
-    found = rows.exclude(split="").select_related("snapshot").order_by("snapshot__created_at", "pk")
+    found = rows.exclude(split="").select_related("snapshot__project")
+    found = found.order_by("snapshot__created_at", "pk")
     return [(vote, row) for row in found for vote in row.vote_ids if vote in wanted]
 
 
@@ -111,10 +114,8 @@ def downstream(snapshots: Iterable[Snapshot]) -> Downstream:
             continue
         seen.add(run.pk)
         found.runs.append(run)
-        queue.extend(link.run for link in _links(run.downstream))
-        for checkpoint in run.checkpoints.order_by("step"):
-            found.checkpoints.append(checkpoint)
-            queue.extend(link.run for link in _links(checkpoint.used_by))
+        found.checkpoints.extend(run.checkpoints.order_by("step"))
+        queue.extend(link.run for link in _readers(run))
     return found
 
 
@@ -130,11 +131,18 @@ def _made(link: Any, seen: set[str]) -> Made:
         return Made(link.role, run, (), ())
     seen.add(run.pk)
     checkpoints = tuple(run.checkpoints.order_by("step"))
-    links = [*_links(run.downstream)]
-    for checkpoint in checkpoints:
-        links.extend(_links(checkpoint.used_by))
-    once = {(after.run_id, after.role): after for after in links}
-    return Made(link.role, run, checkpoints, tuple(_made(after, seen) for after in once.values()))
+    later = tuple(_made(after, seen) for after in _readers(run))
+    return Made(link.role, run, checkpoints, later)
+
+
+def read_by(snapshots: Collection[Snapshot]) -> dict[str, list[Any]]:
+    """{dataset: links to the runs that read it themselves}, in one question."""
+    found: dict[str, list[Any]] = {}
+    for first in list(snapshots)[:1]:
+        links = _links(first.used_by.model.objects.filter(snapshot__in=snapshots))
+        for link in links:
+            found.setdefault(link.snapshot_id, []).append(link)
+    return found
 
 
 def origins(run: Any) -> Origins:
@@ -163,4 +171,10 @@ def snapshot_votes(snapshots: Iterable[str]) -> set[int]:
 
 
 def _links(manager: Any) -> Any:
-    return manager.select_related("run").order_by("run__created_at", "pk")
+    return manager.select_related("run__project").order_by("run__created_at", "pk")
+
+
+def _readers(run: Any) -> list[Any]:
+    """Links to the runs that read this one or a checkpoint of it, each role of a run once."""
+    links = run.downstream.model.objects.filter(Q(upstream=run) | Q(checkpoint__run=run))
+    return list({(link.run_id, link.role): link for link in _links(links)}.values())

@@ -8,7 +8,7 @@ from django.urls import NoReverseMatch, reverse
 
 from apps.accounts.models import Project
 from apps.common.registry import Use
-from apps.snapshots.lineage import Made, comparison_rows, made_from, origins, rows_behind
+from apps.snapshots.lineage import Made, comparison_rows, made_from, origins, read_by, rows_behind
 from apps.snapshots.models import Snapshot, SnapshotRow
 from apps.snapshots.vote_changes import changed_counts
 
@@ -16,30 +16,39 @@ _WINNERS = {"a": "A won", "b": "B won", "tie": "tie", "both_bad": "both bad"}
 
 
 def comparison_trace(project: Project, comparison: int) -> list[Use]:
-    """Every dataset that looked at the comparison, with what became of it and what was made."""
-    return [_dataset(row) for row in comparison_rows(project=project, comparison=comparison)]
+    """Every dataset that looked at the comparison, with what became of it and who read it."""
+    rows = comparison_rows(project=project, comparison=comparison)
+    runs = _direct(row.snapshot for row in rows if row.split)
+    return [_dataset(row, runs.get(row.snapshot_id, ()) if row.split else ()) for row in rows]
+
+
+def comparison_tree(rows: Iterable[SnapshotRow]) -> list[Use]:
+    """The same for these rows of it, down to the last run and model."""
+    return [_dataset(row, runs_used(made_from(row.snapshot)) if row.split else ()) for row in rows]
 
 
 def vote_trace(votes: Collection[int]) -> dict[int, list[Use]]:
     """{vote: frozen datasets that it decided a row of}; votes in none are left out."""
+    behind = rows_behind(votes)
+    runs = _direct(row.snapshot for _, row in behind)
     found: dict[int, dict[str, Use]] = {}
-    known: dict[str, tuple[Use, ...]] = {}
-    for vote, row in rows_behind(votes):
-        if row.snapshot_id not in known:
-            known[row.snapshot_id] = runs_used(made_from(row.snapshot))
-        found.setdefault(vote, {})[row.snapshot_id] = _dataset(row, known[row.snapshot_id])
+    for vote, row in behind:
+        use = _dataset(row, runs.get(row.snapshot_id, ()))
+        found.setdefault(vote, {})[row.snapshot_id] = use
     return {vote: list(uses.values()) for vote, uses in found.items()}
 
 
-def _dataset(row: SnapshotRow, later: tuple[Use, ...] | None = None) -> Use:
+def _direct(snapshots: Iterable[Snapshot]) -> dict[str, tuple[Use, ...]]:
+    once = {snapshot.pk: snapshot for snapshot in snapshots}
+    return {key: tuple(map(_run, links)) for key, links in read_by(once.values()).items()}
+
+
+def _dataset(row: SnapshotRow, later: tuple[Use, ...]) -> Use:
     snapshot: Snapshot = row.snapshot
-    slug = snapshot.project.slug
-    if later is None:
-        later = runs_used(made_from(snapshot)) if row.split else ()
     return Use(
         kind="dataset",
         name=snapshot.name,
-        url=_address("snapshots:detail", slug, snapshot.pk),
+        url=_address("snapshots:detail", snapshot.project.slug, snapshot.pk),
         words=fate_words(row),
         tone="good" if row.split else "",
         later=later,
@@ -73,24 +82,28 @@ def datasets_behind(run: Any) -> list[Behind]:
 def runs_used(made: Iterable[Made]) -> tuple[Use, ...]:
     """Runs as a tree, each with the checkpoints that people may find under Models."""
     return tuple(
-        Use(
-            kind="run",
-            name=one.run.name,
-            url=_address("training:run", one.run.project.slug, one.run.pk),
-            words=f"{one.run.get_kind_display()}, {one.run.get_state_display()}",
-            later=(*map(_model, one.checkpoints), *runs_used(one.later)),
-        )
+        _run(one, (*(_model(c, one.run) for c in one.checkpoints), *runs_used(one.later)))
         for one in made
     )
 
 
-def _model(checkpoint: Any) -> Use:
-    tags = ", ".join(checkpoint.tags)
+def _run(link: Any, later: tuple[Use, ...] = ()) -> Use:
+    run = link.run
+    return Use(
+        kind="run",
+        name=run.name,
+        url=_address("training:run", run.project.slug, run.pk),
+        words=f"{run.get_kind_display()}, {run.get_state_display()}",
+        later=later,
+    )
+
+
+def _model(checkpoint: Any, run: Any) -> Use:
     return Use(
         kind="model",
         name=f"step {checkpoint.step:,}",
-        url=_address("training:model", checkpoint.project.slug, checkpoint.pk),
-        words=tags,
+        url=_address("training:model", run.project.slug, checkpoint.pk),
+        words=", ".join(checkpoint.tags),
     )
 
 

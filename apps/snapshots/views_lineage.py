@@ -14,7 +14,7 @@ from apps.labeling.texts import excerpt
 from apps.snapshots import browsing, comparing, lineage, selectors
 from apps.snapshots.recipe import SPLITS
 from apps.snapshots.screens import lineage as screen
-from apps.snapshots.tracing import comparison_trace, runs_used
+from apps.snapshots.tracing import comparison_tree, runs_used
 from apps.snapshots.vote_changes import changed_votes, vote_states
 
 PER_PAGE = 50
@@ -32,7 +32,7 @@ def comparison_lineage(request: Request, comparison: int) -> HttpResponse:
     wanted = request.GET.get("vote", "")[:18]
     chosen = int(wanted) if wanted.isdecimal() and int(wanted) in votes else None
     rows = lineage.comparison_rows(project=request.project, comparison=found.pk)
-    datasets = screen.dataset_lines(rows, comparison_trace(request.project, found.pk), votes)
+    datasets = screen.dataset_lines(rows, comparison_tree(rows), votes)
     if chosen is not None:
         datasets = [line for line in datasets if chosen in line.row.vote_ids]
     context = {

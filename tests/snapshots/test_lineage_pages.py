@@ -166,6 +166,25 @@ def test_a_vote_that_came_too_late_is_in_no_dataset(
     assert "5 of these votes were changed since" in read(ritas, f"datasets/lineage/{crowd[0].pk}/")
 
 
+def test_the_pages_ask_no_more_for_many_checkpoints(
+    project: Project,
+    frozen: Snapshot,
+    trained: tuple[Run, Checkpoint, Run],
+    crowd: list[Comparison],
+    emils: Client,
+    django_assert_max_num_queries,
+) -> None:
+    Checkpoint.objects.bulk_create(
+        Checkpoint(
+            project=project, run=trained[0], attempt=1, step=10 + k, uri="x", sha256=f"{k:064}"
+        )
+        for k in range(40)
+    )
+    for path in (f"comparisons/{crowd[0].pk}/", f"datasets/lineage/{crowd[0].pk}/"):
+        with django_assert_max_num_queries(30):
+            read(emils, path)
+
+
 def test_the_tree_of_what_was_made_ends_though_runs_meet_twice(
     project: Project, frozen: Snapshot, trained: tuple[Run, Checkpoint, Run]
 ) -> None:
