@@ -19,7 +19,7 @@ from apps.labeling.models import Comparison, Decision, LabelingSettings, Slot, V
 from apps.labeling.services import Lease
 from apps.labeling.services.review import comparison_drop
 from tests.agreement.crowd import crowd_write
-from tests.agreement.disputed import cast, disputed_make
+from tests.agreement.disputed import cast, disputed_make, newer_guideline
 from tests.labeling.pairs import leased, rows_make
 
 SignedIn = Callable[[User], Client]
@@ -109,6 +109,22 @@ def test_a_ruling_on_what_an_audit_found_does_not_hide_the_error(
     )
     assert found.votes.value == 0.5
     assert found.decisions.value == 0.5
+
+
+def test_a_new_round_does_not_hide_that_the_old_one_decided_wrongly(
+    project: Project, rita: User, ada: User
+) -> None:
+    (pair,) = decided_make(project, n=1)
+    audit(project, rita, "b")
+    newest = newer_guideline(project, ada)
+    labeling.comparisons_send_again(
+        project=project, comparisons=[pair.pk], guideline=newest, by=ada
+    )
+    sample = audit_sample(project=project)
+    (row,) = sample.done
+    assert (row.choice, row.judged, row.decided, row.n_votes) == ("a", "b", "a", 2)
+    assert row.decision_differs
+    assert sample.due == 0  # votes of an earlier round wait for nobody
 
 
 def test_reviewers_who_answered_gold_pairs_are_corrected_for(

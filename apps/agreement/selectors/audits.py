@@ -21,14 +21,24 @@ _LOWEST_HASH = -(2**63)
 # not asked: an audit that led to a ruling would drop out, and with it the errors that were found.
 _DONE = """
 select distinct on (v.id) v.id, v.comparison_id, v.annotator_id, v.choice, v.cast_at,
-       r.choice, r.annotator_id, r.cast_at, c.external_id, d.outcome, d.winner,
-       d.n_a, d.n_b, d.n_tie, d.n_both_bad, s.kind
+       r.choice, r.annotator_id, r.cast_at, c.external_id,
+       case when s.kind = 'regular' and d.outcome = 'accepted' then d.winner end,
+       n.a, n.b, n.tie, n.both_bad
 from labeling_slot a
 join labeling_vote v on v.id = a.measures_id and v.is_current
 join labeling_slot s on s.id = v.slot_id
 join labeling_vote r on r.slot_id = a.id and r.is_current
 join labeling_comparison c on c.id = v.comparison_id
 left join labeling_decision d on d.comparison_id = c.id
+cross join lateral (
+  -- the votes that were cast in the same round, which decided with it
+  select count(*) filter (where o.choice = 'a') as a, count(*) filter (where o.choice = 'b') as b,
+         count(*) filter (where o.choice = 'tie') as tie,
+         count(*) filter (where o.choice = 'both_bad') as both_bad
+  from labeling_vote o join labeling_slot t on t.id = o.slot_id
+  where o.comparison_id = v.comparison_id and o.is_current
+    and (t.kind = s.kind or s.kind = 'regular' and t.kind = 'gold')
+) n
 where a.project_id = %(project)s and a.kind = 'audit' and a.state = 'done'
   and a.measures_id is not null
 order by v.id, a.id
@@ -55,8 +65,9 @@ from (
 
 @dataclass(frozen=True, slots=True)
 class Audited:
-    """A vote and what a reviewer made of the same pair. `decided`: what the votes decided, ""
-    where they are even or were cast anew since."""
+    """A vote and what a reviewer made of the same pair. `decided`: what the votes of its round
+    decided, whatever was ruled or voted since; "" where they are even. n_votes: how many they
+    are."""
 
     vote: int
     comparison: int
@@ -132,12 +143,9 @@ def audit_sample(*, project: Project) -> AuditSample:
 
 
 def _audited(row: tuple[Any, ...]) -> Audited:
-    counts = dict(zip(("a", "b", "tie", "both_bad"), row[11:15], strict=True))
-    n_votes = sum(n or 0 for n in counts.values())
-    decided = ""
-    if row[15] == Slot.Kind.REGULAR and n_votes:
-        decided = row[10] if row[9] == Decision.Outcome.ACCEPTED else _plurality(counts)
-    return Audited(*row[:2], row[8], *row[2:8], decided=decided, n_votes=max(1, n_votes))
+    counts = dict(zip(("a", "b", "tie", "both_bad"), row[10:], strict=True))
+    decided = row[9] or _plurality(counts)
+    return Audited(*row[:2], row[8], *row[2:8], decided=decided, n_votes=sum(counts.values()))
 
 
 def _plurality(counts: dict[str, int]) -> str:
