@@ -1,5 +1,6 @@
 """The form of a new preference dataset; what it means is `SnapshotRecipe`'s business."""
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -226,7 +227,12 @@ class SnapshotForm(forms.Form):
     def refuse(self, error: DomainError) -> None:
         """Put a service's refusal on the field it names."""
         name = (error.field or "").removeprefix("filters.")
-        self.add_error(name if name in self.fields else None, error.message)
+        if name == "splits":
+            total = math.fsum(self.cleaned_data.get(share) or 0.0 for share in _SPLITS)
+            wrong = f"The shares of the splits add up to {total:g}; they must add up to 1."
+            message = error.message if math.isclose(total, 1) else wrong
+            return self.add_error("train_share", message)
+        return self.add_error(name if name in self.fields else None, error.message)
 
     def _recipe(self, data: dict[str, Any]) -> SnapshotRecipe:
         filters: dict[str, Any] = {name: data[name] for name in _FILTERS}

@@ -211,7 +211,8 @@ def test_only_an_admin_reads_private_rows_and_the_log_says_who(
     ("changes", "field"),
     [
         ({"least_share": 2}, "least_share"),
-        ({"train_share": 0.9}, None),
+        ({"train_share": 0.9}, "train_share"),
+        ({"train_share": 0, "dev_share": 0.8}, "train_share"),
         ({"name": ""}, "name"),
         ({"heldout_groups": ["nowhere"]}, "heldout_groups"),
         ({"cast_from": "2026-05-02T00:00", "cast_before": "2026-05-01T00:00"}, "cast_before"),
