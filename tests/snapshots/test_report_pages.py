@@ -61,6 +61,16 @@ def test_without_javascript_the_whole_report_is_a_page_of_its_own(
     assert "The longer answer" in said
 
 
+def test_the_numbers_can_be_had_before_freezing(
+    project: Project, emil: User, signed_in: SignedIn, crowd: list[Comparison], form: dict
+) -> None:
+    client = signed_in(emil)
+    sheet = client.post(at("report_preview", project) + "?format=csv", form)
+    lines = b"".join(sheet.streaming_content).decode().splitlines()
+    assert sheet.headers["Content-Type"].startswith("text/csv")
+    assert any(line.startswith('"Label leakage"') for line in lines)
+
+
 def test_a_recipe_that_is_none_gives_no_report_and_says_why(
     project: Project, emil: User, signed_in: SignedIn, crowd: list[Comparison], form: dict
 ) -> None:

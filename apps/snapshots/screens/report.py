@@ -117,7 +117,7 @@ def report_view(report: Mapping[str, Any], *, folded: bool = False) -> ReportVie
             if n_of[level]
         ],
         report["n"],
-        report["looked_at"],
+        report.get("looked_at", report["n"]),
     )
 
 
