@@ -16,29 +16,21 @@ def voters(*, project: Project) -> QuerySet[User]:
     return User.objects.filter(Exists(theirs))
 
 
-def people_named(*, project: Project, people: Collection[int], with_names: bool) -> dict[int, str]:
-    """Names of those who have voted in the project; numbers for who may not see names."""
-    found = voters(project=project).filter(pk__in=people)
-    return {user.pk: name_of(user, with_names=with_names) for user in found}
-
-
-def name_of(user: User, *, with_names: bool) -> str:
-    return str(user) if with_names else f"Annotator {user.pk}"
+def people_known(*, project: Project, people: Collection[int]) -> dict[int, User]:
+    """Those of these people who have voted in the project."""
+    return voters(project=project).in_bulk(list(people))
 
 
 def people_found(
     *, project: Project, search: str, without: Collection[int], with_names: bool
-) -> dict[int, str]:
+) -> list[User]:
     """Some voters who fit a search, to be added; without names only numbers can be searched."""
     number = search.removeprefix("Annotator").removeprefix("annotator").strip()
     wanted = Q(pk=int(number)) if number.isdecimal() and len(number) < 10 else Q(pk__in=[])
     if with_names:
         wanted |= Q(display_name__icontains=search) | Q(username__icontains=search)
     found = voters(project=project).filter(wanted).exclude(pk__in=without)
-    return {
-        user.pk: name_of(user, with_names=with_names)
-        for user in found.order_by("username")[:MOST_FOUND]
-    }
+    return list(found.order_by("username")[:MOST_FOUND])
 
 
 def votes_of_two(

@@ -10,6 +10,7 @@ from django.views.decorators.http import require_GET
 
 from apps.accounts.permissions import ADMIN, READERS, project_page
 from apps.agreement.screens import matrix as screen
+from apps.agreement.screens.annotators import name_of
 from apps.agreement.screens.charts import percent
 from apps.agreement.selectors import matrix as people
 from apps.agreement.services.pairing import MOST_PEOPLE, TwoPeople, matrix_of_chosen, two_people
@@ -56,7 +57,7 @@ def _figures(request: Request, report: Any) -> tuple[dict[str, Any] | None, list
     """The stored matrix, or that of the people asked for."""
     parts = request.GET.get("people", "").split(",")
     wanted = [int(part) for part in parts if part.isdecimal() and len(part) < 10]
-    known = people.people_named(project=request.project, people=wanted, with_names=False)
+    known = people.people_known(project=request.project, people=wanted)
     chosen = [person for person in dict.fromkeys(wanted) if person in known][:MOST_PEOPLE]
     if chosen:
         return matrix_of_chosen(project=request.project, people=chosen), chosen
@@ -64,9 +65,8 @@ def _figures(request: Request, report: Any) -> tuple[dict[str, Any] | None, list
 
 
 def _names(request: Request, ids: list[int]) -> dict[int, str]:
-    return people.people_named(
-        project=request.project, people=ids, with_names=request.role == ADMIN
-    )
+    known = people.people_known(project=request.project, people=ids)
+    return {key: name_of(user, with_names=request.role == ADMIN) for key, user in known.items()}
 
 
 def _choice(ids: Any) -> str:
@@ -76,12 +76,16 @@ def _choice(ids: Any) -> str:
 def _found(request: Request, search: str, shown: list[int]) -> list[dict[str, str]]:
     if not search:
         return []
+    with_names = request.role == ADMIN
     found = people.people_found(
-        project=request.project, search=search, without=shown, with_names=request.role == ADMIN
+        project=request.project, search=search, without=shown, with_names=with_names
     )
     # The last one shown makes room where the matrix is full.
     kept = shown[: MOST_PEOPLE - 1]
-    return [{"name": name, "url": _choice([*kept, person])} for person, name in found.items()]
+    return [
+        {"name": name_of(user, with_names=with_names), "url": _choice([*kept, user.pk])}
+        for user in found
+    ]
 
 
 @require_GET
