@@ -42,18 +42,21 @@ def tfidf(counts: Counts, lengths: ArrayLike) -> sparse.csr_matrix:
     return sparse.hstack([scaled, sparse.csr_matrix(size[:, None])], format="csr")
 
 
-def fit(differences: sparse.csr_matrix, *, ridge: float = RIDGE) -> Floats:
-    """Weights from (n, features) differences x_chosen − x_rejected."""
+def fit(
+    differences: sparse.csr_matrix, *, ridge: float = RIDGE, weights: ArrayLike | None = None
+) -> Floats:
+    """Weights from (n, features) differences x_chosen − x_rejected; weights: (n,) of the rows."""
     x = sparse.csr_matrix(differences)
     if not x.shape[0]:
         return np.zeros(x.shape[1])
     transposed = x.T.tocsr()
+    counted = np.ones(x.shape[0]) if weights is None else np.asarray(weights, dtype=np.float64)
 
     def loss(w: Floats) -> tuple[float, Floats]:
         margin = x @ w
-        value = float(np.logaddexp(0, -margin).sum()) + 0.5 * ridge * float(w @ w)
+        value = float(counted @ np.logaddexp(0, -margin)) + 0.5 * ridge * float(w @ w)
         wrong = 1 / (1 + np.exp(np.clip(margin, -500, 500)))
-        return value, ridge * w - transposed @ wrong
+        return value, ridge * w - transposed @ (counted * wrong)
 
     start = np.zeros(x.shape[1])
     return minimize(

@@ -22,6 +22,7 @@ Bools = NDArray[np.bool_]
 Floats = NDArray[np.float64]
 
 DRAWS = 5  # random halvings, averaged
+NEWEST = 0.2  # of the pairs, to predict from the older ones
 LEAST_PAIRS = 200  # in all; fewer halves teach a text model nothing
 
 
@@ -94,6 +95,45 @@ def _widened(drop: Interval, variance: float) -> Interval:
         return drop
     half = float(np.hypot((drop.high - drop.low) / 2, 1.96 * np.sqrt(variance)))
     return replace(drop, low=drop.value - half, high=drop.value + half)
+
+
+@dataclass(frozen=True, slots=True)
+class Recency:
+    """Accuracy on the NEWEST pairs of models of the older ones, and what weighting gains."""
+
+    alike: Interval
+    weighted: Interval
+    gain: Interval
+
+
+def recency_weighting(
+    differences: sparse.csr_matrix, at: ArrayLike, first: ArrayLike, second: ArrayLike
+) -> Recency | None:
+    """Does counting recent pairs more predict the newest ones better?
+
+    The older pairs count alike, or halve in weight with every quarter of their time span (weights
+    with mean 1). Same rows tested, so the gain is paired. None with fewer than LEAST_PAIRS pairs
+    or without a span of time.
+    """
+    x = sparse.csr_matrix(differences)
+    moment = np.asarray(at, dtype=np.float64)
+    if len(moment) < LEAST_PAIRS:
+        return None
+    tested = moment > np.quantile(moment, 1 - NEWEST)
+    span = float(np.ptp(moment[~tested])) if (~tested).any() else 0.0
+    if not tested.any() or span <= 0:
+        return None
+    age = (moment[~tested].max() - moment[~tested]) / (span / 4)
+    weights = np.exp2(-age)
+    weights *= len(weights) / weights.sum()
+    one, other = np.asarray(first)[tested], np.asarray(second)[tested]
+    alike = pair_credit(x[tested] @ fit(x[~tested]))
+    weighted = pair_credit(x[tested] @ fit(x[~tested], weights=weights))
+    return Recency(
+        pair_share(alike, one, other),
+        pair_share(weighted, one, other),
+        dyadic_interval(weighted - alike, one, other),
+    )
 
 
 def _across(x: sparse.csr_matrix, half: Bools) -> Floats:

@@ -10,7 +10,7 @@ from scipy import sparse
 
 from measures.corpus import Corpus
 from measures.datasets.breadth import breadth, common_sample, effective_number, rarefied
-from measures.datasets.drift import time_split
+from measures.datasets.drift import recency_weighting, time_split
 from measures.datasets.growth import learning_curve
 from measures.datasets.leakage import blind_accuracy, leaks
 from measures.datasets.shares import pair_share
@@ -160,6 +160,20 @@ def test_a_steady_preference_is_rarely_called_fallen():
     groups = [f"g{k % 20}" for k in range(400)]
     fell = sum(time_split(x, rng.random(400), groups, one, other).fell for _ in range(12))
     assert fell <= 2
+
+
+def test_weighting_recent_pairs_helps_after_a_change_and_not_without_one(pairs: Differences):
+    at = np.random.default_rng(9).random(N)
+    changed = flipped(pairs, np.where(at > 0.5, -1, 1))
+    assert recency_weighting(changed, at, ONE, OTHER).gain.low > 0.05
+    steady = recency_weighting(pairs, at, ONE, OTHER)
+    assert steady.gain.value < 0.02
+    assert recency_weighting(pairs, np.zeros(N), ONE, OTHER) is None
+
+
+def test_a_row_of_weight_two_counts_as_two_rows(pairs: Differences):
+    twice = sparse.vstack([pairs[:300], pairs[:300]], format="csr")
+    assert fit(pairs[:300], weights=np.full(300, 2.0)) == pytest.approx(fit(twice), abs=1e-3)
 
 
 def test_votes_of_one_moment_cannot_be_split_by_time(pairs: Differences):

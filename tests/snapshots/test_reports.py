@@ -264,6 +264,7 @@ def test_preferences_that_flip_half_way_are_seen(pairs: ReportMaterial):
     check = found(flipped, "drift")
     assert check["level"] == STOP
     assert "has changed" in check["verdict"]
+    assert "Counting recent votes more gains +" in check["verdict"]
 
 
 def test_votes_of_one_moment_leave_time_unknown(pairs: ReportMaterial):

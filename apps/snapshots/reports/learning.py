@@ -17,7 +17,7 @@ from apps.snapshots.reports.checks import (
 from apps.snapshots.reports.frame import Frame
 from apps.snapshots.reports.people import DAY
 from apps.snapshots.tally import FEW_PAIRS, VERY_FEW_PAIRS
-from measures.datasets.drift import time_split
+from measures.datasets.drift import recency_weighting, time_split
 from measures.datasets.growth import learning_curve
 
 LEAST_PAIRS = 200
@@ -110,6 +110,9 @@ def drift(frame: Frame) -> Check:
             f"Cannot be told: {found.undefined}.",
             advice="Import votes with the time they were cast at.",
         )
+    recent = recency_weighting(
+        frame.differences[known], at[known], frame.chosen[known], frame.rejected[known]
+    )
     drop = found.drop.value or 0.0
     level = (STOP if drop > 0.1 else LOOK) if found.fell and drop >= NOTABLE_DROP else OK
     verdict = (
@@ -122,6 +125,8 @@ def drift(frame: Frame) -> Check:
         if level != OK
         else "Nothing speaks for a change in what people prefer."
     )
+    if level != OK and recent and recent.gain.low is not None and recent.gain.low > 0:
+        verdict += f" Counting recent votes more gains {points(recent.gain)} on the newest pairs."
     return check(
         "drift",
         title,
@@ -131,11 +136,21 @@ def drift(frame: Frame) -> Check:
         "older votes, weight recent ones more, or have old pairs voted on again.",
         basis="Trained on the half with the earlier votes and tested on the later one, and the "
         "other way round; compared with random halves that share groups to the same degree. Steady "
-        "data are called changed once in forty times.",
+        "data are called changed once in forty times. Where recent pairs count more, a pair’s "
+        "weight halves with every quarter of the older pairs’ time span.",
         evidence=[
             shares(
                 "Accuracy on the half not trained on",
                 [("halves by time", found.by_time), ("random halves", found.at_random)],
+            ),
+            shares(
+                "Accuracy on the newest fifth, trained on the older pairs",
+                [
+                    ("all older pairs alike", recent.alike),
+                    ("recent ones weighted more", recent.weighted),
+                ],
             )
+            if recent
+            else None,
         ],
     )
