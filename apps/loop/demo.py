@@ -224,7 +224,7 @@ def _agreement(project: Project, say: Say) -> None:
 
 
 def _datasets(project: Project, user: User, say: Say) -> CircleData:
-    killed = Snapshot.objects.filter(project=project, state=Snapshot.State.DRAFT)
+    killed = Snapshot.objects.filter(project=project, state=Snapshot.State.DRAFT, queued_at=None)
     killed.update(state=Snapshot.State.FAILED, error="Its process was killed.")
     with _stage(project, "datasets", say, "freezing datasets"):
         given = {
