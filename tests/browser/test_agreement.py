@@ -92,4 +92,11 @@ def test_everybody_can_read_the_pages_of_agreement(
         readable(page, f"{path.strip('/').replace('/', '-')}-{'phone' if phone else 'desk'}")
 
 
-PAGES = ("agreement/", "agreement/decisions/")
+PAGES = (
+    "agreement/decisions/",
+    "agreement/annotators/",
+    "comparisons/",
+    "datasets/",
+    "datasets/new/",
+    "ready/",
+)
