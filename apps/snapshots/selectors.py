@@ -32,7 +32,10 @@ def snapshot_list(*, project: Project) -> QuerySet[Snapshot]:
 
 
 def snapshot_search(*, project: Project, kind: str = "", search: str = "") -> QuerySet[Snapshot]:
+    """What no dataset could be called finds nothing; the database takes no NUL."""
     rows = snapshot_list(project=project)
+    if "\x00" in kind + search:
+        return rows.none()
     if kind:
         rows = rows.filter(kind=kind)
     return rows.filter(Q(name__icontains=search) | Q(pk__startswith=search)) if search else rows
@@ -40,7 +43,8 @@ def snapshot_search(*, project: Project, kind: str = "", search: str = "") -> Qu
 
 def snapshot_get(*, project: Project, snapshot_id: str) -> Snapshot:
     """`Missing` when the project has no such snapshot."""
-    found = snapshot_list(project=project).filter(pk=snapshot_id).first()
+    known = "\x00" not in snapshot_id  # which the database takes in no text
+    found = snapshot_list(project=project).filter(pk=snapshot_id).first() if known else None
     if found is None:
         raise Missing("There is no such dataset in this project.", field="snapshot")
     return found

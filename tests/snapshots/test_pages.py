@@ -55,6 +55,16 @@ def test_an_empty_list_says_what_to_do_next(
     assert at("create", project) in page
 
 
+def test_an_address_with_a_nul_finds_nothing(
+    project: Project, emil: User, signed_in: SignedIn
+) -> None:
+    client = signed_in(emil)
+    for name in ("detail", "rows", "report", "exports"):
+        assert client.get(at(name, project, "a\x00b")).status_code == 404
+    for name in ("q", "kind"):
+        assert client.get(at("list", project), {name: "a\x00"}).status_code == 200
+
+
 def test_the_form_starts_from_the_projects_own_rule(
     project: Project, emil: User, signed_in: SignedIn, crowd: list[Comparison]
 ) -> None:
