@@ -358,7 +358,7 @@ def test_ada_changes_the_rule_and_hears_what_is_wrong_with_hers(
     expect(page.get_by_label("Least votes")).to_have_value("4")
     page.get_by_label("Most votes per comparison").fill("5")
     page.get_by_role("button", name="Save").click()
-    expect(page.get_by_text("The rule holds for votes from now on.")).to_be_visible()
+    expect(page.get_by_text("Saved.")).to_be_visible()
     no_serious_violation(page, "settings")
     assert Membership.objects.get(user__username="ada").role == Role.ADMIN
 
