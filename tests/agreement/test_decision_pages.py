@@ -99,6 +99,9 @@ def test_errors_stand_at_their_field_and_nothing_changes(
     for bad in ({"least_share": "x"}, {"least_votes": "9" * 30}, {"decide_by": "oracle"}):
         assert browser.get(URL, RULE | bad).status_code == 200
         assert "note bad" in browser.get(URL + "preview/", RULE | bad).content.decode()
+    # where a model has no posterior yet, votes are counted: that must work as well
+    bad = {"decide_by": "one_coin", "least_agreeing": "8", "max_overlap": "5"}
+    assert "This rule cannot work" in browser.get(URL, RULE | bad).content.decode()
     assert Decision.objects.filter(outcome="accepted").count() == 3
 
 
@@ -153,6 +156,9 @@ def test_a_program_looks_at_a_rule_and_puts_it_in_force(
     assert shown["gold"]["value"] == 1.0
     bad = program.post(url + "preview", {"max_overlap": 1}, "application/json")
     assert (bad.status_code, bad.json()["field"]) == (400, "max_votes")
+    for beyond in ({"max_overlap": 10**30}, {"least_share": 5e-324}, {"least_posterior": 0.4}):
+        bad = program.post(url + "preview", beyond, "application/json")
+        assert (bad.status_code, bad.json()["field"]) == (400, *beyond)
     refused = program.post(url + "rule", {"least_share": 0.7}, "application/json")
     assert refused.status_code == 403
     done = signed_in(ada).post(url + "rule", {"least_share": 0.7}, "application/json").json()

@@ -14,6 +14,7 @@ from apps.agreement.selectors.rule_preview import rule_preview
 from apps.agreement.services.consensus import consensus_compare, decide_by_switch
 from apps.common.errors import DomainError, Missing
 from apps.labeling.services.redeciding import policy_of
+from apps.labeling.services.settings_checks import setting_checked
 
 router = Router(tags=["agreement"])
 
@@ -83,7 +84,8 @@ class WaysOut(Schema):
 def decisions_preview(request: HttpRequest, slug: str, payload: RuleIn) -> dict[str, Any]:
     project, _role = project_for(request.user, slug, READERS)
     named = payload.dict(exclude_none=True)
-    policy = replace(policy_of(project=project), **named)
+    checked = {name: setting_checked(name, value) for name, value in named.items()}
+    policy = replace(policy_of(project=project), **checked)
     try:
         policy.rule(), policy.posterior_rule()
     except ValueError as error:

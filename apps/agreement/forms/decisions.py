@@ -65,7 +65,8 @@ class RuleForm(forms.Form):
         if not self.errors:
             try:
                 policy = self.policy()
-                policy.posterior_rule() if policy.decide_by != DecideBy.VOTES else policy.rule()
+                # A model counts, too, where it has no posterior yet.
+                policy.rule(), policy.posterior_rule()
             except ValueError as error:
                 self.add_error("max_overlap", f"This rule cannot work: {error}.")
         return data
