@@ -153,7 +153,8 @@ class SnapshotRecipe:
             raise _bad("heldout_annotators", "must be a share from 0 to under 1")
         if set(self.splits) - set(DRAWN_SPLITS) or min(self.splits.values(), default=-1) < 0:
             raise _bad("splits", f"must give shares of {', '.join(DRAWN_SPLITS)}")
-        if not math.isclose(math.fsum(self.splits.values()), 1, abs_tol=1e-9):
+        fits = max(self.splits.values()) <= 1  # so that no sum overflows
+        if not fits or not math.isclose(math.fsum(self.splits.values()), 1, abs_tol=1e-9):
             raise _bad("splits", "must sum to 1")
         if not self.splits.get(TRAIN):
             raise _bad("splits", "leave nothing to train on")

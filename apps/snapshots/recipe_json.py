@@ -7,6 +7,8 @@ from typing import Any
 from apps.common.errors import DomainError
 from apps.snapshots.recipe import Filters, SnapshotRecipe
 
+_LARGEST = 2**53  # beyond it not every whole number is a float
+
 
 def recipe_from_json(data: Mapping[str, Any]) -> SnapshotRecipe:
     """Raises `DomainError` (bad_recipe) naming the field; unknown fields are refused."""
@@ -70,8 +72,10 @@ def _fit(name: str, wanted: str, value: Any) -> Any:
 
 
 def _is(value: Any, kind: type) -> bool:
-    if isinstance(value, bool):
+    if isinstance(value, bool) or (isinstance(value, int) and abs(value) > _LARGEST):
         return False
+    if isinstance(value, str) and "\x00" in value:
+        return False  # which no database text can hold
     return isinstance(value, int | float) if kind is float else isinstance(value, kind)
 
 
