@@ -22,7 +22,10 @@ app.conf.update(
     task_default_queue=wire.QUEUE_HOUSE,
     task_queues=[
         Queue(name, Exchange(name, type="direct"), routing_key=name)
-        for name in (wire.QUEUE_EVENTS, wire.QUEUE_HOUSE, wire.QUEUE_IMPORTS)
+        for name in (
+            *(wire.QUEUE_EVENTS, wire.QUEUE_HOUSE),
+            *(wire.QUEUE_IMPORTS, wire.QUEUE_FIGURES),
+        )
     ],
     task_routes={
         wire.TASK_RECORD_EVENTS: {"queue": wire.QUEUE_EVENTS},
@@ -38,12 +41,12 @@ app.conf.update(
         "refresh-agreement": {
             "task": "apps.agreement.tasks.refresh_reports",
             "schedule": 60.0,
-            "options": {"queue": wire.QUEUE_HOUSE, "expires": 60.0},
+            "options": {"queue": wire.QUEUE_FIGURES, "expires": 60.0},
         },
         "refresh-consensus": {
             "task": "apps.agreement.tasks.refresh_consensus",
             "schedule": 60.0,
-            "options": {"queue": wire.QUEUE_HOUSE, "expires": 60.0},
+            "options": {"queue": wire.QUEUE_FIGURES, "expires": 60.0},
         },
         "sweep-freezes": {
             "task": wire.TASK_SWEEP_FREEZES,

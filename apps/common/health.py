@@ -18,6 +18,8 @@ from workers.contract.alive import SCHEDULER, alive_key
 PARTS: dict[str, tuple[str, ...]] = {
     "event worker": (wire.QUEUE_EVENTS,),
     "house worker": (wire.QUEUE_HOUSE,),
+    "imports worker": (wire.QUEUE_IMPORTS,),
+    "figures worker": (wire.QUEUE_FIGURES,),
     "training worker": (wire.QUEUE_GPU, wire.QUEUE_CPU),
     "scheduler": (SCHEDULER,),
 }

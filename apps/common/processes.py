@@ -55,6 +55,8 @@ def programs(*, port: int, var: Path, log_level: str) -> list[Program]:
             *("--without-gossip", "--without-mingle"),
         )
 
+    # Several processes of threads that spin for each other slow a small machine many times over.
+    few = {} if os.environ.get("OMP_NUM_THREADS") else {"OMP_NUM_THREADS": "1"}
     (var / "beat").mkdir(parents=True, exist_ok=True)
     web = (
         *(python, "-m", "granian", "--interface", "wsgi", "config.wsgi:application"),
@@ -62,10 +64,10 @@ def programs(*, port: int, var: Path, log_level: str) -> list[Program]:
         *("--blocking-threads", "4", "--no-ws", "--log-level", log_level.lower()),
     )
     return [
-        Program("web", web, {"DATABASE_POOL": "1"}),
-        Program("events", worker("config.celery", "events", "events,house"), stops_last=True),
-        # Of its own, so that a long import holds up neither events nor scheduled work.
-        Program("imports", worker("config.celery", "imports", "imports")),
+        Program("web", web, {"DATABASE_POOL": "1"} | few),
+        Program("events", worker("config.celery", "events", "events,house"), few, stops_last=True),
+        # Of their own, so that a long import or a large fit holds up neither events nor sweeps.
+        Program("imports", worker("config.celery", "imports", "imports,figures"), few),
         Program("scheduler", celery("config.celery", "beat", "-s", str(var / "beat" / "schedule"))),
         Program("train", worker("workers.celery", "train", "gpu,cpu")),
         Program("short", worker("workers.celery", "short", "short")),

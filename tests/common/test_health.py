@@ -9,7 +9,10 @@ from django.conf import settings as django_settings
 from apps.common import health
 from workers.contract import alive, wire
 
-EVERYTHING = [wire.QUEUE_EVENTS, wire.QUEUE_HOUSE, wire.QUEUE_CPU, alive.SCHEDULER]
+EVERYTHING = [
+    *(wire.QUEUE_EVENTS, wire.QUEUE_HOUSE, wire.QUEUE_IMPORTS, wire.QUEUE_FIGURES),
+    *(wire.QUEUE_CPU, alive.SCHEDULER),
+]
 
 
 @pytest.fixture
@@ -37,6 +40,8 @@ def test_healthz_says_ok_to_anyone_when_every_part_is_up(client, beating):
     ("gone", "part"),
     [
         (wire.QUEUE_EVENTS, "event worker"),
+        (wire.QUEUE_IMPORTS, "imports worker"),
+        (wire.QUEUE_FIGURES, "figures worker"),
         (wire.QUEUE_CPU, "training worker"),
         (alive.SCHEDULER, "scheduler"),
     ],

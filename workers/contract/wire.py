@@ -9,14 +9,15 @@ from typing import Any
 VERSION = 1
 
 # Queues: one per machine class, one for short jobs (probes, scoring), one for events coming back,
-# one for the web side's own scheduled work, and one for imports and freezes, which may take
-# minutes.
+# one for the web side's own scheduled work, one for imports and freezes, which may take minutes,
+# and one for figures over whole projects, which take seconds and must not hold up events.
 QUEUE_GPU = "gpu"
 QUEUE_CPU = "cpu"
 QUEUE_SHORT = "short"
 QUEUE_EVENTS = "events"
 QUEUE_HOUSE = "house"
 QUEUE_IMPORTS = "imports"
+QUEUE_FIGURES = "figures"
 JOB_QUEUES = (QUEUE_GPU, QUEUE_CPU, QUEUE_SHORT)
 
 TASK_RUN_JOB = "workers.tasks.run_job"
