@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from apps.snapshots import views_comparing as views
+from apps.snapshots.views import comparing as views
 
 urlpatterns = [
     path("<slug:slug>/datasets/compare/", views.compare, name="compare"),

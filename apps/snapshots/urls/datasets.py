@@ -1,6 +1,6 @@
 from django.urls import path
 
-from apps.snapshots import views
+from apps.snapshots.views import datasets as views
 
 urlpatterns = [
     path("<slug:slug>/datasets/", views.snapshot_list, name="list"),

@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from apps.snapshots import views_exports as views
+from apps.snapshots.views import exports as views
 
 urlpatterns = [
     path("<slug:slug>/datasets/<str:snapshot>/export/", views.snapshot_exports, name="exports"),

@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from apps.snapshots import views_lineage as views
+from apps.snapshots.views import lineage as views
 
 urlpatterns = [
     path(

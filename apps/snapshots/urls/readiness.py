@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from apps.snapshots import views_readiness as views
+from apps.snapshots.views import readiness as views
 
 urlpatterns = [
     path("<slug:slug>/ready/", views.ready, name="ready"),

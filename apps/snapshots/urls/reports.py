@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from apps.snapshots import views_reports as views
+from apps.snapshots.views import reports as views
 
 # The preview first: "new" would pass for a dataset's id.
 urlpatterns = [

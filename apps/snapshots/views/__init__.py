@@ -1,0 +1,1 @@
+"""The pages of datasets, a file per area."""
