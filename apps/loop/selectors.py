@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 from apps.accounts.models import AuditEvent, Project
 from apps.common.errors import Conflict
+from apps.snapshots.assembling.rows import argument_key
 from apps.snapshots.models import Snapshot
 from apps.snapshots.recipe import TRAIN
-from apps.snapshots.rows import argument_key
 from apps.snapshots.selectors import training_votes, voters
 from apps.snapshots.store import artifact_store
 from apps.training.models import Artifact, Run

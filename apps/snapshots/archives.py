@@ -11,11 +11,11 @@ import pyarrow as pa
 
 from apps.common.errors import Missing
 from apps.labeling.models import Comparison
+from apps.snapshots.assembling.rows import Row
 from apps.snapshots.display import recipe_facts
 from apps.snapshots.formats import Shape, writing
 from apps.snapshots.formats.card import Folder, card_text
 from apps.snapshots.models import Snapshot
-from apps.snapshots.rows import Row
 from apps.snapshots.store import artifact_store
 from workers.artifacts import MANIFEST
 

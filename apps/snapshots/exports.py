@@ -18,10 +18,10 @@ from django.core.cache import cache
 from apps.common.errors import Conflict, DomainError, Missing
 from apps.snapshots import formats
 from apps.snapshots.archives import folder_zipped, frozen_zipped
+from apps.snapshots.assembling.rows import Row
 from apps.snapshots.formats import Shape, Source, writing
 from apps.snapshots.models import Snapshot
 from apps.snapshots.recipe import SOFT, public
-from apps.snapshots.rows import Row
 from apps.snapshots.store import artifact_store
 from workers.artifacts import MANIFEST, ArtifactError
 

@@ -17,9 +17,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from apps.snapshots.assembling.rows import Row
 from apps.snapshots.display import recipe_facts
 from apps.snapshots.formats.card import Folder, card_text
-from apps.snapshots.rows import Row
 
 FORMAT = 1  # of the tree; raised when a reader of the old one would misread the new one
 _MESSAGES = pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())]))

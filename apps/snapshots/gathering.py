@@ -6,10 +6,10 @@ from typing import Any
 from apps.accounts.models import Project, User
 from apps.agreement.models import Ruling
 from apps.labeling.models import Comparison, Decision, Prompt, Response, Slot, Vote
-from apps.snapshots.gate import RulingFacts, VoteFacts
-from apps.snapshots.material import Ballot, Judgement, Material, Pair
+from apps.snapshots.assembling.gate import RulingFacts, VoteFacts
+from apps.snapshots.assembling.material import Ballot, Judgement, Material, Pair
+from apps.snapshots.assembling.rows import argument_text, prompt_text, text_key
 from apps.snapshots.recipe import JOIN, SnapshotRecipe
-from apps.snapshots.rows import argument_text, prompt_text, text_key
 from apps.snapshots.selectors import barred_by, parts
 
 _BATCH = 5_000

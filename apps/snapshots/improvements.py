@@ -14,9 +14,9 @@ from typing import Any
 from apps.accounts.models import Project
 from apps.labeling.models import Comparison, Vote
 from apps.labeling.texts import Messages
+from apps.snapshots.assembling.rows import Row, demonstration_row
 from apps.snapshots.models import Snapshot, SnapshotRow
 from apps.snapshots.recipe import DEV, PUBLIC_TEST, TRAIN, SnapshotRecipe, in_order
-from apps.snapshots.rows import Row, demonstration_row
 from measures.splits import split_of
 
 _BATCH = 5_000

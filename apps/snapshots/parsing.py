@@ -6,8 +6,8 @@ from typing import Any
 
 from apps.common.errors import DomainError
 from apps.labeling.texts import BadMessages, Messages, messages_from
+from apps.snapshots.assembling.rows import Row, demonstration_row, prompt_row
 from apps.snapshots.models import Snapshot
-from apps.snapshots.rows import Row, demonstration_row, prompt_row
 
 
 def parse_rows(kind: str, rows: Iterable[Mapping[str, Any]]) -> tuple[list[Row], int]:

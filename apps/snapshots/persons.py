@@ -5,7 +5,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 
 from apps.common.errors import DomainError
-from apps.snapshots.material import Ballot, Material
+from apps.snapshots.assembling.material import Ballot, Material
 from apps.snapshots.recipe import SnapshotRecipe, moments
 from measures.splits import fold_of
 

@@ -7,11 +7,11 @@ from typing import Any
 from apps.accounts.models import Project
 from apps.labeling.models import Comparison, LabelingSettings, Response, Vote
 from apps.labeling.texts import plain
-from apps.snapshots.material import Assembly, Line
+from apps.snapshots.assembling.material import Assembly, Line
+from apps.snapshots.assembling.rows import argument_key
 from apps.snapshots.models import Snapshot, SnapshotRow
 from apps.snapshots.recipe import HELDOUT_ANNOTATORS, TRAIN
 from apps.snapshots.reports import ReportMaterial, ReportPair, ReportVote
-from apps.snapshots.rows import argument_key
 from apps.snapshots.selectors import parts
 
 # A random part of a file says as much as a longer wait for all of it.

@@ -19,9 +19,9 @@ from apps.agreement.models import Ruling
 from apps.common.errors import Conflict
 from apps.labeling.models import Comparison, Vote
 from apps.snapshots import selectors
-from apps.snapshots.assembly import assemble
+from apps.snapshots.assembling.assembly import assemble
+from apps.snapshots.assembling.material import Assembly
 from apps.snapshots.gathering import material_of
-from apps.snapshots.material import Assembly
 from apps.snapshots.models import Snapshot
 from apps.snapshots.recipe import SnapshotRecipe
 from apps.snapshots.report_facts import material_of_assembly, material_of_snapshot

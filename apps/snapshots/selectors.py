@@ -10,10 +10,10 @@ from django.db.models import Count, Max, Min, Q, QuerySet
 from apps.accounts.models import Project
 from apps.common.errors import Missing
 from apps.labeling.models import Annotator, Comparison, LabelingSettings, Prompt, Vote
+from apps.snapshots.assembling.rows import Texts
 from apps.snapshots.models import Snapshot, SnapshotRow
 from apps.snapshots.recipe import TRAIN, Filters, SnapshotRecipe
 from apps.snapshots.recipe_json import recipe_from_json
-from apps.snapshots.rows import Texts
 from apps.snapshots.store import artifact_store
 from measures.splits import Overlap, overlap_containment
 

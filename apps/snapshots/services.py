@@ -17,12 +17,12 @@ from apps.accounts.models import Project, User
 from apps.accounts.services import audit_record
 from apps.common.errors import Conflict, DomainError, Missing
 from apps.snapshots import dispatch, progress, selectors
-from apps.snapshots.assembly import assemble
+from apps.snapshots.assembling.assembly import assemble
+from apps.snapshots.assembling.material import Assembly
 from apps.snapshots.drafts import CANCELLED, KILLED, at_work, draft_make, is_made, seal
 from apps.snapshots.folder import write_folder
 from apps.snapshots.gathering import material_of
 from apps.snapshots.improvements import demonstration_lineage, demonstrations_from
-from apps.snapshots.material import Assembly
 from apps.snapshots.models import Snapshot
 from apps.snapshots.parsing import parse_rows
 from apps.snapshots.recipe import KTO, PRIVATE_SPLITS, TRAIN, SnapshotRecipe

@@ -15,13 +15,13 @@ from django.conf import settings
 
 from apps.accounts.models import Project
 from apps.snapshots import progress, selectors
+from apps.snapshots.assembling.gate import Proof, prove, require_clean
+from apps.snapshots.assembling.material import BY_RULING, Assembly, Line
+from apps.snapshots.assembling.rows import Row, Texts, preference_rows, unpaired_rows
 from apps.snapshots.folder import FORMAT, write_folder
-from apps.snapshots.gate import Proof, prove, require_clean
 from apps.snapshots.gathering import ruling_facts, vote_facts
-from apps.snapshots.material import BY_RULING, Assembly, Line
 from apps.snapshots.models import Snapshot, SnapshotRow
 from apps.snapshots.recipe import KTO, PRIVATE_SPLITS, SOFT, SnapshotRecipe
-from apps.snapshots.rows import Row, Texts, preference_rows, unpaired_rows
 from apps.snapshots.store import artifact_store, private_folder_of
 
 _LONGEST_REASON = 300

@@ -95,7 +95,7 @@ def test_a_refusal_names_what_is_wrong(
 def test_a_leak_is_a_conflict_with_its_details(
     emils: Client, project: Project, crowd: list[Comparison], monkeypatch
 ) -> None:
-    monkeypatch.setattr("apps.snapshots.gate.fold_of", lambda key, share, salt: True)
+    monkeypatch.setattr("apps.snapshots.assembling.gate.fold_of", lambda key, share, salt: True)
     status, error = post(emils, "", {"name": "May", "recipe": RECIPE})
     assert (status, error["code"]) == (409, "leak")
     assert "held-out annotator stands in" in error["details"][0]

@@ -5,8 +5,8 @@ from collections import Counter
 
 import pytest
 
-from apps.snapshots.assembly import assemble
-from apps.snapshots.material import Assembly, Ballot, Material, Pair
+from apps.snapshots.assembling.assembly import assemble
+from apps.snapshots.assembling.material import Assembly, Ballot, Material, Pair
 from apps.snapshots.recipe import Filters, SnapshotRecipe
 
 NOON = dt.datetime(2026, 11, 1, 12, tzinfo=dt.UTC)

@@ -6,9 +6,10 @@ import pytest
 
 from apps.accounts.models import Project, User
 from apps.labeling.models import Comparison, Vote
-from apps.snapshots import assembly, services, writing
-from apps.snapshots.gate import LeakFound
-from apps.snapshots.material import Assembly, Line, Pair
+from apps.snapshots import services, writing
+from apps.snapshots.assembling import assembly
+from apps.snapshots.assembling.gate import LeakFound
+from apps.snapshots.assembling.material import Assembly, Line, Pair
 from apps.snapshots.models import Snapshot
 from apps.snapshots.recipe import Filters, SnapshotRecipe
 from measures.splits import fold_of

@@ -13,7 +13,7 @@ from apps.accounts.models import Project, User
 from apps.agreement.services.rulings import dispute_adjudicate
 from apps.labeling.models import Annotator, Comparison, LabelingSettings, Slot, Vote
 from apps.snapshots import selectors, services
-from apps.snapshots.gate import LeakFound
+from apps.snapshots.assembling.gate import LeakFound
 from apps.snapshots.gathering import material_of
 from apps.snapshots.models import Snapshot
 from apps.snapshots.recipe import Filters, SnapshotRecipe
@@ -212,7 +212,7 @@ def test_single_answers_are_a_dataset_of_their_own_kind(
 def test_a_wrong_label_of_a_single_answer_stops_the_freeze(
     project: Project, crowd: list[Comparison], emil: User, monkeypatch
 ) -> None:
-    monkeypatch.setattr("apps.snapshots.rows.desirable", lambda winner, side: True)
+    monkeypatch.setattr("apps.snapshots.assembling.rows.desirable", lambda winner, side: True)
     with pytest.raises(LeakFound, match="the labels of train are not those that were decided"):
         freeze(project, emil, **ALL, ties="kto")
 

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from apps.snapshots.assembly import assemble
-from apps.snapshots.material import Assembly, Ballot, Material
+from apps.snapshots.assembling.assembly import assemble
+from apps.snapshots.assembling.material import Assembly, Ballot, Material
 from apps.snapshots.recipe import SnapshotRecipe
 from measures.weights import even_weights
 from tests.snapshots.test_assembly import NOON, pair, recipe

@@ -1,7 +1,7 @@
 """Plain strings of demonstrations and prompts, whose frozen form is conversational."""
 
+from apps.snapshots.assembling.rows import Row
 from apps.snapshots.formats.pairs import answer_string, prompt_string
-from apps.snapshots.rows import Row
 
 
 def completion_row(row: Row) -> Row:

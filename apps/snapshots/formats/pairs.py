@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from apps.snapshots.rows import Row
+from apps.snapshots.assembling.rows import Row
 
 # Trainers that read plain strings glue prompt and answer together, so a prompt ends with a break.
 END_OF_PROMPT = "\n\n"

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from apps.snapshots.assembling.rows import Row
 from apps.snapshots.formats.pairs import has_side
-from apps.snapshots.rows import Row
 from measures.ranking import groups_of, ranking_of
 
 LEAST_ANSWERS = 3

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from apps.common.errors import DomainError
+from apps.snapshots.assembling.rows import Row
 from apps.snapshots.formats.demonstrations import completion_row, prompt_only_row
 from apps.snapshots.formats.pairs import implicit_row, kto_rows, soft_row, standard_row
 from apps.snapshots.formats.rankings import ranking_rows
 from apps.snapshots.formats.votes import Behind, behind_rows, preference_share, vote_rows
 from apps.snapshots.models import Snapshot
-from apps.snapshots.rows import Row
 
 PREFERENCES, UNPAIRED = Snapshot.Kind.PREFERENCES.value, Snapshot.Kind.UNPAIRED.value
 DEMONSTRATIONS, PROMPTS = Snapshot.Kind.DEMONSTRATIONS.value, Snapshot.Kind.PROMPTS.value

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from apps.labeling.models import Choice, Vote
+from apps.snapshots.assembling.rows import Row
 from apps.snapshots.models import Snapshot, SnapshotRow
-from apps.snapshots.rows import Row
 
 _PART = 2_000
 

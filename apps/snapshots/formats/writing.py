@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from apps.common.spreadsheet import csv_lines
+from apps.snapshots.assembling.rows import Row
 from apps.snapshots.folder import json_line
-from apps.snapshots.rows import Row
 
 _IN_MEMORY = 8_000_000  # bytes kept in memory; the rest goes to disk
 _BATCH = 2_000

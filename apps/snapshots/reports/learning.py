@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from apps.snapshots.assembling.tally import FEW_PAIRS, VERY_FEW_PAIRS
 from apps.snapshots.reports.checks import (
     LOOK,
     OK,
@@ -16,7 +17,6 @@ from apps.snapshots.reports.checks import (
 )
 from apps.snapshots.reports.frame import Frame
 from apps.snapshots.reports.people import DAY
-from apps.snapshots.tally import FEW_PAIRS, VERY_FEW_PAIRS
 from measures.datasets.drift import recency_weighting, time_split
 from measures.datasets.growth import learning_curve
 

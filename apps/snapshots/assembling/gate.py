@@ -11,9 +11,10 @@ from itertools import combinations
 from pathlib import Path
 
 from apps.common.errors import Conflict
+from apps.snapshots.assembling.gate_near import near_leaks
+from apps.snapshots.assembling.material import BY_RULING, Line
+from apps.snapshots.assembling.rows import Row, argument_text, desirable, prompt_text, text_key
 from apps.snapshots.files import read_rows
-from apps.snapshots.gate_near import near_leaks
-from apps.snapshots.material import BY_RULING, Line
 from apps.snapshots.recipe import (
     HELDOUT_ANNOTATORS,
     HELDOUT_GROUPS,
@@ -21,7 +22,6 @@ from apps.snapshots.recipe import (
     PUBLIC_TEST,
     SnapshotRecipe,
 )
-from apps.snapshots.rows import Row, argument_text, desirable, prompt_text, text_key
 from measures.splits import fold_of
 
 # The held-out annotators' votes are on the very pairs of these two files, which train nothing.

@@ -10,8 +10,8 @@ recipe joins them.
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from apps.snapshots.material import Pair
-from apps.snapshots.near import Families
+from apps.snapshots.assembling.material import Pair
+from apps.snapshots.assembling.near import Families
 from apps.snapshots.recipe import TRAIN
 from measures.bootstrap import LEAST_UNITS
 from measures.splits import assign_splits

@@ -4,10 +4,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from apps.snapshots.material import Ballot, Drop, Line, Material, Pair
+from apps.snapshots.assembling.material import Ballot, Drop, Line, Material, Pair
+from apps.snapshots.assembling.rows import desirable
+from apps.snapshots.assembling.units import Units
 from apps.snapshots.recipe import HELDOUT_ANNOTATORS, KTO, SMOKE, TRAIN, SnapshotRecipe
-from apps.snapshots.rows import desirable
-from apps.snapshots.units import Units
 from measures.bootstrap import LEAST_UNITS
 from measures.voting import Choice, Rule, chance_keep_rate, posterior_keep_rate
 from measures.voting.chance import MOST_VOTES

@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 
-from apps.snapshots.material import Pair
+from apps.snapshots.assembling.material import Pair
 from measures.duplicates import near_duplicates
 
 # Key of a text → the key that its family of near-duplicates goes by; texts alone are left out.

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from apps.snapshots.material import Ballot, Drop, Line, Pair
+from apps.snapshots.assembling.material import Ballot, Drop, Line, Pair
 from apps.snapshots.recipe import LENGTH, TOPIC, UNSAFE, SnapshotRecipe
 from measures.splits import effective_sample_size
 from measures.weights import (

@@ -12,7 +12,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from apps.snapshots.material import BY_MODEL, BY_RULING, BY_VOTES, Ballot, Judgement, Pair
+from apps.snapshots.assembling.material import (
+    BY_MODEL,
+    BY_RULING,
+    BY_VOTES,
+    Ballot,
+    Judgement,
+    Pair,
+)
 from apps.snapshots.recipe import OVERRIDE, TRAIN, SnapshotRecipe, moments
 from measures.consensus import Fit, Votes, fit, votes_from, winners
 from measures.voting import CHOICES, Choice, decide_many, decide_many_by_posterior

@@ -12,7 +12,7 @@ row and no dev row shares a text with.
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
-from apps.snapshots.deciding import (
+from apps.snapshots.assembling.deciding import (
     FEW_VOTES,
     LITTLE_AGREEMENT,
     LITTLE_POSTERIOR,
@@ -21,8 +21,12 @@ from apps.snapshots.deciding import (
     Decided,
     decide_pairs,
 )
-from apps.snapshots.material import BY_ONE, Assembly, Ballot, Drop, Line, Material, Pair
-from apps.snapshots.near import Families, families_of
+from apps.snapshots.assembling.material import BY_ONE, Assembly, Ballot, Drop, Line, Material, Pair
+from apps.snapshots.assembling.near import Families, families_of
+from apps.snapshots.assembling.tally import tally, warnings_about
+from apps.snapshots.assembling.ties import DECIDED_BAD, DECIDED_TIE, line_of
+from apps.snapshots.assembling.units import BY_GROUP, as_families, place, units_of
+from apps.snapshots.assembling.weighting import NOT_DRAWN, weigh, with_strengths
 from apps.snapshots.persons import require_named, voters_left
 from apps.snapshots.recipe import (
     HELDOUT_ANNOTATORS,
@@ -33,10 +37,6 @@ from apps.snapshots.recipe import (
     TRAIN,
     SnapshotRecipe,
 )
-from apps.snapshots.tally import tally, warnings_about
-from apps.snapshots.ties import DECIDED_BAD, DECIDED_TIE, line_of
-from apps.snapshots.units import BY_GROUP, as_families, place, units_of
-from apps.snapshots.weighting import NOT_DRAWN, weigh, with_strengths
 from measures.splits import fold_of
 from measures.voting import Choice
 

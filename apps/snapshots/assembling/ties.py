@@ -7,8 +7,8 @@ kto    every decided comparison is two labelled answers: of a winner and a loser
        desirable, of a tie both are, of "both are bad" neither is
 """
 
-from apps.snapshots.deciding import VOTE_TIE, Verdict
-from apps.snapshots.material import Drop, Line, Pair
+from apps.snapshots.assembling.deciding import VOTE_TIE, Verdict
+from apps.snapshots.assembling.material import Drop, Line, Pair
 from apps.snapshots.recipe import KTO, SOFT, TRAIN
 
 DECIDED_TIE, DECIDED_BAD = "decided: tie", "decided: both bad"

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from apps.snapshots.material import Line, Pair
+from apps.snapshots.assembling.material import Line, Pair
 from measures.text import normalise
 
 Messages = list[dict[str, str]]
