@@ -44,6 +44,8 @@ def draft_make(
     name = name.strip()
     if not 0 < len(name) <= _LONGEST_NAME:
         raise DomainError(f"A name of 1 to {_LONGEST_NAME} characters.", field="name")
+    if "\x00" in name:
+        raise DomainError("No NUL characters.", field="name")
     now = timezone.now()
     return Snapshot.objects.create(
         project=project,

@@ -79,3 +79,10 @@ def test_the_overlap_is_the_share_of_rl_prompts_already_imitated(project: Projec
     rl = bring(project, "prompts", [{"prompt": p} for p in ("one?", "Two?", "three?", "four?")])
     overlap = selectors.prompt_overlap(sft=sft, rl=rl)
     assert (overlap.n_both, overlap.n_rl, overlap.containment) == (2, 4, 0.5)
+
+
+@pytest.mark.parametrize("name", ["", "  ", "n" * 121, "a\x00b"])
+def test_a_name_that_cannot_be_stored_is_refused(project: Project, name: str) -> None:
+    with pytest.raises(DomainError) as refused:
+        services.snapshot_import(project=project, kind="prompts", name=name, rows=[{"prompt": "a"}])
+    assert refused.value.field == "name"
