@@ -1,16 +1,13 @@
 """The pages of agreement in a browser: live where they claim to be, readable by everybody."""
 
-import os
-from pathlib import Path
-
 import pytest
-from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Page, expect
+from playwright.sync_api import expect
 
 from apps.accounts.models import Project, Role
 from apps.agreement.services.consensus import consensus_compare
 from apps.labeling.models import Decision, LabelingSettings
 from tests.agreement.large_crowd import crowd_write, people_write, spammed_votes
+from tests.browser.readable import readable
 from tests.people import person_make
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
@@ -28,17 +25,6 @@ def project() -> Project:
     LabelingSettings.objects.create(project=project)
     consensus_compare(project=project)
     return project
-
-
-def readable(page: Page, name: str) -> None:
-    if folder := os.environ.get("SCREENSHOTS"):
-        page.screenshot(path=Path(folder) / f"agreement-{name}.png", full_page=True)
-    found = Axe().run(page).response["violations"]
-    serious = [v for v in found if v["impact"] in ("serious", "critical")]
-    assert not serious, [
-        (name, v["id"], [node["html"][:160] for node in v["nodes"][:3]]) for v in serious
-    ]
-    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), name
 
 
 def test_the_preview_follows_the_rule_as_it_is_typed(
@@ -89,7 +75,8 @@ def test_everybody_can_read_the_pages_of_agreement(
         answer = page.goto(f"{live_server.url}/p/arguments/{path}")
         assert answer is not None
         assert answer.status == 200, path
-        readable(page, f"{path.strip('/').replace('/', '-')}-{'phone' if phone else 'desk'}")
+        name = f"{path.strip('/').replace('/', '-')}-{'phone' if phone else 'desk'}"
+        readable(page, name, themes=["dark" if dark else "light"])
 
 
 PAGES = (

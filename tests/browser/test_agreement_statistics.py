@@ -1,13 +1,13 @@
 """The pages of statistics in a browser: from a cell to what two people differ on, on any screen."""
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Page, expect
+from playwright.sync_api import expect
 
 from apps.accounts.models import Project, Role
 from apps.agreement.services.reports import report_refresh
 from apps.labeling.models import Prompt, Response
 from tests.agreement.crowd import crowd_write
+from tests.browser.readable import readable
 from tests.people import person_make
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
@@ -28,17 +28,6 @@ def project() -> Project:
     return project
 
 
-def no_serious_violation(page: Page, name: str) -> None:
-    for theme in ("light", "dark"):
-        page.emulate_media(color_scheme=theme)
-        found = Axe().run(page).response["violations"]
-        serious = [v for v in found if v["impact"] in ("serious", "critical")]
-        assert not serious, [
-            (name, theme, v["id"], [node["html"][:160] for node in v["nodes"][:3]]) for v in serious
-        ]
-        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), name
-
-
 def test_a_cell_leads_to_what_two_people_differ_on(
     project: Project, live_server, open_page, sign_in
 ) -> None:
@@ -51,7 +40,7 @@ def test_a_cell_leads_to_what_two_people_differ_on(
     ).press("Enter")
     expect(page.get_by_text("comparisons; they differ on 10")).to_be_visible()
     expect(page.get_by_role("article")).to_have_count(10)
-    no_serious_violation(page, "disagreements")
+    readable(page, "disagreements")
     page.get_by_role("table").get_by_role("link", name="10", exact=True).click()
     expect(page.get_by_role("article")).to_have_count(10)
     expect(page.get_by_role("link", name="show all")).to_be_visible()
@@ -65,4 +54,4 @@ def test_the_pages_stand_on_every_screen(
     sign_in(page, "ada")
     for path in PAGES:
         page.goto(f"{live_server.url}/p/arguments/{path}")
-        no_serious_violation(page, path)
+        readable(page, path)

@@ -1,13 +1,13 @@
 """Ruling on disputes by keys, and asking for audits, in a browser."""
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Page, expect
+from playwright.sync_api import expect
 
 from apps.accounts.models import Project, Role, User
 from apps.agreement.models import Ruling
 from apps.labeling.models import Slot
 from tests.agreement.disputed import disputed_make, newer_guideline
+from tests.browser.readable import readable
 from tests.people import person_make
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
@@ -19,17 +19,6 @@ def rita() -> User:
     return person_make("Rita", project, Role.REVIEWER)
 
 
-def no_serious_violation(page: Page, name: str) -> None:
-    for theme in ("light", "dark"):
-        page.emulate_media(color_scheme=theme)
-        found = Axe().run(page).response["violations"]
-        serious = [v for v in found if v["impact"] in ("serious", "critical")]
-        assert not serious, [
-            (name, theme, v["id"], [node["html"][:160] for node in v["nodes"][:3]]) for v in serious
-        ]
-        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), name
-
-
 def test_disputes_are_walked_through_and_ruled_on_by_keys(
     rita: User, live_server, open_page, sign_in
 ) -> None:
@@ -37,9 +26,9 @@ def test_disputes_are_walked_through_and_ruled_on_by_keys(
     page = open_page()
     sign_in(page, rita.username)
     page.goto(f"{live_server.url}/p/arguments/disputes/")
-    no_serious_violation(page, "list")
+    readable(page, "list")
     page.get_by_role("link", name="pair-1", exact=True).click()
-    no_serious_violation(page, "dispute")
+    readable(page, "dispute")
     page.keyboard.press("j")
     page.wait_for_url(f"**/disputes/{pairs[1].pk}/")
     page.keyboard.press("k")
@@ -73,7 +62,7 @@ def test_the_pages_stand_on_a_phone_and_in_the_dark(
         "disputes/re-annotation/", "audits/",
     ):  # fmt: skip
         page.goto(f"{live_server.url}/p/arguments/{path}")
-        no_serious_violation(page, path)
+        readable(page, path)
 
 
 def test_audits_come_one_after_another(rita: User, live_server, open_page, sign_in) -> None:

@@ -9,7 +9,7 @@ from apps.snapshots.assembling.rows import desirable
 from apps.snapshots.assembling.units import Units
 from apps.snapshots.recipe import HELDOUT_ANNOTATORS, KTO, SMOKE, TRAIN, SnapshotRecipe
 from measures.bootstrap import LEAST_UNITS
-from measures.voting import Choice, Rule, chance_keep_rate, posterior_keep_rate
+from measures.voting import Choice, expected_keep_rate, posterior_keep_rate
 from measures.voting.chance import MOST_VOTES
 
 # A reward model from fewer pairs is likely to overfit.
@@ -68,7 +68,7 @@ def tally(
         "winners": dict(sorted(Counter(line.winner for line in decided).items())),
         "chance_keep_rate": expected_by_model(recipe, votes_per_pair, reliability)
         if recipe.by_model
-        else expected_by_chance(recipe.rule, votes_per_pair),
+        else expected_keep_rate(recipe.rule, votes_per_pair),
     }
 
 
@@ -88,23 +88,10 @@ def labels(lines: Iterable[Line], pairs: Mapping[int, Pair]) -> dict[str, int]:
     }
 
 
-def expected_by_chance(rule: Rule, votes_per_pair: Iterable[int]) -> float | None:
-    """The share of these comparisons that a crowd flipping coins between A and B would pass.
-
-    The mean of `chance_keep_rate` over the comparisons' own numbers of votes; one without votes
-    passes nothing, numbers over `MOST_VOTES` count as that many. None without comparisons.
-    """
-    by_number = Counter(min(n, MOST_VOTES) for n in votes_per_pair)
-    total = sum(by_number.values())
-    if not total:
-        return None
-    return sum(k * chance_keep_rate(rule, n) for n, k in by_number.items() if n) / total
-
-
 def expected_by_model(
     recipe: SnapshotRecipe, votes_per_pair: Iterable[int], reliability: Mapping[int, float]
 ) -> float | None:
-    """As `expected_by_chance`, for a posterior: of coin-flippers whom the model takes for people as
+    """As `expected_keep_rate`, for a posterior: of coin-flippers whom the model takes for people as
     reliable as these are on average. None where these are no better than coins themselves."""
     n_people = len(reliability)
     accuracy = sum(reliability.values()) / n_people if n_people else 0.0
