@@ -25,8 +25,11 @@ DROPPED = "dropped"
 
 
 def rows_of(snapshot: Snapshot, wanted: RowsWanted) -> QuerySet[SnapshotRow]:
-    """Rows with comparison and prompt, in order of the comparison's number."""
+    """Rows with comparison and prompt, in order of the comparison's number; none for a text with a
+    NUL, which the database cannot hold."""
     rows = SnapshotRow.objects.filter(snapshot=snapshot).select_related("comparison__prompt")
+    if "\x00" in wanted.split + wanted.reason + wanted.winner + wanted.search:
+        return rows.none()
     if wanted.split == DROPPED:
         rows = rows.filter(split="")
     elif wanted.split:

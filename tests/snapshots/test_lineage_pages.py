@@ -258,6 +258,11 @@ def test_rows_are_found_by_file_reason_winner_and_text(
     assert browsing.drop_reasons(frozen) == [("too little agreement", 1)]
 
 
+def test_a_filter_with_a_nul_finds_no_row(frozen: Snapshot) -> None:
+    for name in ("split", "reason", "winner", "search"):
+        assert not rows_of(frozen, RowsWanted(**{name: "a\x00"})).exists()
+
+
 def test_each_row_leads_to_its_comparison_and_its_votes(
     frozen: Snapshot, crowd: list[Comparison], ritas: Client
 ) -> None:
