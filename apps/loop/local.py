@@ -11,6 +11,7 @@ from apps.common import health, processes
 # Program of `processes.programs` → the parts of health.PARTS that it is.
 NEEDED = {
     "events": ("event worker", "house worker"),
+    "imports": ("imports worker", "figures worker"),
     "scheduler": ("scheduler",),
     "train": ("training worker",),
 }
