@@ -6,18 +6,22 @@ from typing import Any, Literal
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 from ninja import Field, Query, Router, Schema, Status
+from pydantic import ConfigDict
 
 from apps.accounts.api_auth import needs
 from apps.accounts.permissions import READERS, STAFF, project_for
 from apps.common.errors import DomainError
 from apps.snapshots import comparing, exports, lineage, selectors, services
 from apps.snapshots.models import Snapshot
+from apps.snapshots.recipe import PRIVATE_SPLITS
 from apps.snapshots.responses import download_response
 
 router = Router(tags=["datasets"])
 
 
 class SnapshotIn(Schema):
+    model_config = ConfigDict(extra="forbid")  # a misspelt field would freeze by defaults
+
     name: str
     kind: Literal["preferences", "demonstrations", "prompts"] = "preferences"
     recipe: dict[str, Any] = Field(
@@ -34,6 +38,8 @@ class SnapshotIn(Schema):
 
 
 class RecipeIn(Schema):
+    model_config = ConfigDict(extra="forbid")
+
     recipe: dict[str, Any] = Field(default_factory=dict)
 
 
@@ -292,7 +298,7 @@ def vote_lineage(request: HttpRequest, slug: str, vote_id: int) -> dict[str, Any
                 "snapshot": row.snapshot_id,
                 "split": row.split,
                 "dropped_because": row.dropped_because,
-                "winner": row.winner,
+                "winner": "" if row.split in PRIVATE_SPLITS else row.winner,
             }
             for row in found.rows
         ],

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from django.db.models import Count, Q, QuerySet
 
 from apps.snapshots.models import Snapshot, SnapshotRow
+from apps.snapshots.recipe import PRIVATE_SPLITS
 from apps.snapshots.vote_changes import changed_votes
 
 
@@ -26,8 +27,10 @@ DROPPED = "dropped"
 
 def rows_of(snapshot: Snapshot, wanted: RowsWanted) -> QuerySet[SnapshotRow]:
     """Rows with comparison and prompt, in order of the comparison's number; none for a text with a
-    NUL, which the database cannot hold."""
+    NUL, which the database cannot hold. Private files are not looked through: an admin downloads
+    them, which is written down."""
     rows = SnapshotRow.objects.filter(snapshot=snapshot).select_related("comparison__prompt")
+    rows = rows.exclude(split__in=PRIVATE_SPLITS)
     if "\x00" in wanted.split + wanted.reason + wanted.winner + wanted.search:
         return rows.none()
     if wanted.split == DROPPED:

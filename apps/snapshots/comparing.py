@@ -17,7 +17,7 @@ from apps.accounts.models import Project
 from apps.common.errors import Conflict, DomainError
 from apps.labeling.texts import excerpt
 from apps.snapshots.models import Snapshot
-from apps.snapshots.recipe import HELDOUT_ANNOTATORS
+from apps.snapshots.recipe import HELDOUT_ANNOTATORS, PRIVATE_SPLITS
 
 # A row may be flipped and moved at once: these overlap, but added, removed and left out do not.
 CHANGES = {
@@ -251,7 +251,9 @@ def _where(wanted: Wanted) -> tuple[str, dict[str, Any]]:
     if wanted.change and wanted.change not in CHANGES:
         raise DomainError(f"The change is one of {', '.join(CHANGES)}.", field="change")
     parts = [wanted.change or f"({_ANY})"]
-    values: dict[str, Any] = {}
+    # Private files are counted in the summary, and nobody looks through their rows here.
+    parts.append("not (array[old_split, new_split] && %(private)s::varchar[])")
+    values: dict[str, Any] = {"private": sorted(PRIVATE_SPLITS)}
     if wanted.split:
         parts.append("%(split)s in (old_split, new_split)")
         values["split"] = wanted.split

@@ -10,6 +10,7 @@ from apps.accounts.models import Project
 from apps.common.registry import Use
 from apps.snapshots.lineage import Made, comparison_rows, made_from, origins, read_by, rows_behind
 from apps.snapshots.models import Snapshot, SnapshotRow
+from apps.snapshots.recipe import PRIVATE_SPLITS
 from apps.snapshots.vote_changes import changed_counts
 
 _WINNERS = {"a": "A won", "b": "B won", "tie": "tie", "both_bad": "both bad"}
@@ -59,6 +60,8 @@ def fate_words(row: SnapshotRow) -> str:
     """What became of a comparison in a dataset: "train, A won, 0.80", or why it was left out."""
     if not row.split:
         return f"left out: {row.dropped_because}"
+    if row.split in PRIVATE_SPLITS:
+        return "kept private"
     sure = row.share if row.confidence is None else row.confidence
     parts = [row.split, _WINNERS.get(row.winner, ""), "" if sure is None else f"{sure:.2f}"]
     return ", ".join(part for part in parts if part)

@@ -1,6 +1,7 @@
 """Datasets by program."""
 
 import json
+from collections.abc import Callable
 
 import pytest
 from django.test import Client
@@ -126,3 +127,16 @@ def test_an_anonymised_import_is_refused_with_its_reason_by_program_too(
         )  # fmt: skip
     status, _ = post(emils, "", {"name": "May", "recipe": RECIPE | {"heldout_annotators": 0}})
     assert status == 201
+
+
+def test_a_misspelt_field_freezes_nothing(
+    project: Project, emil: User, signed_in: Callable[[User], Client]
+) -> None:
+    answer = signed_in(emil).post(
+        "/api/v1/projects/arguments/snapshots",
+        {"name": "pairs", "reciep": {"least_votes": 5}},
+        "application/json",
+    )
+    assert answer.status_code == 422
+    assert "reciep" in answer.content.decode()
+    assert not Snapshot.objects.exists()

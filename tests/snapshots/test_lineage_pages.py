@@ -1,6 +1,9 @@
 """Following votes by pages, in both directions, and the notices when they change later."""
 
+from collections.abc import Callable
+
 import pytest
+from django.db import connection
 from django.test import Client
 
 from apps.accounts.models import Membership, Project, Role, User
@@ -309,3 +312,27 @@ def test_the_export_page_names_every_form_with_its_rows(
     rows = b"".join(sent.streaming_content).splitlines()
     assert len(rows) == 2 * frozen.counts["rows"]["train"]
     assert ritas.get(f"/p/arguments/datasets/{frozen.pk}/export/").status_code == 403
+
+
+def test_private_rows_are_not_looked_through(
+    frozen: Snapshot, emil: User, ada: User, signed_in: Callable[[User], Client]
+) -> None:
+    row = frozen.rows.exclude(split="").order_by("pk").first()
+    assert row is not None
+    # past the trigger that keeps frozen rows: as if this one had fallen into the private test
+    with connection.cursor() as cursor:
+        cursor.execute("set local session_replication_role = replica")
+        cursor.execute(
+            "update snapshots_snapshotrow set split = 'private_test' where id = %s", [row.pk]
+        )
+        cursor.execute("set local session_replication_role = default")
+    for person in (emil, ada):
+        browser = signed_in(person)
+        url = f"/p/arguments/datasets/{frozen.pk}/rows/"
+        shown = browser.get(url, {"split": "private_test"}).content.decode()
+        assert f"/lineage/{row.comparison_id}/" not in shown
+        page = browser.get(f"/p/arguments/comparisons/{row.comparison_id}/").content.decode()
+        assert "kept private" in page
+        vote = row.vote_ids[0]
+        told = browser.get(f"/api/v1/projects/arguments/votes/{vote}/lineage").json()["rows"]
+        assert [one["winner"] for one in told if one["snapshot"] == frozen.pk] == [""]

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from django.http import HttpRequest
 from ninja import Field, Router, Schema
+from pydantic import ConfigDict
 
 from apps.accounts.api_auth import needs
 from apps.accounts.permissions import ADMIN, READERS, STAFF, project_for
@@ -20,7 +21,9 @@ router = Router(tags=["agreement"])
 
 
 class RuleIn(Schema):
-    """What is left out is as in force."""
+    """What is left out is as in force; what is no field of a rule is refused."""
+
+    model_config = ConfigDict(extra="forbid")
 
     decide_by: Literal["votes", "one_coin", "dawid_skene", "mace"] | None = None
     least_votes: int | None = None

@@ -4,6 +4,7 @@ from datetime import datetime
 from typing import Any, Literal
 
 from ninja import Field, Schema
+from pydantic import ConfigDict
 
 MOST_ROWS = 50_000  # of one import request; a longer file goes in several
 
@@ -219,7 +220,9 @@ class LabelingSettingsOut(Schema):
 
 
 class LabelingSettingsIn(Schema):
-    """What is left out stays."""
+    """What is left out stays; what is no setting is refused."""
+
+    model_config = ConfigDict(extra="forbid")
 
     overlap: int | None = None
     max_overlap: int | None = None

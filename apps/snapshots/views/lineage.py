@@ -12,7 +12,7 @@ from apps.labeling.models import Vote
 from apps.labeling.selectors import comparison_get
 from apps.labeling.texts import excerpt
 from apps.snapshots import browsing, comparing, lineage, selectors
-from apps.snapshots.recipe import SPLITS
+from apps.snapshots.recipe import PRIVATE_SPLITS, SPLITS
 from apps.snapshots.screens import lineage as screen
 from apps.snapshots.tracing import comparison_tree, runs_used
 from apps.snapshots.vote_changes import changed_votes, vote_states
@@ -69,7 +69,12 @@ def snapshot_rows(request: Request, snapshot: str) -> HttpResponse:
         "snapshot": found,
         "wanted": wanted,
         "filtered": wanted != browsing.RowsWanted(),
-        "splits": [name for name in SPLITS if name in found.counts.get("rows", {})],
+        "splits": [
+            name
+            for name in SPLITS
+            if name in found.counts.get("rows", {}) and name not in PRIVATE_SPLITS
+        ],
+        "n_private": sum(found.counts.get("rows", {}).get(name, 0) for name in PRIVATE_SPLITS),
         "dropped": browsing.DROPPED,
         "reasons": browsing.drop_reasons(found),
         "page": page,
