@@ -1,11 +1,11 @@
-"""Models of the voters at 1,000,000 votes, in memory, beside crowd-kit's Dawid–Skene.
+"""Models of the voters at 1,000,000 votes, in memory and from the database and back.
 
 200,000 comparisons × 5 votes by 500 annotators, of whom a tenth flip coins; A, B and ties. Both
 sides run in this process, one after the other, on one core; crowd-kit runs with its defaults, and
 its time includes no reading of data. Accuracy is against the simulated truths, ties of votes
 counting half. A warm start goes on from a fit without the last 1 % of the votes.
 
-Run: python -m benchmarks.consensus
+Run: python -m benchmarks.consensus [comparisons]
 """
 
 import os
@@ -13,6 +13,7 @@ import os
 # One core for both sides: set before numpy is imported.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+import sys
 import time
 import warnings
 from collections.abc import Callable
@@ -23,6 +24,7 @@ import pandas as pd
 from crowdkit.aggregation import DawidSkene, OneCoinDawidSkene
 
 from benchmarks.report import print_report, versions
+from benchmarks.site import site
 from measures.agreement import count_matrix, krippendorff_alpha
 from measures.bootstrap import REPLICATES
 from measures.consensus import (
@@ -47,6 +49,9 @@ T = TypeVar("T")
 
 
 def main() -> None:
+    global COMPARISONS
+    if len(sys.argv) > 1:  # a smaller one, to try
+        COMPARISONS = int(sys.argv[1])
     votes, truth = simulated_votes(seed=1)
     rows: list[dict[str, object]] = []
     summary: dict[str, object] = {"votes": len(votes), "comparisons": COMPARISONS}
@@ -98,10 +103,17 @@ def main() -> None:
     rows.append({"step": "Krippendorff's alpha", "ours (s)": alpha_s})
     rows.append({"step": f"alpha with {REPLICATES:,} replicates", "ours (s)": both_s})
 
+    with site():
+        from benchmarks.voters.database import measure
+
+        stored_rows, stored = measure(votes.items, votes.annotators, votes.choices)
+    rows += stored_rows
+
     print_report(
         f"Models of the voters, {len(votes):,} votes on {COMPARISONS:,} comparisons",
         rows,
         summary
+        | stored
         | {
             "warm_start_s": round(warm_s, 3),
             "check_s": round(check_s, 3),

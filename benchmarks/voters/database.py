@@ -1,101 +1,56 @@
-"""A model of the voters from the database and back: 1,000,000 votes on 200,000 pairs, 500 people.
+"""A model of the voters from the database and back.
 
-Timed are the whole of `consensus_refresh` (read the votes, fit, write the annotators' matrices,
-write every posterior and decide anew what moved) for a first fit and, after 1 % new votes, for a
-warm start; and one vote that is absorbed in its own transaction, beside the same vote in a project
-that counts. The named alternative for the fit is crowd-kit's Dawid–Skene on the same votes in
-memory, which neither reads nor writes a database.
-
-Starts PostgreSQL and Redis of its own in a temporary folder.
-Run: python -m benchmarks.consensus_database [pairs]
+Timed are reading the votes, the whole of `consensus_refresh` (read the votes, fit, write the
+annotators' matrices, write every posterior and decide anew what moved) for a first fit and, after
+1 % new votes, for a warm start; and one vote that is absorbed in its own transaction, beside the
+same vote in a project that only counts. Django must be set up before `measure` is called.
 """
 
 import statistics
-import sys
 import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 import numpy as np
 
-from benchmarks.report import print_report, versions
-from benchmarks.site import site
-
-PAIRS, PER_PAIR, PEOPLE, SPAMMERS = 200_000, 5, 500, 50
 VOTES_TIMED = 150
 T = TypeVar("T")
 
 
-def main() -> None:
-    pairs = int(sys.argv[1]) if len(sys.argv) > 1 else PAIRS
-    with site():
-        run(pairs)
-
-
-def run(pairs: int) -> None:
+def measure(items: Any, people: Any, choices: Any) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """(rows of the table, figures) for these votes; items, people and choices are indices."""
     from django.db import connection
 
     from apps.agreement.selectors.crowd import crowd_of
     from apps.agreement.services.consensus import consensus_refresh
-    from measures.consensus import fit
 
-    truth, items, people, choices = simulated_votes(pairs, seed=1)
-    project, users = project_build(pairs, items, people, choices)
+    pairs, n_people = int(items.max()) + 1, int(people.max()) + 1
+    project, users = project_build(pairs, n_people, items, people, choices)
     crowd, read_s = timed(lambda: crowd_of(project=project))
     assert len(crowd.votes) == len(items)
-
-    fitted, fit_s = timed(lambda: fit("dawid_skene", crowd.votes))
-    with connection.cursor() as cursor:
-        cursor.execute("select item from places order by id")
-        in_order = np.array([item for (item,) in cursor.fetchall()])
-    right = float((fitted.posteriors.argmax(axis=1) == truth[in_order]).mean())
-    oracle_s, oracle_right = crowd_kit(truth, items, people, choices)
     first, whole_s = timed(lambda: consensus_refresh(project=project, method="dawid_skene"))
     with connection.cursor() as cursor:
         cursor.execute("select count(*) from labeling_decision where posteriors is not null")
         assert cursor.fetchone()[0] == pairs
-    added = votes_add(project, users, truth, n=len(items) // 100)
+    added = votes_add(project, users, n=len(items) // 100)
     again, warm_s = timed(lambda: consensus_refresh(project=project, method="dawid_skene"))
     assert again.consensus.n_votes == len(items) + added
     plain_ms, absorbed_ms = one_vote(project)
-    print_report(
-        f"A model of the voters, {len(items):,} votes on {pairs:,} pairs by {PEOPLE} people",
-        [
-            line("read the votes", read_s, None),
-            line("Dawid–Skene in memory", fit_s, oracle_s),
-            line("from the database and back, first fit", whole_s, oracle_s),
-            line("after 1 % new votes, warm start", warm_s, oracle_s),
-            {
-                "what": "one vote, counting | absorbed into its posterior",
-                "seconds": f"{plain_ms / 1e3:.4f} | {absorbed_ms / 1e3:.4f}",
-                "crowd-kit": "—",
-                "ratio": f"{absorbed_ms / plain_ms:.2f}",
-            },
-        ],
-        {
-            "votes": len(items),
-            "read_s": round(read_s, 2),
-            "fit_s": round(fit_s, 2),
-            "database_and_back_s": round(whole_s, 2),
-            "warm_s": round(warm_s, 2),
-            "rows_written": first.redecided.written,
-            "rows_written_warm": again.redecided.written,
-            "accuracy": right,
-            "crowd_kit_s": round(oracle_s, 2),
-            "crowd_kit_accuracy": oracle_right,
-            "vote_ms": round(plain_ms, 2),
-            "absorbed_vote_ms": round(absorbed_ms, 2),
-            "versions": versions("numpy", "crowd-kit", "psycopg"),
-        },
-    )
-
-
-def line(what: str, ours: float, oracle: float | None) -> dict[str, Any]:
-    return {
-        "what": what,
-        "seconds": f"{ours:.2f}",
-        "crowd-kit": "—" if oracle is None else f"{oracle:.2f}",
-        "ratio": "—" if oracle is None else f"{oracle / ours:.1f}",
+    rows = [
+        {"step": "read the votes from the database", "ours (s)": read_s},
+        {"step": "from the database and back, first fit", "ours (s)": whole_s},
+        {"step": "from the database and back, 1 % new votes", "ours (s)": warm_s},
+        {"step": "one vote, counting", "ours (s)": plain_ms / 1e3},
+        {"step": "one vote, absorbed into its posterior", "ours (s)": absorbed_ms / 1e3},
+    ]
+    return rows, {
+        "database_read_s": round(read_s, 2),
+        "database_and_back_s": round(whole_s, 2),
+        "database_warm_s": round(warm_s, 2),
+        "rows_written": first.redecided.written,
+        "rows_written_warm": again.redecided.written,
+        "vote_ms": round(plain_ms, 2),
+        "absorbed_vote_ms": round(absorbed_ms, 2),
     }
 
 
@@ -105,31 +60,10 @@ def timed(work: Callable[[], T]) -> tuple[T, float]:
     return result, time.perf_counter() - start
 
 
-def simulated_votes(pairs: int, seed: int) -> tuple[Any, Any, Any, Any]:
-    """(truth, items, people, choices): three choices, every tenth annotator flips coins."""
-    rng = np.random.default_rng(seed)
-    truth = rng.choice(3, pairs, p=(0.45, 0.45, 0.1))
-    items = np.repeat(np.arange(pairs), PER_PAIR)
-    # five different people each: a random start and steps that never meet within five
-    start, step = rng.integers(0, PEOPLE, pairs), rng.integers(1, PEOPLE // PER_PAIR, pairs)
-    people = ((start[:, None] + step[:, None] * np.arange(PER_PAIR)) % PEOPLE).ravel()
-    skill = np.where(np.arange(PEOPLE) < SPAMMERS, 1 / 3, rng.beta(12, 4, PEOPLE))
-    right = rng.random(len(items)) < skill[people]
-    other = (truth[items] + rng.integers(1, 3, len(items))) % 3
-    return truth, items, people, np.where(right, truth[items], other)
-
-
-def crowd_kit(truth: Any, items: Any, people: Any, choices: Any) -> tuple[float, float]:
-    import pandas as pd
-    from crowdkit.aggregation import DawidSkene
-
-    table = pd.DataFrame({"task": items, "worker": people, "label": choices})
-    labels, seconds = timed(lambda: DawidSkene(n_iter=100).fit_predict(table))
-    return seconds, float((labels.sort_index().to_numpy() == truth).mean())
-
-
-def project_build(pairs: int, items: Any, people: Any, choices: Any) -> tuple[Any, list[int]]:
-    """The rows that an import and 500 annotators leave behind, by COPY and SQL."""
+def project_build(
+    pairs: int, n_people: int, items: Any, people: Any, choices: Any
+) -> tuple[Any, list[int]]:
+    """The rows that an import and its annotators leave behind, by COPY and SQL."""
     from django.db import connection
 
     from apps.accounts.models import Project, User
@@ -140,7 +74,7 @@ def project_build(pairs: int, items: Any, people: Any, choices: Any) -> tuple[An
     users = [
         user.pk
         for user in User.objects.bulk_create(
-            [User(username=f"crowd-{k}", password="!") for k in range(PEOPLE)]  # noqa: S106
+            [User(username=f"crowd-{k}", password="!") for k in range(n_people)]  # noqa: S106
         )
     ]
     values = {"project": project.pk, "n": pairs}
@@ -167,7 +101,7 @@ def project_build(pairs: int, items: Any, people: Any, choices: Any) -> tuple[An
     return project, users
 
 
-def votes_add(project: Any, users: list[int], truth: Any, n: int) -> int:
+def votes_add(project: Any, users: list[int], n: int) -> int:
     """One more vote each on n comparisons, by people who had none there."""
     from django.db import connection
 
@@ -215,6 +149,7 @@ def one_vote(project: Any) -> tuple[float, float]:
     return medians[0], medians[1]
 
 
+# How many votes a comparison has is 5 by construction.
 _ROWS = (
     """
 insert into labeling_prompt (project_id, messages, text_hash, group_key, topic, language, source,
@@ -302,6 +237,3 @@ with chosen as (
 )
 select count(*) from counted
 """
-
-if __name__ == "__main__":
-    main()
