@@ -354,7 +354,7 @@ def test_ada_changes_the_rule_and_hears_what_is_wrong_with_hers(
     page.goto(f"{live_server.url}/p/arguments/settings/")
     page.get_by_label("Least votes").fill("4")
     page.get_by_role("button", name="Save").click()
-    expect(page.get_by_text("nothing could ever be accepted")).to_be_visible()
+    expect(page.locator("#id_max_overlap_error")).to_contain_text("nothing could ever be accepted")
     expect(page.get_by_label("Least votes")).to_have_value("4")
     page.get_by_label("Most votes per comparison").fill("5")
     page.get_by_role("button", name="Save").click()

@@ -21,11 +21,11 @@ def test_only_what_gives_no_sign_of_life_is_started(started: list[str], monkeypa
     workers = LocalWorkers(lambda line: None)
     workers.ensure()
     workers.ensure()
-    assert sorted(started) == ["events", "scheduler"]
+    assert sorted(started) == ["events", "imports", "scheduler"]
 
 
 def test_what_others_stopped_running_is_taken_over(started: list[str], monkeypatch) -> None:
-    alive = {"event worker", "house worker", "scheduler", "training worker"}
+    alive = set(health.PARTS)
     monkeypatch.setattr(health, "part", lambda n: None if n in alive else "silent")
     workers = LocalWorkers(lambda line: None)
     workers.ensure()
