@@ -48,7 +48,7 @@ def test_emil_launches_a_run_and_watches_it_finish(
     page.get_by_role("link", name="Drill").click()
     page.get_by_label("Name").fill("watched")
     page.get_by_label("steps", exact=True).fill("40")
-    page.get_by_label("step_seconds").fill("0.1")
+    page.get_by_label("step_seconds").fill("0.25")
     page.get_by_label("sample_every").fill("10")
     page.get_by_role("button", name="Launch").click()
 
