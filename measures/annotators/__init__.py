@@ -4,7 +4,6 @@ out by more than honest people do."""
 from measures.annotators.figures import FAST_MS, SPEED_EDGES, Crowd, crowd_figures
 from measures.annotators.flags import LEVEL, Kind, holm, tests_of
 from measures.annotators.report import Figure, Flag, Person, people_of
-from measures.annotators.strengths import NormalisedStrengths, normalise_strengths
 from measures.annotators.words import LABELS
 from measures.annotators.work import Repeats, Work
 
@@ -17,13 +16,11 @@ __all__ = [
     "Figure",
     "Flag",
     "Kind",
-    "NormalisedStrengths",
     "Person",
     "Repeats",
     "Work",
     "crowd_figures",
     "holm",
-    "normalise_strengths",
     "people_of",
     "tests_of",
 ]
