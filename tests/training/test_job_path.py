@@ -232,11 +232,12 @@ def test_the_spool_of_a_run_given_up_as_lost_can_be_replayed(
     go_on.touch()
     spool = stack.artifacts / f"runs/{run.pk}/attempt-1/events.jsonl"
     wait_until(lambda: '"Finished"' in spool.read_text(), what="the end of training")
+    stack.worker.close()  # with its children: one of them would put the spool back
+    wait_until(lambda: not stack.trainers(), what="no trainer left")
     assert Run.objects.get(pk=run.pk).state == "running"
     copy = tmp_path / "spool.jsonl"
     copy.write_bytes(spool.read_bytes())
     spool.unlink()
-    stack.worker.kill()
     redis_client().delete(wire.QUEUE_EVENTS)
     run = in_state(run, "failed")
     assert run.failure_kind == "lost"
