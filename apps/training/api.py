@@ -30,6 +30,11 @@ class RunIn(Schema):
     idempotency_key: str = Field(
         "", max_length=80, description="the same key in a project launches once"
     )
+    override_reason: str = Field(
+        "",
+        max_length=500,
+        description="why PPO may optimise against a reward model that nobody approved",
+    )
 
 
 class CheckpointOut(Schema):
@@ -65,6 +70,7 @@ class RunOut(Schema):
     seed: int
     config: dict[str, Any]
     summary: dict[str, Any]
+    override_reason: str
     code_version: str
     fault: str = Field(description="whose turn it is after a failure")
     failure_kind: str

@@ -13,7 +13,7 @@ from apps.accounts.models import Project
 from apps.common.errors import DomainError
 from apps.training.models import Run, RunInput
 from apps.training.selectors import pages
-from apps.training.services.kinds import KINDS, Role
+from apps.training.services.kinds import KINDS, OPTIMISED, Role
 from workers.contract.recipes import RecipeField, recipe_config, recipe_fields
 from workers.contract.wire import JOB_QUEUES, QUEUE_CPU
 
@@ -25,6 +25,7 @@ MAIN_FIELDS: dict[str, tuple[str, ...]] = {
     "ppo": ("steps", "batch_size", "learning_rate", "kl_coef", "max_new_tokens", "reward"),
     "generate": ("max_prompts", "max_new_tokens", "temperature", "opponent"),
     "evaluate": ("max_prompts", "max_new_tokens", "temperature"),
+    "assess": ("planned_kl", "max_pairs", "max_outputs", "best_of"),
     "drill": ("steps", "step_seconds", "checkpoint_every", "sample_every", "fault"),
 }
 ROLE_LABELS = {
@@ -36,11 +37,15 @@ ROLE_LABELS = {
     "reference": "Reference",
     "reward": "Reward model",
     "judge": "Held-out judge",
+    "hard": "Hard pairs",
+    "other": "Dataset from elsewhere",
 }
 ROLE_HELP = {
     "judge": "A reward model from other annotators; it scores, and never trains.",
     "reference": "What KL is measured against; the starting policy if none is chosen.",
     "base": "Continue from this model.",
+    "hard": "Pairs that an earlier reward model got wrong; learned from beside the dataset.",
+    "other": "Pairs of another kind, to see whether the model holds there.",
     "policy": "Whose answers are generated; in PPO, where training starts.",
 }
 
@@ -90,6 +95,14 @@ class RunForm(forms.Form):
             self.fields["name"].initial = f"{source.name} (copy)"[:120]
             self.fields["seed"].initial = source.seed
         self._add_inputs(source)
+        if kind in OPTIMISED:
+            self.fields["override_reason"] = forms.CharField(
+                max_length=500,
+                required=False,
+                label="Why a reward model that is not approved may be used",
+                help_text="Leave it empty with an approved one. Your reason is kept with the run "
+                "and in the audit log.",
+            )
         for option in self.options.values():
             field = _config_field(option)
             field.initial = _shown(option, start.pop(option.name, option.default))

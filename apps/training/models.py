@@ -22,6 +22,7 @@ class Run(Named):
         PPO = "ppo", "PPO"
         GENERATE = "generate", "Generation"
         EVALUATE = "evaluate", "Evaluation"
+        ASSESS = "assess", "Assessment of a reward model"
         DRILL = "drill", "Drill"
 
     class State(models.TextChoices):
@@ -59,6 +60,11 @@ class Run(Named):
     created_by = models.ForeignKey(User, null=True, on_delete=models.SET_NULL, related_name="+")
     launch_key = models.CharField(
         max_length=80, blank=True, help_text="the same key launches once, however often it is sent"
+    )
+    override_reason = models.CharField(
+        max_length=500,
+        blank=True,
+        help_text="why it was launched although a check said no, such as a reward not approved",
     )
     dispatched_at = models.DateTimeField(null=True, blank=True)
     started_at = models.DateTimeField(null=True, blank=True)
@@ -157,6 +163,7 @@ class Checkpoint(Named):
         CANDIDATE = "candidate", "candidate"
         APPROVED = "approved", "approved"
         REJECTED = "rejected", "rejected"
+        RETIRED = "retired", "retired"
 
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="checkpoints")
     run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="checkpoints")

@@ -117,7 +117,7 @@ def test_each_needed_input_is_missed_by_name(
         else:
             things[role] = model(project, sorted(allowed.models)[0])
     count = Run.objects.count()
-    launch(kind=kind, inputs=things)
+    launch(kind=kind, inputs=things, override_reason="the inputs are the point")
     for need in KINDS[kind].needs:
         rest = {role: thing for role, thing in things.items() if role not in need.roles}
         with pytest.raises(DomainError) as refusal:
@@ -125,6 +125,36 @@ def test_each_needed_input_is_missed_by_name(
         assert refusal.value.code == "missing_input"
         assert refusal.value.field == f"inputs.{need.roles[0]}"
     assert Run.objects.count() == count + 1
+
+
+@pytest.mark.parametrize("reason", ["", "   "])
+def test_ppo_against_a_reward_model_that_nobody_approved_needs_a_reason(
+    launch: Callable[..., Run],
+    project: Project,
+    snapshot_make: Callable[..., Snapshot],
+    reason: str,
+) -> None:
+    reward = model(project, "reward")
+    inputs = {
+        "prompts": snapshot_make("prompts"),
+        "sft": model(project, "sft"),
+        "reward": reward,
+    }
+    with pytest.raises(DomainError) as refusal:
+        launch(kind="ppo", inputs=inputs, override_reason=reason)
+    assert (refusal.value.code, refusal.value.field) == ("reward_not_approved", "override_reason")
+    run = launch(kind="ppo", inputs=inputs, override_reason=" It is a drill. ")
+    assert run.override_reason == "It is a drill."
+    event = AuditEvent.objects.get(action="run.launched", subject=run.pk)
+    assert event.details["override_reason"] == "It is a drill."
+    reward.status = "approved"
+    reward.save()
+    assert launch(kind="ppo", inputs=inputs).override_reason == ""
+    reward.status = "retired"
+    reward.save()
+    with pytest.raises(DomainError) as refusal:
+        launch(kind="ppo", inputs=inputs, override_reason="all the same")
+    assert refusal.value.code == "checkpoint_retired"
 
 
 def test_a_base_model_by_name_replaces_the_checkpoint_of_a_reward_run(
@@ -316,7 +346,7 @@ def test_a_run_with_two_inputs_waits_for_both(
     for run in (sft, reward):
         RunAttempt.objects.create(run=run, number=1)
     inputs = {"prompts": snapshot_make("prompts"), "sft": sft, "reward": reward}
-    ppo = launch(kind="ppo", inputs=inputs)
+    ppo = launch(kind="ppo", inputs=inputs, override_reason="the waiting is the point")
     finished(sft, "final")
     ppo.refresh_from_db()
     assert ppo.state == "waiting"

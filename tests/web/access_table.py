@@ -390,6 +390,7 @@ TRAINING = [
     post("training:run_resume", STAFF, args=run_id, ok=409),
     post("training:alert_acknowledge", STAFF, args=alert_id),
     page("training:models", STAFF),
+    page("evaluation:reward_models", STAFF),
     page("training:model", STAFF, args=lambda w: {"checkpoint_id": w.checkpoint.pk}),
 ]
 

@@ -7,12 +7,14 @@ from typing import Any
 from apps.common.errors import Conflict, DomainError
 from apps.snapshots.models import Snapshot
 from apps.training.models import Checkpoint, Run
+from apps.training.selectors.checkpoints import checkpoint_for_use
 
 Config = Mapping[str, Any]
 Input = Snapshot | Checkpoint | Run
 
 POLICIES = frozenset({"sft", "dpo", "ppo"})
 REWARDS = frozenset({"reward"})
+OPTIMISED = frozenset({"ppo"})  # kinds that train against the input `reward`
 PAIRS = frozenset({"preferences"})
 DEMONSTRATIONS = frozenset({"demonstrations"})
 PROMPTS = frozenset({"prompts", "preferences", "demonstrations"})  # rows of each have a prompt
@@ -58,6 +60,7 @@ KINDS: dict[str, KindRule] = {
     "reward": KindRule(
         {
             "data": Role(snapshots=PAIRS),
+            "hard": Role(snapshots=PAIRS),
             "sft": Role(models=POLICIES),
             "base": Role(models=POLICIES | REWARDS),
         },
@@ -100,6 +103,18 @@ KINDS: dict[str, KindRule] = {
         },
         (Need(("prompts",)), Need(("policy",))),
     ),
+    "assess": KindRule(
+        {
+            "reward": Role(models=REWARDS),
+            "data": Role(snapshots=PAIRS),
+            "other": Role(snapshots=PAIRS),
+            "prompts": Role(snapshots=PROMPTS),
+            "policy": Role(models=POLICIES),
+            "sft": Role(models=POLICIES),
+            "judge": Role(models=REWARDS),
+        },
+        (Need(("reward",)), Need(("data",))),
+    ),
     "drill": KindRule(
         {"data": Role(snapshots=PROMPTS), "base": Role(models=frozenset({"drill"}))},
     ),
@@ -121,6 +136,30 @@ def inputs_check(
                 code="missing_input",
                 field=f"inputs.{need.roles[0]}",
             )
+
+
+def approval_check(*, kind: str, inputs: Mapping[str, Input], override_reason: str) -> None:
+    """A policy is optimised against a reward model that a named person approved, or by somebody who
+    says why not. Raises `Conflict` (reward_not_approved, field `override_reason`), and for a model
+    that was retired also with a reason."""
+    given = inputs.get("reward") if kind in OPTIMISED else None
+    if given is None:
+        return
+    model = given if isinstance(given, Checkpoint) else checkpoint_for_use(given)
+    if model is not None and model.status == Checkpoint.Status.RETIRED:
+        raise Conflict(
+            f"The reward model of step {model.step} is retired; choose another one.",
+            code="checkpoint_retired",
+            field="inputs.reward",
+        )
+    if override_reason or (model is not None and model.status == Checkpoint.Status.APPROVED):
+        return
+    raise Conflict(
+        "This reward model is not approved. Approve it on its page, or say why it may be "
+        "optimised against all the same (override_reason).",
+        code="reward_not_approved",
+        field="override_reason",
+    )
 
 
 def _check_one(project_id: str, kind: str, role: str, given: Input, rule: KindRule) -> None:

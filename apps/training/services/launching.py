@@ -13,11 +13,12 @@ from apps.snapshots.models import Snapshot
 from apps.training.code_version import code_version
 from apps.training.models import Checkpoint, Run, RunAttempt, RunInput
 from apps.training.services.attempts import run_dispatch
-from apps.training.services.kinds import KINDS, Input, inputs_check
+from apps.training.services.kinds import KINDS, Input, approval_check, inputs_check
 from workers.contract.wire import JOB_QUEUES, QUEUE_CPU
 
 _LONGEST_NAME = 120
 _LONGEST_KEY = 80
+_LONGEST_REASON = 500
 _SEED_LIMIT = 2**63
 
 
@@ -32,24 +33,48 @@ def run_launch(
     queue: str = QUEUE_CPU,
     user: User | None = None,
     idempotency_key: str = "",
+    override_reason: str = "",
 ) -> Run:
     """Store a run and dispatch it on commit; with an unfinished run among its inputs it waits.
 
     `inputs` maps roles to snapshots, checkpoints or runs (whose final, best or last checkpoint
     will be used). The same `idempotency_key` in a project gives the run it gave before. The
     recipe's own configuration is checked where the recipe lives: a bad one fails the run at once.
+    A run that optimises against a reward model which nobody approved needs an `override_reason`,
+    which is kept with it and in the audit log.
 
     Raises `DomainError` naming the field; then nothing was stored.
     """
     name = name.strip()
     _check_plain(kind, name, config, seed, queue, idempotency_key)
+    if len(override_reason) > _LONGEST_REASON:
+        raise DomainError(
+            f"The reason is longer than {_LONGEST_REASON} characters.",
+            code="bad_reason",
+            field="override_reason",
+        )
     inputs_check(project_id=project.pk, kind=kind, config=config, inputs=inputs)
     known = Run.objects.filter(project=project, launch_key=idempotency_key)
     if idempotency_key and (run := known.first()) is not None:
         return run
+    override_reason = override_reason.strip()
+    approval_check(kind=kind, inputs=inputs, override_reason=override_reason)
+    row = Run(
+        project=project,
+        kind=kind,
+        name=name,
+        state=Run.State.WAITING,
+        config=dict(config),
+        seed=seed,
+        queue=queue,
+        code_version=code_version(),
+        created_by=user,
+        launch_key=idempotency_key,
+        override_reason=override_reason,
+    )
     try:
         with transaction.atomic():
-            return _store(project, kind, name, config, inputs, seed, queue, user, idempotency_key)
+            return _store(row, inputs)
     except IntegrityError:
         # The other click of a double click was faster.
         if idempotency_key and (run := known.first()) is not None:
@@ -65,6 +90,7 @@ def run_clone(
     seed: int | None = None,
     user: User | None = None,
     idempotency_key: str = "",
+    override_reason: str | None = None,
 ) -> Run:
     """A new run like `run`, with the same inputs; what is given replaces what it had."""
     rows = RunInput.objects.filter(run=run).select_related("snapshot", "checkpoint", "upstream")
@@ -78,32 +104,12 @@ def run_clone(
         queue=run.queue,
         user=user,
         idempotency_key=idempotency_key,
+        override_reason=run.override_reason if override_reason is None else override_reason,
     )
 
 
-def _store(
-    project: Project,
-    kind: str,
-    name: str,
-    config: Mapping[str, Any],
-    inputs: Mapping[str, Input],
-    seed: int,
-    queue: str,
-    user: User | None,
-    key: str,
-) -> Run:
-    run = Run.objects.create(
-        project=project,
-        kind=kind,
-        name=name,
-        state=Run.State.WAITING,
-        config=dict(config),
-        seed=seed,
-        queue=queue,
-        code_version=code_version(),
-        created_by=user,
-        launch_key=key,
-    )
+def _store(run: Run, inputs: Mapping[str, Input]) -> Run:
+    run.save(force_insert=True)
     for role, given in inputs.items():
         RunInput.objects.create(
             run=run,
@@ -112,12 +118,15 @@ def _store(
             checkpoint=given if isinstance(given, Checkpoint) else None,
             upstream=given if isinstance(given, Run) else None,
         )
+    details = {"kind": run.kind, "name": run.name}
+    if run.override_reason:
+        details["override_reason"] = run.override_reason
     audit_record(
         action="run.launched",
-        actor=user,
-        project=project,
+        actor=run.created_by,
+        project=run.project,
         subject=run.pk,
-        details={"kind": kind, "name": name},
+        details=details,
     )
     run_dispatch(run=run, cause=RunAttempt.Cause.LAUNCH)
     return run

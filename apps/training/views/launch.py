@@ -61,6 +61,7 @@ def run_new(request: Request, kind: str) -> HttpResponse:
                 queue=data["queue"],
                 user=request.user,
                 idempotency_key=data["key"],
+                override_reason=data.get("override_reason", ""),
             )
         except DomainError as error:
             form.refuse(error)

@@ -1,0 +1,1 @@
+"""Judging models: assessments of reward models, who approved what, rankings by people."""

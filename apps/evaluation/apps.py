@@ -1,0 +1,18 @@
+"""Judging models: what their numbers mean, and who may be optimised against."""
+
+from django.apps import AppConfig
+
+from apps.common.registry import NavItem, nav_add
+
+
+class EvaluationConfig(AppConfig):
+    name = "apps.evaluation"
+    label = "evaluation"
+
+    def ready(self) -> None:
+        staff = frozenset({"engineer", "admin"})
+        nav_add(
+            NavItem(
+                42, "Reward models", "evaluation:reward_models", "scale", "reward_models", staff
+            )
+        )

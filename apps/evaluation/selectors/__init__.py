@@ -1,0 +1,1 @@
+"""Reads of this app, a file a subject."""

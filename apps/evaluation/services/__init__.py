@@ -1,0 +1,1 @@
+"""Writes of this app, a file a subject."""

@@ -1,0 +1,5 @@
+"""Addresses of adversarial rounds."""
+
+from django.urls import URLPattern
+
+urlpatterns: list[URLPattern] = []

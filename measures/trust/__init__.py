@@ -1,0 +1,1 @@
+"""May one optimise against this reward model? Each module answers lines of `lines.LINES`."""

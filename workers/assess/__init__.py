@@ -1,0 +1,1 @@
+"""Looking at a reward model: what the `assess` recipe is made of."""

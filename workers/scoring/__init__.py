@@ -1,0 +1,1 @@
+"""The resident scorer: requests from a Redis stream, scores back by correlation id."""
