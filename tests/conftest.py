@@ -11,6 +11,26 @@ settings.register_profile("suite", deadline=None, derandomize=True, database=Non
 settings.load_profile("suite")
 
 
+# Folders whose tests share something that is dear to make: one process runs them all.
+TOGETHER = ("tests/workers/recipes",)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Browser tests last: Playwright leaves an event loop running in the main thread."""
-    items.sort(key=lambda item: "tests/browser/" in item.path.as_posix())
+    """Browser tests last: Playwright leaves an event loop running in the main thread. The dear
+    folders begin right before them, so that with two processes one trains while one clicks.
+
+    Where tests run in several processes, a file's tests stay together, and browser and stack tests,
+    which wait for other processes on a busy machine, may try a second time; a summary names them.
+    """
+    items.sort(key=_late)
+    for item in items:
+        path = item.path.as_posix()
+        folder = next((name for name in TOGETHER if f"{name}/" in path), None)
+        item.add_marker(pytest.mark.xdist_group(folder or path))
+        if item.get_closest_marker("browser") or item.get_closest_marker("stack"):
+            item.add_marker(pytest.mark.flaky(reruns=1))
+
+
+def _late(item: pytest.Item) -> int:
+    path = item.path.as_posix()
+    return 2 if "tests/browser/" in path else any(f"{name}/" in path for name in TOGETHER)

@@ -1,8 +1,13 @@
-"""Every test process has its own embedded PostgreSQL and Redis, in a folder of its own."""
+"""Every test process has its own embedded PostgreSQL and Redis, in a folder of its own.
+
+Where pytest-xdist runs the tests in several processes, each of them has its own; the process that
+only hands out tests has none.
+"""
 
 import contextlib
 import os
 import shutil
+import sys
 import tempfile
 from pathlib import Path
 
@@ -30,4 +35,11 @@ def pytest_unconfigure() -> None:
     _stack.close()
 
 
-_start_servers()
+def _only_hands_out() -> bool:
+    return "PYTEST_XDIST_WORKER" not in os.environ and any(
+        word in {"-n", "--numprocesses"} for word in sys.argv
+    )
+
+
+if not _only_hands_out():
+    _start_servers()
