@@ -38,6 +38,11 @@ HEADLINES: dict[str, tuple[Headline, ...]] = {
         Headline("Held-out reward", ("eval/held_out_score",), "another model's score"),
         Headline("KL to the reference", ("eval/kl",), "nats per sequence"),
     ),
+    "assess": (
+        Headline("Accuracy on unseen pairs", ("assess/accuracy",), "share of pairs"),
+        Headline("Red lines", ("assess/red",), "of the reward model's page"),
+        Headline("Not measured", ("assess/unmeasured",), "of the reward model's page"),
+    ),
     "drill": (Headline("Value", ("drill/value",)),),
 }
 

@@ -25,6 +25,7 @@ KINDS = (
     ("ppo", "Train a policy against a reward model, held close to its SFT model."),
     ("generate", "Answer prompts with a policy: fresh pairs for people to compare."),
     ("evaluate", "Compare a policy with its SFT model on fixed prompts."),
+    ("assess", "Ask of a reward model whether a policy may be optimised against it."),
     ("drill", "Train nothing: see whether queue, worker and page work, in seconds."),
 )
 
