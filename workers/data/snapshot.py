@@ -8,6 +8,7 @@ A row that does not fit raises `RecipeError` (bad_data) naming file, line and fi
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,11 @@ class Preference:
     units: tuple[str, str] | None = None  # keys of the two responses, where responses recur
     comparison: str = ""
     soft: bool = False  # confidence is the label itself: ties stand among the rows, with 0.5
+    group: str = ""  # topic, debate
+    annotator: str = ""  # pseudonym of the one person who decided, where it was one
+    votes: int | None = None  # how many people decided
+    sources: tuple[str, str] = ("", "")  # origin of chosen and rejected, where the rows tell
+    decided_at: float | None = None  # Unix seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +150,46 @@ def _preference(row: dict[str, Any], where: str) -> Preference:
         units=None if row.get("cluster") else _units(row, where),
         comparison=str(row.get("comparison") or where),
         soft=row.get("label_probability") is not None,
+        group=str(row.get("group") or ""),
+        annotator=str(row.get("annotator") or ""),
+        votes=_votes(row, where),
+        sources=_sources(row, where),
+        decided_at=_moment(row, where),
     )
+
+
+def _votes(row: dict[str, Any], where: str) -> int | None:
+    value = row.get("votes")
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise _bad(where, f"field 'votes' must be a whole number, not {value!r}")
+    return value
+
+
+def _sources(row: dict[str, Any], where: str) -> tuple[str, str]:
+    """Either may be unknown (null)."""
+    value = row.get("sources")
+    if value is None:
+        return "", ""
+    if not isinstance(value, list) or len(value) != 2:
+        raise _bad(where, "field 'sources' must hold one origin per response, chosen first")
+    return str(value[0] or ""), str(value[1] or "")
+
+
+def _moment(row: dict[str, Any], where: str) -> float | None:
+    """Unix seconds of `decided_at`, which is such a number or a date and time in ISO 8601; without
+    a zone it is UTC."""
+    value = row.get("decided_at")
+    if value is None or value == "":
+        return None
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value)
+    try:
+        moment = datetime.fromisoformat(value)
+    except (TypeError, ValueError) as error:
+        raise _bad(where, f"field 'decided_at' is no date and time: {value!r}") from error
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
 def _units(row: dict[str, Any], where: str) -> tuple[str, str] | None:

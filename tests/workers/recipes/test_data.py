@@ -44,6 +44,23 @@ def test_a_preference_is_read_with_its_weight_confidence_and_cluster(tmp_path: P
     assert (cluster.cluster, cluster.units) == ("c", None)
 
 
+def test_a_preference_tells_who_decided_when_and_where_its_answers_came_from(
+    tmp_path: Path,
+) -> None:
+    about = {"annotator": "person-7", "votes": 1, "sources": ["m1", None]}
+    write(
+        tmp_path,
+        ROW,
+        ROW | about | {"decided_at": "1970-01-02T00:00:00+00:00"},
+        ROW | {"decided_at": 5.5},
+    )
+    silent, told, number = read_preferences(tmp_path)
+    assert (silent.group, silent.annotator, silent.votes) == ("cats", "", None)
+    assert (silent.sources, silent.decided_at) == (("", ""), None)
+    assert (told.annotator, told.votes, told.sources) == ("person-7", 1, ("m1", ""))
+    assert (told.decided_at, number.decided_at) == (86400.0, 5.5)
+
+
 @pytest.mark.parametrize(
     ("spoiled", "named"),
     [
@@ -54,6 +71,9 @@ def test_a_preference_is_read_with_its_weight_confidence_and_cluster(tmp_path: P
         ({"confidence": 1.2}, "'confidence' must be a number from 0 to 1"),
         ({"weight": "much"}, "'weight'"),
         ({"cluster_ids": ["x"]}, "'cluster_ids'"),
+        ({"sources": ["x"]}, "'sources' must hold one origin per response"),
+        ({"decided_at": "yesterday"}, "'decided_at' is no date and time"),
+        ({"votes": "many"}, "'votes' must be a whole number"),
     ],
 )
 def test_a_row_that_does_not_fit_is_named_by_file_line_and_field(
