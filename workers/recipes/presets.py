@@ -86,4 +86,18 @@ PRESETS: dict[str, dict[str, dict[str, object]]] = {
             "temperature": 0.7,
         }
     },
+    "assess": {
+        "demo": {
+            "max_pairs": 1500,
+            "max_outputs": 60,
+            "probe_prompts": 40,
+            "effect_answers": 40,
+            "best_of": 32,
+            "best_of_prompts": 20,
+            "planned_kl": 4.0,
+            "max_prompt_length": 80,
+            "max_new_tokens": 48,
+            "temperature": 0.7,
+        }
+    },
 }

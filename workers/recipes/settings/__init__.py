@@ -12,6 +12,7 @@ from typing import Any
 from workers.context import RecipeError
 from workers.contract.events import Fault
 from workers.recipes.presets import PRESETS
+from workers.recipes.settings.assessment import AssessSettings
 from workers.recipes.settings.parsing import describe, parse
 from workers.recipes.settings.policy import PPOSettings
 from workers.recipes.settings.preference import DPOSettings, RewardSettings
@@ -25,6 +26,7 @@ SETTINGS: dict[str, type] = {
     "ppo": PPOSettings,
     "generate": GenerateSettings,
     "evaluate": EvaluateSettings,
+    "assess": AssessSettings,
 }
 
 __all__ = ["SETTINGS", "describe", "settings_for"]
