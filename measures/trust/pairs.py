@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from measures.accuracy import pair_credit
+from measures.bootstrap import REPLICATES
 from measures.estimate import Interval
 from measures.intervals import dyadic_interval, mean_interval
 
@@ -38,6 +39,7 @@ class Pairs:
     sources: Sequence[tuple[str, str]] = ()
     times: Floats = field(default_factory=lambda: np.zeros(0))
     members: Mapping[str, tuple[Floats, Floats]] = field(default_factory=dict)  # of an ensemble
+    replicates: int = REPLICATES  # resamples behind each interval
 
     @property
     def margins(self) -> Floats:
@@ -74,4 +76,9 @@ class Pairs:
         if self.units is not None and len(self.units):
             units = np.asarray(self.units, dtype=object).reshape(-1, 2)[kept]
             return dyadic_interval(rows, units[:, 0].astype(str), units[:, 1].astype(str))
-        return mean_interval(rows, clusters=np.asarray(self.clusters)[kept], seed=seed)
+        return mean_interval(
+            rows,
+            clusters=np.asarray(self.clusters)[kept],
+            replicates=self.replicates,
+            seed=seed,
+        )
