@@ -1,0 +1,186 @@
+"""Several reward models as one: scale, aggregate, disagreement, and one reading of the text."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from measures.ensembles import AGGREGATES, Scale, combine, disagreement, scale_of, standardise
+from tests.workers.recipes.language import tiny_llama, user, word_tokenizer
+from workers.context import RecipeError
+from workers.data.base_model import BaseShape, build_model, train_tokenizer
+from workers.models import load_scorer, save_model
+from workers.rewards import model as reading
+from workers.rewards.build import load_reward
+from workers.rewards.ensemble import EnsembleReward, threshold_of
+from workers.rewards.layout import FILE, EnsembleLayout, read_layout
+from workers.rewards.model import ModelReward
+
+PROMPTS = [user("the cat"), user("the small blue dog"), user("sun")]
+RESPONSES = ["runs", "a good big dog sleeps", "rain good"]
+
+
+def put_scorer(folder: Path, *, seed: int) -> None:
+    base = folder.parent / f"{folder.name}-base"
+    save_model(tiny_llama(seed), word_tokenizer(), base)
+    torch.manual_seed(seed)
+    save_model(load_scorer(base, word_tokenizer()), word_tokenizer(), folder)
+
+
+def put_ensemble(
+    folder: Path, *, seeds: tuple[int, ...] = (1, 2, 3), **fields: object
+) -> EnsembleLayout:
+    names = [f"member-{k}" for k in range(len(seeds))]
+    for name, seed in zip(names, seeds, strict=True):
+        put_scorer(folder / name, seed=seed)
+    scores = [ModelReward(folder / name).score(PROMPTS, RESPONSES).values for name in names]
+    layout = EnsembleLayout.fitted(names, scores, **fields)
+    layout.write(folder)
+    return layout
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("ensemble")
+    put_ensemble(path)
+    return path
+
+
+# --- the formulas, by hand ---
+
+
+def test_members_are_put_on_one_scale_before_they_are_compared() -> None:
+    """The second member says the same in other units: then nobody disagrees."""
+    first = np.array([0.0, 1.0, 2.0, 5.0])
+    scales = [scale_of(first), scale_of(100 + 10 * first)]
+    z = standardise(np.stack([first, 100 + 10 * first]), scales)
+    assert disagreement(z) == pytest.approx([0, 0, 0, 0])
+
+
+@pytest.mark.parametrize(
+    ("aggregate", "expected"),
+    [
+        ("mean", 2.0),
+        ("min", 0.0),
+        ("median", 1.0),
+        # of 0, 1, 5: mean 2, population variance (4 + 1 + 9)/3
+        ("mean_minus_lambda_var", 2 - 0.5 * 14 / 3),
+        ("mean_minus_lambda_std", 2 - 0.5 * (14 / 3) ** 0.5),
+    ],
+)
+def test_every_aggregate_is_what_its_name_says(aggregate: str, expected: float) -> None:
+    members = np.array([[0.0], [1.0], [5.0]])
+    assert combine(members, aggregate, lam=0.5) == pytest.approx([expected])
+
+
+def test_no_other_aggregate_is_known() -> None:
+    with pytest.raises(ValueError, match="none of mean"):
+        combine(np.zeros((2, 1)), "mode", lam=1.0)
+
+
+def test_a_member_that_says_the_same_of_everything_is_not_blown_up() -> None:
+    assert scale_of(np.full(50, 3.0)) == Scale(3.0, 1.0)
+
+
+# --- the folder ---
+
+
+def test_an_ensemble_has_the_scores_of_its_members_and_of_nobody_else(folder: Path) -> None:
+    source = load_reward(folder, name="reward_model", batch_size=2)
+    assert isinstance(source, EnsembleReward)
+    scores = source.score(PROMPTS, RESPONSES)
+    for k in range(3):
+        alone = ModelReward(folder / f"member-{k}").score(PROMPTS, RESPONSES).values
+        assert scores.parts[f"reward_model/member-{k}"] == pytest.approx(alone, abs=1e-5)
+    # validation answers were these very answers: every member has mean 0 and deviation 1 on them
+    raw = np.array(list(scores.parts.values()))
+    z = (raw - raw.mean(1, keepdims=True)) / raw.std(1, ddof=1, keepdims=True)
+    assert scores.disagreement == pytest.approx(z.std(0), abs=1e-4)
+    assert scores.values == pytest.approx(
+        z.mean(0) * raw.std(1, ddof=1).mean() + raw.mean(), abs=1e-4
+    )
+    assert threshold_of(source) is None  # of three answers no quantile can be read
+
+
+def test_a_plain_folder_is_one_model_that_disagrees_with_nobody(folder: Path) -> None:
+    source = load_reward(folder / "member-0", name="reward_model", batch_size=2)
+    assert isinstance(source, ModelReward)
+    scores = source.score(PROMPTS, RESPONSES)
+    assert scores.disagreement is None
+    assert threshold_of(source) is None
+    assert list(scores.parts) == ["reward_model"]
+
+
+def test_text_is_tokenised_and_padded_once_for_members_with_one_tokenizer(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encoded, padded = [], []
+    encode, pad = reading.encode_pair, reading.pad_right
+    monkeypatch.setattr(
+        reading, "encode_pair", lambda *a, **k: encoded.append(1) or encode(*a, **k)
+    )
+    monkeypatch.setattr(reading, "pad_right", lambda *a: padded.append(1) or pad(*a))
+    load_reward(folder, name="m", batch_size=2).score(PROMPTS, RESPONSES)
+    assert (len(encoded), len(padded)) == (3, 2)  # three texts, two batches, whatever M
+
+    foreign = train_tokenizer(["the cat runs good"] * 3, vocabulary=270, context=64)
+    shape = BaseShape(len(foreign), width=16, layers=1, heads=2, context=64)
+    save_model(build_model(foreign, shape, seed=0), foreign, tmp_path / "base")
+    put_scorer(tmp_path / "mixed/member-0", seed=1)
+    put_scorer(tmp_path / "mixed/member-1", seed=2)
+    save_model(load_scorer(tmp_path / "base", foreign), foreign, tmp_path / "mixed/member-2")
+    scales = (Scale(0.0, 1.0),) * 3
+    EnsembleLayout(("member-0", "member-1", "member-2"), scales).write(tmp_path / "mixed")
+    encoded.clear()
+    load_reward(tmp_path / "mixed", name="m", batch_size=2).score(PROMPTS, RESPONSES)
+    assert len(encoded) == 6
+
+
+def test_the_threshold_is_passed_by_one_validation_answer_in_twenty() -> None:
+    scores = np.random.default_rng(0).normal(size=(3, 400))
+    layout = EnsembleLayout.fitted(["a", "b", "c"], scores.tolist())
+    over = disagreement(standardise(scores, layout.scales)) > layout.threshold
+    assert over.mean() == pytest.approx(0.05, abs=0.003)
+
+
+def test_what_is_written_is_read_again(tmp_path: Path) -> None:
+    for name in ("member-0", "member-1"):
+        (tmp_path / name).mkdir()
+    layout = EnsembleLayout(
+        ("member-0", "member-1"),
+        (Scale(0.5, 2.0), Scale(-1.0, 0.25)),
+        aggregate=AGGREGATES[3],
+        lam=0.3,
+        threshold=1.25,
+    )
+    layout.write(tmp_path)
+    assert read_layout(tmp_path) == layout
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"version": 2}, "version"),
+        ({"members": ["member-0"]}, "members"),
+        ({"members": ["member-0", "../member-1"]}, "members"),
+        ({"members": ["member-0", "member-7"]}, "members"),
+        ({"validation": [{"mean": 0, "std": 1}]}, "validation"),
+        ({"validation": [{"mean": 0, "std": 1}, {"mean": 0, "std": 0}]}, r"validation\[1\].std"),
+        ({"aggregate": "mode"}, "aggregate"),
+        ({"lambda": "much"}, "lambda"),
+        ({"threshold": True}, "threshold"),
+    ],
+)
+def test_a_file_that_does_not_fit_is_refused_by_field(
+    tmp_path: Path, change: dict, field: str
+) -> None:
+    for name in ("member-0", "member-1"):
+        (tmp_path / name).mkdir()
+    EnsembleLayout(("member-0", "member-1"), (Scale(0.0, 1.0),) * 2).write(tmp_path)
+    data = json.loads((tmp_path / FILE).read_text()) | change
+    (tmp_path / FILE).write_text(json.dumps(data))
+    with pytest.raises(RecipeError, match=field) as raised:
+        read_layout(tmp_path)
+    assert raised.value.kind == "bad_ensemble"
