@@ -29,11 +29,17 @@ LENGTH_SCALE = 0.5  # of log length, so that the ridge weighs it as it does a wo
 FOLDS = 5
 
 
-def tfidf(counts: Counts, lengths: ArrayLike) -> sparse.csr_matrix:
-    """(texts, features + 1): the last column is log length. lengths: (texts,) tokens."""
+def tfidf(
+    counts: Counts, lengths: ArrayLike, *, known: ArrayLike | None = None
+) -> sparse.csr_matrix:
+    """(texts, features + 1): the last column is log length. lengths: (texts,) tokens.
+
+    known: (texts,) true for the texts whose words say how rare a word is; all, if not given.
+    """
     table = counts.table.copy().tocsr()
-    n_texts = table.shape[0]
-    holders = np.bincount(table.indices, minlength=table.shape[1])
+    seen = table if known is None else table[np.flatnonzero(np.asarray(known, dtype=bool))]
+    n_texts = seen.shape[0]
+    holders = np.bincount(seen.indices, minlength=table.shape[1])
     rarity = np.log((1 + n_texts) / (1 + holders)) + 1
     table.data = (1 + np.log(table.data)) * rarity[table.indices]
     norm = np.sqrt(np.asarray(table.multiply(table).sum(axis=1)).ravel())
