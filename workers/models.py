@@ -20,7 +20,7 @@ from transformers.utils import logging as hf_logging
 
 from workers.context import RecipeError
 from workers.contract.events import Fault
-from workers.data.encoding import PLAIN_TEMPLATE
+from workers.data.encoding import ENCODER_TEMPLATE, PLAIN_TEMPLATE
 
 hf_logging.disable_progress_bar()  # a run's log is read line by line
 
@@ -34,13 +34,15 @@ def load_tokenizer(source: str | Path) -> PreTrainedTokenizerBase:
     """The tokenizer of a hub id or folder, padding on the left, with a chat template.
 
     One without a pad token pads with its end token; masks are never made by comparing ids with
-    the pad token, so that is safe. One without a template gets a plain one.
+    the pad token, so that is safe. One without a template gets a plain one, an encoder's with its
+    marks of beginning and end, for its head reads the first token.
     """
     tokenizer = _load(AutoTokenizer, source)
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
     if tokenizer.chat_template is None:
-        tokenizer.chat_template = PLAIN_TEMPLATE
+        marks = tokenizer.cls_token is not None and tokenizer.sep_token is not None
+        tokenizer.chat_template = ENCODER_TEMPLATE if marks else PLAIN_TEMPLATE
     tokenizer.padding_side = "left"
     return tokenizer
 

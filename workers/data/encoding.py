@@ -9,9 +9,16 @@ from transformers import PreTrainedTokenizerBase
 from workers.data.snapshot import Messages
 
 # For tokenizers that bring no template. Ends each message so that an answer has an end to learn.
+# Those that mark the beginning and the end of a text (encoders: [CLS] … [SEP]) get their marks too.
 PLAIN_TEMPLATE = (
     "{% for message in messages %}{{ message['role'] + ': ' + message['content'] }}"
     "{{ eos_token if message['role'] == 'assistant' else '\n' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ 'assistant: ' }}{% endif %}"
+)
+ENCODER_TEMPLATE = (
+    "{{ cls_token }}"
+    "{% for message in messages %}{{ message['role'] + ': ' + message['content'] }}"
+    "{{ sep_token if message['role'] == 'assistant' else '\n' }}{% endfor %}"
     "{% if add_generation_prompt %}{{ 'assistant: ' }}{% endif %}"
 )
 
@@ -23,6 +30,7 @@ class Encoded:
     ids: list[int]
     prompt_length: int
     truncated: bool = False
+    cut: int = 0  # tokens of the whole that are not among the ids
 
     @property
     def response_length(self) -> int:
@@ -45,7 +53,8 @@ def encode_pair(
     prompt_ids = encode_prompt(tokenizer, prompt)
     whole = _template(tokenizer, [*prompt, {"role": "assistant", "content": response}])
     border = _common_prefix(prompt_ids, whole)
-    return Encoded(whole[:max_length], min(border, max_length), len(whole) > max_length)
+    cut = max(0, len(whole) - max_length)
+    return Encoded(whole[:max_length], min(border, max_length), cut > 0, cut)
 
 
 class PairEncoder:

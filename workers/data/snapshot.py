@@ -37,6 +37,9 @@ class Preference:
     votes: int | None = None  # how many people decided
     sources: tuple[str, str] = ("", "")  # origin of chosen and rejected, where the rows tell
     decided_at: float | None = None  # Unix seconds
+    strength: float | None = (
+        None  # how much better `chosen` was graded, 1 (better) – 2 (far better)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +158,7 @@ def _preference(row: dict[str, Any], where: str) -> Preference:
         votes=_votes(row, where),
         sources=_sources(row, where),
         decided_at=_moment(row, where),
+        strength=_strength(row, where),
     )
 
 
@@ -190,6 +194,12 @@ def _moment(row: dict[str, Any], where: str) -> float | None:
     except (TypeError, ValueError) as error:
         raise _bad(where, f"field 'decided_at' is no date and time: {value!r}") from error
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+
+def _strength(row: dict[str, Any], where: str) -> float | None:
+    """Null where nobody graded."""
+    value = row.get("strength")
+    return None if value is None else _share(row, "strength", where, most=10.0)
 
 
 def _units(row: dict[str, Any], where: str) -> tuple[str, str] | None:

@@ -41,20 +41,42 @@ def value_loss(
 
 
 def bradley_terry_loss(
-    chosen: Tensor, rejected: Tensor, *, target: Tensor | None = None, weight: Tensor | None = None
+    chosen: Tensor,
+    rejected: Tensor,
+    *,
+    target: Tensor | None = None,
+    weight: Tensor | None = None,
+    margin: Tensor | None = None,
+    label_smoothing: float = 0.0,
+    center_coef: float = 0.0,
+    total_weight: Tensor | float | None = None,
 ) -> Tensor:
-    """Weighted mean of the cross-entropy of P(chosen wins) = σ(r_chosen − r_rejected).
+    """Weighted mean of the cross-entropy of P(chosen wins) = σ(Δ − m(2t − 1)), Δ = r_c − r_r.
 
-    chosen, rejected [N] scores; target [N] the share of people for `chosen` (1 = a hard label,
-    the default: −log σ(Δ)); weight [N] ≥ 0 -> scalar, nats per pair.
-    Source: Bradley & Terry 1952; Ouyang et al. 2022, equation 1 (hard labels).
+        −t' log σ(Δ − m(2t − 1)) − (1 − t') log σ(m(2t − 1) − Δ) + c (r_c + r_r)²
+
+    chosen, rejected [N] scores; target t [N] the share of people for `chosen` (1 = a hard label,
+    the default: −log σ(Δ)); weight [N] ≥ 0; margin m [N] ≥ 0, raw score, by how much more a strong
+    preference must be scored apart; label_smoothing ε: t' = (1 − ε)t + ε(1 − t), the share of
+    labels held to be flipped; center_coef c -> scalar, nats per pair. With `total_weight`, that of
+    the whole step, the result is the step's part: the parts' sum is the step's loss whatever the
+    parts are. With hard labels and equal weights it is the loss of TRL's RewardTrainer.
+
+    Source: Bradley & Terry 1952; Ouyang et al. 2022, equation 1 (hard labels); Touvron et al. 2023,
+    "Llama 2", equation 2 (margins); Eisenstein et al. 2023, "Helping or Herding?", section 2
+    (centring); Mitchell 2023, "A note on DPO with noisy preferences" (smoothing). Departure: the
+    margin shrinks with the target's distance from a tie, which must not be pushed to either side.
     """
-    margin = chosen - rejected
-    if target is None:
-        loss = -F.logsigmoid(margin)
-    else:
-        loss = -target * F.logsigmoid(margin) - (1 - target) * F.logsigmoid(-margin)
-    return loss.mean() if weight is None else (loss * weight).sum() / weight.sum()
+    delta = chosen - rejected
+    share = torch.ones_like(delta) if target is None else target
+    if margin is not None:
+        delta = delta - margin * (2 * share - 1)
+    share = (1 - label_smoothing) * share + label_smoothing * (1 - share)
+    loss = -share * F.logsigmoid(delta) - (1 - share) * F.logsigmoid(-delta)
+    if center_coef:
+        loss = loss + center_coef * (chosen + rejected) ** 2
+    counted = torch.ones_like(loss) if weight is None else weight
+    return (loss * counted).sum() / (counted.sum() if total_weight is None else total_weight)
 
 
 def clip_fraction(logprobs: Tensor, old_logprobs: Tensor, mask: Tensor, *, clip: float) -> Tensor:

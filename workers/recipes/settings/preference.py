@@ -24,9 +24,111 @@ class RewardSettings(TrainingSettings):
     dropout: float = option(
         0.0, "Dropout while training, where the model has it.", minimum=0.0, maximum=0.9
     )
+    label_smoothing: float = option(
+        0.0,
+        "Share of labels held to be flipped; 0.05–0.1 where annotators often err.",
+        minimum=0.0,
+        maximum=0.49,
+    )
+    margin_coef: float = option(
+        0.0,
+        "Score distance asked per grade of a row's `strength` (1 better, 2 far better); 0 asks "
+        "none. Rows without a grade ask none.",
+        minimum=0.0,
+    )
+    lora_rank: int = option(
+        0,
+        "Rank of low-rank adapters (LoRA) trained in place of the weights; 0 trains the weights. "
+        "8–32 for models that do not fit the memory otherwise; the score head trains whole.",
+        minimum=0,
+        maximum=1024,
+    )
+    lora_alpha: float = option(
+        32.0, "Scale of the adapters: their sum counts alpha / rank.", above=0.0
+    )
+    gradient_checkpointing: bool = option(
+        False, "Compute activations twice to keep fewer: about a third slower, far less memory."
+    )
+    max_tokens_per_batch: int | None = option(
+        None,
+        "Most tokens, padding included and both answers counted, that are computed at once. A "
+        "step is split to stay under it; the result is the same. Set it when memory runs out.",
+        unit="tokens",
+        minimum=16,
+    )
+    sampling: str = option(
+        "all",
+        "all: every pair once a pass; stratified: the same, each step with its share of every "
+        "group and length; inverse_frequency: pairs of rare groups as often as of large ones.",
+        choices=("all", "stratified", "inverse_frequency"),
+    )
+    recency_half_life_days: float | None = option(
+        None,
+        "Age at which a pair counts half as much as the newest one; needs `decided_at` in every "
+        "training row.",
+        unit="days",
+        above=0.0,
+    )
+    hard_weight: float = option(
+        1.0,
+        "How much a pair of the input 'hard' (adversarial pairs) counts beside one of 'data'.",
+        above=0.0,
+        maximum=100.0,
+    )
+    on_overlong: str = option(
+        "truncate",
+        "Training pairs longer than max_length: truncate, drop (as TRL does, silently), or fail.",
+        choices=("truncate", "drop", "fail"),
+    )
+    patience: int | None = option(
+        None,
+        "Stop after so many evaluations without a lower held-out loss, and keep the weights of "
+        "the lowest. Empty trains to the end and keeps the last ones.",
+        unit="evaluations",
+        minimum=1,
+    )
+    min_delta: float = option(
+        0.0, "A held-out loss counts as lower from this distance on.", unit="nats", minimum=0.0
+    )
+    folds: int = option(
+        0,
+        "Cross-validation: so many models are trained first, each tested on annotators (or "
+        "groups, or prompts) it did not see. 0: none; 5 costs five trainings more.",
+        unit="folds",
+        minimum=0,
+        maximum=20,
+    )
+    members: int = option(
+        1,
+        "Models of an ensemble, trained one after another; their disagreement tells which "
+        "answers not to trust. 1: a single model.",
+        unit="models",
+        minimum=1,
+        maximum=20,
+    )
+    member_split: str = option(
+        "bootstrap",
+        "How members differ besides their seed: kfold leaves another part out for each, "
+        "bootstrap draws pairs with replacement, seed trains all on the same pairs.",
+        choices=("kfold", "bootstrap", "seed"),
+    )
+    aggregate: str = option(
+        "mean",
+        "How the members' scores become one.",
+        choices=("mean", "min", "median", "mean_minus_lambda_var", "mean_minus_lambda_std"),
+    )
+    disagreement_coef: float = option(
+        1.0, "λ of the aggregates that subtract disagreement.", minimum=0.0
+    )
+    preflight: bool = option(
+        False, "Only look: count, estimate and report what a run would do, train nothing."
+    )
     bootstrap_replicates: int = option(
         1000, "Resamples behind each interval.", minimum=100, maximum=100_000
     )
+
+    def check(self) -> list[str]:
+        return ["folds: 1 is no cross-validation; 0 or at least 2"] if self.folds == 1 else []
 
 
 @dataclass(frozen=True, kw_only=True)
