@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr
 
-from measures.datasets.shares import pair_share
+from measures.bootstrap import LEAST_UNITS
 from measures.estimate import Interval
+from measures.intervals import wilson
 from measures.trust.pairs import Pairs
-from measures.trust.shares import clustered_share
 
 Bools = NDArray[np.bool_]
 Floats = NDArray[np.float64]
@@ -28,21 +28,23 @@ _Z = 1.959964
 def share_of(pairs: Pairs, values: ArrayLike, *, where: Bools | None = None) -> Interval:
     """`Pairs.interval` of numbers from 0 to 1, its bounds kept in that range.
 
-    Where all rows are alike (everything right, or everything wrong) the bootstrap and the dyadic
-    interval are silent; Wilson's over what rows share stands in.
+    Where all rows are alike (everything right, wrong or tied) the bootstrap and the dyadic interval
+    are silent; Wilson's over what rows share stands in.
     """
     kept = np.ones(len(pairs), dtype=bool) if where is None else np.asarray(where, dtype=bool)
     rows = np.asarray(values, dtype=float)[kept]
     found = pairs.interval(np.asarray(values, dtype=float), where=kept)
     if found.low is not None and found.high is not None:
         return _bounded(found, 0.0, 1.0)
-    enough = found.n_clusters is not None and found.n_clusters >= 10
-    if not (enough and len(rows) and np.ptp(rows) == 0 and rows[0] in (0.0, 1.0)):
+    if found.n_clusters is None or found.n_clusters < LEAST_UNITS or not len(rows) or np.ptp(rows):
         return found
-    if pairs.units is not None and len(pairs.units):
-        keys = np.asarray(pairs.units, dtype=object).reshape(-1, 2)[kept].astype(str)
-        return pair_share(rows, keys[:, 0], keys[:, 1])
-    return clustered_share(rows, [str(name) for name in np.asarray(pairs.clusters)[kept]])
+    # Pairs that share no answer hold two each, so half as many could be had without a recurrence.
+    shared = pairs.units is not None and len(pairs.units) > 0
+    apart = min(len(rows), found.n_clusters // 2 if shared else found.n_clusters)
+    bounds = wilson(float(rows[0]) * apart, apart)
+    return Interval(
+        value=found.value, low=bounds.low, high=bounds.high, n=found.n, n_clusters=found.n_clusters
+    )
 
 
 def difference_of(pairs: Pairs, values: ArrayLike, *, where: Bools | None = None) -> Interval:
