@@ -4,13 +4,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from apps.agreement.models import AgreementReport
 from apps.agreement.selectors.votes import report_get
 from apps.labeling.models import Vote
 from apps.snapshots.models import Snapshot, SnapshotRow
 from apps.snapshots.recipe import HELDOUT_ANNOTATORS, HELDOUT_GROUPS, PUBLIC_TEST
 from apps.training.models import Checkpoint
 from measures.ceiling import ceiling_from_agreement, decided_ceiling
+from measures.trust.wording import percent
 
 SINGLE, DECIDED = "single votes", "decided pairs"
 _UNSEEN = (PUBLIC_TEST, HELDOUT_GROUPS)
@@ -51,25 +51,25 @@ def human_ceiling(checkpoint: Checkpoint) -> HumanCeiling:
     if report is None:
         why = "Votes have not been compared with each other yet: two votes on some pairs are needed"
         return HumanCeiling(_none(SINGLE, why), _none(DECIDED, why))
-    percent = report.figures["two_way"]["percent"]
-    if percent["value"] is None:
+    two_way = report.figures["two_way"]["percent"]
+    if two_way["value"] is None:
         why = "No pair has two A-or-B votes, so nobody knows how often people agree"
         return HumanCeiling(_none(SINGLE, why), _none(DECIDED, why))
-    return HumanCeiling(_single(percent), _decided(checkpoint, report, float(percent["value"])))
+    return HumanCeiling(_single(two_way), _decided(checkpoint, float(two_way["value"])))
 
 
-def _single(percent: dict[str, float]) -> LabelCeiling:
-    found, n = ceiling_from_agreement(percent["value"]), int(percent["n_items"])
+def _single(agreement: dict[str, float]) -> LabelCeiling:
+    found, n = ceiling_from_agreement(agreement["value"]), int(agreement["n_items"])
     if found.low is None or found.high is None:
         return _none(SINGLE, (found.undefined or "").capitalize(), n)
     says = (
-        f"Two votes on one pair agree in {found.low:.1%} (n = {n:,} pairs), so against single "
-        f"votes even the best model is right in {found.low:.1%} to {found.high:.1%}."
+        f"Two votes on one pair agree in {percent(found.low)} (n = {n:,} pairs), so against single "
+        f"votes even the best model is right in {percent(found.low)} to {percent(found.high)}."
     )
     return LabelCeiling(SINGLE, found.low, found.high, n, says)
 
 
-def _decided(checkpoint: Checkpoint, report: AgreementReport, agreement: float) -> LabelCeiling:
+def _decided(checkpoint: Checkpoint, agreement: float) -> LabelCeiling:
     dataset = dataset_of(checkpoint)
     if dataset is None:
         return _none(DECIDED, "The model's run names no dataset of this project")
@@ -78,9 +78,9 @@ def _decided(checkpoint: Checkpoint, report: AgreementReport, agreement: float) 
     if found.again is None or found.best is None:
         return _none(DECIDED, (found.undefined or "").capitalize(), found.n_pairs)
     says = (
-        f"A second crowd of the same size would decide {found.again:.1%} of the {found.n_pairs:,} "
-        f"unseen pairs alike; a model that knew everybody's mind would be right in "
-        f"{found.best:.1%}."
+        f"A second crowd of the same size would decide {percent(found.again)} of the "
+        f"{found.n_pairs:,} unseen pairs alike; a model that knew everybody's mind would be "
+        f"right in {percent(found.best)}."
     )
     return LabelCeiling(DECIDED, found.again, found.best, found.n_pairs, says)
 

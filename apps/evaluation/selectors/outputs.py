@@ -1,0 +1,167 @@
+"""A policy's answers with their scores, as an assessment of a reward model left them."""
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from django.db.models import Q
+
+from apps.common.errors import Conflict, DomainError
+from apps.labeling.texts import BadMessages, Messages, fingerprint, messages_from
+from apps.snapshots.recipe import PRIVATE_SPLITS
+from apps.snapshots.store import artifact_store
+from apps.training.models import Artifact, Checkpoint, Run
+from workers.artifacts import ArtifactError
+
+FILE = "outputs.jsonl"
+# Announced by its name when it was saved, and by its purpose when it was complete.
+IS_FILE = Q(name=FILE) | Q(purpose="audit")
+_LARGEST = 32_000_000  # bytes; the file holds about 100 answers
+_FIELDS = ("prompt", "response", "score")
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """One answer of the policy. `line` counts from 1 in the file; `other` is another model's
+    answer to the same prompt, "" where there is none. Scores are in the reward model's own unit."""
+
+    line: int
+    prompt: Messages
+    response: str
+    score: float
+    disagreement: float | None = None
+    other: str = ""
+    other_score: float | None = None
+
+    @property
+    def question(self) -> tuple[str, str]:
+        """What two outputs share that ask people the same."""
+        return fingerprint(self.prompt), self.response.strip()
+
+
+def outputs_of(assessment: Run) -> list[Output]:
+    """Every answer in the run's file, in its order.
+
+    `Conflict` (no_outputs) when the run left none or the file is gone; `DomainError` (bad_outputs)
+    naming the first line that is not as expected.
+    """
+    row = (
+        Artifact.objects.filter(IS_FILE, run=assessment)
+        .order_by("-attempt", "-size_bytes", "-seq")
+        .first()
+    )
+    if row is None:
+        raise Conflict(
+            "This assessment kept no answers of a policy. Assess the model with a policy and "
+            "prompts: then there is something for people to judge.",
+            code="no_outputs",
+        )
+    if row.size_bytes > _LARGEST:
+        raise Conflict(f"{FILE} is larger than {_LARGEST // 10**6} MB.", code="no_outputs")
+    try:
+        text = artifact_store().read_bytes(row.uri, sha256=row.sha256).decode("utf-8")
+    except (ArtifactError, OSError) as error:
+        raise Conflict(f"The file of answers cannot be read: {error}.", code="no_outputs") from None
+    except UnicodeDecodeError:
+        raise DomainError(f"{FILE} is not UTF-8 text.", code="bad_outputs") from None
+    lines = enumerate(text.split("\n"), start=1)
+    return [_output(number, line) for number, line in lines if line.strip()]
+
+
+def _output(number: int, line: str) -> Output:
+    try:
+        row = json.loads(line)
+        if not isinstance(row, Mapping):
+            raise ValueError("it is not an object")
+        if missing := [name for name in _FIELDS if row.get(name) is None]:
+            raise ValueError(f"{missing[0]} is missing")
+        return Output(
+            line=number,
+            prompt=messages_from(row["prompt"], role="user"),
+            response=_text(row, "response"),
+            score=_number(row, "score"),
+            disagreement=_number(row, "disagreement"),
+            other=_text(row, "other_response"),
+            other_score=_number(row, "other_score"),
+        )
+    except (ValueError, BadMessages) as error:
+        reason = "it is not JSON" if isinstance(error, json.JSONDecodeError) else str(error)
+        raise DomainError(
+            f"Line {number} of {FILE} is not as expected: {reason}.", code="bad_outputs", row=number
+        ) from None
+
+
+def _text(row: Mapping[str, Any], name: str) -> str:
+    value = row.get(name)
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise ValueError(f"{name} is not a text")
+    if "\x00" in value:
+        raise ValueError(f"{name} holds a NUL character, which no database text can hold")
+    return value
+
+
+def _number(row: Mapping[str, Any], name: str) -> Any:
+    value = row.get(name)
+    if value is None:
+        return None
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not number or not math.isfinite(value):
+        raise ValueError(f"{name} is not a finite number")
+    return float(value)
+
+
+def askable(outputs: list[Output]) -> list[Output]:
+    """Those that people can be asked about: no empty answer, no question twice."""
+    found: dict[tuple[str, str], Output] = {}
+    for output in outputs:
+        if output.response.strip():
+            found.setdefault(output.question, output)
+    return list(found.values())
+
+
+def models_of(assessment: Run) -> tuple[str, str]:
+    """(id of the policy's checkpoint, id of that of the other answers), "" where unnamed."""
+    rows = dict(
+        assessment.inputs.filter(checkpoint__isnull=False).values_list("role", "checkpoint_id")
+    )
+    return rows.get("policy", ""), rows.get("sft", "")
+
+
+def prompt_facts(assessment: Run) -> dict[str, dict[str, str]]:
+    """{fingerprint of a prompt: its group, source and licence} of the run's prompts, so that
+    splits keep together what belongs together. Empty where the file is gone."""
+    row = assessment.inputs.filter(role="prompts", snapshot__isnull=False).first()
+    if row is None or row.snapshot is None:
+        return {}
+    splits = [name for name in row.snapshot.counts.get("rows", {}) if name not in PRIVATE_SPLITS]
+    found: dict[str, dict[str, str]] = {}
+    for split in splits:
+        try:
+            rows = list(artifact_store().lines(f"{row.snapshot.uri}/{split}.jsonl"))
+        except (ArtifactError, OSError, ValueError):
+            continue
+        for one in rows:
+            if one.get("prompt"):
+                facts = {name: str(one.get(name) or "") for name in ("group", "source", "licence")}
+                found[fingerprint(one["prompt"])] = facts
+    return found
+
+
+def require_assessment_of(checkpoint: Checkpoint, run: Run) -> None:
+    """`DomainError` unless `run` is a finished assessment of this very model."""
+    ours = run.kind == Run.Kind.ASSESS and run.project_id == checkpoint.project_id
+    if not ours or not run.inputs.filter(role="reward", checkpoint=checkpoint).exists():
+        raise DomainError(
+            "This run is no assessment of this model.", code="other_model", field="assessment"
+        )
+    if run.state != Run.State.FINISHED:
+        raise Conflict(
+            f"The assessment is {run.get_state_display()}; its answers are there once it has "
+            "finished.",
+            code="not_finished",
+            field="assessment",
+        )
