@@ -7,13 +7,11 @@ differ), G values of n.
 """
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import gammaln, ndtri
-from scipy.stats import rankdata
 
+from measures.best_of_n import Fit, best_of, fit_peak, grid, kl_of, normal_scores
 from measures.bootstrap import REPLICATES, resampled_sums
 from measures.estimate import Interval
 from measures.trust.findings import Curve, Finding, Series, Verdict, unmeasured
@@ -21,27 +19,10 @@ from measures.trust.wording import plain
 
 Floats = NDArray[np.float64]
 
-LARGEST_N = 256  # SPEC D9
 LEAST_PROMPTS = 20
 LEAST_DRAWS = 8  # n = 1, 2, 4: two rises for two coefficients
 # Under best-of-16 even heavy-tailed errors have not bent the curve yet, so no green.
 LEAST_N = 16
-
-
-@dataclass(frozen=True, slots=True)
-class Fit:
-    """R(d) = d (α − β d), d = √KL, in standard deviations of a prompt's answers.
-
-    peak_kl: (α/2β)², infinite where the curve does not bend down, 0 where it falls from the start;
-    low, high: 95 % of the prompts' resamples, which may be infinite too. rise: α with its interval.
-    """
-
-    alpha: float
-    beta: float
-    peak_kl: float
-    low: float
-    high: float
-    rise: Interval
 
 
 def best_of_n(
@@ -86,94 +67,6 @@ def best_of_n(
     return _finding(fit, gains, ideal - ideal[0], sizes, planned_kl, prompts, draws, seed)
 
 
-def kl_of(n: ArrayLike) -> Floats:
-    """ln n − (n − 1)/n nats between best-of-n and the policy (Stiennon et al. 2020, app. G.3)."""
-    size = np.asarray(n, dtype=float)
-    return np.log(size) - (size - 1) / size
-
-
-def grid(draws: int) -> NDArray[np.int64]:
-    """1, 2, 4 … up to half the draws and 256."""
-    most = min(LARGEST_N, max(1, draws // 2))
-    return 2 ** np.arange(int(math.log2(most)) + 1)
-
-
-def best_of(chooser: ArrayLike, values: ArrayLike, sizes: ArrayLike) -> Floats:
-    """(P, G): what `values` says of the best by `chooser` out of n of the N draws, in expectation.
-
-    chooser, values: (P, N); sizes: (G,) n ≤ N. The average over all subsets of n is
-    Σᵢ C(i−1, n−1)/C(N, n) · v₍ᵢ₎, v₍ᵢ₎ the value of the i-th smallest by `chooser`: unbiased for
-    fresh draws (as the estimator of Nakano et al., WebGPT, 2021, app. I). Equal choosers share the
-    mean of their values, as if one of them was drawn.
-    """
-    own, other = np.asarray(chooser, dtype=float), np.asarray(values, dtype=float)
-    if not (np.isfinite(own).all() and np.isfinite(other).all()):
-        raise ValueError("a score is no number")
-    ordered = np.array([_by_chooser(a, b) for a, b in zip(own, other, strict=True)])
-    return ordered @ _weights(own.shape[1], np.asarray(sizes)).T
-
-
-def normal_scores(values: ArrayLike) -> Floats:
-    """(P, N) → Φ⁻¹((rank − 3/8)/(N + 1/4)) within each row, ties at their mean rank (Blom 1958)."""
-    ranks = rankdata(np.asarray(values, dtype=float), axis=1)
-    return ndtri((ranks - 0.375) / (ranks.shape[1] + 0.25))
-
-
-def fit_peak(
-    gains: ArrayLike, sizes: ArrayLike, *, replicates: int = REPLICATES, seed: int = 0
-) -> Fit:
-    """Least squares of the mean over prompts, and prompts resampled for the interval.
-
-    gains: (P, G) each prompt's value at n less its value at n = 1; sizes: (G,), the first is 1.
-    """
-    rows = np.asarray(gains, dtype=float)
-    distance = np.sqrt(kl_of(sizes))
-    solve = np.linalg.pinv(np.column_stack([distance, -(distance**2)]))  # (2, G)
-    means = resampled_sums(
-        rows, np.ones(len(rows), dtype=np.int64), replicates=replicates, seed=seed
-    ) / len(rows)
-    alphas, betas = solve @ means.T
-    alpha, beta = (float(x) for x in solve @ rows.mean(axis=0))
-    peaks = np.sort([_peak(a, b) for a, b in zip(alphas, betas, strict=True)])
-    low, high = (float(peaks[int(q * (len(peaks) - 1))]) for q in (0.025, 0.975))
-    first, last = (float(x) for x in np.percentile(alphas, [2.5, 97.5]))
-    return Fit(
-        alpha=alpha,
-        beta=beta,
-        peak_kl=_peak(alpha, beta),
-        low=low,
-        high=high,
-        rise=Interval(value=alpha, low=first, high=last, n=len(rows)),
-    )
-
-
-def _peak(alpha: float, beta: float) -> float:
-    if alpha <= 0:
-        return 0.0
-    return (alpha / (2 * beta)) ** 2 if beta > 0 else math.inf
-
-
-def _by_chooser(chooser: Floats, values: Floats) -> Floats:
-    """Values from the lowest to the highest by `chooser`, equal ones averaged."""
-    _, group = np.unique(chooser, return_inverse=True)
-    mean = np.bincount(group, weights=values) / np.bincount(group)
-    return mean[np.sort(group)]
-
-
-def _weights(draws: int, sizes: NDArray[np.int64]) -> Floats:
-    """(G, N) C(i−1, n−1)/C(N, n), by logarithms since they overflow."""
-    place, n = np.arange(1, draws + 1)[None, :], sizes[:, None]
-    with np.errstate(invalid="ignore"):
-        log = _log_choose(place - 1, n - 1) - _log_choose(np.full_like(n, draws), n)
-    return np.where(place >= n, np.exp(log), 0.0)
-
-
-def _log_choose(n: NDArray[np.int64], k: NDArray[np.int64]) -> Floats:
-    n, k = np.broadcast_arrays(n, k)
-    inside = np.maximum(n - k, 0)  # where n < k the caller puts 0
-    return gammaln(n + 1) - gammaln(k + 1) - gammaln(inside + 1)
-
-
 def _finding(
     fit: Fit,
     gains: Floats,
@@ -184,79 +77,77 @@ def _finding(
     draws: int,
     seed: int,
 ) -> Finding:
+    verdict, words = _verdict(fit, int(sizes[-1]), planned)
     reached = float(kl_of(sizes[-1]))
-    evidence = (_curve(fit, gains, ideal, sizes, planned, seed),)
-    facts = {
-        "alpha": fit.alpha,
-        "beta": fit.beta,
-        "peak_kl": fit.peak_kl if math.isfinite(fit.peak_kl) else None,
-        "peak_low": fit.low if math.isfinite(fit.low) else None,
-        "peak_high": fit.high if math.isfinite(fit.high) else None,
-        "planned_kl": planned,
-        "measured_kl": reached,
-        "n": sizes.tolist(),
-        "judge": gains.mean(axis=0).tolist(),
-        "ideal": ideal.tolist(),
-    }
-    base = f"{prompts:,} prompts with {draws:,} answers each, up to best of {sizes[-1]}"
-    plan = f"the planned {plain(planned, 1)} nats"
-    where = _where(fit)
-    beyond = ""
-    if planned > reached:
-        beyond = f" Beyond {plain(reached, 1)} nats the curve is extrapolation."
-    if (fit.rise.low or 0.0) <= 0:
-        verdict = Verdict.RED
-        says = f"Choosing by this model does not raise what the judge says beyond chance ({base})."
-    elif fit.high < planned:
-        verdict = Verdict.RED
-        says = f"What the judge says {where}, under {plan} ({base}).{beyond}"
-    elif sizes[-1] < LEAST_N and fit.peak_kl >= planned:
-        verdict = Verdict.UNMEASURED
-        says = (
-            f"What the judge says {where}, but best of {sizes[-1]} is too little to see it turn: "
-            f"draw at least {2 * LEAST_N} answers for each prompt ({base})."
-        )
-    elif fit.peak_kl >= planned and fit.low >= min(planned, reached):
-        verdict = Verdict.GREEN
-        says = f"What the judge says {where}; {plan} lie before that ({base}).{beyond}"
-        if not math.isfinite(fit.peak_kl):
-            says = f"What the judge says {where}, with {plan} ({base}).{beyond}"
-    else:
-        verdict = Verdict.UNMEASURED
-        says = (
-            f"What the judge says {where}, which cannot be told from {plan} ({base}): more prompts "
-            "or more answers are needed."
-        )
-    figure = Interval(
-        value=fit.peak_kl if math.isfinite(fit.peak_kl) else None,
-        low=fit.low if math.isfinite(fit.low) else None,
-        high=fit.high if math.isfinite(fit.high) else None,
-        n=prompts,
-        undefined=None if math.isfinite(fit.peak_kl) else "the fitted curve does not turn",
-    )
+    says = f"{words} ({prompts:,} prompts, {draws:,} answers each, up to best of {sizes[-1]})."
+    guessed = verdict is Verdict.GREEN or (verdict is Verdict.RED and fit.peak_kl > reached)
+    if guessed and planned > reached:
+        says += f" Beyond {plain(reached, 1)} nats the curve is extrapolation."
     return Finding(
         line="best_of_n",
         verdict=verdict,
         says=says,
-        figure=figure,
+        figure=_figure(fit, prompts),
         unit="number",
-        evidence=evidence,
-        facts=facts,
+        evidence=(_curve(fit, gains, ideal, sizes, planned, seed),),
+        facts={
+            "alpha": fit.alpha,
+            "beta": fit.beta,
+            "peak_kl": _finite(fit.peak_kl),
+            "peak_low": _finite(fit.low),
+            "peak_high": _finite(fit.high),
+            "planned_kl": planned,
+            "measured_kl": reached,
+            "n": sizes.tolist(),
+            "judge": gains.mean(axis=0).tolist(),
+            "ideal": ideal.tolist(),
+        },
     )
 
 
-def _where(fit: Fit) -> str:
+def _verdict(fit: Fit, largest: int, planned: float) -> tuple[Verdict, str]:
+    plan = f"the planned {plain(planned, 1)} nats"
+    where = f"peaks at {_kl(fit.peak_kl)} nats ({_kl(fit.low)} to {_kl(fit.high)})"
+    if (fit.rise.low or 0.0) <= 0:
+        words = "Choosing by this model does not raise the judge's score by more than chance"
+        return Verdict.RED, words
+    if fit.high < planned:
+        return Verdict.RED, f"The judge's score {where}, under {plan}"
+    rises = fit.peak_kl >= planned
+    if rises and largest < LEAST_N:
+        words = f"Up to best of {largest} the judge's score rises, which is too little to see it "
+        words += f"turn: draw at least {2 * LEAST_N} answers for each prompt"
+        return Verdict.UNMEASURED, words
+    if rises and fit.low >= min(planned, float(kl_of(largest))):
+        if math.isfinite(fit.peak_kl):
+            return Verdict.GREEN, f"The judge's score {where}, beyond {plan}"
+        return Verdict.GREEN, f"The judge's score keeps rising, with no peak before {plan}"
     if math.isfinite(fit.peak_kl):
-        return f"peaks at {_nats(fit.peak_kl)} ({_nats(fit.low)} to {_nats(fit.high)})"
-    if math.isfinite(fit.low):
-        return f"does not turn (no peak before {_nats(fit.low)})"
-    return "does not turn"
+        words = f"The judge's score {where}, which cannot be told from {plan}"
+    else:
+        words = f"No peak shows before {plan}, but one at {_kl(fit.low)} cannot be ruled out"
+    return Verdict.UNMEASURED, f"{words}: more prompts or more answers are needed"
 
 
-def _nats(kl: float) -> str:
+def _figure(fit: Fit, prompts: int) -> Interval:
+    """The peak; an end at infinity is no bound that could be drawn."""
+    if not math.isfinite(fit.peak_kl):
+        why = "the fitted curve does not turn"
+        return Interval(value=None, low=None, high=None, n=prompts, undefined=why)
+    if not math.isfinite(fit.high):
+        why = "the interval has no upper end"
+        return Interval(value=fit.peak_kl, low=None, high=None, n=prompts, no_interval=why)
+    return Interval(value=fit.peak_kl, low=fit.low, high=fit.high, n=prompts)
+
+
+def _finite(kl: float) -> float | None:
+    return kl if math.isfinite(kl) else None
+
+
+def _kl(kl: float) -> str:
     if not math.isfinite(kl):
-        return "no peak at all"
-    return "over 100 nats" if kl > 100 else f"{plain(kl, 1)} nats"
+        return "never"
+    return "over 100" if kl > 100 else plain(kl, 1)
 
 
 def _curve(
