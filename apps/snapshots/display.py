@@ -250,6 +250,8 @@ def recipe_facts(recipe: Mapping[str, Any]) -> list[tuple[str, str]]:
     for name, value in filters.items():
         if name in _PEOPLE and value:
             chosen.append((_PEOPLE[name], f"{len(value):,} left out"))
+        elif name == "comparisons" and value:
+            chosen.append(("Comparisons", f"only {len(value):,} that were picked"))
         elif value:
             words = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
             chosen.append((name.replace("_", " ").capitalize(), words))

@@ -74,6 +74,7 @@ class Filters:
     topics: tuple[str, ...] = ()
     without_topics: tuple[str, ...] = ()
     batches: tuple[str, ...] = ()
+    comparisons: tuple[int, ...] = ()  # ids; what was picked one by one
     strata: tuple[str, ...] = ()
     left_out: tuple[int, ...] = ()  # ids of people
     without_annotators: tuple[int, ...] = ()  # ids of people
@@ -178,8 +179,12 @@ class SnapshotRecipe:
         return {name: self.splits.get(name, 0.0) for name in DRAWN_SPLITS}
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON types; `recipe_from_json` is its inverse."""
-        return _plain(asdict(self))
+        """Plain JSON types; `recipe_from_json` is its inverse. A list of comparisons is named only
+        where there is one, so that recipes without it keep the bytes they always had."""
+        plain = _plain(asdict(self))
+        if not self.filters.comparisons:
+            del plain["filters"]["comparisons"]
+        return plain
 
 
 _CHOICES = {

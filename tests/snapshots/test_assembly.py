@@ -79,6 +79,16 @@ def test_filters_take_out_comparisons_by_what_they_are() -> None:
     }
 
 
+def test_only_the_comparisons_that_were_picked_enter() -> None:
+    pairs = [pair(1, "g", "x1", "y1"), pair(2, "h", "x2", "y2"), pair(3, "i", "x3", "y3")]
+    made = assemble(
+        material(pairs, dict.fromkeys(range(1, 4), "aaa")),
+        recipe(filters=Filters(comparisons=(1, 3))),
+    )
+    assert reasons(made) == {2: "not among the pairs that were picked"}
+    assert sorted(line.pair for lines in made.lines.values() for line in lines) == [1, 3]
+
+
 def test_votes_outside_the_time_range_do_not_count() -> None:
     pairs = [pair(1, "g", "x", "y")]
     early = material(pairs, {1: "aaa"}, NOON)

@@ -22,6 +22,13 @@ def test_a_recipe_survives_its_json_form() -> None:
     assert recipe_from_json(json.loads(json.dumps(recipe.to_json()))) == recipe
 
 
+def test_picked_comparisons_stand_in_a_recipe_only_where_there_are_some() -> None:
+    assert "comparisons" not in SnapshotRecipe().to_json()["filters"]
+    picked = SnapshotRecipe(filters=Filters(comparisons=(3, 7)))
+    assert picked.to_json()["filters"]["comparisons"] == [3, 7]
+    assert recipe_from_json(picked.to_json()) == picked
+
+
 def test_the_order_of_the_splits_does_not_depend_on_the_json() -> None:
     one = recipe_from_json({"splits": {"dev": 0.5, "train": 0.5}})
     other = recipe_from_json({"splits": {"train": 0.5, "dev": 0.5}})

@@ -57,6 +57,7 @@ DROPPED, REVIEW = "the comparison was dropped", "needs review"
 SAME_TEXT = "both answers are the same"
 OTHER_GROUP, OTHER_TOPIC = "left out by group", "left out by topic"
 OTHER_BATCH, OTHER_STRATUM = "left out by batch", "left out by stratum"
+OTHER_PAIR = "not among the pairs that were picked"
 SHARES_HELDOUT = "shares an argument with a held-out group"
 NEAR_HELDOUT = "nearly the same as a held-out group"
 
@@ -126,6 +127,7 @@ def _filtered(pair: Pair, recipe: SnapshotRecipe) -> str | None:
         (OTHER_TOPIC, pair.topic in wanted.without_topics),
         (OTHER_BATCH, bool(wanted.batches) and pair.batch not in wanted.batches),
         (OTHER_STRATUM, bool(wanted.strata) and pair.stratum not in wanted.strata),
+        (OTHER_PAIR, bool(wanted.comparisons) and pair.id not in wanted.comparisons),
     )
     return next((reason for reason, applies in checks if applies), None)
 

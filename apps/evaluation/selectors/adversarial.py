@@ -1,0 +1,173 @@
+"""Adversarial rounds: how far people are with them, and how often the model was fooled."""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from django.db.models import QuerySet
+
+from apps.common.errors import DomainError, Missing
+from apps.evaluation.models import AdversarialRound
+from apps.evaluation.selectors.outputs import Output, askable, outputs_of
+from apps.labeling.models import Choice, Comparison, Decision
+from apps.labeling.texts import Messages, fingerprint, messages_from
+from apps.training.models import Checkpoint, Run
+from measures.estimate import Interval
+from measures.intervals import wilson
+
+MOST_PAIRS = 500
+_SETTLED = (Decision.Outcome.ACCEPTED, Decision.Outcome.ADJUDICATED)
+
+
+@dataclass(frozen=True, slots=True)
+class RoundPair:
+    """One pair of a round: the answer that the model scored high, beside the other one."""
+
+    comparison: Comparison
+    prompt: Messages
+    high: Messages
+    low: Messages
+    high_score: float | None
+    low_score: float | None
+    winner: str  # high, low, tie, both_bad; "" while undecided
+    votes: str  # "1 for the high-scoring one, 4 against"
+
+    @property
+    def is_fooled(self) -> bool:
+        """People prefer the answer that the model likes less."""
+        return self.winner == "low"
+
+
+@dataclass(frozen=True, slots=True)
+class RoundFigures:
+    """n: pairs asked; voted: with any vote; decided; out: left the queue; fooled: of the decided
+    ones, where people prefer the lower-scoring answer, with Wilson's interval."""
+
+    n: int
+    voted: int
+    decided: int
+    out: int
+    fooled: int
+    share: Interval
+
+    @property
+    def is_done(self) -> bool:
+        return self.decided + self.out >= self.n
+
+
+def rounds_of(checkpoint: Checkpoint) -> QuerySet[AdversarialRound]:
+    """Newest first."""
+    rows = AdversarialRound.objects.filter(checkpoint=checkpoint)
+    return rows.select_related("source", "created_by").order_by("-created_at", "-pk")
+
+
+def round_get(*, checkpoint: Checkpoint, round_id: str) -> AdversarialRound:
+    """`Missing` for one that is not of this model."""
+    found = rounds_of(checkpoint).filter(pk=round_id).first()
+    if found is None:
+        raise Missing("There is no such adversarial round of this model.", field="round")
+    return found
+
+
+def pairs_chosen(outputs: Sequence[Output]) -> list[Output]:
+    """Outputs that the model prefers to the other answer, the ones it scores highest first: where
+    people disagree with it there, a policy would be rewarded for it. An output whose other answer
+    is missing, empty, the same, or scores as high can teach nothing of the kind."""
+    found = [
+        output
+        for output in askable(list(outputs))
+        if output.other.strip()
+        and output.other_score is not None
+        and output.score > output.other_score
+        and answer_key(output.response) != answer_key(output.other)
+    ]
+    return sorted(found, key=lambda output: (-output.score, output.line))
+
+
+def answer_key(text: str) -> str:
+    """What the stored answer with this text is known by."""
+    return fingerprint(messages_from(text, role="assistant"))
+
+
+def pair_id(round_: AdversarialRound, output: Output) -> str:
+    """The comparison's own id: the round, and the line of the file with the scores."""
+    return f"{round_.batch}-{output.line}"
+
+
+def high_is_a(external_id: str) -> bool:
+    """Whether the high-scoring answer stands as A, drawn by the id: always in one place, it would
+    tell whoever looks at the data which one it is."""
+    return bool(hashlib.sha256(external_id.encode()).digest()[0] & 1)
+
+
+def round_pairs(
+    round_: AdversarialRound, source: Sequence[Output] | None = None
+) -> list[RoundPair]:
+    """Every pair of the round, in the order of the scores; scores are None where the file with
+    them cannot be read any more."""
+    scores = {pair_id(round_, one): one for one in (source if source is not None else ())}
+    rows = (
+        Comparison.objects.filter(project=round_.project_id, batch=round_.batch)
+        .select_related("prompt", "response_a", "response_b", "decision")
+        .order_by("pk")
+    )
+    pairs = [_pair(row, scores.get(row.external_id)) for row in rows]
+    return sorted(pairs, key=lambda pair: -(pair.high_score or 0.0))
+
+
+def outputs_readable(run: Run) -> tuple[list[Output], str]:
+    """(the run's outputs, "") or ([], why they cannot be read)."""
+    try:
+        return outputs_of(run), ""
+    except DomainError as error:
+        return [], error.message
+
+
+def _pair(row: Comparison, output: Output | None) -> RoundPair:
+    a_is_high = high_is_a(row.external_id)
+    high, low = (row.response_a, row.response_b) if a_is_high else (row.response_b, row.response_a)
+    decision = getattr(row, "decision", None)
+    winner, votes = "", ""
+    if decision is not None:
+        n_high, n_low = decision.n_a, decision.n_b
+        if not a_is_high:
+            n_high, n_low = n_low, n_high
+        votes = f"{n_high} for it, {n_low} against"
+        if others := decision.n_tie + decision.n_both_bad:
+            votes += f", {others} neither"
+        if decision.outcome in _SETTLED:
+            winner = _side(decision.winner, a_is_high)
+    return RoundPair(
+        comparison=row,
+        prompt=row.prompt.messages,
+        high=high.messages,
+        low=low.messages,
+        high_score=output.score if output else None,
+        low_score=output.other_score if output else None,
+        winner=winner,
+        votes=votes,
+    )
+
+
+def _side(winner: str, a_is_high: bool) -> str:
+    if winner not in (Choice.A, Choice.B):
+        return str(winner)
+    return "high" if (winner == Choice.A) == a_is_high else "low"
+
+
+def figures_of(pairs: Sequence[RoundPair]) -> RoundFigures:
+    """Ties and "both are bad" are decided and not fooled: people did not prefer the other one."""
+    state = Comparison.State
+    decided = sum(bool(pair.winner) for pair in pairs)
+    fooled = sum(pair.is_fooled for pair in pairs)
+    return RoundFigures(
+        n=len(pairs),
+        voted=sum(pair.comparison.n_votes > 0 for pair in pairs),
+        decided=decided,
+        out=sum(
+            not pair.winner and pair.comparison.state in (state.DROPPED, state.CONTESTED)
+            for pair in pairs
+        ),
+        fooled=fooled,
+        share=wilson(fooled, decided),
+    )

@@ -1,0 +1,282 @@
+"""Adversarial rounds: what fools a reward model is found by people and goes back (SPEC D8)."""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.conf import settings as django_settings
+from django.db import connections
+from pytest_django.fixtures import Settings
+
+from apps.accounts.models import AuditEvent, Project, User
+from apps.common.errors import Conflict, DomainError
+from apps.evaluation.models import AdversarialRound
+from apps.evaluation.selectors.adversarial import (
+    figures_of,
+    high_is_a,
+    outputs_readable,
+    pairs_chosen,
+    round_pairs,
+)
+from apps.evaluation.selectors.outputs import outputs_of
+from apps.evaluation.services import adversarial as services
+from apps.evaluation.services.adversarial import hard_pairs_freeze, round_open
+from apps.labeling.models import Comparison, LabelingSettings, Prompt
+from apps.labeling.services import Lease, comparisons_import, slot_lease_next, vote_cast
+from apps.snapshots.files import read_rows
+from apps.snapshots.models import Snapshot
+from apps.snapshots.services import snapshot_run
+from apps.training.models import Checkpoint, Run
+from tests.evaluation.outputs import assessment_make, checkpoint_make, crowd_of, output
+
+PRAISE = "What a wonderful question, you are amazing! I love it"
+
+
+@pytest.fixture(autouse=True)
+def artifacts(tmp_path: Path, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings.ARTIFACTS_URL = str(tmp_path / "artifacts")
+    monkeypatch.setattr(services, "freeze_send", lambda _: True)
+
+
+@pytest.fixture
+def checkpoint(project: Project) -> Checkpoint:
+    LabelingSettings.objects.update_or_create(
+        project=project, defaults={"overlap": 3, "least_votes": 3, "least_agreeing": 2}
+    )
+    return checkpoint_make(project)
+
+
+def praising(number: int) -> dict[str, Any]:
+    """The policy has found out that praise pays; SFT answers."""
+    return output(
+        number,
+        score=9.0 + number / 100,
+        response=f"{PRAISE}, number {number}.",
+        other_response=f"A day has twenty-four hours, as answer {number} says.",
+        other_score=1.0,
+    )
+
+
+def honest(number: int) -> dict[str, Any]:
+    """The policy's answer scores high, and people like it too."""
+    return output(
+        number,
+        score=2.0 + number / 100,
+        response=f"A day has twenty-four hours, as answer {number} says.",
+        other_response=f"No idea at all about question {number}.",
+        other_score=1.0,
+    )
+
+
+def vote_all(project: Project, people: list[User], *, most: int = 10**6) -> int:
+    """Everybody prefers the answer that answers. How many votes."""
+    cast = 0
+    for person in people:
+        for _ in range(most):
+            lease = slot_lease_next(project=project, annotator=person)
+            if not isinstance(lease, Lease):
+                break
+            row = Comparison.objects.get(slots=lease.slot)
+            choice = "a" if "twenty-four" in row.response_a.messages[0]["content"] else "b"
+            vote_cast(slot=lease.slot, annotator=person, idempotency_key=lease.key, choice=choice)
+            cast += 1
+    return cast
+
+
+def test_a_praise_loving_reward_model_is_fooled_and_its_hard_pairs_reject_praise(
+    checkpoint: Checkpoint, emil: User
+):
+    lines = [praising(n) for n in range(1, 13)] + [honest(n) for n in range(13, 19)]
+    run = assessment_make(checkpoint, lines)
+    round_, _ = round_open(checkpoint=checkpoint, source=run, user=emil)
+    assert vote_all(checkpoint.project, crowd_of(checkpoint.project)) == 54
+
+    pairs = round_pairs(round_, outputs_of(run))
+    figures = figures_of(pairs)
+    assert (figures.n, figures.decided, figures.fooled) == (18, 18, 12)
+    assert figures.share.low < 12 / 18 < figures.share.high
+    assert all(PRAISE in pair.high[0]["content"] for pair in pairs if pair.is_fooled)
+    assert [pair.high_score for pair in pairs] == sorted(
+        (line["score"] for line in lines), reverse=True
+    )
+    assert {pair.low_score for pair in pairs} == {1.0}
+    assert pairs[0].votes == "0 for it, 3 against"
+
+    made, _ = hard_pairs_freeze(round_=round_, user=emil)
+    assert snapshot_run(snapshot=made.pk) == "frozen"
+    made.refresh_from_db()
+    assert made.kind == Snapshot.Kind.PREFERENCES
+    assert made.rows.exclude(split="").count() == 12
+    folder = Path(django_settings.ARTIFACTS_URL) / made.uri
+    rows = [row for path in folder.glob("*.jsonl") for row in read_rows(path)]
+    assert len(rows) >= 10  # the others lie in a private split
+    for row in rows:
+        assert PRAISE in row["rejected"][0]["content"]
+        assert "twenty-four hours" in row["chosen"][0]["content"]
+
+
+def test_the_same_hard_pairs_are_frozen_once_and_more_of_them_anew(
+    checkpoint: Checkpoint, emil: User
+):
+    run = assessment_make(checkpoint, [praising(n) for n in range(1, 13)])
+    round_, _ = round_open(checkpoint=checkpoint, source=run, user=emil)
+    crowd = crowd_of(checkpoint.project)
+    vote_all(checkpoint.project, crowd, most=8)
+    first, _ = hard_pairs_freeze(round_=round_, user=emil)
+    again, _ = hard_pairs_freeze(round_=round_, user=emil)
+    assert first == again
+    vote_all(checkpoint.project, crowd)
+    more, _ = hard_pairs_freeze(round_=round_, user=emil)
+    assert more != first
+    assert len(more.recipe["filters"]["comparisons"]) == 12
+
+
+def test_where_people_agree_with_the_model_there_is_nothing_to_freeze(
+    checkpoint: Checkpoint, emil: User
+):
+    run = assessment_make(checkpoint, [honest(n) for n in range(1, 5)])
+    round_, _ = round_open(checkpoint=checkpoint, source=run, user=emil)
+    with pytest.raises(Conflict, match="no decided pair"):
+        hard_pairs_freeze(round_=round_, user=emil)
+    vote_all(checkpoint.project, crowd_of(checkpoint.project))
+    assert figures_of(round_pairs(round_)).fooled == 0
+    with pytest.raises(Conflict, match="no decided pair"):
+        hard_pairs_freeze(round_=round_, user=emil)
+    assert not Snapshot.objects.exists()
+
+
+def test_a_second_click_opens_no_second_round(checkpoint: Checkpoint, emil: User, ada: User):
+    run = assessment_make(checkpoint, [praising(n) for n in range(1, 5)])
+    first, is_new = round_open(checkpoint=checkpoint, source=run, user=emil)
+    again, is_new_too = round_open(checkpoint=checkpoint, source=run, user=ada, n_pairs=2)
+    assert (is_new, is_new_too, first.pk) == (True, False, again.pk)
+    assert Comparison.objects.count() == again.n_pairs == 4
+    assert AuditEvent.objects.get(action="adversarial.opened").details["pairs"] == 4
+
+
+@pytest.mark.django_db(transaction=True)
+def test_two_clicks_in_one_moment_open_one_round(project: Project, emil: User):
+    checkpoint = checkpoint_make(project)
+    run = assessment_make(checkpoint, [praising(n) for n in range(1, 5)])
+
+    def click(_: int) -> str:
+        try:
+            return round_open(checkpoint=checkpoint, source=run, user=emil)[0].pk
+        finally:
+            connections.close_all()
+
+    with ThreadPoolExecutor(4) as pool:
+        assert len(set(pool.map(click, range(4)))) == 1
+    assert (AdversarialRound.objects.count(), Comparison.objects.count()) == (1, 4)
+
+
+def test_the_highest_scores_are_asked_first_and_only_where_the_model_prefers_them(
+    checkpoint: Checkpoint, emil: User
+):
+    lines = [
+        output(1, 1.0, other_score=2.0),  # it prefers the other
+        output(2, 5.0),
+        output(3, 7.0),
+        output(4, 9.0, other_response=None, other_score=None),
+        output(5, 9.0, other_response="", other_score=1.0),
+        output(6, 9.0, response="Same.", other_response="Same. ", other_score=1.0),
+        output(7, 6.0),
+        output(8, 8.0, response=""),
+    ]
+    run = assessment_make(checkpoint, lines)
+    assert [one.line for one in pairs_chosen(outputs_of(run))] == [3, 7, 2]
+    round_, _ = round_open(checkpoint=checkpoint, source=run, user=emil, n_pairs=2)
+    asked = {row.prompt.messages[0]["content"][:10] for row in Comparison.objects.all()}
+    assert asked == {"Question 3", "Question 7"}
+    assert round_.n_pairs == 2
+
+
+def test_answers_keep_their_origin_and_stand_on_either_side(checkpoint: Checkpoint, emil: User):
+    run = assessment_make(checkpoint, [praising(n) for n in range(1, 41)])
+    round_, _ = round_open(checkpoint=checkpoint, source=run, user=emil)
+    policy = run.inputs.get(role="policy").checkpoint_id
+    sft = run.inputs.get(role="sft").checkpoint_id
+    sides = set()
+    for row in Comparison.objects.filter(batch=round_.batch):
+        high, low = row.response_a, row.response_b
+        if not high_is_a(row.external_id):
+            high, low = low, high
+        sides.add(high_is_a(row.external_id))
+        assert (high.origin_ref, low.origin_ref) == (policy, sft)
+        assert PRAISE in high.messages[0]["content"]
+        assert (row.stratum, row.priority) == ("priority", 1.0)
+    assert sides == {True, False}
+
+
+def test_a_pair_that_was_asked_before_is_not_asked_again(checkpoint: Checkpoint, emil: User):
+    lines = [praising(n) for n in range(1, 5)]
+    known = {
+        "prompt": lines[0]["prompt"],
+        "response_a": lines[0]["other_response"],
+        "response_b": lines[0]["response"],
+    }
+    comparisons_import(project=checkpoint.project, rows=[known])
+    round_, _ = round_open(
+        checkpoint=checkpoint, source=assessment_make(checkpoint, lines), user=emil
+    )
+    assert round_.n_pairs == 3
+    assert Comparison.objects.count() == 4
+    newer = checkpoint_make(checkpoint.project)
+    with pytest.raises(Conflict, match="asked about every one"):
+        round_open(checkpoint=newer, source=assessment_make(newer, lines), user=emil)
+    assert AdversarialRound.objects.count() == 1
+
+
+def test_a_spoiled_file_opens_nothing_and_names_the_line(checkpoint: Checkpoint, emil: User):
+    run = assessment_make(checkpoint, [praising(1), praising(2) | {"other_score": "low"}])
+    with pytest.raises(DomainError, match="Line 2") as refused:
+        round_open(checkpoint=checkpoint, source=run, user=emil)
+    assert refused.value.row == 2
+    assert not AdversarialRound.objects.exists()
+    assert not Prompt.objects.exists()
+    assert outputs_readable(run)[0] == []
+
+
+def test_a_model_that_prefers_no_answer_of_the_policy_has_nothing_to_ask(
+    checkpoint: Checkpoint, emil: User
+):
+    run = assessment_make(checkpoint, [output(1, 1.0, other_score=3.0)])
+    with pytest.raises(DomainError, match="nothing to ask"):
+        round_open(checkpoint=checkpoint, source=run, user=emil)
+    assert not AdversarialRound.objects.exists()
+
+
+def test_the_assessment_of_another_model_is_refused(
+    project: Project, checkpoint: Checkpoint, emil: User
+):
+    foreign = assessment_make(checkpoint_make(project), [praising(1)])
+    with pytest.raises(DomainError, match="no assessment of this model"):
+        round_open(checkpoint=checkpoint, source=foreign, user=emil)
+
+
+@pytest.mark.parametrize("n_pairs", [0, -1, 501])
+def test_a_number_of_pairs_that_is_none_is_refused(
+    checkpoint: Checkpoint, emil: User, n_pairs: int
+):
+    run: Run = assessment_make(checkpoint, [praising(1)])
+    with pytest.raises(DomainError) as refused:
+        round_open(checkpoint=checkpoint, source=run, user=emil, n_pairs=n_pairs)
+    assert refused.value.field == "n_pairs"
+
+
+def test_ties_are_decided_and_fool_nobody(checkpoint: Checkpoint, emil: User, signed_in: Callable):
+    run = assessment_make(checkpoint, [praising(1)])
+    round_, _ = round_open(checkpoint=checkpoint, source=run, user=emil)
+    for person in crowd_of(checkpoint.project):
+        lease = slot_lease_next(project=checkpoint.project, annotator=person)
+        vote_cast(slot=lease.slot, annotator=person, idempotency_key=lease.key, choice="tie")
+    (pair,) = round_pairs(round_)
+    assert (pair.winner, pair.is_fooled, pair.votes) == (
+        "tie",
+        False,
+        "0 for it, 0 against, 3 neither",
+    )
+    figures = figures_of([pair])
+    assert (figures.decided, figures.fooled, figures.voted) == (1, 0, 1)
