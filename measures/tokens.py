@@ -111,7 +111,7 @@ def token_audit(
 
     ups = np.asarray((difference > 0).sum(axis=0)).ravel().astype(np.int64)
     downs = np.asarray((difference < 0).sum(axis=0)).ravel().astype(np.int64)
-    units = _Units(won, lost, presence)
+    units = SharedTexts(won, lost, presence)
     holders = units.holders(difference)
     tested = (holders >= LEAST_UNITS) & (ups + downs > 0)
     p = np.maximum(_sign_p(ups, downs), units.robust_p(difference, holders))
@@ -194,8 +194,11 @@ def _sign_p(ups: Ints, downs: Ints) -> Floats:
     return np.minimum(1.0, 2 * bdtr(np.minimum(ups, downs), ups + downs, 0.5))
 
 
-class _Units:
-    """Which pairs share a text, for the robust variance."""
+class SharedTexts:
+    """Which pairs share a text, for the robust variance.
+
+    won, lost: (n,) row numbers of texts; presence: (texts, features), 1 where a text holds one.
+    """
 
     def __init__(self, won: Ints, lost: Ints, presence: sparse.csr_matrix) -> None:
         n, n_texts = len(won), presence.shape[0]
@@ -218,14 +221,18 @@ class _Units:
 
     def robust_p(self, signed: sparse.csr_matrix, holders: Ints) -> Floats:
         """Two-sided p of a zero mean of `signed` (pairs, features)."""
+        t = self.robust_t(signed, holders)
+        return 2 * stdtr(np.maximum(holders, 2) - 1, -np.abs(t))
+
+    def robust_t(self, signed: sparse.csr_matrix, holders: Ints) -> Floats:
+        """(features,) t of a zero mean of `signed` (pairs, features), holders − 1 degrees."""
         total = np.asarray(signed.sum(axis=0)).ravel()
         alone = _squares(signed)
         variance = _squares(self._of_text @ signed) - _squares(self._of_dyad @ signed)
         groups = np.maximum(holders, 2)
         # Never under that of independent pairs: negative correlation is not believed.
         spread = np.sqrt(np.maximum(variance, alone) * groups / (groups - 1))
-        t = np.divide(total, spread, out=np.zeros_like(total), where=spread > 0)
-        return 2 * stdtr(groups - 1, -np.abs(t))
+        return np.divide(total, spread, out=np.zeros_like(total), where=spread > 0)
 
 
 def _squares(table: sparse.csr_matrix) -> Floats:
