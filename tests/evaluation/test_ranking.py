@@ -203,23 +203,23 @@ def test_before_anything_was_sent_the_line_is_unmeasured_and_says_what_to_do(
 def test_while_grades_come_in_the_line_counts_and_gives_no_verdict(
     checkpoint: Checkpoint, assessment: Run, emil: User
 ):
-    ranking, _ = outputs_send(checkpoint=checkpoint, assessment=assessment, user=emil, overlap=1)
-    crowd = crowd_of(checkpoint.project, 1)
-    grade_all(checkpoint.project, crowd, lambda text: 4, at_most=12)
+    ranking, _ = outputs_send(checkpoint=checkpoint, assessment=assessment, user=emil, overlap=2)
+    crowd = crowd_of(checkpoint.project, 2)
+    grade_all(checkpoint.project, crowd, lambda text: 4, at_most=24)
     finding = people_rank_finding(checkpoint)
     assert finding.verdict == Verdict.UNMEASURED
-    assert "12 of 20 graded" in finding.says
     progress = progress_of(ranking, graded_outputs(ranking))
-    assert (progress.done, progress.grades, progress.wanted) == (12, 12, 20)
+    assert f"{progress.done} of 20 graded" in finding.says
+    assert 4 <= progress.done <= 12
+    assert (progress.grades, progress.wanted) == (24, 40)
 
 
 def test_where_people_grade_as_the_model_scores_the_line_is_green(
     checkpoint: Checkpoint, emil: User
 ):
-    pytest.importorskip("measures.trust.people")
     run = assessment_make(checkpoint, [output(n, score=n / 10) for n in range(1, 71)])
-    outputs_send(checkpoint=checkpoint, assessment=run, user=emil, overlap=1)
-    crowd = crowd_of(checkpoint.project, 1)
+    outputs_send(checkpoint=checkpoint, assessment=run, user=emil, overlap=2)
+    crowd = crowd_of(checkpoint.project, 2)
     grade_all(checkpoint.project, crowd, lambda text: 1 + (number_in(text) - 1) // 10)
     finding = people_rank_finding(checkpoint)
     assert finding.line == "people_rank"
@@ -228,10 +228,9 @@ def test_where_people_grade_as_the_model_scores_the_line_is_green(
 
 
 def test_where_people_grade_the_other_way_round_the_line_is_red(checkpoint: Checkpoint, emil: User):
-    pytest.importorskip("measures.trust.people")
     run = assessment_make(checkpoint, [output(n, score=n / 10) for n in range(1, 71)])
-    outputs_send(checkpoint=checkpoint, assessment=run, user=emil, overlap=1)
-    crowd = crowd_of(checkpoint.project, 1)
+    outputs_send(checkpoint=checkpoint, assessment=run, user=emil, overlap=2)
+    crowd = crowd_of(checkpoint.project, 2)
     grade_all(checkpoint.project, crowd, lambda text: 7 - (number_in(text) - 1) // 10)
     finding = people_rank_finding(checkpoint)
     assert finding.verdict == Verdict.RED
@@ -239,18 +238,39 @@ def test_where_people_grade_the_other_way_round_the_line_is_red(checkpoint: Chec
 
 
 def test_outputs_that_left_the_queue_are_told_and_hold_nothing_up(
-    checkpoint: Checkpoint, assessment: Run, emil: User
+    checkpoint: Checkpoint, emil: User
 ):
-    pytest.importorskip("measures.trust.people")
-    ranking, _ = outputs_send(checkpoint=checkpoint, assessment=assessment, user=emil, overlap=1)
+    run = assessment_make(checkpoint, [output(n, score=n) for n in range(1, 41)])
+    ranking, _ = outputs_send(checkpoint=checkpoint, assessment=run, user=emil, overlap=2)
     gone = RatingTask.objects.order_by("pk")[:8]
     RatingTask.objects.filter(pk__in=[task.pk for task in gone]).update(state="dropped")
     RatingSlot.objects.filter(task__in=gone).update(state="withdrawn")
-    grade_all(checkpoint.project, crowd_of(checkpoint.project, 1), number_grade)
+    grade_all(checkpoint.project, crowd_of(checkpoint.project, 2), number_grade)
     progress = progress_of(ranking, graded_outputs(ranking))
-    assert (progress.done, progress.out, progress.wanted) == (12, 8, 12)
-    assert progress.is_enough
-    assert people_rank_finding(checkpoint).verdict != Verdict.UNMEASURED
+    assert (progress.done, progress.out, progress.wanted) == (32, 8, 64)
+    finding = people_rank_finding(checkpoint)
+    assert finding.verdict == Verdict.RED
+    assert finding.figure.n == 32
+
+
+def test_fewer_outputs_than_a_correlation_needs_say_what_to_do(
+    checkpoint: Checkpoint, assessment: Run, emil: User
+):
+    outputs_send(checkpoint=checkpoint, assessment=assessment, user=emil, overlap=2)
+    grade_all(checkpoint.project, crowd_of(checkpoint.project, 2), number_grade)
+    finding = people_rank_finding(checkpoint)
+    assert finding.verdict == Verdict.UNMEASURED
+    assert "20 of 20 graded. 30 are needed" in finding.says
+
+
+@pytest.mark.parametrize("overlap", [0, 1, 21])
+def test_a_number_of_grades_that_tells_nothing_is_refused(
+    checkpoint: Checkpoint, assessment: Run, emil: User, overlap: int
+):
+    with pytest.raises(DomainError) as refused:
+        outputs_send(checkpoint=checkpoint, assessment=assessment, user=emil, overlap=overlap)
+    assert refused.value.field == "overlap"
+    assert not OutputRanking.objects.exists()
 
 
 def number_grade(text: str) -> int:
@@ -273,6 +293,6 @@ def test_the_promised_time_is_what_people_take_here_once_they_have_graded(
     checkpoint: Checkpoint, assessment: Run, emil: User
 ):
     assert seconds_a_grade(checkpoint) == 15
-    outputs_send(checkpoint=checkpoint, assessment=assessment, user=emil, overlap=1)
-    grade_all(checkpoint.project, crowd_of(checkpoint.project, 1), number_grade)
+    outputs_send(checkpoint=checkpoint, assessment=assessment, user=emil, overlap=2)
+    grade_all(checkpoint.project, crowd_of(checkpoint.project, 2), number_grade)
     assert seconds_a_grade(checkpoint) == 9

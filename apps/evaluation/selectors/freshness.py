@@ -3,24 +3,25 @@
 from collections.abc import Iterator
 from datetime import datetime
 
-from django.db.models import Q, QuerySet
+from django.db.models import F, Q, QuerySet
 from django.utils import timezone
 
 from apps.evaluation.selectors.ceiling import dataset_of
-from apps.labeling.models import Slot, Vote
+from apps.labeling.models import Decision, Slot, Vote
 from apps.snapshots.models import Snapshot, SnapshotRow
+from apps.snapshots.recipe import TRAIN
 from apps.training.models import Checkpoint
 from measures.trust.findings import Finding, unmeasured
+from measures.trust.freshness import freshness
 
 # Hidden repeats and audit re-votes train nothing, so they make no model old.
 _TRAINING = (Slot.Kind.REGULAR, Slot.Kind.GOLD)
+_SETTLED = (Decision.Outcome.ACCEPTED, Decision.Outcome.ADJUDICATED)
 
 
 def freshness_finding(checkpoint: Checkpoint) -> Finding:
     """The line "freshness": how old the model is, and how much has been said since its dataset was
     frozen."""
-    from measures.trust.people import freshness
-
     dataset = dataset_of(checkpoint)
     if dataset is None or dataset.frozen_at is None:
         return unmeasured(
@@ -31,7 +32,7 @@ def freshness_finding(checkpoint: Checkpoint) -> Finding:
     ended = checkpoint.run.ended_at or checkpoint.created_at
     age_days = max(0.0, (timezone.now() - ended).total_seconds() / 86_400)
     at_training, since = votes_then_and_since(checkpoint, dataset)
-    return freshness(age_days, at_training, since)
+    return freshness(age_days, at_training, since, flipped=flipped_since(dataset))
 
 
 def votes_then_and_since(checkpoint: Checkpoint, dataset: Snapshot) -> tuple[int, int]:
@@ -44,6 +45,16 @@ def votes_then_and_since(checkpoint: Checkpoint, dataset: Snapshot) -> tuple[int
     learned = _trained_on(dataset_of(checkpoint, "hard"))
     since = later.exclude(pk__in=learned).count() if learned else later.count()
     return votes.count() - since, since
+
+
+def flipped_since(dataset: Snapshot) -> tuple[int, int]:
+    """(training pairs that people decide the other way now, training pairs)."""
+    rows = SnapshotRow.objects.filter(snapshot=dataset, split=TRAIN, winner__in=("a", "b"))
+    decided = rows.filter(
+        comparison__decision__outcome__in=_SETTLED, comparison__decision__winner__in=("a", "b")
+    )
+    turned = decided.exclude(comparison__decision__winner=F("winner"))
+    return turned.count(), rows.count()
 
 
 def _later(dataset: Snapshot) -> Q:
@@ -61,7 +72,7 @@ def _later(dataset: Snapshot) -> Q:
 def _trained_on(snapshot: Snapshot | None) -> list[int]:
     if snapshot is None:
         return []
-    return list(_used(SnapshotRow.objects.filter(snapshot=snapshot, split="train")))
+    return list(_used(SnapshotRow.objects.filter(snapshot=snapshot, split=TRAIN)))
 
 
 def _used(rows: QuerySet[SnapshotRow]) -> Iterator[int]:

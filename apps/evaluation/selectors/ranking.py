@@ -14,13 +14,13 @@ from apps.labeling.models import Rating, RatingItem, RatingTask
 from apps.labeling.texts import Messages
 from apps.training.models import Artifact, Checkpoint, Run
 from measures.trust.findings import Finding, unmeasured
+from measures.trust.people import LEAST_OUTPUTS, people_rank
 
 LINE = "people_rank"
 # Outputs are handed out in random order, so the first nine tenths are a random sample of all; the
 # last few may wait for somebody who is away. Before that there is no verdict, so that nobody can
 # stop looking on the day the figure suits.
 ENOUGH = 0.9
-LEAST_OUTPUTS = 10
 SECONDS_A_GRADE = 15  # until people have graded here
 _LEAST_TIMES = 20
 
@@ -136,11 +136,12 @@ def finding_of(ranking: OutputRanking, outputs: list[Graded]) -> Finding:
     progress = progress_of(ranking, outputs)
     if not progress.is_enough:
         return unmeasured(LINE, _waiting(progress))
-    from measures.trust.people import people_rank
-
-    done = [one for one in outputs if one.is_done]
-    scores = np.array([one.score for one in done])
-    return people_rank(scores, np.array([one.mean for one in done]))
+    done = [(one, one.mean) for one in outputs if one.is_done]
+    return people_rank(
+        [one.score for one, _ in done],
+        [(mean, len(one.grades)) for one, mean in done if mean is not None],
+        single_grades=[one.grades for one, _ in done],
+    )
 
 
 def _waiting(progress: Progress) -> str:
@@ -148,7 +149,7 @@ def _waiting(progress: Progress) -> str:
     if progress.out:
         said += f", {progress.out} out of the queue"
     if progress.n - progress.out < LEAST_OUTPUTS:
-        return f"{said}. A rank correlation needs at least {LEAST_OUTPUTS} outputs."
+        return f"{said}. {LEAST_OUTPUTS} are needed: assess the model with more prompts."
     return f"{said}. The figure appears when nine in ten are."
 
 

@@ -20,6 +20,7 @@ from apps.labeling.models import RatingTask
 from apps.labeling.services.ratings import ratings_import
 from apps.labeling.texts import fingerprint
 from apps.training.models import Checkpoint, Run
+from measures.trust.people import LEAST_GRADES
 
 MOST_OUTPUTS = 100  # what SPEC D11's interval is about: at n = 100, r = 0.7 is 0.58–0.79
 OVERLAP = 3
@@ -38,8 +39,10 @@ def outputs_send(
     returns what the first one made. Raises `DomainError` or `Conflict`, and then nothing is sent.
     """
     require_assessment_of(checkpoint, assessment)
-    if not 1 <= overlap <= MOST_OVERLAP:
-        raise DomainError(f"From 1 to {MOST_OVERLAP} grades per output.", field="overlap")
+    if not LEAST_GRADES <= overlap <= MOST_OVERLAP:
+        raise DomainError(
+            f"From {LEAST_GRADES} to {MOST_OVERLAP} grades per output.", field="overlap"
+        )
     ranking, created = OutputRanking.objects.get_or_create(
         checkpoint=checkpoint,
         assessment=assessment,
