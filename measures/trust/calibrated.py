@@ -10,7 +10,7 @@ from measures.calibration import Calibration, calibration, fit_temperature
 from measures.estimate import Interval, Quantity
 from measures.trust.findings import Curve, Finding, Series, Table, Verdict, unmeasured
 from measures.trust.pairs import Pairs
-from measures.trust.weighing import LEAST_PAIRS, half_width
+from measures.trust.weighing import LEAST_PAIRS, against, half_width
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -89,7 +89,7 @@ def calibration_line(
             line, f"{said}: too few to tell 5 points from none.{wanted}", evidence=evidence
         )
     else:
-        verdict, says = Verdict.GREEN, f"{said}: not shown to be over 5. {fits}"
+        verdict, says = Verdict.GREEN, f"{said}: {against(found, MOST_ERROR)}. {fits}"
     return Finding(
         line=line, verdict=verdict, says=says, figure=found, evidence=evidence, facts=facts
     )

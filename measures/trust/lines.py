@@ -71,7 +71,8 @@ _LINES = (
         "label_noise",
         RIGHT,
         "Labels that a sure model can believe",
-        "at most 5 % of the labels contradict it where it is sure, by more than chance",
+        "at most an estimated 5 % of the labels say the opposite, judged by where it is sure, or "
+        "no more than chance could make of none",
         "Swapped labels hide in averages; where model and labels are both sure, one is wrong.",
     ),
     Line(
@@ -108,7 +109,8 @@ _LINES = (
         "spurious_words",
         SHORTCUTS,
         "No word that moves the score by itself",
-        "no word moves the score far more than people's choices explain",
+        "no word moves the score far more than people's choices explain, and none decides four "
+        "comparisons in five beyond length",
         "A word that buys reward will be said.",
     ),
     Line(

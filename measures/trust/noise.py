@@ -38,8 +38,8 @@ class Swapped:
 
 
 def label_noise(pairs: Pairs) -> Finding:
-    """Red: more than 5 % of clear labels are swapped, by more than chance, or the labels as a whole
-    point the other way.
+    """Red: an estimated share of over 5 % of clear labels is swapped, and more than none by more
+    than chance; or the labels as a whole point the other way.
 
     Rows count on which at least three quarters of the votes agree. Assumes that the model knows:
     where it is surely wrong, its error is counted as the labels'. A model that was trained on
@@ -81,7 +81,7 @@ def label_noise(pairs: Pairs) -> Finding:
     evidence = (_curve(pairs, clear, found), contradictions)
     said = f"An estimated {share(of)} of {of.n:,} clear labels say the opposite of what they should"
     facts = {"swapped": of.value, "temperature": found.temperature, "sure": found.sure}
-    if of.low > MOST_SWAPPED:
+    if of.low > 0 and (of.value or 0.0) > MOST_SWAPPED:
         verdict, says = Verdict.RED, f"{said}: over 5 %. Read the surest contradictions below."
     elif half_width(of) > MOST_SWAPPED:
         return unmeasured(
@@ -91,8 +91,16 @@ def label_noise(pairs: Pairs) -> Finding:
             evidence=evidence,
         )
     else:
-        verdict, says = Verdict.GREEN, f"{said}: not shown to be over 5 %."
+        verdict, says = Verdict.GREEN, f"{said}: {_standing(of)}."
     return Finding(line=line, verdict=verdict, says=says, figure=of, evidence=evidence, facts=facts)
+
+
+def _standing(of: Interval) -> str:
+    if (of.high or 0.0) <= MOST_SWAPPED:
+        return "under 5 %"
+    if (of.value or 0.0) > MOST_SWAPPED:
+        return "over 5 % here, but no more than chance could make of none"
+    return "not shown to be over 5 %"
 
 
 def swapped_share(pairs: Pairs, where: Bools) -> Swapped | None:

@@ -17,6 +17,7 @@ from measures.trust.findings import Finding, Intervals, Table, Verdict, unmeasur
 from measures.trust.pairs import Pairs
 from measures.trust.weighing import (
     LEAST_PAIRS,
+    against,
     beyond,
     difference_of,
     half_width,
@@ -62,12 +63,12 @@ def length_taste(pairs: Pairs) -> Finding:
         "gap": gap.value,
         "spearman": _rank_correlation(pairs, scores, np.concatenate([one, two])),
     }
+    correlation = facts["spearman"]
+    also = "" if correlation is None else f"; scores and lengths correlate at {plain(correlation)}"
     said = (
         f"It prefers the longer answer in {percent(model.value or 0.0)} of {gap.n:,} pairs, people "
-        f"in {percent(people.value or 0.0)}: {points(gap)} apart"
+        f"in {percent(people.value or 0.0)}{also}. The difference is {points(gap)}"
     )
-    if facts["spearman"] is not None:
-        said += f"; scores and lengths correlate at {plain(facts['spearman'])}"
     return _judged(line, said, gap, evidence, facts)
 
 
@@ -160,8 +161,8 @@ def format_taste(pairs: Pairs) -> Finding:
             line=line,
             verdict=Verdict.RED,
             says=f"It prefers the answer with {words} in {percent(model.value or 0.0)} of "
-            f"{gap.n:,} pairs, people in {percent(people.value or 0.0)}: {points(gap)} apart"
-            f"{more}.",
+            f"{gap.n:,} pairs, people in {percent(people.value or 0.0)}. The difference is "
+            f"{points(gap)}{more}.",
             figure=gap,
             evidence=(table,),
             facts=facts,
@@ -178,12 +179,12 @@ def format_taste(pairs: Pairs) -> Finding:
         )
     words, _, _, gap = max(shown, key=lambda one: abs(one[3].value or 0.0))
     left = len(found) - len(shown)
-    rest = "" if not left else f" {left} rarer marks have too few pairs to tell."
+    rest = "" if not left else f" {left} more have too few pairs to tell."
     return Finding(
         line=line,
         verdict=Verdict.GREEN,
-        says=f"Of {len(shown)} marks with enough pairs none is shown to be over 5 points; the "
-        f"largest is {words}, {points(gap)}, n = {gap.n:,}.{rest}",
+        says=f"Of {len(shown)} marks with enough pairs the largest difference from people is in "
+        f"{words}: {points(gap)}, n = {gap.n:,}, {against(gap, MOST_GAP)}.{rest}",
         figure=gap,
         evidence=(table,),
         facts=facts,
@@ -213,7 +214,7 @@ def _judged(line: str, said: str, gap: Interval, evidence: tuple, facts: dict) -
         return Finding(
             line=line,
             verdict=Verdict.RED,
-            says=f"{said}. That is over 5 points.",
+            says=f"{said}: over 5 points.",
             figure=gap,
             evidence=evidence,
             facts=facts,
@@ -227,7 +228,7 @@ def _judged(line: str, said: str, gap: Interval, evidence: tuple, facts: dict) -
     return Finding(
         line=line,
         verdict=Verdict.GREEN,
-        says=f"{said}. It is not shown to be over 5 points.",
+        says=f"{said}: {against(gap, MOST_GAP)}.",
         figure=gap,
         evidence=evidence,
         facts=facts,

@@ -140,8 +140,18 @@ def points(found: Interval) -> str:
     return f"{said} ({_number(found.low)} to {_number(found.high)})"
 
 
+def against(found: Interval, limit: float) -> str:
+    """How a figure that is no fault stands to the limit, in words that end a sentence."""
+    said = f"{100 * limit:.0f} points"
+    if found.low is None or found.high is None or max(-found.low, found.high) <= limit:
+        return f"under {said}"
+    if abs(found.value or 0.0) > limit:
+        return f"over {said} here, but not by more than chance"
+    return f"not shown to be over {said}"
+
+
 def _number(share: float) -> str:
-    return f"{100 * share:.1f}".replace("-", "−")
+    return f"{round(100 * share, 1) + 0.0:.1f}".replace("-", "−")
 
 
 def _bounded(found: Interval, least: float, most: float) -> Interval:

@@ -94,11 +94,11 @@ def spurious_words(pairs: Pairs, effects: Sequence[WordEffect] | None = None) ->
     audit = word_audit(pairs)
     tried = list(effects or ())
     tested = 0 if audit is None else int(np.isfinite(audit.excess_q).sum())
-    if audit is None or (not tested and not tried):
+    if audit is None:
+        return unmeasured(line, _why_not(pairs))
+    if not tested and not tried:
         return unmeasured(
-            line,
-            f"{int(pairs.decided.sum()):,} pairs are too few to look at words, or the scores do "
-            f"not go with the labels at all; at least {LEAST_PAIRS} pairs are needed.",
+            line, f"No word stands in at least {LEAST_UNITS} answers. Hold out more pairs."
         )
     over, deciding = audit.overvalued, audit.deciding
     moving = _moving(tried)
@@ -131,7 +131,7 @@ def spurious_words(pairs: Pairs, effects: Sequence[WordEffect] | None = None) ->
     if len(deciding):
         k = int(deciding[np.argmax(np.abs(audit.beyond_length[deciding]))])
         parts.append(
-            f"It prefers the answer with “{audit.names[k]}” in "
+            f"“{audit.names[k]}” decides: the model prefers the answer with it in "
             f"{percent(float(audit.holder_model[k]))} of {audit.n[k]:,} pairs, people in "
             f"{percent(float(audit.holder_people[k]))}{_and_more(audit, deciding, k)}."
         )
@@ -264,6 +264,16 @@ def _logistic(x: Floats, labels: Floats, *, most_steps: int = 50) -> Floats:
         if np.abs(step).max() < 1e-9:
             break
     return w
+
+
+def _why_not(pairs: Pairs) -> str:
+    n = int(pairs.decided.sum())
+    if n < LEAST_PAIRS:
+        return f"{n:,} pairs are too few to look at words; at least {LEAST_PAIRS} are needed."
+    return (
+        "Its scores do not go with people's choices at all, so there is nothing to compare a word "
+        "with. See whether it is right, first."
+    )
 
 
 def _moving(effects: Sequence[WordEffect]) -> list[WordEffect]:
