@@ -390,7 +390,6 @@ TRAINING = [
     post("training:run_resume", STAFF, args=run_id, ok=409),
     post("training:alert_acknowledge", STAFF, args=alert_id),
     page("training:models", STAFF),
-    page("evaluation:reward_models", STAFF),
     page("training:model", STAFF, args=lambda w: {"checkpoint_id": w.checkpoint.pk}),
 ]
 
@@ -408,6 +407,28 @@ TRAINING_API = [
     api(f"POST {RUN}/resume", STAFF, args=run_id, ok=409),
 ]
 
+
+def model_id(world: World) -> dict[str, Any]:
+    return {"checkpoint_id": world.reward_model.pk}
+
+
+EVALUATION = [
+    page("evaluation:reward_models", STAFF),
+    page("evaluation:compare", STAFF),
+    page("evaluation:reward_model", STAFF, args=model_id),
+    page("evaluation:assess", STAFF, args=model_id),
+    post("evaluation:assess", STAFF, args=model_id, ok=422),  # an empty form
+    page("evaluation:approve", STAFF, args=model_id),
+    post("evaluation:approve", STAFF, args=model_id, ok=422),
+    page("evaluation:reject", STAFF, args=model_id),
+    post("evaluation:reject", STAFF, args=model_id, ok=422),
+    page("evaluation:retire", STAFF, args=model_id),
+    post("evaluation:retire", STAFF, args=model_id, ok=422),
+    # nobody has decided anything
+    page("evaluation:review", STAFF, args=lambda w: model_id(w) | {"review_id": 1}, ok=404),
+    page("evaluation:line_csv", STAFF, args=lambda w: model_id(w) | {"line": "accuracy"}),
+]
+
 TABLE: list[Line] = [
     *ACCOUNTS,
     *ACCOUNTS_API,
@@ -420,4 +441,5 @@ TABLE: list[Line] = [
     *SNAPSHOTS_API,
     *TRAINING,
     *TRAINING_API,
+    *EVALUATION,
 ]

@@ -104,6 +104,28 @@ class World:
             tags=["last", "best"],
         )
 
+    @cached_property
+    def reward_model(self) -> Checkpoint:
+        """A candidate that nobody has assessed."""
+        now = timezone.now()
+        run = Run.objects.create(
+            project=self.project,
+            name="rewards",
+            kind=Run.Kind.REWARD,
+            state=Run.State.FINISHED,
+            started_at=now,
+            ended_at=now,
+        )
+        return Checkpoint.objects.create(
+            project=self.project,
+            run=run,
+            attempt=1,
+            step=5,
+            uri="runs/y/attempt-1/checkpoints/step-5",
+            sha256="1" * 64,
+            tags=["final"],
+        )
+
 
 def world_make() -> World:
     project = Project.objects.create(slug="arguments", name="Arguments")
@@ -117,4 +139,5 @@ def world_make() -> World:
         olga=person_make("Olga", elsewhere, Role.ADMIN),
     )
     _ = world.comparison, world.snapshot, world.checkpoint, world.alert, world.import_job
+    _ = world.reward_model
     return world

@@ -1,24 +1,226 @@
-"""Pages of reward models."""
+"""Pages of reward models: the list, the page of one, its numbers, two side by side."""
+
+from typing import Any
 
 from django.core.paginator import Paginator
 from django.http import HttpResponse
 from django.shortcuts import render
+from django.urls import reverse
+from django.utils.http import content_disposition_header
 from django.views.decorators.http import require_GET
+from django_htmx.http import HttpResponseClientRefresh
 
+from apps.accounts.models import Project
 from apps.accounts.permissions import STAFF, project_page
+from apps.common.errors import Missing
 from apps.common.http import Request
+from apps.common.spreadsheet import csv_lines
+from apps.evaluation.screens import page as screen
+from apps.evaluation.screens.beside import beside_accuracy, ceiling_says
+from apps.evaluation.screens.blocks import text_view
+from apps.evaluation.screens.compare import compare as compare_findings
+from apps.evaluation.screens.figures import headline
+from apps.evaluation.selectors import assessments
 from apps.evaluation.selectors import models as selectors
+from apps.evaluation.selectors.judgements import Judgement, findings_of_state, judgement_of
+from apps.snapshots.models import Snapshot
+from apps.training import display
+from apps.training.forms import ROLE_LABELS
+from apps.training.models import Checkpoint, Run
+from measures.trust.lines import LINES
 
-PER_PAGE = 50
+PER_PAGE = 20  # the findings of each are read
+CHOICES = 200
+_Status = Checkpoint.Status
 
 
 @require_GET
 @project_page(STAFF)
 def reward_models(request: Request) -> HttpResponse:
-    rows = selectors.reward_models(project=request.project)
+    search, status = request.GET.get("q", "").strip(), request.GET.get("status", "")
+    search = search.replace("\x00", "")
+    status = status if status in _Status.values else ""
+    rows = selectors.reward_models(project=request.project, search=search, status=status)
+    page = Paginator(rows, PER_PAGE).get_page(request.GET.get("page"))
     context = {
-        "page": Paginator(rows, PER_PAGE).get_page(request.GET.get("page")),
+        "page": page,
+        "rows": [_row(model) for model in page],
+        "search": search,
+        "status": status,
+        "statuses": _Status.choices,
+        "filtered": bool(search or status),
         "page_title": "Reward models",
         "nav": "reward_models",
     }
     return render(request, "evaluation/reward_models.html", context)
+
+
+def _row(model: Checkpoint) -> dict[str, Any]:
+    judgement = judgement_of(model, quick=True)
+    return {
+        "model": model,
+        "assessed": judgement.assessment is not None,
+        "live": judgement.assessment is None
+        and assessments.assess_runs(model).filter(state__in=Run.LIVE_STATES).exists(),
+        "n_red": len(judgement.red),
+        "n_unmeasured": len(judgement.unmeasured),
+        "n_green": len(judgement.green),
+        "accuracy": headline(judgement.finding("accuracy").figure),
+    }
+
+
+@require_GET
+@project_page(STAFF)
+def reward_model(request: Request, checkpoint_id: str) -> HttpResponse:
+    """The page; for htmx the progress of the assessment under way, and the whole page anew once
+    that has ended."""
+    model = selectors.reward_model_get(project=request.project, checkpoint_id=checkpoint_id)
+    runs = list(assessments.assess_runs(model)[:50])
+    live = next((run for run in runs if run.is_live), None)
+    progress = _progress(live) if live else {}
+    if request.htmx:
+        if live is None or live.pk != request.GET.get("watch"):
+            return HttpResponseClientRefresh()
+        assessed = any(run.state == Run.State.FINISHED for run in runs)
+        context = {"checkpoint": model, "assessed": assessed, **progress}
+        return render(request, "evaluation/_assessing.html", context)
+    judgement = judgement_of(model)
+    context = _page(model, judgement, runs) | progress
+    return render(request, "evaluation/reward_model.html", context)
+
+
+def _progress(live: Run) -> dict[str, Any]:
+    attempt = live.attempts.order_by("-number").first()
+    return {
+        "live": live,
+        "progress": display.progress(live, attempt),
+        "live_title": display.title(live),
+    }
+
+
+def _page(model: Checkpoint, judgement: Judgement, runs: list[Run]) -> dict[str, Any]:
+    found = judgement.assessment
+    reviews = selectors.reviews_of(model)
+    in_force = reviews[0] if reviews else None
+    approved = in_force is not None and in_force.status == model.status == _Status.APPROVED
+    kept = findings_of_state(in_force.state) if approved and in_force else ()
+    newest = runs[0] if runs else None
+    failed = newest if newest is not None and newest.state == Run.State.FAILED else None
+    return {
+        "checkpoint": model,
+        "assessed": found is not None,
+        "assessment": found.run if found else None,
+        "broken": found.broken if found else "",
+        "failed": failed,
+        "may_assess": model.status != _Status.REJECTED,
+        "verdict": screen.verdict_view(judgement.findings),
+        "groups": screen.group_views(judgement.findings),
+        "beside": beside_accuracy(judgement.finding("accuracy"), judgement.ceiling),
+        "ceiling": ceiling_says(judgement.ceiling) if found else [],
+        "top": [text_view(one) for one in found.top] if found else [],
+        "bottom": [text_view(one) for one in found.bottom] if found else [],
+        "reviews": reviews,
+        "in_force": in_force,
+        "moved": approved and in_force and in_force.state_sha256 != judgement.sha256,
+        "since_red": screen.turned_red(kept, judgement.findings) if approved else [],
+        "own_model": in_force is not None and in_force.by_id == model.run.created_by_id,
+        "trained_on": assessments.dataset_of(model.run),
+        "inputs": _inputs(model.project, found.run) if found else [],
+        "earlier": [run for run in runs if found is None or run.pk != found.run.pk],
+        "page_title": f"{model.run.name}, step {model.step:,}",
+        "nav": "reward_models",
+    }
+
+
+def _inputs(project: Project, run: Run) -> list[tuple[str, str, str]]:
+    """(label, name, address) of what an assessment read beside the model itself."""
+    rows = []
+    for role, given in assessments.assessed_on(run).items():
+        if role == "reward":
+            continue
+        if isinstance(given, Snapshot):
+            address = reverse("snapshots:detail", args=[project.slug, given.pk])
+            name = given.name
+        elif isinstance(given, Checkpoint):
+            address = reverse("training:model", args=[project.slug, given.pk])
+            name = f"{given.run.name}, step {given.step:,}"
+        else:
+            address = reverse("training:run", args=[project.slug, given.pk])
+            name = given.name
+        rows.append((ROLE_LABELS.get(role, role), name, address))
+    return rows
+
+
+@require_GET
+@project_page(STAFF)
+def line_csv(request: Request, checkpoint_id: str, line: str) -> HttpResponse:
+    """Every number of one line's evidence."""
+    model = selectors.reward_model_get(project=request.project, checkpoint_id=checkpoint_id)
+    if line not in LINES:
+        raise Missing("There is no such line.", field="line")
+    rows = screen.csv_rows(judgement_of(model).finding(line))
+    text = "".join(csv_lines(screen.CSV_COLUMNS, rows))
+    answer = HttpResponse(text, content_type="text/csv; charset=utf-8")
+    name = f"{request.project.slug}-{model.pk}-{line}.csv"
+    answer["Content-Disposition"] = content_disposition_header(True, name)
+    return answer
+
+
+@require_GET
+@project_page(STAFF)
+def compare(request: Request) -> HttpResponse:
+    """`?a=` and `?b=` name two models; a picker stands where one is missing."""
+    choices = [
+        (model.pk, f"{model.run.name}, step {model.step:,} · {', '.join(model.tags)} · {model.pk}")
+        for model in selectors.reward_models(project=request.project)[:CHOICES]
+    ]
+    sides = [_side(request, letter) for letter in "ab"]
+    chosen = [side for side in sides if side]
+    context: dict[str, Any] = {
+        "choices": choices,
+        "a": sides[0],
+        "b": sides[1],
+        "sides": chosen,
+        "page_title": "Compare reward models",
+        "nav": "reward_models",
+    }
+    if len(chosen) == 2:
+        context["comparison"] = compare_findings(*(side["findings"] for side in chosen))
+        context["notes"] = _comparability(*chosen)
+    return render(request, "evaluation/compare.html", context)
+
+
+def _side(request: Request, letter: str) -> dict[str, Any] | None:
+    wanted = request.GET.get(letter, "")
+    if not wanted:
+        return None
+    model = selectors.reward_model_get(project=request.project, checkpoint_id=wanted)
+    judgement = judgement_of(model)
+    run = judgement.assessment.run if judgement.assessment else None
+    return {
+        "letter": letter.upper(),
+        "model": model,
+        "findings": judgement.findings,
+        "verdict": screen.verdict_view(judgement.findings),
+        "assessment": run,
+        "dataset": assessments.dataset_of(run) if run else None,
+    }
+
+
+def _comparability(a: dict[str, Any], b: dict[str, Any]) -> list[str]:
+    if a["model"] == b["model"]:
+        return ["A and B are the same model."]
+    missing = [side["letter"] for side in (a, b) if side["assessment"] is None]
+    if missing:
+        have = "has" if len(missing) == 1 else "have"
+        return [f"{' and '.join(missing)} {have} not been assessed yet."]
+    if a["dataset"] != b["dataset"]:
+        names = " and ".join(
+            f"{side['letter']} on “{side['dataset'].name}”" if side["dataset"] else side["letter"]
+            for side in (a, b)
+        )
+        return [
+            f"They were assessed on different datasets ({names}): their figures are not "
+            "comparable. Assess both on the same one."
+        ]
+    return []

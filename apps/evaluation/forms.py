@@ -1,0 +1,100 @@
+"""Forms of reward models: how one is assessed, and what is decided about it."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from django import forms
+
+from apps.common.errors import DomainError
+from apps.evaluation.services.reviewing import LEAST_REASON
+from apps.training.forms import RunForm
+from apps.training.models import Checkpoint, Run
+
+# What each input makes measurable, said where it is chosen.
+INPUT_HELP = {
+    "data": "Its held-out pairs measure accuracy, calibration, slices and shortcuts; its training "
+    "pairs, how much was memorised.",
+    "other": "Pairs of another kind show whether the model holds elsewhere, and whether length "
+    "points the other way there.",
+    "prompts": "With a policy: what it will be asked about. Nothing is generated without them.",
+    "policy": "Its answers show whether scores stay in the range that the model knows, and what "
+    "people should be asked to grade.",
+    "sft": "Its answers are the baseline of the histograms and of best-of-n.",
+    "judge": "A model of other annotators shows where more reward stops being better: the peak of "
+    "best-of-n.",
+}
+INPUT_LABELS = {"data": "Dataset of comparisons"}
+
+
+class AssessForm(RunForm):
+    """The run form with the model fixed; `source` is the assessment before, if there was one."""
+
+    def __init__(
+        self,
+        data: Mapping[str, Any] | None = None,
+        *,
+        checkpoint: Checkpoint,
+        source: Run | None = None,
+        defaults: Mapping[str, str],
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(
+            data, project=checkpoint.project, kind=Run.Kind.ASSESS, source=source, **kwargs
+        )
+        self.checkpoint = checkpoint
+        del self.fields["input_reward"]
+        for role, words in INPUT_HELP.items():
+            self.fields[f"input_{role}"].help_text = words
+            self.fields[f"input_{role}"].label = INPUT_LABELS.get(
+                role, self.fields[f"input_{role}"].label
+            )
+        if source is None:
+            for role, value in defaults.items():
+                choices = self.fields[f"input_{role}"].choices
+                if any(value == key for key in _keys(choices)):
+                    self.fields[f"input_{role}"].initial = value
+        self._group()
+
+    def refuse(self, error: DomainError) -> None:
+        """What is wrong with the model itself has no field here."""
+        if error.field == "inputs.reward":
+            self.add_error(None, error.message)
+        else:
+            super().refuse(error)
+
+
+def _keys(choices: Any) -> list[str]:
+    found: list[str] = []
+    for value, label in choices:
+        found += [key for key, _ in label] if isinstance(label, list | tuple) else [value]
+    return found
+
+
+class ReviewForm(forms.Form):
+    """A decision; it carries what its page showed."""
+
+    reason = forms.CharField(
+        max_length=1000,
+        required=False,
+        label="Reason",
+        widget=forms.Textarea({"rows": 3}),
+    )
+    seen_status = forms.CharField(widget=forms.HiddenInput, max_length=9)
+    seen_sha256 = forms.CharField(widget=forms.HiddenInput, max_length=64)
+
+    def __init__(self, *args: Any, status: str, n_open: int, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        field = self.fields["reason"]
+        if status != Checkpoint.Status.APPROVED:
+            field.help_text = "Others read it on the model's page and in the audit log."
+            field.hide_optional = True
+        elif n_open:
+            field.help_text = (
+                f"At least {LEAST_REASON} characters: why the model may be optimised against all "
+                "the same. It stays on the model's page and in the audit log."
+            )
+            field.hide_optional = True
+
+    def refuse(self, error: DomainError) -> None:
+        shown = error.field if error.field == "reason" else None
+        self.add_error(shown, error.message)

@@ -1,0 +1,168 @@
+"""Evidence as it is drawn: a block of a finding in, words and SVG geometry out.
+
+Pages know blocks, not lines. A block that cannot be drawn, because its numbers do not fit together,
+says so in its place.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from apps.evaluation.screens.curves import CurveView, curve_view
+from apps.evaluation.screens.figures import SHARE, TEXT, Axis, Tick, bounds, words
+from apps.evaluation.screens.histograms import HistogramView, histogram_view
+from measures.trust.findings import Block, Curve, Example, Histogram, Intervals, Table, Texts
+
+BAR = 200  # units of a row's drawing; its width on the page is the stylesheet's
+LONG = 600  # characters of a text that are shown at once
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    words: str
+    is_number: bool
+
+
+@dataclass(frozen=True, slots=True)
+class DotRow:
+    """x, low, high: on the drawing, None where there is no such value."""
+
+    label: str
+    words: str
+    bounds: str
+    n: int
+    x: float | None
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class TextView:
+    """An example; `rest` of a long answer is folded away."""
+
+    prompt: str
+    answer: str
+    rest: str
+    score: str
+    label: str
+    other: str
+    other_rest: str
+    other_score: str
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One piece of evidence; the fields that its kind does not have are empty."""
+
+    kind: str
+    title: str
+    note: str = ""
+    columns: list[Cell] = field(default_factory=list)
+    rows: list[list[Cell]] = field(default_factory=list)
+    dots: list[DotRow] = field(default_factory=list)
+    ends: tuple[str, str] = ("", "")
+    reference: float | None = None
+    reference_words: str = ""
+    histogram: HistogramView | None = None
+    curve: CurveView | None = None
+    texts: list[TextView] = field(default_factory=list)
+
+    @property
+    def template(self) -> str:
+        return f"evaluation/blocks/_{self.kind}.html"
+
+
+def parts(blocks: Sequence[Block]) -> list[Part]:
+    return [_part(block) for block in blocks]
+
+
+def _part(block: Block) -> Part:
+    try:
+        if isinstance(block, Table):
+            return _table(block)
+        if isinstance(block, Intervals):
+            return _intervals(block)
+        if isinstance(block, Histogram):
+            return Part("histogram", block.title, block.note, histogram=histogram_view(block))
+        if isinstance(block, Curve):
+            return Part("curve", block.title, block.note, curve=curve_view(block))
+        return _texts(block)
+    except (ArithmeticError, TypeError, ValueError, LookupError, AttributeError):
+        return Part("undrawn", str(block.title))
+
+
+def _table(block: Table) -> Part:
+    formats = [*block.formats, *([TEXT] * len(block.columns))][: len(block.columns)]
+    head = [
+        Cell(str(name), form != TEXT) for name, form in zip(block.columns, formats, strict=True)
+    ]
+    rows = [
+        [Cell(words(value, form), form != TEXT) for value, form in zip(row, formats, strict=True)]
+        for row in block.rows
+    ]
+    return Part("table", block.title, block.note, columns=head, rows=rows)
+
+
+def _intervals(block: Intervals) -> Part:
+    known = [x for _, of in block.rows for x in (of.value, of.low, of.high) if x is not None]
+    if block.reference is not None:
+        known.append(block.reference)
+    axis = Axis(known, 0, BAR)
+    dots = [
+        DotRow(
+            label=label,
+            words=words(of.value, block.unit) if of.value is not None else (of.undefined or "—"),
+            bounds=bounds(of, block.unit),
+            n=of.n,
+            x=axis.at(of.value),
+            low=axis.at(of.low),
+            high=axis.at(of.high),
+        )
+        for label, of in block.rows
+    ]
+    said = ""
+    if block.reference is not None:
+        name = block.reference_label or "to compare with"
+        said = f"Dashed line: {name}, {words(block.reference, block.unit)}."
+    return Part(
+        "intervals",
+        block.title,
+        block.note,
+        dots=dots,
+        ends=(_end(axis.least, block.unit), _end(axis.most, block.unit)),
+        reference=axis.at(block.reference),
+        reference_words=said,
+    )
+
+
+def _end(value: float, unit: str) -> str:
+    return f"{100 * value:.0f} %".replace("-", "−") if unit == SHARE else words(value)
+
+
+def _texts(block: Texts) -> Part:
+    return Part("texts", block.title, block.note, texts=[text_view(one) for one in block.examples])
+
+
+def text_view(one: Example) -> TextView:
+    return TextView(
+        prompt=_cut(one.prompt)[0] + ("…" if _cut(one.prompt)[1] else ""),
+        answer=_cut(one.answer)[0],
+        rest=_cut(one.answer)[1],
+        score=words(one.score) if one.score is not None else "",
+        label=one.label,
+        other=_cut(one.other)[0],
+        other_rest=_cut(one.other)[1],
+        other_score=words(one.other_score) if one.other_score is not None else "",
+    )
+
+
+def _cut(text: str) -> tuple[str, str]:
+    """The beginning, cut between words, and the rest."""
+    text = str(text)
+    if len(text) <= LONG * 1.2:
+        return text, ""
+    place = text.rfind(" ", LONG // 2, LONG)
+    place = place if place > 0 else LONG
+    return text[:place], text[place:]
+
+
+__all__ = ["Part", "Tick", "parts", "text_view"]

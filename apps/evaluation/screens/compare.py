@@ -1,0 +1,57 @@
+"""Two reward models side by side: the lines in rows, what differs marked."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from apps.evaluation.screens.page import LineView, line_view
+from measures.trust.findings import Finding
+from measures.trust.lines import GROUPS, LINES
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """`differs`: the verdicts are not the same."""
+
+    a: LineView
+    b: LineView
+    differs: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    title: str
+    rows: list[Row]
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    groups: list[Group]
+    n_different: int
+    sentence: str
+
+
+def compare(a: Sequence[Finding], b: Sequence[Finding]) -> Comparison:
+    """Both have one finding for each line, in the order of the page."""
+    rows = [
+        Row(
+            line_view(one, evidence=False),
+            line_view(other, evidence=False),
+            one.verdict != other.verdict,
+        )
+        for one, other in zip(a, b, strict=True)
+    ]
+    n = sum(row.differs for row in rows)
+    only_a = sum(row.a.verdict == "red" != row.b.verdict for row in rows)
+    only_b = sum(row.b.verdict == "red" != row.a.verdict for row in rows)
+    both = sum(row.a.verdict == row.b.verdict == "red" for row in rows)
+    if n:
+        sentence = (
+            f"They differ on {n} of {len(rows)} lines: {only_a} red for A alone, {only_b} for B "
+            f"alone, {both} for both."
+        )
+    else:
+        sentence = f"All {len(rows)} verdicts are the same; {both} red for both."
+    groups = [
+        Group(title, [row for row in rows if LINES[row.a.name].group == title]) for title in GROUPS
+    ]
+    return Comparison(groups, n, sentence)

@@ -1,0 +1,173 @@
+"""What the page of a reward model prints: findings in, words out. No queries here."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from apps.evaluation.screens.blocks import Part, parts
+from apps.evaluation.screens.figures import bounds, words
+from measures.trust.findings import Curve, Finding, Histogram, Intervals, Table, Texts, Verdict
+from measures.trust.lines import GROUPS, LINES
+
+# (tone, icon, word)
+LOOKS = {
+    Verdict.RED: ("bad", "circle-x", "Red"),
+    Verdict.GREEN: ("good", "circle-check", "Green"),
+    Verdict.UNMEASURED: ("", "circle-help", "Not measured"),
+}
+UNKNOWN_LOOK = LOOKS[Verdict.UNMEASURED]
+
+
+@dataclass(frozen=True, slots=True)
+class LineView:
+    """One line; `figure` and `spread` are the number that decided, where there is one."""
+
+    name: str
+    title: str
+    rule: str
+    why: str
+    verdict: str
+    tone: str
+    icon: str
+    word: str
+    says: str
+    figure: str
+    spread: str
+    parts: list[Part]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupView:
+    title: str
+    lines: list[LineView]
+
+
+@dataclass(frozen=True, slots=True)
+class VerdictView:
+    """The answer to “may I optimise against this?” in a sentence, and how it came about."""
+
+    tone: str
+    icon: str
+    sentence: str
+    red: list[LineView]
+    green: list[LineView]
+    unmeasured: list[LineView]
+
+
+def line_view(finding: Finding, *, evidence: bool = True) -> LineView:
+    line = LINES[finding.line]
+    tone, icon, word = LOOKS[finding.verdict]
+    figure = finding.figure
+    return LineView(
+        name=line.name,
+        title=line.title,
+        rule=line.rule,
+        why=line.why,
+        verdict=str(finding.verdict),
+        tone=tone,
+        icon=icon,
+        word=word,
+        says=finding.says,
+        figure="" if figure is None or figure.value is None else words(figure.value, finding.unit),
+        spread="" if figure is None else bounds(figure, finding.unit),
+        parts=parts(finding.evidence) if evidence else [],
+    )
+
+
+def group_views(findings: Sequence[Finding]) -> list[GroupView]:
+    views = [line_view(one) for one in findings]
+    return [
+        GroupView(group, [view for view in views if LINES[view.name].group == group])
+        for group in GROUPS
+    ]
+
+
+def verdict_view(findings: Sequence[Finding]) -> VerdictView:
+    views = [line_view(one, evidence=False) for one in findings]
+    by = {verdict: [one for one in views if one.verdict == verdict] for verdict in Verdict}
+    red, unmeasured = by[Verdict.RED], by[Verdict.UNMEASURED]
+    tone, icon = ("bad", "circle-x") if red else ("warn", "circle-help")
+    if not red and not unmeasured:
+        tone, icon = "good", "circle-check"
+    return VerdictView(
+        tone, icon, verdict_sentence(len(red), len(unmeasured)), red, by[Verdict.GREEN], unmeasured
+    )
+
+
+def verdict_sentence(red: int, unmeasured: int) -> str:
+    """Few things are certain here: a page without red lines is only as good as what it measured."""
+    if red:
+        rest = f", {unmeasured} not measured" if unmeasured else ""
+        return f"{_lines(red)} red{rest}: do not optimise against it yet."
+    if unmeasured == len(LINES):
+        return "Nothing is measured yet: nobody knows whether you may optimise against it."
+    if unmeasured:
+        return (
+            f"No line is red, but {_lines(unmeasured)} not measured: what they would show, nobody "
+            "knows."
+        )
+    return f"All {len(LINES)} lines are green: nothing on this page speaks against it."
+
+
+def _lines(n: int) -> str:
+    return f"{n} line is" if n == 1 else f"{n} lines are"
+
+
+def turned_red(kept: Sequence[Finding], now: Sequence[Finding]) -> list[LineView]:
+    """Lines that are red now and were not when the model was approved."""
+    before = {one.line: one.verdict for one in kept}
+    return [
+        line_view(one, evidence=False)
+        for one in now
+        if one.verdict == Verdict.RED and before.get(one.line) != Verdict.RED
+    ]
+
+
+CSV_COLUMNS = ("line", "verdict", "figure", "row", "value", "low", "high", "n")
+
+
+def csv_rows(finding: Finding) -> Iterator[dict[str, Any]]:
+    """Every number of a line, one a row: shares as fractions; a table has a row for each cell."""
+    about = {"line": finding.line, "verdict": str(finding.verdict)}
+    yield about | {"figure": "in words", "row": finding.says} | _of(finding.figure)
+    for block in finding.evidence:
+        try:
+            rows = list(_csv_block(block))
+        except (TypeError, ValueError, LookupError, AttributeError):
+            rows = [{"row": "these numbers do not fit together"}]
+        for row in rows:
+            yield about | {"figure": block.title} | row
+
+
+def _csv_block(block: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(block, Table):
+        for cells in block.rows:
+            for name, value in zip(block.columns[1:], cells[1:], strict=False):
+                yield {"row": f"{cells[0]}: {name}", "value": value}
+    elif isinstance(block, Intervals):
+        for label, of in block.rows:
+            yield {"row": label} | _of(of)
+    elif isinstance(block, Histogram):
+        for name, shares in block.groups:
+            for low, high, share in zip(block.edges, block.edges[1:], shares, strict=False):
+                yield {"row": f"{name}: {low} to {high}", "value": share}
+    elif isinstance(block, Curve):
+        for one in block.series:
+            empty = (None,) * len(one.x)
+            lows, highs = one.low or empty, one.high or empty
+            for x, y, low, high in zip(one.x, one.y, lows, highs, strict=False):
+                yield {"row": f"{one.label} at {x}", "value": y, "low": low, "high": high}
+    elif isinstance(block, Texts):
+        for example in block.examples:
+            yield {"row": f"{example.label}: {example.answer}", "value": example.score}
+
+
+def _of(interval: Any) -> Mapping[str, Any]:
+    if interval is None:
+        return {}
+    return {
+        "value": interval.value,
+        "low": interval.low,
+        "high": interval.high,
+        "n": interval.n,
+    }

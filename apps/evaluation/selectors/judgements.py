@@ -1,0 +1,137 @@
+"""Every line of a reward model's page as it stands now: its assessment, and what only this side
+knows. A line that nobody measured is there too, and says what to do."""
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from apps.evaluation.selectors.assessments import Assessment, assessment_of
+from apps.evaluation.selectors.ceiling import HumanCeiling, human_ceiling
+from apps.evaluation.selectors.web_lines import web_findings
+from apps.training.models import Checkpoint
+from measures.trust.findings import (
+    Finding,
+    Verdict,
+    finding_from_json,
+    finding_to_json,
+    unmeasured,
+)
+from measures.trust.lines import LINES
+
+NOBODY = "Nobody has assessed this model yet. Press “Assess”."
+UNANSWERED = "The last assessment did not answer this line. Assess the model again."
+_MOVING = frozenset({"freshness"})
+# What a line needs beyond the dataset, for those who have to choose it.
+NEEDS = {
+    "other_domain": "Choose a dataset from elsewhere when you assess the model.",
+    "policy_range": "Choose prompts and a policy when you assess the model.",
+    "score_shape": "Assess the model on a dataset; with prompts and a policy it shows more.",
+    "best_of_n": "Choose prompts, a policy and a held-out judge when you assess the model.",
+    "disagreement": "Train an ensemble to see where its members disagree, and assess that.",
+    "people_rank": "Send outputs of an assessment to people.",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judgement:
+    """findings: one for each of `LINES`, in their order."""
+
+    assessment: Assessment | None
+    findings: tuple[Finding, ...]
+    ceiling: HumanCeiling | None
+
+    def named(self, *verdicts: Verdict) -> list[Finding]:
+        return [one for one in self.findings if one.verdict in verdicts]
+
+    @property
+    def red(self) -> list[Finding]:
+        return self.named(Verdict.RED)
+
+    @property
+    def green(self) -> list[Finding]:
+        return self.named(Verdict.GREEN)
+
+    @property
+    def unmeasured(self) -> list[Finding]:
+        return self.named(Verdict.UNMEASURED)
+
+    def finding(self, line: str) -> Finding:
+        return next(one for one in self.findings if one.line == line)
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """The page as plain JSON, as a review keeps it."""
+        run = self.assessment.run if self.assessment else None
+        return _storable(
+            {
+                "version": 1,
+                "assessment": run.pk if run else None,
+                "findings": [finding_to_json(one) for one in self.findings],
+                "ceiling": asdict(self.ceiling) if self.ceiling else None,
+            }
+        )
+
+    @property
+    def sha256(self) -> str:
+        """Of `state`: whoever decides sends back the one that they saw."""
+        return state_sha256(self.state)
+
+
+def judgement_of(checkpoint: Checkpoint, *, quick: bool = False) -> Judgement:
+    """`quick`, for lists, leaves out the ceiling and takes a freshness that may be a minute old."""
+    assessment = assessment_of(checkpoint)
+    found = dict(assessment.findings) if assessment else {}
+    found |= web_findings(checkpoint, quick=quick)
+    return Judgement(
+        assessment=assessment,
+        findings=tuple(found.get(line) or _missing(line, assessment) for line in LINES),
+        ceiling=None if quick else human_ceiling(checkpoint),
+    )
+
+
+def _missing(line: str, assessment: Assessment | None) -> Finding:
+    if assessment is None:
+        return unmeasured(line, NOBODY)
+    if assessment.broken:
+        return unmeasured(line, f"{assessment.broken} Assess the model again.")
+    return unmeasured(line, NEEDS.get(line, UNANSWERED))
+
+
+def findings_of_state(state: Mapping[str, Any]) -> tuple[Finding, ...]:
+    """The lines of a kept page; of one that this version cannot read, what it was called."""
+    kept = {}
+    for data in state.get("findings") or ():
+        try:
+            one = finding_from_json(data)
+        except (KeyError, TypeError, ValueError, AttributeError):
+            continue
+        kept[one.line] = one
+    missing = "This line was not part of the page when it was kept."
+    return tuple(kept.get(line) or unmeasured(line, missing) for line in LINES)
+
+
+def state_sha256(state: Mapping[str, Any]) -> str:
+    """The model's age moves with every second: of that line its verdict and its words count."""
+    findings = [
+        {name: one[name] for name in ("line", "verdict", "says")} if one["line"] in _MOVING else one
+        for one in state["findings"]
+    ]
+    kept = {**state, "findings": findings}
+    text = json.dumps(kept, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _storable(value: Any) -> Any:
+    """Fit for jsonb, which knows no NUL, no half surrogates and no infinities."""
+    if isinstance(value, str):
+        return value.replace("\x00", "\ufffd").encode("utf-8", "replace").decode("utf-8")
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, Mapping):
+        return {str(_storable(name)): _storable(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_storable(item) for item in value]
+    return value

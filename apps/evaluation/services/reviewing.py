@@ -1,0 +1,126 @@
+"""Deciding about a reward model: approved, rejected or retired, by a named person who saw its
+page."""
+
+from django.db import transaction
+
+from apps.accounts.models import Project, User
+from apps.accounts.services import audit_record
+from apps.common.errors import Conflict, DomainError
+from apps.evaluation.models import ModelReview
+from apps.evaluation.selectors.judgements import Judgement, judgement_of
+from apps.evaluation.selectors.models import reward_model_get
+from apps.training.models import Checkpoint
+
+LEAST_REASON = 10  # characters, for an approval in spite of lines that are not green
+_LONGEST_REASON = 1000
+_Status = Checkpoint.Status
+DECISIONS = (_Status.APPROVED, _Status.REJECTED, _Status.RETIRED)
+
+
+@transaction.atomic
+def model_review(
+    *,
+    project: Project,
+    checkpoint_id: str,
+    status: str,
+    user: User,
+    reason: str = "",
+    seen_status: str,
+    seen_sha256: str,
+) -> ModelReview:
+    """Give a model its status and keep the page that it was decided on.
+
+    `seen_status` and `seen_sha256` say what the person had before them. When somebody else was
+    faster, or the page has changed since, nothing is decided (`Conflict`), so that nobody approves
+    what they did not see. An approval with lines that are red or not measured needs a reason, and
+    so does every rejection and retirement.
+    """
+    if status not in DECISIONS:
+        raise DomainError(
+            f"A model can be {', '.join(DECISIONS)}; not '{status}'.",
+            code="unknown_status",
+            field="status",
+        )
+    reason = " ".join(reason.replace("\x00", " ").split())
+    model = reward_model_get(project=project, checkpoint_id=checkpoint_id)
+    # Whoever comes second waits here, and then sees what the first has decided.
+    model.status = (
+        Checkpoint.objects.select_for_update().values_list("status", flat=True).get(pk=model.pk)
+    )
+    newest = ModelReview.objects.filter(checkpoint=model).order_by("-pk").first()
+    _check_unchanged(model, newest, seen_status)
+    judgement = judgement_of(model)
+    if seen_sha256 != judgement.sha256:
+        raise Conflict(
+            "The page changed since you opened it: look at its lines again, then decide.",
+            code="page_changed",
+            field="seen_sha256",
+        )
+    if newest and newest.status == status and newest.state_sha256 == judgement.sha256:
+        raise Conflict(
+            f"This model is {status} already, and nothing on its page has changed since.",
+            code="nothing_to_decide",
+            field="status",
+        )
+    _check_reason(status, reason, judgement)
+    review = ModelReview.objects.create(
+        project=project,
+        checkpoint=model,
+        status=status,
+        reason=reason,
+        by=user,
+        by_name=str(user)[:150],
+        assessment=judgement.assessment.run if judgement.assessment else None,
+        state=judgement.state,
+        state_sha256=judgement.sha256,
+    )
+    before, model.status = model.status, status
+    model.save(update_fields=["status", "updated_at"])
+    audit_record(
+        action=f"model.{status}",
+        actor=user,
+        project=project,
+        subject=model.pk,
+        details={
+            "model": f"{model.run.name}, step {model.step}",
+            "before": before,
+            "reason": reason,
+            "red": [one.line for one in judgement.red],
+            "unmeasured": [one.line for one in judgement.unmeasured],
+            "page_sha256": judgement.sha256,
+        },
+    )
+    return review
+
+
+def _check_unchanged(model: Checkpoint, newest: ModelReview | None, seen: str) -> None:
+    if model.status == seen:
+        return
+    who = f"{newest.by_name} has" if newest else "somebody has"
+    raise Conflict(
+        f"Meanwhile {who} decided: this model is now {model.status}. Nothing was changed.",
+        code="status_changed",
+        field="seen_status",
+    )
+
+
+def _check_reason(status: str, reason: str, judgement: Judgement) -> None:
+    if len(reason) > _LONGEST_REASON:
+        raise DomainError(
+            f"The reason is longer than {_LONGEST_REASON:,} characters.",
+            code="bad_reason",
+            field="reason",
+        )
+    if status != _Status.APPROVED:
+        if not reason:
+            raise DomainError("Say why.", code="reason_missing", field="reason")
+        return
+    open_lines = len(judgement.red) + len(judgement.unmeasured)
+    if open_lines and len(reason) < LEAST_REASON:
+        raise DomainError(
+            f"{open_lines} line{'s are' if open_lines > 1 else ' is'} red or not measured: say in "
+            f"at least {LEAST_REASON} characters why the model may be optimised against all the "
+            "same.",
+            code="reason_missing",
+            field="reason",
+        )

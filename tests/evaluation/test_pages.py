@@ -1,0 +1,303 @@
+"""The page of a reward model: every line, its evidence, and nothing that breaks it."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from django.test import Client
+from pytest_django.fixtures import Settings
+
+from apps.accounts.models import Project, User
+from apps.training.models import Artifact, Run
+from measures.trust.lines import LINES
+from tests.evaluation.assessed import (
+    HOSTILE,
+    all_green,
+    assessment_make,
+    dataset_make,
+    file_of,
+    green,
+    model_make,
+    red,
+    with_evidence,
+)
+from tests.people import person_make
+
+WEB_LINES = {"people_rank", "freshness"}
+
+
+@pytest.fixture(autouse=True)
+def artifacts(tmp_path: Path, settings: Settings) -> None:
+    settings.ARTIFACTS_URL = str(tmp_path / "artifacts")
+
+
+@pytest.fixture
+def model(project: Project, emil: User):
+    return model_make(project, by=emil)
+
+
+@pytest.fixture
+def page(emil: User, signed_in):
+    """`page(path)` below the project, as Emil sees it."""
+    client: Client = signed_in(emil)
+
+    def read(path: str, status: int = 200) -> str:
+        answer = client.get(f"/p/arguments/{path}")
+        assert answer.status_code == status, answer.content[:500]
+        return answer.content.decode()
+
+    return read
+
+
+def verdict_of(text: str, line: str) -> str:
+    part = text.split(f'id="{line}">')[1].split("</summary>")[0]
+    return re.search(r"(Red|Green|Not measured)</span>", part).group(1)
+
+
+def test_a_model_nobody_assessed_shows_every_line_as_not_measured_and_what_to_do(model, page):
+    text = page(f"reward-models/{model.pk}/")
+    for line in set(LINES) - WEB_LINES:
+        assert verdict_of(text, line) == "Not measured"
+    assert "Nobody has assessed this model yet" in text
+    assert f"/reward-models/{model.pk}/assess/" in text
+    assert "nobody knows whether you may optimise against it" in text
+
+
+def test_every_line_appears_with_its_verdict_and_what_is_missing_is_not_measured(model, page):
+    assessment_make(model, [red("accuracy"), green("beats_length")])
+    text = page(f"reward-models/{model.pk}/")
+    assert verdict_of(text, "accuracy") == "Red"
+    assert verdict_of(text, "beats_length") == "Green"
+    assert verdict_of(text, "overfit") == "Not measured"
+    assert len(re.findall(r'<details class="finding"', text)) == len(LINES)
+    assert "1 line is red" in text
+    assert "do not optimise against it yet" in text
+
+
+def test_every_kind_of_evidence_is_drawn_and_said_in_words(model, page):
+    assessment_make(model, with_evidence())
+    text = page(f"reward-models/{model.pk}/")
+    for kind in ("intervals", "table", "curve", "histogram", "texts"):
+        assert f"evidence-{kind}" in text
+    assert "evidence-undrawn" not in text
+    assert "73.1 %" in text
+    assert "70.1–76.1 %" in text
+    assert "no such pairs" in text  # the reason of an undefined share stands in its place
+    assert "fewer than 10 clusters" in text
+    assert re.search(r'aria-label="Scores\. chosen: middle', text)
+    assert "Held-out judge: 0" in text
+    assert "0.660 at 8" in text
+    assert "style=" not in text
+
+
+def test_what_models_and_people_wrote_is_never_run(model, page):
+    assessment_make(model, with_evidence())
+    text = page(f"reward-models/{model.pk}/")
+    assert HOSTILE not in text
+    assert "<script>alert" not in text
+    assert "&lt;script&gt;alert" in text
+
+
+def test_the_csv_of_a_line_holds_its_numbers_and_runs_no_formula(model, page):
+    assessment_make(model, with_evidence())
+    text = page(f"reward-models/{model.pk}/lines/slices.csv")
+    assert '"dialogue"' in text
+    assert "0.41" in text
+    formula = page(f"reward-models/{model.pk}/lines/praise_probes.csv")
+    assert not re.search(r'(^|,)"=', formula)
+    for line in LINES:
+        assert page(f"reward-models/{model.pk}/lines/{line}.csv").startswith('"line"')
+    page(f"reward-models/{model.pk}/lines/unknown.csv", status=404)
+
+
+def test_the_ten_highest_and_lowest_answers_can_be_read(model, page):
+    assessment_make(model)
+    text = page(f"reward-models/{model.pk}/").split('id="tops"')[1]
+    assert text.count("answer 0") == 2
+    assert text.count("answer 9") == 2
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"not JSON",
+        b"[]",
+        b"null",
+        b'{"version": 2, "findings": []}',
+        b'{"version": 1}',
+        b'{"version": 1, "findings": 3}',
+        b'{"version": 1, "findings": [], "tops": {"top": [{"surprise": 1}]}}',
+    ],
+)
+def test_a_broken_file_is_a_note_and_its_lines_are_not_measured(model, page, content):
+    assessment_make(model, content=content)
+    text = page(f"reward-models/{model.pk}/")
+    assert "shown as not measured" in text
+    assert verdict_of(text, "accuracy") == "Not measured"
+    page("reward-models/")
+
+
+def test_a_file_that_is_gone_or_changed_is_a_note(model, page):
+    run = assessment_make(model)
+    Artifact.objects.filter(run=run).update(sha256="1" * 64)
+    assert "not the content it was named by" in page(f"reward-models/{model.pk}/")
+    Artifact.objects.filter(run=run).update(uri="runs/none/assessment.json")
+    assert "is missing" in page(f"reward-models/{model.pk}/")
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {"line": "accuracy"},
+        {"line": "accuracy", "verdict": "blue", "says": "x"},
+        {"line": "accuracy", "verdict": "green", "says": "x", "evidence": [{"kind": "film"}]},
+        "accuracy",
+    ],
+)
+def test_a_finding_that_cannot_be_read_is_not_measured_and_spoils_no_other(model, page, broken):
+    made = file_of(all_green()[1:])
+    made["findings"].append(broken)
+    assessment_make(model, content=json.dumps(made).encode())
+    text = page(f"reward-models/{model.pk}/")
+    assert verdict_of(text, "accuracy") == "Not measured"
+    assert verdict_of(text, "beats_length") == "Green"
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        {"kind": "histogram", "title": "T", "edges": [0, 1], "groups": [["a", [0.5, 0.5]]]},
+        {"kind": "histogram", "title": "T", "edges": [0, None], "groups": [["a", [0.5]]]},
+        {"kind": "histogram", "title": "T", "edges": [], "groups": []},
+        {
+            "kind": "curve",
+            "title": "T",
+            "series": [{"label": "s", "x": [1], "y": []}],
+            "x_label": "x",
+            "y_label": "y",
+        },
+        {
+            "kind": "curve",
+            "title": "T",
+            "series": [],
+            "x_label": "x",
+            "y_label": "y",
+            "log_x": True,
+        },
+        {"kind": "curve", "title": "T", "series": [], "x_label": "", "y_label": "", "marks": [[1]]},
+        {"kind": "table", "title": "T", "columns": ["a"], "formats": [], "rows": [[1, 2]]},
+        {"kind": "table", "title": "T", "columns": [], "formats": [], "rows": []},
+        {"kind": "intervals", "title": "T", "rows": []},
+        {"kind": "texts", "title": "T", "examples": []},
+    ],
+)
+def test_odd_evidence_breaks_no_page(model, page, block):
+    one = {"line": "accuracy", "verdict": "green", "says": "fine", "evidence": [block]}
+    made = file_of([])
+    made["findings"] = [one]
+    assessment_make(model, content=json.dumps(made).encode())
+    assert verdict_of(page(f"reward-models/{model.pk}/"), "accuracy") == "Green"
+    page(f"reward-models/{model.pk}/lines/accuracy.csv")
+
+
+def test_while_the_model_is_assessed_again_the_last_look_stays_and_progress_is_shown(model, page):
+    assessment_make(model, all_green(red("slices")))
+    assessment_make(model, name="again", content=b"", state="running", ended_at=None, step=2)
+    text = page(f"reward-models/{model.pk}/")
+    assert 'id="assessing"' in text
+    assert "from the last finished assessment" in text
+    assert verdict_of(text, "slices") == "Red"
+
+
+def test_progress_is_polled_and_the_page_is_read_again_once_the_run_has_ended(
+    model, emil, signed_in
+):
+    run = assessment_make(model, content=b"", state="running", ended_at=None)
+    client, address = signed_in(emil), f"/p/arguments/reward-models/{model.pk}/"
+    polled = client.get(f"{address}?watch={run.pk}", headers={"HX-Request": "true"})
+    assert 'id="assessing"' in polled.content.decode()
+    assert "<html" not in polled.content.decode()
+    Run.objects.filter(pk=run.pk).update(state="finished", ended_at=run.started_at)
+    over = client.get(f"{address}?watch={run.pk}", headers={"HX-Request": "true"})
+    assert over.headers["HX-Refresh"] == "true"
+
+
+def test_an_assessment_that_failed_says_why_and_leaves_the_last_one(model, page):
+    assessment_make(model)
+    assessment_make(
+        model,
+        content=b"",
+        state="failed",
+        failure_kind="bad_data",
+        failure_message="The dataset has no held-out pairs.",
+    )
+    text = page(f"reward-models/{model.pk}/")
+    assert "The dataset has no held-out pairs." in text
+    assert verdict_of(text, "accuracy") == "Green"
+
+
+def test_the_list_shows_each_models_lines_and_can_be_searched_and_filtered(project, model, page):
+    assessment_make(model, with_evidence())
+    model_make(project, name="another")
+    text = page("reward-models/")
+    assert "2 models" in text
+    assert "73.1 % ± 3.0, n = 612" in text
+    assert "not assessed" in text
+    assert "another" not in page("reward-models/?q=rewards")
+    assert "No reward model fits" in page("reward-models/?status=approved")
+    assert "No reward model fits" in page("reward-models/?q=%00nothing")
+
+
+def test_an_empty_list_says_why_and_what_to_do(page):
+    text = page("reward-models/")
+    assert "No reward models yet" in text
+    assert "/runs/new/reward/" in text
+
+
+def test_two_models_stand_side_by_side_with_what_differs_marked(project, model, page):
+    data = model.run.inputs.get().snapshot
+    other = model_make(project, name="another", data=data)
+    assessment_make(model, all_green(red("slices")))
+    assessment_make(other, all_green(red("accuracy")))
+    text = page(f"reward-models/compare/?a={model.pk}&b={other.pk}")
+    assert text.count('class="differs"') == 2
+    assert "They differ on 2 of" in text
+    assert "not comparable" not in text
+
+
+def test_figures_from_different_datasets_are_called_not_comparable(project, model, page):
+    other = model_make(project, name="another", data=dataset_make(project, "others"))
+    assessment_make(model)
+    assessment_make(other)
+    text = page(f"reward-models/compare/?a={model.pk}&b={other.pk}")
+    assert "different datasets" in text
+    assert "not comparable" in text.replace("\n", " ")
+
+
+def test_where_a_model_is_missing_there_is_a_picker(project, model, page):
+    assert "Comparing needs two reward models" in page(f"reward-models/compare/?a={model.pk}")
+    model_make(project, name="another")
+    text = page(f"reward-models/compare/?a={model.pk}")
+    assert "Choose two models" in text
+    page("reward-models/compare/?a=nothing", status=404)
+
+
+def test_models_of_another_project_lead_nowhere(project, model, page, olga):
+    elsewhere = Project.objects.get(slug="elsewhere")
+    theirs = model_make(elsewhere, by=person_make("Oskar", elsewhere, "engineer"))
+    assessment_make(theirs)
+    for rest in ("", "assess/", "approve/", "reject/", "retire/", "lines/accuracy.csv"):
+        page(f"reward-models/{theirs.pk}/{rest}", status=404)
+    page(f"reward-models/compare/?a={model.pk}&b={theirs.pk}", status=404)
+    assert theirs.pk not in page("reward-models/")
+
+
+def test_a_checkpoint_of_another_kind_has_no_such_page(project, model, page):
+    Run.objects.filter(pk=model.run_id).update(kind="sft")
+    page(f"reward-models/{model.pk}/", status=404)
+
+
+def test_the_model_page_of_training_links_to_the_verdict(model, page):
+    assert f"/p/arguments/reward-models/{model.pk}/" in page(f"models/{model.pk}/")
