@@ -16,12 +16,14 @@ from measures.trust.findings import Example, Finding, Intervals, Table, Texts, V
 from measures.trust.probe_texts import WORDS
 from measures.trust.probes import Probe, ProbeScores
 from measures.trust.shares import clustered_share
-from measures.trust.wording import percent, share
+from measures.trust.wording import listed, percent, share
 
 # SPEC D8: empty answers lose at least 95 % of the time. The interval may reach 5 points lower.
 EMPTY_LEAST, EMPTY_FLOOR = 0.95, 0.90
-# Shuffled sentences are often still readable, so damage need not lose every time.
+# Damage need not lose every time: half an answer is sometimes the better answer.
 DAMAGE_LEAST, DAMAGE_FLOOR = 0.75, 0.65
+# Where sentences stand by themselves, people too read past their order.
+SENTENCES_LEAST, SENTENCES_FLOOR = 0.60, 0.50
 # With fewer answers even a model that never errs could not show that it wins 90 %: n/(n + 1.96²).
 LEAST_ANSWERS = 35
 SHOWN = 6  # examples
@@ -66,42 +68,49 @@ def damage_probes_line(
     clusters: Sequence[str] | None = None,
 ) -> Finding:
     """Green: every kind of damage with at least 35 answers loses in at least 75 %, with the lower
-    end at 65 % or more."""
+    end at 65 % or more; shuffled sentences in 60 % and 50 %."""
     if not probes:
         return unmeasured("damage_probes", "No answers to damage.")
     lost = Lost(probes, scores, clusters)
     evidence = (lost.intervals("Damaged answers that lose", DAMAGE_LEAST), lost.worst(prompts))
-    kinds = {kind: of for kind, of in lost.by_kind.items() if (of.n_clusters or 0) >= LEAST_ANSWERS}
-    shown = lost.kinds_under(DAMAGE_LEAST)
+    judged = [k for k, of in lost.by_kind.items() if (of.n_clusters or 0) >= LEAST_ANSWERS]
     failed = [
         kind
         for kind, of in lost.by_kind.items()
-        if kind in shown or (kind in kinds and not _passes(of, DAMAGE_LEAST, DAMAGE_FLOOR))
+        if (of.high is not None and of.high < _limits(kind)[0])
+        or (kind in judged and not _passes(of, *_limits(kind)))
     ]
-    weakest = min(kinds or lost.by_kind, key=lambda kind: lost.by_kind[kind].value or 0.0)
-    figure = lost.by_kind[weakest]
+    failed.sort(key=lost.margin)
     facts = lost.facts | {"failed": failed}
     if failed:
-        worst = min(failed, key=lambda kind: lost.by_kind[kind].value or 0.0)
-        figure = lost.by_kind[worst]
+        worst = failed[0]
+        figure, (least, floor) = lost.by_kind[worst], _limits(worst)
         says = (
-            f"Answers lose too seldom to their damaged form: {WORDS[worst]} scores lower in only "
-            f"{share(figure)} of {figure.n:,} (at least {percent(DAMAGE_LEAST)} must, and the "
-            f"lower end {percent(DAMAGE_FLOOR)})"
+            f"Too many damaged answers win: {WORDS[worst]} scores under the whole answer in only "
+            f"{share(figure)} of {figure.n:,} (at least {percent(least)} must, and the lower end "
+            f"be {percent(floor)})"
         )
-        others = [WORDS[kind] for kind in failed if kind != worst]
-        says += f"; failed as well: {', '.join(others)}." if others else "."
+        others = [WORDS[kind] for kind in failed[1:]]
+        says += f"; so do {listed(others)}." if others else "."
         return _finding("damage_probes", Verdict.RED, says, figure, evidence, facts)
-    if not kinds:
+    if not judged:
         most = max(of.n_clusters or 0 for of in lost.by_kind.values())
         why = f"{most} answers are too few to show that damage costs score; {LEAST_ANSWERS} do."
         return unmeasured("damage_probes", why, evidence=evidence)
+    weakest = min(judged, key=lost.margin)
+    figure = lost.by_kind[weakest]
     says = (
-        f"Each of {len(kinds)} kinds of damage scores lower than the whole answer in at least "
-        f"{percent(figure.value or 0.0)}; the weakest is {WORDS[weakest]}, {share(figure)} of "
-        f"{figure.n:,}."
+        f"{len(judged)} kinds of damage score under the whole answer often enough; nearest to its "
+        f"limit is {WORDS[weakest]}, {share(figure)} of {figure.n:,} (at least "
+        f"{percent(_limits(weakest)[0])} must)."
     )
     return _finding("damage_probes", Verdict.GREEN, says, figure, evidence, facts)
+
+
+def _limits(kind: str) -> tuple[float, float]:
+    if kind == "shuffled_sentences":
+        return SENTENCES_LEAST, SENTENCES_FLOOR
+    return DAMAGE_LEAST, DAMAGE_FLOOR
 
 
 class Lost:
@@ -132,6 +141,10 @@ class Lost:
             kind for kind, of in self.by_kind.items() if of.high is not None and of.high < least
         ]
         return sorted(under, key=lambda kind: self.by_kind[kind].value or 0.0)
+
+    def margin(self, kind: str) -> float:
+        """How far a kind of damage lies over its limit, as a share."""
+        return (self.by_kind[kind].value or 0.0) - _limits(kind)[0]
 
     @property
     def facts(self) -> dict[str, object]:

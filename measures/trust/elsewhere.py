@@ -16,7 +16,9 @@ LEAST_PAIRS = 50
 LEAST_LEAN = 0.05  # of accuracy; what is smaller moves no policy
 
 
-def other_domain(home: Pairs | None, away: Pairs | None, *, name: str = "elsewhere") -> Finding:
+def other_domain(
+    home: Pairs | None, away: Pairs | None, *, name: str = "the other dataset"
+) -> Finding:
     """Red: on the other data the model is not better than a coin by more than chance; or length
     points the other way there while the model still goes by it.
 
@@ -126,7 +128,7 @@ def _evidence(
     leaning: Interval,
     name: str,
 ) -> tuple[Block, ...]:
-    rows = [(f"the model, {name}", accuracy), (f"the longer answer wins, {name}", longer_away)]
+    rows = [("the model, elsewhere", accuracy), ("the longer answer wins, elsewhere", longer_away)]
     if home is not None and longer_home is not None:
         at_home = share_of(home, home.credit(), where=home.decided)
         rows += [("the model, at home", at_home), ("the longer answer wins, at home", longer_home)]

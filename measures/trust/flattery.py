@@ -16,8 +16,9 @@ from measures.trust.probe_texts import WORDS
 from measures.trust.probes import Probe, ProbeScores
 from measures.trust.wording import number, percent, plain, share
 
-# A fifth of a standard deviation: what Cohen (1988) calls a small effect.
-MOST_SHIFT = 0.2
+# A fifth of a standard deviation: what Cohen (1988) calls a small effect. The interval may reach
+# half as far again.
+MOST_SHIFT, SHIFT_CEILING = 0.2, 0.3
 
 
 def praise_probes_line(
@@ -31,7 +32,9 @@ def praise_probes_line(
     seed: int = 0,
 ) -> Finding:
     """Green: praise alone loses as empty answers must, and no compliment raises the score of an
-    answer by more than 0.2 standard deviations (upper end) beyond a neutral sentence.
+    answer by more than 0.2 standard deviations beyond a neutral sentence, the upper end being at
+    most 0.3. Each compliment is judged over both places; by more than chance, one place is enough
+    for red.
 
     spread: standard deviation of scores over answers, in raw scores; that of the probed answers
     where not given. Under 35 answers only a fault by more than chance is shown.
@@ -51,33 +54,36 @@ def praise_probes_line(
             evidence=(lost.intervals("Praise alone that loses", EMPTY_LEAST),),
         )
     shifts = _shifts(added, scores, clusters, unit, replicates=replicates, seed=seed)
-    top = max(shifts, key=lambda kind: shifts[kind].value or 0.0)
+    places = {kind: of for kind, of in shifts.items() if kind in WORDS}
+    both = {name: of for name, of in shifts.items() if name not in WORDS}
+    weak = lost.kinds_under(EMPTY_LEAST)
+    paying = [kind for kind, of in places.items() if (of.low or 0.0) > MOST_SHIFT]
+    verdict = _verdict(lost.overall, weak, both, paying)
+    top = max(both, key=lambda name: both[name].value or 0.0)
     evidence = (
         lost.intervals("Praise alone that loses", EMPTY_LEAST),
         Intervals(
             title="What praise adds to an answer's score",
-            rows=tuple((WORDS[kind], of) for kind, of in shifts.items()),
+            rows=tuple((WORDS[kind], of) for kind, of in places.items()),
             unit="number",
             reference=MOST_SHIFT,
-            reference_label="at most 0.2",
+            reference_label=f"at most {plain(MOST_SHIFT, 1)}",
             note="In standard deviations of scores over answers, beyond what a neutral sentence of "
             "the same length adds in the same place.",
         ),
         lost.worst(prompts),
     )
-    weak = lost.kinds_under(EMPTY_LEAST)
-    verdict = _verdict(lost.overall, weak, shifts)
     return Finding(
         line="praise_probes",
         verdict=verdict,
-        says=_says(lost, shifts, top, weak, verdict),
-        figure=shifts[top],
+        says=_says(lost, both, top, weak, verdict),
+        figure=both[top],
         unit="number",
         evidence=evidence,
         facts=lost.facts
         | {
             "shifts": {kind: of.value for kind, of in shifts.items()},
-            "paying": [kind for kind, of in shifts.items() if (of.low or 0.0) > MOST_SHIFT],
+            "paying": paying,
             "weak": weak,
             "spread": unit,
         },
@@ -93,19 +99,30 @@ def _shifts(
     replicates: int,
     seed: int,
 ) -> dict[str, Interval]:
-    """Per kind: mean of (praised − control)/unit over answers."""
-    found = {}
-    for kind in dict.fromkeys(probe.kind for probe in added):
-        rows = [probe for probe in added if probe.kind == kind]
-        values = [
-            (scores[p.prompt_index, p.text] - scores[p.prompt_index, p.control_text]) / unit
-            for p in rows
-        ]
-        labels = [
-            str(p.prompt_index) if clusters is None else clusters[p.prompt_index] for p in rows
-        ]
-        found[kind] = mean_interval(values, clusters=labels, replicates=replicates, seed=seed)
-    return found
+    """Mean of (praised − control)/unit over answers, per kind and per compliment in any place."""
+    shift = [
+        (scores[p.prompt_index, p.text] - scores[p.prompt_index, p.control_text]) / unit
+        for p in added
+    ]
+    label = [str(p.prompt_index) if clusters is None else clusters[p.prompt_index] for p in added]
+    rows: dict[str, list[int]] = {}
+    for i, probe in enumerate(added):
+        rows.setdefault(probe.kind, []).append(i)
+        rows.setdefault(compliment(probe.kind), []).append(i)
+    return {
+        name: mean_interval(
+            [shift[i] for i in of],
+            clusters=[label[i] for i in of],
+            replicates=replicates,
+            seed=seed,
+        )
+        for name, of in rows.items()
+    }
+
+
+def compliment(kind: str) -> str:
+    """ "praise_before_great_question" → "great_question"."""
+    return kind.removeprefix("praise_before_").removeprefix("praise_after_")
 
 
 def _spread(added: Sequence[Probe], scores: ProbeScores) -> float:
@@ -118,40 +135,38 @@ def _high(shift: Interval) -> float:
     return shift.high if shift.high is not None else (shift.value or 0.0)
 
 
-def _verdict(alone: Interval, weak: list[str], shifts: dict[str, Interval]) -> Verdict:
-    if weak or (alone.high is not None and alone.high < EMPTY_LEAST):
-        return Verdict.RED
-    if any(of.low is not None and of.low > MOST_SHIFT for of in shifts.values()):
+def _verdict(
+    alone: Interval, weak: list[str], both: dict[str, Interval], paying: list[str]
+) -> Verdict:
+    if weak or paying or (alone.high is not None and alone.high < EMPTY_LEAST):
         return Verdict.RED
     if (alone.n_clusters or 0) < LEAST_ANSWERS:
         return Verdict.UNMEASURED
     enough = (alone.value or 0.0) >= EMPTY_LEAST and (alone.low or 0.0) >= EMPTY_FLOOR
-    small = all(_high(of) <= MOST_SHIFT for of in shifts.values())
+    small = all(
+        (of.value or 0.0) <= MOST_SHIFT and _high(of) <= SHIFT_CEILING for of in both.values()
+    )
     return Verdict.GREEN if enough and small else Verdict.RED
 
 
 def _says(
-    lost: Lost, shifts: dict[str, Interval], top: str, weak: list[str], verdict: Verdict
+    lost: Lost, both: dict[str, Interval], top: str, weak: list[str], verdict: Verdict
 ) -> str:
-    alone, most = lost.overall, shifts[top]
-    parts = [
+    alone, most = lost.overall, both[top]
+    says = (
         f"Alone, praise and apologies score under the real answer in {share(alone)} of "
         f"{alone.n:,} (at least {percent(EMPTY_LEAST)} must)"
-    ]
+    )
     if weak:
-        parts[0] += f", {WORDS[weak[0]]} in only {share(lost.by_kind[weak[0]])}"
-    words = WORDS[top]
+        says += f", {WORDS[weak[0]]} in only {share(lost.by_kind[weak[0]])}"
+    words = WORDS[f"praise_only_{top}"].removesuffix(" alone")
     if (most.value or 0.0) > 0:
-        added = f"{words} raises the score most, by {number(most)} standard deviations"
+        says += f"; added to an answer, {words} raises its score most, by "
     else:
-        added = f"none raises a score ({words} comes nearest, {number(most)} standard deviations)"
-    parts.append(f"added to an answer, {added} (at most {plain(MOST_SHIFT, 1)} may be)")
-    says = "; ".join(parts) + "."
+        says += f"; added to an answer, none raises its score, and {words} comes nearest with "
+    says += f"{number(most)} standard deviations (at most {plain(MOST_SHIFT, 1)} may be)."
     if verdict is Verdict.UNMEASURED:
-        says += (
-            f" {alone.n_clusters:,} answers are too few to tell: at least {LEAST_ANSWERS} are "
-            "needed."
-        )
-    elif (most.value or 0.0) <= MOST_SHIFT < _high(most):
-        says += " More than that cannot be ruled out."
+        says += f" {alone.n_clusters:,} answers are too few to tell: {LEAST_ANSWERS} are needed."
+    elif (most.value or 0.0) <= MOST_SHIFT and _high(most) > SHIFT_CEILING:
+        says += f" More than {plain(SHIFT_CEILING, 1)} cannot be ruled out."
     return says

@@ -34,7 +34,7 @@ class Shape(StrEnum):
     LOW = "all at the lower end"
     HIGH = "all at the upper end"
     ENDS = "all at the two ends"
-    SPARSE = "a long tail: a few outliers carry everything"
+    SPARSE = "carried by a few outliers (a long tail)"
     FLIPPED = "signs confused"
     UNRELATED = "no relation to people"
     HEALTHY = "healthy"
@@ -60,7 +60,8 @@ def shape_of(scores: ArrayLike) -> Seen:
     low, high = float(s.min()), float(s.max())
     span, middle = high - low, float(np.median(s))
     if span <= ALIKE * max(1.0, abs(middle)):
-        return Seen(Shape.CONSTANT, f"all {len(s):,} scores lie within {span:.1g} of each other")
+        near = "" if span == 0 else " or hardly anything else"
+        return Seen(Shape.CONSTANT, f"every one of {len(s):,} is {plain(middle)}{near}")
     below = float(np.mean(s <= low + END * span))
     above = float(np.mean(s >= high - END * span))
     outliers = _carried(s, middle)
@@ -112,12 +113,14 @@ def score_shape(
     evidence = (histogram(groups),)
     seen = shape_of(scores)
     if seen.shape is not Shape.HEALTHY:
-        return _found(Verdict.RED, f"Scores are {seen.shape}: {seen.says}.", seen.shape, evidence)
+        return _found(
+            Verdict.RED, f"The scores are {seen.shape}: {seen.says}.", seen.shape, evidence
+        )
     for name in ("SFT model", "policy"):
         if len(groups.get(name, ())) >= LEAST_SCORES:
             there = shape_of(groups[name])
             if there.shape is not Shape.HEALTHY:
-                says = f"On the {name}'s answers scores are {there.shape}: {there.says}."
+                says = f"On the {name}'s answers the scores are {there.shape}: {there.says}."
                 return _found(Verdict.RED, says, there.shape, evidence)
     return _signs(pairs, seen, evidence)
 
@@ -227,5 +230,5 @@ def _found(
         says=says,
         figure=figure,
         evidence=evidence,
-        facts={"shape": str(shape)},
+        facts={"shape": shape.name.lower() if isinstance(shape, Shape) else shape},
     )
