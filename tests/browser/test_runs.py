@@ -74,7 +74,7 @@ def test_emil_launches_a_run_and_watches_it_finish(
     expect(figure.locator("p")).to_contain_text("drill/value: 40 points")
     page.get_by_role("link", name="Samples").click()
     expect(page.get_by_text("What is the value at step 40?")).to_be_visible()
-    page.get_by_role("link", name="Models").click()
+    page.get_by_role("link", name="Models", exact=True).click()
     expect(page.get_by_role("link", name="watched, step 40")).to_be_visible()
 
 

@@ -174,7 +174,7 @@ class Workshop:
             )
 
     def run(self, spec: JobSpec) -> "Outcome":
-        self.start(spec).wait(timeout=120)
+        self.start(spec).wait(timeout=400)
         return self.outcome(spec)
 
     def outcome(self, spec: JobSpec) -> "Outcome":
