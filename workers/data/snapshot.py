@@ -37,6 +37,7 @@ class Preference:
     votes: int | None = None  # how many people decided
     sources: tuple[str, str] = ("", "")  # origin of chosen and rejected, where the rows tell
     decided_at: float | None = None  # Unix seconds
+    chosen_side: str = ""  # a or b: which answer of the comparison was chosen, where rows tell
     strength: float | None = (
         None  # how much better `chosen` was graded, 1 (better) – 2 (far better)
     )
@@ -158,6 +159,7 @@ def _preference(row: dict[str, Any], where: str) -> Preference:
         votes=_votes(row, where),
         sources=_sources(row, where),
         decided_at=_moment(row, where),
+        chosen_side=_side(row, where),
         strength=_strength(row, where),
     )
 
@@ -179,6 +181,13 @@ def _sources(row: dict[str, Any], where: str) -> tuple[str, str]:
     if not isinstance(value, list) or len(value) != 2:
         raise _bad(where, "field 'sources' must hold one origin per response, chosen first")
     return str(value[0] or ""), str(value[1] or "")
+
+
+def _side(row: dict[str, Any], where: str) -> str:
+    value = row.get("chosen_side") or ""
+    if value not in ("", "a", "b"):
+        raise _bad(where, f"field 'chosen_side' must be a or b, not {value!r}")
+    return str(value)
 
 
 def _moment(row: dict[str, Any], where: str) -> float | None:

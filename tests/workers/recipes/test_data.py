@@ -51,7 +51,7 @@ def test_a_preference_tells_who_decided_when_and_where_its_answers_came_from(
     write(
         tmp_path,
         ROW,
-        ROW | about | {"decided_at": "1970-01-02T00:00:00+00:00"},
+        ROW | about | {"decided_at": "1970-01-02T00:00:00+00:00", "chosen_side": "b"},
         ROW | {"decided_at": 5.5},
     )
     silent, told, number = read_preferences(tmp_path)
@@ -59,6 +59,7 @@ def test_a_preference_tells_who_decided_when_and_where_its_answers_came_from(
     assert (silent.sources, silent.decided_at) == (("", ""), None)
     assert (told.annotator, told.votes, told.sources) == ("person-7", 1, ("m1", ""))
     assert (told.decided_at, number.decided_at) == (86400.0, 5.5)
+    assert (silent.chosen_side, told.chosen_side) == ("", "b")
 
 
 @pytest.mark.parametrize(
@@ -73,6 +74,7 @@ def test_a_preference_tells_who_decided_when_and_where_its_answers_came_from(
         ({"cluster_ids": ["x"]}, "'cluster_ids'"),
         ({"sources": ["x"]}, "'sources' must hold one origin per response"),
         ({"decided_at": "yesterday"}, "'decided_at' is no date and time"),
+        ({"chosen_side": "left"}, "'chosen_side' must be a or b"),
         ({"votes": "many"}, "'votes' must be a whole number"),
     ],
 )

@@ -1,0 +1,99 @@
+"""Snapshot rows with a model's scores beside them, and which file answers which question.
+
+The files of a snapshot differ in what they hold out, and every question about a model needs its
+own kind of unseen: unseen topics for "is it right", unseen people for "does it know only those it
+met", and rows that the figure was not fitted on for calibration.
+"""
+
+import random
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from measures.trust.pairs import Pairs
+from workers.assess.scoring import Scored, Scorer
+from workers.data.snapshot import TRAIN, Preference, evaluation_splits, read_preferences
+
+SMOKE = "smoke"  # a handful of rows for trying a pipeline; measures nothing
+UNSEEN_PEOPLE = "heldout_annotators"
+# From the strictest: whole topics unseen, then rows that share no text with training, then those
+# that training was watched on.
+STRICTEST_FIRST = ("heldout_groups", "public_test", "dev")
+SAME_PEOPLE = ("dev", "public_test")  # drawn at random, so by the people behind training
+_ORDER = {"a": 1.0, "b": -1.0, "": 0.0}  # whether the chosen answer was stored first
+LEAST_ROWS = 50  # of a file, before it is preferred to a less strict one that has more
+
+
+def splits_of(folder: Path) -> dict[str, list[Preference]]:
+    """{file: its rows}, training first, without empty files and the smoke test."""
+    names = [TRAIN, *(name for name in evaluation_splits(folder) if name != SMOKE)]
+    rows = {name: read_preferences(folder, name) for name in names}
+    return {name: of for name, of in rows.items() if of}
+
+
+def held_out_split(sizes: Mapping[str, int]) -> str | None:
+    """The strictest evaluation file with `LEAST_ROWS` rows, else the largest one there is.
+
+    Files that Concord does not know come after those it does. The votes of held-out annotators
+    decide only where nothing else does: each is a single vote, so a perfect model errs on them.
+    """
+    known = [name for name in STRICTEST_FIRST if sizes.get(name)]
+    others = sorted(set(sizes) - {TRAIN, UNSEEN_PEOPLE, SMOKE, *STRICTEST_FIRST})
+    order = [*known, *(name for name in others if sizes[name])]
+    enough = next((name for name in order if sizes[name] >= LEAST_ROWS), None)
+    if enough is None and order:
+        return max(order, key=lambda name: sizes[name])
+    return enough or (UNSEEN_PEOPLE if sizes.get(UNSEEN_PEOPLE) else None)
+
+
+def same_people_split(sizes: Mapping[str, int]) -> str | None:
+    """The larger file whose rows people behind the training rows decided."""
+    found = [name for name in SAME_PEOPLE if sizes.get(name)]
+    return max(found, key=lambda name: sizes[name]) if found else None
+
+
+def fitting_split(sizes: Mapping[str, int], held_out: str | None) -> str | None:
+    """A file for fitting a temperature on: never the one that it is judged on."""
+    found = [name for name in ("dev", "public_test") if sizes.get(name) and name != held_out]
+    return found[0] if found else None
+
+
+def draw(rows: Sequence[Preference], most: int, seed: int) -> list[Preference]:
+    """At most `most` of the rows, by seed, in their order."""
+    if len(rows) <= most:
+        return list(rows)
+    return [rows[i] for i in sorted(random.Random(seed).sample(range(len(rows)), most))]
+
+
+def score_both(rows: Sequence[Preference], scorer: Scorer) -> Scored:
+    """Of n rows 2n answers: all that were chosen, then all that were rejected."""
+    prompts = [row.prompt for row in rows]
+    return scorer(prompts * 2, [row.chosen for row in rows] + [row.rejected for row in rows])
+
+
+def pairs_of(split: str, rows: Sequence[Preference], scored: Scored, *, replicates: int) -> Pairs:
+    """The n rows of one file with the scores of `score_both`."""
+    n = len(rows)
+    chosen, rejected = scored.part(0, n), scored.part(n, 2 * n)
+    units = [row.units for row in rows if row.units is not None]
+    return Pairs(
+        split=split,
+        chosen_scores=chosen.values,
+        rejected_scores=rejected.values,
+        chosen_texts=[row.chosen for row in rows],
+        rejected_texts=[row.rejected for row in rows],
+        prompts=[row.prompt[-1]["content"] for row in rows],
+        confidence=np.array([row.confidence for row in rows], dtype=float),
+        clusters=[row.cluster for row in rows],
+        units=units if rows and len(units) == n else None,
+        groups=[row.group for row in rows],
+        annotators=[row.annotator for row in rows],
+        sources=[row.sources for row in rows],
+        times=np.array(
+            [np.nan if row.decided_at is None else row.decided_at for row in rows], dtype=float
+        ),
+        order=np.array([_ORDER[row.chosen_side] for row in rows], dtype=float),
+        members={name: (chosen.members[name], rejected.members[name]) for name in scored.members},
+        replicates=replicates,
+    )
