@@ -80,7 +80,8 @@ def precision_line(
     )
     facts = {"agreement": {name: one.value for name, one in found.items()}, "failed": failed}
     order = f"{worst} orders {share(figure)} of the pairs of {figure.n:,} answers as float32 does"
-    sure = any((judged[name].high or 1.0) < LEAST_AGREEMENT for name in failed)
+    highs = [judged[name].high for name in failed]
+    sure = any(high is not None and high < LEAST_AGREEMENT for high in highs)
     if figure.n < LEAST_ANSWERS and not sure:
         why = f"{order}; {LEAST_ANSWERS} answers or more are needed to judge that."
         return unmeasured("precision", why, evidence=evidence)
