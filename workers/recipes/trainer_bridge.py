@@ -75,9 +75,23 @@ class GuardedTrainer:
 class Reporter(TrainerCallback):
     """Turns the trainer's callbacks into events, and people's wishes into its control flags."""
 
-    def __init__(self, context: RunContext, settings: TrainingSettings) -> None:
+    def __init__(
+        self,
+        context: RunContext,
+        settings: TrainingSettings,
+        *,
+        offset: int = 0,
+        total_steps: int | None = None,
+        max_seconds: float | None = None,
+    ) -> None:
+        """A run that trains several models counts on: `offset` steps are behind this one, and
+        `total_steps` and `max_seconds` are those of the run and of this model's share."""
         self.context = context
         self.settings = settings
+        self.offset = offset
+        self.total_steps = total_steps
+        self.max_seconds = settings.max_seconds if max_seconds is None else max_seconds
+        self.timed_out = False
         self.started = time.monotonic()
         self.first_step = 0
         self.best = math.inf
@@ -92,26 +106,36 @@ class Reporter(TrainerCallback):
         self.first_step = state.global_step
         past = [entry["eval_loss"] for entry in state.log_history if "eval_loss" in entry]
         self.best = min([self.best, *past])
-        self.context.progress(state.global_step, state.max_steps, "training")
+        self._progress(state)
 
     def on_step_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> TrainerControl:
         elapsed = time.monotonic() - self.started
-        pace = elapsed / max(1, state.global_step - self.first_step)
-        left = (state.max_steps - state.global_step) * pace
-        limit = self.settings.max_seconds
-        if limit is not None:
-            left = min(left, limit - elapsed)
-        self.context.progress(state.global_step, state.max_steps, "training", max(0.0, left))
+        self.timed_out = self.max_seconds is not None and elapsed > self.max_seconds
+        self._progress(state, elapsed)
         wish = self.context.should_stop()
-        if wish or (limit is not None and elapsed > limit):
+        if wish or self.timed_out:
             control.should_training_stop = True
             control.should_save = True
             control.should_evaluate = wish != "cancel"
         if control.should_save:
             control.should_log = True  # a resumed run continues the curve without a gap
         return control
+
+    def _progress(self, state: TrainerState, elapsed: float | None = None) -> None:
+        """Where the run is; with the seconds this model took so far also when it will end."""
+        step = self.offset + state.global_step
+        total = self.total_steps or self.offset + state.max_steps
+        left = None
+        if elapsed is not None:
+            pace = elapsed / max(1, state.global_step - self.first_step)
+            here = (state.max_steps - state.global_step) * pace
+            if self.max_seconds is not None:
+                here = min(here, self.max_seconds - elapsed)
+            later = (total - self.offset - state.max_steps) * pace
+            left = max(0.0, here) + max(0.0, later)
+        self.context.progress(step, total, "training", left)
 
     def on_log(
         self,
@@ -123,7 +147,7 @@ class Reporter(TrainerCallback):
     ) -> None:
         values = reported(logs or {})
         if set(values) - {"epoch"}:
-            self.context.metrics(state.global_step, values)
+            self.context.metrics(self.offset + state.global_step, values)
 
     def on_evaluate(
         self,
@@ -208,17 +232,22 @@ def train(context: RunContext, trainer: Any) -> None:
     A non-finite loss saves the weights before it as the `failed` checkpoint, then raises
     `RecipeError` (non_finite).
     """
+    train_from(context, trainer, context.resume_path())
+
+
+def train_from(context: RunContext, trainer: Any, resume: Path | None, *, offset: int = 0) -> None:
+    """`train` of one model of several: `offset` steps of the run are behind it."""
     trainer.remove_callback(PrinterCallback)  # figures go out as metrics, not to the log
-    if context.spec.resume is None and trainer.eval_dataset is not None:
+    if resume is None and trainer.eval_dataset is not None:
         trainer.evaluate()  # the curve starts before the first step
-    resume = context.resume_path()
     try:
         trainer.train(resume_from_checkpoint=str(resume) if resume else None)
     except NonFinite as error:
         folder = context.workdir / "failed"
         trainer.save_model(str(folder))
         (folder / "training_args.bin").unlink(missing_ok=True)
-        context.save_checkpoint(folder, step=trainer.state.global_step, tags=["failed"], metrics={})
+        step = offset + trainer.state.global_step
+        context.save_checkpoint(folder, step=step, tags=["failed"], metrics={})
         raise RecipeError("non_finite", Fault.GUARD, str(error)) from error
 
 

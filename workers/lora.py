@@ -1,0 +1,63 @@
+"""Low-rank adapters on a scorer: train few weights, save a folder that any program can load.
+
+A checkpoint holds the merged weights as a normal model folder, so nobody who reads it needs the
+base model or knows that adapters were trained; beside them `adapter/` keeps the adapters as they
+are, to resume from, because merging rounds.
+
+Source: Hu et al. 2021, "LoRA: Low-Rank Adaptation of Large Language Models"; peft.
+"""
+
+import copy
+import warnings
+from pathlib import Path
+
+import torch
+from peft import LoraConfig, PeftModel, TaskType, get_peft_model, set_peft_model_state_dict
+from peft.utils import load_peft_weights
+from transformers import PreTrainedModel
+
+ADAPTER = "adapter"
+
+
+def attach_lora(
+    model: PreTrainedModel, *, rank: int, alpha: float, dropout: float = 0.0
+) -> PeftModel:
+    """Adapters on every linear layer of the body; whatever is outside of it (the score head, and
+    the pooler of encoders that have one) is new, and trains whole."""
+    heads = [
+        name
+        for name, child in model.named_children()
+        if name != model.base_model_prefix and any(True for _ in child.parameters())
+    ]
+    poolers = {name.rpartition(".")[2] for name, _ in model.named_modules()} & {"pooler"}
+    config = LoraConfig(
+        task_type=TaskType.SEQ_CLS,
+        r=rank,
+        lora_alpha=alpha,
+        lora_dropout=dropout,
+        target_modules="all-linear",
+        modules_to_save=[*heads, *poolers],
+    )
+    with warnings.catch_warnings():
+        # GPT-2's linear layers are stored transposed; peft says that it noticed.
+        warnings.filterwarnings("ignore", message=".*fan_in_fan_out.*")
+        return get_peft_model(model, config)
+
+
+def merged(model: PeftModel) -> PreTrainedModel:
+    """A copy with the adapters added into the weights; the model itself is left as it is."""
+    return copy.deepcopy(model).merge_and_unload()
+
+
+def save_adapter(model: PeftModel, folder: Path) -> None:
+    with warnings.catch_warnings():
+        # peft looks for the base model's configuration on a hub, to see whether words were added.
+        warnings.filterwarnings("ignore", message=".*vocabulary.*|.*config file.*")
+        model.save_pretrained(str(folder / ADAPTER), save_embedding_layers=False)
+
+
+@torch.no_grad()
+def load_adapter(model: PeftModel, folder: Path) -> None:
+    """Put the adapters and the head back as they were saved."""
+    weights = load_peft_weights(str(folder / ADAPTER), device="cpu")
+    set_peft_model_state_dict(model, weights)

@@ -1,0 +1,237 @@
+"""Bradley–Terry on pairs: TRL's loss where labels are hard, and batches with little padding.
+
+A step reaches the trainer as the parts it is computed in (`workers.data.token_budget`); every part
+is divided by the weight of the whole step, so the gradient is that of the mean over the step's
+pairs, however it was split.
+"""
+
+import contextlib
+import inspect
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from peft import PeftModel
+from torch import Tensor
+from torch.utils.data import Sampler
+from transformers import PreTrainedModel
+
+from workers.data.batching import LengthGroupedSampler
+from workers.data.padding import pad_right
+from workers.data.sampling import (
+    OrderSampler,
+    inverse_frequency_order,
+    length_strata,
+    stratified_order,
+)
+from workers.data.token_budget import parts_under, rectangles
+from workers.lora import load_adapter, merged, save_adapter
+from workers.recipes.reward_data import EncodedPair
+from workers.recipes.settings.preference import RewardSettings
+from workers.recipes.trainer_bridge import GuardedTrainer, NonFinite
+from workers.rl.losses import bradley_terry_loss
+
+Part = dict[str, Any]
+
+
+class StepCollator:
+    """The pairs of one step as parts: rectangles of ids [b, L] with their masks, `places` [2n] of
+    the chosen then the rejected scores among the rectangles' rows, and [n] of target, weight and
+    margin. Texts that recur in a part are read once."""
+
+    def __init__(self, settings: RewardSettings, pad_id: int) -> None:
+        self.settings = settings
+        self.pad_id = pad_id
+
+    def __call__(self, pairs: Sequence[EncodedPair]) -> list[Part]:
+        parts = parts_under(
+            [pair.lengths for pair in pairs],
+            budget=self.settings.max_tokens_per_batch,
+            at_least=self.settings.gradient_accumulation,
+        )
+        total = torch.tensor(sum(pair.row.weight for pair in pairs))
+        return [self._part([pairs[i] for i in part], total) for part in parts]
+
+    def _part(self, pairs: Sequence[EncodedPair], total: Tensor) -> Part:
+        texts = [tuple(p.chosen.ids) for p in pairs] + [tuple(p.rejected.ids) for p in pairs]
+        distinct = list(dict.fromkeys(texts))
+        groups = rectangles([len(ids) for ids in distinct])
+        place = {distinct[i]: k for k, i in enumerate(i for group in groups for i in group)}
+        soft = self.settings.labels == "soft"
+        rows = [pair.row for pair in pairs]
+        return {
+            "rectangles": [pad_right([distinct[i] for i in g], self.pad_id) for g in groups],
+            "places": torch.tensor([place[ids] for ids in texts]),
+            "target": torch.tensor([row.confidence if soft else 1.0 for row in rows]),
+            "weight": torch.tensor([row.weight for row in rows]),
+            "margin": torch.tensor(
+                [self.settings.margin_coef * (row.strength or 0.0) for row in rows]
+            ),
+            "total_weight": total,
+        }
+
+
+class RewardTrainer(GuardedTrainer, transformers.Trainer):
+    """The library's trainer with our loss, our batches, and held-out figures over all pairs."""
+
+    settings: RewardSettings
+
+    def __init__(self, *args: Any, settings: RewardSettings, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.settings = settings
+        self.seen: list[Tensor] = []  # [2, n] scores of the steps since the last point
+        body = self.model.get_base_model() if isinstance(self.model, PeftModel) else self.model
+        # A cache of keys and values is for generation; scoring would only fill it.
+        known = inspect.signature(body.forward).parameters
+        self.forward_options = {"use_cache": False} if "use_cache" in known else {}
+
+    # --- training ---
+
+    def training_step(
+        self, model: torch.nn.Module, inputs: list[Part], num_items_in_batch: Any = None
+    ) -> Tensor:
+        """Loss of the step: nats per pair, weighted. Gradients add up over its parts."""
+        model.train()
+        parts = self._prepare_input(inputs)
+        loss = torch.zeros((), device=self.args.device)
+        for number, part in enumerate(parts, start=1):
+            last = number == len(parts)
+            together = contextlib.nullcontext() if last else self.accelerator.no_sync(model)
+            with together:
+                with self.compute_loss_context_manager():
+                    share = self.compute_loss(model, part)
+                self.accelerator.backward(share)
+            loss += share.detach()
+        if not torch.isfinite(loss):
+            raise NonFinite(f"the loss is {loss.item()} at step {self.state.global_step + 1}")
+        return loss
+
+    def compute_loss(
+        self,
+        model: torch.nn.Module,
+        inputs: Part,
+        return_outputs: bool = False,
+        num_items_in_batch: Any = None,
+    ) -> Tensor:
+        """A part's share of the step's loss."""
+        chosen, rejected = self._scores(model, inputs).chunk(2)
+        self.seen.append(torch.stack([chosen, rejected]).detach())
+        return bradley_terry_loss(
+            chosen,
+            rejected,
+            target=inputs["target"],
+            weight=inputs["weight"],
+            margin=inputs["margin"] if self.settings.margin_coef else None,
+            label_smoothing=self.settings.label_smoothing,
+            center_coef=self.settings.center_coef,
+            total_weight=inputs["total_weight"],
+        )
+
+    def _scores(self, model: torch.nn.Module, part: Part) -> Tensor:
+        """[2n], chosen first."""
+        scores = [
+            model(input_ids=ids, attention_mask=mask, **self.forward_options).logits.squeeze(-1)
+            for ids, mask in part["rectangles"]
+        ]
+        return torch.cat(scores).float()[part["places"]]
+
+    def _get_train_sampler(self, train_dataset: Any = None) -> Sampler[int]:
+        pairs: Sequence[EncodedPair] = self.train_dataset
+        lengths = [pair.longest for pair in pairs]
+        groups = [pair.row.group or pair.row.cluster for pair in pairs]
+        seed = self.args.seed
+        if self.settings.sampling == "stratified":
+            strata = list(zip(groups, length_strata(lengths), strict=True))
+            return OrderSampler(lambda g: stratified_order(strata, g), len(pairs), seed=seed)
+        if self.settings.sampling == "inverse_frequency":
+            return OrderSampler(lambda g: inverse_frequency_order(groups, g), len(pairs), seed=seed)
+        return LengthGroupedSampler(lengths, self.args.train_batch_size, seed=seed)
+
+    def floating_point_ops(self, inputs: Any) -> int:
+        return 0  # nobody reads it, and the library counts the tokens of one rectangle
+
+    # --- figures ---
+
+    @torch.no_grad()
+    def evaluate(
+        self, eval_dataset: Any = None, ignore_keys: Any = None, metric_key_prefix: str = "eval"
+    ) -> dict[str, float]:
+        """Over all pairs at once: the library would average over batches. The loss is the
+        cross-entropy of the labels, without the terms that only steer training (margins, smoothing,
+        centring), so runs with and without them can be compared."""
+        pairs = self.eval_dataset if eval_dataset is None else eval_dataset
+        chosen, rejected = self.score(pairs)
+        soft = self.settings.labels == "soft"
+        loss = bradley_terry_loss(
+            chosen,
+            rejected,
+            target=torch.tensor([p.row.confidence if soft else 1.0 for p in pairs]),
+            weight=torch.tensor([p.row.weight for p in pairs]),
+        )
+        figures = {f"{metric_key_prefix}_loss": loss.item()}
+        figures |= _figures(chosen, rejected, f"{metric_key_prefix}_")
+        self.log(figures)
+        self.control = self.callback_handler.on_evaluate(
+            self.args, self.state, self.control, figures
+        )
+        return figures
+
+    @torch.no_grad()
+    def score(self, pairs: Sequence[EncodedPair]) -> tuple[Tensor, Tensor]:
+        """(chosen, rejected) scores [n] of any pairs, dropout off, as they are trained: on an
+        accelerator in its half precision."""
+        was_training = self.model.training
+        self.model.eval()
+        texts = [tuple(p.chosen.ids) for p in pairs] + [tuple(p.rejected.ids) for p in pairs]
+        distinct = sorted(set(texts), key=lambda ids: (len(ids), ids))
+        found: dict[tuple[int, ...], float] = {}
+        rows = 2 * self.args.eval_batch_size
+        for start in range(0, len(distinct), rows):
+            batch = distinct[start : start + rows]
+            ids, mask = pad_right(batch, self.data_collator.pad_id)
+            with self.compute_loss_context_manager():
+                output = self.model(
+                    input_ids=ids.to(self.args.device),
+                    attention_mask=mask.to(self.args.device),
+                    **self.forward_options,
+                )
+            found.update(zip(batch, output.logits.squeeze(-1).float().tolist(), strict=True))
+        self.model.train(was_training)
+        return torch.tensor([found[ids] for ids in texts]).chunk(2)
+
+    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
+        """Adds what the scores of the steps since the last point say, under TRL's names."""
+        if self.seen and "loss" in logs:
+            logs |= _figures(*torch.cat(self.seen, dim=1), prefix="")
+            self.seen.clear()
+        super().log(logs, start_time)
+
+    # --- adapters ---
+
+    def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
+        """A normal model folder; with adapters the merged weights, and the adapters beside."""
+        folder = Path(output_dir or self.args.output_dir)
+        if not isinstance(self.model, PeftModel):
+            super()._save(str(folder), state_dict)
+        elif self.args.should_save:
+            whole: PreTrainedModel = merged(self.model)
+            whole.save_pretrained(folder)
+            self.processing_class.save_pretrained(folder)
+            save_adapter(self.model, folder)
+
+    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
+        if isinstance(self.model, PeftModel):
+            load_adapter(self.model, Path(resume_from_checkpoint))
+        else:
+            super()._load_from_checkpoint(resume_from_checkpoint, model)
+
+
+def _figures(chosen: Tensor, rejected: Tensor, prefix: str) -> dict[str, float]:
+    """accuracy (a tie counts half), margin and mean_reward of [n] scores."""
+    return {
+        f"{prefix}accuracy": ((torch.sign(chosen - rejected) + 1) / 2).mean().item(),
+        f"{prefix}margin": (chosen - rejected).mean().item(),
+        f"{prefix}mean_reward": torch.cat([chosen, rejected]).mean().item(),
+    }
