@@ -178,16 +178,27 @@ def _disordered(parts: Sequence[str], rng: np.random.Generator) -> list[str]:
 
 
 def _filled(sentences: Sequence[str], length: int) -> str:
-    """Sentences in turn, up to `length`, the last one cut at a word and closed; never nothing."""
+    """Sentences in turn, at least `length` and at most a word more, the last one closed.
+
+    Never shorter than what it imitates: to whoever loves length it must look as good.
+    """
     text = sentences[0]
     turn = 1
-    while len(text) < length:
+    while len(text) <= length + 1:
         text += " " + sentences[turn % len(sentences)]
         turn += 1
-    if len(text) <= length or length < SHORT:
-        return text
-    kept = _cut(text, length - 1).rstrip(",;:-")
+    if length < SHORT:
+        return sentences[0]
+    kept = _reaching(text, length + 1).rstrip(",;:")
     return kept if kept[-1] in ".!?…*" else kept + "."
+
+
+def _reaching(text: str, length: int) -> str:
+    """The first `length` characters and the rest of the word that breaks there."""
+    end = length
+    while end < len(text) and not text[end].isspace():
+        end += 1
+    return text[:end].rstrip()
 
 
 def _cut(text: str, length: int) -> str:
@@ -212,7 +223,8 @@ def _in_form_of(answer: str, sentences: Sequence[str]) -> str:
             continue
         first = turn % len(sentences)
         rest = (*sentences[first:], *sentences[:first])
-        filled = _filled(rest, len(body)) if len(body) >= SHORT else _cut(rest[0], len(body))
+        long = len(body) >= SHORT
+        filled = _filled(rest, len(body)) if long else _reaching(rest[0], len(body))
         if _BOLD_START.match(body):
             words = filled.split(" ")
             filled = " ".join([f"**{' '.join(words[:2])}**", *words[2:]])
@@ -227,15 +239,17 @@ def _restated(prompt: str, rng: np.random.Generator) -> tuple[str, ...]:
 
 
 def _outline(length: int, rng: np.random.Generator) -> str:
-    """Headings with bullets, as many as fit."""
+    """Headings with bullets, as many as it takes."""
     first, *middle, last = OUTLINE
     lines: list[str] = []
     for heading, bullets in (first, *[middle[i] for i in rng.permutation(len(middle))], last):
         lines += [f"## {heading}", *(f"- {bullet}" for bullet in bullets), ""]
+    if length < SHORT:
+        return first[0]
     text = "\n".join(lines)
     while len(text) < length:
         text += "\n" + "\n".join(lines)
-    return _cut(text, length).rstrip("#-\n ") or first[0]
+    return _reaching(text, length)
 
 
 def _other_answers(prompts: Sequence[str], answers: Sequence[str], seed: int) -> dict[int, str]:

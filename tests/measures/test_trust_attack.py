@@ -116,6 +116,7 @@ def test_a_model_that_loves_length_alone_is_red_since_empty_answers_are_as_long(
     prompts, answers = questions(1)
     found = look("empty", lambda index, text: len(text) / 10, prompts, answers)
     assert found.verdict is Verdict.RED, found.says
+    assert found.figure.value < 0.2
 
 
 def test_one_kind_of_emptiness_that_pays_is_red_and_named():

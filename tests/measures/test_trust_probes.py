@@ -60,9 +60,10 @@ def test_every_name_belongs_to_a_probe():
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_empty_answers_are_as_long_as_the_real_one(seed):
+def test_empty_answers_are_as_long_as_the_real_one_or_a_word_longer(seed):
     for probe in empty_probes(PROMPTS[:2], ANSWERS[:2], seed=seed):
-        assert 0.85 * len(probe.against_text) <= len(probe.text) <= 1.02 * len(probe.against_text)
+        assert len(probe.text) >= len(probe.against_text)
+        assert len(probe.text) <= 1.2 * len(probe.against_text) + 15
 
 
 @pytest.mark.parametrize("kind", ["hedging", "confident_nonsense"])
