@@ -5,6 +5,8 @@ from apps.agreement.api import router as agreement
 from apps.agreement.api.decisions import router as decisions
 from apps.common.api import api_make, api_urls
 from apps.common.api_docs import Reference
+from apps.evaluation.api.models import router as reward_models
+from apps.evaluation.api.rounds import router as rounds
 from apps.labeling.api import router as labeling
 from apps.labeling.api.guidelines import router as guidelines
 from apps.labeling.api.imports import router as imports
@@ -25,6 +27,7 @@ api = api_make(
 for _router in (
     *(accounts, labeling, guidelines, imports, ratings),
     *(agreement, decisions, snapshots, training),
+    *(reward_models, rounds),
 ):
     api.add_router("", _router)
 

@@ -429,6 +429,56 @@ EVALUATION = [
     page("evaluation:line_csv", STAFF, args=lambda w: model_id(w) | {"line": "accuracy"}),
 ]
 
+
+def round_id(world: World) -> dict[str, Any]:
+    return model_id(world) | {"round_id": "none"}
+
+
+# The world's run is no assessment of its reward model, so nothing can be sent to people.
+PEOPLE_AND_MODELS = [
+    page("evaluation:ranking", STAFF, args=model_id),
+    page("evaluation:ranking_csv", STAFF, args=model_id),
+    post(
+        "evaluation:ranking_send",
+        STAFF,
+        args=model_id,
+        data=lambda w: {"assessment": w.run.pk},
+        ok=400,
+    ),
+    page("evaluation:adversarial", STAFF, args=model_id),
+    post(
+        "evaluation:adversarial_open",
+        STAFF,
+        args=model_id,
+        data=lambda w: {"source": w.run.pk},
+        ok=400,
+    ),
+    page("evaluation:adversarial_round", STAFF, args=round_id, ok=404),
+    page("evaluation:adversarial_csv", STAFF, args=round_id, ok=404),
+    post("evaluation:adversarial_freeze", STAFF, args=round_id, ok=404),
+]
+
+MODEL = "/projects/{slug}/reward-models/{checkpoint_id}"
+PEOPLE_AND_MODELS_API = [
+    api(f"GET {MODEL}/rankings", STAFF, args=model_id),
+    api(
+        f"POST {MODEL}/rankings",
+        STAFF,
+        args=model_id,
+        data=lambda w: {"assessment": w.run.pk},
+        ok=400,
+    ),
+    api(f"GET {MODEL}/adversarial-rounds", STAFF, args=model_id),
+    api(
+        f"POST {MODEL}/adversarial-rounds",
+        STAFF,
+        args=model_id,
+        data=lambda w: {"source": w.run.pk},
+        ok=400,
+    ),
+    api(f"POST {MODEL}/adversarial-rounds/{{round_id}}/hard-pairs", STAFF, args=round_id, ok=404),
+]
+
 TABLE: list[Line] = [
     *ACCOUNTS,
     *ACCOUNTS_API,
@@ -442,4 +492,6 @@ TABLE: list[Line] = [
     *TRAINING,
     *TRAINING_API,
     *EVALUATION,
+    *PEOPLE_AND_MODELS,
+    *PEOPLE_AND_MODELS_API,
 ]

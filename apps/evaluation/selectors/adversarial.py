@@ -11,6 +11,7 @@ from apps.evaluation.models import AdversarialRound
 from apps.evaluation.selectors.outputs import Output, askable, outputs_of
 from apps.labeling.models import Choice, Comparison, Decision
 from apps.labeling.texts import Messages, fingerprint, messages_from
+from apps.snapshots.models import Snapshot
 from apps.training.models import Checkpoint, Run
 from measures.estimate import Interval
 from measures.intervals import wilson
@@ -171,3 +172,12 @@ def figures_of(pairs: Sequence[RoundPair]) -> RoundFigures:
         fooled=fooled,
         share=wilson(fooled, decided),
     )
+
+
+def datasets_of(round_: AdversarialRound) -> list[Snapshot]:
+    """Hard pairs that were frozen of this round, newest first, with those under way."""
+    rows = Snapshot.objects.filter(
+        project=round_.project_id, recipe__filters__batches=[round_.batch]
+    )
+    made = rows.exclude(state=Snapshot.State.FAILED).order_by("-created_at")
+    return [row for row in made if row.recipe["filters"].get("comparisons")]
