@@ -54,20 +54,29 @@ class EnsembleReward:
         return self.layout.threshold
 
     def score(self, prompts: Sequence[Messages], responses: Sequence[str]) -> Scores:
-        raw = np.zeros((len(self.members), len(responses)))
-        cut = [False] * len(responses)
-        for group in self._groups:
-            first = self.members[group[0]]
-            rows: list[Encoded] = encode_all(
-                first.tokenizer, prompts, responses, max_length=first.max_length
-            )
+        return self.score_rows(self.encode(prompts, responses))
+
+    def encode(
+        self, prompts: Sequence[Messages], responses: Sequence[str]
+    ) -> list[tuple[Encoded, ...]]:
+        """Per text its ids: one row for each distinct tokenizer (and length) of the members."""
+        readings = [
+            encode_all(first.tokenizer, prompts, responses, max_length=first.max_length)
+            for first in (self.members[group[0]] for group in self._groups)
+        ]
+        return list(zip(*readings, strict=True))
+
+    def score_rows(self, texts: Sequence[tuple[Encoded, ...]]) -> Scores:
+        """Scores of texts as `encode` left them."""
+        raw = np.zeros((len(self.members), len(texts)))
+        for place, group in enumerate(self._groups):
             raw[group] = score_together(
                 [self.members[i].model for i in group],
-                first.tokenizer,
-                rows,
+                self.members[group[0]].tokenizer,
+                [rows[place] for rows in texts],
                 batch_size=self._batch_size,
             )
-            cut = [before or row.truncated for before, row in zip(cut, rows, strict=True)]
+        cut = [any(row.truncated for row in rows) for rows in texts]
         standardised = standardise(raw, self.layout.scales)
         combined = combine(standardised, self.layout.aggregate, lam=self.layout.lam)
         return Scores(
@@ -80,6 +89,11 @@ class EnsembleReward:
             disagreement(standardised).tolist(),
             cut,
         )
+
+    @property
+    def tokenizers(self) -> list[PreTrainedTokenizerBase]:
+        """In the order of the rows of `encode`."""
+        return [self.members[group[0]].tokenizer for group in self._groups]
 
 
 def threshold_of(source: RewardSource) -> float | None:

@@ -21,7 +21,6 @@ from measures.ensembles import (
     AGGREGATES,
     MEAN,
     Scale,
-    disagreement,
     disagreement_threshold,
     scale_of,
     standardise,
@@ -56,8 +55,7 @@ class EnsembleLayout:
         """Scales and threshold from the members' raw scores on the same validation answers."""
         scores = np.asarray(validation, dtype=float)
         scales = tuple(scale_of(row) for row in scores)
-        spread = disagreement(standardise(scores, scales))
-        threshold = disagreement_threshold(spread, quantile=quantile)
+        threshold = disagreement_threshold(standardise(scores, scales), quantile=quantile)
         return cls(tuple(members), scales, aggregate, lam, threshold)
 
     def write(self, folder: Path) -> None:

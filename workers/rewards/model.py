@@ -33,13 +33,26 @@ class ModelReward:
         self._batch_size = batch_size
 
     def score(self, prompts: Sequence[Messages], responses: Sequence[str]) -> Scores:
-        rows = self.encode(prompts, responses)
+        return self.score_rows(self.encode(prompts, responses))
+
+    def encode(
+        self, prompts: Sequence[Messages], responses: Sequence[str]
+    ) -> list[tuple[Encoded, ...]]:
+        """Per text its ids: one row for each distinct tokenizer, of which a single model has one."""
+        rows = encode_all(self.tokenizer, prompts, responses, max_length=self.max_length)
+        return [(row,) for row in rows]
+
+    def score_rows(self, texts: Sequence[tuple[Encoded, ...]]) -> Scores:
+        """Scores of texts as `encode` left them."""
+        rows = [row for (row,) in texts]
         cut = [row.truncated for row in rows]
         values = score_rows(self.model, self.tokenizer, rows, batch_size=self._batch_size)
         return Scores(values, {self._name: values}, sum(cut), cut=cut)
 
-    def encode(self, prompts: Sequence[Messages], responses: Sequence[str]) -> list[Encoded]:
-        return encode_all(self.tokenizer, prompts, responses, max_length=self.max_length)
+    @property
+    def tokenizers(self) -> list[PreTrainedTokenizerBase]:
+        """In the order of the rows of `encode`."""
+        return [self.tokenizer]
 
 
 def encode_all(
