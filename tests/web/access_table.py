@@ -429,6 +429,21 @@ EVALUATION = [
     page("evaluation:line_csv", STAFF, args=lambda w: model_id(w) | {"line": "accuracy"}),
 ]
 
+REWARD_MODEL = "/projects/{slug}/reward-models/{checkpoint_id}"
+EVALUATION_API = [
+    api("GET /projects/{slug}/reward-models", STAFF),
+    api(f"GET {REWARD_MODEL}", STAFF, args=model_id),
+    # the world's model was trained on nothing, so there is no dataset to judge it on
+    api(f"POST {REWARD_MODEL}/assess", STAFF, args=model_id, ok=400),
+    api(
+        f"POST {REWARD_MODEL}/status",
+        STAFF,
+        args=model_id,
+        data={"status": "approved", "seen_status": "rejected", "page_sha256": "0"},
+        ok=409,
+    ),
+]
+
 
 def round_id(world: World) -> dict[str, Any]:
     return model_id(world) | {"round_id": "none"}
@@ -492,6 +507,7 @@ TABLE: list[Line] = [
     *TRAINING,
     *TRAINING_API,
     *EVALUATION,
+    *EVALUATION_API,
     *PEOPLE_AND_MODELS,
     *PEOPLE_AND_MODELS_API,
 ]

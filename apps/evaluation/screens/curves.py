@@ -3,11 +3,11 @@ well as by colour."""
 
 from dataclasses import dataclass
 
-from apps.evaluation.screens.figures import Axis, Tick, words
+from apps.evaluation.screens.figures import Axis, Tick, short, words
 from measures.trust.findings import Curve, Series
 
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, FLOOR = 480, 280, 54, 466, 16, 232
-_MARK_ROW = 14
+_MARK_ROW = 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ def _series(one: Series, number: int, x_axis: Axis, y_axis: Axis) -> SeriesView:
     dots: list[Dot | None] = []
     for x, y, low, high in zip(one.x, one.y, lows, highs, strict=True):
         at_x, at_y = x_axis.at(x), y_axis.at(y)
-        title = f"{one.label}: {words(y)} at {words(x)}"
+        title = f"{one.label}: {words(y)} at {short(x)}"
         dots.append(
             None
             if at_x is None or at_y is None
@@ -149,11 +149,11 @@ def _summary(block: Curve) -> str:
             continue
         (first_x, first), (last_x, last) = known[0], known[-1]
         top_x, top = max(known, key=lambda point: point[1])
-        text = f"{one.label}: {words(first)} at {words(first_x)}, {words(last)} at {words(last_x)}"
+        text = f"{one.label}: {words(first)} at {short(first_x)}, {words(last)} at {short(last_x)}"
         if len(known) > 2 and top_x not in (first_x, last_x):
-            text += f", highest {words(top)} at {words(top_x)}"
+            text += f", highest {words(top)} at {short(top_x)}"
         said.append(f"{text}.")
-    said += [f"{words_} at {words(x)}." for x, words_ in block.marks]
+    said += [f"{mark} at {short(x)}." for x, mark in block.marks]
     return " ".join(said)
 
 
@@ -162,7 +162,7 @@ def _rows(one: Series) -> list[tuple[str, str, str, str]]:
     return [
         (
             one.label,
-            words(x),
+            short(x),
             words(y),
             f"{words(low)} … {words(high)}" if low is not None and high is not None else "",
         )

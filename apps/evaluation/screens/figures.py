@@ -33,6 +33,11 @@ def words(value: Any, unit: str = NUMBER) -> str:
     return str(figure(float(value)))
 
 
+def short(value: float) -> str:
+    """A place on an axis: 0.5, 16, −1.25."""
+    return f"{value:.4g}".replace("-", "−", 1) if value < 0 else f"{value:.4g}"
+
+
 def bounds(of: Interval, unit: str = SHARE) -> str:
     """69.5–76.6 %, 0.61 … 0.70, or why there is no interval; empty where there is no value."""
     if of.value is None:

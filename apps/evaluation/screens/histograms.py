@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from itertools import pairwise
 
-from apps.evaluation.screens.figures import Axis, Tick, words
+from apps.evaluation.screens.figures import Axis, Tick, short, words
 from measures.trust.findings import Histogram
 
 WIDTH, LEFT, RIGHT = 480, 14, 466
@@ -58,7 +58,7 @@ def histogram_view(block: Histogram) -> HistogramView:
         for (low, high), share in zip(pairwise(edges), shares, strict=True):
             x, end = axis.at(low) or 0.0, axis.at(high) or 0.0
             tall = round(BAR_HEIGHT * share / most, 1)
-            title = f"{name}, {words(low)} to {words(high)}: {words(share, 'share')}"
+            title = f"{name}, {short(low)} to {short(high)}: {words(share, 'share')}"
             bars.append(
                 Bar(x, round(floor - tall, 1), round(max(end - x - 0.5, 0.5), 1), tall, title)
             )
@@ -79,7 +79,7 @@ def histogram_view(block: Histogram) -> HistogramView:
         names=[name for name, _ in block.groups],
         rows=[
             (
-                f"{words(low)} to {words(high)}",
+                f"{short(low)} to {short(high)}",
                 [words(shares[k], "share") for _, shares in block.groups],
             )
             for k, (low, high) in enumerate(bins)
