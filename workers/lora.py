@@ -7,8 +7,10 @@ are, to resume from, because merging rounds.
 Source: Hu et al. 2021, "LoRA: Low-Rank Adaptation of Large Language Models"; peft.
 """
 
+import contextlib
 import copy
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 
 import torch
@@ -17,6 +19,16 @@ from peft.utils import load_peft_weights
 from transformers import PreTrainedModel
 
 ADAPTER = "adapter"
+
+
+@contextlib.contextmanager
+def _known_warnings() -> Iterator[None]:
+    """Without what peft says of things that are as they should be: linear layers that GPT-2 stores
+    transposed, a base model without a hub page, and its use of an older name of the library's."""
+    with warnings.catch_warnings():
+        for text in (".*fan_in_fan_out.*", ".*config file.*", ".*is_gradient_checkpointing.*"):
+            warnings.filterwarnings("ignore", message=text)
+        yield
 
 
 def attach_lora(
@@ -38,21 +50,18 @@ def attach_lora(
         target_modules="all-linear",
         modules_to_save=[*heads, *poolers],
     )
-    with warnings.catch_warnings():
-        # GPT-2's linear layers are stored transposed; peft says that it noticed.
-        warnings.filterwarnings("ignore", message=".*fan_in_fan_out.*")
+    with _known_warnings():
         return get_peft_model(model, config)
 
 
 def merged(model: PeftModel) -> PreTrainedModel:
     """A copy with the adapters added into the weights; the model itself is left as it is."""
-    return copy.deepcopy(model).merge_and_unload()
+    with _known_warnings():
+        return copy.deepcopy(model).merge_and_unload()
 
 
 def save_adapter(model: PeftModel, folder: Path) -> None:
-    with warnings.catch_warnings():
-        # peft looks for the base model's configuration on a hub, to see whether words were added.
-        warnings.filterwarnings("ignore", message=".*vocabulary.*|.*config file.*")
+    with _known_warnings():
         model.save_pretrained(str(folder / ADAPTER), save_embedding_layers=False)
 
 

@@ -45,7 +45,7 @@ def fresh_model(
     set_seed(seed)
     model = load_scorer(source, tokenizer, dropout=settings.dropout)
     if settings.gradient_checkpointing:
-        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+        model.activation_checkpointing_enable()
     if settings.lora_rank:
         model = attach_lora(
             model,
