@@ -57,6 +57,7 @@ def report_make(workspace: Workspace) -> dict[str, Any]:
             stage: in_order(runs[stage].summary.get("splits", {})) for stage in ("reward", "judge")
         },
         "evaluation": runs["evaluate"].summary,
+        "assessment": runs["assess"].summary,
         "fresh_pairs": _fresh_pairs(workspace),
         "audit_samples": _audit_samples(runs["ppo"]),
     }

@@ -13,7 +13,7 @@ from apps.training.models import Artifact, Run
 
 CANDIDATES = "candidates"  # purpose of an artifact of generated pairs, see workers.contract
 QUEUED, REFUSED = "pairs.queued", "pairs.refused"  # in the audit log, once per run
-STAGES = ("sft", "reward", "judge", "dpo", "ppo", "evaluate", "generate")
+STAGES = ("sft", "reward", "judge", "dpo", "ppo", "evaluate", "assess", "generate")
 
 
 def launch_key(preset: str, snapshot: Snapshot, stage: str, lap: int = 1) -> str:

@@ -45,7 +45,7 @@ def circle_start(
     seed: int = 0,
     lap: int = 1,
 ) -> dict[str, Run]:
-    """Queue SFT, both reward models, DPO, PPO, evaluation and generation; {stage: run}.
+    """Queue SFT, both reward models, DPO, PPO, both judgements and generation; {stage: run}.
 
     Each run names the runs it reads, so all but the first wait until those are finished. Starting
     the same lap again returns the runs there are. `preset` is the recipes' preset of that name.
@@ -77,6 +77,7 @@ def circle_start(
     launch("ppo", "PPO", {"prompts": data.prompts, "sft": sft, **models})
     policy = {"prompts": data.prompts, "policy": runs["ppo"], "sft": sft}
     launch("evaluate", "Evaluate PPO against SFT", policy | models)
+    launch("assess", "Assess the reward model", policy | models | {"data": data.preferences})
     launch("generate", "Fresh pairs from PPO", policy)
     return runs
 

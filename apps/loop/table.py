@@ -81,12 +81,25 @@ def _training(report: Report) -> list[tuple[str, str]]:
     for by in ("reward", "judge"):
         wins = (report["evaluation"].get(by) or {}).get("win_rate")
         rows.append((f"PPO beats SFT, by the {by}", _interval(wins, scale=100, unit=" %")))
+    rows.append(("reward model's page", _lines(report["assessment"])))
     fresh, audit = report["fresh_pairs"], report["audit_samples"]
     rows.append(("fresh pairs in the queue", f"{fresh['queued']} of {fresh['generated']}"))
     rows.append(
         ("audit samples", ", ".join(f"{k} {n}" for k, n in audit["buckets"].items()) or "—")
     )
     return rows
+
+
+def _lines(assessment: Report) -> str:
+    """How many lines are green, red and not measured, and which are red."""
+    if "green" not in assessment:
+        return "—"
+    red = [name for name, verdict in assessment.get("lines", {}).items() if verdict == "red"]
+    return (
+        f"{assessment['green']} green, {assessment['red']} red, "
+        f"{assessment['unmeasured']} not measured by the run"
+        + (f"; red: {', '.join(red)}" if red else "")
+    )
 
 
 def _seconds(seconds: Report) -> list[tuple[str, str]]:

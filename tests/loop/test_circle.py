@@ -37,14 +37,16 @@ def test_a_lap_is_a_chain_of_runs_that_wait_for_each_other(
         "dpo": {"data": "Pairs", "sft": "sft"},
         "ppo": {"prompts": "Asked", "sft": "sft"} | models,
         "evaluate": {"prompts": "Asked", "policy": "ppo", "sft": "sft"} | models,
+        "assess": {"data": "Pairs", "prompts": "Asked", "policy": "ppo", "sft": "sft"} | models,
         "generate": {"prompts": "Asked", "policy": "ppo", "sft": "sft"},
     }
     states = {stage: Run.objects.get(pk=run.pk).state for stage, run in runs.items()}
     assert states.pop("sft") == "queued"
     assert set(states.values()) == {"waiting"}
     assert {run.kind for run in runs.values()} == {
-        *("sft", "reward", "dpo", "ppo", "evaluate", "generate")
+        *("sft", "reward", "dpo", "ppo", "evaluate", "assess", "generate")
     }
+    assert "nobody could approve" in runs["ppo"].override_reason
     assert all(run.config == {"preset": "demo"} and run.seed == 3 for run in runs.values())
 
 
@@ -54,7 +56,7 @@ def test_starting_the_same_lap_again_adds_no_run(project: Project, data: CircleD
     assert {s: r.pk for s, r in first.items()} == {s: r.pk for s, r in second.items()}
     third = circle_start(project=project, data=data, lap=2)
     assert not {r.pk for r in first.values()} & {r.pk for r in third.values()}
-    assert Run.objects.count() == 14
+    assert Run.objects.count() == 16
     found = selectors.circle_runs(project=project, snapshot=data.preferences, preset="demo", lap=2)
     assert found == third
     assert tuple(found) == selectors.STAGES

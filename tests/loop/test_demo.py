@@ -62,7 +62,7 @@ def test_the_build_goes_on_where_it_was_killed(said: list[str], monkeypatch) -> 
     assert Comparison.objects.count() == len(shipped.comparison_rows())
     stuck.refresh_from_db()
     assert stuck.state == "failed"
-    assert len(first.runs) == 7
+    assert len(first.runs) == 8
     assert set(stage_seconds(first.project)) == {"import", "votes", "agreement", "datasets"}
 
     counts = (Snapshot.objects.count(), Run.objects.count(), User.objects.count())
@@ -106,6 +106,9 @@ def _the_report_says_what_the_runs_said(workspace: demo.Workspace) -> None:
     Run.objects.filter(pk=workspace.runs["evaluate"].pk).update(
         summary={"judge": {"win_rate": {"value": 0.625, "low": 0.5, "high": 0.75}}}
     )
+    Run.objects.filter(pk=workspace.runs["assess"].pk).update(
+        summary={"green": 1, "red": 1, "unmeasured": 0, "lines": {"accuracy": "red"}}
+    )
     made = json.loads(json.dumps(report.report_make(workspace)))
     assert made["import"]["votes"] == len(shipped.vote_rows())
     assert made["runs"]["ppo"]["curves"]["objective/kl"] == {
@@ -123,6 +126,7 @@ def _the_report_says_what_the_runs_said(workspace: demo.Workspace) -> None:
     text = "\n".join(table_lines(made))
     assert "62.5 % (50 to 75)" in text
     assert "PPO held-out reward" in text
+    assert "1 green, 1 red, 0 not measured by the run; red: accuracy" in text
 
 
 @pytest.mark.usefixtures("_slice")
