@@ -7,13 +7,14 @@ from measures.accuracy import pair_credit
 from measures.estimate import Interval
 from measures.trust.findings import Block, Finding, Intervals, Verdict, unmeasured
 from measures.trust.pairs import Pairs
-from measures.trust.weighing import points, share_of
+from measures.trust.weighing import gap_between, half_width, points, share_of
 from measures.trust.wording import percent, share
 
 Floats = NDArray[np.float64]
 
 LEAST_PAIRS = 50
 LEAST_LEAN = 0.05  # of accuracy; what is smaller moves no policy
+WIDEST_LEAN = 0.2  # half-width of an interval with which a plain taste would have been seen
 
 
 def other_domain(
@@ -25,8 +26,9 @@ def other_domain(
     "Longer wins" is people's choice alone, ties in length ½; it turns around where it is over ½ at
     home and under ½ away, each by more than chance. The model goes by length where it is right more
     often on pairs that the longer answer won than on those that the shorter won (see `lean`), by
-    more than chance and by at least 5 points. How often it prefers the longer would not show that:
-    any noise draws that share towards ½, whatever people chose.
+    over 5 points and more than chance; where there are too few pairs to show 20 points that is
+    unmeasured. How often it prefers the longer would not show it: any noise draws that share
+    towards ½, whatever people chose.
     """
     if away is None or not len(away):
         return unmeasured("other_domain", "No other dataset was given.")
@@ -46,7 +48,7 @@ def other_domain(
         and longer_away.high is not None
         and longer_away.high < 0.5
     )
-    by_length = (leaning.low or 0.0) > 0 and (leaning.value or 0.0) >= LEAST_LEAN
+    by_length = (leaning.low or 0.0) > LEAST_LEAN
     facts = {
         "accuracy_away": accuracy.value,
         "longer_home": longer_home.value if longer_home else None,
@@ -69,7 +71,9 @@ def other_domain(
     else:
         verdict, says = Verdict.GREEN, f"{right}. {length}"
         if turned:
-            says += f" The model does not follow: {points(leaning)} more often right on longer."
+            unclear = half_width(leaning) > WIDEST_LEAN
+            verdict = Verdict.UNMEASURED if unclear else Verdict.GREEN
+            says += f" {_lean_words(leaning, unclear)}"
     return Finding(
         line="other_domain",
         verdict=verdict,
@@ -91,7 +95,8 @@ def lean(pairs: Pairs) -> Interval:
 
     0 for a model that does not look at length, however good or noisy it is. Interval: of the mean
     of the difference's influence values (linearisation; Davison & Hinkley 1997, 2.7.2), over what
-    rows share. Undefined where either kind of pair is missing.
+    rows share, and at least as wide as that made of the two accuracies' own (MOVER), since a few
+    pairs that are all right show no variation. Undefined where either kind of pair is missing.
     """
     chosen, rejected = pairs.lengths
     credit, decided = pairs.credit(), pairs.decided
@@ -106,7 +111,23 @@ def lean(pairs: Pairs) -> Interval:
     values = np.zeros(len(pairs))
     values[longer] = (credit[longer] - right[True]) * n / longer.sum()
     values[shorter] = -(credit[shorter] - right[False]) * n / shorter.sum()
-    return pairs.interval(values + gap, where=kept)
+    found = pairs.interval(values + gap, where=kept)
+    apart = gap_between(
+        share_of(pairs, credit, where=longer), share_of(pairs, credit, where=shorter)
+    )
+    if found.low is None or found.high is None or apart.low is None or apart.high is None:
+        why = found.no_interval or apart.no_interval
+        return Interval(value=gap, low=None, high=None, n=n, no_interval=why)
+    return Interval(value=gap, low=min(found.low, apart.low), high=max(found.high, apart.high), n=n)
+
+
+def _lean_words(leaning: Interval, unclear: bool) -> str:
+    if unclear:
+        return "There are too few pairs to tell whether the model goes by length there."
+    more = f"it is right {points(leaning)} more often where the longer answer won"
+    if (leaning.value or 0.0) > LEAST_LEAN:
+        return f"That the model goes by length there is not shown beyond chance: {more}."
+    return f"The model does not go by length there: {more}."
 
 
 def _length_words(home: Interval | None, away: Interval, turned: bool) -> str:

@@ -10,6 +10,7 @@ from measures.estimate import Interval
 from measures.trust.findings import Block, Example, Finding, Intervals, Texts, Verdict, unmeasured
 from measures.trust.people import spearman
 from measures.trust.shares import clustered_share
+from measures.trust.weighing import half_width
 from measures.trust.wording import listed, number, percent, plain, share
 
 Floats = NDArray[np.float64]
@@ -144,27 +145,21 @@ def _finding(
     )
     too_many = flagged is not None and flagged.low is not None and flagged.low > MOST_FLAGGED
     verdict, unit, figure = Verdict.RED, "share", flagged
+    worst = apart[0] if apart else lowest
+    ranks = f"rank correlation with the others is {number(rows[worst])}"
     if len(apart) == len(rows):
-        says = f"No two members agree: {lowest} ranks with the others at {number(rows[lowest])}"
-        unit, figure = "number", rows[lowest]
+        says, unit, figure = f"No two members agree: {worst}'s {ranks}", "number", rows[worst]
+    elif len(apart) == 1:
+        says, unit, figure = f"{worst} stands apart: its {ranks}", "number", rows[worst]
     elif apart:
-        worst = apart[0]
-        stands = "stands" if len(apart) == 1 else "stand"
-        says = f"{listed(apart)} {stands} apart: its rank correlation with the others is "
-        says = says if len(apart) == 1 else f"{listed(apart)} {stands} apart, {worst} most, at "
-        says += number(rows[worst])
+        says = f"{listed(apart)} stand apart, and most of all {worst}: its {ranks}"
         unit, figure = "number", rows[worst]
     elif too_many:
         says = f"The members disagree too often (at most {percent(MOST_FLAGGED)} may be)"
-    elif flagged is None or (flagged.high or 1) - (flagged.low or 0) > 2 * MOST_FLAGGED:
-        verdict = Verdict.UNMEASURED
-        says = f"No member stands apart (the lowest is {lowest}, {number(rows[lowest])})"
     else:
-        verdict = Verdict.GREEN
-        says = (
-            f"No member stands apart (the lowest rank correlation with the others is {lowest}'s, "
-            f"{number(rows[lowest])})"
-        )
+        says = f"No member stands apart: the lowest {ranks}, of {worst}"
+        told = flagged is not None and half_width(flagged) <= MOST_FLAGGED
+        verdict = Verdict.GREEN if told else Verdict.UNMEASURED
     return Finding(
         line="disagreement",
         verdict=verdict,

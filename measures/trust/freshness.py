@@ -32,10 +32,10 @@ def freshness(
     if age_days > MOST_DAYS:
         reasons.append(f"it is over {MOST_DAYS} days old")
     if new > MOST_NEW:
-        reasons.append(f"over {percent(MOST_NEW)} of that many votes came since")
+        reasons.append(f"over {percent(MOST_NEW)} as many votes came since")
     says = (
-        f"Trained {_days(age_days)} ago on {votes_at_training:,} votes; {votes_since:,} came since "
-        f"({percent(new)} of that many)"
+        f"Trained {_days(age_days)} ago on {votes_at_training:,} votes; {votes_since:,} came "
+        f"since, {percent(new)} as many"
     )
     rows: list[tuple[object, ...]] = [
         ("days since training", age_days, MOST_DAYS),

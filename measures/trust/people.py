@@ -69,8 +69,8 @@ def people_rank(
     if trust is not None and trust > 0:
         facts["corrected"] = min(1.0, found.value / math.sqrt(trust))
         says += (
-            f" People's mean grades are reliable to {plain(trust)}; against grades without noise "
-            f"it would be about {plain(facts['corrected'])}."
+            f" The reliability of people's mean grades is {plain(trust)}; against grades without "
+            f"noise it would be about {plain(facts['corrected'])}."
         )
     return Finding(
         line="people_rank",

@@ -83,6 +83,13 @@ def test_noise_is_not_taken_for_a_taste_for_length():
     assert other_domain(domain(4, longer=HOME), away).verdict is Verdict.GREEN
 
 
+def test_too_few_pairs_to_see_a_taste_where_length_turned_are_not_measured():
+    found = other_domain(domain(8, longer=HOME), domain(8, longer=0.15, right=0.85, n=60))
+    assert found.facts["length_turned"]
+    assert found.verdict is Verdict.UNMEASURED, found.says
+    assert "too few pairs" in found.says
+
+
 def rows_of(pairs):
     return zip(pairs.margins, pairs.chosen_texts, pairs.rejected_texts, strict=True)
 

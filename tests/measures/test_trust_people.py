@@ -151,7 +151,7 @@ def test_changed_winners_are_told_and_decide_nothing():
     found = freshness(3.7, 1200, 30, flipped=(7, 400))
     assert found.verdict is Verdict.GREEN
     assert found.says == (
-        "Trained 3 days ago on 1,200 votes; 30 came since (2.5 % of that many); "
+        "Trained 3 days ago on 1,200 votes; 30 came since, 2.5 % as many; "
         "1.8 % (0.9–3.6 %) of 400 comparisons have another winner now."
     )
     assert freshness(3.7, 1200, 30, flipped=(0, 0)).facts["flipped_share"] is None
