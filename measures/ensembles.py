@@ -82,10 +82,25 @@ def to_raw(combined: Floats, scales: list[Scale] | tuple[Scale, ...]) -> Floats:
     return np.asarray(combined, dtype=float) * spread + np.mean([scale.mean for scale in scales])
 
 
-def disagreement_threshold(validation: Floats, *, quantile: float = 0.95) -> float | None:
-    """The disagreement that 1 − `quantile` of the validation answers exceed: (n,) -> scalar.
+def disagreement_threshold(standardised: Floats, *, quantile: float = 0.95) -> float | None:
+    """The disagreement that about 1 − `quantile` of validation answers exceed: (M, n) -> scalar.
+
+    One bad member raises everybody's disagreement and with it any quantile of it, so with M ≥ 3
+    the threshold is the smallest quantile that is left when one member is taken out, scaled by
+    (M−1)/√(M(M−2)) for the deviation of M members rather than M − 1. Of good members that is
+    nearly the quantile of all.
 
     None with fewer than 20 answers, of which no such quantile can be read.
     """
-    values = np.asarray(validation, dtype=float)
-    return float(np.quantile(values, quantile)) if len(values) >= 20 else None
+    z = np.asarray(standardised, dtype=float)
+    members, answers = z.shape
+    if answers < 20:
+        return None
+    found = [float(np.quantile(disagreement(z), quantile))]
+    if members >= 3:
+        scale = (members - 1) / np.sqrt(members * (members - 2))
+        found += [
+            scale * float(np.quantile(disagreement(np.delete(z, member, axis=0)), quantile))
+            for member in range(members)
+        ]
+    return min(found)

@@ -138,9 +138,9 @@ def test_text_is_tokenised_and_padded_once_for_members_with_one_tokenizer(
     assert len(encoded) == 6
 
 
-def test_the_threshold_is_passed_by_one_validation_answer_in_twenty() -> None:
-    scores = np.random.default_rng(0).normal(size=(3, 400))
-    layout = EnsembleLayout.fitted(["a", "b", "c"], scores.tolist())
+def test_the_threshold_of_two_members_is_passed_by_one_validation_answer_in_twenty() -> None:
+    scores = np.random.default_rng(0).normal(size=(2, 400))
+    layout = EnsembleLayout.fitted(["a", "b"], scores.tolist())
     over = disagreement(standardise(scores, layout.scales)) > layout.threshold
     assert over.mean() == pytest.approx(0.05, abs=0.003)
 

@@ -10,7 +10,8 @@ improve the policy in a few clipped passes over the batch. Sources: Ouyang et al
 (InstructGPT), Stiennon et al. 2020, Huang et al. 2024 ("The N+ Implementation Details of RLHF with
 PPO"). Departures: scores are normalised by running rather than by per-batch moments, so that the
 KL coefficient has a fixed meaning and a constant reward moves nothing; a response that ran into
-the length limit keeps its score, with a penalty if asked for.
+the length limit keeps its score, with a penalty if asked for; an answer that an ensemble disagrees
+about more than its threshold allows gives no gradient and goes to people.
 """
 
 import time
@@ -27,8 +28,13 @@ from workers.contract.events import Alert, Fault
 from workers.data.prompt_order import PromptOrder
 from workers.models import parameter_count, stop_ids
 from workers.recipes import contracts
-from workers.recipes.ppo_evaluation import Evaluation, audit, evaluate, sample
-from workers.recipes.ppo_figures import rollout_figures, seconds, sequence_kl
+from workers.recipes.ppo_evaluation import Evaluation, ask_people, audit, evaluate, sample
+from workers.recipes.ppo_figures import (
+    disagreement_figures,
+    rollout_figures,
+    seconds,
+    sequence_kl,
+)
 from workers.recipes.ppo_setup import (
     Models,
     Prompts,
@@ -43,6 +49,7 @@ from workers.recipes.ppo_update import NonFinite, UpdateStats, update
 from workers.recipes.settings import settings_for
 from workers.recipes.settings.policy import PPOSettings
 from workers.rewards.build import build_judge, build_reward
+from workers.rewards.ensemble import threshold_of
 from workers.rewards.source import RewardSource, Scores
 from workers.rl.advantages import gae, shaped_rewards
 from workers.rl.controllers import AdaptiveKL, FixedKL
@@ -131,7 +138,8 @@ class Loop:
         self.check(rollout)
         times.append(time.monotonic())
         scores = self.score(rollout)
-        normalised = self.normalise(scores, rollout)
+        trusted = self.trust(scores)
+        normalised = self.normalise(scores, rollout, trusted)
         times.append(time.monotonic())
         kl = kl_estimate(rollout.logprobs, rollout.ref_logprobs, self.settings.kl_estimator)
         rewards = shaped_rewards(normalised, kl, rollout.mask, kl_coef=self.controller.coef)
@@ -143,11 +151,12 @@ class Loop:
             lam=self.settings.gae_lambda,
         )
         learning_rate = set_learning_rate(self.optimizer, self.settings, step)
-        stats = self.learn(rollout, advantages, returns, step)
+        stats = self.learn(rollout, advantages, returns, trusted, step)
         times.append(time.monotonic())
         self.context.metrics(
             step,
             rollout_figures(rollout, scores, normalised, rewards, returns)
+            | disagreement_figures(scores, trusted)
             | (stats.metrics if stats else {})
             | seconds(times, tokens=int(rollout.mask.sum()))
             | {"objective/scores_running_std": self.state.moments.std}
@@ -155,6 +164,8 @@ class Loop:
         )
         if step % self.settings.sample_every == 0:
             sample(self.context, rollout, scores, step=step)
+        if (threshold := self.threshold) is not None:
+            ask_people(self.context, rollout, scores, trusted, threshold=threshold, step=step)
         self.controller.update(sequence_kl(rollout), len(rollout.prompts))
         self.state.kl_coef = self.controller.coef
         self.state.policy_version += stats.steps if stats else 0
@@ -196,17 +207,44 @@ class Loop:
         contracts.check_finite("a reward", torch.tensor(scores.values))
         return scores
 
-    def normalise(self, scores: Scores, rollout: Rollout) -> Tensor:
-        """Scores in running deviations, with the penalty for an answer that did not end: [B]."""
+    @property
+    def threshold(self) -> float | None:
+        """The disagreement over which an answer teaches nothing; None without an ensemble."""
+        return self.settings.reward.get("disagreement_threshold", threshold_of(self.reward))
+
+    def trust(self, scores: Scores) -> Tensor:
+        """Which answers may teach: [B], those an ensemble agrees about, or all of them."""
+        if scores.disagreement is None or self.threshold is None:
+            return torch.ones(len(scores.values), dtype=torch.bool)
+        return torch.tensor(scores.disagreement) <= self.threshold
+
+    def normalise(self, scores: Scores, rollout: Rollout, trusted: Tensor) -> Tensor:
+        """Scores in running deviations, with the penalty for an answer that did not end: [B].
+
+        Only answers that may teach move the scale: what nobody trusts must not set it."""
         raw = torch.tensor(scores.values, device=rollout.values.device)
-        self.state.moments.update(raw)
+        self.state.moments.update(raw[trusted.to(raw.device)])
         normalised = self.state.moments.normalise(raw, clip=self.settings.reward_clip)
         return normalised - self.settings.missing_eos_penalty * (~rollout.responses.ended)
 
     def learn(
-        self, rollout: Rollout, advantages: Tensor, returns: Tensor, step: int
+        self, rollout: Rollout, advantages: Tensor, returns: Tensor, trusted: Tensor, step: int
     ) -> UpdateStats | None:
-        """The update; None when all rewards were alike, for then there is nothing to learn."""
+        """The update; None when all rewards were alike, or none was to be trusted, for then there
+        is nothing to learn."""
+        if not trusted.any():
+            self.context.emit(
+                Alert(
+                    rule="all_flagged",
+                    severity="warning",
+                    step=step,
+                    message="The members of the reward model disagree about every answer of this "
+                    "step: the policy was not updated.",
+                    value=1.0,
+                    threshold=self.threshold,
+                )
+            )
+            return None
         if self.state.moments.constant and not self.settings.missing_eos_penalty:
             self.context.emit(
                 Alert(
@@ -227,6 +265,7 @@ class Loop:
                 returns,
                 self.settings,
                 seed=derive_seed(self.context.spec.seed, "update", step),
+                trusted=trusted,
             )
         except NonFinite as error:
             self.save(["failed"])

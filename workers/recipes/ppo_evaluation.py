@@ -2,11 +2,12 @@
 
 from dataclasses import dataclass
 
+from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from workers.audit import AuditSample, pick, publish
 from workers.context import RunContext
-from workers.contract.events import Sample
+from workers.contract.events import ReviewRequested, Sample
 from workers.recipes.ppo_setup import Prompts
 from workers.recipes.settings.policy import PPOSettings
 from workers.rewards.source import RewardSource, Scores
@@ -16,6 +17,7 @@ from workers.rollouts.rollout import Rollout
 from workers.rollouts.sampling import Sampling, derive_seed
 
 SAMPLES_PER_STEP = 3
+REVIEWS_PER_STEP = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,20 +72,50 @@ def evaluate(
 
 def sample(context: RunContext, rollout: Rollout, scores: Scores, *, step: int) -> None:
     """A few answers of the step's batch, as they were rewarded."""
-    kl = masked_sum(rollout.logprobs - rollout.ref_logprobs, rollout.mask, dim=1).tolist()
     for i in range(min(SAMPLES_PER_STEP, len(rollout.prompts))):
+        context.emit(_sampled(rollout, scores, i, bucket="random", step=step))
+
+
+def ask_people(
+    context: RunContext,
+    rollout: Rollout,
+    scores: Scores,
+    trusted: Tensor,
+    *,
+    threshold: float,
+    step: int,
+) -> None:
+    """The answers an ensemble disagrees about most, for people to see: the worst few of a step.
+
+    trusted [B]. Each goes out as a sample too, with every member's score beside it.
+    """
+    spread = scores.disagreement or []
+    flagged = [i for i, kept in enumerate(trusted.tolist()) if not kept]
+    for i in sorted(flagged, key=lambda i: -spread[i])[:REVIEWS_PER_STEP]:
         context.emit(
-            Sample(
+            ReviewRequested(
                 step=step,
-                bucket="random",
                 prompt=list(rollout.prompts[i]),
                 response=rollout.responses.texts[i],
-                reward=scores.values[i],
-                parts=scores.parts_of(i),
-                kl=kl[i],
-                tokens=int(rollout.responses.lengths[i]),
+                reason=f"the members of the reward model disagree about this answer: "
+                f"{spread[i]:.2f}, over {threshold:.2f}",
             )
         )
+        context.emit(_sampled(rollout, scores, i, bucket="flagged", step=step))
+
+
+def _sampled(rollout: Rollout, scores: Scores, i: int, *, bucket: str, step: int) -> Sample:
+    kl = masked_sum(rollout.logprobs[i] - rollout.ref_logprobs[i], rollout.mask[i])
+    return Sample(
+        step=step,
+        bucket=bucket,
+        prompt=list(rollout.prompts[i]),
+        response=rollout.responses.texts[i],
+        reward=scores.values[i],
+        parts=scores.parts_of(i),
+        kl=float(kl),
+        tokens=int(rollout.responses.lengths[i]),
+    )
 
 
 def audit(

@@ -38,6 +38,17 @@ def rollout_figures(
     }
 
 
+def disagreement_figures(scores: Scores, trusted: Tensor) -> dict[str, float]:
+    """How much an ensemble disagrees, and the share of answers that teach nothing for it. Nothing
+    of a reward that is no ensemble. trusted [B]."""
+    if scores.disagreement is None:
+        return {}
+    return {
+        "reward/disagreement": sum(scores.disagreement) / len(scores.disagreement),
+        "reward/flagged_share": 1 - float(trusted.float().mean()),
+    }
+
+
 def sequence_kl(rollout: Rollout) -> float:
     """Mean over answers of Σ_t (log π − log π_ref), nats per sequence: k1, as TRL reports it."""
     kl = kl_estimate(rollout.logprobs, rollout.ref_logprobs, "k1")

@@ -38,18 +38,24 @@ def update(
     settings: PPOSettings,
     *,
     seed: int,
+    trusted: Tensor | None = None,
 ) -> UpdateStats:
-    """`update_epochs` passes in minibatches. advantages, returns [B, R].
+    """`update_epochs` passes in minibatches. advantages, returns [B, R]; trusted [B], all if None.
 
     Advantages are whitened over the batch. Before each step the KL of the old policy to the new
-    one is looked at; past twice `update_kl_target` the rest of the update is dropped.
+    one is looked at; past twice `update_kl_target` the rest of the update is dropped. Answers that
+    are not trusted take part in nothing: neither in the whitening nor in any minibatch.
     """
-    whitened = masked_whiten(advantages, rollout.mask)
+    if trusted is None:
+        trusted = torch.ones(len(rollout.prompts), dtype=torch.bool)
+    kept = torch.nonzero(trusted.cpu()).squeeze(-1)
+    mask = rollout.mask * trusted.to(rollout.mask.device)[:, None]
+    whitened = masked_whiten(advantages, mask)
     seen: dict[str, list[float]] = defaultdict(list)
     steps = 0
     for epoch in range(settings.update_epochs):
         generator = torch.Generator().manual_seed(derive_seed(seed, "minibatches", epoch))
-        order = torch.randperm(len(rollout.prompts), generator=generator)
+        order = kept[torch.randperm(len(kept), generator=generator)]
         for rows in order.split(settings.minibatch_size):
             stats = _gradients(
                 actor_critic, rollout, whitened, returns, rows, settings, first=steps == 0

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from tests.workers.recipes.conftest import PLANTED_PPO
 from tests.workers.recipes.language import Outcome, Workshop
+from tests.workers.recipes.test_ppo_ensemble import put_ensemble
 
 PAGE = Path(__file__).parents[3] / "docs" / "metrics.md"
 
@@ -23,8 +24,12 @@ def is_documented(name: str, names: set[str]) -> bool:
 def emitted(planted: dict[str, Outcome], models: Workshop) -> set[str]:
     names = set().union(*(outcome.metric_names() for outcome in planted.values()))
     roles = {"sft": "base", "prompts": "prompts", "reward": "scorer", "judge": "judge"}
+    put_ensemble(models, "documented_ensemble", threshold=1e9)
     ppo = models.spec(
-        "documented_ppo", "ppo", PLANTED_PPO | {"steps": 1, "reward": {"type": "model"}}, **roles
+        "documented_ppo",
+        "ppo",
+        PLANTED_PPO | {"steps": 1, "reward": {"type": "model"}},
+        **roles | {"reward": "documented_ensemble"},
     )
     evaluation = models.spec(
         "documented_evaluation",

@@ -139,7 +139,10 @@ class PPOSettings:
 
 def _reward_errors(reward: Mapping[str, Any]) -> list[str]:
     kind = reward.get("type")
-    known = {"model": {"type", "max_length"}, "token_count": {"type", "token", "cap"}}
+    known = {
+        "model": {"type", "max_length", "disagreement_threshold"},
+        "token_count": {"type", "token", "cap"},
+    }
     if kind not in known:
         return [f"reward.type: '{kind}' is none of {', '.join(known)}"]
     errors = [f"reward.{name}: is no field of {kind}" for name in set(reward) - known[kind]]
@@ -151,4 +154,9 @@ def _reward_errors(reward: Mapping[str, Any]) -> list[str]:
     length = reward.get("max_length")
     if length is not None and (isinstance(length, bool) or not isinstance(length, int)):
         errors.append("reward.max_length: must be a number of tokens")
+    threshold = reward.get("disagreement_threshold")
+    if "disagreement_threshold" in reward and (
+        isinstance(threshold, bool) or not isinstance(threshold, int | float) or not threshold > 0
+    ):
+        errors.append("reward.disagreement_threshold: must be a number over 0")
     return errors
