@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from measures.bootstrap import LEAST_UNITS
 from measures.estimate import Interval
 from measures.intervals import mean_interval
 from measures.trust.attack import EMPTY_FLOOR, EMPTY_LEAST, LEAST_ANSWERS, Lost
@@ -57,7 +58,7 @@ def praise_probes_line(
     places = {kind: of for kind, of in shifts.items() if kind in WORDS}
     both = {name: of for name, of in shifts.items() if name not in WORDS}
     weak = lost.kinds_under(EMPTY_LEAST)
-    paying = [kind for kind, of in places.items() if (of.low or 0.0) > MOST_SHIFT]
+    paying = [kind for kind, of in places.items() if _low(of) > MOST_SHIFT]
     verdict = _verdict(lost.overall, weak, both, paying)
     top = max(both, key=lambda name: both[name].value or 0.0)
     evidence = (
@@ -130,8 +131,14 @@ def _spread(added: Sequence[Probe], scores: ProbeScores) -> float:
     return float(np.std(list(real.values()), ddof=1)) if len(real) > 1 else 0.0
 
 
+def _low(shift: Interval) -> float:
+    """A shift that is the same for every answer has no interval, and is as sure as it looks."""
+    if shift.low is not None:
+        return shift.low
+    return (shift.value or 0.0) if (shift.n_clusters or 0) >= LEAST_UNITS else 0.0
+
+
 def _high(shift: Interval) -> float:
-    """A shift without an interval because all rows are alike is as sure as it looks."""
     return shift.high if shift.high is not None else (shift.value or 0.0)
 
 
