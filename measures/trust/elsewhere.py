@@ -115,10 +115,11 @@ def lean(pairs: Pairs) -> Interval:
     apart = gap_between(
         share_of(pairs, credit, where=longer), share_of(pairs, credit, where=shorter)
     )
-    if found.low is None or found.high is None or apart.low is None or apart.high is None:
-        why = found.no_interval or apart.no_interval
-        return Interval(value=gap, low=None, high=None, n=n, no_interval=why)
-    return Interval(value=gap, low=min(found.low, apart.low), high=max(found.high, apart.high), n=n)
+    lows = [of.low for of in (found, apart) if of.low is not None]
+    highs = [of.high for of in (found, apart) if of.high is not None]
+    if apart.low is None or apart.high is None:
+        return Interval(value=gap, low=None, high=None, n=n, no_interval=apart.no_interval)
+    return Interval(value=gap, low=min(lows), high=max(highs), n=n)
 
 
 def _lean_words(leaning: Interval, unclear: bool) -> str:

@@ -103,6 +103,12 @@ def test_without_the_other_data_or_with_little_nothing_is_measured():
     assert "The longer answer wins there in" in alone.says
 
 
+def test_a_model_that_is_always_right_there_is_green_though_nothing_varies():
+    found = other_domain(domain(9, longer=HOME), domain(9, longer=AWAY, right=1.0))
+    assert found.verdict is Verdict.GREEN, found.says
+    assert found.facts["lean"] == 0
+
+
 def test_pairs_without_a_preferred_side_are_left_out():
     away = domain(6, longer=AWAY, n=200)
     undecided = replace(away, confidence=np.where(np.arange(200) < 170, 0.5, 1.0))
