@@ -90,8 +90,9 @@ class Training:
         return self._result(part, watch.reason, steps, kept, loss, self._score(part))
 
     def _trainer(self, part: Part) -> tuple[RewardTrainer, Watch]:
-        self.trainer = None
-        gc.collect()  # the model before, before the next one is loaded
+        if self.trainer is not None:
+            self.trainer = None
+            gc.collect()  # the model before, before the next one is loaded
         if self.progress.current != part.name:
             self.progress.current, self.progress.watched = part.name, Watched()
         shutil.rmtree(self.context.workdir / "trainer", ignore_errors=True)
