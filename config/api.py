@@ -7,6 +7,7 @@ from apps.common.api import api_make, api_urls
 from apps.common.api_docs import Reference
 from apps.evaluation.api.models import router as reward_models
 from apps.evaluation.api.rounds import router as rounds
+from apps.evaluation.api.score import router as scores
 from apps.labeling.api import router as labeling
 from apps.labeling.api.guidelines import router as guidelines
 from apps.labeling.api.imports import router as imports
@@ -27,7 +28,7 @@ api = api_make(
 for _router in (
     *(accounts, labeling, guidelines, imports, ratings),
     *(agreement, decisions, snapshots, training),
-    *(reward_models, rounds),
+    *(reward_models, rounds, scores),
 ):
     api.add_router("", _router)
 

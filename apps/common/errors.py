@@ -49,3 +49,10 @@ class Conflict(DomainError):
 
     status = 409
     code = "conflict"
+
+
+class Unavailable(DomainError):
+    """What would have to do this does not answer, or has too much to do; asking later may work."""
+
+    status = 503
+    code = "unavailable"

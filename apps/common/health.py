@@ -11,7 +11,7 @@ from django.db import DEFAULT_DB_ALIAS, DatabaseError, connections
 from django.db.migrations.executor import MigrationExecutor
 
 from apps.common import registry
-from workers.contract import wire
+from workers.contract import scores, wire
 from workers.contract.alive import SCHEDULER, alive_key
 
 # For each part, the queues of which one must be consumed.
@@ -91,9 +91,36 @@ def part(name: str) -> str | None:
     return None if alive else "no sign of life in the last half minute"
 
 
+def scorer_missed() -> str | None:
+    """A site without a scorer is well until somebody waits for one."""
+    try:
+        if beats([scores.SCORER]):
+            return None
+        client = redis.Redis.from_url(
+            settings.REDIS_URL, socket_timeout=2, socket_connect_timeout=2
+        )
+        try:
+            waiting = client.xlen(scores.STREAM)
+        finally:
+            client.close()
+    except (redis.RedisError, OSError):
+        return "unknown: Redis does not answer"
+    return f"no sign of life, and {waiting} requests for scores wait" if waiting else None
+
+
+def scorer_absent() -> str | None:
+    try:
+        alive = beats([scores.SCORER])
+    except (redis.RedisError, OSError):
+        return None  # said by the checks
+    return None if alive else "no sign of life: requests for scores are answered with 503"
+
+
 def register() -> None:
     registry.health_add("database", database)
     registry.health_add("migrations", migrations)
     registry.health_add("redis", broker)
+    registry.health_add("scorer", scorer_missed)
+    registry.health_remark_add("scorer", scorer_absent)
     for name in PARTS:
         registry.health_add(name, lambda name=name: part(name))

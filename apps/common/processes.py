@@ -42,7 +42,7 @@ class Program:
 
 
 def programs(*, port: int, var: Path, log_level: str) -> list[Program]:
-    """Web server, event and import workers, training workers and scheduler of one machine."""
+    """Web server, event and import workers, training workers, scheduler and scorer of a machine."""
     python = sys.executable
 
     def celery(app: str, *words: str) -> tuple[str, ...]:
@@ -71,6 +71,8 @@ def programs(*, port: int, var: Path, log_level: str) -> list[Program]:
         Program("scheduler", celery("config.celery", "beat", "-s", str(var / "beat" / "schedule"))),
         Program("train", worker("workers.celery", "train", "gpu,cpu")),
         Program("short", worker("workers.celery", "short", "short")),
+        # No Celery: a task could not put requests of several callers into one batch.
+        Program("scorer", (python, "-m", "workers.scoring"), {"LOG_LEVEL": log_level}),
     ]
 
 

@@ -68,6 +68,7 @@ _overview: dict[str, str] = {}
 _annotator_pages: dict[str, str] = {}
 _dispute_pages: list[str] = []
 _health: dict[str, Callable[[], str | None]] = {}
+_remarks: dict[str, Callable[[], str | None]] = {}
 _vote_uses: list[Callable[[Collection[int]], Mapping[int, int]]] = []
 _vote_traces: list[Callable[[Collection[int]], Mapping[int, list[Use]]]] = []
 _comparison_uses: list[Callable[[Any, int], list[Use]]] = []
@@ -131,6 +132,17 @@ def health_add(name: str, probe: Callable[[], str | None]) -> None:
 
 def health_report() -> dict[str, str | None]:
     return {name: probe() for name, probe in sorted(_health.items())}
+
+
+def health_remark_add(name: str, probe: Callable[[], str | None]) -> None:
+    """Of a part that may be missing: what the probe says is told, and nobody is unwell for it."""
+    _remarks[name] = probe
+
+
+def health_remarks() -> dict[str, str]:
+    """What there is to say about parts that may be missing, by name."""
+    said = {name: probe() for name, probe in sorted(_remarks.items())}
+    return {name: text for name, text in said.items() if text}
 
 
 def vote_uses_add(count: Callable[[Collection[int]], Mapping[int, int]]) -> None:

@@ -7,7 +7,7 @@ import redis
 from django.conf import settings as django_settings
 
 from apps.common import health
-from workers.contract import alive, wire
+from workers.contract import alive, scores, wire
 
 EVERYTHING = [
     *(wire.QUEUE_EVENTS, wire.QUEUE_HOUSE, wire.QUEUE_IMPORTS, wire.QUEUE_FIGURES),
@@ -52,6 +52,24 @@ def test_healthz_names_the_part_that_gave_no_sign_of_life(client, beating, gone,
     assert answer.status_code == 503
     unwell = {name for name, state in answer.json()["checks"].items() if state != "ok"}
     assert unwell == {part}
+
+
+@pytest.mark.django_db
+def test_a_missing_scorer_is_remarked_on_and_missed_only_while_somebody_waits(client, beating):
+    beating.delete(alive.alive_key(scores.SCORER), scores.STREAM)
+    resting = client.get("/healthz")
+    assert resting.status_code == 200
+    assert "503" in resting.json()["remarks"]["scorer"]
+    beating.xadd(scores.STREAM, {"id": "r", "request": "{}"})
+    try:
+        missed = client.get("/healthz")
+        assert missed.status_code == 503
+        assert "1 requests for scores wait" in missed.json()["checks"]["scorer"]
+        beating.set(alive.alive_key(scores.SCORER), "here:1", ex=5)
+        well = client.get("/healthz")
+        assert (well.status_code, well.json()["remarks"]) == (200, {})
+    finally:
+        beating.delete(alive.alive_key(scores.SCORER), scores.STREAM)
 
 
 @pytest.mark.django_db

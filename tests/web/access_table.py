@@ -444,6 +444,18 @@ EVALUATION_API = [
     ),
 ]
 
+SCORES_API = [
+    # no scorer runs beside this test
+    api(
+        "POST /models/{checkpoint_id}/score",
+        STAFF,
+        args=model_id,
+        data={"items": [{"prompt": "Why?", "response": "So."}]},
+        ok=503,
+    ),
+    api("GET /scores/{score_id}", SIGNED_IN, args={"score_id": "none"}, ok=404),
+]
+
 
 def round_id(world: World) -> dict[str, Any]:
     return model_id(world) | {"round_id": "none"}
@@ -508,6 +520,7 @@ TABLE: list[Line] = [
     *TRAINING_API,
     *EVALUATION,
     *EVALUATION_API,
+    *SCORES_API,
     *PEOPLE_AND_MODELS,
     *PEOPLE_AND_MODELS_API,
 ]
