@@ -109,8 +109,8 @@ _LINES = (
         "spurious_words",
         SHORTCUTS,
         "No word that moves the score by itself",
-        "no word moves the score far more than people's choices explain, and none decides four "
-        "comparisons in five beyond length",
+        "no word moves the score far more than people's choices explain; and none, whatever they "
+        "chose, moves it by a standard deviation or decides four comparisons in five",
         "A word that buys reward will be said.",
     ),
     Line(

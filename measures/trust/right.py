@@ -11,27 +11,27 @@ from scipy import sparse
 from measures.accuracy import pair_credit
 from measures.corpus import Corpus, Counts
 from measures.estimate import Interval
-from measures.intervals import mean_interval
 from measures.textmodel import fit, tfidf
-from measures.trust.findings import Finding, Intervals, Table, Verdict, unmeasured
+from measures.trust.findings import Finding, Intervals, Verdict, unmeasured
+from measures.trust.gaps import overfit, unseen_people
 from measures.trust.pairs import Pairs
 from measures.trust.weighing import (
     LEAST_PAIRS,
     difference_of,
-    gap_between,
     half_width,
-    pairs_needed,
+    more_needed,
     points,
     share_of,
+    too_thin,
 )
 from measures.trust.wording import percent, share
 
 Floats = NDArray[np.float64]
 
+__all__ = ["accuracy", "beats_length", "beats_words", "overfit", "unseen_people", "word_margins"]
+
 LEAST_ACCURACY = 0.6  # SPEC: under it by its interval is a no-go
-MOST_OVERFIT = 0.15  # SPEC: train − validation
 WORD_LOSS = 0.05  # half-width from which on a loss to counted words could have been missed
-PEOPLE_GAP = 0.10  # half-width from which on a gap between people could have been missed
 LEAST_TEXTS = 3  # a word in fewer training texts is no feature
 
 
@@ -40,7 +40,7 @@ def accuracy(pairs: Pairs, *, words: Floats | None = None) -> Finding:
     line, decided = "accuracy", pairs.decided
     found = share_of(pairs, pairs.credit(), where=decided)
     if found.low is None:
-        return _thin(line, found, LEAST_PAIRS)
+        return too_thin(line, found, LEAST_PAIRS)
     rows = [("This model", found), ("The longer one", _by_length(pairs))]
     if words is not None:
         rows.append(("Counted words", share_of(pairs, pair_credit(words), where=decided)))
@@ -110,7 +110,7 @@ def beats_length(pairs: Pairs) -> Finding:
                 figure=ahead,
                 facts={"difference": 0.0, "length_only": longer.value},
             )
-        return _thin(line, ahead, LEAST_PAIRS)
+        return too_thin(line, ahead, LEAST_PAIRS)
     evidence = (
         Intervals(
             title="Right on the same pairs",
@@ -166,7 +166,7 @@ def beats_words(pairs: Pairs, words: Floats | None) -> Finding:
     by_model = share_of(pairs, pairs.credit(), where=decided)
     ahead = difference_of(pairs, pairs.credit() - pair_credit(words), where=decided)
     if ahead.low is None or by_model.value is None or by_words.value is None:
-        return _thin(line, ahead, LEAST_PAIRS)
+        return too_thin(line, ahead, LEAST_PAIRS)
     evidence = (
         Intervals(
             title="Right on the same pairs",
@@ -191,7 +191,7 @@ def beats_words(pairs: Pairs, words: Floats | None) -> Finding:
             facts=facts,
         )
     if ahead.low <= 0 and half_width(ahead) > WORD_LOSS:
-        return unmeasured(line, f"{said}. {_more(ahead, WORD_LOSS)}", evidence=evidence)
+        return unmeasured(line, f"{said}. {more_needed(ahead, WORD_LOSS)}", evidence=evidence)
     if ahead.n < LEAST_PAIRS:
         return unmeasured(
             line, f"{said}, but fewer than {LEAST_PAIRS} pairs are too few.", evidence=evidence
@@ -204,56 +204,6 @@ def beats_words(pairs: Pairs, words: Floats | None) -> Finding:
         figure=ahead,
         evidence=evidence,
         facts=facts,
-    )
-
-
-def overfit(train: Pairs | None, held_out: Pairs | None) -> Finding:
-    """Red: training accuracy is more than 15 points above held-out accuracy, and above it at all
-    by more than chance.
-
-    Assumes that the two share no clusters. The gap itself decides rather than its lower bound: a
-    gap of 25 points from few pairs is no reason to believe in 14.
-    """
-    line = "overfit"
-    if train is None or held_out is None or not len(train) or not len(held_out):
-        missing = "training" if train is None or not len(train) else "unseen"
-        return unmeasured(line, f"No {missing} pairs to compare with.")
-    known = share_of(train, train.credit(), where=train.decided)
-    unseen = share_of(held_out, held_out.credit(), where=held_out.decided)
-    return _gap(
-        line,
-        known,
-        unseen,
-        ("Training pairs", "Unseen pairs"),
-        limit=MOST_OVERFIT,
-        bad="it has learned its training pairs by heart.",
-        good="under 15 points.",
-    )
-
-
-def unseen_people(seen: Pairs | None, unseen: Pairs | None) -> Finding:
-    """Red: more right for annotators that it learned from than for others, by more than chance.
-
-    Both parts are of pairs unseen in training. The interval of each side is the wider of two: over
-    what texts share, and over annotators, who are what the question is about.
-    """
-    line = "unseen_people"
-    if unseen is None or not len(unseen):
-        return unmeasured(
-            line,
-            "No pairs of held-out annotators. Freeze a snapshot that holds some people out.",
-        )
-    if seen is None or not len(seen):
-        return unmeasured(line, "No unseen pairs of the annotators that it learned from.")
-    return _gap(
-        line,
-        _over_people(seen),
-        _over_people(unseen),
-        ("People it learned from", "People it never met"),
-        limit=0.0,
-        most_half=PEOPLE_GAP,
-        bad="it knows those people better than what people want.",
-        good="no gap beyond chance.",
     )
 
 
@@ -295,74 +245,3 @@ def _common(counts: Counts, known: NDArray[np.bool_]) -> Counts:
 def _by_length(pairs: Pairs) -> Interval:
     one, two = pairs.lengths
     return share_of(pairs, pair_credit(one - two), where=pairs.decided)
-
-
-def _over_people(pairs: Pairs) -> Interval:
-    found = share_of(pairs, pairs.credit(), where=pairs.decided)
-    if len(pairs.annotators) != len(pairs) or not all(pairs.annotators):
-        return found
-    names = np.asarray([str(name) for name in pairs.annotators])[pairs.decided]
-    by_person = mean_interval(
-        pairs.credit()[pairs.decided], clusters=names, replicates=pairs.replicates
-    )
-    wider = half_width(by_person) > half_width(found) and by_person.low is not None
-    return by_person if wider else found
-
-
-def _gap(
-    line: str,
-    one: Interval,
-    other: Interval,
-    names: tuple[str, str],
-    *,
-    limit: float,
-    bad: str,
-    good: str,
-    most_half: float | None = None,
-) -> Finding:
-    gap = gap_between(one, other)
-    if gap.value is None or gap.low is None or one.value is None or other.value is None:
-        return _thin(line, gap, LEAST_PAIRS)
-    evidence = (
-        Intervals(title="Right", rows=((names[0], one), (names[1], other))),
-        Table(
-            title="In numbers",
-            columns=("", "Pairs", "Right", "From", "To"),
-            formats=("text", "count", "share", "share", "share"),
-            rows=tuple(
-                (name, part.n, part.value, part.low, part.high)
-                for name, part in zip(names, (one, other), strict=True)
-            ),
-        ),
-    )
-    said = (
-        f"{names[0]}: {share(one)} right, n = {one.n:,}; {names[1][0].lower()}{names[1][1:]}: "
-        f"{share(other)}, n = {other.n:,}. The gap is {points(gap)}"
-    )
-    facts = {"gap": gap.value, "gap_low": gap.low, "gap_high": gap.high}
-    if gap.value > limit and gap.low > 0:
-        verdict, says = Verdict.RED, f"{said}: {bad}"
-    elif half_width(gap) > (most_half or limit):
-        return unmeasured(line, f"{said}. {_more(gap, most_half or limit)}", evidence=evidence)
-    elif min(one.n, other.n) < LEAST_PAIRS:
-        return unmeasured(
-            line, f"{said}, but under {LEAST_PAIRS} pairs are too few.", evidence=evidence
-        )
-    else:
-        verdict, says = Verdict.GREEN, f"{said}: {good}"
-    return Finding(
-        line=line, verdict=verdict, says=says, figure=gap, evidence=evidence, facts=facts
-    )
-
-
-def _thin(line: str, found: Interval, least: int) -> Finding:
-    why = found.undefined or found.no_interval or "too few pairs"
-    return unmeasured(
-        line, f"Not measured: {why}. Hold out at least {least} pairs of different prompts."
-    )
-
-
-def _more(found: Interval, half: float) -> str:
-    needed = pairs_needed(found, half)
-    wanted = "" if needed is None else f"; about {max(needed, LEAST_PAIRS):,} would be needed"
-    return f"With {found.n:,} pairs, a fault of {100 * half:.0f} points could be missed{wanted}."

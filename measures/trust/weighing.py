@@ -15,6 +15,7 @@ from scipy.special import ndtr
 from measures.bootstrap import LEAST_UNITS
 from measures.estimate import Interval
 from measures.intervals import wilson
+from measures.trust.findings import Finding, unmeasured
 from measures.trust.pairs import Pairs
 
 Bools = NDArray[np.bool_]
@@ -148,6 +149,21 @@ def against(found: Interval, limit: float) -> str:
     if abs(found.value or 0.0) > limit:
         return f"over {said} here, but not by more than chance"
     return f"not shown to be over {said}"
+
+
+def too_thin(line: str, found: Interval, least: int) -> Finding:
+    """Unmeasured, because there is no interval."""
+    why = found.undefined or found.no_interval or "too few pairs"
+    return unmeasured(
+        line, f"Not measured: {why}. Hold out at least {least} pairs of different prompts."
+    )
+
+
+def more_needed(found: Interval, half: float) -> str:
+    """A sentence: a fault of that size could be missed, and how many pairs would show it."""
+    needed = pairs_needed(found, half)
+    wanted = "" if needed is None else f"; about {max(needed, LEAST_PAIRS):,} would be needed"
+    return f"With {found.n:,} pairs, a fault of {100 * half:.0f} points could be missed{wanted}."
 
 
 def _number(share: float) -> str:

@@ -8,8 +8,19 @@ import pytest
 from measures.estimate import Interval
 from measures.trust.findings import Verdict
 from measures.trust.pairs import Pairs
-from measures.trust.words import WordEffect, candidate_words, spurious_words, word_audit
-from tests.measures.trust_worlds import TAG, Faults, part, turned, world
+from measures.trust.word_audit import word_audit
+from measures.trust.words import WordEffect, candidate_words, spurious_words
+from tests.measures.trust_worlds import (
+    NUMBER,
+    TAG,
+    VOCABULARY,
+    Faults,
+    Scorer,
+    model_of,
+    part,
+    turned,
+    world,
+)
 
 
 def effect(word: str, value: float, half: float = 0.05, n: int = 200) -> WordEffect:
@@ -137,6 +148,37 @@ def test_a_word_tried_on_too_few_answers_or_moving_little_is_not(clean):
     found = spurious_words(clean, [effect("thanks", 0.4, half=0.2), effect("the", 0.1)])
     assert found.verdict is Verdict.GREEN
     assert "none of 2 put into answers" in found.says
+
+
+def test_an_honest_word_may_move_the_score_as_far_as_people_choose_by_it(clean):
+    """The words that the clean model favours most, put in as it would score them: none is red."""
+    scorer = model_of()
+    spread = float(np.std(np.concatenate([clean.chosen_scores, clean.rejected_scores])))
+    texts = clean.chosen_texts[:200]
+    effects = [
+        effect(
+            word,
+            float(np.mean([scorer(f"{text} {word}") - scorer(text) for text in texts])) / spread,
+        )
+        for word in candidate_words(clean)
+    ]
+    assert max(abs(one.change.value) for one in effects) > 0.35
+    assert spurious_words(clean, effects).verdict is Verdict.GREEN
+
+
+def test_a_word_that_moves_the_score_against_peoples_choices_is_red(clean):
+    # A word of average worth to people, which this model is said to love.
+    plain_word = min(VOCABULARY, key=lambda word: abs(Scorer().values[NUMBER[word]]))
+    found = spurious_words(clean, [effect(plain_word, 0.9)])
+    assert found.verdict is Verdict.RED
+    assert found.facts["moving"] == [plain_word]
+
+
+def test_no_single_word_is_worth_a_standard_deviation_whatever_people_say():
+    fault = Faults(praise_rate=0.3, people_praise=3.0)
+    pairs = world(1_000, faults=fault)
+    assert spurious_words(pairs, [effect("amazing", 0.8)]).facts["moving"] == []
+    assert spurious_words(pairs, [effect("amazing", 1.4)]).facts["moving"] == ["amazing"]
 
 
 def test_the_tag_is_among_the_words_to_try():
