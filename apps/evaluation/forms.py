@@ -24,36 +24,45 @@ INPUT_HELP = {
     "best-of-n.",
 }
 INPUT_LABELS = {"data": "Dataset of comparisons"}
+SETTING_LABELS = {
+    "planned_kl": "Planned KL",
+    "max_pairs": "Pairs scored of each file",
+    "max_outputs": "Prompts to answer",
+    "best_of": "Answers for each prompt of best-of-n",
+}
 
 
 class AssessForm(RunForm):
-    """The run form with the model fixed; `source` is the assessment before, if there was one."""
+    """The run form with the model fixed; `source` is the assessment before, if there was one, and
+    `defaults` are the inputs of a first one."""
 
     def __init__(
         self,
         data: Mapping[str, Any] | None = None,
         *,
         checkpoint: Checkpoint,
-        source: Run | None = None,
         defaults: Mapping[str, str],
         **kwargs: Any,
     ) -> None:
-        super().__init__(
-            data, project=checkpoint.project, kind=Run.Kind.ASSESS, source=source, **kwargs
-        )
-        self.checkpoint = checkpoint
+        self.checkpoint, self.defaults = checkpoint, defaults
+        super().__init__(data, project=checkpoint.project, kind=Run.Kind.ASSESS, **kwargs)
+
+    def _add_inputs(self, source: Run | None) -> None:
+        super()._add_inputs(source)
         del self.fields["input_reward"]
         for role, words in INPUT_HELP.items():
-            self.fields[f"input_{role}"].help_text = words
-            self.fields[f"input_{role}"].label = INPUT_LABELS.get(
-                role, self.fields[f"input_{role}"].label
-            )
-        if source is None:
-            for role, value in defaults.items():
-                choices = self.fields[f"input_{role}"].choices
-                if any(value == key for key in _keys(choices)):
-                    self.fields[f"input_{role}"].initial = value
-        self._group()
+            field = self.fields[f"input_{role}"]
+            field.help_text = words
+            field.label = INPUT_LABELS.get(role, field.label)
+            given = self.defaults.get(role, "")
+            if source is None and given in _keys(field.choices):
+                field.initial = given or field.initial
+
+    def _group(self) -> None:
+        for name, label in SETTING_LABELS.items():
+            if f"c_{name}" in self.fields:
+                self.fields[f"c_{name}"].label = label
+        super()._group()
 
     def refuse(self, error: DomainError) -> None:
         """What is wrong with the model itself has no field here."""

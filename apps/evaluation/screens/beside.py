@@ -44,4 +44,6 @@ def beside_accuracy(accuracy: Finding, ceiling: _Ceiling | None) -> list[Tile]:
 
 def ceiling_says(ceiling: _Ceiling | None) -> list[str]:
     """Both ceilings in words; like is compared with like."""
-    return [] if ceiling is None else [ceiling.decided.says, ceiling.single.says]
+    if ceiling is None:
+        return []
+    return list(dict.fromkeys((ceiling.decided.says, ceiling.single.says)))

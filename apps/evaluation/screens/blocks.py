@@ -8,7 +8,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from apps.evaluation.screens.curves import CurveView, curve_view
-from apps.evaluation.screens.figures import SHARE, TEXT, Axis, Tick, bounds, words
+from apps.evaluation.screens.figures import (
+    SHARE,
+    TEXT,
+    Axis,
+    estimate,
+    places_for,
+    short,
+    words,
+)
 from apps.evaluation.screens.histograms import HistogramView, histogram_view
 from measures.trust.findings import Block, Curve, Example, Histogram, Intervals, Table, Texts
 
@@ -33,6 +41,11 @@ class DotRow:
     x: float | None
     low: float | None
     high: float | None
+
+    @property
+    def is_whole(self) -> bool:
+        """`bounds` are figures that stay on one line, and no reason."""
+        return self.low is not None and self.high is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,22 +120,25 @@ def _intervals(block: Intervals) -> Part:
     if block.reference is not None:
         known.append(block.reference)
     axis = Axis(known, 0, BAR)
+    places = places_for(axis.least, axis.most)
+    told = [estimate(of, block.unit, places=places) for _, of in block.rows]
     dots = [
         DotRow(
             label=label,
-            words=words(of.value, block.unit) if of.value is not None else (of.undefined or "—"),
-            bounds=bounds(of, block.unit),
+            words=value or of.undefined or "—",
+            bounds=spread,
             n=of.n,
             x=axis.at(of.value),
             low=axis.at(of.low),
             high=axis.at(of.high),
         )
-        for label, of in block.rows
+        for (label, of), (value, spread) in zip(block.rows, told, strict=True)
     ]
     said = ""
     if block.reference is not None:
-        name = block.reference_label or "to compare with"
-        said = f"Dashed line: {name}, {words(block.reference, block.unit)}."
+        name, value = block.reference_label, words(block.reference, block.unit)
+        known_by_name = any(sign.isdigit() for sign in name)
+        said = f"Dashed line: {name if known_by_name else f'{name}, {value}' if name else value}."
     return Part(
         "intervals",
         block.title,
@@ -135,7 +151,7 @@ def _intervals(block: Intervals) -> Part:
 
 
 def _end(value: float, unit: str) -> str:
-    return f"{100 * value:.0f} %".replace("-", "−") if unit == SHARE else words(value)
+    return f"{100 * value:.0f} %".replace("-", "−") if unit == SHARE else short(value)
 
 
 def _texts(block: Texts) -> Part:
@@ -163,6 +179,3 @@ def _cut(text: str) -> tuple[str, str]:
     place = text.rfind(" ", LONG // 2, LONG)
     place = place if place > 0 else LONG
     return text[:place], text[place:]
-
-
-__all__ = ["Part", "Tick", "parts", "text_view"]

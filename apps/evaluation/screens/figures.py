@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from apps.common.templatetags.frame import figure
+from apps.common.templatetags.frame import figure, fixed
 from measures.estimate import Interval
 
 SHARE, COUNT, TEXT, NUMBER = "share", "count", "text", "number"
@@ -34,8 +34,28 @@ def words(value: Any, unit: str = NUMBER) -> str:
 
 
 def short(value: float) -> str:
-    """A place on an axis: 0.5, 16, −1.25."""
-    return f"{value:.4g}".replace("-", "−", 1) if value < 0 else f"{value:.4g}"
+    """A place on an axis: 0.5, 16, −1.25, 1,024."""
+    text = f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+    return text.replace("-", "−", 1) if value < 0 else text
+
+
+def places_for(low: float, high: float) -> int:
+    """Decimals with which a range of this size is told: three digits of it."""
+    spread = abs(high - low)
+    if not math.isfinite(spread) or spread <= 0:
+        return 3
+    return min(6, max(0, 2 - math.floor(math.log10(spread))))
+
+
+def estimate(of: Interval, unit: str = SHARE, *, places: int | None = None) -> tuple[str, str]:
+    """(value, bounds) of an interval, both to the same decimals."""
+    if of.value is None:
+        return "", ""
+    if unit == SHARE or of.low is None or of.high is None:
+        value = fixed(of.value, places) if unit != SHARE and places is not None else None
+        return value or words(of.value, unit), bounds(of, unit)
+    to = places_for(of.low, of.high) if places is None else places
+    return fixed(of.value, to), f"{fixed(of.low, to)} … {fixed(of.high, to)}"
 
 
 def bounds(of: Interval, unit: str = SHARE) -> str:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from apps.evaluation.screens.blocks import Part, parts
-from apps.evaluation.screens.figures import bounds, words
+from apps.evaluation.screens.figures import estimate
 from measures.trust.findings import Curve, Finding, Histogram, Intervals, Table, Texts, Verdict
 from measures.trust.lines import GROUPS, LINES
 
@@ -57,7 +57,7 @@ class VerdictView:
 def line_view(finding: Finding, *, evidence: bool = True) -> LineView:
     line = LINES[finding.line]
     tone, icon, word = LOOKS[finding.verdict]
-    figure = finding.figure
+    figure, spread = estimate(finding.figure, finding.unit) if finding.figure else ("", "")
     return LineView(
         name=line.name,
         title=line.title,
@@ -68,8 +68,8 @@ def line_view(finding: Finding, *, evidence: bool = True) -> LineView:
         icon=icon,
         word=word,
         says=finding.says,
-        figure="" if figure is None or figure.value is None else words(figure.value, finding.unit),
-        spread="" if figure is None else bounds(figure, finding.unit),
+        figure=figure,
+        spread=spread,
         parts=parts(finding.evidence) if evidence else [],
     )
 
