@@ -10,7 +10,7 @@ from typing import Protocol, TypeVar
 
 import numpy as np
 
-from measures.trust import right
+from measures.trust import gaps, right
 from measures.trust.attack import damage_probes_line, empty_probes_line
 from measures.trust.best_of_n import best_of_n
 from measures.trust.calibrated import calibration_line
@@ -100,12 +100,12 @@ def _beats_words(m: Material) -> Finding:
 
 
 def _overfit(m: Material) -> Finding:
-    return right.overfit(m.train, _held_out(m))
+    return gaps.overfit(m.train, _held_out(m))
 
 
 def _unseen_people(m: Material) -> Finding:
     _held_out(m)
-    return right.unseen_people(m.same_people, m.unseen_people)
+    return gaps.unseen_people(m.same_people, m.unseen_people)
 
 
 def _slices(m: Material) -> Finding:
