@@ -163,7 +163,7 @@ def _temperature(pairs: Pairs | None, *, seed: int) -> Quantity:
 
 def _fits(temperature: Quantity) -> str:
     if temperature.value is None:
-        return f"No temperature fits: {temperature.undefined}."
+        return f"No temperature was found: {temperature.undefined}."
     said = f"The temperature that fits is {temperature.value:.3g}"
     if temperature.value > 1.25:
         return f"{said}: it claims too much."
