@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
 import redis
 
-from measures.rank_agreement import rank_agreement
+from measures.trust.precision import LEAST_AGREEMENT, rank_agreement
 
 ROWS = 100
-LEAST = 0.99
 _PREFIX = "concord:score:precision:"
 
 
@@ -28,13 +28,13 @@ class Verdict:
 
     @property
     def passed(self) -> bool:
-        return self.agreement >= LEAST
+        return self.agreement >= LEAST_AGREEMENT
 
     def says(self, precision: str) -> str:
+        least = f"{100 * LEAST_AGREEMENT:.0f}"
         return (
             f"{precision} orders {100 * self.agreement:.1f} % of pairs of this model's answers as "
-            f"float32 does ({self.rows} answers); at least {100 * LEAST:.0f} % is needed. "
-            "Ask for float32."
+            f"float32 does ({self.rows} answers); at least {least} % is needed. Ask for float32."
         )
 
 
@@ -68,7 +68,7 @@ class PrecisionGate:
         pairs.update(zip(keys, zip(reference, other, strict=True), strict=True))
         if len(pairs) < ROWS:
             return None
-        agreement = rank_agreement(*map(list, zip(*pairs.values(), strict=True)))
+        agreement = _agreement(*map(np.array, zip(*pairs.values(), strict=True)))
         if agreement is None:  # float32 says the same of all of them: nothing to order
             pairs.clear()
             return None
@@ -77,3 +77,10 @@ class PrecisionGate:
         if self._client is not None:
             self._client.set(f"{_PREFIX}{sha256}:{precision}", json.dumps(asdict(verdict)))
         return verdict
+
+
+def _agreement(reference: np.ndarray, other: np.ndarray) -> float | None:
+    """(n,), (n,). A number format whose scores are no numbers agrees about nothing."""
+    if not np.isfinite(other).all():
+        return 0.0
+    return rank_agreement(reference, other).value
