@@ -38,7 +38,7 @@ def beside_accuracy(accuracy: Finding, ceiling: _Ceiling | None) -> list[Tile]:
     decided = ceiling.decided if ceiling else None
     if decided is not None and decided.low is not None and decided.high is not None:
         value = f"{100 * decided.low:.1f}–{100 * decided.high:.1f} %"
-        tiles.append(Tile("People, at best", value, "against decided pairs"))
+        tiles.append(Tile("Ceiling", value, "a second crowd to a perfect model"))
     return tiles if len(tiles) > 1 else []
 
 
