@@ -10,7 +10,7 @@ from measures.calibration import Calibration, calibration, fit_temperature
 from measures.estimate import Interval, Quantity
 from measures.trust.findings import Curve, Finding, Series, Table, Verdict, unmeasured
 from measures.trust.pairs import Pairs
-from measures.trust.weighing import LEAST_PAIRS, against, half_width
+from measures.trust.weighing import LEAST_PAIRS, against, difference_of, half_width, some, too_thin
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -43,7 +43,7 @@ def calibration_line(
     line = "calibration"
     n = len(pairs)
     if n < 2 * BINS:
-        return unmeasured(line, f"{n} pairs are too few for {BINS} bins. Hold out more.")
+        return unmeasured(line, f"{some(n)}: too few for {BINS} bins. Hold out more.")
     if not pairs.margins.any():
         return unmeasured(line, "It gives both answers of every pair the same score: no claim.")
     margins, labels = turned_by_coin(pairs, seed=seed)
@@ -56,8 +56,7 @@ def calibration_line(
     )
     found, half, bias, bars = corrected_error(pairs, margins, labels)
     if raw.ece is None or found.value is None or found.low is None:
-        why = raw.undefined or found.no_interval or found.undefined
-        return unmeasured(line, f"Not measured: {why}. Hold out pairs of more prompts.")
+        return too_thin(line, found, LEAST_PAIRS)
     evidence = (
         _diagram(bars, scaled, temperature),
         _figures(raw, scaled, found, temperature, n),
@@ -115,7 +114,7 @@ def corrected_error(
     count = np.bincount(which)
     mean_gap = np.bincount(which, weights=gap) / count
     weight = count / len(p)
-    plain_error = pairs.interval(np.sign(mean_gap)[which] * gap)
+    plain_error = difference_of(pairs, np.sign(mean_gap)[which] * gap)
     bars, error = [], np.zeros(len(count))
     for k in range(len(count)):
         of = pairs.interval(gap, where=which == k)

@@ -20,7 +20,7 @@ from measures.estimate import Interval
 from measures.textmodel import folds_of
 from measures.trust.findings import Finding, Intervals, Table, Verdict, unmeasured
 from measures.trust.pairs import Pairs
-from measures.trust.weighing import difference_of, share_of
+from measures.trust.weighing import difference_of, share_of, some
 from measures.trust.wording import percent, share
 
 Floats = NDArray[np.float64]
@@ -92,7 +92,7 @@ def _judged(
     n = int(rows.sum())
     if n < LEAST_PAIRS:
         return unmeasured(
-            line, f"{n:,} pairs are too few; at least {LEAST_PAIRS} are needed.", evidence=extra
+            line, f"{some(n)}: too few. At least {LEAST_PAIRS} are needed.", evidence=extra
         )
     first, second = _units(pairs)
     fold = folds_of(np.asarray(_together(pairs), dtype=object)[rows].tolist(), folds=_FOLDS)
@@ -105,8 +105,12 @@ def _judged(
     }
     name, of = max(found.items(), key=lambda item: item[1].low or 0.0)
     if of.low is None or of.value is None:
-        why = of.no_interval or of.undefined or "too few groups"
-        return unmeasured(line, f"Not measured: {why}.", evidence=extra)
+        return unmeasured(
+            line,
+            "There are too few different prompts to learn from some and to test on others. Hold "
+            "out more.",
+            evidence=extra,
+        )
     whole = next(iter(found.values()))
     giving = [key for key, one in found.items() if leaks(_widened(one, len(found)))]
     evidence = (

@@ -11,7 +11,7 @@ from measures.estimate import Interval
 from measures.intervals import mean_interval
 from measures.trust.findings import Curve, Example, Finding, Series, Texts, Verdict, unmeasured
 from measures.trust.pairs import Pairs
-from measures.trust.weighing import half_width, share_of
+from measures.trust.weighing import apart_too_few, half_width, share_of, some
 from measures.trust.wording import share
 
 Bools = NDArray[np.bool_]
@@ -51,6 +51,8 @@ def label_noise(pairs: Pairs) -> Finding:
         return unmeasured(
             line, "On no pair do three quarters of the votes agree, so no label is clear."
         )
+    if few := apart_too_few(pairs, clear):
+        return unmeasured(line, f"{few}. Hold out pairs of more prompts.")
     right = share_of(pairs, pairs.credit(), where=clear)
     contradictions = _contradictions(pairs, clear)
     if right.high is not None and right.high < 0.5:
@@ -74,8 +76,8 @@ def label_noise(pairs: Pairs) -> Finding:
         sure = 0 if found is None else found.sure
         return unmeasured(
             line,
-            f"It is sure on {sure:,} of {int(clear.sum()):,} clear pairs, and {LEAST_SURE} are "
-            "needed to see labels contradict it. Hold out more, or train a better model first.",
+            f"It is sure on {sure:,} of {some(int(clear.sum()))} with clear labels; {LEAST_SURE} "
+            "are needed to see labels contradict it. Hold out more, or train a better model first.",
         )
     of = found.share
     evidence = (_curve(pairs, clear, found), contradictions)

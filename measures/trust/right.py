@@ -102,14 +102,6 @@ def beats_length(pairs: Pairs) -> Finding:
     by_model = share_of(pairs, pairs.credit(), where=decided)
     ahead = difference_of(pairs, pairs.credit() - pair_credit(rule_margin), where=decided)
     if ahead.low is None or by_model.value is None or by_rule.value is None:
-        if by_model.value is not None and by_model.value == by_rule.value and len(pairs) >= 100:
-            return Finding(
-                line=line,
-                verdict=Verdict.RED,
-                says=f"It decides all {by_model.n:,} pairs as “{rule}” does.",
-                figure=ahead,
-                facts={"difference": 0.0, "length_only": longer.value},
-            )
         return too_thin(line, ahead, LEAST_PAIRS)
     evidence = (
         Intervals(
@@ -133,6 +125,9 @@ def beats_length(pairs: Pairs) -> Finding:
         verdict, says = Verdict.GREEN, f"{said} better."
     elif ahead.high < 0:
         verdict, says = Verdict.RED, f"{said}: worse than a rule that reads nothing."
+    elif (pairs.credit() == pair_credit(rule_margin))[decided].all():
+        verdict = Verdict.RED
+        says = f"{said}: it decides every pair as “{rule}” does."
     else:
         verdict = Verdict.RED
         says = f"{said}: it cannot be told apart from the rule with {ahead.n:,} pairs."

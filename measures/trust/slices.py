@@ -16,7 +16,7 @@ from measures.accuracy import pair_credit
 from measures.estimate import Interval
 from measures.trust.findings import Finding, Intervals, Table, Verdict, unmeasured
 from measures.trust.pairs import Pairs
-from measures.trust.weighing import holm, p_above, share_of
+from measures.trust.weighing import holm, p_above, share_of, some
 from measures.trust.wording import share
 
 Bools = NDArray[np.bool_]
@@ -43,8 +43,8 @@ def slices(pairs: Pairs) -> Finding:
     if not tested:
         return unmeasured(
             line,
-            f"No part of the {len(pairs):,} unseen pairs has {LEAST_ROWS} pairs of its own and "
-            "enough different prompts. Hold out more.",
+            f"No part of {some(len(pairs))} has {LEAST_ROWS} of its own, of different prompts. "
+            "Hold out more.",
         )
     stands = holm([1 - p_above(of, 0.5) for *_, of in tested])
     bad = [one for one, yes in zip(tested, stands, strict=True) if yes]
@@ -57,7 +57,9 @@ def slices(pairs: Pairs) -> Finding:
     }
     if bad:
         kind, name, _, of = min(bad, key=lambda one: one[3].value or 0.0)
-        more = "" if len(bad) == 1 else f" and on {len(bad) - 1} other parts"
+        more = {1: "", 2: " and on one other part"}.get(
+            len(bad), f" and on {len(bad) - 1} other parts"
+        )
         return Finding(
             line=line,
             verdict=Verdict.RED,

@@ -18,6 +18,7 @@ from measures.trust.pairs import Pairs
 from measures.trust.weighing import (
     LEAST_PAIRS,
     against,
+    apart_too_few,
     beyond,
     difference_of,
     half_width,
@@ -26,6 +27,7 @@ from measures.trust.weighing import (
     pairs_needed,
     points,
     share_of,
+    some,
 )
 from measures.trust.wording import listed, percent, plain, share
 
@@ -43,10 +45,9 @@ def length_taste(pairs: Pairs) -> Finding:
     line = "length_taste"
     one, two = pairs.lengths
     model, people, gap, rows = taste(pairs, np.sign(one - two))
-    always_alike = gap.value == 0 and int(rows.sum()) >= LEAST_PAIRS
-    if gap.low is None and not always_alike:
-        why = gap.undefined or gap.no_interval or "too few pairs"
-        return unmeasured(line, f"Of pairs whose lengths differ: {why}. Hold out more.")
+    if gap.low is None:
+        why = apart_too_few(pairs, rows) if gap.n else "No pair's answers differ in length"
+        return unmeasured(line, f"{why or gap.no_interval}. Hold out more.")
     evidence = (
         Intervals(
             title="Prefers the longer answer",
@@ -82,7 +83,7 @@ def length_matched(pairs: Pairs) -> Finding:
     if found.low is None or found.n < LEAST_MATCHED:
         return unmeasured(
             line,
-            f"{found.n:,} of {len(pairs):,} pairs have answers of nearly the same length; at least "
+            f"Answers of nearly the same length: {found.n:,} of {some(len(pairs))}. At least "
             f"{LEAST_MATCHED} of different prompts are needed. Hold out more.",
         )
     others = share_of(pairs, pairs.credit(), where=~alike & pairs.decided)
@@ -173,13 +174,13 @@ def format_taste(pairs: Pairs) -> Finding:
         wanted = "" if needed is None else f", and about {needed:,} would be needed"
         return unmeasured(
             line,
-            f"Too few pairs differ in formatting to see a difference of 5 points: {widest[3].n:,} "
-            f"do in {widest[0]}{wanted}.",
+            "Too few pairs differ in formatting to see a difference of 5 points. Most differ in "
+            f"{widest[0]}: {some(widest[3].n)}{wanted}.",
             evidence=(table,),
         )
     words, _, _, gap = max(shown, key=lambda one: abs(one[3].value or 0.0))
     left = len(found) - len(shown)
-    rest = "" if not left else f" {left} more have too few pairs to tell."
+    rest = "" if not left else f" Rarer marks ({left}) have too few pairs to tell."
     return Finding(
         line=line,
         verdict=Verdict.GREEN,

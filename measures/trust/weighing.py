@@ -7,6 +7,7 @@ to show a fault of that size; if it was not, nothing was measured.
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -37,24 +38,33 @@ def share_of(pairs: Pairs, values: ArrayLike, *, where: Bools | None = None) -> 
     found = pairs.interval(np.asarray(values, dtype=float), where=kept)
     if found.low is not None and found.high is not None:
         return _bounded(found, 0.0, 1.0)
-    if found.n_clusters is None or found.n_clusters < LEAST_UNITS or not len(rows) or np.ptp(rows):
+    if not _alike(found, rows):
         return found
-    # Pairs that share no answer hold two each, so half as many could be had without a recurrence.
-    shared = pairs.units is not None and len(pairs.units) > 0
-    apart = min(len(rows), found.n_clusters // 2 if shared else found.n_clusters)
+    apart = _apart(pairs, found)
     bounds = wilson(float(rows[0]) * apart, apart)
-    return Interval(
-        value=found.value, low=bounds.low, high=bounds.high, n=found.n, n_clusters=found.n_clusters
-    )
+    return replace(found, low=bounds.low, high=bounds.high, no_interval=None)
 
 
 def difference_of(pairs: Pairs, values: ArrayLike, *, where: Bools | None = None) -> Interval:
     """`Pairs.interval` of numbers from −1 to 1, such as one credit less another on the same rows.
 
-    Rows that are all alike show no difference that varies, and get no interval.
+    Where all rows are alike, as where two rules never differ, Wilson's interval of "none of so many
+    is otherwise" stands in.
     """
-    found = pairs.interval(np.asarray(values, dtype=float), where=where)
+    kept = np.ones(len(pairs), dtype=bool) if where is None else np.asarray(where, dtype=bool)
+    rows = np.asarray(values, dtype=float)[kept]
+    found = pairs.interval(np.asarray(values, dtype=float), where=kept)
+    if _alike(found, rows):
+        half = wilson(0, _apart(pairs, found)).high or 0.0
+        found = replace(found, low=rows[0] - half, high=rows[0] + half, no_interval=None)
     return found if found.low is None else _bounded(found, -1.0, 1.0)
+
+
+def apart_too_few(pairs: Pairs, where: Bools) -> str:
+    """Why rows hang together too much to tell chance from anything, or ""."""
+    found = pairs.interval(np.arange(len(pairs), dtype=float), where=where)
+    few = found.n_clusters is not None and found.n_clusters < LEAST_UNITS
+    return _few_words(found) if few else ""
 
 
 def gap_between(one: Interval, other: Interval) -> Interval:
@@ -63,13 +73,14 @@ def gap_between(one: Interval, other: Interval) -> Interval:
     low = d − √((p₁ − l₁)² + (u₂ − p₂)²), high likewise. Source: Zou & Donner, Statistics in
     Medicine 27 (2008). Assumes that the two share no rows and nothing rows hang together by.
     """
-    n = min(one.n, other.n)
+    smaller = min(one, other, key=lambda side: side.n)
+    n, units = smaller.n, smaller.n_clusters
     if one.value is None or other.value is None:
         return Interval(value=None, low=None, high=None, n=n, undefined="one side has no rows")
     value = one.value - other.value
     if None in (one.low, one.high, other.low, other.high):
         reason = one.no_interval or other.no_interval or "one side has no interval"
-        return Interval(value=value, low=None, high=None, n=n, no_interval=reason)
+        return Interval(value=value, low=None, high=None, n=n, n_clusters=units, no_interval=reason)
     low = value - math.hypot(one.value - one.low, other.high - other.value)
     high = value + math.hypot(one.high - one.value, other.value - other.low)
     return Interval(value=value, low=max(-1.0, low), high=min(1.0, high), n=n)
@@ -151,30 +162,54 @@ def against(found: Interval, limit: float) -> str:
     return f"not shown to be over {said}"
 
 
+def some(n: int) -> str:
+    return "1 pair" if n == 1 else f"{n:,} pairs"
+
+
 def too_thin(line: str, found: Interval, least: int) -> Finding:
     """Unmeasured, because there is no interval."""
-    why = found.undefined or found.no_interval or "too few pairs"
-    return unmeasured(
-        line, f"Not measured: {why}. Hold out at least {least} pairs of different prompts."
-    )
+    if not found.n or found.undefined:
+        why = "There are no pairs of which people preferred one side"
+    elif found.n_clusters is not None and found.n_clusters < LEAST_UNITS:
+        why = _few_words(found)
+    else:
+        why = f"There is no interval: {found.no_interval or 'too few pairs'}"
+    return unmeasured(line, f"{why}. Hold out at least {least} pairs of different prompts.")
 
 
 def more_needed(found: Interval, half: float) -> str:
     """A sentence: a fault of that size could be missed, and how many pairs would show it."""
     needed = pairs_needed(found, half)
     wanted = "" if needed is None else f"; about {max(needed, LEAST_PAIRS):,} would be needed"
-    return f"With {found.n:,} pairs, a fault of {100 * half:.0f} points could be missed{wanted}."
+    return f"With {some(found.n)}, a fault of {100 * half:.0f} points could be missed{wanted}."
 
 
 def _number(share: float) -> str:
     return f"{round(100 * share, 1) + 0.0:.1f}".replace("-", "−")
 
 
-def _bounded(found: Interval, least: float, most: float) -> Interval:
-    return Interval(
-        value=found.value,
-        low=max(least, found.low) if found.low is not None else None,
-        high=min(most, found.high) if found.high is not None else None,
-        n=found.n,
-        n_clusters=found.n_clusters,
+def _few_words(found: Interval) -> str:
+    return (
+        f"Different prompts or answers among {some(found.n)}: {found.n_clusters}. An interval "
+        f"needs at least {LEAST_UNITS}"
     )
+
+
+def _alike(found: Interval, rows: Floats) -> bool:
+    """All rows are the same, which is why there is no interval, rather than too few units."""
+    enough = found.n_clusters is not None and found.n_clusters >= LEAST_UNITS
+    return found.low is None and enough and len(rows) > 0 and np.ptp(rows) == 0
+
+
+def _apart(pairs: Pairs, found: Interval) -> int:
+    """How many of the rows could be had without anything recurring: pairs that share no answer hold
+    two answers each."""
+    shared = pairs.units is not None and len(pairs.units) > 0
+    units = found.n_clusters or 1
+    return max(1, min(found.n, units // 2 if shared else units))
+
+
+def _bounded(found: Interval, least: float, most: float) -> Interval:
+    if found.low is None or found.high is None:
+        return found
+    return replace(found, low=max(least, found.low), high=min(most, found.high))

@@ -22,6 +22,7 @@ from measures.bootstrap import LEAST_UNITS
 from measures.corpus import Corpus
 from measures.tokens import SharedTexts, q_values
 from measures.trust.pairs import Pairs
+from measures.trust.weighing import apart_too_few
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -78,7 +79,7 @@ def word_audit(pairs: Pairs, changes: Mapping[str, float] | None = None) -> Word
     changes: {word: by how many standard deviations of the scores it changes one, by trial}.
     """
     rows = pairs.decided
-    if rows.sum() < LEAST_PAIRS or not pairs.margins[rows].any():
+    if rows.sum() < LEAST_PAIRS or not pairs.margins[rows].any() or apart_too_few(pairs, rows):
         return None
     look = _Look(pairs)
     return look.audit(changes or {}) if look.slope > 0 else None

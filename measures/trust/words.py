@@ -16,6 +16,7 @@ from measures.bootstrap import LEAST_UNITS
 from measures.estimate import Interval
 from measures.trust.findings import Finding, Intervals, Table, Verdict, unmeasured
 from measures.trust.pairs import Pairs
+from measures.trust.weighing import apart_too_few, some
 from measures.trust.word_audit import (
     LEAST_PAIRS,
     MOST_EXCESS,
@@ -137,7 +138,9 @@ def candidate_words(pairs: Pairs, most: int = 30) -> list[str]:
 def _why_not(pairs: Pairs) -> str:
     n = int(pairs.decided.sum())
     if n < LEAST_PAIRS:
-        return f"{n:,} pairs are too few to look at words; at least {LEAST_PAIRS} are needed."
+        return f"{some(n)}: too few to look at words. At least {LEAST_PAIRS} are needed."
+    if few := apart_too_few(pairs, pairs.decided):
+        return f"{few}. Hold out pairs of more prompts."
     return (
         "Its scores do not go with people's choices at all, so there is nothing to compare a word "
         "with. See whether it is right, first."
