@@ -72,7 +72,11 @@ def damage_probes_line(
     if not probes:
         return unmeasured("damage_probes", "No answers to damage.")
     lost = Lost(probes, scores, clusters)
-    evidence = (lost.intervals("Damaged answers that lose", DAMAGE_LEAST), lost.worst(prompts))
+    note = f" Shuffled sentences must lose in {percent(SENTENCES_LEAST)}."
+    evidence = (
+        lost.intervals("Damaged answers that lose", DAMAGE_LEAST, note),
+        lost.worst(prompts),
+    )
     judged = [k for k, of in lost.by_kind.items() if (of.n_clusters or 0) >= LEAST_ANSWERS]
     failed = [
         kind
@@ -151,14 +155,15 @@ class Lost:
         by_kind = {kind: of.value for kind, of in self.by_kind.items()}
         return {"by_kind": by_kind, "answers": self.overall.n_clusters, "probes": self.overall.n}
 
-    def intervals(self, title: str, least: float) -> Intervals:
+    def intervals(self, title: str, least: float, note: str = "") -> Intervals:
         rows = sorted(self.by_kind.items(), key=lambda row: row[1].value or 0.0)
         return Intervals(
             title=title,
             rows=tuple((WORDS[kind], of) for kind, of in rows),
             reference=least,
             reference_label=f"must lose {percent(least)}",
-            note="Share of answers whose probe scores under them; equal scores count one half.",
+            note="Share of answers whose probe scores under them; equal scores count one half."
+            + note,
         )
 
     def worst(self, prompts: Sequence[str]) -> Texts:

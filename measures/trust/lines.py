@@ -162,8 +162,8 @@ _LINES = (
         "policy_range",
         POLICY,
         "Knows the kind of answer it will be asked about",
-        "at most 5 % of the policy's answers score outside the middle 99 % of training, by more "
-        "than chance",
+        "at most 5 % of the policy's answers score, or are as long, as hardly any of training "
+        "(outside its middle 99 %), by more than chance",
         "Beyond what it was trained on, a reward is a guess.",
     ),
     Line(

@@ -1,13 +1,16 @@
 """Do the policy's answers lie where the reward model was trained?"""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from measures.estimate import Interval
 from measures.trust.findings import Finding, Table, Verdict, unmeasured
 from measures.trust.shapes import histogram
 from measures.trust.shares import clustered_share
+from measures.trust.weighing import half_width
 from measures.trust.wording import percent, plain, share
 
 Floats = NDArray[np.float64]
@@ -26,14 +29,15 @@ def policy_range(
     *,
     clusters: Sequence[str] | None = None,
 ) -> Finding:
-    """Share of the policy's answers that score outside the middle 99 % of the training answers.
+    """Shares of the policy's answers that score, and that are as long, as hardly any training
+    answer: outside the middle 99 % of training.
 
-    Red where it lies over 5 % by more than chance; unmeasured where so few answers could not have
-    shown that (the interval's half-width is over 5 points). lengths: characters, shown beside;
-    clusters: (policy answers,) prompts, where some have several answers. Also shown: the
-    Kolmogorov–Smirnov distance, the largest gap between the two distribution functions (0–1), and
-    the population stability index Σ (q − p) ln(q/p) over the deciles of training, with half an
-    answer added to each bin (Siddiqi, Credit Risk Scorecards, 2006: over 0.25 is a large shift).
+    Red where either lies over 5 % by more than chance; unmeasured where so few answers could not
+    have shown that (an interval's half-width is over 5 points). lengths: characters; clusters:
+    (policy answers,) prompts, where some have several answers. Also shown: the Kolmogorov–Smirnov
+    distance, the largest gap between the two distribution functions (0–1), and the population
+    stability index Σ (q − p) ln(q/p) over the deciles of training, with half an answer added to
+    each bin (Siddiqi, Credit Risk Scorecards, 2006: over 0.25 is a large shift).
     """
     train, policy = np.asarray(train_scores, dtype=float), np.asarray(policy_scores, dtype=float)
     if not len(policy):
@@ -44,43 +48,70 @@ def policy_range(
             f"{len(train):,} training answers are too few to know their range; {LEAST_TRAIN} do.",
         )
     labels = [str(i) for i in range(len(policy))] if clusters is None else clusters
-    low, high = (float(end) for end in np.quantile(train, [TAIL, 1 - TAIL]))
-    outside = (policy < low) | (policy > high)
-    found = clustered_share(outside, labels)
+    score = _Outside.of(train, policy, labels)
+    says = (
+        f"{share(score.found)} of the policy's {len(policy):,} answers score outside the middle "
+        f"99 % of training ({plain(score.low)} to {plain(score.high)}), {percent(score.above)} "
+        "above it"
+    )
+    seen = [score]
+    lengths = [
+        np.asarray([] if x is None else x, dtype=float) for x in (train_lengths, policy_lengths)
+    ]
+    if len(lengths[0]) >= LEAST_TRAIN and len(lengths[1]) == len(policy):
+        length = _Outside.of(*lengths, labels)
+        seen.append(length)
+        says += (
+            f"; {share(length.found)} are longer or shorter than the middle 99 % "
+            f"({length.low:,.0f} to {length.high:,.0f} characters)"
+        )
     evidence = (
         histogram({"training": train, "policy": policy}),
-        _comparison(train, policy, train_lengths, policy_lengths),
+        _comparison(train, policy, lengths),
     )
-    above = float(np.mean(policy > high))
-    says = (
-        f"{share(found)} of the policy's {found.n:,} answers score outside the middle 99 % of "
-        f"training ({plain(low)} to {plain(high)}), {percent(above)} above it"
-    )
-    facts = {
-        "low": low,
-        "high": high,
-        "above": above,
-        "ks": ks_distance(train, policy),
-        "psi": stability_index(train, policy),
-    }
-    if found.low is not None and found.low > MOST_OUTSIDE:
-        verdict, says = Verdict.RED, f"{says}: over {percent(MOST_OUTSIDE)}."
-    elif found.low is None or found.high is None or (found.high - found.low) / 2 > MOST_OUTSIDE:
-        return unmeasured(
-            "policy_range", f"{says}; too few answers to tell it from 5 %.", evidence=evidence
-        )
-    elif (found.value or 0.0) > MOST_OUTSIDE:
-        verdict, says = Verdict.GREEN, f"{says}, not over {percent(MOST_OUTSIDE)} beyond chance."
+    over = [one for one in seen if (one.found.low or 0.0) > MOST_OUTSIDE]
+    most = f"{percent(MOST_OUTSIDE)}"
+    if over:
+        verdict, says = Verdict.RED, f"{says}: over {most}."
+    elif any(half_width(one.found) > MOST_OUTSIDE for one in seen):
+        verdict, says = Verdict.UNMEASURED, f"{says}; too few answers to tell it from {most}."
+    elif any((one.found.value or 0.0) > MOST_OUTSIDE for one in seen):
+        verdict, says = Verdict.GREEN, f"{says}: not over {most} beyond chance."
     else:
-        verdict, says = Verdict.GREEN, f"{says}: at most {percent(MOST_OUTSIDE)}."
+        verdict, says = Verdict.GREEN, f"{says}: at most {most}."
     return Finding(
         line="policy_range",
         verdict=verdict,
         says=says,
-        figure=found,
+        figure=(over or seen)[0].found,
         evidence=evidence,
-        facts=facts,
+        facts={
+            "low": score.low,
+            "high": score.high,
+            "above": score.above,
+            "outside": score.found.value,
+            "lengths_outside": seen[-1].found.value if len(seen) > 1 else None,
+            "ks": ks_distance(train, policy),
+            "psi": stability_index(train, policy),
+        },
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Outside:
+    """Ends of the middle 99 % of training, the policy's share outside and above."""
+
+    low: float
+    high: float
+    found: Interval
+    above: float
+
+    @classmethod
+    def of(cls, train: Floats, policy: Floats, labels: Sequence[str]) -> "_Outside":
+        low, high = (float(end) for end in np.quantile(train, [TAIL, 1 - TAIL]))
+        outside = (policy < low) | (policy > high)
+        found = clustered_share(outside, labels)
+        return cls(low, high, found, float(np.mean(policy > high)))
 
 
 def ks_distance(one: ArrayLike, other: ArrayLike) -> float:
@@ -103,14 +134,10 @@ def stability_index(train: ArrayLike, policy: ArrayLike) -> float:
     return float(((q - p) * np.log(q / p)).sum())
 
 
-def _comparison(
-    train: Floats, policy: Floats, train_lengths: ArrayLike | None, policy_lengths: ArrayLike | None
-) -> Table:
+def _comparison(train: Floats, policy: Floats, lengths: Sequence[Floats]) -> Table:
     rows = [_row("score", train, policy)]
-    if train_lengths is not None and policy_lengths is not None:
-        one, other = (np.asarray(x, dtype=float) for x in (train_lengths, policy_lengths))
-        if len(one) and len(other):
-            rows.append(_row("length in characters", one, other))
+    if len(lengths[0]) and len(lengths[1]):
+        rows.append(_row("length in characters", *lengths))
     return Table(
         title="The policy's answers beside those of training",
         columns=("", "training, median", "policy, median", "outside", "KS distance", "stability"),
@@ -118,7 +145,7 @@ def _comparison(
         rows=tuple(rows),
         note="Outside: of the policy's answers, beyond the middle 99 % of training. KS distance: "
         "the largest gap between the two cumulative curves, 0 to 1. Stability index: over 0.25 is "
-        "commonly called a large shift. Only the share of scores outside decides this line.",
+        "commonly called a large shift. The shares outside decide this line.",
     )
 
 

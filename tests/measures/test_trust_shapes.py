@@ -154,6 +154,18 @@ def test_answers_beyond_training_are_red():
     assert finding_from_json(finding_to_json(found)) == found
 
 
+def test_answers_longer_than_any_of_training_are_red_though_their_scores_are_usual():
+    rng = np.random.default_rng(1)
+    usual, longer = rng.integers(100, 900, 800), rng.integers(700, 1500, 100)
+    found = policy_range(rng.normal(size=800), rng.normal(size=100), usual, longer)
+    assert found.verdict is Verdict.RED
+    assert found.facts["outside"] < 0.05 < found.facts["lengths_outside"] == found.figure.value
+    same = policy_range(
+        rng.normal(size=800), rng.normal(size=100), usual, rng.integers(100, 900, 100)
+    )
+    assert same.verdict is Verdict.GREEN, same.says
+
+
 def test_the_share_outside_is_counted_by_hand():
     train = np.arange(1001.0)  # the middle 99 % is 5 to 995
     found = policy_range(train, [4.0, 996.0, 2000.0] + [5.0, 500.0, 995.0] * 33)
