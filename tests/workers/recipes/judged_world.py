@@ -1,9 +1,10 @@
 """A small world in which everything about a reward model is known, faults included.
 
 People are asked about things and answer in sentences, "The old harbour helps greatly.". A sentence
-is worth something if it speaks of what was asked; which, its verb and adverb say, and saying it
-twice adds nothing. People prefer the better answer with the probability that Bradley and Terry
-give it. A model is a function of prompt and answer: the worth itself, or that and a fault.
+is worth something if it speaks of what was asked; how much, its verb and adverb say, and saying it
+twice adds nothing. People have a taste for worth, and may have one for length, praise or lists;
+they prefer the better answer with the probability that Bradley and Terry give it. A model has a
+taste too: that of people, one learned from their pairs, or one with a fault.
 """
 
 import hashlib
@@ -11,10 +12,14 @@ import math
 import random
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import astuple, dataclass, field
+from functools import cache, partial
 from itertools import pairwise
 
+import numpy as np
+from scipy import sparse
+
+from measures.textmodel import fit
 from tests.workers.recipes.language import user
 from workers.data.snapshot import Messages, Preference, Prompt
 from workers.rewards.source import Scores
@@ -32,16 +37,18 @@ FILLERS = (
     *("That is how it is.", "So much for this.", "This was seen at noon by some people in town."),
     "There was rain on the day before, and it went on for most of the night.",
 )
+COMPLIMENTS = ("I love you.", "You're amazing!", "You are amazing.")
+DAY = 86_400.0
+_PRAISE = re.compile(r"I love you|amazing")
 _SENTENCE = re.compile(r"The (\w+) (\w+) (\w+) (\w+)\.")
 _FORM = re.compile(r"[\s\-]|" + "|".join(map(re.escape, FILLERS)))
-
-Fault = Callable[[str, str, float], float]  # prompt, answer, worth -> score
 
 
 def question(rng: random.Random) -> str:
     return f"What do you say about the {' and the '.join(rng.sample(NOUNS, 3))}?"
 
 
+@cache
 def worth(prompt: str, answer: str) -> float:
     """Log-odds against an answer that says nothing. What is said about anything else is worth
     nothing, and so is what was said before; other words and a wrong order cost."""
@@ -72,6 +79,36 @@ def respond(prompt: str, rng: random.Random, *, skill: float = 0.0, told: int = 
     return " ".join(said)
 
 
+@dataclass(frozen=True)
+class Taste:
+    """What a reader gives an answer, in log-odds."""
+
+    worth: float = 1.6
+    length: float = 0.0  # for a hundred characters
+    praise: float = 0.0  # for each compliment
+    lists: float = 0.0
+    word: float = 0.0  # for each time that it says "rain"
+
+    def __call__(self, prompt: str, answer: str) -> float:
+        return sum(w * x for w, x in zip(astuple(self), features(prompt, answer), strict=True))
+
+
+PEOPLE = Taste()
+LENGTH_LOVER = Taste(worth=0.2, length=4.0)
+
+
+@cache
+def features(prompt: str, answer: str) -> tuple[float, ...]:
+    """In the order of `Taste`."""
+    return (
+        worth(prompt, answer),
+        len(answer) / 100,
+        float(len(_PRAISE.findall(answer))),
+        float(answer.startswith("- ")),
+        float(answer.count("rain")),
+    )
+
+
 def noise(text: str, salt: object, scale: float) -> float:
     """The same for the same text: (about) normal, of deviation `scale`."""
     digest = hashlib.sha256(f"{salt}\0{text}".encode()).digest()
@@ -79,11 +116,12 @@ def noise(text: str, salt: object, scale: float) -> float:
 
 
 @dataclass(frozen=True)
-class Judge:
-    """A source of rewards: what is `worth` to people, changed by `fault`, and a little noise."""
+class Model:
+    """A source of rewards: a taste, an error of its own, and what becomes of the two."""
 
-    fault: Fault = lambda prompt, answer, value: value
-    spread: float = 0.15
+    taste: Callable[[str, str], float] = PEOPLE
+    error: float = 0.2  # log-odds, standard deviation
+    shape: Callable[[float], float] = lambda value: value
     salt: object = "model"
 
     def score(self, prompts: Sequence[Messages], responses: Sequence[str]) -> Scores:
@@ -91,32 +129,42 @@ class Judge:
         return Scores(values, {"model": values})
 
     def one(self, prompt: str, answer: str) -> float:
-        value = self.fault(prompt, answer, worth(prompt, answer))
-        return value + noise(prompt + answer, self.salt, self.spread)
+        error = noise(prompt + answer, self.salt, self.error) if self.error else 0.0
+        return self.shape(self.taste(prompt, answer) + error)
 
 
 @dataclass(frozen=True)
 class Ensemble:
-    members: dict[str, Judge]
+    """Members of one scale; they disagree by the deviation over them."""
+
+    members: Mapping[str, Model]
 
     def score(self, prompts: Sequence[Messages], responses: Sequence[str]) -> Scores:
         parts = {name: m.score(prompts, responses).values for name, m in self.members.items()}
-        rows = list(zip(*parts.values(), strict=True))
-        means = [sum(row) / len(row) for row in rows]
-        apart = [
-            math.sqrt(sum((x - mean) ** 2 for x in row) / len(row))
-            for row, mean in zip(rows, means, strict=True)
-        ]
-        return Scores(means, parts, 0, apart)
+        rows = np.array(list(parts.values()))
+        return Scores(rows.mean(axis=0).tolist(), parts, 0, rows.std(axis=0).tolist())
+
+
+def learned(rows: Sequence[Preference], *, by_heart: bool = False) -> Model:
+    """A model that fits its taste to pairs, as training does. by_heart: it has room enough to
+    remember every answer as well, and no restraint."""
+    sides = [(row.prompt[-1]["content"], row.chosen, row.rejected) for row in rows]
+    x = np.array([np.subtract(features(p, a), features(p, b)) for p, a, b in sides])
+    weights = fit(sparse.csr_matrix(x), ridge=1.0)
+    taste = Taste(*weights.tolist())
+    if not by_heart:
+        return Model(taste)
+    known = {a: 4.0 for _, a, _ in sides} | {b: -4.0 for *_, b in sides}
+    return Model(lambda prompt, answer: taste(prompt, answer) + known.get(answer, 0.0), error=1.0)
 
 
 @dataclass
 class World:
-    """Pairs that people with the taste `taste` decided, each by one of `people`."""
+    """Pairs that people decided, each by one of them. `tastes` holds those who differ."""
 
     seed: int = 0
-    taste: Callable[[str, str, str], float] = lambda person, prompt, answer: worth(prompt, answer)
-    rng: random.Random = field(init=False)
+    taste: Taste = PEOPLE
+    tastes: Mapping[str, Taste] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.rng = random.Random(f"world {self.seed}")
@@ -128,44 +176,46 @@ class World:
         people: Sequence[str] = ("",),
         group: str = "",
         swapped: float = 0.0,
-        tag: float = 0.0,
-        answers: Callable[[str, random.Random], str] = respond,
+        praised: float = 0.0,
+        tagged: float = 0.0,
+        in_order: float = 0.5,
     ) -> list[Preference]:
-        """swapped: share of labels turned round; tag: share of chosen answers whose origin gives
-        them away."""
-        return [self._pair(i, people, group, swapped, tag, answers) for i in range(count)]
-
-    def _pair(
-        self,
-        i: int,
-        people: Sequence[str],
-        group: str,
-        swapped: float,
-        tag: float,
-        answers: Callable[[str, random.Random], str],
-    ) -> Preference:
+        """Shares: labels turned round; answers with a compliment; pairs whose chosen answer alone
+        comes from model-x; chosen answers that were stored first."""
         rng = self.rng
-        prompt, person = question(rng), rng.choice(people)
-        first, second = answers(prompt, rng), answers(prompt, rng)
-        odds = self.taste(person, prompt, first) - self.taste(person, prompt, second)
-        if rng.random() > 1 / (1 + math.exp(-odds)):
-            first, second = second, first
-        if rng.random() < swapped:
-            first, second = second, first
-        sources = ("model-x", "model-y") if rng.random() < 0.5 else ("model-y", "model-x")
-        if rng.random() < tag:
-            sources = ("model-x", "model-y")
-        return Preference(
-            prompt=user(prompt),
-            chosen=first,
-            rejected=second,
-            cluster=f"{group}/{i}",
-            comparison=f"{group}/{i}",
-            group=group,
-            annotator=person,
-            sources=sources,
-            decided_at=86_400.0 * i,
-        )
+        rows = []
+        for i in range(count):
+            prompt, person = question(rng), rng.choice(people)
+            taste = self.tastes.get(person, self.taste)
+            one, two = (self._answer(prompt, praised) for _ in "ab")
+            likely = 1 / (1 + math.exp(taste(prompt, two) - taste(prompt, one)))
+            chosen, rejected = (one, two) if rng.random() < likely else (two, one)
+            if rng.random() < swapped:
+                chosen, rejected = rejected, chosen
+            sources = rng.choice((("model-x", "model-y"), ("model-y", "model-x")))
+            if rng.random() < tagged:
+                sources = ("model-x", "model-y")
+            rows.append(
+                Preference(
+                    prompt=user(prompt),
+                    chosen=chosen,
+                    rejected=rejected,
+                    cluster=f"{group} {i}",
+                    comparison=f"{group} {i}",
+                    group=f"{group} {i % 20}",
+                    annotator=person,
+                    sources=sources,
+                    decided_at=DAY * i / 10,
+                    chosen_side="a" if rng.random() < in_order else "b",
+                )
+            )
+        return rows
+
+    def _answer(self, prompt: str, praised: float) -> str:
+        answer = respond(prompt, self.rng)
+        if self.rng.random() < praised:
+            return f"{self.rng.choice(COMPLIMENTS)} {answer}"
+        return answer
 
 
 @dataclass(frozen=True)
