@@ -26,7 +26,8 @@ class PPOSettings:
     reward: Mapping[str, Any] = option(
         {"type": "model"},
         "Where rewards come from: {type: model} (input 'reward') or "
-        "{type: token_count, token: …, cap: …}.",
+        "{type: token_count, token: …, cap: …}. disagreement_threshold beside {type: model} stands "
+        "over an ensemble's own.",
     )
     reward_batch_size: int = option(
         64, "Texts scored at once.", unit="texts", minimum=1, maximum=1024
