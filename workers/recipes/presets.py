@@ -36,7 +36,49 @@ PRESETS: dict[str, dict[str, dict[str, object]]] = {
             "log_every": 5,
             "eval_every": 20,
             "save_every": 20,
-        }
+        },
+        # A pretrained encoder or causal model: one or two passes, and no further than it helps.
+        "pretrained": {
+            "learning_rate": 2e-5,
+            "weight_decay": 0.01,
+            "warmup_share": 0.1,
+            "labels": "soft",
+            "batch_size": 32,
+            "epochs": 2,
+            "max_tokens_per_batch": 16_384,
+            "patience": 3,
+            "eval_every": 25,
+            "save_every": 50,
+        },
+        # A model that does not fit with its optimizer: adapters, which take a larger step.
+        "lora": {
+            "learning_rate": 2e-4,
+            "warmup_share": 0.1,
+            "labels": "soft",
+            "batch_size": 32,
+            "epochs": 2,
+            "lora_rank": 16,
+            "gradient_checkpointing": True,
+            "max_tokens_per_batch": 16_384,
+            "patience": 3,
+            "eval_every": 25,
+            "save_every": 50,
+        },
+        # What to optimise a policy against: members that disagree where none of them knows.
+        "ensemble": {
+            "learning_rate": 2e-5,
+            "weight_decay": 0.01,
+            "warmup_share": 0.1,
+            "labels": "soft",
+            "batch_size": 32,
+            "epochs": 2,
+            "max_tokens_per_batch": 16_384,
+            "patience": 3,
+            "eval_every": 25,
+            "save_every": 50,
+            "members": 3,
+            "member_split": "bootstrap",
+        },
     },
     "dpo": {
         "demo": {

@@ -135,7 +135,7 @@ def _summary(training: Training, partial: Result | None) -> dict[str, Any]:
     summary |= {
         "splits": plain,
         "gap": gap_of(training.context, reports, training.validation, step=step),
-        "members": [_member(training, result) for result in members],
+        "members": {result.name: _member(training, result) for result in members},
     }
     if cross is not None:
         summary["cross_validation"] = cross
@@ -153,7 +153,6 @@ def _summary(training: Training, partial: Result | None) -> dict[str, Any]:
 def _member(training: Training, result: Result) -> dict[str, Any]:
     margins = result.scores[training.validation].margins
     return {
-        "name": result.name,
         "seed": result.seed,
         "rows": result.rows,
         "steps": result.steps,

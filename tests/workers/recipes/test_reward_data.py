@@ -3,6 +3,7 @@
 import json
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -19,7 +20,8 @@ from workers.data.sampling import (
 from workers.data.snapshot import Preference
 from workers.data.token_budget import padded_tokens, parts_under, rectangles
 from workers.recipes.reward_parts import Progress, Result, Scores, Watched, plan_parts
-from workers.recipes.settings import settings_for
+from workers.recipes.settings import describe, settings_for
+from workers.recipes.settings.preference import RewardSettings
 
 LENGTHS = st.lists(st.tuples(st.integers(1, 90), st.integers(1, 90)), min_size=1, max_size=24)
 
@@ -157,3 +159,8 @@ def test_progress_is_read_back_as_it_was_written(tmp_path) -> None:
 def test_one_fold_is_refused() -> None:
     with pytest.raises(Exception, match="folds: 1 is no cross-validation"):
         settings_for("reward", {"folds": 1})
+
+
+def test_every_option_of_reward_runs_is_explained() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "reward-training.md").read_text()
+    assert [f["name"] for f in describe(RewardSettings) if f"`{f['name']}`" not in page] == []

@@ -82,7 +82,7 @@ def test_known_scores_are_recovered_from_soft_labels_on_unseen_prompts(workshop:
                 }
             )
     workshop.put_snapshot("known", **rows)
-    config = QUICK | {"labels": "soft", "epochs": 10, "eval_every": 40}
+    config = QUICK | {"labels": "soft", "epochs": 8, "eval_every": 100}
     outcome = workshop.run_here(workshop.spec("known", "reward", config, sft="base", data="known"))
     reward = ModelReward(folder_of(workshop, outcome))
     scores = np.array(reward.score([user("red dog")] * len(answers), answers).values)
@@ -368,8 +368,8 @@ def test_an_ensemble_is_trained_resumed_and_loaded_without_training_a_member_twi
     assert second.curve("loss")[18] == whole.curve("loss")[18]
     assert second.summary["members"] == whole.summary["members"]
     assert second.summary["splits"] == whole.summary["splits"]
-    assert [m["seed"] for m in whole.summary["members"]] == [0, 1, 2]
-    assert len({m["loss"] for m in whole.summary["members"]}) == 3
+    assert [m["seed"] for m in whole.summary["members"].values()] == [0, 1, 2]
+    assert len({m["loss"] for m in whole.summary["members"].values()}) == 3
 
     folder = folder_of(workshop, second)
     assert not (folder / "model.safetensors").exists()
