@@ -105,7 +105,7 @@ def scorer_missed() -> str | None:
             client.close()
     except (redis.RedisError, OSError):
         return "unknown: Redis does not answer"
-    return f"no sign of life, and {waiting} requests for scores wait" if waiting else None
+    return f"no sign of life while requests for scores wait: {waiting}" if waiting else None
 
 
 def scorer_absent() -> str | None:

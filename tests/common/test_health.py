@@ -64,7 +64,7 @@ def test_a_missing_scorer_is_remarked_on_and_missed_only_while_somebody_waits(cl
     try:
         missed = client.get("/healthz")
         assert missed.status_code == 503
-        assert "1 requests for scores wait" in missed.json()["checks"]["scorer"]
+        assert "requests for scores wait: 1" in missed.json()["checks"]["scorer"]
         beating.set(alive.alive_key(scores.SCORER), "here:1", ex=5)
         well = client.get("/healthz")
         assert (well.status_code, well.json()["remarks"]) == (200, {})

@@ -90,6 +90,26 @@ def test_one_bad_request_fails_alone(client) -> None:
     assert reply(client, "fine").scores[0]["score"] == PROMPT + 2
 
 
+def test_a_score_that_is_no_number_is_an_error_and_no_score(client) -> None:
+    ask(client, "odd", item("x"))
+    scorer(client, Shelf(one_float32=CountingModel(scale=float("nan")))).turn()
+    assert reply(client, "odd").error["code"] == "non_finite"
+
+
+def test_who_was_killed_long_ago_leaves_the_list_and_who_left_work_stays_on_it(
+    client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone, owing = RequestQueue(client), RequestQueue(client)
+    gone.join()
+    ask(client, "left", item("x"))
+    assert len(owing.take()) == 1
+    assert gone.take() == []
+    monkeypatch.setattr("workers.scoring.queue.FORGET_MS", -1)
+    RequestQueue(client).join()
+    names = [c["name"].decode() for c in client.xinfo_consumers(contract.STREAM, contract.GROUP)]
+    assert names == [owing.consumer]
+
+
 def test_what_is_no_request_is_answered_and_does_not_stay(client) -> None:
     client.xadd(contract.STREAM, {"id": "odd", "request": "no json"})
     client.xadd(contract.STREAM, {"what": "ever"})

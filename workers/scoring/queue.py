@@ -25,6 +25,7 @@ WAIT_MS = 1000  # for a first request
 LINGER_MS = 5  # for company, while a batch has fewer rows than it should
 RETAKE_S = 15.0
 MAX_DELIVERIES = 3
+FORGET_MS = 86_400_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,9 @@ class RequestQueue:
         """Make the group where there is none (a new or an emptied Redis)."""
         with contextlib.suppress(redis.ResponseError):  # it exists
             self._client.xgroup_create(contract.STREAM, contract.GROUP, id="0", mkstream=True)
+        for consumer in self._client.xinfo_consumers(contract.STREAM, contract.GROUP):
+            if not consumer["pending"] and consumer["idle"] > FORGET_MS:  # killed long ago
+                self._client.xgroup_delconsumer(contract.STREAM, contract.GROUP, consumer["name"])
 
     def take(self) -> list[Taken]:
         """What waits, from all callers: until `MOST_ROWS` rows are together or nothing is left."""

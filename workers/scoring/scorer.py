@@ -1,6 +1,7 @@
 """One turn after another: take requests, put those of one model together, score, answer."""
 
 import logging
+import math
 import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -115,6 +116,8 @@ class Scorer:
         made: dict[bytes, Remembered] = {}
         if missing:
             scores = source.score_rows([rows[i] for i in missing.values()])
+            if not all(map(math.isfinite, scores.values)):
+                raise Refusal("non_finite", "The model's score of a text is no finite number.")
             for place, key in enumerate(missing):
                 spread = scores.disagreement[place] if scores.disagreement else None
                 made[key] = Remembered(scores.values[place], scores.parts_of(place), spread)
