@@ -224,6 +224,14 @@ def test_progress_is_polled_and_the_page_is_read_again_once_the_run_has_ended(
     assert over.headers["HX-Refresh"] == "true"
 
 
+def test_the_first_assessment_under_way_is_no_reason_to_press_again(model, page):
+    assessment_make(model, content=b"", state="queued", ended_at=None)
+    text = page(f"reward-models/{model.pk}/")
+    assert "Not measured yet: an assessment is under way" in text
+    assert "Press “Assess”" not in text
+    assert "being assessed" in page("reward-models/")
+
+
 def test_an_assessment_that_failed_says_why_and_leaves_the_last_one(model, page):
     assessment_make(model)
     assessment_make(
@@ -282,6 +290,8 @@ def test_where_a_model_is_missing_there_is_a_picker(project, model, page):
     text = page(f"reward-models/compare/?a={model.pk}")
     assert "Choose two models" in text
     page("reward-models/compare/?a=nothing", status=404)
+    page("reward-models/compare/?a=%00", status=404)
+    page("reward-models/%00/", status=404)
 
 
 def test_models_of_another_project_lead_nowhere(project, model, page, olga):

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from apps.evaluation.selectors.assessments import Assessment, assessment_of
+from apps.evaluation.selectors.assessments import Assessment, assess_runs, assessment_of
 from apps.evaluation.selectors.ceiling import HumanCeiling, human_ceiling
 from apps.evaluation.selectors.web_lines import web_findings
-from apps.training.models import Checkpoint
+from apps.training.models import Checkpoint, Run
 from measures.trust.findings import (
     Finding,
     Verdict,
@@ -22,6 +22,7 @@ from measures.trust.findings import (
 from measures.trust.lines import LINES
 
 NOBODY = "Nobody has assessed this model yet. Press “Assess”."
+UNDER_WAY = "Not measured yet: an assessment is under way."
 UNANSWERED = "The last assessment did not answer this line. Assess the model again."
 _MOVING = frozenset({"freshness"})
 # What a line needs beyond the dataset, for those who have to choose it.
@@ -85,19 +86,24 @@ def judgement_of(checkpoint: Checkpoint, *, quick: bool = False) -> Judgement:
     assessment = assessment_of(checkpoint)
     found = dict(assessment.findings) if assessment else {}
     found |= web_findings(checkpoint, quick=quick)
+    missing = _missing_words(checkpoint, assessment)
     return Judgement(
         assessment=assessment,
-        findings=tuple(found.get(line) or _missing(line, assessment) for line in LINES),
+        findings=tuple(found.get(line) or _missing(line, missing) for line in LINES),
         ceiling=None if quick else human_ceiling(checkpoint),
     )
 
 
-def _missing(line: str, assessment: Assessment | None) -> Finding:
+def _missing_words(checkpoint: Checkpoint, assessment: Assessment | None) -> str:
+    """Why lines are missing; empty where the assessment could be read and left out only some."""
     if assessment is None:
-        return unmeasured(line, NOBODY)
-    if assessment.broken:
-        return unmeasured(line, f"{assessment.broken} Assess the model again.")
-    return unmeasured(line, NEEDS.get(line, UNANSWERED))
+        live = assess_runs(checkpoint).filter(state__in=Run.LIVE_STATES).exists()
+        return UNDER_WAY if live else NOBODY
+    return f"{assessment.broken} Assess the model again." if assessment.broken else ""
+
+
+def _missing(line: str, why: str) -> Finding:
+    return unmeasured(line, why or NEEDS.get(line, UNANSWERED))
 
 
 def findings_of_state(state: Mapping[str, Any]) -> tuple[Finding, ...]:

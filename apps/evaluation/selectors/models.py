@@ -33,11 +33,12 @@ def reward_models(*, project: Project, search: str = "", status: str = "") -> Qu
 
 def reward_model_get(*, project: Project, checkpoint_id: str) -> Checkpoint:
     """Raises `Missing`, also for a model of another kind of run."""
-    row = (
-        Checkpoint.objects.filter(project=project, pk=checkpoint_id, run__kind=Run.Kind.REWARD)
-        .select_related("run__created_by", "project")
-        .first()
+    rows = Checkpoint.objects.filter(
+        project=project,
+        pk=checkpoint_id.replace("\x00", "?"),  # no text of the database holds a NUL
+        run__kind=Run.Kind.REWARD,
     )
+    row = rows.select_related("run__created_by", "project").first()
     if row is None:
         raise Missing("There is no such reward model in this project.", field="checkpoint")
     return row

@@ -22,7 +22,12 @@ from apps.evaluation.screens.compare import compare as compare_findings
 from apps.evaluation.screens.figures import headline
 from apps.evaluation.selectors import assessments
 from apps.evaluation.selectors import models as selectors
-from apps.evaluation.selectors.judgements import Judgement, findings_of_state, judgement_of
+from apps.evaluation.selectors.judgements import (
+    UNDER_WAY,
+    Judgement,
+    findings_of_state,
+    judgement_of,
+)
 from apps.snapshots.models import Snapshot
 from apps.training import display
 from apps.training.forms import ROLE_LABELS
@@ -60,8 +65,7 @@ def _row(model: Checkpoint) -> dict[str, Any]:
     return {
         "model": model,
         "assessed": judgement.assessment is not None,
-        "live": judgement.assessment is None
-        and assessments.assess_runs(model).filter(state__in=Run.LIVE_STATES).exists(),
+        "live": judgement.finding("accuracy").says == UNDER_WAY,
         "n_red": len(judgement.red),
         "n_unmeasured": len(judgement.unmeasured),
         "n_green": len(judgement.green),
