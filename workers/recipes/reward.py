@@ -15,8 +15,9 @@ from typing import Any
 from measures.accuracy import pair_credit
 from workers.context import RecipeError, RunContext
 from workers.contract.events import Fault
+from workers.data.snapshot import TRAIN
 from workers.models import load_tokenizer, readable_length
-from workers.recipes.reward_data import read_pairs
+from workers.recipes.reward_data import HARD, PairData, read_pairs
 from workers.recipes.reward_parts import FOLD, Result, plan_parts
 from workers.recipes.reward_preflight import preflight, warnings_of
 from workers.recipes.reward_reports import (
@@ -30,6 +31,7 @@ from workers.recipes.reward_training import Training, fresh_model
 from workers.recipes.settings import settings_for
 from workers.recipes.settings.preference import RewardSettings
 from workers.recipes.trainer_bridge import check_batches, validation_split
+from workers.rewards.layout import is_ensemble
 
 CONFIG = RewardSettings
 
@@ -66,7 +68,7 @@ def _prepare(context: RunContext, settings: RewardSettings) -> Training:
         source=source,
         tokenizer=tokenizer,
         data=data,
-        validation=validation_split(data.splits),
+        validation=_watched(data),
         parts=plan_parts(settings, [pair.row for pair in data.train], seed=context.spec.seed),
     )
     resume = context.resume_path()
@@ -88,7 +90,15 @@ def _prepare(context: RunContext, settings: RewardSettings) -> Training:
 def _source(context: RunContext, settings: RewardSettings) -> str | Path:
     for role in ("sft", "base"):
         if context.has_input(role):
-            return context.input_path(role)
+            folder = context.input_path(role)
+            if is_ensemble(folder):
+                raise RecipeError(
+                    "model_unavailable",
+                    Fault.CONFIGURATION,
+                    f"input '{role}' is an ensemble of reward models; a run starts from a single "
+                    "model",
+                )
+            return folder
     if settings.base_model is None:
         raise RecipeError(
             "missing_input",
@@ -96,6 +106,12 @@ def _source(context: RunContext, settings: RewardSettings) -> str | Path:
             "a reward run needs an input 'sft' or 'base', or a base_model",
         )
     return settings.base_model
+
+
+def _watched(data: PairData) -> str:
+    """The split that is watched: of `data` itself where it has any, else of the hard pairs."""
+    own = {s: pairs for s, pairs in data.splits.items() if not s.startswith(HARD)}
+    return validation_split(own if any(own[s] for s in own if s != TRAIN) else data.splits)
 
 
 def _summary(training: Training, partial: Result | None) -> dict[str, Any]:

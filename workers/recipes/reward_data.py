@@ -18,6 +18,7 @@ from workers.data.snapshot import (
 from workers.recipes.settings.preference import RewardSettings
 
 DAY_S = 86_400.0
+HARD = "hard_"  # begins the names of the adversarial pairs' own evaluation files
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,7 @@ def read_pairs(
         hard = context.input_path("hard")
         rows = _weighted(read_preferences(hard), settings)
         train += [replace(row, weight=row.weight * settings.hard_weight) for row in rows]
-        held_out |= {f"hard_{s}": read_preferences(hard, s) for s in evaluation_splits(hard)}
+        held_out |= {HARD + s: read_preferences(hard, s) for s in evaluation_splits(hard)}
     if settings.labels != "soft":
         refuse_soft_labels(train, "set labels to soft, or freeze one without ties")
     if settings.recency_half_life_days is not None:

@@ -72,6 +72,11 @@ class Training:
     trainer: RewardTrainer | None = None
     started: float = field(default_factory=time.monotonic)
 
+    @property
+    def first_rank(self) -> bool:
+        """Whether this process writes files; under torchrun the others train along."""
+        return self.context.writer is not None
+
     # --- one part ---
 
     def train(self, part: Part) -> Result:
@@ -85,6 +90,7 @@ class Training:
         if self.context.stopped == "cancel":
             return self._result(part, watch.reason, steps, kept, loss, {})
         if self.settings.patience and not self.context.stopped:
+            trainer.accelerator.wait_for_everyone()  # the first rank has written it
             trainer._load_from_checkpoint(str(self._best))
             kept, loss = watched.lowest_at, watched.lowest
         return self._result(part, watch.reason, steps, kept, loss, self._score(part))
@@ -95,7 +101,8 @@ class Training:
             gc.collect()  # the model before, before the next one is loaded
         if self.progress.current != part.name:
             self.progress.current, self.progress.watched = part.name, Watched()
-        shutil.rmtree(self.context.workdir / "trainer", ignore_errors=True)
+        if self.first_rank:
+            shutil.rmtree(self.context.workdir / "trainer", ignore_errors=True)
         model = fresh_model(self.source, self.tokenizer, self.settings, seed=part.seed)
         watch = Watch(
             self.context,
@@ -175,6 +182,8 @@ class Training:
         return self.context.workdir / "members"
 
     def _keep_best(self) -> None:
+        if not self.first_rank:
+            return
         shutil.rmtree(self._best, ignore_errors=True)
         self._save_weights(self._best)
 
@@ -188,6 +197,8 @@ class Training:
     def _complete(self, folder: Path) -> None:
         """Adds to a checkpoint what lets a run go on: finished members, the best weights so far,
         and how far it is. Two finished members already make it an ensemble to load."""
+        if not self.first_rank:
+            return
         (folder / "training_args.bin").unlink(missing_ok=True)
         self._add_members(folder)
         if self.settings.patience and self.progress.current and self._best.is_dir():
@@ -204,6 +215,8 @@ class Training:
     def save_ended(self, part: Part, result: Result) -> None:
         """A part is done: its weights, and with the last one the model of the run."""
         self.progress.current = None
+        if not self.first_rank:
+            return
         if part.kind == MEMBER:
             self._save_weights(self._members / part.name)
         last = len(self.progress.done) == len(self.parts)
@@ -236,6 +249,8 @@ class Training:
                 f"the checkpoint has trained {', '.join(done)}, which this run does not plan",
             )
         self.resume = folder if self.progress.current else None
+        if not self.first_rank:
+            return
         shutil.rmtree(self._members, ignore_errors=True)
         for result in self.progress.members:
             shutil.copytree(folder / result.name, self._members / result.name)
