@@ -57,14 +57,14 @@ def test_a_scorer_killed_in_the_middle_of_500_requests_loses_and_doubles_none(
     first, second = process(tmp_path, "first"), process(tmp_path, "second")
     try:
         first.start()
-        wait_until(lambda: stats(client).get("answered", 0) >= 20, seconds=90, what="20 answers")
+        wait_until(lambda: stats(client).get("answered", 0) >= 20, seconds=180, what="20 answers")
         first.kill()
         answered = stats(client)["answered"]
         assert answered < REQUESTS  # it was the middle
         left = client.xpending(contract.STREAM, contract.GROUP)["pending"]
         second.start()
         wait_until(
-            lambda: client.xlen(contract.STREAM) == 0, seconds=120, what="the stream to empty"
+            lambda: client.xlen(contract.STREAM) == 0, seconds=180, what="the stream to empty"
         )
         replies = [reply(client, f"r{r}") for r in range(REQUESTS)]
         assert [r for r, answer in enumerate(replies) if answer is None or answer.error] == []
@@ -115,7 +115,7 @@ def test_a_model_that_is_not_in_the_store_is_said_to_be_missing(
     )
     try:
         worker.start()
-        wait_until(lambda: reply(client, "damaged") and reply(client, "gone"), seconds=60)
+        wait_until(lambda: reply(client, "damaged") and reply(client, "gone"), seconds=180)
         assert reply(client, "gone").error["code"] == "model_missing"
         assert reply(client, "damaged").error["code"] == "model_missing"
         assert str(tmp_path) not in reply(client, "gone").error["message"]
