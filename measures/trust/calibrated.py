@@ -10,7 +10,16 @@ from measures.calibration import Calibration, calibration, fit_temperature
 from measures.estimate import Interval, Quantity
 from measures.trust.findings import Curve, Finding, Series, Table, Verdict, unmeasured
 from measures.trust.pairs import Pairs
-from measures.trust.weighing import LEAST_PAIRS, against, difference_of, half_width, some, too_thin
+from measures.trust.weighing import (
+    LEAST_PAIRS,
+    against,
+    difference_of,
+    half_width,
+    some,
+    too_thin,
+    undecided,
+    undecided_words,
+)
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -87,6 +96,8 @@ def calibration_line(
         return unmeasured(
             line, f"{said}: too few to tell 5 points from none.{wanted}", evidence=evidence
         )
+    elif undecided(found, MOST_ERROR):
+        return unmeasured(line, f"{said}: {undecided_words(MOST_ERROR)}. {fits}", evidence=evidence)
     else:
         verdict, says = Verdict.GREEN, f"{said}: {against(found, MOST_ERROR)}. {fits}"
     return Finding(

@@ -85,7 +85,7 @@ def label_noise(pairs: Pairs) -> Finding:
     facts = {"swapped": of.value, "temperature": found.temperature, "sure": found.sure}
     if of.low > 0 and (of.value or 0.0) > MOST_SWAPPED:
         verdict, says = Verdict.RED, f"{said}: over 5 %. Read the surest contradictions below."
-    elif half_width(of) > MOST_SWAPPED:
+    elif half_width(of) > MOST_SWAPPED or (of.value or 0.0) > MOST_SWAPPED:
         return unmeasured(
             line,
             f"{said}: too wide to tell 5 % from none. It is sure on {found.sure:,} pairs; more "
@@ -98,11 +98,7 @@ def label_noise(pairs: Pairs) -> Finding:
 
 
 def _standing(of: Interval) -> str:
-    if (of.high or 0.0) <= MOST_SWAPPED:
-        return "under 5 %"
-    if (of.value or 0.0) > MOST_SWAPPED:
-        return "over 5 % here, but no more than chance could make of none"
-    return "not shown to be over 5 %"
+    return "under 5 %" if (of.high or 0.0) <= MOST_SWAPPED else "not shown to be over 5 %"
 
 
 def swapped_share(pairs: Pairs, where: Bools) -> Swapped | None:

@@ -28,6 +28,8 @@ from measures.trust.weighing import (
     points,
     share_of,
     some,
+    undecided,
+    undecided_words,
 )
 from measures.trust.wording import listed, percent, plain, share
 
@@ -116,8 +118,8 @@ def format_taste(pairs: Pairs) -> Finding:
     """Red: it prefers answers with some mark of style over 5 points more or less often than people,
     by more than chance, after Holm's correction for how many marks there are.
 
-    A mark with too few pairs to have shown five points decides nothing; where that is so of all,
-    nothing was measured.
+    A mark with too few pairs to have shown five points, or to tell them from chance, decides
+    nothing; where that is so of all, nothing was measured.
     """
     line = "format_taste"
     held = [
@@ -147,7 +149,9 @@ def format_taste(pairs: Pairs) -> Finding:
     under = [1 - p_above(gap, -MOST_GAP) for *_, gap in found]
     stands = holm([min(a, b) for a, b in zip(over, under, strict=True)])
     bad = [one for one, yes in zip(found, stands, strict=True) if yes and beyond(one[3], MOST_GAP)]
-    shown = [one for one in found if half_width(one[3]) <= MOST_GAP]
+    shown = [
+        one for one in found if half_width(one[3]) <= MOST_GAP and not undecided(one[3], MOST_GAP)
+    ]
     facts = {
         "gaps": {words: gap.value for words, _, _, gap in found},
         "liked_or_avoided": [words for words, *_ in bad],
@@ -180,7 +184,7 @@ def format_taste(pairs: Pairs) -> Finding:
         )
     words, _, _, gap = max(shown, key=lambda one: abs(one[3].value or 0.0))
     left = len(found) - len(shown)
-    rest = "" if not left else f" Rarer marks ({left}) have too few pairs to tell."
+    rest = "" if not left else f" Of {left} more there are too few pairs to tell."
     return Finding(
         line=line,
         verdict=Verdict.GREEN,
@@ -226,6 +230,8 @@ def _judged(line: str, said: str, gap: Interval, evidence: tuple, facts: dict) -
         return unmeasured(
             line, f"{said}. Too few pairs to see 5 points.{wanted}", evidence=evidence
         )
+    if undecided(gap, MOST_GAP):
+        return unmeasured(line, f"{said}: {undecided_words(MOST_GAP)}.", evidence=evidence)
     return Finding(
         line=line,
         verdict=Verdict.GREEN,

@@ -157,9 +157,16 @@ def against(found: Interval, limit: float) -> str:
     said = f"{100 * limit:.0f} points"
     if found.low is None or found.high is None or max(-found.low, found.high) <= limit:
         return f"under {said}"
-    if abs(found.value or 0.0) > limit:
-        return f"over {said} here, but not by more than chance"
     return f"not shown to be over {said}"
+
+
+def undecided(found: Interval, limit: float) -> bool:
+    """Beyond the limit, but not by more than chance: neither a fault nor the absence of one."""
+    return abs(found.value or 0.0) > limit and not beyond(found, limit)
+
+
+def undecided_words(limit: float) -> str:
+    return f"over {100 * limit:.0f} points here, but not by more than chance; more pairs would tell"
 
 
 def some(n: int) -> str:

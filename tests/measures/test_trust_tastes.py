@@ -74,6 +74,22 @@ def test_a_small_difference_is_not_called_one():
     assert found.verdict is Verdict.GREEN
 
 
+def test_a_difference_over_the_limit_by_chance_at_most_is_neither_red_nor_green():
+    # People prefer the longer in 600 of 1,000, the model in 480 of those and in 185 of the others:
+    # 6.5 points. By hand: 1.96 √((0.305 − 0.065²)/1000) = 3.4, so from 3.1 to 9.9.
+    row = np.arange(1_000)
+    longer = row < 600
+    wrong = (row < 120) | (row >= 815)
+    pairs = by_hand(
+        ["long" if yes else "s" for yes in longer],
+        ["s" if yes else "long" for yes in longer],
+        np.where(wrong, -1, 1),
+    )
+    found = length_taste(pairs)
+    assert found.verdict is Verdict.UNMEASURED
+    assert "but not by more than chance" in found.says
+
+
 def test_changing_sides_mirrors_people_and_leaves_the_model(clean):
     one, other = length_taste(clean).facts, length_taste(turned(clean)).facts
     assert other["model"] == pytest.approx(one["model"])

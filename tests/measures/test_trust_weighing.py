@@ -15,6 +15,7 @@ from measures.trust.weighing import (
     pairs_needed,
     points,
     share_of,
+    undecided,
 )
 from tests.measures.trust_worlds import part, world
 
@@ -73,7 +74,9 @@ def test_only_an_interval_wholly_beyond_is_beyond():
 def test_words_for_a_figure_that_is_no_fault():
     assert against(interval(0.01, -0.02, 0.04), 0.05) == "under 5 points"
     assert against(interval(0.01, -0.02, 0.06), 0.05) == "not shown to be over 5 points"
-    assert "not by more than chance" in against(interval(0.06, -0.02, 0.12), 0.05)
+    assert undecided(interval(0.06, -0.02, 0.12), 0.05)
+    assert not undecided(interval(0.06, 0.051, 0.12), 0.05)  # a fault
+    assert not undecided(interval(0.04, -0.02, 0.12), 0.05)
 
 
 def test_minus_signs_are_minus_signs_and_nothing_is_minus_nothing():
