@@ -36,6 +36,7 @@ _TYPES: dict[str, pa.DataType] = {
     "strength": pa.float64(),
     "votes": pa.int64(),
     "cluster_ids": pa.list_(pa.string()),
+    "sources": pa.list_(pa.string()),
 }
 
 

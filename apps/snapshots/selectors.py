@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from itertools import islice
 from typing import Any
 
@@ -10,7 +11,7 @@ from django.db.models import Count, Max, Min, Q, QuerySet
 from apps.accounts.models import Project
 from apps.common.errors import Missing
 from apps.labeling.models import Annotator, Comparison, LabelingSettings, Prompt, Vote
-from apps.snapshots.assembling.rows import Texts
+from apps.snapshots.assembling.rows import Texts, source_of
 from apps.snapshots.models import Snapshot, SnapshotRow
 from apps.snapshots.recipe import TRAIN, Filters, SnapshotRecipe
 from apps.snapshots.recipe_json import recipe_from_json
@@ -111,13 +112,25 @@ def voters(votes: Iterable[int]) -> frozenset[int]:
     return frozenset(found)
 
 
+_SOURCE = ("origin", "origin_ref", "metadata")
+
+
 def texts_of(pairs: Iterable[int]) -> dict[int, Texts]:
     found: dict[int, Texts] = {}
     for part in parts(pairs):
         rows = Comparison.objects.filter(pk__in=part).values_list(
-            "pk", "prompt__messages", "response_a__messages", "response_b__messages"
+            *("pk", "prompt__messages", "response_a__messages", "response_b__messages"),
+            *(f"response_{side}__{name}" for side in "ab" for name in _SOURCE),
         )
-        found.update({pk: Texts(prompt, a, b) for pk, prompt, a, b in rows})
+        for pk, prompt, a, b, *of in rows:
+            found[pk] = Texts(prompt, a, b, source_of(*of[:3]), source_of(*of[3:]))
+    return found
+
+
+def votes_cast_at(votes: Iterable[int]) -> dict[int, datetime]:
+    found: dict[int, datetime] = {}
+    for part in parts(votes):
+        found.update(Vote.objects.filter(pk__in=part).values_list("pk", "cast_at"))
     return found
 
 

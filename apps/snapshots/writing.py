@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -57,9 +58,10 @@ def preferences_write(
     tell(progress.WRITE)
     kept = sorted({line.pair for lines in assembly.lines.values() for line in lines})
     deciding = sorted({v for lines in assembly.lines.values() for x in lines for v in x.votes})
-    texts = selectors.texts_of(kept)
+    texts, cast_at = selectors.texts_of(kept), selectors.votes_cast_at(deciding)
     files = {
-        name: rows_written(lines, assembly, texts, recipe) for name, lines in assembly.lines.items()
+        name: rows_written(lines, assembly, texts, recipe, cast_at)
+        for name, lines in assembly.lines.items()
     }
     unpaired = recipe.ties == KTO
     about = {
@@ -85,8 +87,10 @@ def rows_written(
     assembly: Assembly,
     texts: Mapping[int, Texts],
     recipe: SnapshotRecipe,
+    votes_at: Mapping[int, datetime],
 ) -> list[Row]:
-    """The rows of one file in the form that the tie policy asks for."""
+    """The rows of one file in the form that the tie policy asks for; all files have one another's
+    columns."""
     recur = bool(assembly.counts["texts_recur"])
     if recipe.ties == KTO:
         return list(unpaired_rows(lines, assembly.pairs, texts, texts_recur=recur))
@@ -99,6 +103,8 @@ def rows_written(
             texts_recur=recur,
             soft=recipe.ties == SOFT,
             graded=graded,
+            sourced=any(text.from_a or text.from_b for text in texts.values()),
+            votes_at=votes_at,
         )
     )
 

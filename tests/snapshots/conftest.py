@@ -129,8 +129,7 @@ def revote(comparison: Comparison, choices: list[str], **more: Any) -> None:
             source="import",
             revision=2,
             supersedes=vote,
-            cast_at=vote.cast_at,
-            **more,
+            **{"cast_at": vote.cast_at} | more,
         )
 
 

@@ -62,11 +62,15 @@ def unzipped(snapshot: Snapshot, shape: str, at: Path) -> Path:
 
 
 def _said(row: dict[str, Any]) -> dict[str, Any]:
-    """`datasets` makes moments of what it takes for some, in UTC without saying so."""
-    return {
-        name: value.replace(tzinfo=dt.UTC).isoformat() if isinstance(value, dt.datetime) else value
-        for name, value in row.items()
-    }
+    """`datasets` makes moments of what it takes for some, of days too, in UTC without saying so."""
+
+    def text_of(name: str, value: Any) -> Any:
+        if not isinstance(value, dt.datetime):
+            return value
+        moment = value.replace(tzinfo=dt.UTC)
+        return moment.date().isoformat() if name == "decided_at" else moment.isoformat()
+
+    return {name: text_of(name, value) for name, value in row.items()}
 
 
 SHAPES = [shape.key for shape in formats.shapes_for("preferences")]

@@ -4,12 +4,13 @@ Every file of a snapshot has the same columns with the same types, so that `data
 reads the folder as one dataset.
 """
 
+import datetime as dt
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from apps.snapshots.assembling.material import Line, Pair
+from apps.snapshots.assembling.material import BY_RULING, Line, Pair
 from measures.text import normalise
 
 Messages = list[dict[str, str]]
@@ -18,15 +19,18 @@ Row = dict[str, Any]
 # Shorter answers ("Yes.", "Sorry, I cannot help with that.") recur under unrelated prompts and give
 # nothing away; they are the same argument only under the same prompt.
 _RECOGNISABLE_WORDS = 20
+_BY_PEOPLE = ("human", "edit")
 
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """What a pair says."""
+    """What a pair says, and which model or file each answer is from ("" where nobody knows)."""
 
     prompt: Messages
     a: Messages
     b: Messages
+    from_a: str = ""
+    from_b: str = ""
 
 
 def argument_key(prompt: Sequence[Mapping[str, str]], response: Sequence[Mapping[str, str]]) -> str:
@@ -57,6 +61,16 @@ def text_key(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:20]
 
 
+def source_of(kind: str, reference: str, metadata: Mapping[str, Any] | None) -> str:
+    """Where an answer is from, as a row may say it: a checkpoint, a model or a file by name. Of an
+    answer that a person wrote or improved only that much: rows name nobody."""
+    if kind in _BY_PEOPLE:
+        return kind
+    about = metadata or {}
+    named = reference or about.get("model") or about.get("source")
+    return str(named or ("" if kind == "import" else kind))
+
+
 def preference_rows(
     lines: Iterable[Line],
     pairs: Mapping[int, Pair],
@@ -65,6 +79,8 @@ def preference_rows(
     texts_recur: bool,
     soft: bool = False,
     graded: bool = False,
+    sourced: bool = False,
+    votes_at: Mapping[int, dt.datetime] | None = None,
 ) -> Iterator[Row]:
     """One row a line.
 
@@ -73,7 +89,9 @@ def preference_rows(
     that it is a target and not a footnote: a tie stands there with 0.5, in an order drawn by hash.
     Where responses recur `cluster_ids` names both of them, chosen first, for intervals over
     arguments; elsewhere `cluster` is the group. `annotator` is empty but in the file of held-out
-    annotators' votes. graded: every row has `strength`, null where nobody graded.
+    annotators' votes. graded: every row has `strength`, null where nobody graded. sourced: every
+    row has `sources`, the chosen answer's first. votes_at: when each vote was cast; every row then
+    has `decided_at`, the day of its newest vote or of the ruling.
     """
     for line in lines:
         pair, text = pairs[line.pair], texts[line.pair]
@@ -94,7 +112,21 @@ def preference_rows(
             row["cluster_ids"] = [getattr(pair, won), getattr(pair, lost)]
         else:
             row["cluster"] = pair.group
+        if sourced:
+            row["sources"] = [getattr(text, f"from_{won}"), getattr(text, f"from_{lost}")]
+        if votes_at is not None:
+            row["decided_at"] = _day(line, pair, votes_at)
         yield row | _origin(line)
+
+
+def _day(line: Line, pair: Pair, votes_at: Mapping[int, dt.datetime]) -> str | None:
+    """ISO 8601, in UTC; None where nobody knows, since readers that guess types take an empty text
+    for no date. The day and no more: moments would tell a person's votes by their rhythm."""
+    if line.by == BY_RULING:
+        moment = pair.ruling.at if pair.ruling else None
+    else:
+        moment = max((votes_at[vote] for vote in line.votes if vote in votes_at), default=None)
+    return moment.astimezone(dt.UTC).date().isoformat() if moment else None
 
 
 def unpaired_rows(

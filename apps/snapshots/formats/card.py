@@ -56,6 +56,9 @@ COLUMNS = {
     "group": "what splits go by: a topic, a debate or the prompt",
     "cluster": "rows with one cluster are not independent: resample them together",
     "cluster_ids": "keys of both answers, the chosen one first: an answer stands in many rows",
+    "sources": "which model or file each answer is from, the chosen one first; empty where nobody "
+    "knows, and no name where a person wrote it",
+    "decided_at": "the day of the newest vote behind the row, or of the ruling; ISO 8601, UTC",
     "comparison": "number of the comparison in Concord",
     "vote": "number of the vote in Concord",
     "annotator": "a pseudonym; in pairs filled only where a row is one held-out person's vote",
