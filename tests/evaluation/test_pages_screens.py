@@ -10,10 +10,24 @@ from apps.evaluation.screens.compare import compare
 from apps.evaluation.screens.curves import curve_view
 from apps.evaluation.screens.figures import Axis, estimate, headline, short, words
 from apps.evaluation.screens.histograms import histogram_view
-from apps.evaluation.screens.page import LOOKS, group_views, turned_red, verdict_sentence
+from apps.evaluation.screens.page import (
+    LOOKS,
+    group_views,
+    open_lines,
+    turned_red,
+    verdict_sentence,
+)
 from apps.evaluation.selectors.ceiling import HumanCeiling, LabelCeiling
 from measures.estimate import Interval
-from measures.trust.findings import Curve, Example, Histogram, Intervals, Series, Verdict
+from measures.trust.findings import (
+    Curve,
+    Example,
+    Histogram,
+    Intervals,
+    Series,
+    Verdict,
+    unmeasured,
+)
 from measures.trust.lines import LINES
 from tests.evaluation.assessed import all_green, interval, red, with_evidence
 
@@ -143,6 +157,14 @@ def test_what_turned_red_since_is_what_was_not_red_before():
     now = all_green(red("slices"), red("accuracy"))
     assert [line.name for line in turned_red(before, now)] == ["accuracy"]
     assert turned_red(now, before) == []
+
+
+def test_what_an_approval_passed_over_is_said_in_one_breath():
+    assert open_lines(all_green()) == ""
+    assert open_lines(all_green(red("slices"))) == "1 line red"
+    missing = unmeasured("accuracy", "no pairs")
+    assert open_lines(all_green(missing)) == "1 line not measured"
+    assert open_lines(all_green(red("slices"), missing)) == "1 line red, 1 not measured"
 
 
 def test_two_models_are_counted_line_by_line():

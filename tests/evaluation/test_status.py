@@ -11,10 +11,12 @@ from pytest_django.fixtures import Settings
 from apps.accounts.models import AuditEvent, Project, User
 from apps.common.errors import Conflict, DomainError
 from apps.evaluation.models import ModelReview
+from apps.evaluation.selectors import judgements
 from apps.evaluation.selectors.judgements import judgement_of, state_sha256
 from apps.evaluation.services.reviewing import model_review
 from apps.snapshots.models import Snapshot
 from apps.training.models import Checkpoint, Run
+from measures.trust.findings import Finding, Verdict
 from measures.trust.lines import LINES
 from tests.evaluation.assessed import (
     all_green,
@@ -103,9 +105,24 @@ def test_a_page_that_changed_since_it_was_seen_is_not_decided_on(model, ada):
     assert model.status == "candidate"
 
 
-def test_the_page_stays_the_same_while_nothing_but_time_passes(model):
+def test_votes_that_come_in_meanwhile_hinder_nobody_but_a_verdict_that_turns_does(
+    model, ada, monkeypatch
+):
     assessment_make(model)
-    assert judgement_of(model).sha256 == judgement_of(model).sha256
+
+    def told(says: str, verdict: str = "green") -> None:
+        found = Finding(line="freshness", verdict=Verdict(verdict), says=says)
+        monkeypatch.setattr(judgements, "web_findings", lambda *_, **__: {"freshness": found})
+
+    told("5 votes came since")
+    seen = judgement_of(model).sha256
+    told("500 votes came since", "red")
+    with pytest.raises(Conflict):
+        decide(model, ada, seen_sha256=seen)
+    told("6 votes came since")
+    review = decide(model, ada, seen_sha256=seen)
+    kept = next(one for one in review.state["findings"] if one["line"] == "freshness")
+    assert kept["says"] == "6 votes came since"
 
 
 def test_the_second_of_two_people_is_told_who_was_faster(model, ada, emil):
@@ -196,6 +213,7 @@ def test_the_form_lists_what_is_not_green_and_the_page_shows_the_decision(
     assert done.url == one
     page = client.get(one).content.decode()
     assert "Approved by Ada" in page
+    assert "with 1 line red, 2 not measured" in page
     assert REASON in page
     review = ModelReview.objects.get()
     kept = client.get(f"{one}reviews/{review.pk}/").content.decode()

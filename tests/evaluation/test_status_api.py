@@ -66,7 +66,7 @@ def test_a_decision_needs_what_was_seen_and_leaves_a_review(client, model):
     done = decide(page_sha256=one["page_sha256"])
     assert (done.status_code, done.json()["by"]) == (201, "Ada")
     assert client.get(f"{ROOT}/{model.pk}").json()["status"] == "approved"
-    assert ModelReview.objects.get().state_sha256 == one["page_sha256"]
+    assert ModelReview.objects.get().state_sha256 == done.json()["state_sha256"]
 
 
 def test_an_assessment_starts_on_what_the_model_learned_from_and_once_per_key(client, model):

@@ -84,7 +84,7 @@ class ReviewOut(Schema):
     by: str
     at: datetime
     assessment: str | None
-    page_sha256: str
+    state_sha256: str = Field(description="of the page as it was kept")
 
     @classmethod
     def of(cls, row: ModelReview) -> "ReviewOut":
@@ -95,7 +95,7 @@ class ReviewOut(Schema):
             by=row.by_name,
             at=row.at,
             assessment=row.assessment_id,
-            page_sha256=row.state_sha256,
+            state_sha256=row.state_sha256,
         )
 
 

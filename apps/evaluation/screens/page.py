@@ -123,6 +123,18 @@ def turned_red(kept: Sequence[Finding], now: Sequence[Finding]) -> list[LineView
     ]
 
 
+def open_lines(findings: Sequence[Finding]) -> str:
+    """ "10 lines red, 9 not measured"; empty where all were green."""
+    red = sum(one.verdict == Verdict.RED for one in findings)
+    unmeasured = sum(one.verdict == Verdict.UNMEASURED for one in findings)
+    counts = [(n, word) for n, word in ((red, "red"), (unmeasured, "not measured")) if n]
+    if not counts:
+        return ""
+    (n, word), rest = counts[0], counts[1:]
+    first = f"{n} line{'' if n == 1 else 's'} {word}"
+    return ", ".join([first, *(f"{n} {word}" for n, word in rest)])
+
+
 CSV_COLUMNS = ("line", "verdict", "figure", "row", "value", "low", "high", "n")
 
 

@@ -24,7 +24,7 @@ from measures.trust.lines import LINES
 NOBODY = "Nobody has assessed this model yet. Press “Assess”."
 UNDER_WAY = "Not measured yet: an assessment is under way."
 UNANSWERED = "The last assessment did not answer this line. Assess the model again."
-_MOVING = frozenset({"freshness"})
+_MOVING = frozenset({"freshness", "people_rank"})
 # What a line needs beyond the dataset, for those who have to choose it.
 NEEDS = {
     "other_domain": "Choose a dataset from elsewhere when you assess the model.",
@@ -77,8 +77,8 @@ class Judgement:
 
     @property
     def sha256(self) -> str:
-        """Of `state`: whoever decides sends back the one that they saw."""
-        return state_sha256(self.state)
+        """Of what a decision rests on: whoever decides sends back the one that they saw."""
+        return page_sha256(self.state)
 
 
 def judgement_of(checkpoint: Checkpoint, *, quick: bool = False) -> Judgement:
@@ -120,14 +120,23 @@ def findings_of_state(state: Mapping[str, Any]) -> tuple[Finding, ...]:
 
 
 def state_sha256(state: Mapping[str, Any]) -> str:
-    """The model's age moves with every second: of that line its verdict and its words count."""
-    findings = [
-        {name: one[name] for name in ("line", "verdict", "says")} if one["line"] in _MOVING else one
-        for one in state["findings"]
-    ]
-    kept = {**state, "findings": findings}
-    text = json.dumps(kept, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    """Of a kept page as a whole."""
+    text = json.dumps(state, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def page_sha256(state: Mapping[str, Any]) -> str:
+    """Of the part of a page that must not change under the hands of somebody who decides. The
+    lines of this side are counted anew with every vote; of those the verdict is what matters."""
+    return state_sha256(
+        {
+            "assessment": state["assessment"],
+            "findings": [
+                {"line": one["line"], "verdict": one["verdict"]} if one["line"] in _MOVING else one
+                for one in state["findings"]
+            ],
+        }
+    )
 
 
 def _storable(value: Any) -> Any:

@@ -7,7 +7,12 @@ from apps.accounts.models import Project, User
 from apps.accounts.services import audit_record
 from apps.common.errors import Conflict, DomainError
 from apps.evaluation.models import ModelReview
-from apps.evaluation.selectors.judgements import Judgement, judgement_of
+from apps.evaluation.selectors.judgements import (
+    Judgement,
+    judgement_of,
+    page_sha256,
+    state_sha256,
+)
 from apps.evaluation.selectors.models import reward_model_get
 from apps.training.models import Checkpoint
 
@@ -50,13 +55,14 @@ def model_review(
     newest = ModelReview.objects.filter(checkpoint=model).order_by("-pk").first()
     _check_unchanged(model, newest, seen_status)
     judgement = judgement_of(model)
-    if seen_sha256 != judgement.sha256:
+    state = judgement.state
+    if seen_sha256 != page_sha256(state):
         raise Conflict(
             "The page changed since you opened it: look at its lines again, then decide.",
             code="page_changed",
             field="seen_sha256",
         )
-    if newest and newest.status == status and newest.state_sha256 == judgement.sha256:
+    if newest and newest.status == status and page_sha256(newest.state) == seen_sha256:
         raise Conflict(
             f"This model is {status} already, and nothing on its page has changed since.",
             code="nothing_to_decide",
@@ -71,8 +77,8 @@ def model_review(
         by=user,
         by_name=str(user)[:150],
         assessment=judgement.assessment.run if judgement.assessment else None,
-        state=judgement.state,
-        state_sha256=judgement.sha256,
+        state=state,
+        state_sha256=state_sha256(state),
     )
     before, model.status = model.status, status
     model.save(update_fields=["status", "updated_at"])
@@ -87,7 +93,7 @@ def model_review(
             "reason": reason,
             "red": [one.line for one in judgement.red],
             "unmeasured": [one.line for one in judgement.unmeasured],
-            "page_sha256": judgement.sha256,
+            "state_sha256": review.state_sha256,
         },
     )
     return review

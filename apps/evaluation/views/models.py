@@ -27,6 +27,7 @@ from apps.evaluation.selectors.judgements import (
     Judgement,
     findings_of_state,
     judgement_of,
+    page_sha256,
 )
 from apps.snapshots.models import Snapshot
 from apps.training import display
@@ -125,8 +126,9 @@ def _page(model: Checkpoint, judgement: Judgement, runs: list[Run]) -> dict[str,
         "bottom": [text_view(one) for one in found.bottom] if found else [],
         "reviews": reviews,
         "in_force": in_force,
-        "moved": approved and in_force and in_force.state_sha256 != judgement.sha256,
+        "moved": approved and in_force and page_sha256(in_force.state) != judgement.sha256,
         "since_red": screen.turned_red(kept, judgement.findings) if approved else [],
+        "then": screen.open_lines(kept),
         "own_model": in_force is not None and in_force.by_id == model.run.created_by_id,
         "trained_on": assessments.dataset_of(model.run),
         "inputs": _inputs(model.project, found.run) if found else [],
