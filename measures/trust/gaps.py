@@ -119,6 +119,13 @@ def _gap(
     facts = {"gap": gap.value, "gap_low": gap.low, "gap_high": gap.high}
     if gap.value > limit and gap.low > 0:
         verdict, says = Verdict.RED, f"{said}: {bad}"
+    elif (other.low or 0.0) <= 0.5:
+        return unmeasured(
+            line,
+            f"{said}, but it is not shown to be better than a coin on the latter, so there is "
+            "nothing to compare.",
+            evidence=evidence,
+        )
     elif half_width(gap) > (most_half or limit):
         return unmeasured(
             line, f"{said}. {more_needed(gap, most_half or limit)}", evidence=evidence

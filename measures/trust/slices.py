@@ -31,7 +31,8 @@ def slices(pairs: Pairs) -> Finding:
     """Red: a slice of at least 50 pairs is worse than a coin, by more than chance.
 
     Slices overlap, which Holm's correction allows. A slice in which the model is as good as a coin
-    is shown and is not red: nothing shows that it points the wrong way there.
+    is shown and is not red: nothing shows that it points the wrong way there. A model that is no
+    better than a coin as a whole has no green parts.
     """
     line = "slices"
     found = [
@@ -68,6 +69,14 @@ def slices(pairs: Pairs) -> Finding:
             figure=of,
             evidence=evidence,
             facts=facts,
+        )
+    whole = share_of(pairs, pairs.credit(), where=pairs.decided)
+    if (whole.low or 0.0) <= 0.5:
+        return unmeasured(
+            line,
+            f"{share(whole)} right on all {some(whole.n)}: not shown to be better than a coin, so "
+            "no part of them can stand out.",
+            evidence=evidence,
         )
     kind, name, _, of = worst
     return Finding(

@@ -239,6 +239,13 @@ def test_a_model_that_serves_a_fifth_of_raters_who_love_length_is_worse_for_othe
     assert found.facts["gap_low"] > 0
 
 
+def test_a_model_that_knows_nothing_has_neither_memory_nor_gaps():
+    blind = world(1_000, faults=Faults(blind=True))
+    for found in (overfit(blind, blind), unseen_people(blind, blind)):
+        assert found.verdict is UNMEASURED
+        assert "nothing to compare" in found.says
+
+
 def test_people_alike_leave_no_gap(clean: Pairs):
     assert unseen_people(world(2_000, seed=8), clean).verdict is GREEN
 
