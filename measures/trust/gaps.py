@@ -52,7 +52,9 @@ def unseen_people(seen: Pairs | None, unseen: Pairs | None) -> Finding:
     """Red: more right for annotators that it learned from than for others, by more than chance.
 
     Both parts are of pairs unseen in training. The interval of each side is the wider of two: over
-    what texts share, and over annotators, who are what the question is about.
+    what texts share, and over annotators, who are what the question is about. With fewer than ten
+    annotators there is no interval over them, and the gap is one of those few: the sentence says
+    how many they are.
     """
     line = "unseen_people"
     if unseen is None or not len(unseen):
@@ -66,12 +68,17 @@ def unseen_people(seen: Pairs | None, unseen: Pairs | None) -> Finding:
         line,
         _over_people(seen),
         _over_people(unseen),
-        ("People it learned from", "People it never met"),
+        (f"People it learned from{_how_many(seen)}", f"People it never met{_how_many(unseen)}"),
         limit=0.0,
         most_half=PEOPLE_GAP,
         bad="it knows those people better than what people want.",
         good="no gap beyond chance.",
     )
+
+
+def _how_many(pairs: Pairs) -> str:
+    known = {str(name) for name in pairs.annotators if name}
+    return f" ({len(known):,})" if known else ""
 
 
 def _over_people(pairs: Pairs) -> Interval:
