@@ -101,6 +101,7 @@ def headline_tiles(run: Run, latest: dict[str, tuple[int, float]]) -> list[Tile]
         if name is not None:
             step, value = latest[name]
             basis = f"at step {step:,}" + (f", {headline.unit}" if headline.unit else "")
+            value = round(value) if headline.is_count and math.isfinite(value) else value
             tiles.append(Tile(headline.label, value, basis))
     return tiles
 

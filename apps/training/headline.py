@@ -10,6 +10,7 @@ class Headline:
     label: str
     names: tuple[str, ...]
     unit: str = ""
+    is_count: bool = False
 
 
 HEADLINES: dict[str, tuple[Headline, ...]] = {
@@ -40,8 +41,10 @@ HEADLINES: dict[str, tuple[Headline, ...]] = {
     ),
     "assess": (
         Headline("Accuracy on unseen pairs", ("assess/accuracy",), "share of pairs"),
-        Headline("Red lines", ("assess/red",), "of the reward model's page"),
-        Headline("Not measured", ("assess/unmeasured",), "of the reward model's page"),
+        Headline("Red lines", ("assess/red",), "of the reward model's page", is_count=True),
+        Headline(
+            "Not measured", ("assess/unmeasured",), "of the reward model's page", is_count=True
+        ),
     ),
     "drill": (Headline("Value", ("drill/value",)),),
 }

@@ -73,6 +73,10 @@ def test_every_line_appears_with_its_verdict_and_what_is_missing_is_not_measured
     assert len(re.findall(r'<details class="finding"', text)) == len(LINES)
     assert "1 line is red" in text
     assert "do not optimise against it yet" in text
+    named = text.split('class="tallies"')[1].split("</section>")[0]
+    assert 'href="#accuracy"' in named
+    assert 'href="#overfit"' in named
+    assert 'href="#beats_length"' not in named
 
 
 def test_every_kind_of_evidence_is_drawn_and_said_in_words(model, page):

@@ -22,6 +22,8 @@ EVERY_POINT = 10**9
 BUCKETS = (("high", "Highest"), ("low", "Lowest"), ("random", "Random"), ("flagged", "Flagged"))
 # Tabs whose content grows while the run lives; the charts ask for their own data.
 GROWING = frozenset({"overview", "alerts", "logs", "samples"})
+# Tables of a summary that have a place of their own: here, or on a reward model's page.
+SHOWN_ELSEWHERE = frozenset({"splits", "lines", "figures"})
 STATE_CHOICES = [("live", "live"), *Run.State.choices]
 
 
@@ -105,7 +107,7 @@ def _overview(request: Request, run: Run) -> dict[str, Any]:
         "artifacts": pages.artifacts_of(run),
         "attempts": list(run.attempts.order_by("number")),
         "splits": display.reward_splits(run),
-        "summary": display.summary_parts(run.summary, skip=frozenset({"splits"})),
+        "summary": display.summary_parts(run.summary, skip=SHOWN_ELSEWHERE),
     }
 
 
