@@ -7,6 +7,7 @@ met", and rows that the figure was not fitted on for calibration.
 
 import random
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -51,6 +52,57 @@ def same_people_split(sizes: Mapping[str, int]) -> str | None:
     """The larger file whose rows people behind the training rows decided."""
     found = [name for name in SAME_PEOPLE if sizes.get(name)]
     return max(found, key=lambda name: sizes[name]) if found else None
+
+
+def same_comparisons(
+    rows: Mapping[str, Sequence[Preference]], scored: Mapping[str, Scored], *, replicates: int
+) -> tuple[Pairs, Pairs] | None:
+    """(what the people behind training say, what people it never met say) about the same pairs.
+
+    A vote of one person is harder to predict than what several agree on, and other topics are
+    harder than known ones: only on the same pairs is a gap between people one of people. Rows pair
+    up by their comparison; the first side stands once for each vote of the second. Its confidence
+    is how likely another of its people votes like that: Jeffreys' (s·n + ½)/(n + 1) of the share s
+    of n votes, since a share of few votes that was high enough to decide is too high.
+
+    None with fewer than `LEAST_ROWS` such rows.
+    """
+    decided = {
+        row.comparison: (name, i)
+        for name in STRICTEST_FIRST
+        for i, row in enumerate(rows.get(name, ()))
+        if row.comparison and not row.annotator
+    }
+    votes = rows.get(UNSEEN_PEOPLE, ())
+    found = [
+        (i, *decided[row.comparison]) for i, row in enumerate(votes) if row.comparison in decided
+    ]
+    if len(found) < LEAST_ROWS:
+        return None
+    theirs = [votes[i] for i, _, _ in found]
+    unseen = pairs_of(
+        UNSEEN_PEOPLE,
+        theirs,
+        _both(scored[UNSEEN_PEOPLE], [i for i, _, _ in found], len(votes)),
+        replicates=replicates,
+    )
+    ours = [_another_vote(rows[name][j]) for _, name, j in found]
+    parts = [_both(scored[name], [j], len(rows[name])) for _, name, j in found]
+    values = np.concatenate([[part.values[0] for part in parts], [p.values[1] for p in parts]])
+    seen = pairs_of(found[0][1], ours, Scored(values), replicates=replicates)
+    return seen, unseen
+
+
+def _another_vote(row: Preference) -> Preference:
+    if row.votes is None or row.confidence == 0.5:
+        return row
+    share = (row.confidence * row.votes + 0.5) / (row.votes + 1)
+    return replace(row, confidence=share)
+
+
+def _both(scored: Scored, rows: Sequence[int], n: int) -> Scored:
+    """Of `score_both`'s answer for n rows: chosen and rejected of some of them."""
+    return Scored(scored.values[[*rows, *(n + i for i in rows)]])
 
 
 def fitting_split(sizes: Mapping[str, int], held_out: str | None) -> str | None:

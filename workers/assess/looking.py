@@ -25,6 +25,7 @@ from workers.assess.gather import (
     fitting_split,
     held_out_split,
     pairs_of,
+    same_comparisons,
     same_people_split,
     score_both,
 )
@@ -160,6 +161,9 @@ class _Look:
         m.held_out_scored = scores[held_out] if held_out else None
         m.same_people = scored[same] if same else None
         m.unseen_people = scored.get(UNSEEN_PEOPLE)
+        replicates = self.settings.bootstrap_replicates
+        if both := same_comparisons(self.rows, scores, replicates=replicates):
+            m.same_people, m.unseen_people = both
         m.fitting = scored[fitting] if fitting else None
         if m.train is not None and m.held_out is not None:
             m.word_margins = word_margins(m.train, m.held_out)

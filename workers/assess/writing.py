@@ -79,19 +79,22 @@ def points(findings: Sequence[Finding]) -> dict[str, float | None]:
 
 
 def tops(material: Material) -> dict[str, Any]:
-    """The answers that score highest and lowest: of the policy, else of people's held-out pairs."""
+    """The answers that score highest and lowest: of the policy, else of people's held-out pairs; of
+    few answers so few that none is both."""
     outputs, pairs = material.policy or material.sft, material.held_out
     if outputs is not None:
         of = "the policy's answers" if material.policy else "the SFT model's answers"
         prompts = [prompt.messages[-1]["content"] for prompt in outputs.prompts]
-        top, bottom = highest_and_lowest(prompts, outputs.texts, outputs.scored.values, k=TOPS)
+        top, bottom = highest_and_lowest(
+            prompts, outputs.texts, outputs.scored.values, k=max(1, min(TOPS, len(prompts) // 2))
+        )
     elif pairs is not None:
         of = f"answers of the file {pairs.split}"
         top, bottom = highest_and_lowest(
             [*pairs.prompts, *pairs.prompts],
             [*pairs.chosen_texts, *pairs.rejected_texts],
             np.concatenate([pairs.chosen_scores, pairs.rejected_scores]),
-            k=TOPS,
+            k=max(1, min(TOPS, len(pairs) // 2)),
         )
     else:
         of, top, bottom = "", (), ()

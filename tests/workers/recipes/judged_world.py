@@ -223,7 +223,7 @@ class Respondents:
     """`looking.Answering` of a policy and an SFT model that differ in skill."""
 
     count: int = 100
-    skills: dict[str, float] = field(default_factory=lambda: {"policy": 0.3, "sft": 0.0})
+    skills: dict[str, float] = field(default_factory=lambda: {"policy": 0.1, "sft": 0.0})
     styles: dict[str, Callable[[str, random.Random], str]] = field(default_factory=dict)
 
     def has(self, role: str) -> bool:

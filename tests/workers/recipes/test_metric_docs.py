@@ -7,6 +7,7 @@ from tests.workers.recipes.conftest import PLANTED_PPO
 from tests.workers.recipes.language import Outcome, Workshop
 from tests.workers.recipes.test_ppo_ensemble import put_ensemble
 
+ASSESSED = {"probe_prompts": 10, "effect_answers": 10, "check_precision": False}
 PAGE = Path(__file__).parents[3] / "docs" / "metrics.md"
 
 
@@ -38,8 +39,11 @@ def emitted(planted: dict[str, Outcome], models: Workshop) -> set[str]:
         policy="policy",
         **roles,
     )
+    assessment = models.spec(
+        "documented_assessment", "assess", ASSESSED, reward="scorer", data="preferences"
+    )
     drill = models.spec("documented_drill", "drill", {"steps": 1, "metrics_per_step": 2})
-    for spec in (ppo, evaluation, drill):
+    for spec in (ppo, evaluation, assessment, drill):
         names |= models.run_here(spec).metric_names()
     return names
 

@@ -1,0 +1,159 @@
+"""An assessment as it is run: a trained reward model, a job file, a process, and what it leaves."""
+
+import json
+import random
+from typing import Any
+
+import pytest
+
+from measures.trust.findings import Finding, Verdict, finding_from_json
+from measures.trust.lines import LINES
+from tests.workers.recipes.conftest import SUBJECTS
+from tests.workers.recipes.language import Outcome, Workshop, assistant, tiny_llama, user
+from workers.assess.judging import ON_THE_WEB
+from workers.context import RecipeError
+
+SMALL = {
+    "probe_prompts": 40,
+    "effect_answers": 10,
+    "max_outputs": 12,
+    "best_of": 8,
+    "best_of_prompts": 12,
+    "max_prompt_length": 16,
+    "max_new_tokens": 6,
+    "bootstrap_replicates": 200,
+}
+FILLED = {"prompts": "prompts", "policy": "speaker", "sft": "base", "other": "elsewhere"}
+
+
+def held_out_rows(count: int, *, seed: int) -> list[dict[str, Any]]:
+    """The planted preference again, in words that training did not put together."""
+    rng = random.Random(seed)
+    words = ("sun", "rain", "cat", "runs", "red", "blue", "big")
+    rows = []
+    for i in range(count):
+        said = rng.sample(words, 3)
+        place = rng.randrange(4)
+        subject = rng.choice(SUBJECTS)
+        good, bad = [*said], [*said]
+        good[place:place] = ["good"] * rng.randint(1, 2)
+        bad[place:place] = ["bad"] * rng.randint(1, 2)
+        rows.append(
+            {
+                "prompt": user(subject),
+                "chosen": assistant(" ".join(good)),
+                "rejected": assistant(" ".join(bad)),
+                "cluster": f"{seed}/{i}",
+                "group": subject,
+                "comparison": f"{seed}/{i}",
+            }
+        )
+    return rows
+
+
+@pytest.fixture(scope="module")
+def shop(workshop: Workshop, planted: dict[str, Outcome]) -> Workshop:
+    workshop.adopt("learned", planted["reward"])
+    workshop.put_model("speaker", tiny_llama(seed=7))
+    train = held_out_rows(200, seed=1)
+    workshop.put_snapshot("judged", train=train, heldout_groups=held_out_rows(240, seed=2))
+    workshop.put_snapshot("elsewhere", train=held_out_rows(60, seed=3))
+    return workshop
+
+
+@pytest.fixture(scope="module")
+def assessed(shop: Workshop) -> Outcome:
+    spec = shop.spec(
+        "assessed", "assess", SMALL, reward="learned", judge="learned", data="judged", **FILLED
+    )
+    return shop.run(spec)
+
+
+def artifact(shop: Workshop, outcome: Outcome, name: str) -> bytes:
+    saved = {event["name"]: event for event in outcome.all("ArtifactSaved")}[name]
+    return shop.store.read_bytes(saved["uri"], sha256=saved["sha256"])
+
+
+def findings(report: dict[str, Any]) -> dict[str, Finding]:
+    found = [finding_from_json(one) for one in report["findings"]]
+    return {finding.line: finding for finding in found}
+
+
+def test_an_assessment_leaves_a_finding_for_every_line_that_a_machine_measures(
+    shop: Workshop, assessed: Outcome
+) -> None:
+    assert assessed.ending == "Finished", assessed.log[-3000:]
+    assert [log["lines"] for log in assessed.all("Log") if log["level"] == "error"] == []
+    report = json.loads(artifact(shop, assessed, "assessment.json"))
+    assert report["version"] == 1
+    found = findings(report)
+    assert list(found) == [name for name in LINES if name not in ON_THE_WEB]
+    assert found["accuracy"].verdict is Verdict.GREEN, found["accuracy"].says
+    assert found["unseen_people"].verdict is Verdict.UNMEASURED
+    assert set(found["precision"].facts["agreement"]) == {"bfloat16", "int8"}
+    assert report["model"]["members"] == 1
+    assert report["splits"]["heldout_groups"] == {
+        "rows": 240,
+        "scored": 240,
+        "used_for": ["held out"],
+    }
+    assert len(report["tops"]["top"]) == len(report["tops"]["bottom"]) > 0
+    top, bottom = report["tops"]["top"], report["tops"]["bottom"]
+    assert min(one["score"] for one in top) >= max(one["score"] for one in bottom)
+
+
+def test_the_summary_counts_what_the_report_says(shop: Workshop, assessed: Outcome) -> None:
+    found = findings(json.loads(artifact(shop, assessed, "assessment.json")))
+    summary = assessed.summary
+    assert summary["lines"] == {name: str(one.verdict) for name, one in found.items()}
+    for verdict in Verdict:
+        assert summary[verdict] == sum(one.verdict is verdict for one in found.values())
+        assert assessed.curve(f"assess/{verdict}") == {1: summary[verdict]}
+    accuracy = found["accuracy"].figure
+    assert accuracy is not None
+    assert summary["figures"]["accuracy"]["value"] == accuracy.value
+    assert assessed.curve("assess/line/accuracy") == {1: accuracy.value}
+
+
+def test_the_policys_answers_lie_ready_for_people_beside_those_of_the_sft_model(
+    shop: Workshop, assessed: Outcome
+) -> None:
+    lines = [
+        json.loads(line) for line in artifact(shop, assessed, "outputs.jsonl").decode().splitlines()
+    ]
+    assert len(lines) == 12
+    assert all(line["prompt"][-1]["role"] == "user" for line in lines)
+    assert all(isinstance(line["score"], float) for line in lines)
+    assert {line["disagreement"] for line in lines} == {None}
+    assert any(line["response"] != line["other_response"] for line in lines)
+    generated = assessed.all("Generated")
+    assert [(one["purpose"], one["count"]) for one in generated] == [("audit", 12)]
+    samples = assessed.all("Sample")
+    assert {sample["bucket"] for sample in samples} == {"high", "low", "random"}
+
+
+def test_progress_is_told_by_phase(assessed: Outcome) -> None:
+    phases = list(dict.fromkeys(event["phase"] for event in assessed.all("Progress")))
+    assert phases[0] == "scoring the pairs"
+    assert phases[-1] == "done"
+    last = assessed.all("Progress")[-1]
+    assert last["step"] == last["total_steps"]
+
+
+def test_a_stopped_assessment_keeps_what_it_measured(shop: Workshop) -> None:
+    spec = shop.spec("assessed_stopped", "assess", SMALL, reward="learned", data="judged")
+    outcome = shop.run_here(spec, wish="stop", after_step=0)
+    assert outcome.summary["unmeasured"] == len(LINES) - len(ON_THE_WEB)
+
+
+def test_a_cancelled_assessment_leaves_nothing(shop: Workshop) -> None:
+    spec = shop.spec("assessed_cancelled", "assess", SMALL, reward="learned", data="judged")
+    outcome = shop.run_here(spec, wish="cancel", after_step=0)
+    assert outcome.all("ArtifactSaved") == []
+
+
+def test_a_dataset_that_holds_nothing_out_is_refused(shop: Workshop) -> None:
+    spec = shop.spec("assessed_nothing", "assess", SMALL, reward="learned", data="elsewhere")
+    with pytest.raises(RecipeError, match="training rows only") as raised:
+        shop.run_here(spec)
+    assert raised.value.kind == "no_held_out_rows"
