@@ -378,7 +378,9 @@ def test_a_rejected_model_is_not_assessed(model, emil, ada, signed_in):
     answer = client.post(address, form)
     assert answer.status_code == 422
     assert "was rejected" in answer.content.decode()
-    assert "assess/" not in client.get(f"/p/arguments/reward-models/{model.pk}/").content.decode()
+    page = client.get(f"/p/arguments/reward-models/{model.pk}/").content.decode()
+    assert "assess/" not in page
+    assert "before it was rejected" in page
 
 
 def test_a_dataset_of_another_project_is_no_choice(model, emil, olga, signed_in):

@@ -22,6 +22,7 @@ from measures.trust.findings import (
 from measures.trust.lines import LINES
 
 NOBODY = "Nobody has assessed this model yet. Press “Assess”."
+REFUSED = "Nobody assessed this model before it was rejected."
 UNDER_WAY = "Not measured yet: an assessment is under way."
 UNANSWERED = "The last assessment did not answer this line. Assess the model again."
 _MOVING = frozenset({"freshness", "people_rank"})
@@ -98,7 +99,8 @@ def _missing_words(checkpoint: Checkpoint, assessment: Assessment | None) -> str
     """Why lines are missing; empty where the assessment could be read and left out only some."""
     if assessment is None:
         live = assess_runs(checkpoint).filter(state__in=Run.LIVE_STATES).exists()
-        return UNDER_WAY if live else NOBODY
+        rejected = checkpoint.status == Checkpoint.Status.REJECTED
+        return UNDER_WAY if live else REFUSED if rejected else NOBODY
     return f"{assessment.broken} Assess the model again." if assessment.broken else ""
 
 

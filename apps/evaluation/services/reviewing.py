@@ -119,7 +119,11 @@ def _check_reason(status: str, reason: str, judgement: Judgement) -> None:
         )
     if status != _Status.APPROVED:
         if not reason:
-            raise DomainError("Say why.", code="reason_missing", field="reason")
+            raise DomainError(
+                "Say why: the reason stays with the decision.",
+                code="reason_missing",
+                field="reason",
+            )
         return
     open_lines = len(judgement.red) + len(judgement.unmeasured)
     if open_lines and len(reason) < LEAST_REASON:
