@@ -72,6 +72,15 @@ def test_every_output_becomes_one_task_for_three_people(
     assert AuditEvent.objects.get(action="outputs.sent").details["outputs"] == 20
 
 
+def test_without_a_policy_the_answers_are_those_of_the_sft_model(
+    checkpoint: Checkpoint, assessment: Run, emil: User
+):
+    assessment.inputs.filter(role="policy").delete()
+    outputs_send(checkpoint=checkpoint, assessment=assessment, user=emil)
+    sft = assessment.inputs.get(role="sft").checkpoint_id
+    assert set(RatingItem.objects.values_list("response__origin_ref", flat=True)) == {sft}
+
+
 def test_a_second_click_sends_nothing_and_shows_what_the_first_one_sent(
     checkpoint: Checkpoint, assessment: Run, emil: User, ada: User
 ):

@@ -124,11 +124,14 @@ def askable(outputs: list[Output]) -> list[Output]:
 
 
 def models_of(assessment: Run) -> tuple[str, str]:
-    """(id of the policy's checkpoint, id of that of the other answers), "" where unnamed."""
+    """(id of the checkpoint that answered, id of that of the other answers), "" where unnamed.
+    Without a policy the answers are those of the SFT model, and there are no others."""
     rows = dict(
         assessment.inputs.filter(checkpoint__isnull=False).values_list("role", "checkpoint_id")
     )
-    return rows.get("policy", ""), rows.get("sft", "")
+    if policy := rows.get("policy", ""):
+        return policy, rows.get("sft", "")
+    return rows.get("sft", ""), ""
 
 
 def prompt_facts(assessment: Run) -> dict[str, dict[str, str]]:
