@@ -121,7 +121,7 @@ def splits(material: Material, rows: Mapping[str, int]) -> dict[str, Any]:
         name: {
             "rows": rows.get(name, len(pairs)),
             "scored": len(pairs),
-            "used_for": [use for use, of in uses.items() if of is pairs],
+            "used_for": [use for use, of in uses.items() if of is not None and of.split == name],
         }
         for name, pairs in scored.items()
     }
