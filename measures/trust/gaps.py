@@ -4,6 +4,7 @@ All intervals are 95 %; a gap is between parts that share no rows (`weighing.gap
 """
 
 import numpy as np
+from numpy.typing import NDArray
 
 from measures.estimate import Interval
 from measures.intervals import mean_interval
@@ -55,6 +56,10 @@ def unseen_people(seen: Pairs | None, unseen: Pairs | None) -> Finding:
     what texts share, and over annotators, who are what the question is about. With fewer than ten
     annotators there is no interval over them, and the gap is one of those few: the sentence says
     how many they are.
+
+    What several people agree on is easier to predict than one person's vote. A row of several
+    therefore counts as right against one of them: c·p + (1 − c)(1 − p) for a credit of c and a
+    chance p, the row's confidence, that another of them votes like that.
     """
     line = "unseen_people"
     if unseen is None or not len(unseen):
@@ -82,15 +87,20 @@ def _how_many(pairs: Pairs) -> str:
 
 
 def _over_people(pairs: Pairs) -> Interval:
-    found = share_of(pairs, pairs.credit(), where=pairs.decided)
+    credit = _against_one(pairs)
+    found = share_of(pairs, credit, where=pairs.decided)
     if len(pairs.annotators) != len(pairs) or not all(pairs.annotators):
         return found
     names = np.asarray([str(name) for name in pairs.annotators])[pairs.decided]
-    by_person = mean_interval(
-        pairs.credit()[pairs.decided], clusters=names, replicates=pairs.replicates
-    )
+    by_person = mean_interval(credit[pairs.decided], clusters=names, replicates=pairs.replicates)
     wider = half_width(by_person) > half_width(found) and by_person.low is not None
     return by_person if wider else found
+
+
+def _against_one(pairs: Pairs) -> NDArray[np.float64]:
+    credit, chance = pairs.credit(), np.asarray(pairs.confidence, dtype=float)
+    several = np.array([not name for name in pairs.annotators] or [True] * len(pairs), dtype=bool)
+    return np.where(several, credit * chance + (1 - credit) * (1 - chance), credit)
 
 
 def _gap(
