@@ -7,7 +7,7 @@ the rectangle of its length, wherever its partner goes.
 from collections.abc import Sequence
 
 # A text opens a rectangle of its own kind when it is this much shorter than the longest of the
-# present one. Narrower rectangles save padding and cost calls; measured in docs/reward-training.md.
+# present one, and that has some rows: narrower rectangles save padding and cost calls.
 _SHORTER = 0.8
 _LEAST_ROWS = 4
 
