@@ -38,7 +38,7 @@ class ModelReward:
     def encode(
         self, prompts: Sequence[Messages], responses: Sequence[str]
     ) -> list[tuple[Encoded, ...]]:
-        """Per text its ids: one row for each distinct tokenizer, of which a single model has one."""
+        """Per text its ids: a row per distinct tokenizer, of which one model has one."""
         rows = encode_all(self.tokenizer, prompts, responses, max_length=self.max_length)
         return [(row,) for row in rows]
 
