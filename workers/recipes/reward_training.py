@@ -245,7 +245,7 @@ class Training:
         if done != planned[: len(done)]:
             raise RecipeError(
                 "damaged_checkpoint",
-                Fault.CONFIGURATION,
+                Fault.DATA,
                 f"the checkpoint has trained {', '.join(done)}, which this run does not plan",
             )
         self.resume = folder if self.progress.current else None
