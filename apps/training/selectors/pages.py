@@ -112,10 +112,19 @@ def checkpoint_choices(project: Project, kinds: Collection[str]) -> Choices:
     return [
         (
             f"checkpoint:{row.pk}",
-            f"{row.run.name} · step {row.step:,} · {', '.join(row.tags)} · {row.pk}",
+            f"{row.run.name} · step {row.step:,} · {', '.join(row.tags)}{_judged(row)} · {row.pk}",
         )
         for row in rows
     ]
+
+
+def _judged(model: Checkpoint) -> str:
+    """Of a reward model: whether it may be optimised against without saying why."""
+    if model.run.kind != Run.Kind.REWARD:
+        return ""
+    return (
+        f" · {model.status}" if model.status != Checkpoint.Status.CANDIDATE else " · not approved"
+    )
 
 
 def input_resolve(project: Project, reference: str) -> Snapshot | Run | Checkpoint:

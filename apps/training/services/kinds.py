@@ -121,6 +121,16 @@ KINDS: dict[str, KindRule] = {
 }
 
 
+_OWN_JUDGE = "A model cannot be its own judge: choose one that learned from other people."
+# (role, the role it must differ from, why)
+APART: dict[str, tuple[tuple[str, str, str], ...]] = {
+    "assess": (
+        ("judge", "reward", _OWN_JUDGE),
+        ("other", "data", "This is the dataset itself: choose one from elsewhere."),
+    ),
+}
+
+
 def inputs_check(
     *, project_id: str, kind: str, config: Config, inputs: Mapping[str, Input]
 ) -> None:
@@ -136,6 +146,21 @@ def inputs_check(
                 code="missing_input",
                 field=f"inputs.{need.roles[0]}",
             )
+    _check_apart(kind, inputs)
+
+
+def _check_apart(kind: str, inputs: Mapping[str, Input]) -> None:
+    """A model cannot be its own judge, and a dataset is nothing else than itself: either would
+    answer a line with yes that nobody asked."""
+    for role, other, why in APART.get(kind, ()):
+        one, two = inputs.get(role), inputs.get(other)
+        if one is not None and two is not None and _used(one) == _used(two):
+            raise DomainError(why, code="same_input", field=f"inputs.{role}")
+
+
+def _used(given: Input) -> Input:
+    """The checkpoint that a finished run stands for."""
+    return (checkpoint_for_use(given) or given) if isinstance(given, Run) else given
 
 
 def approval_check(*, kind: str, inputs: Mapping[str, Input], override_reason: str) -> None:
@@ -156,7 +181,7 @@ def approval_check(*, kind: str, inputs: Mapping[str, Input], override_reason: s
         return
     raise Conflict(
         "This reward model is not approved. Approve it on its page, or say why it may be "
-        "optimised against all the same (override_reason).",
+        "optimised against all the same.",
         code="reward_not_approved",
         field="override_reason",
     )
