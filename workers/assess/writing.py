@@ -34,7 +34,7 @@ def publish(
     """Writes and announces everything; returns the summary. rows: {file: rows in the dataset}."""
     report = {
         "version": VERSION,
-        "model": dict(model),
+        "model": {**model, "truncated_share": _truncated_share(material)},
         "findings": [finding_to_json(finding) for finding in findings],
         "tops": tops(material),
         "splits": splits(material, rows),
@@ -76,6 +76,12 @@ def points(findings: Sequence[Finding]) -> dict[str, float | None]:
     return {f"assess/{verdict.value}": float(found[verdict.value]) for verdict in Verdict} | {
         f"assess/line/{line}": float(figure["value"]) for line, figure in found["figures"].items()
     }
+
+
+def _truncated_share(material: Material) -> float | None:
+    """Of the held-out answers, those whose end the model could not read."""
+    scored = material.held_out_scored
+    return None if scored is None else scored.truncated / len(scored.values)
 
 
 def tops(material: Material) -> dict[str, Any]:

@@ -92,6 +92,7 @@ def test_an_assessment_leaves_a_finding_for_every_line_that_a_machine_measures(
     assert found["unseen_people"].verdict is Verdict.UNMEASURED
     assert set(found["precision"].facts["agreement"]) == {"bfloat16", "int8"}
     assert report["model"]["members"] == 1
+    assert report["model"]["truncated_share"] == 0.0
     assert report["splits"]["heldout_groups"] == {
         "rows": 240,
         "scored": 240,

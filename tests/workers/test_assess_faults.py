@@ -15,7 +15,7 @@ import pytest
 
 from measures.trust.findings import Finding, Verdict, finding_from_json, finding_to_json
 from measures.trust.lines import LINES
-from tests.workers.recipes.judged_world import (
+from tests.workers.judged_world import (
     LENGTH_LOVER,
     PEOPLE,
     Ensemble,
@@ -39,6 +39,7 @@ SETTINGS = {
     "max_pairs": 1000,
     "probe_prompts": 50,
     "effect_answers": 15,
+    "bootstrap_replicates": 300,
     "best_of": 32,
     "best_of_prompts": 40,
 }
@@ -263,7 +264,8 @@ def test_the_shape_of_broken_scores_is_named(name: str, shape: str) -> None:
 
 def test_clean_models_raise_few_false_alarms() -> None:
     """Twenty worlds of 23 lines each. At the 2.5 % that most lines may err, 11 alarms would be
-    expected; corrections for many looks and thresholds that are not 0 leave fewer."""
+    expected; corrections for many looks and thresholds that are not 0 leave fewer: two when
+    this was written."""
     alarms: Counter[str] = Counter()
     measured = 0
     for seed in range(SEEDS):

@@ -6,7 +6,7 @@ from pathlib import Path
 from measures.trust.lines import LINES
 from workers.assess.judging import JUDGEMENTS, ON_THE_WEB
 
-PAGE = (Path(__file__).parents[3] / "docs" / "reward-models.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "reward-models.md").read_text()
 
 
 def test_the_table_of_rules_holds_every_line_by_name_and_title() -> None:
