@@ -49,7 +49,7 @@ def preflight(
     return counted | {
         "models": len(parts),
         "steps": sum(steps),
-        "seconds": round(seconds, 1),
+        "seconds": float(f"{seconds:.2g}"),
         "tokens_per_pass": tokens,
         # Gradients and Adam's two moments, in float32, beside the weights.
         "memory_mb": round((held + 12 * trainable + probe["activation_bytes"]) / MB, 1),
