@@ -45,6 +45,8 @@ class DomainErrorMiddleware:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
+        # No id holds a NUL, and PostgreSQL refuses to look for one: let the address lead nowhere.
+        request.path_info = request.path_info.replace("\x00", "\ufffd")
         return self.get_response(request)
 
     def process_exception(self, request: HttpRequest, error: Exception) -> HttpResponse | None:

@@ -6,10 +6,10 @@ import pytest
 from pytest_django.fixtures import Settings
 
 from apps.accounts.models import Project, User
-from apps.common.errors import DomainError
+from apps.common.errors import DomainError, Missing
 from apps.evaluation.services.assessing import assessment_start
 from apps.training.models import Checkpoint, Run
-from apps.training.selectors.pages import checkpoint_choices
+from apps.training.selectors.pages import checkpoint_choices, input_resolve
 from tests.evaluation.assessed import dataset_make, model_make
 
 
@@ -48,3 +48,43 @@ def test_who_chooses_a_reward_model_reads_what_was_decided_about_it(project, mod
     Checkpoint.objects.filter(pk=model.pk).update(status=Checkpoint.Status.APPROVED)
     assert "approved" in label()
     assert "not approved" not in label()
+
+
+def test_no_other_model_is_assessed_than_the_one_asked_for(project, model, emil):
+    another = model_make(project, by=emil)
+    with pytest.raises(DomainError) as refused:
+        assessment_start(checkpoint=model, inputs={"reward": another}, config={}, user=emil)
+    assert refused.value.field == "inputs.reward"
+    assert assessment_start(checkpoint=model, inputs={"reward": model}, config={}, user=emil).pk
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "reward-models/%00/",
+        "reward-models/%00/assess/",
+        "reward-models/%00/ranking/",
+        "reward-models/%00/adversarial/",
+        "runs/%00/",
+        "models/%00/",
+    ],
+)
+def test_an_address_with_a_nul_leads_nowhere(model, emil, signed_in, address):
+    assert signed_in(emil).get(f"/p/arguments/{address}").status_code == 404
+
+
+def test_a_nul_in_what_is_sent_breaks_nothing(project, model, emil, signed_in):
+    page = signed_in(emil).get(f"/p/arguments/reward-models/compare/?a=%00&b={model.pk}")
+    assert page.status_code == 200
+    with pytest.raises(Missing):
+        input_resolve(project, "snapshot:\x00")
+    run = assessment_start(
+        checkpoint=model,
+        inputs={},
+        config={"preset": "\x00"},
+        name="one\x00two",
+        user=emil,
+        idempotency_key="\x00",
+    )
+    run.refresh_from_db()
+    assert run.name == "one\ufffdtwo"

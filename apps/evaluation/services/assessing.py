@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from apps.accounts.models import User
+from apps.common.errors import DomainError
 from apps.evaluation.selectors.assessments import assess_runs, dataset_of
 from apps.training.models import Checkpoint, Run
 from apps.training.services import run_launch
@@ -30,6 +31,12 @@ def assessment_start(
     Raises `DomainError` naming the field; then nothing was stored.
     """
     given = dict(inputs)
+    if given.get("reward", checkpoint) != checkpoint:
+        raise DomainError(
+            "The model of this page is the one that is assessed; leave the input out.",
+            code="other_model",
+            field="inputs.reward",
+        )
     trained_on = dataset_of(checkpoint.run)
     if "data" not in given and trained_on is not None:
         given["data"] = trained_on

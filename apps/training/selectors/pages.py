@@ -131,7 +131,8 @@ def input_resolve(project: Project, reference: str) -> Snapshot | Run | Checkpoi
     """What "snapshot:…", "run:…" or "checkpoint:…" means in this project. Raises `Missing`."""
     sort, _, key = reference.partition(":")
     model = {"snapshot": Snapshot, "run": Run, "checkpoint": Checkpoint}.get(sort)
-    row = model.objects.filter(project=project, pk=key).first() if model else None
+    known = model is not None and "\x00" not in key  # PostgreSQL refuses to look for a NUL
+    row = model.objects.filter(project=project, pk=key).first() if model and known else None
     if row is None:
         raise Missing(f"There is no '{reference}' in this project.", field="inputs")
     return row

@@ -14,6 +14,7 @@ from apps.training.code_version import code_version
 from apps.training.models import Checkpoint, Run, RunAttempt, RunInput
 from apps.training.services.attempts import run_dispatch
 from apps.training.services.kinds import KINDS, Input, approval_check, inputs_check
+from apps.training.services.storable import storable
 from workers.contract.wire import JOB_QUEUES, QUEUE_CPU
 
 _LONGEST_NAME = 120
@@ -45,7 +46,8 @@ def run_launch(
 
     Raises `DomainError` naming the field; then nothing was stored.
     """
-    name = name.strip()
+    name, override_reason = storable(name.strip()), storable(override_reason)
+    idempotency_key = storable(idempotency_key)
     _check_plain(kind, name, config, seed, queue, idempotency_key)
     if len(override_reason) > _LONGEST_REASON:
         raise DomainError(
@@ -64,7 +66,7 @@ def run_launch(
         kind=kind,
         name=name,
         state=Run.State.WAITING,
-        config=dict(config),
+        config=storable(dict(config)),
         seed=seed,
         queue=queue,
         code_version=code_version(),
