@@ -194,7 +194,8 @@ _LINES = (
         "precision",
         POLICY,
         "The same in the precision it is served in",
-        "at least 99 % of pairs of answers are in the same order as in float32 (lower end)",
+        "in bfloat16 at least 99 % of pairs of answers are in the same order as in float32 (lower "
+        "end)",
         "A cheaper number format must not change who wins.",
     ),
     Line(

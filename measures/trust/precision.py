@@ -92,6 +92,9 @@ def precision_line(
     else:
         verdict = Verdict.GREEN
         says = f"{order}: at least {percent(LEAST_AGREEMENT)}."
+        others = [name for name, one in found.items() if (one.low or 0.0) < LEAST_AGREEMENT]
+        if others:
+            says += f" Not so {listed(others)}: do not serve in that."
     return Finding(
         line="precision",
         verdict=verdict,

@@ -82,7 +82,7 @@ def parquet(rows: list[dict[str, Any]]) -> bytes:
         ("prompt;response_a;response_b\r\nWhy?;So.;Because.\r\nWhy?;So.;Because.\r\n", "csv"),
         ("prompt\tresponse_a\tresponse_b\nWhy?\tSo.\tBecause.\nWhy?\tSo.\tBecause.\n", "csv"),
         (parquet([PAIR, PAIR]), "parquet"),
-        (gzip.compress(lines(PAIR, PAIR).encode()), "jsonl"),
+        (gzip.compress(lines(PAIR, PAIR).encode(), mtime=0), "jsonl"),
         (zipped(**{"data/train.jsonl": lines(PAIR, PAIR)}), "zip"),
         (b"\xef\xbb\xbf" + lines(PAIR, PAIR).encode(), "jsonl"),
         (lines(PAIR, PAIR).encode("utf-16"), "jsonl"),

@@ -82,7 +82,9 @@ def test_a_format_that_turns_pairs_around_is_red_and_named(scores):
 
 def test_a_format_that_is_not_served_in_does_not_count(scores):
     tried = {"bfloat16": rounded(scores, 8), "int8": noisy(scores, 0.3)}
-    assert precision_line(scores, tried, served="bfloat16").verdict is Verdict.GREEN
+    found = precision_line(scores, tried, served="bfloat16")
+    assert found.verdict is Verdict.GREEN
+    assert "Not so int8" in found.says
     assert precision_line(scores, tried, served="int8").verdict is Verdict.RED
 
 

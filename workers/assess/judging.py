@@ -31,6 +31,7 @@ from measures.trust.words import spurious_words
 from workers.assess.material import Attack, Material
 
 T = TypeVar("T")
+SERVED = "bfloat16"  # what GPUs score in; the scorer refuses any format that did not rank alike
 
 # What only the web side can measure: it knows the people and the votes.
 ON_THE_WEB = frozenset({"people_rank", "freshness"})
@@ -202,7 +203,7 @@ def _precision(m: Material) -> Finding:
         m.missing.get("precisions")
         or "Only float32 was tried: the check of cheaper number formats was switched off.",
     )
-    return precision_line(reference, m.precisions)
+    return precision_line(reference, m.precisions, served=SERVED)
 
 
 def _label_noise(m: Material) -> Finding:
