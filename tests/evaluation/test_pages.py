@@ -133,6 +133,7 @@ def test_the_ten_highest_and_lowest_answers_can_be_read(model, page):
         b'{"version": 1}',
         b'{"version": 1, "findings": 3}',
         b'{"version": 1, "findings": [], "tops": {"top": [{"surprise": 1}]}}',
+        b"[" * 200_000 + b"]" * 200_000,
     ],
 )
 def test_a_broken_file_is_a_note_and_its_lines_are_not_measured(model, page, content):
@@ -151,12 +152,28 @@ def test_a_file_that_is_gone_or_changed_is_a_note(model, page):
     assert "is missing" in page(f"reward-models/{model.pk}/")
 
 
+def test_half_a_character_in_an_answer_is_shown_as_one_that_is_unknown(model, page):
+    made = file_of(all_green())
+    made["tops"] = {"top": [{"prompt": "p", "answer": "half \ud800 \x00", "score": 1e400}]}
+    assessment_make(model, content=json.dumps(made).encode())
+    text = page(f"reward-models/{model.pk}/")
+    assert "half" in text
+    assert verdict_of(text, "accuracy") == "Green"
+
+
 @pytest.mark.parametrize(
     "broken",
     [
         {"line": "accuracy"},
         {"line": "accuracy", "verdict": "blue", "says": "x"},
         {"line": "accuracy", "verdict": "green", "says": "x", "evidence": [{"kind": "film"}]},
+        {
+            "line": "accuracy",
+            "verdict": "green",
+            "says": "x",
+            "unit": "share",
+            "figure": {"value": 0.7, "low": [], "high": {}, "n": "many"},
+        },
         "accuracy",
     ],
 )

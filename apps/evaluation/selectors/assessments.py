@@ -5,6 +5,7 @@ or broken is said on the page and never an error: the lines are then not measure
 """
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -25,7 +26,7 @@ FILE = "assessment.json"
 VERSION = 1
 _LARGEST = 32_000_000  # bytes; a page is no place for more
 _MOST_EXAMPLES = 10
-_UNREADABLE = (KeyError, TypeError, ValueError, AttributeError)
+_UNREADABLE = (KeyError, TypeError, ValueError, AttributeError, RecursionError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +112,7 @@ def start_inputs(checkpoint: Checkpoint) -> dict[str, str]:
 def _read(store: str, uri: str, sha256: str) -> dict[str, Any]:
     """Named by content, so what was read once stays true; failures are not kept."""
     data = artifact_store().read_bytes(uri, sha256=sha256)
-    made = json.loads(data, parse_constant=lambda _: None)
+    made = storable(json.loads(data, parse_constant=lambda _: None))
     if made["version"] != VERSION:
         raise ValueError(f"version {made['version']}")
     found = [_finding(one) for one in made["findings"]]
@@ -130,8 +131,30 @@ def _finding(data: Any) -> Finding | None:
         finding = finding_from_json(data)
     except _UNREADABLE:
         return None
-    return finding if finding.line in LINES else None
+    return finding if finding.line in LINES and _is_sound(finding) else None
+
+
+def _is_sound(finding: Finding) -> bool:
+    """Whether its words are words and its figure's numbers numbers."""
+    of = finding.figure
+    numbers = () if of is None else (of.value, of.low, of.high, of.n)
+    return isinstance(finding.says, str) and all(
+        number is None or isinstance(number, int | float) for number in numbers
+    )
 
 
 def _examples(rows: Any) -> tuple[Example, ...]:
     return tuple(Example(**row) for row in (rows or ())[:_MOST_EXAMPLES])
+
+
+def storable(value: Any) -> Any:
+    """Fit for jsonb and for a page: no NUL, no half surrogates, no infinities."""
+    if isinstance(value, str):
+        return value.replace("\x00", "\ufffd").encode("utf-8", "replace").decode("utf-8")
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, Mapping):
+        return {str(storable(name)): storable(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [storable(item) for item in value]
+    return value

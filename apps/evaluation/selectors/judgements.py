@@ -3,12 +3,16 @@ knows. A line that nobody measured is there too, and says what to do."""
 
 import hashlib
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from apps.evaluation.selectors.assessments import Assessment, assess_runs, assessment_of
+from apps.evaluation.selectors.assessments import (
+    Assessment,
+    assess_runs,
+    assessment_of,
+    storable,
+)
 from apps.evaluation.selectors.ceiling import HumanCeiling, human_ceiling
 from apps.evaluation.selectors.web_lines import web_findings
 from apps.training.models import Checkpoint, Run
@@ -67,7 +71,7 @@ class Judgement:
     def state(self) -> dict[str, Any]:
         """The page as plain JSON, as a review keeps it."""
         run = self.assessment.run if self.assessment else None
-        return _storable(
+        return storable(
             {
                 "version": 1,
                 "assessment": run.pk if run else None,
@@ -139,16 +143,3 @@ def page_sha256(state: Mapping[str, Any]) -> str:
             ],
         }
     )
-
-
-def _storable(value: Any) -> Any:
-    """Fit for jsonb, which knows no NUL, no half surrogates and no infinities."""
-    if isinstance(value, str):
-        return value.replace("\x00", "\ufffd").encode("utf-8", "replace").decode("utf-8")
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if isinstance(value, Mapping):
-        return {str(_storable(name)): _storable(item) for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_storable(item) for item in value]
-    return value

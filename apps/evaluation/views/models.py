@@ -197,7 +197,7 @@ def compare(request: Request) -> HttpResponse:
 
 
 def _side(request: Request, letter: str) -> dict[str, Any] | None:
-    wanted = request.GET.get(letter, "").replace("\x00", "")
+    wanted = request.GET.get(letter, "")
     if not wanted:
         return None
     model = selectors.reward_model_get(project=request.project, checkpoint_id=wanted)
