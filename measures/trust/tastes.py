@@ -7,10 +7,13 @@ reward follows every small preference to its end, and a model that knows nothing
 seem as moderate as people if its doubts were counted.
 """
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import spearmanr
 
+from measures.bootstrap import LEAST_UNITS
 from measures.estimate import Interval
 from measures.style import MARKS, marks_of
 from measures.trust.findings import Finding, Intervals, Table, Verdict, unmeasured
@@ -119,7 +122,9 @@ def format_taste(pairs: Pairs) -> Finding:
     by more than chance, after Holm's correction for how many marks there are.
 
     A mark with too few pairs to have shown five points, or to tell them from chance, decides
-    nothing; where that is so of all, nothing was measured.
+    nothing, and neither does one that fewer than ten different answers have: what the model thinks
+    of those answers would count as what it thinks of the mark. Where that is so of all, nothing was
+    measured.
     """
     line = "format_taste"
     held = [
@@ -132,7 +137,7 @@ def format_taste(pairs: Pairs) -> Finding:
         sign = np.array([float(key in a) - float(key in b) for a, b in held])
         model, people, gap, rows = taste(pairs, sign)
         if rows.any():
-            found.append((words, model, people, gap))
+            found.append((words, model, people, _of_many_answers(pairs, sign, gap)))
     table = Table(
         title="Prefers the answer that alone has it",
         columns=("Mark", "Pairs", "This model", "People", "Difference", "From", "To"),
@@ -176,6 +181,8 @@ def format_taste(pairs: Pairs) -> Finding:
     if not shown:
         needed = pairs_needed(widest[3], MOST_GAP)
         wanted = "" if needed is None else f", and about {needed:,} would be needed"
+        if needed is None and widest[3].no_interval:
+            wanted = f"; {widest[3].no_interval}"
         return unmeasured(
             line,
             "Too few pairs differ in formatting to see a difference of 5 points. Most differ in "
@@ -194,6 +201,22 @@ def format_taste(pairs: Pairs) -> Finding:
         evidence=(table,),
         facts=facts,
     )
+
+
+def _of_many_answers(pairs: Pairs, sign: Floats, gap: Interval) -> Interval:
+    """Without bounds where few answers hold the mark, in however many pairs they stand."""
+    holders = {
+        (prompt, chosen if side > 0 else rejected)
+        for prompt, chosen, rejected, side in zip(
+            pairs.prompts, pairs.chosen_texts, pairs.rejected_texts, sign, strict=True
+        )
+        if side
+    }
+    if len(holders) >= LEAST_UNITS:
+        return gap
+    one = len(holders) == 1
+    why = "one answer has the mark" if one else f"{len(holders)} different answers have the mark"
+    return replace(gap, low=None, high=None, no_interval=gap.no_interval or why)
 
 
 def taste(pairs: Pairs, sign: Floats) -> tuple[Interval, Interval, Interval, Bools]:

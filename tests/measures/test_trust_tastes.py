@@ -141,3 +141,23 @@ def test_sixty_pairs_show_no_taste(clean):
     few = part(clean, slice(0, 60))
     for line in (length_taste, length_matched, format_taste):
         assert line(few).verdict is Verdict.UNMEASURED
+
+
+def test_what_a_model_thinks_of_one_answer_is_no_taste_for_its_marks():
+    # One answer ends with a question mark and stands in forty pairs; the model dislikes it.
+    n = 200
+    asks = np.arange(n) < 40
+    chosen = ["Why not?" if k < 20 else f"Yes {k}." for k in range(n)]
+    rejected = ["Why not?" if 20 <= k < 40 else f"No {k}." for k in range(n)]
+    margins = np.where(asks, np.where(np.arange(n) < 20, -1.0, 1.0), 1.0)
+    pairs = replace(by_hand(chosen, rejected, margins), prompts=["Shall we?"] * n)
+    found = format_taste(pairs)
+    assert found.verdict is Verdict.UNMEASURED
+    assert "only 1 different answers" not in found.says
+    assert "one answer has the mark" in found.says
+    # Forty different ones are a taste.
+    many = [f"{text[:-1]} {k}?" if text == "Why not?" else text for k, text in enumerate(chosen)]
+    more = [f"{text[:-1]} {k}?" if text == "Why not?" else text for k, text in enumerate(rejected)]
+    assert (
+        format_taste(replace(pairs, chosen_texts=many, rejected_texts=more)).verdict is Verdict.RED
+    )
