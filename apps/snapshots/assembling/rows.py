@@ -89,7 +89,8 @@ def preference_rows(
     that it is a target and not a footnote: a tie stands there with 0.5, in an order drawn by hash.
     Where responses recur `cluster_ids` names both of them, chosen first, for intervals over
     arguments; elsewhere `cluster` is the group. `annotator` is empty but in the file of held-out
-    annotators' votes. graded: every row has `strength`, null where nobody graded. sourced: every
+    annotators' votes. `chosen_side` says which answer of the comparison won, so that order can be
+    looked at as a leak. graded: every row has `strength`, null where nobody graded. sourced: every
     row has `sources`, the chosen answer's first. votes_at: when each vote was cast; every row then
     has `decided_at`, the day of its newest vote or of the ruling.
     """
@@ -112,6 +113,7 @@ def preference_rows(
             row["cluster_ids"] = [getattr(pair, won), getattr(pair, lost)]
         else:
             row["cluster"] = pair.group
+        row["chosen_side"] = won
         if sourced:
             row["sources"] = [getattr(text, f"from_{won}"), getattr(text, f"from_{lost}")]
         if votes_at is not None:

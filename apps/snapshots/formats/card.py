@@ -56,6 +56,7 @@ COLUMNS = {
     "group": "what splits go by: a topic, a debate or the prompt",
     "cluster": "rows with one cluster are not independent: resample them together",
     "cluster_ids": "keys of both answers, the chosen one first: an answer stands in many rows",
+    "chosen_side": "a or b: which answer of the comparison was chosen, to look at order as a leak",
     "sources": "which model or file each answer is from, the chosen one first; empty where nobody "
     "knows, and no name where a person wrote it",
     "decided_at": "the day of the newest vote behind the row, or of the ruling; ISO 8601, UTC",
