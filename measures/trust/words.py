@@ -142,8 +142,8 @@ def _why_not(pairs: Pairs) -> str:
     if few := apart_too_few(pairs, pairs.decided):
         return f"{few}. Hold out pairs of more prompts."
     return (
-        "Its scores do not go with people's choices at all, so there is nothing to compare a word "
-        "with. See whether it is right, first."
+        "Beyond what length explains, its scores do not go with people's choices, so there is "
+        "nothing to compare a word with. See whether it is right, first."
     )
 
 
