@@ -15,6 +15,7 @@ settings.load_profile("suite")
 TOGETHER = ("tests/workers/recipes",)
 
 
+@pytest.hookimpl(tryfirst=True)  # pytest-xdist reads the groups in its own
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Browser tests last: Playwright leaves an event loop running in the main thread. The dear
     folders begin right before them, so that with two processes one trains while one clicks.
@@ -26,7 +27,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         path = item.path.as_posix()
         folder = next((name for name in TOGETHER if f"{name}/" in path), None)
-        item.add_marker(pytest.mark.xdist_group(folder or path))
+        item.add_marker(pytest.mark.xdist_group(folder or item.nodeid.partition("::")[0]))
         if item.get_closest_marker("browser") or item.get_closest_marker("stack"):
             item.add_marker(pytest.mark.flaky(reruns=1))
 

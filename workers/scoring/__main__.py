@@ -51,7 +51,7 @@ class Keeper(threading.Thread):
 
 def main() -> int:
     logging.basicConfig(
-        level=os.environ.get("LOG_LEVEL", "INFO"), format="%(levelname)s %(name)s %(message)s"
+        level=os.environ.get("LOG_LEVEL") or "INFO", format="%(levelname)s %(name)s %(message)s"
     )
     url = os.environ.get("REDIS_URL", "")
     if not url:
