@@ -1,7 +1,7 @@
 """How good a reward model is on pairs that people decided."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 
@@ -51,8 +51,8 @@ def pair_report(
 
     return PairReport(
         rows=len(rows),
-        accuracy=interval(credit),
-        length_only=interval(by_length),
+        accuracy=_share(interval(credit)),
+        length_only=_share(interval(by_length)),
         difference=interval(credit - by_length),
         margin_mean=float(delta.mean()) if len(rows) else 0.0,
         longer_preferred=_longer_preferred(delta, length_delta),
@@ -70,6 +70,13 @@ def _interval(
         return dyadic_interval(values, first, second)
     clusters = [row.cluster for row in rows]
     return mean_interval(values, clusters=clusters, replicates=replicates, seed=seed)
+
+
+def _share(found: Interval) -> Interval:
+    """Bounds by a normal approximation may leave 0–1 where nearly all or nearly none are right."""
+    if found.low is None or found.high is None:
+        return found
+    return replace(found, low=max(0.0, found.low), high=min(1.0, found.high))
 
 
 def _longer_preferred(delta: np.ndarray, length_delta: np.ndarray) -> float:

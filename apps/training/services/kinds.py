@@ -142,7 +142,7 @@ def inputs_check(
         if not any(role in inputs for role in need.roles) and not need.unless(config):
             wanted = " or ".join(f"'{role}'" for role in need.roles)
             raise DomainError(
-                f"A {kind} run needs an input {wanted}: {_wanted(rule.roles[need.roles[0]])}.",
+                f"{_a(kind)} run needs an input {wanted}: {_wanted(rule.roles[need.roles[0]])}.",
                 code="missing_input",
                 field=f"inputs.{need.roles[0]}",
             )
@@ -187,13 +187,17 @@ def approval_check(*, kind: str, inputs: Mapping[str, Input], override_reason: s
     )
 
 
+def _a(kind: str) -> str:
+    return f"An {kind}" if kind[0] in "aeiou" else f"A {kind}"
+
+
 def _check_one(project_id: str, kind: str, role: str, given: Input, rule: KindRule) -> None:
     field = f"inputs.{role}"
     allowed = rule.roles.get(role)
     if allowed is None:
         known = ", ".join(rule.roles)
         raise DomainError(
-            f"A {kind} run has no input '{role}'; it reads: {known}.",
+            f"{_a(kind)} run has no input '{role}'; it reads: {known}.",
             code="unknown_input",
             field=field,
         )
