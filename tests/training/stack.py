@@ -163,7 +163,7 @@ def witnessed(path: Path) -> list[dict[str, Any]]:
 def wait_until(
     condition: Callable[[], Any],
     *,
-    seconds: float = 20,
+    seconds: float = 60,
     meanwhile: Callable[[], Any] = lambda: None,
     what: str = "",
 ) -> Any:

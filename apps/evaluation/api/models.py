@@ -64,7 +64,7 @@ class ModelPage(Schema):
     items: list[ModelOut]
 
 
-class FindingOut(Schema):
+class TrustLineOut(Schema):
     line: str
     title: str
     group: str
@@ -102,7 +102,7 @@ class ReviewOut(Schema):
 class ModelDetailOut(ModelOut):
     verdict: str
     page_sha256: str = Field(description="send it back with a decision about this page")
-    findings: list[FindingOut]
+    findings: list[TrustLineOut]
     reviews: list[ReviewOut]
 
     @classmethod
@@ -113,7 +113,7 @@ class ModelDetailOut(ModelOut):
             verdict=verdict_sentence(len(judgement.red), len(judgement.unmeasured)),
             page_sha256=judgement.sha256,
             findings=[
-                FindingOut(
+                TrustLineOut(
                     title=LINES[one.line].title,
                     group=LINES[one.line].group,
                     rule=LINES[one.line].rule,

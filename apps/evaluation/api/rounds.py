@@ -60,7 +60,7 @@ class RoundIn(Schema):
     n_pairs: int = Field(N_PAIRS, description="at most so many, the highest scores first; 1 to 500")
 
 
-class ShareOut(Schema):
+class FooledShareOut(Schema):
     value: float | None
     low: float | None
     high: float | None
@@ -76,12 +76,12 @@ class RoundOut(Schema):
     n_voted: int
     n_decided: int
     n_fooled: int = Field(description="decided for the answer that the model scores lower")
-    fooled: ShareOut = Field(description="of the decided pairs, with Wilson's 95 % interval")
+    fooled: FooledShareOut = Field(description="of the decided pairs, with Wilson's 95 % interval")
 
     @classmethod
     def of(cls, row: AdversarialRound) -> "RoundOut":
         figures = adversarial.figures_of(adversarial.round_pairs(row))
-        share = {name: asdict(figures.share)[name] for name in ShareOut.model_fields}
+        share = {name: asdict(figures.share)[name] for name in FooledShareOut.model_fields}
         return cls(
             id=row.pk,
             source=row.source_id,
@@ -91,7 +91,7 @@ class RoundOut(Schema):
             n_voted=figures.voted,
             n_decided=figures.decided,
             n_fooled=figures.fooled,
-            fooled=ShareOut(**share),
+            fooled=FooledShareOut(**share),
         )
 
 
