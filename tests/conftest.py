@@ -1,5 +1,7 @@
 """Fixtures of the whole suite. The servers come from `tests.servers`, loaded earlier."""
 
+from collections.abc import Generator
+
 import pytest
 from hypothesis import settings
 
@@ -15,21 +17,22 @@ settings.load_profile("suite")
 TOGETHER = ("tests/workers/recipes",)
 
 
-@pytest.hookimpl(tryfirst=True)  # pytest-xdist reads the groups in its own
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None]:
     """Browser tests last: Playwright leaves an event loop running in the main thread. The dear
     folders begin right before them, so that with two processes one trains while one clicks.
 
     Where tests run in several processes, a file's tests stay together, and browser and stack tests,
     which wait for other processes on a busy machine, may try a second time; a summary names them.
     """
-    items.sort(key=_late)
-    for item in items:
+    for item in items:  # before pytest-xdist reads the groups
         path = item.path.as_posix()
         folder = next((name for name in TOGETHER if f"{name}/" in path), None)
         item.add_marker(pytest.mark.xdist_group(folder or item.nodeid.partition("::")[0]))
         if item.get_closest_marker("browser") or item.get_closest_marker("stack"):
             item.add_marker(pytest.mark.flaky(reruns=1))
+    yield
+    items.sort(key=_late)  # after pytest-django, which puts tests without a database last
 
 
 def _late(item: pytest.Item) -> int:
