@@ -1,4 +1,4 @@
-"""Low-rank adapters on a scorer: train few weights, save a folder that any program can load.
+"""Low-rank adapters on a model: train few weights, save a folder that any program can load.
 
 A checkpoint holds the merged weights as a normal model folder, so nobody who reads it needs the
 base model or knows that adapters were trained; beside them `adapter/` keeps the adapters as they
@@ -9,6 +9,7 @@ Source: Hu et al. 2021, "LoRA: Low-Rank Adaptation of Large Language Models"; pe
 
 import contextlib
 import copy
+import hashlib
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -52,6 +53,33 @@ def attach_lora(
     )
     with _known_warnings():
         return get_peft_model(model, config)
+
+
+def attach_policy_lora(
+    model: PreTrainedModel, *, rank: int, alpha: float, dropout: float = 0.0
+) -> PeftModel:
+    """Adapters on every linear layer of a causal model's body. They begin at zero, so the model is
+    its own reference until the first step; switched off, they leave the reference."""
+    config = LoraConfig(
+        task_type=TaskType.CAUSAL_LM,
+        r=rank,
+        lora_alpha=alpha,
+        lora_dropout=dropout,
+        target_modules="all-linear",
+    )
+    with _known_warnings():
+        return get_peft_model(model, config)
+
+
+def base_sha256(model: PeftModel) -> str:
+    """Identity of the weights below the adapters, by content: names, shapes and bytes."""
+    digest = hashlib.sha256()
+    state = model.get_base_model().state_dict()
+    own = {name: tensor for name, tensor in state.items() if "lora_" not in name}
+    for name, tensor in sorted(own.items()):
+        digest.update(f"{name}{tuple(tensor.shape)}{tensor.dtype}".encode())
+        digest.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
 
 
 def merged(model: PeftModel) -> PreTrainedModel:

@@ -20,6 +20,7 @@ class Run(Named):
         REWARD = "reward", "Reward model"
         DPO = "dpo", "DPO"
         PPO = "ppo", "PPO"
+        GRPO = "grpo", "GRPO"
         GENERATE = "generate", "Generation"
         EVALUATE = "evaluate", "Evaluation"
         ASSESS = "assess", "Assessment of a reward model"
@@ -66,6 +67,9 @@ class Run(Named):
         blank=True,
         help_text="why it was launched although a check said no, such as a reward not approved",
     )
+    group = models.CharField(
+        max_length=40, blank=True, help_text="runs that differ in their seed only share it"
+    )
     dispatched_at = models.DateTimeField(null=True, blank=True)
     started_at = models.DateTimeField(null=True, blank=True)
     heard_at = models.DateTimeField(null=True, blank=True, help_text="last sign of life")
@@ -90,6 +94,7 @@ class Run(Named):
         ]
         indexes = [
             models.Index(fields=["project", "-created_at"], name="run_by_project"),
+            models.Index(fields=["project", "group"], condition=~Q(group=""), name="run_by_group"),
             models.Index(
                 fields=["state"],
                 condition=Q(state__in=["waiting", "queued", "running", "stopping"]),

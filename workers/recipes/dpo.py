@@ -23,14 +23,11 @@ from workers.data.snapshot import (
     refuse_soft_labels,
 )
 from workers.models import (
-    freeze,
     load_causal,
     load_tokenizer,
     parameter_count,
     readable_length,
-    weights_sha256,
 )
-from workers.recipes.contracts import check_distinct, check_unchanged
 from workers.recipes.samples import choose, emit_samples, encode_fitting
 from workers.recipes.settings import settings_for
 from workers.recipes.settings.preference import DPOSettings
@@ -42,6 +39,7 @@ from workers.recipes.trainer_bridge import (
     trainer_arguments,
     validation_split,
 )
+from workers.reference import Reference
 from workers.rollouts.answers import Answer, answer
 from workers.rollouts.sampling import Sampling
 
@@ -60,7 +58,7 @@ class Probe(TrainerCallback):
         context: RunContext,
         settings: DPOSettings,
         policy: PreTrainedModel,
-        reference: PreTrainedModel,
+        reference: Reference,
         tokenizer: PreTrainedTokenizerBase,
         prompts: Sequence[Messages],
         max_length: int,
@@ -101,7 +99,8 @@ class Probe(TrainerCallback):
     def show(self, step: int) -> None:
         """The last answers, each beside the reference's own."""
         if self.answers:
-            baselines = answer(self.reference, self.tokenizer, self.ids, self.sampling)
+            with self.reference.weights() as model:
+                baselines = answer(model, self.tokenizer, self.ids, self.sampling)
             emit_samples(self.context, step, self.prompts, self.answers, baselines=baselines)
 
 
@@ -113,9 +112,7 @@ def run(context: RunContext) -> dict[str, Any]:
     start = context.input_path("sft")
     tokenizer = load_tokenizer(start)
     policy = load_causal(start)
-    reference = freeze(load_causal(start))
-    reference_sha256 = weights_sha256(reference)
-    check_distinct(policy, reference)
+    reference = Reference.frozen(load_causal(start), policy=policy)
     max_length = min(settings.max_length, readable_length(policy, tokenizer))
 
     splits = {s: read_preferences(folder, s) for s in (TRAIN, *evaluation_splits(folder))}
@@ -126,7 +123,7 @@ def run(context: RunContext) -> dict[str, Any]:
     probe = Probe(context, settings, policy, reference, tokenizer, held_out_prompts, max_length)
     trainer = Trainer(
         model=policy,
-        ref_model=reference,
+        ref_model=reference.model,
         args=DPOConfig(
             **trainer_arguments(context, settings),
             beta=settings.beta,
@@ -143,7 +140,7 @@ def run(context: RunContext) -> dict[str, Any]:
     trainer.row_lengths = lengths
     check_batches(settings, len(lengths))
     train(context, trainer)
-    check_unchanged(reference, reference_sha256)
+    reference.check()
 
     step = trainer.state.global_step
     if context.stopped != "cancel":
@@ -154,7 +151,7 @@ def run(context: RunContext) -> dict[str, Any]:
         "train_rows": len(lengths),
         "dropped_rows": len(splits[TRAIN]) - len(lengths),
         "truncated_share": sum(n > max_length for n in lengths) / len(lengths),
-        "reference_sha256": reference_sha256,
+        "reference_sha256": reference.sha256,
         "kl": probe.kl,
         "held_out_margin": reporter.evaluated.get("eval/rewards/margins"),
         "held_out_accuracy": reporter.evaluated.get("eval/rewards/accuracies"),

@@ -24,6 +24,7 @@ from workers.recipes.generate import sampling_of
 from workers.recipes.samples import choose, emit_samples, encode_fitting
 from workers.recipes.settings import settings_for
 from workers.recipes.settings.sampling import EvaluateSettings
+from workers.reference import Reference
 from workers.rewards.build import build_judge, build_reward
 from workers.rewards.source import RewardSource
 from workers.rollouts.answers import Answer, answer
@@ -95,7 +96,9 @@ def _answers(
     ids = [encode_prompt(tokenizer, row.messages) for row in rows]
     whole = settings.temperature > 0 and settings.top_p == 1.0 and settings.top_k == 0
     reference = (
-        freeze(load_causal(context.input_path("sft"))) if role == "policy" and whole else None
+        Reference(freeze(load_causal(context.input_path("sft"))))
+        if role == "policy" and whole
+        else None
     )
     return answer(
         freeze(load_causal(context.input_path(role))),

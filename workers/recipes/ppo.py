@@ -23,19 +23,20 @@ import torch
 from torch import Tensor
 from transformers import set_seed
 
+from workers import contracts
 from workers.context import RecipeError, RunContext
 from workers.contract.events import Alert, Fault
 from workers.data.prompt_order import PromptOrder
 from workers.models import parameter_count, stop_ids
-from workers.recipes import contracts
-from workers.recipes.ppo_evaluation import Evaluation, ask_people, audit, evaluate, sample
-from workers.recipes.ppo_figures import (
+from workers.ppo.evaluation import Evaluation, ask_people, audit, evaluate, sample
+from workers.ppo.figures import (
     disagreement_figures,
     rollout_figures,
     seconds,
     sequence_kl,
 )
-from workers.recipes.ppo_setup import (
+from workers.ppo.rollout import Rollout, collect
+from workers.ppo.setup import (
     Models,
     Prompts,
     load_models,
@@ -44,8 +45,8 @@ from workers.recipes.ppo_setup import (
     read_training_prompts,
     set_learning_rate,
 )
-from workers.recipes.ppo_state import TrainingState, restore, save
-from workers.recipes.ppo_update import NonFinite, UpdateStats, update
+from workers.ppo.state import TrainingState, restore, save
+from workers.ppo.update import NonFinite, UpdateStats, update
 from workers.recipes.settings import settings_for
 from workers.recipes.settings.policy import PPOSettings
 from workers.rewards.build import build_judge, build_reward
@@ -54,7 +55,6 @@ from workers.rewards.source import RewardSource, Scores
 from workers.rl.advantages import gae, shaped_rewards
 from workers.rl.controllers import AdaptiveKL, FixedKL
 from workers.rl.kl import kl_estimate
-from workers.rollouts.rollout import Rollout, collect
 from workers.rollouts.sampling import Sampling, derive_seed
 
 CONFIG = PPOSettings
@@ -309,7 +309,7 @@ class Loop:
 
     def save(self, tags: list[str]) -> None:
         folder = self.context.workdir / f"checkpoint-{self.state.step}"
-        contracts.check_unchanged(self.models.reference, self.models.reference_sha256)
+        self.models.reference.check()
         save(
             folder,
             self.models.actor_critic,
@@ -339,7 +339,7 @@ class Loop:
             "parameters": parameter_count(self.models.actor_critic.policy),
             "prompts": len(self.prompts),
             "prompts_left_out": self.prompts.left_out,
-            "reference_sha256": self.models.reference_sha256,
+            "reference_sha256": self.models.reference.sha256,
             "first": self.first.metrics() if self.first else {},
             "last": self.last.metrics() if self.last else {},
         }

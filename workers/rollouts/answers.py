@@ -7,6 +7,7 @@ import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from workers.models import stop_ids
+from workers.reference import Reference
 from workers.rl.kl import kl_k1
 from workers.rl.masked import masked_sum
 from workers.rollouts.forward import score_responses
@@ -32,7 +33,7 @@ def answer(
     sampling: Sampling,
     *,
     batch_size: int = 32,
-    reference: PreTrainedModel | None = None,
+    reference: Reference | None = None,
 ) -> list[Answer]:
     """An answer to each prompt (token ids), in order; each batch draws from its own derived seed.
 
@@ -58,8 +59,8 @@ def answer(
                 responses.response_mask,
             )
             own = score_responses(model, *sequences, temperature=sampling.temperature)
-            ref = score_responses(reference, *sequences, temperature=sampling.temperature)
-            per_token = kl_k1(own.logprobs, ref.logprobs)
+            ref = reference.logprobs(*sequences, temperature=sampling.temperature)
+            per_token = kl_k1(own.logprobs, ref)
             kl = masked_sum(per_token, responses.response_mask, dim=1).tolist()
         answers.extend(
             Answer(text, int(tokens), bool(ended), nats)

@@ -6,18 +6,19 @@ import pytest
 import torch
 
 from tests.workers.recipes.language import tiny_gpt2, tiny_llama, user, word_tokenizer
-from workers.actor_critic import ActorCritic
+from workers import contracts
 from workers.context import RecipeError
 from workers.data.encoding import encode_prompt
 from workers.data.prompt_order import PromptOrder
 from workers.models import freeze, weights_sha256
-from workers.recipes import contracts
-from workers.recipes.ppo_setup import make_optimizer, set_learning_rate
-from workers.recipes.ppo_state import TrainingState, restore, save
-from workers.recipes.ppo_update import NonFinite, update
+from workers.ppo.actor_critic import ActorCritic
+from workers.ppo.rollout import Rollout, collect, sequences_of
+from workers.ppo.setup import make_optimizer, set_learning_rate
+from workers.ppo.state import TrainingState, restore, save
+from workers.ppo.update import NonFinite, update
 from workers.recipes.settings import settings_for
+from workers.reference import Reference
 from workers.rl.losses import explained_variance
-from workers.rollouts.rollout import Rollout, collect, sequences_of
 from workers.rollouts.sampling import Sampling
 
 TOKENIZER = word_tokenizer()
@@ -33,7 +34,7 @@ def ppo(**values):
 def roll_out(actor_critic: ActorCritic, *, temperature: float = 1.0) -> Rollout:
     return collect(
         actor_critic,
-        freeze(tiny_llama()),
+        Reference(freeze(tiny_llama())),
         TOKENIZER,
         MESSAGES,
         IDS,
@@ -123,7 +124,13 @@ def test_a_nan_in_the_loss_stops_the_update_before_it_touches_the_weights() -> N
 def test_a_new_critic_values_everything_at_zero_and_can_learn_a_fixed_rollout() -> None:
     actor_critic = ActorCritic(tiny_gpt2()).eval()
     rollout = collect(
-        actor_critic, freeze(tiny_gpt2()), TOKENIZER, MESSAGES, IDS, Sampling(8), policy_version=0
+        actor_critic,
+        Reference(freeze(tiny_gpt2())),
+        TOKENIZER,
+        MESSAGES,
+        IDS,
+        Sampling(8),
+        policy_version=0,
     )
     assert rollout.values.eq(0).all()
     returns = torch.randn(rollout.values.shape, generator=torch.Generator().manual_seed(0))
@@ -141,7 +148,13 @@ def test_a_new_critic_values_everything_at_zero_and_can_learn_a_fixed_rollout() 
 def test_trimmed_columns_are_padding_in_every_row_and_change_no_logprob() -> None:
     actor_critic = ActorCritic(tiny_gpt2()).eval()
     rollout = collect(
-        actor_critic, freeze(tiny_gpt2()), TOKENIZER, MESSAGES, IDS, Sampling(8), policy_version=0
+        actor_critic,
+        Reference(freeze(tiny_gpt2())),
+        TOKENIZER,
+        MESSAGES,
+        IDS,
+        Sampling(8),
+        policy_version=0,
     )
     rows = torch.tensor([0, 3])  # the short prompts
     *sequences, width = sequences_of(rollout.responses, rows)
@@ -191,10 +204,13 @@ def test_a_reference_that_would_train_or_has_changed_is_refused() -> None:
     policy, reference = tiny_llama(), tiny_llama()
     assert _raised(contracts.check_distinct, policy, reference) == "contract_reference_trains"
     sha256 = weights_sha256(reference)
-    contracts.check_unchanged(reference, sha256)
+    contracts.check_unchanged(weights_sha256(reference), sha256)
     with torch.no_grad():
         reference.model.norm.weight[0] += 1e-3
-    assert _raised(contracts.check_unchanged, reference, sha256) == "contract_reference_changed"
+    assert (
+        _raised(contracts.check_unchanged, weights_sha256(reference), sha256)
+        == "contract_reference_changed"
+    )
 
 
 def test_another_checkpoint_as_reference_is_seen_before_the_first_update() -> None:

@@ -6,14 +6,14 @@ from pathlib import Path
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from workers.actor_critic import ActorCritic
 from workers.context import RecipeError, RunContext
 from workers.contract.events import Fault
 from workers.data.snapshot import TRAIN, Messages, Prompt, evaluation_splits, read_prompts
-from workers.models import freeze, load_causal, load_tokenizer, weights_sha256
-from workers.recipes.contracts import check_distinct
+from workers.models import load_causal, load_tokenizer
+from workers.ppo.actor_critic import ActorCritic
 from workers.recipes.samples import choose, encode_fitting
 from workers.recipes.settings.policy import PPOSettings
+from workers.reference import Reference
 from workers.rollouts.sampling import derive_seed
 
 
@@ -22,8 +22,7 @@ class Models:
     """The policy with its critic, and the frozen model it is compared with."""
 
     actor_critic: ActorCritic
-    reference: PreTrainedModel
-    reference_sha256: str
+    reference: Reference
     tokenizer: PreTrainedTokenizerBase
 
 
@@ -52,10 +51,9 @@ def load_models(context: RunContext, settings: PPOSettings) -> Models:
     if resumed:
         actor_critic.load_head(resumed)
     actor_critic.eval()  # dropout is off anyway; nothing may differ between rollout and update
-    reference = freeze(load_causal(reference_folder))
-    check_distinct(actor_critic.policy, reference)
+    reference = Reference.frozen(load_causal(reference_folder), policy=actor_critic.policy)
     _check_room(actor_critic.policy, settings)
-    return Models(actor_critic, reference, weights_sha256(reference), tokenizer)
+    return Models(actor_critic, reference, tokenizer)
 
 
 def make_optimizer(actor_critic: ActorCritic, settings: PPOSettings) -> torch.optim.AdamW:

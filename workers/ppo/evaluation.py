@@ -8,12 +8,13 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from workers.audit import AuditSample, pick, publish
 from workers.context import RunContext
 from workers.contract.events import ReviewRequested, Sample
-from workers.recipes.ppo_setup import Prompts
+from workers.ppo.rollout import Rollout
+from workers.ppo.setup import Prompts
 from workers.recipes.settings.policy import PPOSettings
+from workers.reference import Reference
 from workers.rewards.source import RewardSource, Scores
 from workers.rl.masked import masked_sum
 from workers.rollouts.answers import Answer, answer
-from workers.rollouts.rollout import Rollout
 from workers.rollouts.sampling import Sampling, derive_seed
 
 SAMPLES_PER_STEP = 3
@@ -48,7 +49,7 @@ class Evaluation:
 
 def evaluate(
     policy: PreTrainedModel,
-    reference: PreTrainedModel,
+    reference: Reference,
     tokenizer: PreTrainedTokenizerBase,
     prompts: Prompts,
     reward: RewardSource,
@@ -120,7 +121,7 @@ def _sampled(rollout: Rollout, scores: Scores, i: int, *, bucket: str, step: int
 
 def audit(
     context: RunContext,
-    reference: PreTrainedModel,
+    reference: Reference,
     tokenizer: PreTrainedTokenizerBase,
     prompts: Prompts,
     evaluation: Evaluation,
@@ -137,7 +138,8 @@ def audit(
         temperature=settings.temperature,
         seed=derive_seed(context.spec.seed, "baseline"),
     )
-    baselines = [given.text for given in answer(reference, tokenizer, ids, sampling)]
+    with reference.weights() as model:
+        baselines = [given.text for given in answer(model, tokenizer, ids, sampling)]
     baseline_scores = reward.score(messages, baselines).values
     samples = []
     for (bucket, i), prompt, text, score in zip(

@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from transformers import PreTrainedTokenizerBase
 
-from workers.actor_critic import ActorCritic
 from workers.checkpoints import load_training_state, save_training_state
 from workers.models import save_model
+from workers.ppo.actor_critic import ActorCritic
 from workers.rl.moments import RunningMoments
 
 

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from workers.actor_critic import ActorCritic
-from workers.recipes.contracts import check_first_ratio
+from workers.contracts import check_first_ratio
+from workers.ppo.actor_critic import ActorCritic
+from workers.ppo.rollout import Rollout, sequences_of
 from workers.recipes.settings.policy import PPOSettings
 from workers.rl.kl import kl_k3
 from workers.rl.losses import clip_fraction, mean_ratio, policy_loss, value_loss
 from workers.rl.masked import masked_sum, masked_whiten
-from workers.rollouts.rollout import Rollout, sequences_of
 from workers.rollouts.sampling import derive_seed
 
 

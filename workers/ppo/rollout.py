@@ -5,12 +5,12 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedTokenizerBase
 
-from workers.actor_critic import ActorCritic
 from workers.data.snapshot import Messages
 from workers.models import stop_ids
-from workers.rollouts.forward import score_responses
+from workers.ppo.actor_critic import ActorCritic
+from workers.reference import Reference
 from workers.rollouts.local import Responses, generate
 from workers.rollouts.sampling import Sampling
 
@@ -36,7 +36,7 @@ class Rollout:
 @torch.no_grad()
 def collect(
     actor_critic: ActorCritic,
-    reference: PreTrainedModel,
+    reference: Reference,
     tokenizer: PreTrainedTokenizerBase,
     prompts: Sequence[Messages],
     prompt_ids: Sequence[Sequence[int]],
@@ -58,14 +58,14 @@ def collect(
         responses.response_mask,
     )
     own = actor_critic(*sequences, temperature=sampling.temperature)
-    ref = score_responses(reference, *sequences, temperature=sampling.temperature)
+    ref = reference.logprobs(*sequences, temperature=sampling.temperature)
     return Rollout(
         policy_version=policy_version,
         sampling=sampling,
         prompts=list(prompts),
         responses=responses,
         logprobs=own.logprobs,
-        ref_logprobs=ref.logprobs,
+        ref_logprobs=ref,
         entropy=own.entropy,
         values=own.values,
     )

@@ -6,11 +6,11 @@ import math
 import torch
 from torch import Tensor
 
+from workers.ppo.rollout import Rollout
 from workers.rewards.source import Scores
 from workers.rl.kl import kl_estimate
 from workers.rl.losses import explained_variance
 from workers.rl.masked import masked_sum
-from workers.rollouts.rollout import Rollout
 
 
 def rollout_figures(

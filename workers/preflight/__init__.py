@@ -1,0 +1,1 @@
+"""What is looked at before a run: configuration, data, reward, critic, memory."""
