@@ -4,11 +4,12 @@ import math
 
 import pytest
 
+from apps.common.axes import Axis, short
 from apps.evaluation.screens.beside import beside_accuracy, ceiling_says
 from apps.evaluation.screens.blocks import parts, text_view
 from apps.evaluation.screens.compare import compare
 from apps.evaluation.screens.curves import curve_view
-from apps.evaluation.screens.figures import Axis, estimate, headline, short, words
+from apps.evaluation.screens.figures import estimate, headline, words
 from apps.evaluation.screens.histograms import histogram_view
 from apps.evaluation.screens.page import (
     LOOKS,

@@ -7,16 +7,9 @@ says so in its place.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from apps.common.axes import Axis, short
 from apps.evaluation.screens.curves import CurveView, curve_view
-from apps.evaluation.screens.figures import (
-    SHARE,
-    TEXT,
-    Axis,
-    estimate,
-    places_for,
-    short,
-    words,
-)
+from apps.evaluation.screens.figures import SHARE, TEXT, estimate, places_for, words
 from apps.evaluation.screens.histograms import HistogramView, histogram_view
 from measures.trust.findings import Block, Curve, Example, Histogram, Intervals, Table, Texts
 

@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from itertools import pairwise
 
-from apps.evaluation.screens.figures import Axis, Tick, short, words
+from apps.common.axes import Axis, Tick, short
+from apps.evaluation.screens.figures import words
 from measures.trust.findings import Histogram
 
 WIDTH, LEFT, RIGHT = 480, 14, 466
