@@ -1,0 +1,565 @@
+"""The table of guardrails, from the outermost link of the diagnosis inwards.
+
+Thresholds are those of the literature and of the product's specification. Where one of them, read
+literally, would alarm on a run that learns as it should, the rule says in `source` how it departs.
+How often healthy runs alarm is measured (docs/guardrails.md).
+"""
+
+from workers.contract.guard_rule import ADJUST, OFF, STOP, WARN, Adjustment, GuardRule
+
+PPO, ROLLOUTS = ("ppo",), ("ppo", "grpo")
+POLICIES, TRAINERS = ("ppo", "grpo", "dpo"), ("sft", "reward", "dpo")
+ALL = ("sft", "reward", "dpo", "ppo", "grpo")
+ANY_ACTION = (OFF, WARN, ADJUST, STOP)
+
+SLOWER = Adjustment("learning_rate", times=0.5)
+DEARER_KL = Adjustment("kl_coef", times=1.5, most=1.0)
+FEWER_EPOCHS = Adjustment("update_epochs", plus=-1, least=1)
+MORE_ENTROPY = Adjustment("entropy_coef", plus=0.005, most=0.05)
+
+EVALUATION = (
+    GuardRule(
+        name="held_out_down",
+        title="The held-out score falls while the reward rises",
+        kinds=ROLLOUTS,
+        link="evaluation",
+        metric="eval/held_out_score",
+        beside=("eval/score",),
+        test="fall",
+        bound="above",
+        threshold=0.1,
+        unit="share of the gain",
+        least=2.0,  # standard errors of the evaluations' own noise
+        severity="critical",
+        action=STOP,
+        evidence_class="probe",
+        advice="This is overoptimisation: the policy has found what the reward likes and people do "
+        "not. Use the checkpoint tagged best; collect comparisons of the newest answers, retrain "
+        "the reward model, or raise kl_coef.",
+        source="Gao et al. 2022; three evaluations in a row are compared with the best three in a "
+        "row, so one lucky evaluation does not set the mark.",
+    ),
+    GuardRule(
+        name="held_out_loss",
+        title="The held-out loss rises",
+        kinds=TRAINERS,
+        link="data",
+        metric="eval/loss",
+        test="rise",
+        bound="above",
+        threshold=1.2,
+        unit="× its lowest",
+        least=0.02,  # nats
+        patience=(3, 3),
+        advice="The model learns its training rows by heart. Use the checkpoint tagged best; train "
+        "fewer epochs, lower the learning rate, or bring more data.",
+        source="early stopping on held-out data; a fifth over the lowest, three times in a row, "
+        "since preference models lose calibration before they lose accuracy.",
+    ),
+)
+
+REWARD = (
+    GuardRule(
+        name="constant_reward",
+        title="All rewards are equal",
+        kinds=PPO,
+        link="reward",
+        metric="objective/scores_running_std",
+        bound="below",
+        threshold=1e-5,
+        unit="raw score",
+        evidence_class="contract",
+        advice="There is nothing to learn from: the policy is not updated. Look at the reward's "
+        "rule, or at whether the reward model can tell these answers apart.",
+        source="SPEC E2: whitening a batch would blow rounding noise up to a reward.",
+    ),
+    GuardRule(
+        name="all_flagged",
+        title="No answer of the step is trusted",
+        kinds=ROLLOUTS,
+        link="reward",
+        metric="reward/flagged_share",
+        bound="above",
+        threshold=0.999,
+        unit="share",
+        evidence_class="contract",
+        advice="The ensemble's members disagree about every answer, so the policy was not updated. "
+        "Have people compare these answers and retrain the reward model on them.",
+        source="disagreement over the ensemble's own threshold; Coste et al. 2023.",
+    ),
+    GuardRule(
+        name="reward_saturated",
+        title="The reward nears the end of its scale",
+        kinds=ROLLOUTS,
+        link="reward",
+        metric="reward/calibrated_mean",
+        test="window",
+        bound="above",
+        threshold=0.8,
+        unit="calibrated score",
+        severity="info",
+        advice="Over 0.8 the calibrated scale is flat, so further gains say little. Read the "
+        "highest answers and compare the held-out score before training on.",
+        source="SPEC F2. A run that learns may pass this by learning, so it only informs, once.",
+    ),
+    GuardRule(
+        name="reward_above_baseline",
+        title="Many answers score above nearly all baseline answers",
+        kinds=ROLLOUTS,
+        link="reward",
+        metric="reward/above_baseline_share",
+        test="window",
+        bound="above",
+        threshold=0.2,
+        unit="share over the baseline's 90 % quantile",
+        severity="info",
+        action=OFF,
+        advice="Read the highest answers: are they better, or do they only please the reward?",
+        source="SPEC F2. Off unless chosen: every run that learns passes it; turn it on where the "
+        "reward is not meant to rise.",
+    ),
+    GuardRule(
+        name="reward_spread",
+        title="All answers score alike",
+        kinds=ROLLOUTS,
+        link="reward",
+        metric="reward/calibrated_std",
+        beside=("reward/calibrated_mean",),
+        test="spread",
+        bound="below",
+        threshold=0.1,
+        unit="calibrated score",
+        share=0.5,
+        patience=(2, 3),
+        advice="Either the policy gives one answer to everything, or the reward no longer tells "
+        "answers apart. Read random answers; look at diversity and at the reward model's report.",
+        source="SPEC F2. Near 1 the calibrated scale is flat and its spread falls by itself, so "
+        "where raw scores are known their spread must also be under half of its first value.",
+    ),
+    GuardRule(
+        name="reward_drift",
+        title="The reward jumped off its trend",
+        kinds=ROLLOUTS,
+        link="reward",
+        metric="reward/calibrated_mean",
+        test="break",
+        bound="above",
+        threshold=3.0,
+        unit="standard errors",
+        least=0.1,  # calibrated score
+        patience=(3, 5),
+        advice="A reward that learning moves, moves slowly. A jump is a new trick of the policy or "
+        "another reward: compare answers before and after, and the reward's version.",
+        source="SPEC F3: |z| > 3 with a minimum effect and 3 of 5 looks, in both directions, "
+        "against the run's own trend, since learning itself moves the mean. Not a single batch "
+        "over two deviations.",
+    ),
+    GuardRule(
+        name="outliers",
+        title="Too many rewards are outliers",
+        kinds=ROLLOUTS,
+        link="reward",
+        metric="reward/outlier_share",
+        test="window",
+        bound="above",
+        threshold=0.01,
+        unit="share beyond reward_clip",
+        advice="Single answers carry the update although their rewards are clipped. Read the "
+        "highest and lowest answers: a rule or a reward model gives them an absurd score.",
+        source="SPEC E7 (2 % of rewards × 60); of normal scores under one in a million lies beyond "
+        "five deviations.",
+    ),
+    GuardRule(
+        name="disagreement",
+        title="The ensemble disagrees about many answers",
+        kinds=ROLLOUTS,
+        link="reward",
+        metric="reward/flagged_share",
+        bound="above",
+        threshold=0.3,
+        unit="share",
+        patience=(3, 5),
+        actions=ANY_ACTION,
+        adjustment=(DEARER_KL,),
+        advice="The policy has moved to where the reward model knows little. Have people compare "
+        "the flagged answers and retrain it, or raise kl_coef.",
+        source="Coste et al. 2023; Eisenstein et al. 2023. The answers' own threshold comes with "
+        "the ensemble.",
+    ),
+    GuardRule(
+        name="blocked",
+        title="Many answers break a hard rule",
+        kinds=ROLLOUTS,
+        link="reward",
+        metric="reward/blocked_share",
+        test="window",
+        bound="above",
+        threshold=0.1,
+        unit="share",
+        advice="Read the blocked answers. Add a penalty for the rule, or start from a model that "
+        "keeps it.",
+        source="SPEC E18.",
+    ),
+    GuardRule(
+        name="length",
+        title="Answers are more than twice as long",
+        kinds=PPO,
+        link="reward",
+        metric="response/length_ratio",
+        bound="above",
+        threshold=2.0,
+        unit="× the reference's",
+        patience=(3, 5),
+        actions=ANY_ACTION,
+        adjustment=(DEARER_KL,),
+        advice="The reward may like length for itself: compare it on short and long answers of the "
+        "same worth. Set length_penalty, or balance lengths in the comparisons.",
+        source="SPEC F6; Singhal et al. 2023.",
+    ),
+    GuardRule(
+        name="length",
+        title="Answers are more than twice as long",
+        kinds=("grpo", "dpo"),
+        link="reward",
+        metric="response/length",
+        test="first",
+        bound="above",
+        threshold=2.0,
+        unit="× the first",
+        patience=(3, 5),
+        actions=ANY_ACTION,
+        adjustment=(DEARER_KL,),
+        advice="The reward, or the choice between pairs, may like length for itself. Balance "
+        "lengths in the comparisons, or penalise length.",
+        source="SPEC F6; Singhal et al. 2023.",
+    ),
+    GuardRule(
+        name="repetition",
+        title="Answers repeat themselves",
+        kinds=ROLLOUTS,
+        link="reward",
+        metric="response/repetition",
+        bound="above",
+        threshold=0.2,
+        unit="share of repeated 4-grams",
+        patience=(3, 5),
+        actions=ANY_ACTION,
+        adjustment=(DEARER_KL,),
+        advice="Read the highest answers. A reward that repetition pleases needs comparisons that "
+        "say otherwise, or a rule against it.",
+        source="SPEC F6; Welleck et al. 2020 (seq-rep-4).",
+    ),
+)
+
+POLICY = (
+    GuardRule(
+        name="update_kl",
+        title="Updates are cut short because the policy moved too far",
+        kinds=PPO,
+        link="policy",
+        metric="update/stopped_by_kl",
+        bound="above",
+        threshold=0.5,
+        unit="0 or 1",
+        patience=(2, 5),
+        actions=ANY_ACTION,
+        adjustment=(SLOWER,),
+        advice="KL(old‖new) passed twice update_kl_target and the rest of the update was dropped. "
+        "Lower the learning rate or update_epochs.",
+        source="SPEC E5. A single cut update is the limit doing its work; two of five are a trend.",
+    ),
+    GuardRule(
+        name="reference_kl",
+        title="The policy is far from its reference",
+        kinds=POLICIES,
+        link="policy",
+        metric="objective/kl",
+        bound="above",
+        threshold=10.0,
+        unit="nats per sequence",
+        patience=(2, 3),
+        actions=ANY_ACTION,
+        adjustment=(DEARER_KL,),
+        advice="Rewards are learned from answers near the reference; out here they mean less. "
+        "Raise kl_coef (beta in DPO), or stop and compare with people.",
+        source="SPEC E5; Gao et al. 2022.",
+    ),
+    GuardRule(
+        name="clip_fraction",
+        title="Most of the update is clipped away",
+        kinds=ROLLOUTS,
+        link="policy",
+        metric="policy/clipfrac_avg",
+        bound="above",
+        threshold=0.4,
+        unit="share of tokens",
+        patience=(3, 5),
+        actions=ANY_ACTION,
+        adjustment=(FEWER_EPOCHS, SLOWER),
+        advice="Use fewer update_epochs or a lower learning rate.",
+        source="SPEC E6.",
+    ),
+    GuardRule(
+        name="ratio",
+        title="Minibatches were skipped for their ratio",
+        kinds=PPO,
+        link="policy",
+        metric="update/skipped_minibatches",
+        bound="above",
+        threshold=0.5,
+        unit="minibatches",
+        actions=ANY_ACTION,
+        adjustment=(SLOWER,),
+        evidence_class="contract",
+        advice="π/π_old passed ratio_limit, so these minibatches gave no gradient. Lower the "
+        "learning rate; if it stays, sampler and trainer disagree.",
+        source="SPEC E7; TRL's ratio_threshold of 10.",
+    ),
+)
+
+CRITIC = (
+    GuardRule(
+        name="explained_variance",
+        title="The critic explains nothing",
+        kinds=PPO,
+        link="critic",
+        metric="val/explained_variance",
+        bound="below",
+        threshold=0.0,
+        unit="share of the returns' variance",
+        patience=(8, 10),
+        grace=20,
+        actions=ANY_ACTION,
+        adjustment=(SLOWER,),
+        advice="Advantages are noise while the values are worse than a constant. Raise "
+        "value_learning_rate or critic_warmup_steps; check that returns are on the critic's scale.",
+        source="SPEC E11. An untrained critic is under 0 in every run, so the first twenty looks "
+        "are not judged.",
+    ),
+    GuardRule(
+        name="value_blow_up",
+        title="The critic's values leave the scale of the returns",
+        kinds=PPO,
+        link="critic",
+        metric="val/value_scale",
+        bound="above",
+        threshold=5.0,
+        unit="× the returns' deviation",
+        patience=(3, 5),
+        actions=ANY_ACTION,
+        adjustment=(SLOWER,),
+        advice="Lower value_learning_rate, or clip values (value_clip).",
+        source="SPEC E10, E11: values are estimates of returns and cannot vary more than they.",
+    ),
+)
+
+EXPLORATION = (
+    GuardRule(
+        name="entropy_floor",
+        title="The policy has stopped exploring",
+        kinds=ROLLOUTS,
+        link="exploration",
+        metric="objective/entropy_per_token",
+        test="floor",
+        bound="below",
+        threshold=0.1,
+        share=0.3,
+        unit="nats per token",
+        patience=(3, 5),
+        actions=ANY_ACTION,
+        adjustment=(MORE_ENTROPY, DEARER_KL),
+        advice="Answers have become nearly certain. Raise entropy_coef or kl_coef; read random "
+        "answers for a single template.",
+        source="SPEC E6: 0.1 nats or 30 % of step 0, whichever is higher; where step 0 itself is "
+        "under 0.1 only the share counts.",
+    ),
+    GuardRule(
+        name="entropy_rise",
+        title="The policy dissolves",
+        kinds=ROLLOUTS,
+        link="exploration",
+        metric="objective/entropy_per_token",
+        test="first",
+        bound="above",
+        threshold=1.5,
+        unit="× the first",
+        patience=(3, 5),
+        actions=ANY_ACTION,
+        adjustment=(SLOWER,),
+        advice="Answers become random rather than better. Lower entropy_coef or the learning rate; "
+        "check the sign of the reward.",
+        source="SPEC E6, the quadrant where entropy stays high.",
+    ),
+    GuardRule(
+        name="diverse_without_progress",
+        title="The policy explores and learns nothing",
+        kinds=ROLLOUTS,
+        link="exploration",
+        metric="reward/calibrated_mean",
+        beside=("objective/entropy_per_token",),
+        test="flat",
+        bound="below",
+        threshold=0.02,
+        share=0.9,
+        unit="calibrated score gained",
+        grace=60,
+        patience=(10, 10),
+        severity="info",
+        advice="After many steps neither the reward nor the policy has moved. Raise the learning "
+        "rate, lower kl_coef or entropy_coef, or look at whether the reward prefers anything here.",
+        source="SPEC E6, the quadrant diverse without progress.",
+    ),
+    GuardRule(
+        name="uniform_high_reward",
+        title="Answers grow alike while the reward is high",
+        kinds=ROLLOUTS,
+        link="exploration",
+        metric="response/distinct",
+        beside=("reward/calibrated_mean",),
+        test="uniform",
+        bound="below",
+        threshold=0.5,
+        least=0.65,  # calibrated score
+        unit="× the first",
+        patience=(3, 5),
+        actions=ANY_ACTION,
+        adjustment=(MORE_ENTROPY, DEARER_KL),
+        advice="A template that pleases the reward is the usual cause. Read the highest answers "
+        "side by side; raise entropy_coef or kl_coef.",
+        source="SPEC E6, the quadrant uniform with high reward; distinct-2 of Li et al. 2016.",
+    ),
+    GuardRule(
+        name="zero_variance",
+        title="Groups of answers all get the same reward",
+        kinds=("grpo",),
+        link="exploration",
+        metric="grpo/zero_variance_share",
+        bound="above",
+        threshold=0.8,
+        unit="share of groups",
+        patience=(3, 5),
+        advice="A group whose answers score alike teaches nothing. Use prompts that are neither "
+        "solved nor hopeless, larger groups, or a higher temperature.",
+        source="SPEC E1; Yu et al. 2025 (DAPO), section 3.2.",
+    ),
+)
+
+FRESHNESS = (
+    GuardRule(
+        name="stale",
+        title="Rollouts of an older policy",
+        kinds=PPO,
+        link="freshness",
+        metric="rollout/lag",
+        bound="above",
+        threshold=1.0,
+        unit="policy versions",
+        severity="critical",
+        actions=(STOP,),
+        action=STOP,
+        evidence_class="contract",
+        advice="The rollout was refused. Nothing is learned from answers that another policy gave.",
+        source="SPEC E9.",
+    ),
+)
+
+NUMERICS = (
+    GuardRule(
+        name="non_finite",
+        title="A number is NaN or infinite",
+        kinds=ALL,
+        link="numerics",
+        metric="numerics/non_finite",
+        test="finite",
+        bound="above",
+        threshold=0.5,
+        unit="0 or 1",
+        patience=(2, 2),
+        severity="critical",
+        actions=(STOP,),
+        action=STOP,
+        evidence_class="contract",
+        advice="Lower the learning rate, use float32 or bfloat16 rather than float16, and look at "
+        "the rows of that step.",
+        source="SPEC E10. The first step is skipped, weights and moments untouched; the next in a "
+        "row, or a third within fifty, stops.",
+    ),
+    GuardRule(
+        name="gradient",
+        title="The gradient jumped",
+        kinds=PPO,
+        link="numerics",
+        metric="grad_norm_max",
+        test="jump",
+        bound="above",
+        threshold=10.0,
+        unit="× its 95 % quantile",
+        least=1.0,
+        actions=ANY_ACTION,
+        adjustment=(SLOWER,),
+        advice="It was clipped to max_grad_norm. Look at that step's answers and rewards; lower "
+        "the learning rate if it comes again.",
+        source="SPEC E10: largest against the 95 % quantile.",
+    ),
+    GuardRule(
+        name="gradient",
+        title="The gradient jumped",
+        kinds=("sft", "reward", "dpo", "grpo"),
+        link="numerics",
+        metric="grad_norm",
+        test="jump",
+        bound="above",
+        threshold=10.0,
+        unit="× its 95 % quantile",
+        least=1.0,
+        actions=ANY_ACTION,
+        adjustment=(SLOWER,),
+        advice="It was clipped to max_grad_norm. Look at that step's rows; lower the learning rate "
+        "if it comes again.",
+        source="SPEC E10: largest against the 95 % quantile.",
+    ),
+    GuardRule(
+        name="loss_jump",
+        title="The training loss jumped",
+        kinds=TRAINERS,
+        link="numerics",
+        metric="loss",
+        test="rise",
+        bound="above",
+        threshold=3.0,
+        unit="× its lowest, or half its first",
+        least=0.1,  # nats
+        share=0.5,
+        patience=(2, 3),
+        actions=ANY_ACTION,
+        adjustment=(SLOWER,),
+        advice="The step size is likely too high: divide the learning rate by three, or lengthen "
+        "the warm-up.",
+        source="a loss over its own start is divergence; rows differ, so a loss under half of its "
+        "start is not compared with a lower one.",
+    ),
+    GuardRule(
+        name="extreme_logprob",
+        title="The policy gave a token that it holds to be impossible",
+        kinds=PPO,
+        link="numerics",
+        metric="policy/logprob_min",
+        bound="below",
+        threshold=-30.0,
+        unit="nats",
+        evidence_class="contract",
+        advice="Sampler and trainer disagree: another temperature, precision, adapter or padding.",
+        source="SPEC E10. All tokens under −30 nats together have a probability of at most "
+        "10⁻⁸ even with 100,000 of them, so sampling hardly ever draws one.",
+    ),
+)
+
+RULES: tuple[GuardRule, ...] = (
+    *EVALUATION,
+    *REWARD,
+    *POLICY,
+    *CRITIC,
+    *EXPLORATION,
+    *FRESHNESS,
+    *NUMERICS,
+)

@@ -1,0 +1,223 @@
+"""How a figure meets a threshold: one function per test of the rule table.
+
+Each takes the rule, its memory (a JSON object that rides in checkpoints) and a look's figures, and
+answers a `Reading`, or None while there is too little to judge. Figures are finite here; what is
+NaN or infinite never gets this far, nor into a memory.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from workers.contract.guards import GuardRule
+from workers.guardrails.trends import gain_lost, off_trend, quantile
+
+ANSWERS_WINDOW = 1000  # pooled at most
+ANSWERS_LEAST = 100  # before which nothing is judged
+JUMP_WINDOW, JUMP_LEAST = 50, 20
+BREAK_WINDOW, BREAK_LEAST = 30, 20
+FLAT_LOOKS = 20
+MARGIN = 0.2  # a rule clears a fifth of the threshold inside it
+
+Memory = dict[str, Any]
+Figures = Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """`value` against `limit`, both in the rule's unit."""
+
+    value: float
+    limit: float
+    crossed: bool
+    clear: bool  # well inside: what lets an alert end
+    evidence: dict[str, float] = field(default_factory=dict)
+
+
+def read(rule: GuardRule, memory: Memory, figures: Figures, *, per_look: int) -> Reading | None:
+    """One look of a rule; `per_look` is the number of answers behind its figures."""
+    if any(name not in figures for name in (rule.metric, *rule.beside)):
+        return None
+    memory["looks"] = memory.get("looks", 0) + 1
+    reading = _TESTS[rule.test](rule, memory, figures, per_look)
+    return None if memory["looks"] <= rule.grace else reading
+
+
+def _judge(rule: GuardRule, value: float, limit: float, **evidence: float) -> Reading:
+    above = rule.bound == "above"
+    margin = MARGIN * abs(limit)
+    crossed = value > limit if above else value < limit
+    clear = not crossed and (value <= limit - margin if above else value >= limit + margin)
+    return Reading(value, limit, crossed, clear, evidence)
+
+
+def _level(rule: GuardRule, memory: Memory, figures: Figures, _: int) -> Reading:
+    return _judge(rule, figures[rule.metric], rule.threshold)
+
+
+def _first(rule: GuardRule, memory: Memory, figures: Figures, _: int) -> Reading | None:
+    value = figures[rule.metric]
+    first = memory.setdefault("first", value)
+    if first <= 0:
+        return None
+    return _judge(rule, value / first, rule.threshold, now=value, first=first)
+
+
+def _floor(rule: GuardRule, memory: Memory, figures: Figures, _: int) -> Reading:
+    """A run that begins under the floor is held to its share alone."""
+    value = figures[rule.metric]
+    first = memory.setdefault("first", value)
+    limit = max(rule.threshold if first > rule.threshold else 0.0, rule.share * first)
+    return _judge(rule, value, limit, first=first)
+
+
+def _window(rule: GuardRule, memory: Memory, figures: Figures, per_look: int) -> Reading | None:
+    means = _remember(memory, "means", figures[rule.metric], ANSWERS_WINDOW // per_look)
+    if len(means) * per_look < ANSWERS_LEAST:
+        return None
+    return _judge(rule, _mean(means), rule.threshold, looks=float(len(means)))
+
+
+def _spread(rule: GuardRule, memory: Memory, figures: Figures, per_look: int) -> Reading | None:
+    """Pooled deviation of equally large batches: √(mean of variances + variance of means)."""
+    looks = ANSWERS_WINDOW // per_look
+    stds = _remember(memory, "stds", figures[rule.metric], looks)
+    means = _remember(memory, "means", figures[rule.beside[0]], looks)
+    raw, first_raw = figures.get("objective/scores_std"), None
+    if raw is not None:
+        # The first looks set what the raw spread is; a share of it must be lost as well.
+        begun = memory.setdefault("raw_first", [])
+        if len(begun) * per_look < ANSWERS_LEAST:
+            begun.append(raw)
+        first_raw = _mean(begun)
+        raw = _mean(_remember(memory, "raw", raw, looks))
+    if len(stds) * per_look < ANSWERS_LEAST:
+        return None
+    centre = _mean(means)
+    variance = _mean([s * s for s in stds]) + _mean([(m - centre) ** 2 for m in means])
+    reading = _judge(rule, math.sqrt(variance), rule.threshold)
+    if raw is None or first_raw is None:
+        return reading
+    lost = raw < rule.share * first_raw
+    evidence = {"raw deviation": raw, "first raw deviation": first_raw}
+    return Reading(
+        reading.value,
+        reading.limit,
+        reading.crossed and lost,
+        reading.clear or not lost,
+        evidence,
+    )
+
+
+def _jump(rule: GuardRule, memory: Memory, figures: Figures, _: int) -> Reading | None:
+    value = figures[rule.metric]
+    before = list(memory.get("window", []))
+    _remember(memory, "window", value, JUMP_WINDOW)
+    usual = quantile(before, 0.95) if len(before) >= JUMP_LEAST else 0.0
+    if usual <= 0:
+        return None
+    reading = _judge(rule, value / usual, rule.threshold, now=value, usual=usual)
+    if value <= rule.least:
+        return Reading(reading.value, reading.limit, False, True, reading.evidence)
+    return reading
+
+
+def _break(rule: GuardRule, memory: Memory, figures: Figures, _: int) -> Reading | None:
+    """Values off the trend do not bend it, until they alarm: then the trend begins anew."""
+    value, looks = figures[rule.metric], memory["looks"]
+    window: list[list[float]] = memory.setdefault("trend", [])
+    reading = None
+    if len(window) >= BREAK_LEAST:
+        z, expected = off_trend(window, float(looks), value)
+        reading = _judge(rule, abs(z), rule.threshold, now=value, expected=expected, z=z)
+        if abs(value - expected) < rule.least:
+            reading = Reading(reading.value, reading.limit, False, True, reading.evidence)
+    if reading is None or not reading.crossed:
+        window.append([float(looks), value])
+        del window[:-BREAK_WINDOW]
+    return reading
+
+
+def _rise(rule: GuardRule, memory: Memory, figures: Figures, _: int) -> Reading | None:
+    value = figures[rule.metric]
+    first = memory.setdefault("first", value)
+    lowest = memory["lowest"] = min(memory.get("lowest", value), value)
+    base = max(lowest, rule.share * first)
+    if base <= 0:
+        return None
+    reading = _judge(rule, value / base, rule.threshold, now=value, lowest=lowest, first=first)
+    if value - base < rule.least:
+        return Reading(reading.value, reading.limit, False, True, reading.evidence)
+    return reading
+
+
+def _fall(rule: GuardRule, memory: Memory, figures: Figures, _: int) -> Reading | None:
+    held_out = memory.setdefault("held_out", [])
+    optimised = memory.setdefault("optimised", [])
+    held_out.append(figures[rule.metric])
+    optimised.append(figures[rule.beside[0]])
+    found = gain_lost(held_out, optimised, errors=rule.least)
+    if found is None:
+        return None
+    evidence = {
+        "best": found.best,
+        "now": found.now,
+        "noise": found.noise,
+        "reward at best": found.optimised_at_best,
+        "reward now": found.optimised_now,
+    }
+    reading = _judge(rule, found.share, rule.threshold, **evidence)
+    crossed = reading.crossed and found.beyond_noise and found.optimised_holds
+    return Reading(reading.value, reading.limit, crossed, not crossed, evidence)
+
+
+def _flat(rule: GuardRule, memory: Memory, figures: Figures, _: int) -> Reading | None:
+    value, variety = figures[rule.metric], figures[rule.beside[0]]
+    first = memory.setdefault("first_looks", [])
+    if len(first) < FLAT_LOOKS:
+        first.append(value)
+    recent = _remember(memory, "recent", value, FLAT_LOOKS)
+    first_variety = memory.setdefault("first_variety", variety)
+    gained = _mean(recent) - _mean(first)
+    reading = _judge(rule, gained, rule.threshold, entropy=variety, first_entropy=first_variety)
+    varied = variety >= rule.share * first_variety
+    return Reading(
+        gained, reading.limit, reading.crossed and varied, reading.clear, reading.evidence
+    )
+
+
+def _uniform(rule: GuardRule, memory: Memory, figures: Figures, per_look: int) -> Reading | None:
+    reading = _first(rule, memory, figures, per_look)
+    if reading is None:
+        return None
+    reward = figures[rule.beside[0]]
+    high = reward > rule.least
+    evidence = reading.evidence | {"calibrated reward": reward}
+    return Reading(reading.value, reading.limit, reading.crossed and high, reading.clear, evidence)
+
+
+_TESTS: dict[str, Callable[[GuardRule, Memory, Figures, int], Reading | None]] = {
+    "level": _level,
+    "first": _first,
+    "floor": _floor,
+    "window": _window,
+    "spread": _spread,
+    "jump": _jump,
+    "break": _break,
+    "rise": _rise,
+    "fall": _fall,
+    "flat": _flat,
+    "uniform": _uniform,
+}
+
+
+def _remember(memory: Memory, name: str, value: float, length: int) -> list[float]:
+    kept: list[float] = memory.setdefault(name, [])
+    kept.append(value)
+    del kept[: -max(1, length)]
+    return kept
+
+
+def _mean(values: list[float]) -> float:
+    return math.fsum(values) / len(values)
