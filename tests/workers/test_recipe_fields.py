@@ -12,7 +12,7 @@ def test_a_field_keeps_its_type_limits_and_choices():
     fields = {field.name: field for field in recipe_fields("ppo")}
     assert (fields["batch_size"].type, fields["batch_size"].minimum) == ("int", 2)
     assert fields["learning_rate"].above == 0.0
-    assert fields["kl_estimator"].choices == ("k1", "k2", "k3")
+    assert fields["kl_estimator"].choices == ("k1", "k2", "k3", "full")
     assert fields["kl_horizon"].optional
     assert fields["reward"].type == "object"
 

@@ -8,7 +8,6 @@ from torch import Tensor
 
 from workers.ppo.rollout import Rollout
 from workers.rewards.source import Scores
-from workers.rl.kl import kl_estimate
 from workers.rl.losses import explained_variance
 from workers.rl.masked import masked_sum
 
@@ -21,7 +20,7 @@ def rollout_figures(
     count, tokens = len(raw), float(rollout.mask.sum())
     non_score = masked_sum(rewards, rollout.mask).item() / count - normalised.mean().item()
     variance = float(explained_variance(rollout.values, returns, rollout.mask))
-    k3 = kl_estimate(rollout.logprobs, rollout.ref_logprobs, "k3")
+    k3 = rollout.kl("k3")
     return {
         "objective/kl": sequence_kl(rollout),
         "objective/kl_per_token": float(masked_sum(k3, rollout.mask)) / tokens,
@@ -51,8 +50,7 @@ def disagreement_figures(scores: Scores, trusted: Tensor) -> dict[str, float]:
 
 def sequence_kl(rollout: Rollout) -> float:
     """Mean over answers of Σ_t (log π − log π_ref), nats per sequence: k1, as TRL reports it."""
-    kl = kl_estimate(rollout.logprobs, rollout.ref_logprobs, "k1")
-    return float(masked_sum(kl, rollout.mask)) / len(rollout.prompts)
+    return float(masked_sum(rollout.kl("k1"), rollout.mask)) / len(rollout.prompts)
 
 
 def seconds(times: list[float], *, tokens: int) -> dict[str, float]:

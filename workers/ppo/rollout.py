@@ -1,7 +1,8 @@
 """What a policy did, kept with everything needed to learn from it or to repeat it."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -10,9 +11,14 @@ from transformers import PreTrainedTokenizerBase
 from workers.data.snapshot import Messages
 from workers.models import stop_ids
 from workers.ppo.actor_critic import ActorCritic
+from workers.ppo.batches import parts_of, sequences_of
+from workers.ppo.exact_kl import exact_kl_of
 from workers.reference import Reference
+from workers.rewards.source import Scores
+from workers.rl.kl import kl_estimate
+from workers.rl.masked import masked_sum
 from workers.rollouts.local import Responses, generate
-from workers.rollouts.sampling import Sampling
+from workers.rollouts.sampling import Sampling, derive_seed
 
 
 @dataclass(slots=True)
@@ -27,10 +33,44 @@ class Rollout:
     ref_logprobs: Tensor  # nats
     entropy: Tensor  # nats per token
     values: Tensor  # deviations
+    full_kl: Tensor | None = None  # nats, exact at each position, where it was asked for
+    scores: Scores | None = field(default=None)  # raw, with their parts
 
     @property
     def mask(self) -> Tensor:
         return self.responses.response_mask
+
+    def kl(self, estimator: str) -> Tensor:
+        """Divergence from the reference at every token: [B, R], nats."""
+        if estimator == "full":
+            if self.full_kl is None:
+                raise ValueError("the rollout was collected without the exact KL")
+            return self.full_kl
+        return kl_estimate(self.logprobs, self.ref_logprobs, estimator)
+
+    def records(self, *, step: int, calibrated: Sequence[float] | None) -> list[dict[str, Any]]:
+        """One plain object an answer: what rollouts.jsonl holds."""
+        nats = masked_sum(self.logprobs - self.ref_logprobs, self.mask, dim=1).tolist()
+        own = masked_sum(self.logprobs, self.mask, dim=1).tolist()
+        return [
+            {
+                "step": step,
+                "policy_version": self.policy_version,
+                "seed": self.sampling.seed,
+                "temperature": self.sampling.temperature,
+                "max_new_tokens": self.sampling.max_new_tokens,
+                "prompt": self.prompts[i],
+                "response": self.responses.texts[i],
+                "tokens": int(self.responses.lengths[i]),
+                "ended": bool(self.responses.ended[i]),
+                "logprob": own[i],
+                "kl": nats[i],
+                "reward": self.scores.values[i] if self.scores else None,
+                "parts": self.scores.parts_of(i) if self.scores else {},
+                "calibrated": calibrated[i] if calibrated else None,
+            }
+            for i in range(len(self.prompts))
+        ]
 
 
 @torch.no_grad()
@@ -43,44 +83,85 @@ def collect(
     sampling: Sampling,
     *,
     policy_version: int,
+    chunk: int | None = None,
+    max_tokens: int | None = None,
+    exact_kl: bool = False,
+    on_drawn: Callable[[list[Messages], list[str]], None] | None = None,
 ) -> Rollout:
     """Draw an answer to each prompt and look at it with policy, critic and reference.
 
-    The behaviour log-probabilities come from the forward pass that the update uses too, rather
-    than from the sampler, whose cache and batch shapes round differently.
+    Answers are drawn `chunk` at a time; `on_drawn` hears of every chunk at once, so that scoring
+    can begin while the next one is drawn. The behaviour log-probabilities come from the forward
+    pass that the update uses too, rather than from the sampler, whose cache and batch shapes round
+    differently; `max_tokens` bounds that pass and changes nothing else.
     """
     stop = stop_ids(actor_critic.policy, tokenizer)
-    responses = generate(actor_critic.policy, tokenizer, prompt_ids, sampling, stop=stop)
-    sequences = (
-        responses.prompt_ids,
-        responses.prompt_mask,
-        responses.response_ids,
-        responses.response_mask,
-    )
-    own = actor_critic(*sequences, temperature=sampling.temperature)
-    ref = reference.logprobs(*sequences, temperature=sampling.temperature)
+    size = chunk or len(prompts)
+    drawn: list[Responses] = []
+    for start in range(0, len(prompts), size):
+        seed = sampling.seed if len(prompts) <= size else derive_seed(sampling.seed, start)
+        responses = generate(
+            actor_critic.policy,
+            tokenizer,
+            prompt_ids[start : start + size],
+            replace(sampling, seed=seed),
+            stop=stop,
+        )
+        if on_drawn is not None:
+            on_drawn(list(prompts[start : start + size]), responses.texts)
+        drawn.append(responses)
+    responses = _joined(drawn, tokenizer.pad_token_id)
+    shape = responses.response_ids.shape
+    device = responses.response_ids.device
+    looked = {name: torch.zeros(shape, device=device) for name in ("own", "ref", "entropy", "v")}
+    exact = torch.zeros(shape, device=device) if exact_kl else None
+    everything = torch.arange(len(prompts))
+    for rows in parts_of(responses, everything, most_rows=None, most_tokens=max_tokens):
+        *sequences, width = sequences_of(responses, rows)
+        own = actor_critic(*sequences, temperature=sampling.temperature)
+        looked["own"][rows, :width] = own.logprobs.float()
+        looked["entropy"][rows, :width] = own.entropy.float()
+        looked["v"][rows, :width] = own.values.float()
+        ref = reference.logprobs(*sequences, temperature=sampling.temperature)
+        looked["ref"][rows, :width] = ref.float()
+        if exact is not None:
+            exact[rows, :width] = exact_kl_of(
+                actor_critic.policy, reference, sequences, temperature=sampling.temperature
+            )
     return Rollout(
         policy_version=policy_version,
         sampling=sampling,
         prompts=list(prompts),
         responses=responses,
-        logprobs=own.logprobs,
-        ref_logprobs=ref,
-        entropy=own.entropy,
-        values=own.values,
+        logprobs=looked["own"],
+        ref_logprobs=looked["ref"],
+        entropy=looked["entropy"],
+        values=looked["v"],
+        full_kl=exact,
     )
 
 
-def sequences_of(responses: Responses, rows: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, int]:
-    """Prompt ids and mask, response ids and mask of some rows, without columns that are padding
-    in all of them; and the width that the response is cut to."""
-    prompt_mask, response_mask = responses.prompt_mask[rows], responses.response_mask[rows]
-    first = int(prompt_mask.any(0).long().argmax())
-    width = int(response_mask.sum(1).max())
-    return (
-        responses.prompt_ids[rows, first:],
-        prompt_mask[:, first:],
-        responses.response_ids[rows, :width],
-        response_mask[:, :width],
-        width,
+def _joined(chunks: Sequence[Responses], pad_id: int) -> Responses:
+    """All chunks as one batch: prompts padded left, responses right."""
+    if len(chunks) == 1:
+        return chunks[0]
+
+    def pad(tensors: Sequence[Tensor], value: int, *, left: bool) -> Tensor:
+        width = max(t.shape[1] for t in tensors)
+        return torch.cat(
+            [
+                torch.nn.functional.pad(
+                    t, (width - t.shape[1], 0) if left else (0, width - t.shape[1]), value=value
+                )
+                for t in tensors
+            ]
+        )
+
+    return Responses(
+        prompt_ids=pad([c.prompt_ids for c in chunks], pad_id, left=True),
+        prompt_mask=pad([c.prompt_mask for c in chunks], 0, left=True),
+        response_ids=pad([c.response_ids for c in chunks], pad_id, left=False),
+        response_mask=pad([c.response_mask for c in chunks], 0, left=False),
+        ended=torch.cat([c.ended for c in chunks]),
+        texts=[text for c in chunks for text in c.texts],
     )

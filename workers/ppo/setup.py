@@ -4,13 +4,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from accelerate import Accelerator
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from workers.context import RecipeError, RunContext
 from workers.contract.events import Fault
 from workers.data.snapshot import TRAIN, Messages, Prompt, evaluation_splits, read_prompts
+from workers.lora import attach_policy_lora
 from workers.models import load_causal, load_tokenizer
-from workers.ppo.actor_critic import ActorCritic
+from workers.ppo.actor_critic import ActorCritic, critic_of
 from workers.recipes.samples import choose, encode_fitting
 from workers.recipes.settings.policy import PPOSettings
 from workers.reference import Reference
@@ -41,28 +43,57 @@ class Prompts:
         return [self.messages[i] for i in indices], [self.ids[i] for i in indices]
 
 
+def make_accelerator(settings: PPOSettings) -> Accelerator:
+    """Device, precision and processes. Weights stay in float32; bfloat16 is for the passes."""
+    on_gpu = torch.cuda.is_available()
+    half = settings.precision == "bfloat16" or (
+        settings.precision == "auto" and on_gpu and torch.cuda.is_bf16_supported()
+    )
+    accelerator = Accelerator(mixed_precision="bf16" if half else "no", cpu=not on_gpu)
+    if accelerator.num_processes > 1:
+        raise RecipeError(
+            "bad_config",
+            Fault.CONFIGURATION,
+            "a ppo run trains in one process; launch it with the plain launcher",
+        )
+    return accelerator
+
+
 def load_models(context: RunContext, settings: PPOSettings) -> Models:
-    """The starting policy (or the resumed one) and the reference, as two distinct objects."""
+    """The starting policy (or the resumed one) and the reference, never the same weights in use."""
     start = context.input_path("policy" if context.has_input("policy") else "sft")
     reference_folder = context.input_path("reference") if context.has_input("reference") else start
     resumed = context.resume_path()
     tokenizer = load_tokenizer(resumed or start)
-    actor_critic = ActorCritic(load_causal(resumed or start))
+    adapters = settings.lora_rank > 0
+    policy = load_causal(start if adapters else resumed or start)
+    _check_room(policy, settings)
+    critic = critic_of(policy) if settings.critic == "separate" else None
+    if settings.gradient_checkpointing == "on" or (
+        settings.gradient_checkpointing == "auto" and policy.device.type == "cuda"
+    ):
+        policy.gradient_checkpointing_enable({"use_reentrant": False})
+    adapted = None
+    if adapters:
+        adapted = attach_policy_lora(policy, rank=settings.lora_rank, alpha=settings.lora_alpha)
+    actor_critic = ActorCritic(policy, adapted=adapted, critic=critic)
+    if adapted is not None and reference_folder == start:
+        reference = Reference.below_adapters(adapted)
+    else:
+        reference = Reference.frozen(load_causal(reference_folder), policy=policy)
     if resumed:
-        actor_critic.load_head(resumed)
+        actor_critic.load(resumed)
     actor_critic.eval()  # dropout is off anyway; nothing may differ between rollout and update
-    reference = Reference.frozen(load_causal(reference_folder), policy=actor_critic.policy)
-    _check_room(actor_critic.policy, settings)
     return Models(actor_critic, reference, tokenizer)
 
 
 def make_optimizer(actor_critic: ActorCritic, settings: PPOSettings) -> torch.optim.AdamW:
-    """AdamW with the value head's own step size. ε = 1e-5 after Huang et al. 2022, detail 3."""
+    """AdamW with the critic's own step size. ε = 1e-5 after Huang et al. 2022, detail 3."""
     value_rate = settings.value_learning_rate or 10 * settings.learning_rate
     return torch.optim.AdamW(
         [
-            {"params": actor_critic.policy.parameters(), "base_lr": settings.learning_rate},
-            {"params": actor_critic.value_head.parameters(), "base_lr": value_rate},
+            {"params": actor_critic.policy_parameters(), "base_lr": settings.learning_rate},
+            {"params": actor_critic.critic_parameters(), "base_lr": value_rate},
         ],
         lr=settings.learning_rate,
         eps=1e-5,
@@ -70,14 +101,17 @@ def make_optimizer(actor_critic: ActorCritic, settings: PPOSettings) -> torch.op
     )
 
 
-def set_learning_rate(optimizer: torch.optim.Optimizer, settings: PPOSettings, step: int) -> float:
-    """Set every group's rate for `step` (from 1) by the schedule; returns the policy's."""
+def set_learning_rate(
+    optimizer: torch.optim.Optimizer, settings: PPOSettings, step: int, *, scale: float = 1.0
+) -> float:
+    """Set every group's rate for `step` (from 1) by the schedule, times what a guardrail made of
+    it; returns the policy's."""
     warmup = settings.warmup_share * settings.steps
     factor = min(1.0, step / warmup) if warmup else 1.0
     if settings.lr_schedule == "linear":
         factor *= 1.0 - (step - 1) / settings.steps
     for group in optimizer.param_groups:
-        group["lr"] = group["base_lr"] * factor
+        group["lr"] = group["base_lr"] * factor * scale
     return optimizer.param_groups[0]["lr"]
 
 

@@ -1,6 +1,5 @@
 """Everything a PPO run must remember to go on as if it had never stopped."""
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -9,14 +8,13 @@ import torch
 from transformers import PreTrainedTokenizerBase
 
 from workers.checkpoints import load_training_state, save_training_state
-from workers.models import save_model
 from workers.ppo.actor_critic import ActorCritic
 from workers.rl.moments import RunningMoments
 
 
 @dataclass
 class TrainingState:
-    """Counters, scales and the controller's coefficient.
+    """Counters, scales, the controller's coefficient, and what guardrails saw and changed.
 
     Random numbers need no place here: every draw has a seed derived from run seed and step.
     """
@@ -26,7 +24,13 @@ class TrainingState:
     policy_version: int = 0  # optimizer steps done
     position: int = 0  # prompts used
     best: float | None = None  # best held-out score so far
+    best_step: int | None = None
+    not_better: int = 0  # evaluations since then
     moments: RunningMoments = field(default_factory=RunningMoments)
+    baseline: dict[str, Any] | None = None  # the reference's answers before the first step
+    guards: dict[str, Any] = field(default_factory=dict)
+    finite: dict[str, Any] = field(default_factory=dict)
+    adjusted: dict[str, float] = field(default_factory=dict)  # factors and terms, by setting
 
 
 def save(
@@ -37,19 +41,14 @@ def save(
     state: TrainingState,
 ) -> None:
     """A model folder that any program can load, with the training state beside it."""
-    save_model(actor_critic.policy, tokenizer, folder)
-    actor_critic.save_head(folder)
-    save_training_state(folder, optimizer, _names(actor_critic), asdict(state))
+    actor_critic.save(tokenizer, folder)
+    save_training_state(folder, optimizer, actor_critic.trained_names(), asdict(state))
 
 
 def restore(
     folder: Path, actor_critic: ActorCritic, optimizer: torch.optim.Optimizer
 ) -> TrainingState:
     """The state of the checkpoint; the optimizer is put back too. Models are loaded before."""
-    scalars: dict[str, Any] = load_training_state(folder, optimizer, _names(actor_critic))
+    scalars = load_training_state(folder, optimizer, actor_critic.trained_names())
     moments = RunningMoments(**scalars.pop("moments"))
     return TrainingState(**scalars, moments=moments)
-
-
-def _names(actor_critic: ActorCritic) -> Mapping[torch.nn.Parameter, str]:
-    return {parameter: name for name, parameter in actor_critic.named_parameters()}

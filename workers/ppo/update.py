@@ -1,32 +1,53 @@
 """One PPO update: several passes over a batch of rollouts, in clipped steps."""
 
+import math
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
+from accelerate import Accelerator
 from torch import Tensor
 
 from workers.contracts import check_first_ratio
 from workers.ppo.actor_critic import ActorCritic
-from workers.ppo.rollout import Rollout, sequences_of
+from workers.ppo.batches import parts_of, sequences_of
+from workers.ppo.rollout import Rollout
 from workers.recipes.settings.policy import PPOSettings
 from workers.rl.kl import kl_k3
 from workers.rl.losses import clip_fraction, mean_ratio, policy_loss, value_loss
 from workers.rl.masked import masked_sum, masked_whiten
 from workers.rollouts.sampling import derive_seed
 
+_LARGEST_LOG_RATIO = 80.0  # its exponential is still a number in single precision
+
 
 class NonFinite(Exception):
     """A loss or gradient that is NaN or infinite; the weights are still those before it."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class UpdateStats:
-    """Means over the minibatches of an update, by the names of docs/metrics.md."""
+    """What an update did, by the names of docs/metrics.md: means over its minibatches, but for the
+    greatest and least values, which say so."""
 
     metrics: dict[str, float]
     steps: int  # optimizer steps taken
     stopped_by_kl: bool
+    skipped: int = 0  # minibatches with a ratio over the limit
+    norms: list[float] = field(default_factory=list)  # gradient norms before clipping
+
+
+@dataclass(slots=True)
+class Minibatch:
+    """Statistics of one minibatch, whose gradient is accumulated: scalars."""
+
+    means: dict[str, Tensor]
+    ratio_max: float  # greatest of π/π_old and π_old/π
+    logprob_min: float  # nats, least likely response token under the new policy
+
+    @property
+    def finite(self) -> bool:
+        return all(map(torch.isfinite, self.means.values())) and math.isfinite(self.ratio_max)
 
 
 def update(
@@ -39,99 +60,188 @@ def update(
     *,
     seed: int,
     trusted: Tensor | None = None,
+    epochs: int | None = None,
+    entropy_coef: float | None = None,
+    critic_alone: bool = False,
+    accelerator: Accelerator | None = None,
 ) -> UpdateStats:
-    """`update_epochs` passes in minibatches. advantages, returns [B, R]; trusted [B], all if None.
+    """`epochs` passes in minibatches (the settings' if None). advantages, returns [B, R]; trusted
+    [B], all if None.
 
     Advantages are whitened over the batch. Before each step the KL of the old policy to the new
-    one is looked at; past twice `update_kl_target` the rest of the update is dropped. Answers that
-    are not trusted take part in nothing: neither in the whitening nor in any minibatch.
+    one is looked at; past twice `update_kl_target` the rest of the update is dropped. A minibatch
+    with a ratio over `ratio_limit` is skipped. Answers that are not trusted take part in nothing:
+    neither in the whitening nor in any minibatch. Raises `NonFinite` before a loss or gradient
+    that is no number touches a weight.
     """
     if trusted is None:
         trusted = torch.ones(len(rollout.prompts), dtype=torch.bool)
     kept = torch.nonzero(trusted.cpu()).squeeze(-1)
     mask = rollout.mask * trusted.to(rollout.mask.device)[:, None]
-    whitened = masked_whiten(advantages, mask)
-    seen: dict[str, list[float]] = defaultdict(list)
-    steps = 0
-    for epoch in range(settings.update_epochs):
-        generator = torch.Generator().manual_seed(derive_seed(seed, "minibatches", epoch))
-        order = kept[torch.randperm(len(kept), generator=generator)]
-        for rows in order.split(settings.minibatch_size):
-            stats = _gradients(
-                actor_critic, rollout, whitened, returns, rows, settings, first=steps == 0
+    learn = _Learner(
+        actor_critic,
+        optimizer,
+        rollout,
+        masked_whiten(advantages, mask),
+        returns,
+        settings,
+        settings.entropy_coef if entropy_coef is None else entropy_coef,
+        critic_alone,
+        accelerator,
+    )
+    actor_critic.train()  # dropout is off; activations are recomputed only while training
+    try:
+        for epoch in range(settings.update_epochs if epochs is None else epochs):
+            generator = torch.Generator().manual_seed(derive_seed(seed, "minibatches", epoch))
+            order = kept[torch.randperm(len(kept), generator=generator)]
+            for rows in order.split(settings.minibatch_size):
+                if not learn.minibatch(rows):
+                    return learn.stats(stopped_by_kl=True)
+    except NonFinite:
+        optimizer.zero_grad(set_to_none=True)
+        raise
+    finally:
+        actor_critic.eval()
+    return learn.stats(stopped_by_kl=False)
+
+
+class _Learner:
+    """The minibatches of one update, and what they looked like."""
+
+    def __init__(
+        self,
+        actor_critic: ActorCritic,
+        optimizer: torch.optim.Optimizer,
+        rollout: Rollout,
+        advantages: Tensor,
+        returns: Tensor,
+        settings: PPOSettings,
+        entropy_coef: float,
+        critic_alone: bool,
+        accelerator: Accelerator | None,
+    ) -> None:
+        self.actor_critic = actor_critic
+        self.optimizer = optimizer
+        self.rollout = rollout
+        self.advantages = advantages
+        self.returns = returns
+        self.settings = settings
+        self.entropy_coef = entropy_coef
+        self.critic_alone = critic_alone
+        self.accelerator = accelerator
+        self.trained = [p for p in actor_critic.parameters() if p.requires_grad]
+        self.seen: dict[str, list[float]] = defaultdict(list)
+        self.steps = 0
+        self.skipped = 0
+
+    def minibatch(self, rows: Tensor) -> bool:
+        """One optimizer step, or none; False when the policy has moved far enough."""
+        found = self.gradients(rows)
+        if not found.finite:
+            raise NonFinite("the loss of the update is not finite")
+        for name, value in found.means.items():
+            self.seen[name].append(float(value))
+        self.seen["policy/ratio_max"].append(found.ratio_max)
+        self.seen["policy/logprob_min"].append(found.logprob_min)
+        if found.means["policy/approxkl_avg"] > 2 * self.settings.update_kl_target:
+            self.optimizer.zero_grad(set_to_none=True)
+            return False
+        if found.ratio_max > self.settings.ratio_limit:
+            self.optimizer.zero_grad(set_to_none=True)
+            self.skipped += 1
+            return True
+        norm = torch.nn.utils.clip_grad_norm_(self.trained, self.settings.max_grad_norm)
+        if not torch.isfinite(norm):
+            raise NonFinite("the gradient of the update is not finite")
+        self.seen["grad_norm"].append(float(norm))
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        self.steps += 1
+        return True
+
+    def gradients(self, rows: Tensor) -> Minibatch:
+        """Accumulate the gradient of one minibatch, in parts; returns its statistics.
+
+        Every sum is divided by the minibatch's token count, so the split changes nothing. Before
+        the first step of an update the ratio must be 1.
+        """
+        settings, rollout = self.settings, self.rollout
+        total = rollout.mask[rows].sum()
+        sums: dict[str, Tensor] = defaultdict(lambda: torch.zeros(()))
+        ratio_max, logprob_min = 1.0, 0.0
+        for part in parts_of(
+            rollout.responses,
+            rows,
+            most_rows=settings.microbatch_size,
+            most_tokens=settings.max_tokens_per_batch,
+        ):
+            *sequences, width = sequences_of(rollout.responses, part)
+            mask = sequences[-1]
+            old = rollout.logprobs[part, :width]
+            new = self.actor_critic(
+                *sequences,
+                temperature=settings.temperature,
+                entropy_gradient=self.entropy_coef > 0,
+                values_alone=self.critic_alone,
             )
-            if not all(map(torch.isfinite, stats.values())):
-                raise NonFinite("the loss of the update is not finite")
-            for name, value in stats.items():
-                seen[name].append(float(value))
-            if stats["policy/approxkl_avg"] > 2 * settings.update_kl_target:
-                optimizer.zero_grad(set_to_none=True)
-                return UpdateStats(_means(seen), steps, stopped_by_kl=True)
-            norm = torch.nn.utils.clip_grad_norm_(actor_critic.parameters(), settings.max_grad_norm)
-            if not torch.isfinite(norm):
-                raise NonFinite("the gradient of the update is not finite")
-            seen["grad_norm"].append(float(norm))
-            optimizer.step()
-            optimizer.zero_grad(set_to_none=True)
-            steps += 1
-    return UpdateStats(_means(seen), steps, stopped_by_kl=False)
+            if self.steps == 0 and self.skipped == 0:
+                check_first_ratio(new.logprobs.detach(), old, mask)
+            policy = policy_loss(
+                new.logprobs, old, self.advantages[part, :width], mask, clip=settings.clip
+            ).sum()
+            value = value_loss(
+                new.values,
+                rollout.values[part, :width],
+                self.returns[part, :width],
+                mask,
+                clip=settings.value_clip,
+            ).sum()
+            entropy = masked_sum(new.entropy, mask)
+            loss = settings.value_coef * value
+            if not self.critic_alone:
+                loss = loss + policy - self.entropy_coef * entropy
+            self._backward(loss / total)
+            with torch.no_grad():
+                share = mask.sum() / total
+                for name, amount in {
+                    "loss/policy_avg": policy / total,
+                    "loss/value_avg": value / total,
+                    "policy/entropy_avg": entropy / total,
+                    "policy/approxkl_avg": masked_sum(kl_k3(old, new.logprobs), mask) / total,
+                    "policy/clipfrac_avg": clip_fraction(
+                        new.logprobs, old, mask, clip=settings.clip
+                    )
+                    * share,
+                    "val/ratio": mean_ratio(new.logprobs, old, mask) * share,
+                }.items():
+                    sums[name] = sums[name] + amount.detach().cpu()
+                real = mask.bool()
+                moved = (new.logprobs - old)[real].abs().amax().clamp(max=_LARGEST_LOG_RATIO)
+                ratio_max = max(ratio_max, float(moved.exp()))
+                logprob_min = min(logprob_min, float(new.logprobs[real].amin()))
+        return Minibatch(dict(sums), ratio_max, logprob_min)
+
+    def _backward(self, loss: Tensor) -> None:
+        if self.accelerator is None:
+            loss.backward()
+        else:
+            self.accelerator.backward(loss)
+
+    def stats(self, *, stopped_by_kl: bool) -> UpdateStats:
+        greatest = {"policy/ratio_max": max, "policy/logprob_min": min}
+        metrics = {
+            name: greatest.get(name, _mean)(values) for name, values in self.seen.items() if values
+        }
+        norms = self.seen.get("grad_norm", [])
+        if norms:
+            metrics["grad_norm_max"] = max(norms)
+        metrics |= {
+            "update/steps": float(self.steps),
+            "update/skipped_minibatches": float(self.skipped),
+            "update/stopped_by_kl": float(stopped_by_kl),
+        }
+        return UpdateStats(metrics, self.steps, stopped_by_kl, self.skipped, list(norms))
 
 
-def _means(seen: dict[str, list[float]]) -> dict[str, float]:
-    return {name: sum(values) / len(values) for name, values in seen.items()}
-
-
-def _gradients(
-    actor_critic: ActorCritic,
-    rollout: Rollout,
-    advantages: Tensor,
-    returns: Tensor,
-    rows: Tensor,
-    settings: PPOSettings,
-    *,
-    first: bool,
-) -> dict[str, Tensor]:
-    """Accumulate the gradient of one minibatch, in microbatches; returns its statistics.
-
-    Every sum is divided by the minibatch's token count, so the split changes nothing. `first`
-    says that no step of this update was taken yet: the ratio must be 1.
-    """
-    total = rollout.mask[rows].sum()
-    sums: dict[str, Tensor] = defaultdict(lambda: torch.zeros(()))
-    for part in rows.split(settings.microbatch_size or settings.minibatch_size):
-        *sequences, width = sequences_of(rollout.responses, part)
-        mask = sequences[-1]
-        old = rollout.logprobs[part, :width]
-        new = actor_critic(
-            *sequences,
-            temperature=settings.temperature,
-            entropy_gradient=settings.entropy_coef > 0,
-        )
-        if first:
-            check_first_ratio(new.logprobs.detach(), old, mask)
-        policy = policy_loss(
-            new.logprobs, old, advantages[part, :width], mask, clip=settings.clip
-        ).sum()
-        value = value_loss(
-            new.values,
-            rollout.values[part, :width],
-            returns[part, :width],
-            mask,
-            clip=settings.value_clip,
-        ).sum()
-        entropy = masked_sum(new.entropy, mask)
-        loss = policy + settings.value_coef * value - settings.entropy_coef * entropy
-        (loss / total).backward()
-        with torch.no_grad():
-            share = mask.sum() / total
-            for name, amount in {
-                "loss/policy_avg": policy / total,
-                "loss/value_avg": value / total,
-                "policy/entropy_avg": entropy / total,
-                "policy/approxkl_avg": masked_sum(kl_k3(old, new.logprobs), mask) / total,
-                "policy/clipfrac_avg": clip_fraction(new.logprobs, old, mask, clip=settings.clip)
-                * share,
-                "val/ratio": mean_ratio(new.logprobs, old, mask) * share,
-            }.items():
-                sums[name] = sums[name] + amount.detach().cpu()
-    return dict(sums)
+def _mean(values: list[float]) -> float:
+    return sum(values) / len(values)

@@ -14,9 +14,9 @@ the length limit keeps its score, with a penalty if asked for; an answer that an
 about more than its threshold allows gives no gradient and goes to people.
 """
 
+import shutil
 import time
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -54,7 +54,6 @@ from workers.rewards.ensemble import threshold_of
 from workers.rewards.source import RewardSource, Scores
 from workers.rl.advantages import gae, shaped_rewards
 from workers.rl.controllers import AdaptiveKL, FixedKL
-from workers.rl.kl import kl_estimate
 from workers.rollouts.sampling import Sampling, derive_seed
 
 CONFIG = PPOSettings
@@ -141,7 +140,7 @@ class Loop:
         trusted = self.trust(scores)
         normalised = self.normalise(scores, rollout, trusted)
         times.append(time.monotonic())
-        kl = kl_estimate(rollout.logprobs, rollout.ref_logprobs, self.settings.kl_estimator)
+        kl = rollout.kl(self.settings.kl_estimator)
         rewards = shaped_rewards(normalised, kl, rollout.mask, kl_coef=self.controller.coef)
         advantages, returns = gae(
             rewards,
@@ -189,6 +188,9 @@ class Loop:
             ids,
             sampling,
             policy_version=self.state.policy_version,
+            chunk=self.settings.rollout_chunk,
+            max_tokens=self.settings.max_tokens_per_batch,
+            exact_kl=self.settings.kl_estimator == "full",
         )
 
     def check(self, rollout: Rollout) -> None:
@@ -266,6 +268,7 @@ class Loop:
                 self.settings,
                 seed=derive_seed(self.context.spec.seed, "update", step),
                 trusted=trusted,
+                critic_alone=step <= self.settings.critic_warmup_steps,
             )
         except NonFinite as error:
             self.save(["failed"])
@@ -319,7 +322,7 @@ class Loop:
         )
         metrics = self.last.metrics() if self.last else {}
         self.context.save_checkpoint(folder, step=self.state.step, tags=tags, metrics=metrics)
-        _remove(folder)
+        shutil.rmtree(folder)
 
     def finish(self) -> dict[str, Any]:
         """The audit, unless someone cancelled, and the headline figures."""
@@ -343,10 +346,3 @@ class Loop:
             "first": self.first.metrics() if self.first else {},
             "last": self.last.metrics() if self.last else {},
         }
-
-
-def _remove(folder: Path) -> None:
-    """The local copy, now that the store has its own."""
-    for path in folder.iterdir():
-        path.unlink()
-    folder.rmdir()

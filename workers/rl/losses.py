@@ -25,9 +25,10 @@ def policy_loss(
 
 
 def value_loss(
-    values: Tensor, old_values: Tensor, returns: Tensor, mask: Tensor, *, clip: float
+    values: Tensor, old_values: Tensor, returns: Tensor, mask: Tensor, *, clip: float | None
 ) -> Tensor:
-    """Half the squared error of the value, clipped around its old value: [B, R] × 4 -> [B, R].
+    """Half the squared error of the value, clipped around its old value (not at all if `clip` is
+    None): [B, R] × 4 -> [B, R].
 
         ½·max((V − R)², (clip(V, V_old ± ε) − R)²)
 
@@ -35,8 +36,10 @@ def value_loss(
     Source: OpenAI baselines, ppo2/model.py; Huang et al. 2022, "The 37 Implementation Details of
     Proximal Policy Optimization", detail 9.
     """
-    clipped = torch.maximum(torch.minimum(values, old_values + clip), old_values - clip)
-    loss = 0.5 * torch.maximum((values - returns) ** 2, (clipped - returns) ** 2)
+    loss = 0.5 * (values - returns) ** 2
+    if clip is not None:
+        clipped = torch.maximum(torch.minimum(values, old_values + clip), old_values - clip)
+        loss = torch.maximum(loss, 0.5 * (clipped - returns) ** 2)
     return torch.where(mask.bool(), loss, torch.zeros_like(loss))
 
 

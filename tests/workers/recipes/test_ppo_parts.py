@@ -12,7 +12,8 @@ from workers.data.encoding import encode_prompt
 from workers.data.prompt_order import PromptOrder
 from workers.models import freeze, weights_sha256
 from workers.ppo.actor_critic import ActorCritic
-from workers.ppo.rollout import Rollout, collect, sequences_of
+from workers.ppo.batches import sequences_of
+from workers.ppo.rollout import Rollout, collect
 from workers.ppo.setup import make_optimizer, set_learning_rate
 from workers.ppo.state import TrainingState, restore, save
 from workers.ppo.update import NonFinite, update
@@ -258,7 +259,7 @@ def test_a_restored_run_has_policy_critic_optimizer_and_scales_as_they_were(
     save(tmp_path / "c", actor_critic, TOKENIZER, optimizer, state)
 
     other = ActorCritic(type(actor_critic.policy).from_pretrained(tmp_path / "c")).eval()
-    other.load_head(tmp_path / "c")
+    other.load(tmp_path / "c")
     other_optimizer = make_optimizer(other, settings)
     assert restore(tmp_path / "c", other, other_optimizer) == state
     assert weights_sha256(other) == weights_sha256(actor_critic)

@@ -11,8 +11,45 @@ from workers.recipes.settings.parsing import option
 class PPOSettings:
     """Proximal policy optimisation. A step is one batch of rollouts and its update epochs."""
 
+    # policy and critic
+    lora_rank: int = option(
+        16,
+        "Rank of the low-rank adapters (LoRA) that are trained in place of the weights; switched "
+        "off, they leave the reference, so no second copy is kept. 0 trains all weights beside a "
+        "frozen copy: for small models, or when adapters do not reach far enough.",
+        minimum=0,
+        maximum=1024,
+    )
+    lora_alpha: float = option(
+        32.0, "Scale of the adapters: their sum counts alpha / rank.", above=0.0
+    )
+    critic: str = option(
+        "shared",
+        "shared: a value head on the policy's own trunk, one forward for both; separate: a model "
+        "of its own, at about twice the memory and time, when the value loss disturbs the policy.",
+        choices=("shared", "separate"),
+    )
+    precision: str = option(
+        "auto",
+        "Of forward and backward passes; weights stay in float32. auto: bfloat16 where a GPU has "
+        "it, else float32.",
+        choices=("auto", "float32", "bfloat16"),
+    )
+    gradient_checkpointing: str = option(
+        "auto",
+        "Compute activations twice to keep fewer: about a third slower, far less memory. auto: on "
+        "a GPU.",
+        choices=("auto", "on", "off"),
+    )
     # rollouts
     batch_size: int = option(64, "Answers per step.", unit="sequences", minimum=2)
+    rollout_chunk: int = option(
+        32,
+        "Answers drawn at once. While one chunk is drawn the one before is scored. Lower it when "
+        "memory runs out while generating.",
+        unit="sequences",
+        minimum=1,
+    )
     max_prompt_length: int = option(
         512, "Longer prompts are left out and counted.", unit="tokens", minimum=1
     )
@@ -25,9 +62,9 @@ class PPOSettings:
     # reward
     reward: Mapping[str, Any] = option(
         {"type": "model"},
-        "Where rewards come from: {type: model} (input 'reward') or "
-        "{type: token_count, token: …, cap: …}. disagreement_threshold beside {type: model} stands "
-        "over an ensemble's own.",
+        "Where rewards come from: {type: model} (input 'reward'), rules, verifiers, a service, or "
+        "a weighted sum of these; docs/rewards.md has the grammar. disagreement_threshold beside "
+        "{type: model} stands over an ensemble's own.",
     )
     reward_batch_size: int = option(
         64, "Texts scored at once.", unit="texts", minimum=1, maximum=1024
@@ -42,13 +79,37 @@ class PPOSettings:
         unit="deviations",
         minimum=0.0,
     )
+    length_penalty: float = option(
+        0.0,
+        "Taken from the normalised score per hundred tokens over length_target. Raise it when "
+        "answers grow and people do not like them better.",
+        unit="deviations",
+        minimum=0.0,
+    )
+    length_target: int | None = option(
+        None,
+        "Tokens that cost nothing; the reference's mean length if unset.",
+        unit="tokens",
+        minimum=1,
+    )
+    baseline_answers: int = option(
+        4,
+        "Answers of the reference to each evaluation prompt before the first step: what calibrated "
+        "scores, lengths and alarms are measured against. 0 measures none, and those alarms rest.",
+        unit="answers",
+        minimum=0,
+        maximum=64,
+    )
     # divergence from the reference
     kl_coef: float = option(
         0.05, "Price of a nat of divergence, in deviations of the reward; 0.01–0.2.", minimum=0.0
     )
     force_zero_kl: bool = option(False, "Needed to run with kl_coef 0.")
     kl_estimator: str = option(
-        "k1", "Per-token estimator in the reward; k1 is unbiased.", choices=("k1", "k2", "k3")
+        "k1",
+        "Per-token estimator in the reward; k1 is unbiased; full is exact and keeps the whole "
+        "vocabulary's logits of policy and reference for a moment.",
+        choices=("k1", "k2", "k3", "full"),
     )
     kl_controller: str = option(
         "fixed", "adaptive moves the coefficient towards kl_target.", choices=("fixed", "adaptive")
@@ -77,13 +138,25 @@ class PPOSettings:
     minibatch_size: int = option(16, "Sequences per optimizer step.", unit="sequences", minimum=1)
     microbatch_size: int | None = option(
         None,
-        "Sequences per forward pass; lower it when memory runs out, the result is the same.",
+        "Most sequences per forward pass; lower it when memory runs out, the result is the same.",
         unit="sequences",
         minimum=1,
     )
-    learning_rate: float = option(1e-5, "Peak step size of AdamW for the policy.", above=0.0)
+    max_tokens_per_batch: int | None = option(
+        None,
+        "Most tokens, padding included, per forward pass: sequences of similar length are "
+        "computed together. Lower it when memory runs out; the result is the same.",
+        unit="tokens",
+        minimum=16,
+    )
+    learning_rate: float = option(
+        1e-5,
+        "Peak step size of AdamW for the policy. Adapters take about ten times as much. Lower it "
+        "when KL or clip fraction jumps.",
+        above=0.0,
+    )
     value_learning_rate: float | None = option(
-        None, "Step size of the value head; ten times the policy's if unset.", above=0.0
+        None, "Step size of the critic; ten times the policy's if unset.", above=0.0
     )
     lr_schedule: str = option(
         "linear", "How the step size falls over the run.", choices=("linear", "constant")
@@ -91,9 +164,22 @@ class PPOSettings:
     warmup_share: float = option(
         0.0, "Share of the steps over which the step size rises.", minimum=0.0, maximum=0.5
     )
+    critic_warmup_steps: int = option(
+        0,
+        "First steps in which the critic alone learns. Raise it when the policy drifts before the "
+        "explained variance is over 0.",
+        unit="steps",
+        minimum=0,
+    )
     clip: float = option(0.2, "Ratios further from 1 give no gradient.", above=0.0)
-    value_clip: float = option(
-        0.2, "A value may move this far per update.", unit="deviations", above=0.0
+    ratio_limit: float = option(
+        10.0, "A minibatch with a ratio over this is skipped and counted.", above=1.0
+    )
+    value_clip: float | None = option(
+        0.2,
+        "A value may move this far per update; empty sets no limit.",
+        unit="deviations",
+        above=0.0,
     )
     value_coef: float = option(0.1, "Weight of the value loss.", minimum=0.0)
     entropy_coef: float = option(
@@ -112,6 +198,33 @@ class PPOSettings:
         above=0.0,
     )
     max_grad_norm: float = option(1.0, "Longer gradients are scaled down to it.", above=0.0)
+    # guardrails
+    guards: Mapping[str, Any] = option(
+        {},
+        "Changes to the guardrails, by rule: {clip_fraction: {threshold: 0.3, action: stop}, "
+        "reward_drift: off}. docs/guardrails.md lists rules, thresholds and actions.",
+    )
+    patience: int | None = option(
+        None,
+        "Stop and keep after so many evaluations without a better held-out score; empty goes on "
+        "to the last step.",
+        unit="evaluations",
+        minimum=1,
+    )
+    reward_check: str = option(
+        "block",
+        "Before the first step: does the reward rank the starting policy's answers over random "
+        "tokens? block refuses to train where it does not, warn goes on, off does not look.",
+        choices=("block", "warn", "off"),
+    )
+    preflight: bool = option(
+        False, "Only look: data, reward, critic, memory; report, train nothing."
+    )
+    minimal: bool = option(
+        False,
+        "The same configuration in small: few steps, few and short answers, at most a minute. To "
+        "reproduce a trouble before a long run.",
+    )
     # bookkeeping
     eval_every: int = option(10, "Steps between held-out evaluations.", unit="steps", minimum=1)
     eval_prompts: int = option(
@@ -126,6 +239,20 @@ class PPOSettings:
     audit_samples: int = option(
         5, "Answers of each bucket in the audit: highest, lowest, random.", minimum=1
     )
+    keep_rollouts: int = option(
+        1000,
+        "Newest answers kept with their scores, versions and seeds, as rollouts.jsonl.",
+        unit="answers",
+        minimum=0,
+        maximum=100_000,
+    )
+    latency_requests: int = option(
+        0,
+        "Answers timed at the end, with and without the value head, for p50 and p99; 0 times none.",
+        unit="requests",
+        minimum=0,
+        maximum=10_000,
+    )
 
     def check(self) -> list[str]:
         errors = []
@@ -135,6 +262,8 @@ class PPOSettings:
             errors.append("batch_size: must be a multiple of minibatch_size")
         if self.microbatch_size and self.minibatch_size % self.microbatch_size:
             errors.append("minibatch_size: must be a multiple of microbatch_size")
+        if self.critic_warmup_steps >= self.steps:
+            errors.append("critic_warmup_steps: leaves the policy no step of its own")
         return errors + _reward_errors(self.reward)
 
 
