@@ -5,6 +5,8 @@ import subprocess
 from functools import cache
 from pathlib import Path
 
+UNKNOWN = "unknown"
+DIRTY = "-dirty"  # ends a revision whose files were changed since
 _ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -25,4 +27,4 @@ def code_version() -> str:
     try:
         return f"concord {importlib.metadata.version('concord')}"
     except importlib.metadata.PackageNotFoundError:
-        return "unknown"
+        return UNKNOWN

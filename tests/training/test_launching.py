@@ -446,3 +446,22 @@ def test_without_git_it_is_the_version_of_the_package(
     code.code_version.cache_clear()
     assert code.code_version().startswith("concord 0.")
     code.code_version.cache_clear()
+
+
+def test_a_run_that_nobody_could_repeat_is_refused_naming_all_that_is_missing(
+    launch: Callable[..., Run],
+    snapshot_make: Callable[..., Snapshot],
+    monkeypatch: pytest.MonkeyPatch,
+    settings: Settings,
+) -> None:
+    nameless = snapshot_make("prompts")
+    Snapshot.objects.update(sha256="")
+    nameless.refresh_from_db()
+    monkeypatch.setattr("apps.training.services.launching.code_version", lambda: "unknown")
+    settings.ARTIFACTS_URL = ""
+    with pytest.raises(Conflict) as refusal:
+        launch(inputs={"data": nameless})
+    assert refusal.value.code == "context_incomplete"
+    for words in ("code version", "ARTIFACTS_URL", f"'data' ({nameless.pk})"):
+        assert words in refusal.value.message
+    assert not Run.objects.exists()

@@ -1,6 +1,7 @@
 """What pages and API read of runs."""
 
 from apps.training.selectors.checkpoints import attempt_ends, checkpoint_for_use, checkpoints
+from apps.training.selectors.groups import SeedFigure, group_figures, group_runs, group_sizes
 from apps.training.selectors.lineage import Ancestor, Descendant, lineage_down, lineage_up
 from apps.training.selectors.metrics import metric_series, thin
 from apps.training.selectors.runs import (
@@ -14,9 +15,13 @@ from apps.training.selectors.runs import (
 __all__ = [
     "Ancestor",
     "Descendant",
+    "SeedFigure",
     "attempt_ends",
     "checkpoint_for_use",
     "checkpoints",
+    "group_figures",
+    "group_runs",
+    "group_sizes",
     "lineage_down",
     "lineage_up",
     "log_tail",

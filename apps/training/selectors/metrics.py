@@ -11,9 +11,14 @@ Point = tuple[int, Value]
 
 
 def metric_series(
-    *, run: Run, names: Iterable[str] | None = None, max_points: int = 2000
+    *,
+    run: Run,
+    names: Iterable[str] | None = None,
+    prefix: str | None = None,
+    max_points: int = 2000,
 ) -> dict[str, list[Point]]:
-    """{name: [(step, value), …]} by step, at most `max_points` each.
+    """{name: [(step, value), …]} by step, at most `max_points` each; of all metrics, or of those
+    in `names` and those that begin with `prefix`.
 
     Points of an attempt count up to the step that the next one resumed from, so a run that was
     cut shows no gap and no point twice. A step measured twice in one attempt shows its last value.
@@ -29,7 +34,7 @@ def metric_series(
     for attempt, body in blocks.iterator(chunk_size=1000):
         end = ends.get(attempt, inf)
         for name, values in body["values"].items():
-            if wanted is None or name in wanted:
+            if wanted is None or name in wanted or (prefix and name.startswith(prefix)):
                 series = points.setdefault(name, {})
                 series.update(
                     (step, value)

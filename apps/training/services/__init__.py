@@ -5,12 +5,14 @@ from apps.training.services.applying import Applied, events_apply
 from apps.training.services.attempts import run_dispatch, run_send
 from apps.training.services.kinds import KINDS
 from apps.training.services.launching import run_clone, run_launch
+from apps.training.services.seeds import MOST_SEEDS, runs_launch, seeds_add
 from apps.training.services.spools import Imported, spool_import
 from apps.training.services.sweeping import runs_sweep
 from apps.training.services.wishes import run_cancel, run_resume, run_stop_and_keep
 
 __all__ = [
     "KINDS",
+    "MOST_SEEDS",
     "Applied",
     "Imported",
     "alert_acknowledge",
@@ -22,6 +24,8 @@ __all__ = [
     "run_resume",
     "run_send",
     "run_stop_and_keep",
+    "runs_launch",
     "runs_sweep",
+    "seeds_add",
     "spool_import",
 ]

@@ -13,6 +13,7 @@ from apps.snapshots.models import Snapshot
 from apps.training.code_version import code_version
 from apps.training.models import Checkpoint, Run, RunAttempt, RunInput
 from apps.training.services.attempts import run_dispatch
+from apps.training.services.completeness import context_check
 from apps.training.services.kinds import KINDS, Input, approval_check, inputs_check
 from apps.training.services.storable import storable
 from workers.contract.wire import JOB_QUEUES, QUEUE_CPU
@@ -35,6 +36,7 @@ def run_launch(
     user: User | None = None,
     idempotency_key: str = "",
     override_reason: str = "",
+    group: str = "",
 ) -> Run:
     """Store a run and dispatch it on commit; with an unfinished run among its inputs it waits.
 
@@ -42,7 +44,8 @@ def run_launch(
     will be used). The same `idempotency_key` in a project gives the run it gave before. The
     recipe's own configuration is checked where the recipe lives: a bad one fails the run at once.
     A run that optimises against a reward model which nobody approved needs an `override_reason`,
-    which is kept with it and in the audit log.
+    which is kept with it and in the audit log. `group` is shared by runs that differ in their seed
+    only; `runs_launch` makes such groups.
 
     Raises `DomainError` naming the field; then nothing was stored.
     """
@@ -73,7 +76,9 @@ def run_launch(
         created_by=user,
         launch_key=idempotency_key,
         override_reason=override_reason,
+        group=group,
     )
+    context_check(run=row, inputs=inputs)
     try:
         with transaction.atomic():
             return _store(row, inputs)
@@ -123,6 +128,8 @@ def _store(run: Run, inputs: Mapping[str, Input]) -> Run:
     details = {"kind": run.kind, "name": run.name}
     if run.override_reason:
         details["override_reason"] = run.override_reason
+    if run.group:
+        details |= {"group": run.group, "seed": run.seed}
     audit_record(
         action="run.launched",
         actor=run.created_by,
