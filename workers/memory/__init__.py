@@ -1,0 +1,1 @@
+"""How much memory a run will take, from configurations alone, before anything is loaded."""
