@@ -450,18 +450,17 @@ def test_without_git_it_is_the_version_of_the_package(
 
 def test_a_run_that_nobody_could_repeat_is_refused_naming_all_that_is_missing(
     launch: Callable[..., Run],
-    snapshot_make: Callable[..., Snapshot],
+    project: Project,
     monkeypatch: pytest.MonkeyPatch,
     settings: Settings,
 ) -> None:
-    nameless = snapshot_make("prompts")
-    Snapshot.objects.update(sha256="")
-    nameless.refresh_from_db()
+    nameless = model(project, "drill")
+    nameless.sha256 = ""
     monkeypatch.setattr("apps.training.services.launching.code_version", lambda: "unknown")
     settings.ARTIFACTS_URL = ""
     with pytest.raises(Conflict) as refusal:
-        launch(inputs={"data": nameless})
+        launch(inputs={"base": nameless})
     assert refusal.value.code == "context_incomplete"
-    for words in ("code version", "ARTIFACTS_URL", f"'data' ({nameless.pk})"):
+    for words in ("code version", "ARTIFACTS_URL", f"'base' ({nameless.pk})"):
         assert words in refusal.value.message
-    assert not Run.objects.exists()
+    assert Run.objects.get() == nameless.run
