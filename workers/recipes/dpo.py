@@ -1,17 +1,21 @@
 """Direct preference optimisation: the policy learns from pairs, with no reward model between.
 
 Inputs: `data` (a preferences snapshot) and `sft` (the checkpoint that the policy starts from and
-that is its reference). TRL's trainer, guarded. The reference is loaded on its own from the
-checkpoint and handed over explicitly: left to itself the trainer reloads it from the path it finds
-in the policy's configuration, which is wrong for a policy that was changed in memory.
+that is its reference). TRL's losses on our batches (`workers.dpo.trainer`). The reference is the
+policy as it stands in memory before the first step: a copy of it, or the weights below its
+adapters. Left to itself TRL reloads it from the path in the policy's configuration, which is wrong
+for a policy that was changed in memory.
 """
 
-from collections.abc import Sequence
+import copy
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from datasets import Dataset
-from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallback, set_seed
-from trl import DPOConfig, DPOTrainer
+import torch
+from peft import PeftModel
+from transformers import set_seed
+from trl import DPOConfig
+from trl.trainer.utils import add_fused_lm_head
 
 from workers.context import RunContext
 from workers.data.snapshot import (
@@ -22,17 +26,15 @@ from workers.data.snapshot import (
     read_preferences,
     refuse_soft_labels,
 )
-from workers.models import (
-    load_causal,
-    load_tokenizer,
-    parameter_count,
-    readable_length,
-)
-from workers.recipes.samples import choose, emit_samples, encode_fitting
+from workers.dpo.pairs import Pair, encode_pairs
+from workers.dpo.probe import Probe
+from workers.dpo.reference import Precomputed, precompute, reference_key
+from workers.dpo.trainer import PairTrainer, loss_arguments
+from workers.lora import attach_policy_lora
+from workers.models import load_causal, load_tokenizer, parameter_count, readable_length
 from workers.recipes.settings import settings_for
 from workers.recipes.settings.preference import DPOSettings
 from workers.recipes.trainer_bridge import (
-    GuardedTrainer,
     Reporter,
     check_batches,
     train,
@@ -40,68 +42,8 @@ from workers.recipes.trainer_bridge import (
     validation_split,
 )
 from workers.reference import Reference
-from workers.rollouts.answers import Answer, answer
-from workers.rollouts.sampling import Sampling
 
 CONFIG = DPOSettings
-
-
-class Trainer(GuardedTrainer, DPOTrainer):
-    """TRL's trainer, guarded."""
-
-
-class Probe(TrainerCallback):
-    """At every evaluation: answers to fixed prompts, and how far they lie from the reference."""
-
-    def __init__(
-        self,
-        context: RunContext,
-        settings: DPOSettings,
-        policy: PreTrainedModel,
-        reference: Reference,
-        tokenizer: PreTrainedTokenizerBase,
-        prompts: Sequence[Messages],
-        max_length: int,
-    ) -> None:
-        self.context = context
-        self.policy = policy
-        self.reference = reference
-        self.tokenizer = tokenizer
-        self.sampling = Sampling(settings.sample_max_new_tokens, seed=context.spec.seed)
-        fitting, ids = encode_fitting(
-            tokenizer, prompts, max(1, max_length - settings.sample_max_new_tokens)
-        )
-        chosen = choose(len(fitting), settings.sample_prompts, context.spec.seed)
-        self.prompts = [fitting[i] for i in chosen]
-        self.ids = [ids[i] for i in chosen]
-        self.answers: list[Answer] = []
-        self.kl: float | None = None
-
-    def on_evaluate(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        if not self.ids:
-            return
-        self.policy.eval()
-        self.answers = answer(
-            self.policy, self.tokenizer, self.ids, self.sampling, reference=self.reference
-        )
-        nats = [given.kl or 0.0 for given in self.answers]
-        tokens = [given.tokens for given in self.answers]
-        self.kl = sum(nats) / len(nats)
-        self.context.metrics(
-            state.global_step,
-            {
-                "objective/kl": self.kl,
-                "objective/kl_per_token": sum(nats) / sum(tokens),
-                "response/length": sum(tokens) / len(tokens),
-            },
-        )
-
-    def show(self, step: int) -> None:
-        """The last answers, each beside the reference's own."""
-        if self.answers:
-            with self.reference.weights() as model:
-                baselines = answer(model, self.tokenizer, self.ids, self.sampling)
-            emit_samples(self.context, step, self.prompts, self.answers, baselines=baselines)
 
 
 def run(context: RunContext) -> dict[str, Any]:
@@ -111,34 +53,34 @@ def run(context: RunContext) -> dict[str, Any]:
     folder = context.input_path("data")
     start = context.input_path("sft")
     tokenizer = load_tokenizer(start)
-    policy = load_causal(start)
-    reference = Reference.frozen(load_causal(start), policy=policy)
-    max_length = min(settings.max_length, readable_length(policy, tokenizer))
+    policy, reference = with_reference(load_causal(start), settings)
+    max_length = min(settings.max_length, readable_length(reference.model, tokenizer))
 
     splits = {s: read_preferences(folder, s) for s in (TRAIN, *evaluation_splits(folder))}
     refuse_soft_labels(splits[TRAIN], "DPO reads winners only; freeze one without ties")
-    validation = validation_split(splits)
+    _tell_unread(context, splits[TRAIN])
+    watched = {TRAIN: splits[TRAIN], "held_out": splits[validation_split(splits)]}
+    pairs = {name: encode_pairs(tokenizer, rows, max_length) for name, rows in watched.items()}
+    check_batches(settings, len(pairs[TRAIN]))
+    known = None
+    if settings.precompute_reference:
+        known = _ask_reference(context, settings, reference, pairs, tokenizer.pad_token_id)
+        pairs = known.joined(pairs)
+
     reporter = Reporter(context, settings)
-    held_out_prompts = _distinct(splits[validation])
-    probe = Probe(context, settings, policy, reference, tokenizer, held_out_prompts, max_length)
-    trainer = Trainer(
+    prompts = _distinct(watched["held_out"])
+    probe = Probe(context, settings, policy, reference, tokenizer, prompts, max_length)
+    trainer = PairTrainer(
         model=policy,
-        ref_model=reference.model,
-        args=DPOConfig(
-            **trainer_arguments(context, settings),
-            beta=settings.beta,
-            loss_type=[settings.loss_type],
-            label_smoothing=settings.label_smoothing,
-            max_length=max_length,
-        ),
-        train_dataset=_dataset(splits[TRAIN]),
-        eval_dataset=_dataset(splits[validation]),
-        processing_class=tokenizer,
+        args=dpo_config(context, settings, max_length),
+        settings=settings,
+        train_pairs=pairs[TRAIN],
+        eval_pairs=pairs["held_out"],
+        tokenizer=tokenizer,
         callbacks=[reporter, probe],
+        reference=None if known else reference,
+        precomputed=known,
     )
-    lengths = _lengths(trainer.train_dataset)
-    trainer.row_lengths = lengths
-    check_batches(settings, len(lengths))
     train(context, trainer)
     reference.check()
 
@@ -148,35 +90,98 @@ def run(context: RunContext) -> dict[str, Any]:
     return {
         "step": step,
         "parameters": parameter_count(policy),
-        "train_rows": len(lengths),
-        "dropped_rows": len(splits[TRAIN]) - len(lengths),
-        "truncated_share": sum(n > max_length for n in lengths) / len(lengths),
+        "trained_parameters": sum(p.numel() for p in policy.parameters() if p.requires_grad),
+        "train_rows": len(pairs[TRAIN]),
+        "dropped_rows": len(splits[TRAIN]) - len(pairs[TRAIN]),
+        "truncated_share": _cut_share(pairs[TRAIN]),
         "reference_sha256": reference.sha256,
+        "reference_precomputed": known is not None,
         "kl": probe.kl,
         "held_out_margin": reporter.evaluated.get("eval/rewards/margins"),
         "held_out_accuracy": reporter.evaluated.get("eval/rewards/accuracies"),
     }
 
 
-def _dataset(rows: Sequence[Preference]) -> Dataset:
-    return Dataset.from_list(
-        [
-            {
-                "prompt": row.prompt,
-                "chosen": [{"role": "assistant", "content": row.chosen}],
-                "rejected": [{"role": "assistant", "content": row.rejected}],
-            }
-            for row in rows
-        ]
+def with_reference(policy: Any, settings: DPOSettings) -> tuple[Any, Reference]:
+    """The policy to train, with adapters where they are asked for, and what it is compared with:
+    itself as it is now, whatever path its configuration names."""
+    if settings.gradient_checkpointing:
+        policy.activation_checkpointing_enable()
+    if not settings.lora_rank:
+        return policy, Reference.frozen(copy.deepcopy(policy), policy=policy)
+    adapted = attach_policy_lora(policy, rank=settings.lora_rank, alpha=settings.lora_alpha)
+    return adapted, Reference.below_adapters(adapted)
+
+
+def dpo_config(context: RunContext, settings: DPOSettings, max_length: int) -> DPOConfig:
+    """TRL's arguments of the run."""
+    return DPOConfig(
+        **trainer_arguments(context, settings)
+        | {
+            "per_device_train_batch_size": settings.batch_size,
+            "per_device_eval_batch_size": settings.batch_size,
+            "gradient_accumulation_steps": 1,  # our own steps come in parts
+        },
+        **loss_arguments(settings),
+        max_length=max_length,
     )
 
 
-def _lengths(dataset: Dataset) -> list[int]:
-    """Tokens of the longer of both conversations of each row, before truncation."""
-    return [
-        len(row["prompt_ids"]) + max(len(row["chosen_ids"]), len(row["rejected_ids"]))
-        for row in dataset
-    ]
+def _ask_reference(
+    context: RunContext,
+    settings: DPOSettings,
+    reference: Reference,
+    pairs: Mapping[str, Sequence[Pair]],
+    pad_id: int,
+) -> Precomputed:
+    """Its log-probabilities of every pair: those of the checkpoint that is resumed, or new ones.
+
+    A copy of its own then leaves the accelerator, and comes back only to be sampled from.
+    """
+    device = reference.model.device
+    half = device.type == "cuda" and torch.cuda.is_bf16_supported()
+    key = reference_key(reference, pairs, "bfloat16" if half else "float32")
+    resume = context.resume_path()
+    known = Precomputed.load(resume, key) if resume is not None else None
+    if known is None:
+        if resume is not None:
+            context.log(
+                "the checkpoint's reference log-probabilities are of another reference or of other "
+                "pairs: they are computed anew",
+                level="warning",
+            )
+        if device.type != "cpu":
+            add_fused_lm_head(reference.model)
+        known = precompute(
+            reference,
+            pairs,
+            key,
+            pad_id=pad_id,
+            device=device,
+            budget=settings.max_tokens_per_batch,
+            fused=device.type != "cpu",
+            autocast=torch.autocast(device.type, torch.bfloat16, enabled=half),
+        )
+        context.log(f"asked the reference about {sum(map(len, pairs.values())):,} pairs")
+    if not isinstance(reference.adapted, PeftModel):
+        reference.model.to("cpu")
+    return known
+
+
+def _tell_unread(context: RunContext, rows: Sequence[Preference]) -> None:
+    """TRL's losses count every pair alike; nobody should believe that weights did something."""
+    weighted = sum(row.weight != 1.0 for row in rows)
+    if weighted:
+        context.log(
+            f"{weighted:,} of {len(rows):,} pairs have a weight other than 1, which DPO does not "
+            "read: every pair counts the same (a reward run reads weights and confidences)",
+            level="warning",
+        )
+
+
+def _cut_share(pairs: Sequence[Pair]) -> float:
+    cut = sum(pair.chosen.truncated or pair.rejected.truncated for pair in pairs)
+    return cut / len(pairs)
 
 
 def _distinct(rows: Sequence[Preference]) -> list[Messages]:

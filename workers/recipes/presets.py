@@ -91,7 +91,35 @@ PRESETS: dict[str, dict[str, dict[str, object]]] = {
             "eval_every": 20,
             "save_every": 20,
             "sample_max_new_tokens": 48,
-        }
+        },
+        # An SFT model of a pretrained one, all weights: small steps, one pass, and look at the KL.
+        "pretrained": {
+            "learning_rate": 1e-6,
+            "warmup_share": 0.1,
+            "batch_size": 64,
+            "epochs": 1,
+            "beta": 0.1,
+            "max_tokens_per_batch": 16_384,
+            "eval_every": 25,
+            "save_every": 50,
+            "sample_prompts": 32,
+            "sample_max_new_tokens": 256,
+        },
+        # One that does not fit beside its reference: adapters, switched off, are the reference.
+        "lora": {
+            "learning_rate": 1e-5,
+            "warmup_share": 0.1,
+            "batch_size": 64,
+            "epochs": 1,
+            "beta": 0.1,
+            "lora_rank": 16,
+            "gradient_checkpointing": True,
+            "max_tokens_per_batch": 16_384,
+            "eval_every": 25,
+            "save_every": 50,
+            "sample_prompts": 32,
+            "sample_max_new_tokens": 256,
+        },
     },
     "ppo": {
         "demo": {

@@ -5,10 +5,8 @@ is divided by the weight of the whole step, so the gradient is that of the mean 
 pairs, however it was split.
 """
 
-import contextlib
 import inspect
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -16,7 +14,6 @@ import transformers
 from peft import PeftModel
 from torch import Tensor
 from torch.utils.data import Sampler
-from transformers import PreTrainedModel
 
 from workers.data.batching import LengthGroupedSampler
 from workers.data.padding import pad_right
@@ -27,10 +24,10 @@ from workers.data.sampling import (
     stratified_order,
 )
 from workers.data.token_budget import parts_under, rectangles
-from workers.lora import load_adapter, merged, save_adapter
+from workers.recipes.parted_steps import PartedSteps
 from workers.recipes.reward_data import EncodedPair
 from workers.recipes.settings.preference import RewardSettings
-from workers.recipes.trainer_bridge import GuardedTrainer, NonFinite
+from workers.recipes.trainer_bridge import GuardedTrainer
 from workers.rl.losses import bradley_terry_loss
 
 Part = dict[str, Any]
@@ -73,7 +70,7 @@ class StepCollator:
         }
 
 
-class RewardTrainer(GuardedTrainer, transformers.Trainer):
+class RewardTrainer(GuardedTrainer, PartedSteps, transformers.Trainer):
     """The library's trainer with our loss, our batches, and held-out figures over all pairs."""
 
     settings: RewardSettings
@@ -88,25 +85,6 @@ class RewardTrainer(GuardedTrainer, transformers.Trainer):
         self.forward_options = {"use_cache": False} if "use_cache" in known else {}
 
     # --- training ---
-
-    def training_step(
-        self, model: torch.nn.Module, inputs: list[Part], num_items_in_batch: Any = None
-    ) -> Tensor:
-        """Loss of the step: nats per pair, weighted. Gradients add up over its parts."""
-        model.train()
-        parts = self._prepare_input(inputs)
-        loss = torch.zeros((), device=self.args.device)
-        for number, part in enumerate(parts, start=1):
-            last = number == len(parts)
-            together = contextlib.nullcontext() if last else self.accelerator.no_sync(model)
-            with together:
-                with self.compute_loss_context_manager():
-                    share = self.compute_loss(model, part)
-                self.accelerator.backward(share)
-            loss += share.detach()
-        if not torch.isfinite(loss):
-            raise NonFinite(f"the loss is {loss.item()} at step {self.state.global_step + 1}")
-        return loss
 
     def compute_loss(
         self,
@@ -148,9 +126,6 @@ class RewardTrainer(GuardedTrainer, transformers.Trainer):
         if self.settings.sampling == "inverse_frequency":
             return OrderSampler(lambda g: inverse_frequency_order(groups, g), len(pairs), seed=seed)
         return LengthGroupedSampler(lengths, self.args.train_batch_size, seed=seed)
-
-    def floating_point_ops(self, inputs: Any) -> int:
-        return 0  # nobody reads it, and the library counts the tokens of one rectangle
 
     # --- figures ---
 
@@ -207,25 +182,6 @@ class RewardTrainer(GuardedTrainer, transformers.Trainer):
             logs |= _figures(*torch.cat(self.seen, dim=1), prefix="")
             self.seen.clear()
         super().log(logs, start_time)
-
-    # --- adapters ---
-
-    def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
-        """A normal model folder; with adapters the merged weights, and the adapters beside."""
-        folder = Path(output_dir or self.args.output_dir)
-        if not isinstance(self.model, PeftModel):
-            super()._save(str(folder), state_dict)
-        elif self.args.should_save:
-            whole: PreTrainedModel = merged(self.model)
-            whole.save_pretrained(folder)
-            self.processing_class.save_pretrained(folder)
-            save_adapter(self.model, folder)
-
-    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
-        if isinstance(self.model, PeftModel):
-            load_adapter(self.model, Path(resume_from_checkpoint))
-        else:
-            super()._load_from_checkpoint(resume_from_checkpoint, model)
 
 
 def _figures(chosen: Tensor, rejected: Tensor, prefix: str) -> dict[str, float]:

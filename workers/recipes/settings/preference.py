@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from workers.recipes.settings.adapted import AdaptedSettings
 from workers.recipes.settings.common import TrainingSettings
 from workers.recipes.settings.parsing import option
 
@@ -131,20 +132,63 @@ class RewardSettings(TrainingSettings):
         return ["folds: 1 is no cross-validation; 0 or at least 2"] if self.folds == 1 else []
 
 
+# TRL's losses of pairs. Those of the second group compare the pairs of a step with each other.
+_BY_PAIR = (
+    "sigmoid",
+    "ipo",
+    "hinge",
+    "robust",
+    "exo_pair",
+    "nca_pair",
+    "bco_pair",
+    "sppo_hard",
+    "apo_zero",
+    "apo_down",
+    "discopop",
+    "sigmoid_norm",
+)
+_BY_STEP = ("aot", "aot_unpaired")
+_SMOOTHED = ("robust", "exo_pair", *_BY_STEP)
+
+
 @dataclass(frozen=True, kw_only=True)
-class DPOSettings(TrainingSettings):
+class DPOSettings(AdaptedSettings):
     """Direct preference optimisation, against the SFT model as the reference."""
 
     beta: float = option(
-        0.1, "How strongly the policy is held to the reference; 0.01–0.5.", above=0.0
+        0.1,
+        "How strongly the policy is held to the reference; 0.01–0.5. Raise it when the KL runs "
+        "away, lower it when nothing moves. With ipo it is τ.",
+        above=0.0,
     )
     loss_type: str = option(
         "sigmoid",
-        "TRL's loss: sigmoid is DPO, ipo does not overfit sure labels, robust expects flips.",
-        choices=("sigmoid", "ipo", "hinge", "robust"),
+        "TRL's loss: sigmoid is DPO, ipo does not overfit sure labels, robust expects flips. What "
+        "each of them is for is in docs/dpo.md.",
+        choices=_BY_PAIR + _BY_STEP,
+    )
+    sft_weight: float = option(
+        0.0,
+        "Weight of the chosen answers' own loss, nats per token, added to the pairs'. 0.1–1 when "
+        "logps/chosen falls: the chosen answers are being unlearned with the rejected ones.",
+        minimum=0.0,
     )
     label_smoothing: float = option(
-        0.0, "Expected share of flipped labels (robust).", minimum=0.0, maximum=0.49
+        0.0,
+        "Expected share of flipped labels (robust, aot), or of the probability left to the "
+        "rejected answer (exo_pair: 0.001). 0.1 where annotators often err; other losses have "
+        "none.",
+        minimum=0.0,
+        maximum=0.49,
+    )
+    discopop_tau: float = option(
+        0.05, "Temperature of discopop's blend of two losses; its paper's value fits.", above=0.0
+    )
+    precompute_reference: bool = option(
+        False,
+        "Ask the reference about all pairs once, before training, instead of at every step. Set it "
+        "for more than one epoch, or where an accelerator has no room for the reference; not where "
+        "max_seconds or max_steps ends the run long before its pairs.",
     )
     sample_prompts: int = option(
         16,
@@ -153,3 +197,20 @@ class DPOSettings(TrainingSettings):
         minimum=1,
     )
     sample_max_new_tokens: int = option(64, "Longest sampled answer.", unit="tokens", minimum=1)
+
+    def check(self) -> list[str]:
+        errors = []
+        if self.loss_type == "exo_pair" and not self.label_smoothing:
+            errors.append("label_smoothing: exo_pair needs one over 0; its paper recommends 0.001")
+        if self.label_smoothing and self.loss_type not in _SMOOTHED:
+            errors.append(
+                f"label_smoothing: {self.loss_type} has none; one of {', '.join(_SMOOTHED)} does"
+            )
+        if self.loss_type in _BY_STEP and (
+            self.max_tokens_per_batch or self.gradient_accumulation > 1
+        ):
+            errors.append(
+                f"loss_type: {self.loss_type} sorts the pairs of a whole step, so a step cannot be "
+                "split (max_tokens_per_batch, gradient_accumulation)"
+            )
+        return errors

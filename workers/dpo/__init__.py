@@ -1,0 +1,1 @@
+"""Direct preference optimisation: its pairs, its reference, its trainer."""

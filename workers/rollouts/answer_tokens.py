@@ -1,0 +1,110 @@
+"""What a model thinks of the answers of a batch, token by token, for losses that train on it.
+
+N texts, T tokens of the longest answer, K answer tokens of all texts, V the vocabulary. Texts are
+read in rectangles of similar length, and only the positions before answer tokens meet the output
+layer: prompts and padding cost no projection on the vocabulary.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+
+import torch
+from torch import Tensor, nn
+
+from workers.data.encoding import Encoded
+from workers.data.padding import pad_right
+from workers.data.token_budget import rectangles
+from workers.rl.logprobs import logprobs_and_entropy
+from workers.rollouts.forward import answer_logits
+
+IGNORED = -100  # the label that losses skip
+
+
+@dataclass(slots=True)
+class AnswerTokens:
+    """Per answer token, from the first column on, 0 after the last. The names are TRL's, whose
+    losses read this in place of its fused output layer's answer."""
+
+    log_probs: Tensor  # [N, T] nats
+    entropy: Tensor  # [N, T] nats, no gradient
+    mean_logits: Tensor  # [N, T] mean over the vocabulary, no gradient
+    is_top1: Tensor  # [N, T] bool: the likeliest token
+    label_mask: Tensor  # [N, T] bool: an answer token
+
+    def rows(self, places: Tensor) -> "AnswerTokens":
+        """The texts at `places`, any of them as often as it is named."""
+        return AnswerTokens(*(getattr(self, f.name)[places] for f in fields(self)))
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Texts as rectangles: per rectangle ids, mask and labels [b, L], longest first; `counts` [N]
+    answer tokens by text, in the rectangles' order."""
+
+    rectangles: list[tuple[Tensor, Tensor, Tensor]]
+    counts: Tensor
+
+    def to(self, device: torch.device) -> "Batch":
+        moved = [tuple(t.to(device) for t in rectangle) for rectangle in self.rectangles]
+        return Batch(moved, self.counts.to(device))  # type: ignore[arg-type]
+
+
+def batch_of(texts: Sequence[Encoded], pad_id: int) -> tuple[Batch, list[int]]:
+    """The texts in rectangles, and at which row of the result each of them comes."""
+    groups = rectangles([len(text.ids) for text in texts])
+    built, counts = [], []
+    for group in groups:
+        ids, mask = pad_right([texts[i].ids for i in group], pad_id)
+        labels = torch.where(mask.bool(), ids, IGNORED)
+        for label, i in zip(labels, group, strict=True):
+            label[: answer_start(texts[i])] = IGNORED
+        built.append((ids, mask, labels))
+        counts += [len(texts[i].ids) - answer_start(texts[i]) for i in group]
+    place = {i: row for row, i in enumerate(i for group in groups for i in group)}
+    return Batch(built, torch.tensor(counts)), [place[i] for i in range(len(texts))]
+
+
+def answer_start(text: Encoded) -> int:
+    """Where the answer begins; the very first token of a text has nothing before it to tell it."""
+    return max(1, text.prompt_length)
+
+
+def answer_tokens(model: nn.Module, batch: Batch, *, fused: bool) -> AnswerTokens:
+    """`AnswerTokens` of a batch, rows in the batch's order; gradients flow to `log_probs`.
+
+    `fused` computes through TRL's fused output layer, which must have been put on the model and
+    never holds all logits at once: for accelerators. Elsewhere that layer also projects prompts
+    and padding, so the K × V logits of the answer tokens are cheaper.
+    """
+    flat = [
+        _through_fused_head(model, *rectangle) if fused else _through_logits(model, *rectangle)
+        for rectangle in batch.rectangles
+    ]
+    columns = torch.arange(int(batch.counts.max()), device=batch.counts.device)
+    real = columns < batch.counts.unsqueeze(1)
+    joined = [torch.cat(parts) for parts in zip(*flat, strict=True)]
+    return AnswerTokens(*(x.new_zeros(real.shape).masked_scatter(real, x) for x in joined), real)
+
+
+def _through_logits(
+    model: nn.Module, ids: Tensor, mask: Tensor, labels: Tensor
+) -> tuple[Tensor, ...]:
+    """Four of [K], in reading order."""
+    targets = labels[:, 1:]
+    keep = nn.functional.pad(targets != IGNORED, (0, 1))  # the position before each answer token
+    logits = answer_logits(model, ids, mask, keep).float()
+    wanted = targets[targets != IGNORED]
+    log_probs, entropy = logprobs_and_entropy(logits, wanted)
+    with torch.no_grad():
+        return log_probs, entropy, logits.mean(-1), logits.argmax(-1) == wanted
+
+
+def _through_fused_head(
+    model: nn.Module, ids: Tensor, mask: Tensor, labels: Tensor
+) -> tuple[Tensor, ...]:
+    output = model(
+        input_ids=ids, attention_mask=mask, labels=labels, fused_lm_head=True, use_cache=False
+    )
+    real = labels[:, 1:] != IGNORED
+    kept = (output.log_probs, output.entropy, output.mean_logits, output.is_top1)
+    return tuple(x[real].float() if x.is_floating_point() else x[real] for x in kept)
