@@ -1,6 +1,7 @@
 """A reward model as a source of rewards, with its own tokenizer."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import groupby
 from pathlib import Path
 
 import torch
@@ -88,13 +89,42 @@ def score_together(
     batch_size: int,
 ) -> list[list[float]]:
     """M × n raw scores: each batch is padded once and read by every model. Rows with equal tokens
-    are read once."""
+    are read once.
+
+    On a CPU a row is padded to a length that depends on its own alone, since sums over other
+    lengths round differently: its score is then the same bit by bit whatever is scored beside it,
+    so what a cache remembers, or another order of batches gives, is what scoring it again gives.
+    """
     distinct = sorted({tuple(row.ids) for row in rows}, key=lambda ids: (len(ids), ids))
     scores: list[dict[tuple[int, ...], float]] = [{} for _ in models]
-    for start in range(0, len(distinct), batch_size):
-        batch = distinct[start : start + batch_size]
-        ids, mask = pad_right(batch, tokenizer.pad_token_id)
+    alone = all(model.device.type == "cpu" for model in models)
+    most = min(readable_length(model, tokenizer) for model in models) if alone else 0
+    for batch, length in batches_of(distinct, batch_size=batch_size, most=most):
+        ids, mask = pad_right(batch, tokenizer.pad_token_id, length)
         for model, seen in zip(models, scores, strict=True):
             output = model(input_ids=ids.to(model.device), attention_mask=mask.to(model.device))
             seen.update(zip(batch, output.logits.squeeze(-1).float().tolist(), strict=True))
     return [[seen[tuple(row.ids)] for row in rows] for seen in scores]
+
+
+def batches_of(
+    rows: Sequence[tuple[int, ...]], *, batch_size: int, most: int
+) -> Iterator[tuple[Sequence[tuple[int, ...]], int]]:
+    """(rows, padded length) of every batch. rows: sorted by length. `most`: what the models can
+    read; only rows of one padded length up to it share a batch. 0: each batch is padded to its
+    longest row."""
+    groups = [rows]
+    if most:
+        groups = [list(group) for _, group in groupby(rows, key=lambda r: padded(len(r), most))]
+    for group in groups:
+        for start in range(0, len(group), batch_size):
+            batch = group[start : start + batch_size]
+            longest = len(batch[-1])
+            yield batch, padded(longest, most) if most else longest
+
+
+def padded(length: int, most: int) -> int:
+    """The next multiple of 16 tokens, and of 1/16 to 1/8 of a longer row's length; up to `most`,
+    for a model may have no more positions."""
+    step = max(16, 1 << max(0, (length - 1).bit_length() - 4))
+    return max(length, min(-(-length // step) * step, most))

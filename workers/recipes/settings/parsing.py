@@ -43,30 +43,41 @@ def parse(cls: type[Config], values: Mapping[str, Any]) -> Config:
 
     A class may define `check(self) -> list[str]` for rules that join several fields.
     """
-    known = {f.name: f for f in fields(cls)}
+    config, errors = read(cls, values)
+    if config is None or errors:
+        raise RecipeError("bad_config", Fault.CONFIGURATION, "; ".join(sorted(errors)))
+    return config
+
+
+def read(
+    cls: type[Config], values: Mapping[str, Any], *, where: str = "", what: str = "this recipe"
+) -> tuple[Config | None, list[str]]:
+    """(`cls` from decoded JSON or None, every error of it). Each error begins with the path of its
+    field, below `where`. A field whose name is a word of Python ends with an underscore here and
+    not in JSON."""
+    known = {f.name.rstrip("_"): f for f in fields(cls)}
     hints = typing.get_type_hints(cls)
-    wrong = {name: _unknown(name, known) for name in values if name not in known}
+    wrong = {name: _unknown(name, known, what) for name in values if name not in known}
     fitting: dict[str, Any] = {}
     for name, spec in known.items():
         if name in values:
             try:
-                fitting[name] = _fit(values[name], hints[name])
-                _limit(fitting[name], spec.metadata.get("option"))
+                value = _fit(values[name], hints[spec.name])
+                _limit(value, spec.metadata.get("option"))
+                fitting[spec.name] = value
             except ValueError as error:
                 wrong[name] = f"{name}: {error}"
-                fitting.pop(name, None)
         elif spec.default is MISSING and spec.default_factory is MISSING:
             wrong[name] = f"{name}: is required"
     errors = list(wrong.values())
-    required = {n for n, f in known.items() if f.default is f.default_factory is MISSING}
+    config = None
+    required = {f.name for f in known.values() if f.default is f.default_factory is MISSING}
     if required <= fitting.keys():
         config = cls(**fitting)
         joint = config.check() if hasattr(config, "check") else []
         # A rule that reads a field which is wrong by itself would complain of its default.
         errors += [text for text in joint if not any(name in text for name in wrong)]
-    if errors:
-        raise RecipeError("bad_config", Fault.CONFIGURATION, "; ".join(sorted(errors)))
-    return config
+    return (None if errors else config), [where + text for text in errors]
 
 
 def describe(cls: type) -> list[dict[str, Any]]:
@@ -79,9 +90,9 @@ def describe(cls: type) -> list[dict[str, Any]]:
     return rows
 
 
-def _unknown(name: str, known: Mapping[str, Any]) -> str:
+def _unknown(name: str, known: Mapping[str, Any], what: str) -> str:
     close = difflib.get_close_matches(name, known, n=1)
-    return f"{name}: is no field of this recipe" + (f" (is '{close[0]}' meant?)" if close else "")
+    return f"{name}: is no field of {what}" + (f" (is '{close[0]}' meant?)" if close else "")
 
 
 def _fit(value: Any, hint: Any) -> Any:
