@@ -51,6 +51,11 @@ def recipe_presets(kind: str) -> Mapping[str, dict[str, Any]]:
     return _read().get(kind, {}).get("presets", {})
 
 
+def preset_purposes(kind: str) -> Mapping[str, str]:
+    """What each preset is for, in a sentence; a preset may have none."""
+    return _read().get(kind, {}).get("purposes", {})
+
+
 def recipe_config(kind: str, config: Mapping[str, Any]) -> dict[str, Any]:
     """`config` with its preset written out, as the recipe will read it; defaults are not added.
 

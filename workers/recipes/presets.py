@@ -137,7 +137,52 @@ PRESETS: dict[str, dict[str, dict[str, object]]] = {
             "eval_prompts": 32,
             "save_every": 10,
             "sample_every": 10,
-        }
+        },
+        # All weights: there is room for a frozen copy, and a small model needs them.
+        "small": {
+            "lora_rank": 0,
+            "learning_rate": 3e-6,
+            "steps": 200,
+            "batch_size": 64,
+            "minibatch_size": 16,
+            "max_tokens_per_batch": 16_384,
+            "critic_warmup_steps": 5,
+            "eval_prompts": 64,
+            "patience": 5,
+        },
+        # Adapters take about ten times the step size of the weights.
+        "lora": {
+            "lora_rank": 16,
+            "lora_alpha": 32.0,
+            "learning_rate": 5e-5,
+            "steps": 200,
+            "batch_size": 64,
+            "minibatch_size": 16,
+            "rollout_chunk": 32,
+            "max_tokens_per_batch": 8192,
+            "max_new_tokens": 256,
+            "critic_warmup_steps": 5,
+            "eval_prompts": 64,
+            "patience": 5,
+        },
+        # A reward that nobody has optimised against: stay close, look often, stop early.
+        "careful": {
+            "lora_rank": 16,
+            "lora_alpha": 32.0,
+            "learning_rate": 2e-5,
+            "steps": 150,
+            "batch_size": 64,
+            "minibatch_size": 16,
+            "update_epochs": 2,
+            "max_tokens_per_batch": 8192,
+            "kl_coef": 0.15,
+            "critic_warmup_steps": 5,
+            "eval_every": 5,
+            "eval_prompts": 64,
+            "save_every": 10,
+            "patience": 3,
+            "guards": {"reference_kl": "stop", "length": "stop", "repetition": "stop"},
+        },
     },
     "generate": {
         "demo": {
@@ -170,4 +215,35 @@ PRESETS: dict[str, dict[str, dict[str, object]]] = {
             "temperature": 0.7,
         }
     },
+}
+
+# What each preset is for, as the launch form says it.
+PURPOSES: dict[str, dict[str, str]] = {
+    "sft": {
+        "demo": "The circle on two processor cores in minutes: a model of 1.3 M parameters that "
+        "reads 128 tokens. Proves the machinery; no recipe for a good model.",
+    },
+    "reward": {
+        "demo": "Minutes on two processor cores, on the model of the SFT demo.",
+        "pretrained": "All weights of a pretrained model, up to about 1 B parameters on one GPU: "
+        "one or two passes, and no further than it helps.",
+        "lora": "Adapters on a model that does not fit with its optimizer, 1–8 B parameters.",
+        "ensemble": "Three models that disagree where none of them knows: what to optimise a "
+        "policy against.",
+    },
+    "dpo": {
+        "demo": "Minutes on two processor cores, on the model of the SFT demo.",
+    },
+    "ppo": {
+        "demo": "Minutes on two processor cores, on the model of the SFT demo.",
+        "small": "All weights of a model up to about 500 M parameters, the critic on its trunk, "
+        "on one GPU.",
+        "lora": "Adapters on a model of 1–8 B parameters on one GPU of 40–80 GB: the reference is "
+        "the same model with its adapters off.",
+        "careful": "Adapters with a dearer divergence, fewer passes and guardrails that stop: for "
+        "a reward model nobody has optimised against yet.",
+    },
+    "generate": {"demo": "Forty short answers of the demo's policy, in a minute."},
+    "evaluate": {"demo": "Forty prompts, four answers each, of the demo's policy."},
+    "assess": {"demo": "Every line of the reward model's page, on the demo's small model."},
 }

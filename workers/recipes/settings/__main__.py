@@ -9,7 +9,7 @@ from typing import Any
 
 from workers.contract.recipes import FILE
 from workers.recipes.drill import DrillSettings
-from workers.recipes.presets import PRESETS
+from workers.recipes.presets import PRESETS, PURPOSES
 from workers.recipes.settings import SETTINGS
 
 _TYPES = {int: "int", float: "float", str: "str", bool: "bool"}
@@ -19,7 +19,11 @@ def document() -> str:
     """The file's text."""
     kinds = {**SETTINGS, "drill": DrillSettings}
     content = {
-        kind: {"fields": _rows(cls), "presets": PRESETS.get(kind, {})}
+        kind: {
+            "fields": _rows(cls),
+            "presets": PRESETS.get(kind, {}),
+            "purposes": PURPOSES.get(kind, {}),
+        }
         for kind, cls in kinds.items()
     }
     return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
