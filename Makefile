@@ -5,6 +5,7 @@ export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)
 export PORT VAR_DIR LOG_LEVEL
 BIN := .venv/bin
 STAMP := .venv/.installed
+TRL_PPO := .venv-trl/.installed
 
 .DEFAULT_GOAL := help
 .PHONY: help install run test demo bench lint format lock clean
@@ -35,8 +36,16 @@ test: $(STAMP) ## the whole test suite
 demo: $(STAMP) ## the whole circle headless, at most ten minutes; writes VAR_DIR/demo/report.json
 	@exec $(BIN)/python manage.py demo
 
-bench: $(STAMP) ## list the benchmarks, or run one: make bench B=name
+bench: $(STAMP) $(if $(filter ppo_step,$(B)),$(TRL_PPO)) ## list the benchmarks, or run one: make bench B=name
 	@$(BIN)/python -m benchmarks $(B)
+
+# What ppo_step compares with: the last TRL with a PPO trainer, beside the same libraries as here.
+$(TRL_PPO): benchmarks/ppo_sides/trl.requirements.txt $(STAMP)
+	@echo "virtual environment of the benchmark's alternative"
+	@$(BIN)/uv venv --quiet --clear --python $(BIN)/python .venv-trl
+	@$(BIN)/uv pip freeze --quiet --python $(BIN)/python | grep -vE '^(-e|trl=)' > .venv-trl/same.txt
+	@$(BIN)/uv pip install --quiet --python .venv-trl/bin/python -r $< -c .venv-trl/same.txt
+	@touch $@
 
 lint: $(STAMP) ## format check, lint, import contracts, migrations
 	$(BIN)/ruff format --check .
@@ -55,4 +64,4 @@ lock: $(STAMP) ## write the lock files anew from pyproject.toml
 	  | grep -vE '^(torch|nvidia|triton|cuda)' > requirements/train.constraints.txt
 
 clean: ## remove the virtual environment (state in VAR_DIR stays)
-	rm -rf .venv
+	rm -rf .venv .venv-trl
