@@ -169,11 +169,13 @@ class RunContext:
         """Store the local `folder` as the checkpoint of `step` and say so.
 
         Tags are of best, last, failed, final. A tag belongs to its newest holder; a checkpoint
-        that holds none any more, and is not among the newest two, is deleted from the store.
+        that holds none any more, and is not among the newest two, is deleted from the store. A
+        failed one of a step that is already stored gets a place of its own beside it.
         """
         if self.writer is None:
             return
-        uri = f"{self.spec.folder}/checkpoints/step-{step}"
+        beside = "failed" in tags and step in self._saved
+        uri = f"{self.spec.folder}/checkpoints/step-{step}" + ("-failed" if beside else "")
         sha256, size = self.store.put_tree(folder, uri)
         self.emit(
             CheckpointSaved(
@@ -185,8 +187,9 @@ class RunContext:
                 metrics={k: float(v) for k, v in metrics.items() if math.isfinite(v)},
             )
         )
-        self._saved[step] = sorted(set(self._saved.get(step, ())) | set(tags))
-        self._prune(step, tags)
+        if not beside:
+            self._saved[step] = sorted(set(self._saved.get(step, ())) | set(tags))
+            self._prune(step, tags)
 
     def _prune(self, newest: int, tags: list[str]) -> None:
         for step, held in self._saved.items():

@@ -153,6 +153,21 @@ def test_old_checkpoints_go_unless_they_hold_a_tag_or_are_among_the_newest_two(
     assert kept == ["step-1", "step-5", "step-6"]
 
 
+def test_a_failed_checkpoint_never_overwrites_the_last_good_one_of_its_step(
+    tmp_path: Path, clock
+) -> None:
+    context, events = make(tmp_path, clock)
+    _save(context, 5, "last", "best")
+    folder = context.workdir / "checkpoint"
+    (folder / "model.txt").write_text("broken")
+    context.save_checkpoint(folder, step=5, tags=["failed"], metrics={})
+    good, failed = [e for e in events if isinstance(e, CheckpointSaved)]
+    assert good.uri != failed.uri
+    for saved, text in ((good, "5"), (failed, "broken")):
+        copy = context.store.get_tree(saved.uri, sha256=saved.sha256, cache=tmp_path / "cache")
+        assert (copy / "model.txt").read_text() == text
+
+
 def test_ranks_beyond_the_first_report_and_save_nothing(tmp_path: Path, clock) -> None:
     context, _ = make(tmp_path, clock)
     context.writer = None

@@ -151,6 +151,10 @@ class Watch(Reporter):
             )
         )
 
+    def finish_folder(self, folder: Path) -> None:
+        super().finish_folder(folder)
+        self.complete(folder)
+
     def on_save(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
@@ -163,6 +167,6 @@ class Watch(Reporter):
         if control.should_training_stop and self.context.stopped == "stop":
             tags.append("final")
         folder = Path(args.output_dir) / f"checkpoint-{state.global_step}"
-        self.complete(folder)
+        self.finish_folder(folder)
         step = self.offset + state.global_step
         self.context.save_checkpoint(folder, step=step, tags=tags, metrics=figures)

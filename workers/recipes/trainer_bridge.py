@@ -1,10 +1,11 @@
-"""What `sft`, `reward` and `dpo` share: one of the library's trainers, reporting to our context.
+"""What the recipes over the library's trainers share: events, guardrails, checkpoints.
 
-The library's own defaults are closed where they hide trouble: a NaN loss is not replaced by an
-average (`logging_nan_inf_filter`), and a non-finite loss or gradient stops the run before the
-weights are touched.
+Every figure a trainer logs is looked at by the guardrails of the run's kind. A warning is an event;
+an adjustment changes the learning rate; a stop leaves the whole state as the checkpoint `failed`,
+beside `best` and `last`.
 """
 
+import json
 import math
 import time
 from collections.abc import Mapping, Sequence
@@ -22,9 +23,23 @@ from transformers import (
 
 from workers.context import RecipeError, RunContext
 from workers.contract.events import Fault
-from workers.data.batching import LengthGroupedSampler
 from workers.data.snapshot import TRAIN
+from workers.guardrails.watch import Guardrails, GuardStop, first_stop, report, stop_error
+from workers.recipes.guarded_trainer import GuardedTrainer
 from workers.recipes.settings.common import TrainingSettings
+
+__all__ = [
+    "GuardedTrainer",
+    "Reporter",
+    "check_batches",
+    "reported",
+    "train",
+    "train_from",
+    "trainer_arguments",
+    "validation_split",
+]
+
+GUARDS_FILE = "guards.json"  # beside the trainer's state in a checkpoint
 
 # What the library reports about its own speed, and a counter that a resumed run begins anew.
 _UNREPORTED = (
@@ -35,41 +50,6 @@ _UNREPORTED = (
     "model_preparation_time",
     "num_tokens",
 )
-
-
-class NonFinite(Exception):
-    """A loss or gradient that is NaN or infinite; the weights are still those before it."""
-
-
-class GuardedTrainer:
-    """Mixed into a trainer class, before it: finite numbers only, batches of similar length."""
-
-    row_lengths: Sequence[int] | None = None  # tokens per training row, in dataset order
-
-    def training_step(self, *args: Any, **kwargs: Any) -> torch.Tensor:
-        loss = super().training_step(*args, **kwargs)  # type: ignore[misc]
-        if not torch.isfinite(loss):
-            raise NonFinite(f"the loss is {loss.item()} at step {self.state.global_step + 1}")
-        return loss
-
-    def _clip_grad_norm(self, model: torch.nn.Module) -> torch.Tensor:
-        norm = super()._clip_grad_norm(model)  # type: ignore[misc]
-        if norm is not None and not torch.isfinite(torch.as_tensor(norm)):
-            raise NonFinite(f"the gradient is not finite at step {self.state.global_step + 1}")
-        return norm
-
-    def prediction_step(
-        self, model: torch.nn.Module, inputs: Any, prediction_loss_only: bool, *_: Any, **__: Any
-    ) -> tuple[torch.Tensor, None, None]:
-        """Held-out loss by the same `compute_loss`; predictions are kept nowhere."""
-        with torch.no_grad(), self.compute_loss_context_manager():
-            return self.compute_loss(model, self._prepare_inputs(inputs)), None, None
-
-    def _get_train_sampler(self, train_dataset: Any = None) -> Any:
-        if self.row_lengths is None:
-            return super()._get_train_sampler(train_dataset)  # type: ignore[misc]
-        batch = self.args.train_batch_size * self.args.gradient_accumulation_steps
-        return LengthGroupedSampler(self.row_lengths, batch, seed=self.args.seed)
 
 
 class Reporter(TrainerCallback):
@@ -98,6 +78,38 @@ class Reporter(TrainerCallback):
         self.evaluated: dict[str, float] = {}
         self.evaluated_at = -1
         self.losses: list[tuple[int, float]] = []  # (step, held-out loss) of this attempt
+        self.guards = Guardrails(
+            context.spec.kind, getattr(settings, "guards", {}), per_look=settings.batch_size
+        )
+
+    # --- guardrails ---
+
+    def look(self, step: int, figures: Mapping[str, float | None], **parts: Any) -> None:
+        """Guard the figures of a step of this model. `parts` are the trainer's, as callbacks get
+        them. Raises `GuardStop` when a rule ends the run."""
+        breaches = self.guards.look(self.offset + step, figures)
+        report(self.context, breaches)
+        for breach in breaches:
+            for change in breach.adjustment:
+                if change.setting == "learning_rate":
+                    scale_learning_rate(parts["optimizer"], parts["lr_scheduler"], change.times)
+        if (stop := first_stop(breaches)) is not None:
+            raise GuardStop(stop)
+
+    def not_finite(self, step: int, what: str, *, again: bool = False) -> None:
+        """A step gave no numbers: told as skipped, or `GuardStop`."""
+        breach = self.guards.finite.skip_or_stop(self.offset + step, what, again=again)
+        report(self.context, [breach])
+        if breach.action == "stop":
+            raise GuardStop(breach)
+
+    def finish_folder(self, folder: Path) -> None:
+        """Adds to a checkpoint what the library's trainer does not know of."""
+        if self.context.writer is not None:
+            (folder / "training_args.bin").unlink(missing_ok=True)  # a pickle that nobody reads
+            (folder / GUARDS_FILE).write_text(json.dumps(self.guards.state()))
+
+    # --- the trainer's callbacks ---
 
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
@@ -148,6 +160,7 @@ class Reporter(TrainerCallback):
         values = reported(logs or {})
         if set(values) - {"epoch"}:
             self.context.metrics(self.offset + state.global_step, values)
+            self.look(state.global_step, values, **kwargs)
 
     def on_evaluate(
         self,
@@ -172,7 +185,7 @@ class Reporter(TrainerCallback):
         if control.should_training_stop and self.context.stopped != "cancel":
             tags.append("final")
         folder = Path(args.output_dir) / f"checkpoint-{state.global_step}"
-        (folder / "training_args.bin").unlink(missing_ok=True)  # a pickle that nobody reads
+        self.finish_folder(folder)
         self.context.save_checkpoint(folder, step=state.global_step, tags=tags, metrics=figures)
 
 
@@ -226,11 +239,21 @@ def trainer_arguments(context: RunContext, settings: TrainingSettings) -> dict[s
     }
 
 
+def scale_learning_rate(optimizer: Any, scheduler: Any, factor: float) -> None:
+    """Multiplies the step size, now and for the rest of its schedule; rides in checkpoints."""
+    scheduler = getattr(scheduler, "scheduler", scheduler)  # accelerate's wrapper
+    scheduler.base_lrs = [rate * factor for rate in scheduler.base_lrs]
+    for group in optimizer.param_groups:
+        group["lr"] *= factor
+        if "initial_lr" in group:
+            group["initial_lr"] *= factor
+
+
 def train(context: RunContext, trainer: Any) -> None:
     """Train to the end, or until someone stops it; resume where the job says.
 
-    A non-finite loss saves the weights before it as the `failed` checkpoint, then raises
-    `RecipeError` (non_finite).
+    A guardrail that stops saves the state as the `failed` checkpoint, then raises `RecipeError`
+    (guard_<rule>, or non_finite).
     """
     train_from(context, trainer, context.resume_path())
 
@@ -238,17 +261,21 @@ def train(context: RunContext, trainer: Any) -> None:
 def train_from(context: RunContext, trainer: Any, resume: Path | None, *, offset: int = 0) -> None:
     """`train` of one model of several: `offset` steps of the run are behind it."""
     trainer.remove_callback(PrinterCallback)  # figures go out as metrics, not to the log
-    if resume is None and trainer.eval_dataset is not None:
-        trainer.evaluate()  # the curve starts before the first step
+    reporter = next(c for c in trainer.callback_handler.callbacks if isinstance(c, Reporter))
+    trainer.guard = reporter
+    if resume is not None and (resume / GUARDS_FILE).is_file():
+        reporter.guards.restore(json.loads((resume / GUARDS_FILE).read_text()))
     try:
+        if resume is None and trainer.eval_dataset is not None:
+            trainer.evaluate()  # the curve starts before the first step
         trainer.train(resume_from_checkpoint=str(resume) if resume else None)
-    except NonFinite as error:
-        folder = context.workdir / "failed"
-        trainer.save_model(str(folder))
-        (folder / "training_args.bin").unlink(missing_ok=True)
+        trainer.check_weights()
+    except GuardStop as stop:
+        folder = Path(trainer.save_failed())
+        reporter.finish_folder(folder)
         step = offset + trainer.state.global_step
         context.save_checkpoint(folder, step=step, tags=["failed"], metrics={})
-        raise RecipeError("non_finite", Fault.GUARD, str(error)) from error
+        raise stop_error(stop.breach) from stop
 
 
 def check_batches(settings: TrainingSettings, rows: int) -> None:
