@@ -73,7 +73,7 @@ def build(folder: Path, plan: dict[str, Any]) -> PPOTrainer:
             local_rollout_forward_batch_size=batch,
             response_length=plan["max_new_tokens"],
             temperature=1.0,
-            stop_token="eos",
+            stop_token_id=tokenizer.eos_token_id,
             learning_rate=plan["learning_rate"],
             kl_coef=plan["kl_coef"],
             cliprange=plan["clip"],

@@ -39,10 +39,8 @@ class World:
 
 def build(folder: Path, world: World) -> tuple[list[list[int]], dict[str, int]]:
     """Saves `policy`, `critic` and `reward`; (prompts, parameters of each model)."""
-    rows = [
-        json.loads(line)
-        for line in gzip.open(DATA / "demonstrations.jsonl.gz", "rt", encoding="utf-8")
-    ]
+    with gzip.open(DATA / "demonstrations.jsonl.gz", "rt", encoding="utf-8") as lines:
+        rows = [json.loads(line) for line in lines]
     tokenizer = train_tokenizer(
         (row["response"] for row in rows), vocabulary=POLICY.vocabulary, context=POLICY.context
     )
