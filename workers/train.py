@@ -117,7 +117,7 @@ def train(spec: JobSpec, workdir: Path, writer: Emitter | None, stop: StopSignal
         outcome = _ending(context, stop, summary, writer)
     except BaseException as error:  # whatever it was, the run must be told
         traceback.print_exc()
-        outcome = failure_of(error, step=writer.step if writer else None)
+        outcome = _advised(failure_of(error, step=writer.step if writer else None), spec)
     (context.emit if context else writer.write if writer else _nobody)(outcome)
     return {Finished: EXIT_FINISHED, Cancelled: EXIT_CANCELLED}.get(type(outcome), EXIT_FAILED)
 
@@ -142,6 +142,16 @@ def _ending(
     return Finished(
         step=step or 0, summary=dict(summary or {}), stopped_early=context.stopped == STOP
     )
+
+
+def _advised(failure: Failed, spec: JobSpec) -> Failed:
+    """What to do about a lack of memory, with the names and values of this run's own settings."""
+    if failure.kind != "out_of_memory":
+        return failure
+    from workers.memory.advice import out_of_memory_advice
+
+    advice = out_of_memory_advice(spec.kind, spec.config)
+    return replace(failure, message=f"{failure.message.rstrip('.')}. {advice}".strip())
 
 
 def failure_of(error: BaseException, *, step: int | None = None) -> Failed:

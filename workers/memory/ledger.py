@@ -55,6 +55,8 @@ class Held:
     trained: bool = False
     weight_bytes: int = 4  # per parameter
     copies: int = 1  # members of an ensemble
+    adapted: "ModelShape | None" = None  # the shape with the adapters that could be proposed
+    spare: bool = False  # the starting weights once more: with adapters they are not needed
 
     @property
     def own_parameters(self) -> int:

@@ -7,7 +7,7 @@ every architecture `transformers` knows, with nothing written down here about an
 
 import copy
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -59,12 +59,56 @@ class ModelShape:
 
 def shape_of(config: PretrainedConfig, *, lora_rank: int = 0, dtype: str = "float32") -> ModelShape:
     """The shape of a causal language model of `config`, trained at `lora_rank` in `dtype`."""
-    return _causal(_Keyed(config), lora_rank, dtype)
+    return _grown(config, lambda keyed: _causal(keyed, lora_rank, dtype))
 
 
 def frozen_shape(config: PretrainedConfig, *, dtype: str = "float32") -> ModelShape:
     """The shape of the body of any model that only reads: reward models, encoders among them."""
-    return _body(_Keyed(config), dtype)
+    return _grown(config, lambda keyed: _body(keyed, dtype))
+
+
+def _grown(config: PretrainedConfig, find: Callable[["_Keyed"], ModelShape]) -> ModelShape:
+    """The shape of the whole model from those of one and two of its layers, where all layers are
+    alike; a model of 80 layers takes seconds otherwise."""
+    layers = config.get_text_config().num_hidden_layers
+    if layers <= 2 or not _alike(config.get_text_config()):
+        return find(_Keyed(config))
+    one, two = find(_Keyed(_cut(config, 1))), find(_Keyed(_cut(config, 2)))
+
+    def grow(name: str, of: Callable[[ModelShape], Any] = lambda shape: shape) -> Any:
+        first, second = getattr(of(one), name), getattr(of(two), name)
+        return first + (second - first) * (layers - 1)
+
+    return replace(
+        one,
+        layers=layers,
+        kept=Kept(
+            **{
+                name: grow(name, lambda shape: shape.kept)
+                for name in ("per_length", "per_token", "per_pair")
+            }
+        ),
+        **{name: grow(name) for name in ("parameters", "adapters", "kv_per_token")},
+    )
+
+
+# Fields by which some layers of a model differ from others.
+_UNEVEN = ("first_k_dense_replace", "mlp_only_layers", "moe_layer_freq", "attn_layer_period")
+
+
+def _alike(config: PretrainedConfig) -> bool:
+    kinds = set(getattr(config, "layer_types", None) or ())
+    return len(kinds) <= 1 and not any(getattr(config, name, None) for name in _UNEVEN)
+
+
+def _cut(config: PretrainedConfig, layers: int) -> PretrainedConfig:
+    """A copy with fewer layers."""
+    cut = copy.deepcopy(config)
+    text = cut.get_text_config()
+    text.num_hidden_layers = layers
+    if getattr(text, "layer_types", None):
+        text.layer_types = text.layer_types[:layers]
+    return cut
 
 
 class _Keyed:
