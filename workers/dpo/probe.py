@@ -1,6 +1,6 @@
 """While a DPO run goes on: answers to fixed held-out prompts, and how far from the reference."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from peft import PeftModel
@@ -28,7 +28,10 @@ class Probe(TrainerCallback):
         tokenizer: PreTrainedTokenizerBase,
         prompts: Sequence[Messages],
         max_length: int,
+        look: Callable[[int, Mapping[str, float]], None],
     ) -> None:
+        """`look` has the guardrails look at the figures of a step."""
+        self.look = look
         self.context = context
         # Adapters sit in the layers, so the model below them answers as the policy.
         self.policy = policy.get_base_model() if isinstance(policy, PeftModel) else policy
@@ -55,14 +58,13 @@ class Probe(TrainerCallback):
         nats = [given.kl or 0.0 for given in self.answers]
         tokens = [given.tokens for given in self.answers]
         self.kl = sum(nats) / len(nats)
-        self.context.metrics(
-            state.global_step,
-            {
-                "objective/kl": self.kl,
-                "objective/kl_per_token": sum(nats) / sum(tokens),
-                "response/length": sum(tokens) / len(tokens),
-            },
-        )
+        figures = {
+            "objective/kl": self.kl,
+            "objective/kl_per_token": sum(nats) / sum(tokens),
+            "response/length": sum(tokens) / len(tokens),
+        }
+        self.context.metrics(state.global_step, figures)
+        self.look(state.global_step, figures)
 
     def show(self, step: int) -> None:
         """The last answers, each beside the reference's own."""

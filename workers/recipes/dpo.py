@@ -69,7 +69,16 @@ def run(context: RunContext) -> dict[str, Any]:
 
     reporter = Reporter(context, settings)
     prompts = _distinct(watched["held_out"])
-    probe = Probe(context, settings, policy, reference, tokenizer, prompts, max_length)
+    probe = Probe(
+        context,
+        settings,
+        policy,
+        reference,
+        tokenizer,
+        prompts,
+        max_length,
+        look=reporter.look,
+    )
     trainer = PairTrainer(
         model=policy,
         args=dpo_config(context, settings, max_length),
