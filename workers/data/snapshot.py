@@ -59,6 +59,7 @@ class Prompt:
     messages: Messages
     group: str = ""
     source: str = ""
+    answer: str = ""  # what is known to be right, where the row tells; a list or number as JSON
 
 
 def evaluation_splits(folder: Path) -> list[str]:
@@ -79,11 +80,20 @@ def read_prompts(folder: Path, split: str = TRAIN) -> list[Prompt]:
     seen: dict[str, Prompt] = {}
     for row, where in _rows(folder, split):
         messages = _messages(row, "prompt", where, last="user")
-        key = json.dumps(messages, sort_keys=True)
+        key = prompt_key(messages)
+        answer = _answer(row)
+        if key in seen and answer != seen[key].answer:
+            raise _bad(where, "asks what an earlier row asks, with another 'answer'")
         seen.setdefault(
-            key, Prompt(messages, str(row.get("group") or ""), str(row.get("source") or ""))
+            key,
+            Prompt(messages, str(row.get("group") or ""), str(row.get("source") or ""), answer),
         )
     return list(seen.values())
+
+
+def prompt_key(messages: Messages) -> str:
+    """What makes two prompts one."""
+    return json.dumps(messages, sort_keys=True)
 
 
 def refuse_soft_labels(rows: Sequence[Preference], remedy: str) -> None:
@@ -162,6 +172,13 @@ def _preference(row: dict[str, Any], where: str) -> Preference:
         chosen_side=_side(row, where),
         strength=_strength(row, where),
     )
+
+
+def _answer(row: dict[str, Any]) -> str:
+    value = row.get("answer")
+    if value is None or isinstance(value, str):
+        return (value or "").strip()
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _votes(row: dict[str, Any], where: str) -> int | None:

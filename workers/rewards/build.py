@@ -1,16 +1,35 @@
 """The source of rewards a job's configuration names."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from workers.context import RunContext
+from workers.context import RecipeError, RunContext
+from workers.contract.events import Fault
+from workers.data.snapshot import TRAIN, Prompt, evaluation_splits, read_prompts
+from workers.recipes.settings.reward_rules import VerifierSettings
+from workers.recipes.settings.rewards import (
+    HttpSettings,
+    ModelSettings,
+    RulesSettings,
+    SourceSettings,
+    SumSettings,
+    TokenCountSettings,
+    read_reward,
+)
+from workers.rewards.cached import CachedReward, cache_of
 from workers.rewards.ensemble import EnsembleReward
+from workers.rewards.http import HttpReward
 from workers.rewards.layout import is_ensemble
 from workers.rewards.model import ModelReward
 from workers.rewards.precision import FLOAT32
+from workers.rewards.rules import RulesReward
 from workers.rewards.source import RewardSource
 from workers.rewards.token_count import TokenCount
+from workers.rewards.verifiers import Verifier
+from workers.rewards.weighted import Part, WeightedSum
+from workers.scoring.cache import template_version
 
 
 def load_reward(
@@ -31,15 +50,9 @@ def load_reward(
 def build_reward(
     context: RunContext, reward: Mapping[str, Any], *, batch_size: int
 ) -> RewardSource:
-    """`reward` was checked by the settings already; a model comes from the input 'reward'."""
-    if reward["type"] == "token_count":
-        return TokenCount(reward["token"], cap=reward.get("cap"))
-    return load_reward(
-        context.input_path("reward"),
-        name="reward_model",
-        batch_size=batch_size,
-        max_length=reward.get("max_length"),
-    )
+    """The source of `reward`. A model comes from the input 'reward', what is right from the input
+    'prompts'. Raises `RecipeError` where the configuration or an input does not fit."""
+    return _build(context, read_reward(reward), "reward", batch_size)
 
 
 def build_judge(context: RunContext, *, batch_size: int) -> RewardSource | None:
@@ -47,3 +60,82 @@ def build_judge(context: RunContext, *, batch_size: int) -> RewardSource | None:
     if not context.has_input("judge"):
         return None
     return load_reward(context.input_path("judge"), name="judge", batch_size=batch_size)
+
+
+def _build(
+    context: RunContext, settings: SourceSettings, where: str, batch_size: int
+) -> RewardSource:
+    match settings:
+        case ModelSettings():
+            return _model(context, settings, where, batch_size)
+        case TokenCountSettings():
+            return TokenCount(settings.token, cap=settings.cap)
+        case RulesSettings():
+            return RulesReward(settings.each, where=where)
+        case VerifierSettings():
+            known = _prompts(context) if settings.needs_answers else []
+            return Verifier(settings, known, where=where)
+        case HttpSettings():
+            return _service(settings)
+        case SumSettings():
+            return _sum(context, settings, where, batch_size)
+
+
+def _model(
+    context: RunContext, settings: ModelSettings, where: str, batch_size: int
+) -> RewardSource:
+    source = load_reward(
+        context.input_path("reward"),
+        name="reward_model",
+        batch_size=batch_size,
+        max_length=settings.max_length,
+    )
+    version = f"{_sha256(context)}:{FLOAT32}"
+    if isinstance(source, EnsembleReward):
+        own = source.layout
+        source.layout = replace(
+            own,
+            aggregate=settings.aggregate or own.aggregate,
+            lam=own.lam if settings.lambda_ is None else settings.lambda_,
+            threshold=settings.disagreement_threshold or own.threshold,
+        )
+        if (source.layout.aggregate, source.layout.lam) != (own.aggregate, own.lam):
+            version += f":{source.layout.aggregate}:{source.layout.lam!r}"
+    elif settings.aggregate or settings.lambda_ is not None:
+        field = "aggregate" if settings.aggregate else "lambda"
+        told = f"{where}.{field}: the input 'reward' is one model, not an ensemble"
+        raise RecipeError("bad_config", Fault.CONFIGURATION, told)
+    if not settings.cache:
+        return source
+    cache = cache_of(entries=settings.cache_entries, seconds=settings.cache_seconds)
+    template = template_version(each.chat_template for each in source.tokenizers)
+    return CachedReward(source, version, cache, template=template)
+
+
+def _service(settings: HttpSettings) -> RewardSource:
+    source = HttpReward(settings)
+    if not settings.cache or settings.version is None:
+        return source
+    cache = cache_of(entries=settings.cache_entries, seconds=settings.cache_seconds)
+    return CachedReward(source, f"{settings.url} {settings.version}", cache)
+
+
+def _sum(context: RunContext, settings: SumSettings, where: str, batch_size: int) -> WeightedSum:
+    parts = []
+    for i, part in enumerate(settings.each):
+        inner = f"{where}.parts[{i}].source"
+        source = _build(context, read_reward(part.source, inner), inner, batch_size)
+        parts.append(Part(part.name, part.weight, source))
+    return WeightedSum(parts)
+
+
+def _sha256(context: RunContext) -> str:
+    reference = context.spec.input("reward")
+    return reference.sha256 if reference else ""
+
+
+def _prompts(context: RunContext) -> list[Prompt]:
+    """Every prompt a run may be asked about, with its answer: of all splits."""
+    folder = context.input_path("prompts")
+    splits = [TRAIN, *evaluation_splits(folder)]
+    return [prompt for split in splits for prompt in read_prompts(folder, split)]

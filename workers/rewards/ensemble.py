@@ -97,8 +97,9 @@ class EnsembleReward:
 
 
 def threshold_of(source: RewardSource) -> float | None:
-    """The disagreement an ensemble's file allows; None of every other source."""
-    return source.threshold if isinstance(source, EnsembleReward) else None
+    """The disagreement an ensemble allows, also inside a cache or a sum; None of other sources."""
+    threshold: float | None = getattr(source, "threshold", None)
+    return threshold
 
 
 def _by_tokenizer(members: Sequence[ModelReward]) -> list[list[int]]:

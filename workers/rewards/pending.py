@@ -144,7 +144,7 @@ class ScoreQueue:
                     [row.prompt for row in batch], [row.response for row in batch]
                 )
                 _share_out(batch, scores)
-            except BaseException as error:  # noqa: BLE001 - who waits for it must get it
+            except BaseException as error:  # who waits for it must get it
                 for row in batch:
                     row.pending._fail(error)
             finally:

@@ -8,10 +8,11 @@ space tidied, which the tokenizer may read differently.
 
 import hashlib
 import json
+import math
 import struct
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -36,13 +37,28 @@ class Remembered:
     score: float
     parts: dict[str, float] = field(default_factory=dict)
     disagreement: float | None = None
+    truncated: bool = False  # what a service said; of token ids the caller knows
+    blocked: bool = False
+    review: str | None = None
+
+    @property
+    def is_finite(self) -> bool:
+        return math.isfinite(self.score)
 
     def to_json(self) -> str:
-        return json.dumps([self.score, self.parts, self.disagreement])
+        return json.dumps([getattr(self, name) for name in self.__slots__])
 
     @classmethod
     def from_json(cls, text: str | bytes) -> "Remembered":
         return cls(*json.loads(text))
+
+
+def template_version(templates: Iterable[str | None]) -> str:
+    """One hash of the chat templates of a source's tokenizers, in the order of its rows."""
+    digest = hashlib.sha256()
+    for template in templates:
+        digest.update(repr(template).encode())
+    return digest.hexdigest()
 
 
 def score_key(version: str, template: str, rows: Sequence[Row]) -> bytes:

@@ -1,12 +1,12 @@
 """The reward models that were used last, loaded when they are asked for."""
 
-import hashlib
 from collections import OrderedDict
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from workers.artifacts import Store
 from workers.contract.scores import ScoreRequest
+from workers.scoring.cache import template_version
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,7 +53,4 @@ class Models:
         store = Store(request.artifacts_url)
         folder = store.get_tree(request.uri, sha256=request.sha256, cache=self._cache)
         source = load_reward(folder, name="model", batch_size=BATCH, precision=precision)
-        digest = hashlib.sha256()
-        for tokenizer in source.tokenizers:
-            digest.update(repr(tokenizer.chat_template).encode())
-        return source, digest.hexdigest()
+        return source, template_version(each.chat_template for each in source.tokenizers)

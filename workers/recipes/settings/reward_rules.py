@@ -169,6 +169,12 @@ class VerifierSettings:
     partial: bool = option(
         False, "order: the share of pairs in the right order, between wrong and score."
     )
+    on_wrong: str = option(
+        PENALISE,
+        "penalise: the score is all; block: and a wrong response is kept out of what is generated; "
+        "review: people see it.",
+        choices=(PENALISE, BLOCK, REVIEW),
+    )
     without_answer: str = option(
         "refuse",
         "Prompts that have no answer: refuse to start, or give each of their responses 0.",

@@ -111,7 +111,7 @@ class HttpSettings(CacheSettings):
     url: str = option("", "Where batches are posted: https, or http on this machine.")
     version: str | None = option(
         None,
-        "The version the service must say it is, part of the cache's key; unset, nothing is cached.",
+        "The version the service must say it is, and part of the cache's key; unset, no cache.",
     )
     token_env: str | None = option(
         None,

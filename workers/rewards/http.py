@@ -1,0 +1,267 @@
+"""A service as a source of rewards: batches posted as JSON.
+
+    POST url   {"items": [{"prompt": [{"role", "content"}, …], "response": "…"}, …]}
+
+Concord's own `POST /api/v1/models/ID/score` is such a service, its 202 included. Answers are read
+by service_answer.py. Only hosts that the worker's REWARD_HOSTS names are asked, a redirect is
+followed nowhere, and a token goes to the configured address alone.
+"""
+
+import os
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import httpx2
+
+from workers.context import RecipeError
+from workers.contract.events import Fault
+from workers.data.snapshot import Messages
+from workers.recipes.settings.rewards import HttpSettings
+from workers.rewards.cached import TextRow
+from workers.rewards.service_answer import BadAnswer, read_answer, read_id
+from workers.rewards.source import Scores, join
+
+HOSTS_VARIABLE = "REWARD_HOSTS"
+MOST_BYTES = 8_000_000  # of an answer
+MOST_ITEM_CHARACTERS = 100_000
+MOST_CHARACTERS = 400_000  # of a request, as Concord's own API has it
+FIRST_PAUSE_S, LONGEST_PAUSE_S, LONGEST_ASKED_S = 0.5, 30.0, 60.0
+
+
+class _TryAgain(Exception):
+    """Something that may pass; `after`: seconds the service asked for."""
+
+    def __init__(self, what: str, after: float = 0.0) -> None:
+        super().__init__(what)
+        self.after = after
+
+
+class HttpReward:
+    """Asks the service in batches, several at a time. `parts`: what the service names, or `http`.
+
+    `tries` counts requests, further tries included.
+    """
+
+    def __init__(
+        self,
+        settings: HttpSettings,
+        *,
+        transport: httpx2.BaseTransport | None = None,
+        wait: Callable[[float], object] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        seed: int | None = None,
+    ) -> None:
+        """Raises `RecipeError` if the worker does not allow the host, or has no such token."""
+        self.tries = 0
+        self._settings = settings
+        self._transport = transport
+        self._stop = threading.Event()
+        self._wait = wait or self._stop.wait
+        self._clock = clock
+        self._random = random.Random(seed)  # its own: a run's draws must not depend on a network
+        self._version = settings.version
+        self._names: tuple[str, ...] | None = None
+        self._lock = threading.Lock()
+        self._url = httpx2.URL(settings.url)
+        self._headers = {"Accept-Encoding": "identity", "Accept": "application/json"}
+        self._token = _token(settings)
+        if self._token:
+            self._headers["Authorization"] = f"Bearer {self._token}"
+        _allowed(self._url)
+
+    def score(self, prompts: Sequence[Messages], responses: Sequence[str]) -> Scores:
+        return self.score_rows(self.encode(prompts, responses))
+
+    def encode(
+        self, prompts: Sequence[Messages], responses: Sequence[str]
+    ) -> list[tuple[TextRow, ...]]:
+        rows = zip(prompts, responses, strict=True)
+        return [(TextRow(prompt, response),) for prompt, response in rows]
+
+    def score_rows(self, texts: Sequence[tuple[TextRow, ...]]) -> Scores:
+        """All or nothing: the first batch that fails for good ends the others."""
+        batches = list(self._batches([row for (row,) in texts]))
+        if not batches:
+            return Scores([])
+        self._stop.clear()
+        workers = min(self._settings.concurrency, len(batches))
+        with self._client() as client, ThreadPoolExecutor(workers, "reward-service") as pool:
+            pending = [pool.submit(self._ask, client, batch) for batch in batches]
+            try:
+                return join([one.result() for one in pending])
+            except BaseException:
+                self._stop.set()
+                for one in pending:
+                    one.cancel()
+                raise
+
+    def _client(self) -> httpx2.Client:
+        seconds = self._settings.timeout_s
+        return httpx2.Client(
+            headers=self._headers,
+            timeout=httpx2.Timeout(seconds, connect=min(10.0, seconds)),
+            follow_redirects=False,
+            transport=self._transport,
+        )
+
+    def _batches(self, rows: Sequence[TextRow]) -> Iterator[list[dict[str, Any]]]:
+        batch: list[dict[str, Any]] = []
+        characters = 0
+        for row in rows:
+            size = len(row.response) + sum(len(message["content"]) for message in row.prompt)
+            if size > MOST_ITEM_CHARACTERS:
+                raise self._failed(
+                    "reward_service_limit",
+                    Fault.DATA,
+                    f"a prompt and its response have {size:,} characters, over the "
+                    f"{MOST_ITEM_CHARACTERS:,} that are sent",
+                )
+            full = len(batch) == self._settings.batch_size
+            if batch and (full or characters + size > MOST_CHARACTERS):
+                yield batch
+                batch, characters = [], 0
+            batch.append({"prompt": row.prompt, "response": row.response})
+            characters += size
+        if batch:
+            yield batch
+
+    def _ask(self, client: httpx2.Client, items: list[dict[str, Any]]) -> Scores:
+        for attempt in range(self._settings.retries + 1):
+            if self._stop.is_set():
+                break
+            try:
+                return self._understood(self._answered(client, items), len(items))
+            except (_TryAgain, httpx2.TransportError) as error:
+                last = error
+            if attempt < self._settings.retries:
+                self._wait(max(self._pause(attempt), getattr(last, "after", 0.0)))
+        else:
+            what = str(last) or type(last).__name__
+            told = f"no scores after {self._settings.retries + 1} tries, the last one: {what}"
+            raise self._failed("reward_service", Fault.MACHINE, told) from last
+        raise self._failed("reward_service", Fault.MACHINE, "another batch failed")
+
+    def _pause(self, attempt: int) -> float:
+        """Exponential, between half of it and all of it, so that callers do not come back at once
+        together."""
+        longest = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2**attempt)
+        return longest * (0.5 + 0.5 * self._random.random())
+
+    def _answered(self, client: httpx2.Client, items: list[dict[str, Any]]) -> bytes:
+        """The body of a 200; asks again under the given address while the service says 202."""
+        until = self._clock() + self._settings.timeout_s
+        status, body, location = self._request(client, "POST", self._url, until, {"items": items})
+        pause = FIRST_PAUSE_S
+        while status == 202:
+            if self._clock() >= until:
+                raise _TryAgain(f"not ready within {self._settings.timeout_s:g} s")
+            self._wait(pause)
+            pause = min(2.0, 2 * pause)
+            address = self._later(body, location)
+            status, body, _ = self._request(client, "GET", address, until)
+        return body
+
+    def _request(
+        self, client: httpx2.Client, method: str, url: httpx2.URL, until: float, data: Any = None
+    ) -> tuple[int, bytes, str]:
+        """(200 or 202, body, Location). Any other status raises."""
+        with self._lock:
+            self.tries += 1
+        with client.stream(method, url, json=data) as response:
+            body = bytearray()
+            for chunk in response.iter_bytes():
+                body += chunk
+                if len(body) > MOST_BYTES:
+                    told = f"the answer is longer than {MOST_BYTES:,} bytes"
+                    raise self._failed("reward_service_answer", Fault.DATA, told)
+                if self._clock() > until:
+                    raise _TryAgain(f"no whole answer within {self._settings.timeout_s:g} s")
+        status = response.status_code
+        if status in (200, 202):
+            return status, bytes(body), response.headers.get("Location", "")
+        told = f"{status} {self._excerpt(bytes(body))}".strip()
+        if status == 429 or status >= 500:
+            raise _TryAgain(told, _seconds(response.headers.get("Retry-After", "")))
+        if 300 <= status < 400:
+            told = f"{status}: a redirect, which is not followed. Give the address it leads to"
+        raise self._failed("reward_service", Fault.CONFIGURATION, told)
+
+    def _later(self, body: bytes, location: str) -> httpx2.URL:
+        """Where the scores of a 202 will be: its Location on the same origin, or as Concord has
+        it, /scores/ID beside /models/…"""
+        if location:
+            url = self._url.join(location)
+            if (url.scheme, url.host, url.port) == (
+                self._url.scheme,
+                self._url.host,
+                self._url.port,
+            ):
+                return url
+            raise self._failed("reward_service", Fault.CONFIGURATION, "202 points to another host")
+        before, found, _ = self._url.path.rpartition("/models/")
+        try:
+            name = read_id(body)
+        except BadAnswer as error:
+            raise self._failed("reward_service_answer", Fault.DATA, f"202: {error}") from error
+        if not found:
+            told = "202 without a Location: there is nowhere to ask for the scores"
+            raise self._failed("reward_service_answer", Fault.DATA, told)
+        return self._url.copy_with(path=f"{before}/scores/{name}", query=None)
+
+    def _understood(self, body: bytes, count: int) -> Scores:
+        try:
+            scores, version = read_answer(body, count)
+        except BadAnswer as error:
+            raise self._failed("reward_service_answer", Fault.DATA, str(error)) from error
+        with self._lock:
+            if self._settings.version and version is None:
+                told = f"says no version, and should be {self._settings.version!r}"
+                raise self._failed("reward_service_version", Fault.DATA, told)
+            self._version = self._version or version
+            if version != self._version and version is not None:
+                told = f"says it is version {version!r}, and was {self._version!r}"
+                raise self._failed("reward_service_version", Fault.DATA, told)
+            self._names = self._names or tuple(scores.parts)
+            if set(scores.parts) != set(self._names):
+                told = f"parts: are {sorted(scores.parts)}, and were {sorted(self._names)} before"
+                raise self._failed("reward_service_answer", Fault.DATA, told)
+        return scores
+
+    def _excerpt(self, body: bytes) -> str:
+        text = " ".join(body[:400].decode(errors="replace").split())[:200]
+        return text.replace(self._token, "…") if self._token else text
+
+    def _failed(self, kind: str, fault: Fault, what: str) -> RecipeError:
+        """Never with headers or a query in it: those may hold secrets."""
+        return RecipeError(kind, fault, f"reward service {self._url.host}{self._url.path}: {what}")
+
+
+def _token(settings: HttpSettings) -> str:
+    if settings.token_env is None:
+        return ""
+    token = os.environ.get(settings.token_env, "").strip()
+    if not token:
+        told = f"the worker has no {settings.token_env}, which reward.token_env names"
+        raise RecipeError("no_token", Fault.MACHINE, told)
+    return token
+
+
+def _allowed(url: httpx2.URL) -> None:
+    """A configuration must not send a worker anywhere: whoever runs the worker says where to."""
+    hosts = [name.strip() for name in os.environ.get(HOSTS_VARIABLE, "").split(",")]
+    if url.host not in hosts and f"{url.host}:{url.port}" not in hosts:
+        raise RecipeError(
+            "host_not_allowed",
+            Fault.CONFIGURATION,
+            f"reward.url: this worker may not ask {url.host}. Whoever runs it lists the hosts of "
+            f"reward services in {HOSTS_VARIABLE}.",
+        )
+
+
+def _seconds(text: str) -> float:
+    """Retry-After in seconds, within reason; a date is not read."""
+    return min(LONGEST_ASKED_S, float(text)) if text.isdigit() else 0.0
