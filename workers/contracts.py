@@ -12,6 +12,8 @@ from workers.models import shares_memory
 from workers.rl.masked import masked_mean
 
 KL_AT_START = 1e-4  # nats per token, mean; two float32 forwards of one model differ by less
+ROUNDING = 1e-4  # of rewards and returns in single precision, relative
+SAMPLER_ERRORS = 4.0
 LOG_RATIO_BEFORE_UPDATE = 0.05  # nats per token, mean; room for half precision
 
 
@@ -82,3 +84,57 @@ def check_finite(name: str, values: Tensor) -> None:
     """Raises `RecipeError` (non_finite) when a NaN or infinity is among `values`."""
     if not torch.isfinite(values).all():
         raise RecipeError("non_finite", Fault.GUARD, f"{name} is not finite")
+
+
+def check_score_position(
+    rewards: Tensor, kl: Tensor, scores: Tensor, mask: Tensor, *, kl_coef: float
+) -> None:
+    """Each answer's score lies on its last real token, and nowhere else is anything but the price
+    of divergence. rewards, kl, mask [B, R]; scores [B], normalised.
+
+    Counted row by row, another way than the rewards were made.
+    """
+    rest = (rewards + kl_coef * kl).tolist()
+    for row, (values, score, length) in enumerate(
+        zip(rest, scores.tolist(), mask.sum(1).tolist(), strict=True)
+    ):
+        size = ROUNDING * max(1.0, abs(score), kl_coef * float(kl[row].abs().max()))
+        others = [*values[: length - 1], *rewards[row, length:].tolist()]
+        if abs(values[length - 1] - score) > size or any(abs(v) > size for v in others):
+            raise _breach(
+                "score_position", f"response {row}: the score is not on its last token, {length}"
+            )
+
+
+def check_done(rewards: Tensor, returns: Tensor, mask: Tensor) -> None:
+    """Every answer ends its episode: what its last token returns is that token's reward, with
+    nothing beyond it. [B, R] × 3."""
+    last = (mask.sum(1) - 1).clamp(min=0)
+    rows = torch.arange(len(last), device=mask.device)
+    earned, returned = rewards[rows, last], returns[rows, last]
+    size = ROUNDING * (1.0 + earned.abs() + returned.abs())
+    if ((earned - returned).abs() > size).any():
+        row = int(((earned - returned).abs() > size).nonzero()[0])
+        raise _breach("done", f"response {row}: a value beyond its last token entered the return")
+
+
+def sampler_z(logprobs: Tensor, entropy: Tensor, mask: Tensor) -> float:
+    """Distance of E[−log π(a)] from the entropy, in standard errors. [B, R] × 3.
+
+    Where answers were drawn from the very distribution they are looked at with, the surprise of a
+    token exceeds the entropy by nothing on average, so the sums over answers have mean 0.
+    """
+    sums = torch.where(mask.bool(), -logprobs - entropy, torch.zeros_like(entropy)).sum(1)
+    error = sums.double().square().sum().sqrt()
+    return float(sums.double().sum() / error) if error > 0 else 0.0
+
+
+def check_sampler(z: float, before: float) -> None:
+    """Sampler and trainer are one distribution: past four standard errors twice in a row they are
+    not (another temperature, a penalty, a filter of the sampler's)."""
+    if abs(z) > SAMPLER_ERRORS and abs(before) > SAMPLER_ERRORS:
+        raise _breach(
+            "sampler",
+            f"the answers' surprise is {z:+.1f} standard errors off the policy's entropy: they "
+            "were drawn from another distribution than the one that learns",
+        )

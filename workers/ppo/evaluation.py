@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass
 
-from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from workers.audit import AuditSample, pick, publish
 from workers.context import RunContext
 from workers.contract.events import ReviewRequested, Sample
+from workers.ppo.baseline import Baseline
 from workers.ppo.rollout import Rollout
 from workers.ppo.setup import Prompts
 from workers.recipes.settings.policy import PPOSettings
@@ -28,6 +28,7 @@ class Evaluation:
     answers: list[Answer]
     scores: Scores
     judged: Scores | None
+    calibrated: list[float] | None = None  # against the reference's answers to the same prompts
 
     @property
     def headline(self) -> float:
@@ -44,6 +45,8 @@ class Evaluation:
         }
         if self.judged is not None:
             values["eval/held_out_score"] = self.judged.values
+        if self.calibrated is not None:
+            values["eval/calibrated_mean"] = self.calibrated
         return {name: sum(points) / len(points) for name, points in values.items()}
 
 
@@ -57,6 +60,7 @@ def evaluate(
     settings: PPOSettings,
     *,
     seed: int,
+    baseline: Baseline | None = None,
 ) -> Evaluation:
     """Answer `prompts`, always with the same seed, so that only the policy differs."""
     sampling = Sampling(
@@ -64,10 +68,12 @@ def evaluate(
     )
     answers = answer(policy, tokenizer, prompts.ids, sampling, reference=reference)
     texts = [given.text for given in answers]
+    scores = reward.score(prompts.messages, texts)
     return Evaluation(
         answers,
-        reward.score(prompts.messages, texts),
+        scores,
         judge.score(prompts.messages, texts) if judge else None,
+        baseline.calibrated_by_prompt(scores.values) if baseline else None,
     )
 
 
@@ -78,31 +84,34 @@ def sample(context: RunContext, rollout: Rollout, scores: Scores, *, step: int) 
 
 
 def ask_people(
-    context: RunContext,
-    rollout: Rollout,
-    scores: Scores,
-    trusted: Tensor,
-    *,
-    threshold: float,
-    step: int,
+    context: RunContext, rollout: Rollout, scores: Scores, *, threshold: float | None, step: int
 ) -> None:
-    """The answers an ensemble disagrees about most, for people to see: the worst few of a step.
-
-    trusted [B]. Each goes out as a sample too, with every member's score beside it.
-    """
-    spread = scores.disagreement or []
-    flagged = [i for i, kept in enumerate(trusted.tolist()) if not kept]
-    for i in sorted(flagged, key=lambda i: -spread[i])[:REVIEWS_PER_STEP]:
+    """Answers that people must see, the worst few of a step: those that a rule sends to them, and
+    those that an ensemble disagrees about most. Each goes out as a sample too, with the score of
+    every component beside it."""
+    reasons = _reasons(scores, threshold)
+    spread = scores.disagreement or [0.0] * len(scores.values)
+    for i in sorted(reasons, key=lambda i: -spread[i])[:REVIEWS_PER_STEP]:
         context.emit(
             ReviewRequested(
                 step=step,
                 prompt=list(rollout.prompts[i]),
                 response=rollout.responses.texts[i],
-                reason=f"the members of the reward model disagree about this answer: "
-                f"{spread[i]:.2f}, over {threshold:.2f}",
+                reason=reasons[i],
             )
         )
         context.emit(_sampled(rollout, scores, i, bucket="flagged", step=step))
+
+
+def _reasons(scores: Scores, threshold: float | None) -> dict[int, str]:
+    """Why people must see an answer, by its place."""
+    reasons = {i: reason for i, reason in enumerate(scores.reviews or []) if reason}
+    if threshold is not None:
+        for i, spread in enumerate(scores.disagreement or []):
+            if spread > threshold:
+                told = "the members of the reward model disagree about this answer: "
+                reasons.setdefault(i, f"{told}{spread:.2f}, over {threshold:.2f}")
+    return reasons
 
 
 def _sampled(rollout: Rollout, scores: Scores, i: int, *, bucket: str, step: int) -> Sample:

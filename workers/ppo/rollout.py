@@ -13,6 +13,7 @@ from workers.models import stop_ids
 from workers.ppo.actor_critic import ActorCritic
 from workers.ppo.batches import parts_of, sequences_of
 from workers.ppo.exact_kl import exact_kl_of
+from workers.ppo.finite import NonFinite
 from workers.reference import Reference
 from workers.rewards.source import Scores
 from workers.rl.kl import kl_estimate
@@ -88,7 +89,8 @@ def collect(
     exact_kl: bool = False,
     on_drawn: Callable[[list[Messages], list[str]], None] | None = None,
 ) -> Rollout:
-    """Draw an answer to each prompt and look at it with policy, critic and reference.
+    """Draw an answer to each prompt and look at it with policy, critic and reference. Raises
+    `NonFinite` where the policy holds numbers that are none.
 
     Answers are drawn `chunk` at a time; `on_drawn` hears of every chunk at once, so that scoring
     can begin while the next one is drawn. The behaviour log-probabilities come from the forward
@@ -100,12 +102,12 @@ def collect(
     drawn: list[Responses] = []
     for start in range(0, len(prompts), size):
         seed = sampling.seed if len(prompts) <= size else derive_seed(sampling.seed, start)
-        responses = generate(
-            actor_critic.policy,
+        responses = _drawn(
+            actor_critic,
             tokenizer,
             prompt_ids[start : start + size],
             replace(sampling, seed=seed),
-            stop=stop,
+            stop,
         )
         if on_drawn is not None:
             on_drawn(list(prompts[start : start + size]), responses.texts)
@@ -128,6 +130,8 @@ def collect(
             exact[rows, :width] = exact_kl_of(
                 actor_critic.policy, reference, sequences, temperature=sampling.temperature
             )
+    if not all(torch.isfinite(looked[name]).all() for name in ("own", "ref", "v")):
+        raise NonFinite("the log-probability or value of an answer")
     return Rollout(
         policy_version=policy_version,
         sampling=sampling,
@@ -139,6 +143,21 @@ def collect(
         values=looked["v"],
         full_kl=exact,
     )
+
+
+def _drawn(
+    actor_critic: ActorCritic,
+    tokenizer: PreTrainedTokenizerBase,
+    prompt_ids: Sequence[Sequence[int]],
+    sampling: Sampling,
+    stop: Sequence[int],
+) -> Responses:
+    try:
+        return generate(actor_critic.policy, tokenizer, prompt_ids, sampling, stop=stop)
+    except RuntimeError as error:
+        if "probability tensor" not in str(error):
+            raise
+        raise NonFinite("the probability of a token") from error
 
 
 def _joined(chunks: Sequence[Responses], pad_id: int) -> Responses:

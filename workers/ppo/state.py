@@ -29,7 +29,7 @@ class TrainingState:
     moments: RunningMoments = field(default_factory=RunningMoments)
     baseline: dict[str, Any] | None = None  # the reference's answers before the first step
     guards: dict[str, Any] = field(default_factory=dict)
-    finite: dict[str, Any] = field(default_factory=dict)
+    sampler_z: float = 0.0  # of the last rollout (workers.contracts.sampler_z)
     adjusted: dict[str, float] = field(default_factory=dict)  # factors and terms, by setting
 
 

@@ -11,6 +11,7 @@ from torch import Tensor
 from workers.contracts import check_first_ratio
 from workers.ppo.actor_critic import ActorCritic
 from workers.ppo.batches import parts_of, sequences_of
+from workers.ppo.finite import NonFinite
 from workers.ppo.rollout import Rollout
 from workers.recipes.settings.policy import PPOSettings
 from workers.rl.kl import kl_k3
@@ -19,10 +20,6 @@ from workers.rl.masked import masked_sum, masked_whiten
 from workers.rollouts.sampling import derive_seed
 
 _LARGEST_LOG_RATIO = 80.0  # its exponential is still a number in single precision
-
-
-class NonFinite(Exception):
-    """A loss or gradient that is NaN or infinite; the weights are still those before it."""
 
 
 @dataclass(slots=True)
@@ -138,7 +135,7 @@ class _Learner:
         """One optimizer step, or none; False when the policy has moved far enough."""
         found = self.gradients(rows)
         if not found.finite:
-            raise NonFinite("the loss of the update is not finite")
+            raise NonFinite("the loss of the update")
         for name, value in found.means.items():
             self.seen[name].append(float(value))
         self.seen["policy/ratio_max"].append(found.ratio_max)
@@ -152,7 +149,7 @@ class _Learner:
             return True
         norm = torch.nn.utils.clip_grad_norm_(self.trained, self.settings.max_grad_norm)
         if not torch.isfinite(norm):
-            raise NonFinite("the gradient of the update is not finite")
+            raise NonFinite("the gradient of the update")
         self.seen["grad_norm"].append(float(norm))
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)

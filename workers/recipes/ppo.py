@@ -4,54 +4,61 @@ Inputs: `policy` or `sft` (the checkpoint to start from), `prompts` (any snapsho
 `reward` (a reward model, unless the reward is a rule), and optionally `judge` (a second reward
 model that is asked and never optimised against) and `reference`.
 
-One step: answer a batch of prompts; score the answers as text; normalise the scores by their
-running scale; price every token's divergence from the reference; turn that into advantages;
-improve the policy in a few clipped passes over the batch. Sources: Ouyang et al. 2022
-(InstructGPT), Stiennon et al. 2020, Huang et al. 2024 ("The N+ Implementation Details of RLHF with
-PPO"). Departures: scores are normalised by running rather than by per-batch moments, so that the
-KL coefficient has a fixed meaning and a constant reward moves nothing; a response that ran into
-the length limit keeps its score, with a penalty if asked for; an answer that an ensemble disagrees
-about more than its threshold allows gives no gradient and goes to people.
+One step: answer a batch of prompts, scoring what is drawn while the rest is drawn; normalise the
+scores by their running scale; price every token's divergence from the reference; turn that into
+advantages; improve the policy in a few clipped passes over the batch; let the guardrails look.
+Sources: Ouyang et al. 2022 (InstructGPT), Stiennon et al. 2020, Huang et al. 2024 ("The N+
+Implementation Details of RLHF with PPO"). Departures: scores are normalised by running rather than
+by per-batch moments, so that the KL coefficient has a fixed meaning and a constant reward moves
+nothing; a response that ran into the length limit keeps its score, with a penalty if asked for; an
+answer that an ensemble disagrees about more than its threshold allows gives no gradient and goes to
+people.
 """
 
-import shutil
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from accelerate import Accelerator
 from torch import Tensor
 from transformers import set_seed
 
 from workers import contracts
-from workers.context import RecipeError, RunContext
-from workers.contract.events import Alert, Fault
+from workers.context import RunContext
 from workers.data.prompt_order import PromptOrder
-from workers.models import parameter_count, stop_ids
+from workers.guardrails.watch import Breach, Guardrails, first_stop, report, stop_error
+from workers.models import stop_ids
+from workers.ppo import keeping, looking
+from workers.ppo.baseline import Baseline, measure_baseline
 from workers.ppo.evaluation import Evaluation, ask_people, audit, evaluate, sample
 from workers.ppo.figures import (
-    disagreement_figures,
+    StepTimes,
+    baseline_figures,
     rollout_figures,
-    seconds,
     sequence_kl,
 )
+from workers.ppo.finite import NonFinite
 from workers.ppo.rollout import Rollout, collect
 from workers.ppo.setup import (
     Models,
     Prompts,
     load_models,
+    make_accelerator,
     make_optimizer,
     read_evaluation_prompts,
     read_training_prompts,
     set_learning_rate,
 )
-from workers.ppo.state import TrainingState, restore, save
-from workers.ppo.update import NonFinite, UpdateStats, update
+from workers.ppo.state import TrainingState, restore
+from workers.ppo.update import UpdateStats, update
+from workers.preflight.minimal import in_small
 from workers.recipes.settings import settings_for
 from workers.recipes.settings.policy import PPOSettings
 from workers.rewards.build import build_judge, build_reward
 from workers.rewards.ensemble import threshold_of
-from workers.rewards.source import RewardSource, Scores
+from workers.rewards.pending import Pending, ScoreQueue
+from workers.rewards.source import RewardSource, Scores, join
 from workers.rl.advantages import gae, shaped_rewards
 from workers.rl.controllers import AdaptiveKL, FixedKL
 from workers.rollouts.sampling import Sampling, derive_seed
@@ -60,25 +67,23 @@ CONFIG = PPOSettings
 
 
 def run(context: RunContext) -> dict[str, Any]:
-    """Train to the last step, or until someone stops it; audit; return the headline figures."""
+    """Train to the last step, or until someone or something stops it; audit; return the headline
+    figures."""
     settings: PPOSettings = settings_for("ppo", context.spec.config)
+    if settings.minimal:
+        small = in_small(settings)
+        settings = small.settings
+        context.log(small.message)
     set_seed(context.spec.seed)
     loop = Loop.build(context, settings)
-    started = time.monotonic()
-    first_step = loop.state.step
-    if first_step == 0:
-        loop.evaluate()
-    while loop.state.step < settings.steps and not context.should_stop():
-        loop.step()
-        elapsed = time.monotonic() - started
-        pace = elapsed / (loop.state.step - first_step)
-        loop.report_progress(eta_s=pace * (settings.steps - loop.state.step))
-        over = settings.max_seconds is not None and elapsed > settings.max_seconds
-        ended = over or loop.state.step == settings.steps or bool(context.should_stop())
-        loop.evaluate_and_save(ended=ended)
-        if ended:
-            break
-    return loop.finish()
+    try:
+        found = looking.preflight(loop) if loop.is_fresh else None
+        if settings.preflight:
+            return {"step": 0, "preflight": found.summary() if found else None}
+        loop.train()
+        return loop.finish() | ({"preflight": found.summary()} if found else {})
+    finally:
+        loop.scoring.close()
 
 
 @dataclass
@@ -87,61 +92,103 @@ class Loop:
 
     context: RunContext
     settings: PPOSettings
+    accelerator: Accelerator
     models: Models
     optimizer: torch.optim.Optimizer
     reward: RewardSource
     judge: RewardSource | None
+    scoring: ScoreQueue
     prompts: Prompts
     eval_prompts: Prompts
     controller: FixedKL | AdaptiveKL
+    guards: Guardrails
     state: TrainingState
+    kept: keeping.Kept
     first: Evaluation | None = None
     last: Evaluation | None = None
+    stopped_by: str = ""
+    timed: list[dict[str, float]] = field(default_factory=list)
 
     @classmethod
     def build(cls, context: RunContext, settings: PPOSettings) -> "Loop":
+        accelerator = make_accelerator(settings)
         models = load_models(context, settings)
         folder = context.input_path("prompts")
         optimizer = make_optimizer(models.actor_critic, settings)
         state = TrainingState(kl_coef=settings.kl_coef)
+        guards = Guardrails("ppo", settings.guards, per_look=settings.batch_size)
+        kept = keeping.Kept(settings.keep_rollouts)
         resumed = context.resume_path()
         if resumed:
             state = restore(resumed, models.actor_critic, optimizer)
+            guards.restore(state.guards)
+            kept.load(resumed)
         horizon = settings.kl_horizon or settings.steps * settings.batch_size / 10
         controller = (
             AdaptiveKL(state.kl_coef, settings.kl_target, horizon)
             if settings.kl_controller == "adaptive"
             else FixedKL(state.kl_coef)
         )
+        models.actor_critic = accelerator.prepare(models.actor_critic)
+        reward = build_reward(context, settings.reward, batch_size=settings.reward_batch_size)
         return cls(
             context=context,
             settings=settings,
+            accelerator=accelerator,
             models=models,
             optimizer=optimizer,
-            reward=build_reward(context, settings.reward, batch_size=settings.reward_batch_size),
+            reward=reward,
             judge=build_judge(context, batch_size=settings.reward_batch_size),
+            scoring=ScoreQueue(reward, batch_size=settings.reward_batch_size),
             prompts=read_training_prompts(folder, models.tokenizer, settings),
             eval_prompts=read_evaluation_prompts(
                 folder, models.tokenizer, settings, seed=context.spec.seed
             ),
             controller=controller,
+            guards=guards,
             state=state,
+            kept=kept,
         )
+
+    @property
+    def is_fresh(self) -> bool:
+        return self.state.step == 0
+
+    def train(self) -> None:
+        started, first_step = time.monotonic(), self.state.step
+        if self.is_fresh:
+            self.measure_baseline()
+            self.evaluate()
+        ended = self.state.step >= self.settings.steps
+        while not ended and not self.context.should_stop():
+            self.step()
+            elapsed = time.monotonic() - started
+            pace = elapsed / (self.state.step - first_step)
+            self.report_progress(eta_s=pace * (self.settings.steps - self.state.step))
+            over = self.settings.max_seconds is not None and elapsed > self.settings.max_seconds
+            last = over or self.state.step == self.settings.steps
+            ended = self.evaluate_and_save(last=last or bool(self.context.should_stop()))
+        if not ended and self.context.stopped != "cancel":
+            self.evaluate_and_save(last=True)  # the wish came between two steps
 
     # --- one step, in the order it happens ---
 
     def step(self) -> None:
-        step = self.state.step + 1
-        times = [time.monotonic()]
-        rollout = self.roll_out(step)
+        step, times = self.state.step + 1, StepTimes()
+        try:
+            rollout = self.roll_out(step, times)
+        except NonFinite as error:  # the policy itself holds numbers that are none
+            self.context.metrics(step, {"numerics/non_finite": 1.0})
+            self.pass_over(step)
+            return self.act([self.guards.finite.skip_or_stop(step, str(error))])
         self.check(rollout)
-        times.append(time.monotonic())
-        scores = self.score(rollout)
-        trusted = self.trust(scores)
-        normalised = self.normalise(scores, rollout, trusted)
-        times.append(time.monotonic())
+        trusted = self.trust(rollout)
+        normalised = self.normalise(rollout, trusted)
         kl = rollout.kl(self.settings.kl_estimator)
         rewards = shaped_rewards(normalised, kl, rollout.mask, kl_coef=self.controller.coef)
+        contracts.check_score_position(
+            rewards, kl, normalised, rollout.mask, kl_coef=self.controller.coef
+        )
         advantages, returns = gae(
             rewards,
             rollout.values,
@@ -149,30 +196,39 @@ class Loop:
             gamma=self.settings.gamma,
             lam=self.settings.gae_lambda,
         )
-        learning_rate = set_learning_rate(self.optimizer, self.settings, step)
-        stats = self.learn(rollout, advantages, returns, trusted, step)
-        times.append(time.monotonic())
-        self.context.metrics(
-            step,
-            rollout_figures(rollout, scores, normalised, rewards, returns)
-            | disagreement_figures(scores, trusted)
-            | (stats.metrics if stats else {})
-            | seconds(times, tokens=int(rollout.mask.sum()))
-            | {"objective/scores_running_std": self.state.moments.std}
-            | {"learning_rate": learning_rate, "kl_coef": self.controller.coef},
+        contracts.check_done(rewards, returns, rollout.mask)
+        rate = set_learning_rate(
+            self.optimizer, self.settings, step, scale=self.adjusted("learning_rate", 1.0)
         )
-        if step % self.settings.sample_every == 0:
-            sample(self.context, rollout, scores, step=step)
-        if (threshold := self.threshold) is not None:
-            ask_people(self.context, rollout, scores, trusted, threshold=threshold, step=step)
+        began = time.monotonic()
+        stats, breaches = self.learn(rollout, advantages, returns, trusted, step)
+        times.update_s = time.monotonic() - began
+        self.state.policy_version += stats.steps if stats else 0
+        figures = (
+            rollout_figures(rollout, normalised, rewards, returns)
+            | looking.scored(self, rollout, trusted)
+            | baseline_figures(rollout, self.baseline)
+            | (stats.metrics if stats else {})
+            | {"rollout/lag": 0.0, "numerics/non_finite": float(bool(breaches))}
+            | {"rollout/sampler_z": self.state.sampler_z}
+            | {"learning_rate": rate, "kl_coef": self.controller.coef}
+        )
+        timed = times.figures(tokens=int(rollout.mask.sum()))
+        self.timed.append(timed)
+        self.context.metrics(step, figures | timed)
+        self.show(rollout, step)
         self.controller.update(sequence_kl(rollout), len(rollout.prompts))
         self.state.kl_coef = self.controller.coef
-        self.state.policy_version += stats.steps if stats else 0
+        self.pass_over(step)
+        return self.act(breaches + self.guards.look(step, figures))
+
+    def pass_over(self, step: int) -> None:
+        """This step is done: the next one answers the next prompts."""
         self.state.position += self.settings.batch_size
         self.state.step = step
 
-    def roll_out(self, step: int) -> Rollout:
-        """Answers of the present policy to the next prompts."""
+    def roll_out(self, step: int, times: StepTimes) -> Rollout:
+        """Answers of the present policy to the next prompts, scored while they are drawn."""
         order = PromptOrder(len(self.prompts), seed=self.context.spec.seed)
         messages, ids = self.prompts.at(order.take(self.state.position, self.settings.batch_size))
         sampling = Sampling(
@@ -180,21 +236,31 @@ class Loop:
             temperature=self.settings.temperature,
             seed=derive_seed(self.context.spec.seed, "rollout", step),
         )
-        return collect(
-            self.models.actor_critic,
-            self.models.reference,
-            self.models.tokenizer,
-            messages,
-            ids,
-            sampling,
-            policy_version=self.state.policy_version,
-            chunk=self.settings.rollout_chunk,
-            max_tokens=self.settings.max_tokens_per_batch,
-            exact_kl=self.settings.kl_estimator == "full",
-        )
+        pending: list[Pending] = []
+        worked, began = self.scoring.worked_s, time.monotonic()
+        with self.accelerator.autocast():
+            rollout = collect(
+                self.models.actor_critic,
+                self.models.reference,
+                self.models.tokenizer,
+                messages,
+                ids,
+                sampling,
+                policy_version=self.state.policy_version,
+                chunk=self.settings.rollout_chunk,
+                max_tokens=self.settings.max_tokens_per_batch,
+                exact_kl=self.settings.kl_estimator == "full",
+                on_drawn=lambda asked, texts: pending.append(self.scoring.submit(asked, texts)),
+            )
+        times.rollout_s = time.monotonic() - began
+        rollout.scores = join([one.result() for one in pending])
+        times.reward_wait_s = time.monotonic() - began - times.rollout_s
+        times.reward_s = self.scoring.worked_s - worked
+        return rollout
 
     def check(self, rollout: Rollout) -> None:
         """What must hold exactly; a breach stops the run."""
+        contracts.check_finite("a reward", torch.tensor(rollout.scores.values))
         contracts.check_mask(
             rollout.mask,
             rollout.responses.response_ids,
@@ -203,78 +269,125 @@ class Loop:
         contracts.check_fresh(self.state.policy_version, rollout.policy_version)
         if self.state.policy_version == 0 and not self.settings.reference_differs:
             contracts.check_kl_at_start(rollout.logprobs, rollout.ref_logprobs, rollout.mask)
-
-    def score(self, rollout: Rollout) -> Scores:
-        scores = self.reward.score(rollout.prompts, rollout.responses.texts)
-        contracts.check_finite("a reward", torch.tensor(scores.values))
-        return scores
+        z = contracts.sampler_z(rollout.logprobs, rollout.entropy, rollout.mask)
+        contracts.check_sampler(z, self.state.sampler_z)
+        self.state.sampler_z = z
 
     @property
     def threshold(self) -> float | None:
         """The disagreement over which an answer teaches nothing; None without an ensemble."""
         return self.settings.reward.get("disagreement_threshold", threshold_of(self.reward))
 
-    def trust(self, scores: Scores) -> Tensor:
-        """Which answers may teach: [B], those an ensemble agrees about, or all of them."""
-        if scores.disagreement is None or self.threshold is None:
-            return torch.ones(len(scores.values), dtype=torch.bool)
-        return torch.tensor(scores.disagreement) <= self.threshold
+    def trust(self, rollout: Rollout) -> Tensor:
+        """Which answers may teach: [B]; not those an ensemble disagrees about, nor those of which
+        the reward says nothing because they break a hard rule."""
+        scores = rollout.scores
+        trusted = torch.ones(len(scores.values), dtype=torch.bool)
+        if scores.disagreement is not None and self.threshold is not None:
+            trusted &= torch.tensor(scores.disagreement) <= self.threshold
+        if scores.withheld is not None:
+            trusted &= ~torch.tensor(scores.withheld)
+        return trusted
 
-    def normalise(self, scores: Scores, rollout: Rollout, trusted: Tensor) -> Tensor:
-        """Scores in running deviations, with the penalty for an answer that did not end: [B].
+    def normalise(self, rollout: Rollout, trusted: Tensor) -> Tensor:
+        """Scores in running deviations, less the penalties: [B].
 
         Only answers that may teach move the scale: what nobody trusts must not set it."""
-        raw = torch.tensor(scores.values, device=rollout.values.device)
+        settings, responses = self.settings, rollout.responses
+        raw = torch.tensor(rollout.scores.values, device=rollout.values.device)
         self.state.moments.update(raw[trusted.to(raw.device)])
-        normalised = self.state.moments.normalise(raw, clip=self.settings.reward_clip)
-        return normalised - self.settings.missing_eos_penalty * (~rollout.responses.ended)
+        normalised = self.state.moments.normalise(raw, clip=settings.reward_clip)
+        target = settings.length_target or (self.baseline.length if self.baseline else 0.0)
+        over = (responses.lengths - target).clamp(min=0.0) / 100
+        return (
+            normalised
+            - settings.missing_eos_penalty * (~responses.ended)
+            - settings.length_penalty * over
+        )
 
     def learn(
         self, rollout: Rollout, advantages: Tensor, returns: Tensor, trusted: Tensor, step: int
-    ) -> UpdateStats | None:
-        """The update; None when all rewards were alike, or none was to be trusted, for then there
-        is nothing to learn."""
-        if not trusted.any():
-            self.context.emit(
-                Alert(
-                    rule="all_flagged",
-                    severity="warning",
-                    step=step,
-                    message="The members of the reward model disagree about every answer of this "
-                    "step: the policy was not updated.",
-                    value=1.0,
-                    threshold=self.threshold,
-                )
-            )
-            return None
-        if self.state.moments.constant and not self.settings.missing_eos_penalty:
-            self.context.emit(
-                Alert(
-                    rule="constant_reward",
-                    severity="warning",
-                    step=step,
-                    message="All rewards so far are equal: the policy was not updated.",
-                    value=self.state.moments.std,
-                )
-            )
-            return None
+    ) -> tuple[UpdateStats | None, list[Breach]]:
+        """The update; None when all rewards were alike or none was to be trusted, for then there
+        is nothing to learn, or when a loss or gradient was no number, which is a breach."""
+        settings = self.settings
+        penalised = settings.missing_eos_penalty or settings.length_penalty
+        if not trusted.any() or (self.state.moments.constant and not penalised):
+            return None, []
         try:
-            return update(
-                self.models.actor_critic,
-                self.optimizer,
-                rollout,
-                advantages,
-                returns,
-                self.settings,
-                seed=derive_seed(self.context.spec.seed, "update", step),
-                trusted=trusted,
-                critic_alone=step <= self.settings.critic_warmup_steps,
-            )
+            with self.accelerator.autocast():
+                return (
+                    update(
+                        self.models.actor_critic,
+                        self.optimizer,
+                        rollout,
+                        advantages,
+                        returns,
+                        settings,
+                        seed=derive_seed(self.context.spec.seed, "update", step),
+                        trusted=trusted,
+                        epochs=int(self.adjusted("update_epochs", settings.update_epochs)),
+                        entropy_coef=self.adjusted("entropy_coef", settings.entropy_coef),
+                        critic_alone=step <= settings.critic_warmup_steps,
+                        accelerator=self.accelerator,
+                    ),
+                    [],
+                )
         except NonFinite as error:
+            return None, [self.guards.finite.skip_or_stop(step, str(error))]
+
+    def show(self, rollout: Rollout, step: int) -> None:
+        """What people may read of this step."""
+        scores = rollout.scores
+        calibrated = self.baseline.calibrated(scores.values) if self.baseline else None
+        self.kept.add(rollout.records(step=step, calibrated=calibrated))
+        if step % self.settings.sample_every == 0:
+            sample(self.context, rollout, scores, step=step)
+        ask_people(self.context, rollout, scores, threshold=self.threshold, step=step)
+
+    # --- guardrails ---
+
+    def act(self, breaches: list[Breach]) -> None:
+        """Tell of what was crossed, change what is to be changed, and end what is to end."""
+        report(self.context, breaches)
+        for breach in breaches:
+            for change in breach.adjustment:
+                self.adjust(change.setting, change.apply)
+        if (stop := first_stop(breaches)) is not None:
             self.save(["failed"])
-            raise RecipeError("non_finite", Fault.GUARD, f"step {step}: {error}") from error
+            self.kept.publish(self.context)
+            raise stop_error(stop)
+
+    def adjusted(self, setting: str, value: float) -> float:
+        """What a guardrail made of a setting; of the step size, a factor."""
+        return self.state.adjusted.get(setting, value)
+
+    def adjust(self, setting: str, change: Any) -> None:
+        if setting == "kl_coef":
+            self.controller.coef = self.state.kl_coef = change(self.controller.coef)
+        elif setting == "learning_rate":
+            peak = self.settings.learning_rate
+            self.state.adjusted[setting] = change(peak * self.adjusted(setting, 1.0)) / peak
+        else:
+            own = getattr(self.settings, setting)
+            self.state.adjusted[setting] = change(self.adjusted(setting, own))
 
     # --- around the steps ---
+
+    @property
+    def baseline(self) -> Baseline | None:
+        return Baseline(**self.state.baseline) if self.state.baseline else None
+
+    def measure_baseline(self) -> None:
+        found = measure_baseline(
+            self.models.reference,
+            self.models.tokenizer,
+            self.eval_prompts,
+            self.reward,
+            self.settings,
+            seed=self.context.spec.seed,
+        )
+        self.state.baseline = found.to_json() if found else None
 
     def report_progress(self, *, eta_s: float) -> None:
         self.context.progress(self.state.step, self.settings.steps, "training", eta_s)
@@ -290,39 +403,38 @@ class Loop:
             self.judge,
             self.settings,
             seed=self.context.spec.seed,
+            baseline=self.baseline,
         )
         self.first = self.first or self.last
         self.context.metrics(self.state.step, self.last.metrics())
-        is_best = self.state.best is None or self.last.headline > self.state.best
-        if is_best:
-            self.state.best = self.last.headline
-        return is_best
+        return keeping.note_evaluation(self.state, self.last.headline)
 
-    def evaluate_and_save(self, *, ended: bool) -> None:
-        """What is due after this step. A new best evaluation is kept at once."""
+    def evaluate_and_save(self, *, last: bool) -> bool:
+        """What is due after this step; whether the run ends here. A new best evaluation is kept at
+        once."""
         step = self.state.step
         cancelled = self.context.stopped == "cancel"
-        due = step % self.settings.eval_every == 0 or ended
-        is_best = self.evaluate() if due and not cancelled else False
+        due = (step % self.settings.eval_every == 0 or last) and not cancelled
+        is_best = self.evaluate() if due else False
+        if due and self.settings.patience and self.state.not_better >= self.settings.patience:
+            self.stopped_by = "patience"
+        ended = last or bool(self.stopped_by)
+        breaches = self.guards.look(step, self.last.metrics()) if due and self.last else []
         if is_best or ended or step % self.settings.save_every == 0:
             tags = ["last"]
             tags += ["best"] if is_best else []
             tags += ["final"] if ended and not cancelled else []
             self.save(tags)
+        self.act(breaches)
+        return ended
 
     def save(self, tags: list[str]) -> None:
-        folder = self.context.workdir / f"checkpoint-{self.state.step}"
         self.models.reference.check()
-        save(
-            folder,
-            self.models.actor_critic,
-            self.models.tokenizer,
-            self.optimizer,
-            self.state,
-        )
+        self.state.guards = self.guards.state()
         metrics = self.last.metrics() if self.last else {}
-        self.context.save_checkpoint(folder, step=self.state.step, tags=tags, metrics=metrics)
-        shutil.rmtree(folder)
+        keeping.save_checkpoint(
+            self.context, self.models, self.optimizer, self.state, self.kept, tags, metrics
+        )
 
     def finish(self) -> dict[str, Any]:
         """The audit, unless someone cancelled, and the headline figures."""
@@ -337,12 +449,8 @@ class Loop:
                 self.settings,
                 step=self.state.step,
             )
-        return {
-            "step": self.state.step,
-            "parameters": parameter_count(self.models.actor_critic.policy),
-            "prompts": len(self.prompts),
-            "prompts_left_out": self.prompts.left_out,
-            "reference_sha256": self.models.reference.sha256,
-            "first": self.first.metrics() if self.first else {},
-            "last": self.last.metrics() if self.last else {},
-        }
+            self.kept.publish(self.context)
+        return looking.summary(self)
+
+
+__all__ = ["CONFIG", "Loop", "Scores", "run"]

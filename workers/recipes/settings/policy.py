@@ -4,7 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from workers.contract.guards import guard_errors
 from workers.recipes.settings.parsing import option
+from workers.recipes.settings.rewards import reward_errors
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -264,29 +266,4 @@ class PPOSettings:
             errors.append("minibatch_size: must be a multiple of microbatch_size")
         if self.critic_warmup_steps >= self.steps:
             errors.append("critic_warmup_steps: leaves the policy no step of its own")
-        return errors + _reward_errors(self.reward)
-
-
-def _reward_errors(reward: Mapping[str, Any]) -> list[str]:
-    kind = reward.get("type")
-    known = {
-        "model": {"type", "max_length", "disagreement_threshold"},
-        "token_count": {"type", "token", "cap"},
-    }
-    if kind not in known:
-        return [f"reward.type: '{kind}' is none of {', '.join(known)}"]
-    errors = [f"reward.{name}: is no field of {kind}" for name in set(reward) - known[kind]]
-    if kind == "token_count" and not (isinstance(reward.get("token"), str) and reward["token"]):
-        errors.append("reward.token: must be the word to count")
-    cap = reward.get("cap")
-    if cap is not None and (isinstance(cap, bool) or not isinstance(cap, int) or cap < 1):
-        errors.append("reward.cap: must be a number from 1")
-    length = reward.get("max_length")
-    if length is not None and (isinstance(length, bool) or not isinstance(length, int)):
-        errors.append("reward.max_length: must be a number of tokens")
-    threshold = reward.get("disagreement_threshold")
-    if "disagreement_threshold" in reward and (
-        isinstance(threshold, bool) or not isinstance(threshold, int | float) or not threshold > 0
-    ):
-        errors.append("reward.disagreement_threshold: must be a number over 0")
-    return errors
+        return errors + reward_errors(self.reward) + guard_errors("ppo", self.guards)
