@@ -26,6 +26,17 @@ class RunIn(Schema):
         description='role to "snapshot:<id>", "checkpoint:<id>" or "run:<id>" (its final model)',
     )
     seed: int = Field(0, ge=0, lt=2**63)
+    seeds: int = Field(
+        1,
+        ge=1,
+        le=services.MOST_SEEDS,
+        description="runs to launch, with `seed` and the ones after it, as one group",
+    )
+    group: str = Field(
+        "",
+        max_length=40,
+        description="a group to join: its runs must be alike but for their seed",
+    )
     queue: str = "cpu"
     idempotency_key: str = Field(
         "", max_length=80, description="the same key in a project launches once"
@@ -71,6 +82,7 @@ class RunOut(Schema):
     config: dict[str, Any]
     summary: dict[str, Any]
     override_reason: str
+    group: str = Field(description="shared by runs that differ in their seed only; may be empty")
     code_version: str
     fault: str = Field(description="whose turn it is after a failure")
     failure_kind: str
@@ -160,12 +172,17 @@ def run_list(
     search: str = "",
     kind: Run.Kind | None = None,
     state: Run.State | None = None,
+    group: str = Query("", max_length=40, description="the runs of one group of seeds"),
     limit: int = Query(50, ge=1, le=500),
     offset: int = Query(0, ge=0, le=10**9),
 ) -> RunPage:
     project, _ = project_for(request.user, slug, STAFF)
     rows = pages.runs_for_list(
-        project=project, search=search, kind=kind or "", states=[state] if state else ()
+        project=project,
+        search=search,
+        kind=kind or "",
+        states=[state] if state else (),
+        group=group,
     )
     items = [RunOut.of(run) for run in rows[offset : offset + limit]]
     return RunPage(count=rows.count(), items=items)
@@ -174,9 +191,10 @@ def run_list(
 @router.post(BASE, auth=needs("train"), response={201: RunOut}, summary="Launch a run")
 def run_create(request: HttpRequest, slug: str, payload: RunIn) -> Status:
     """It is queued, or waits for the runs among its inputs. Repeating an `idempotency_key` answers
-    with the run that it launched."""
+    with the run that it launched. Of several `seeds` the first run is answered; its `group` lists
+    them all."""
     project, _ = project_for(request.user, slug, STAFF)
-    run = services.run_launch(
+    run, *_ = services.runs_launch(
         project=project,
         user=request.user,
         **payload.dict(exclude={"inputs"}),

@@ -3,6 +3,7 @@ writes, and nothing here invents a number."""
 
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -77,6 +78,12 @@ def title(run: Run) -> str:
     if run.state == Run.State.RUNNING and shown.percent is not None:
         return f"{shown.percent} % · {run.name}"
     return f"{run.get_state_display()} · {run.name}"
+
+
+def group_name(runs: Sequence[Run]) -> str:
+    """What the names of a group's runs have in common."""
+    first = runs[0]
+    return first.name.removesuffix(f", seed {first.seed}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 import difflib
 import json
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any
 
 from django import forms
@@ -11,9 +12,19 @@ from django.core.validators import MaxValueValidator, MinValueValidator
 
 from apps.accounts.models import Project
 from apps.common.errors import DomainError
+from apps.training.form_guards import (
+    GuardRow,
+    guard_complaints,
+    guard_fields,
+    guard_rows,
+    guards_chosen,
+)
+from apps.training.form_sections import sections_of
 from apps.training.models import Run, RunInput
 from apps.training.selectors import pages
 from apps.training.services.kinds import KINDS, OPTIMISED, Role
+from apps.training.services.seeds import MOST_SEEDS
+from workers.contract.guards import guard_errors
 from workers.contract.recipes import RecipeField, recipe_config, recipe_fields
 from workers.contract.wire import JOB_QUEUES, QUEUE_CPU
 
@@ -23,6 +34,10 @@ MAIN_FIELDS: dict[str, tuple[str, ...]] = {
     "reward": ("learning_rate", "batch_size", "epochs", "labels", "max_length"),
     "dpo": ("beta", "learning_rate", "batch_size", "epochs", "loss_type"),
     "ppo": ("steps", "batch_size", "learning_rate", "kl_coef", "max_new_tokens", "reward"),
+    "grpo": (
+        *("steps", "group_size", "batch_size", "learning_rate", "kl_coef"),
+        *("max_new_tokens", "reward"),
+    ),
     "generate": ("max_prompts", "max_new_tokens", "temperature", "opponent"),
     "evaluate": ("max_prompts", "max_new_tokens", "temperature"),
     "assess": ("planned_kl", "max_pairs", "max_outputs", "best_of"),
@@ -60,6 +75,15 @@ class RunForm(forms.Form):
         initial=0,
         label="Seed",
         help_text="The same seed, data and code give the same run.",
+    )
+    seeds = forms.IntegerField(
+        min_value=1,
+        max_value=MOST_SEEDS,
+        initial=1,
+        required=False,
+        label="Seeds",
+        help_text="Runs to launch, with this seed and the ones after it, as one group. One seed is "
+        "not a result: with three or more the group's page gives means with their intervals.",
     )
     queue = forms.ChoiceField(label="Queue", help_text="The machine class that trains it.")
     key = forms.CharField(widget=forms.HiddenInput, max_length=80)
@@ -103,7 +127,11 @@ class RunForm(forms.Form):
                 help_text="Leave it empty with an approved one. Your reason is kept with the run "
                 "and in the audit log.",
             )
+        if "guards" in self.options:
+            self.fields |= guard_fields(kind, start.pop("guards", None) or {})
         for option in self.options.values():
+            if option.name == "guards":  # the table of rules stands for it
+                continue
             field = _config_field(option)
             field.initial = _shown(option, start.pop(option.name, option.default))
             field.hide_optional = not option.optional  # blank means the default
@@ -131,14 +159,36 @@ class RunForm(forms.Form):
     def _group(self) -> None:
         main = MAIN_FIELDS.get(self.kind, ())
         self.input_fields = [self[name] for name in self.fields if name.startswith("input_")]
-        config = [name for name in self.fields if name.startswith("c_")]
         self.main_fields = [self[f"c_{name}"] for name in main if name in self.options]
-        self.more_fields = [self[name] for name in config if name[2:] not in main]
+        rest = [
+            option
+            for name, option in self.options.items()
+            if name not in main and f"c_{name}" in self.fields
+        ]
+        self.more_count = len(rest)
+        self.more_sections = [
+            (title, about, [self[f"c_{option.name}"] for option in options])
+            for title, about, options in sections_of(self.kind, rest)
+        ]
+
+    @cached_property
+    def guard_rows(self) -> list[GuardRow]:
+        """The rules of this kind; none for a kind that is not watched."""
+        return guard_rows(self, self.kind) if "guards" in self.options else []
+
+    @property
+    def guards_changed(self) -> int:
+        return sum(row.changed for row in self.guard_rows)
+
+    @property
+    def guards_are_open(self) -> bool:
+        return any(row.errors for row in self.guard_rows)
 
     @property
     def more_is_open(self) -> bool:
         """Whether a hidden field has an error that must be seen."""
-        return any(field.errors for field in [*self.more_fields, self["pasted"]])
+        hidden = [field for _, _, fields in self.more_sections for field in fields]
+        return any(field.errors for field in [*hidden, self["pasted"]])
 
     def clean_pasted(self) -> dict[str, Any]:
         """An object whose names the recipe knows and whose values fit."""
@@ -169,6 +219,8 @@ class RunForm(forms.Form):
             return None if option.optional else f"{name}: needs a value."
         if option.type in {"object", "list"}:
             fits = isinstance(value, dict if option.type == "object" else list)
+            if fits and name == "guards":
+                return "; ".join(guard_errors(self.kind, value)) or None
             return None if fits else f"{name}: expected {option.type}."
         try:
             _config_field(option).clean(value)
@@ -179,13 +231,20 @@ class RunForm(forms.Form):
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean()
         config = {}
+        if "guards" in self.options:
+            config["guards"] = guards_chosen(self.kind, cleaned)
+            for name, words in guard_complaints(self.kind, config["guards"]):
+                self.add_error(name, words)
         for name, option in self.options.items():
+            if name in config:
+                continue
             value = cleaned.get(f"c_{name}")
             value = option.default if value in (None, "") else value
             if value is not None:
                 config[name] = value
         config |= {k: v for k, v in (cleaned.get("pasted") or {}).items() if v is not None}
         cleaned["config"] = config
+        cleaned["seeds"] = cleaned.get("seeds") or 1
         cleaned["inputs"] = {
             name.removeprefix("input_"): pages.input_resolve(self.project, value)
             for name, value in cleaned.items()

@@ -1,12 +1,15 @@
 from django.urls import path
 
-from apps.training.views import actions, figures, launch, models, runs
+from apps.training.views import actions, figures, groups, launch, models, runs
 
 app_name = "training"
 urlpatterns = [
     path("<slug:slug>/runs/", runs.run_list, name="runs"),
     path("<slug:slug>/runs/new/", launch.run_kinds, name="run_kinds"),
     path("<slug:slug>/runs/new/<slug:kind>/", launch.run_new, name="run_new"),
+    path("<slug:slug>/runs/groups/<str:group>/", groups.group_detail, name="group"),
+    path("<slug:slug>/runs/groups/<str:group>/seeds.csv", groups.group_csv, name="group_csv"),
+    path("<slug:slug>/runs/groups/<str:group>/add/", groups.group_add, name="group_add"),
     path("<slug:slug>/runs/<str:run_id>/", runs.run_detail, name="run"),
     path("<slug:slug>/runs/<str:run_id>/metrics.json", figures.run_metrics, name="run_metrics"),
     path(

@@ -369,6 +369,10 @@ def run_id(world: World) -> dict[str, Any]:
     return {"run_id": world.run.pk}
 
 
+def group_id(world: World) -> dict[str, Any]:
+    return {"group": world.seed.group}
+
+
 def alert_id(world: World) -> dict[str, Any]:
     return run_id(world) | {"alert_id": world.alert.pk}
 
@@ -380,6 +384,9 @@ TRAINING = [
     page("training:run_new", STAFF, args={"kind": "drill"}),
     post("training:run_new", STAFF, args={"kind": "drill"}, ok=422),
     page("training:run", STAFF, args=run_id),
+    page("training:group", STAFF, args=group_id),
+    page("training:group_csv", STAFF, args=group_id),
+    post("training:group_add", STAFF, args=group_id, data={"seeds": "1"}),
     page("training:run_metrics", STAFF, args=run_id),
     page("training:run_metrics_csv", STAFF, args=run_id),
     page("training:run_artifact", STAFF, args=lambda w: run_id(w) | {"artifact_id": 1}, ok=404),

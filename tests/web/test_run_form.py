@@ -9,7 +9,8 @@ from apps.snapshots.models import Snapshot
 from apps.training.forms import RunForm
 from apps.training.models import Run
 from tests.web.runs import run_make
-from workers.contract.recipes import recipe_fields, recipe_presets
+from workers.contract.guards import guard_errors, rules_of
+from workers.contract.recipes import preset_purposes, recipe_fields, recipe_presets
 
 
 def fields_of(form: RunForm) -> dict[str, str]:
@@ -54,7 +55,8 @@ def test_every_kind_has_a_form_with_every_field_of_its_recipe(open_form, kind):
     _, sent, page = open_form(kind)
     text = page.content.decode()
     for field in recipe_fields(kind):
-        assert f'name="c_{field.name}"' in text
+        if field.name != "guards":  # a table of rules stands for it
+            assert f'name="c_{field.name}"' in text
     assert sent["name"] == f"{kind}-1"
 
 
@@ -190,3 +192,112 @@ def test_a_preset_fills_the_form_and_a_clone_of_a_preset_run_has_its_values(open
     _, sent, _ = open_form("sft", f"?from={run.pk}")
     assert (sent["c_learning_rate"], sent["c_batch_size"]) == (fast, "8")
     assert "pasted" not in sent
+
+
+# --- seeds, guardrails, sections ---
+
+
+def test_several_seeds_are_launched_as_a_group_once(open_form):
+    client, sent, _ = open_form("drill")
+    first = client.post("/p/arguments/runs/new/drill/", sent | {"seed": "5", "seeds": "3"})
+    again = client.post("/p/arguments/runs/new/drill/", sent | {"seed": "5", "seeds": "3"})
+    runs = list(Run.objects.order_by("seed"))
+    assert [run.name for run in runs] == [f"drill-1, seed {seed}" for seed in (5, 6, 7)]
+    assert first.url == again.url == f"/p/arguments/runs/groups/{runs[0].group}/"
+
+
+@pytest.mark.parametrize("seeds", ["0", "21", "some"])
+def test_a_number_of_seeds_that_makes_no_sense_is_marked(open_form, seeds):
+    client, sent, _ = open_form("drill")
+    answer = client.post("/p/arguments/runs/new/drill/", sent | {"seeds": seeds})
+    assert answer.status_code == 422
+    assert answer.context["form"].errors.keys() == {"seeds"}
+    assert not Run.objects.exists()
+
+
+def form(project, sent=None, **more):
+    values = fields_of(RunForm(project=project, kind="ppo", **more))
+    return RunForm(values | (sent or {}), project=project, kind="ppo")
+
+
+def config_of(form: RunForm) -> dict:
+    form.is_valid()
+    return form.cleaned_data["config"]
+
+
+def test_every_guardrail_of_a_kind_has_its_row_with_limit_looks_and_action(project):
+    rows = RunForm(project=project, kind="ppo").guard_rows
+    assert [row.rule.name for row in rows] == [rule.name for rule in rules_of("ppo")]
+    row = next(row for row in rows if row.rule.name == "clip_fraction")
+    assert (row.threshold.value(), row.patience.value(), row.action.value()) == (0.4, 3, "warn")
+    assert not any(row.changed for row in rows)
+
+
+def test_guardrails_left_alone_are_not_written_down(project):
+    assert config_of(form(project))["guards"] == {}
+
+
+def test_what_was_chosen_of_a_guardrail_is_all_that_is_written_down(project):
+    sent = {
+        "g_clip_fraction_threshold": "0.3",
+        "g_reference_kl_action": "stop",
+        "g_reference_kl_threshold": "10",  # its default, typed otherwise
+        "g_length_patience": "2",
+    }
+    guards = config_of(form(project, sent))["guards"]
+    assert guards == {
+        "clip_fraction": {"threshold": 0.3},
+        "reference_kl": "stop",
+        "length": {"patience": 2},
+    }
+    assert guard_errors("ppo", guards) == []
+
+
+def test_a_guardrail_field_left_empty_means_its_default(project):
+    sent = {"g_clip_fraction_threshold": "", "g_clip_fraction_patience": ""}
+    assert config_of(form(project, sent))["guards"] == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("g_clip_fraction_threshold", "much"),
+        ("g_clip_fraction_patience", "0"),
+        ("g_stale_action", "off"),
+        ("g_clip_fraction_threshold", "nan"),
+    ],
+)
+def test_a_wrong_choice_is_marked_at_its_rule_and_the_table_opens(project, name, value):
+    bad = form(project, {name: value})
+    assert bad.errors[name]
+    assert bad.guards_are_open
+    assert not bad.more_is_open
+
+
+def test_a_cloned_run_brings_its_guardrails_and_an_unknown_one_is_not_fatal(project):
+    guards = {"clip_fraction": {"threshold": 0.25, "action": "stop"}}
+    run = run_make(project, kind="ppo", config={"guards": guards})
+    clone = RunForm(project=project, kind="ppo", source=run)
+    assert clone.guards_changed == 1
+    assert config_of(form(project, source=run))["guards"] == guards
+    run.config = {"guards": {"of_another_version": "stop"}}
+    assert RunForm(project=project, kind="ppo", source=run).guards_changed == 0
+
+
+def test_pasted_guardrails_are_checked_by_name(project):
+    bad = form(project, {"pasted": '{"guards": {"clip_fractoin": "stop"}}'})
+    assert "is 'clip_fraction' meant?" in bad.errors["pasted"][0]
+    good = form(project, {"pasted": '{"guards": {"length": "stop"}}'})
+    assert config_of(good)["guards"] == {"length": "stop"}
+
+
+@pytest.mark.parametrize("kind", ["sft", "reward", "dpo", "ppo", "generate", "evaluate", "assess"])
+def test_every_field_stands_under_a_heading(project, kind):
+    titles = [title for title, _, _ in RunForm(project=project, kind=kind).more_sections]
+    assert "Other settings" not in titles
+    assert len(titles) == len(set(titles))
+
+
+@pytest.mark.parametrize("kind", ["sft", "reward", "dpo", "ppo", "generate", "evaluate", "assess"])
+def test_every_preset_says_what_it_is_for(kind):
+    assert preset_purposes(kind).keys() == recipe_presets(kind).keys()

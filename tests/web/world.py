@@ -80,6 +80,19 @@ class World:
         return run
 
     @cached_property
+    def seed(self) -> Run:
+        """A finished drill of a group of seeds."""
+        return Run.objects.create(
+            project=self.project,
+            name="drill, seed 1",
+            kind=Run.Kind.DRILL,
+            state=Run.State.FINISHED,
+            seed=1,
+            group="thegroup",
+            ended_at=timezone.now(),
+        )
+
+    @cached_property
     def alert(self) -> Alert:
         return Alert.objects.create(
             run=self.run,
@@ -139,5 +152,5 @@ def world_make() -> World:
         olga=person_make("Olga", elsewhere, Role.ADMIN),
     )
     _ = world.comparison, world.snapshot, world.checkpoint, world.alert, world.import_job
-    _ = world.reward_model
+    _ = world.reward_model, world.seed
     return world

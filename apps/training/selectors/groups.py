@@ -1,6 +1,5 @@
 """Groups of seeds: runs that differ in their seed only, and what their figures come to together."""
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -16,6 +15,7 @@ from measures.intervals import t_interval
 
 EVALUATION = "eval/"  # every metric whose name begins so was measured on held-out data
 EVERY_POINT = 10**9
+LARGEST = 1e100  # beyond it a square is infinite; a model that measures so has diverged
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,9 +93,14 @@ def _figure(
         last=last,
         curves={key: rows for key, rows in curves.items() if rows},
         steps=[(step, t_interval(values)) for step, values in sorted(at.items())],
-        broken=[key for key, rows in points.items() if any(isinstance(v, str) for _, v in rows)],
+        broken=[key for key, rows in points.items() if any(_is_broken(v) for _, v in rows)],
     )
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and math.isfinite(value)
+    return isinstance(value, int | float) and abs(value) < LARGEST
+
+
+def _is_broken(value: object) -> bool:
+    """Measured, and no number that can be averaged; None is a value that was not defined."""
+    return value is not None and not _is_number(value)

@@ -17,12 +17,20 @@ Choices = list[tuple[str, str]]
 
 
 def runs_for_list(
-    *, project: Project, search: str = "", kind: str = "", states: Collection[str] = ()
+    *,
+    project: Project,
+    search: str = "",
+    kind: str = "",
+    states: Collection[str] = (),
+    group: str = "",
 ) -> QuerySet[Run]:
-    """Newest first, with `open_alerts`; `search` looks at names and ids."""
+    """Newest first, with `open_alerts`; `search` looks at names, ids and groups."""
     runs = run_list(project=project, states=states, kinds=[kind] if kind else ())
     if search:
-        runs = runs.filter(Q(name__icontains=search) | Q(pk__startswith=search))
+        named = Q(name__icontains=search) | Q(pk__startswith=search) | Q(group=search)
+        runs = runs.filter(named)
+    if group:
+        runs = runs.filter(group=group.replace("\x00", "\ufffd"))
     unseen = Q(alerts__acknowledged_at__isnull=True) & ~Q(alerts__severity="info")
     return runs.annotate(open_alerts=Count("alerts", filter=unseen)).order_by("-created_at")
 

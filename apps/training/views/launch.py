@@ -15,7 +15,7 @@ from apps.common.http import Request
 from apps.training import selectors, services
 from apps.training.forms import RunForm
 from apps.training.models import Run
-from workers.contract.recipes import recipe_presets
+from workers.contract.recipes import preset_purposes, recipe_presets
 
 # In the order of the loop, with what each is for.
 KINDS = (
@@ -23,6 +23,7 @@ KINDS = (
     ("reward", "Learn from comparisons which answer people prefer."),
     ("dpo", "Learn a policy from comparisons directly, without a reward model."),
     ("ppo", "Train a policy against a reward model, held close to its SFT model."),
+    ("grpo", "Train a policy by comparing answers with their own group: a verifier or a model."),
     ("generate", "Answer prompts with a policy: fresh pairs for people to compare."),
     ("evaluate", "Compare a policy with its SFT model on fixed prompts."),
     ("assess", "Ask of a reward model whether a policy may be optimised against it."),
@@ -52,13 +53,14 @@ def run_new(request: Request, kind: str) -> HttpResponse:
     if request.method == "POST" and form.is_valid():
         data = form.cleaned_data
         try:
-            run = services.run_launch(
+            first, *others = services.runs_launch(
                 project=request.project,
                 kind=kind,
                 name=data["name"],
                 config=data["config"],
                 inputs=data["inputs"],
                 seed=data["seed"],
+                seeds=data["seeds"],
                 queue=data["queue"],
                 user=request.user,
                 idempotency_key=data["key"],
@@ -67,15 +69,19 @@ def run_new(request: Request, kind: str) -> HttpResponse:
         except DomainError as error:
             form.refuse(error)
         else:
-            messages.success(request, f"{run.name} is {run.get_state_display()}.")
-            return redirect("training:run", request.project.slug, run.pk)
-    label = dict(Run.Kind.choices)[kind]
+            if others:
+                messages.success(request, f"{len(others) + 1} runs are launched as one group.")
+                return redirect("training:group", request.project.slug, first.group)
+            messages.success(request, f"{first.name} is {first.get_state_display()}.")
+            return redirect("training:run", request.project.slug, first.pk)
+    label, purposes = dict(Run.Kind.choices)[kind], preset_purposes(kind)
     context = {
         "form": form,
         "kind": kind,
         "label": label,
         "text": dict(KINDS)[kind],
-        "presets": sorted(recipe_presets(kind)),
+        "presets": [(name, purposes.get(name, "")) for name in recipe_presets(kind)],
+        "preset": request.GET.get("preset", ""),
         "page_title": f"New run: {label}",
         "nav": "runs",
     }

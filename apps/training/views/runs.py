@@ -35,10 +35,16 @@ def run_list(request: Request) -> HttpResponse:
     states = Run.LIVE_STATES if state == "live" else [state] if state else []
     rows = pages.runs_for_list(project=request.project, search=search, kind=kind, states=states)
     page = Paginator(rows, PER_PAGE).get_page(request.GET.get("page"))
+    sizes = selectors.group_sizes(request.project, [run.group for run in page])
     context = {
         "page": page,
         "rows": [
-            {"run": run, "tone": display.TONES[run.state], "progress": display.progress(run)}
+            {
+                "run": run,
+                "tone": display.TONES[run.state],
+                "progress": display.progress(run),
+                "group_size": sizes.get(run.group, 0),
+            }
             for run in page
         ],
         "any_live": any(run.is_live for run in page),
@@ -85,6 +91,7 @@ def header(run: Run) -> dict[str, Any]:
             run, pages.latest_metrics(run, headline.metric_names(run.kind))
         ),
         "attempt": attempt,
+        "group_size": selectors.group_sizes(run.project, [run.group]).get(run.group, 0),
         "alerts": alerts,
         "open_alerts": [a for a in alerts if a.acknowledged_at is None and a.severity != "info"],
         "may_stop": run.state == Run.State.RUNNING,

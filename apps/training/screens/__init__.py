@@ -1,0 +1,1 @@
+"""What the pages of runs print: geometry and words, no queries."""

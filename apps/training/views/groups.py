@@ -1,0 +1,80 @@
+"""A group of seeds: one page, its numbers as CSV, and more seeds for it."""
+
+import secrets
+from hashlib import sha256
+
+from django.contrib import messages
+from django.http import HttpResponse, StreamingHttpResponse
+from django.shortcuts import redirect, render
+from django.utils.http import content_disposition_header
+from django.views.decorators.http import require_GET, require_POST
+
+from apps.accounts.permissions import STAFF, project_page
+from apps.common.http import Request
+from apps.common.spreadsheet import csv_lines
+from apps.training import display, selectors, services
+from apps.training.screens import seeds as screen
+from apps.training.selectors import pages
+from workers.contract.recipes import recipe_config
+
+
+@require_GET
+@project_page(STAFF)
+def group_detail(request: Request, group: str) -> HttpResponse:
+    """The page; for htmx its body, or 204 when nothing has changed since `seen`."""
+    runs = selectors.group_runs(project=request.project, group=group)
+    seen = "-".join(f"{run.updated_at.timestamp()}.{pages.newest_event(run)}" for run in runs)
+    seen = sha256(seen.encode()).hexdigest()[:16]
+    if request.htmx and request.GET.get("seen") == seen:
+        return HttpResponse(status=204)
+    figures = selectors.group_figures(runs)
+    context = {
+        "group": group,
+        "seen": seen,
+        "runs": runs,
+        "rows": [
+            {"run": run, "tone": display.TONES[run.state], "progress": display.progress(run)}
+            for run in runs
+        ],
+        "figures": screen.figure_views(runs, figures),
+        "verdict": screen.verdict(runs),
+        "enough": screen.ENOUGH,
+        "any_live": any(run.is_live for run in runs),
+        "kind": runs[0].get_kind_display(),
+        "config": sorted(recipe_config(runs[0].kind, runs[0].config).items()),
+        "key": secrets.token_urlsafe(16),
+        "page_title": display.group_name(runs),
+        "nav": "runs",
+    }
+    name = "training/_group.html" if request.htmx else "training/group.html"
+    return render(request, name, context)
+
+
+@require_GET
+@project_page(STAFF)
+def group_csv(request: Request, group: str) -> StreamingHttpResponse:
+    """A row for each metric and step, every point."""
+    runs = selectors.group_runs(project=request.project, group=group)
+    figures = selectors.group_figures(runs)
+    response = StreamingHttpResponse(
+        csv_lines(screen.csv_columns(runs), screen.csv_rows(figures, runs)),
+        content_type="text/csv; charset=utf-8",
+    )
+    response["Content-Disposition"] = content_disposition_header(True, f"{group}-seeds.csv")
+    return response
+
+
+@require_POST
+@project_page(STAFF)
+def group_add(request: Request, group: str) -> HttpResponse:
+    asked = request.POST.get("seeds", "1")
+    runs = services.seeds_add(
+        project=request.project,
+        group=group,
+        seeds=int(asked) if asked.isdecimal() and len(asked) < 4 else 0,
+        user=request.user,
+        idempotency_key=request.POST.get("key", ""),
+    )
+    seeds = ", ".join(str(run.seed) for run in runs)
+    messages.success(request, f"Launched with seed{'s' if len(runs) > 1 else ''} {seeds}.")
+    return redirect("training:group", request.project.slug, group)
