@@ -184,6 +184,56 @@ PRESETS: dict[str, dict[str, dict[str, object]]] = {
             "guards": {"reference_kl": "stop", "length": "stop", "repetition": "stop"},
         },
     },
+    "grpo": {
+        # A small model: all weights, beside a frozen copy.
+        "demo": {
+            "lora_rank": 0,
+            "learning_rate": 2e-4,
+            "steps": 40,
+            "max_seconds": 140,
+            "group_size": 8,
+            "batch_size": 64,
+            "max_prompt_length": 80,
+            "max_new_tokens": 48,
+            "kl_coef": 0.05,
+            "eval_every": 5,
+            "eval_prompts": 32,
+            "save_every": 10,
+            "sample_every": 10,
+        },
+        "lora": {
+            "lora_rank": 16,
+            "lora_alpha": 32.0,
+            "learning_rate": 2e-5,
+            "steps": 300,
+            "group_size": 8,
+            "batch_size": 128,
+            "microbatch_size": 16,
+            "rollout_chunk": 64,
+            "max_new_tokens": 512,
+            "warmup_share": 0.03,
+            "eval_prompts": 64,
+        },
+        # Verifiers cannot be fooled as models can: a cheap divergence, larger groups, and answers
+        # cut by the limit teach nothing.
+        "verifier": {
+            "lora_rank": 16,
+            "lora_alpha": 32.0,
+            "learning_rate": 2e-5,
+            "steps": 300,
+            "reward": {"type": "verifier", "check": "number", "take": "boxed"},
+            "group_size": 16,
+            "batch_size": 128,
+            "microbatch_size": 16,
+            "rollout_chunk": 64,
+            "max_new_tokens": 1024,
+            "mask_truncated": True,
+            "kl_coef": 0.001,
+            "clip_high": 0.28,
+            "warmup_share": 0.03,
+            "eval_prompts": 64,
+        },
+    },
     "generate": {
         "demo": {
             "max_prompts": 40,
@@ -233,6 +283,10 @@ PURPOSES: dict[str, dict[str, str]] = {
     },
     "dpo": {
         "demo": "Minutes on two processor cores, on the model of the SFT demo.",
+        "pretrained": "All weights of an SFT model that fits beside its frozen reference: small "
+        "steps, one pass.",
+        "lora": "Adapters on a model that does not fit beside its reference, 1–8 B parameters; "
+        "switched off they are the reference.",
     },
     "ppo": {
         "demo": "Minutes on two processor cores, on the model of the SFT demo.",
@@ -242,6 +296,13 @@ PURPOSES: dict[str, dict[str, str]] = {
         "the same model with its adapters off.",
         "careful": "Adapters with a dearer divergence, fewer passes and guardrails that stop: for "
         "a reward model nobody has optimised against yet.",
+    },
+    "grpo": {
+        "demo": "Minutes on two processor cores, on the model of the SFT demo.",
+        "lora": "Adapters on a model of 1–8 B parameters on one GPU of 40–80 GB, against a reward "
+        "model: the reference is the same model with its adapters off.",
+        "verifier": "Adapters on a model of 1–8 B parameters, rewarded by checking a number in a "
+        "box: set `reward` to the verifier of your task.",
     },
     "generate": {"demo": "Forty short answers of the demo's policy, in a minute."},
     "evaluate": {"demo": "Forty prompts, four answers each, of the demo's policy."},
