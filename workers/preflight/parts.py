@@ -1,4 +1,4 @@
-"""What a recipe lends its preflight. Whatever it does not have is left None and not checked."""
+"""What a recipe lends its preflight. Whatever it does not have is left out and not checked."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -12,11 +12,12 @@ from workers.rewards.source import RewardSource
 
 if TYPE_CHECKING:
     from workers.memory.ledger import Ledger
+    from workers.ppo.actor_critic import ActorCritic
 
 
 class Critic(Protocol):
     """What can be fitted to returns. `values` answers [B, R] for prompt ids and mask, response ids
-    and mask, as `ActorCritic` takes them; `parameters` are what its optimizer trains."""
+    and mask; `parameters` are what is trained for it."""
 
     def values(
         self, prompt_ids: Tensor, prompt_mask: Tensor, response_ids: Tensor, response_mask: Tensor
@@ -36,6 +37,14 @@ class CriticParts:
         return self.trained
 
 
+def critic_parts(actor_critic: "ActorCritic") -> CriticParts:
+    """PPO's critic: its own weights, and on a shared trunk what the policy trains there too."""
+    trained = list(actor_critic.critic_parameters())
+    if actor_critic.critic is None:
+        trained += actor_critic.policy_parameters()
+    return CriticParts(actor_critic.values, trained)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Parts:
     """The run's own objects, before its first step."""
@@ -45,11 +54,11 @@ class Parts:
     prompts: Sequence[Messages] = ()  # of training, those that fit
     prompt_ids: Sequence[Sequence[int]] = ()  # their token ids
     left_out: int = 0  # prompts or rows that were too long
+    cut: int = 0  # rows that were cut to fit
     eval_prompts: Sequence[Messages] = ()
     eval_is_train: bool = False  # the snapshot has no evaluation file
     reward: RewardSource | None = None
-    reward_std: float | None = None  # of raw scores, where the recipe knows it already
     critic: Critic | None = None
     demonstrations: Sequence[Demonstration] | None = None  # None: looked for among the inputs
     preferences: Sequence[Preference] | None = None  # None: looked for among the inputs
-    ledger: "Ledger | None" = None
+    ledger: "Ledger | None" = None  # None: made from the inputs

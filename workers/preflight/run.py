@@ -2,13 +2,47 @@
 
 import json
 import time
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
+import torch
+
+from workers.assess.gather import draw, pairs_of
+from workers.assess.scoring import Scored
 from workers.context import RecipeError, RunContext
-from workers.preflight.findings import BLOCK, OK, WARN, Finding, Report
+from workers.data.snapshot import Preference
+from workers.memory.ledger import Ledger
+from workers.preflight.critic import FixedRollout, critic_finding, fit_critic
+from workers.preflight.data import demonstration_rows, preference_rows, prompt_rows, too_long
+from workers.preflight.findings import (
+    BLOCK,
+    OK,
+    TITLES,
+    UNKNOWN,
+    WARN,
+    Finding,
+    Report,
+)
+from workers.preflight.material import material_of
+from workers.preflight.memory import ledger_of, memory_finding, memory_json
+from workers.preflight.overlap import demonstration_overlap, evaluation_overlap, text_of
 from workers.preflight.parts import Parts
+from workers.preflight.reward import (
+    LEVEL_OF,
+    kl_price,
+    reward_against_chance,
+    reward_and_people,
+    reward_shape,
+)
+from workers.preflight.trial import Trial, draw_trial
+from workers.rewards.source import RewardSource
+from workers.rl.moments import RunningMoments
+from workers.rollouts.sampling import Sampling, derive_seed
 
 FILE = "preflight.json"
+PAIRS = 200  # of a snapshot that are scored
+FITTED = 16  # answers that the critic is fitted to
 
 
 def run_preflight(context: RunContext, kind: str, settings: Any, parts: Parts) -> Report:
@@ -19,11 +53,37 @@ def run_preflight(context: RunContext, kind: str, settings: Any, parts: Parts) -
     sampling does, and leaves weights, gradients and modes as they were.
     """
     started = time.monotonic()
-    findings = [_configuration(kind, settings)]
-    report = Report(kind=kind, findings=tuple(findings), seconds=time.monotonic() - started)
+    found = _ledger(context, kind, settings, parts)
+    findings = [
+        _configuration(kind),
+        *_data(context, kind, settings, parts),
+        memory_finding(found, settings),
+    ]
+    order = list(TITLES)
+    report = Report(
+        kind=kind,
+        findings=tuple(sorted(findings, key=lambda finding: order.index(finding.check))),
+        seconds=time.monotonic() - started,
+        memory=None if found is None else memory_json(found, settings),
+    )
     publish(context, report)
     stop_if_blocked(report)
     return report
+
+
+def check_memory(context: RunContext, kind: str, settings: Any) -> Ledger | None:
+    """Before anything is loaded: ends a run that cannot fit, as `run_preflight` would."""
+    found = ledger_of(context, kind, settings)
+    finding = memory_finding(found, settings)
+    if found is not None and finding.level == BLOCK:
+        report = Report(
+            kind=kind,
+            findings=(_configuration(kind), finding),
+            memory=memory_json(found, settings),
+        )
+        publish(context, report)
+        stop_if_blocked(report)
+    return found
 
 
 def publish(context: RunContext, report: Report) -> None:
@@ -46,9 +106,164 @@ def stop_if_blocked(report: Report) -> None:
         )
 
 
-def _configuration(kind: str, settings: Any) -> Finding:
+# --- the checks, by what they need ---
+
+
+def _configuration(kind: str) -> Finding:
     return Finding(
         level=OK,
         check="configuration",
         message=f"Every field of this {kind} run is known and within its bounds.",
     )
+
+
+def _ledger(context: RunContext, kind: str, settings: Any, parts: Parts) -> Ledger | None:
+    if parts.ledger is not None:
+        return parts.ledger
+    longest = max((len(ids) for ids in parts.prompt_ids), default=None)
+    return ledger_of(context, kind, settings, longest_prompt=longest)
+
+
+def _data(context: RunContext, kind: str, settings: Any, parts: Parts) -> Iterator[Finding]:
+    """Rows, overlaps, and what needs answers: the reward and the critic."""
+    material = material_of(context)
+    preferences = material.preferences if parts.preferences is None else parts.preferences
+    demonstrations = (
+        material.demonstrations if parts.demonstrations is None else parts.demonstrations
+    )
+    texts = [text_of(prompt) for prompt in parts.prompts]
+    if texts:
+        yield evaluation_overlap(
+            texts,
+            [text_of(prompt) for prompt in parts.eval_prompts],
+            same_file=parts.eval_is_train,
+        )
+    if kind in ("dpo", "reward"):
+        yield preference_rows(preferences)
+        yield _lengths(settings, "pair", len(preferences), parts)
+        return
+    if kind == "sft":
+        yield demonstration_rows(demonstrations)
+        yield _lengths(settings, "demonstration", len(demonstrations), parts)
+        return
+    yield prompt_rows(texts)
+    yield demonstration_overlap(texts, [text_of(row.prompt) for row in demonstrations])
+    trial = draw_trial(
+        parts,
+        _sampling(context, settings),
+        demonstrations=demonstrations,
+        preferences=preferences,
+    )
+    yield _lengths(settings, "prompt", len(parts.prompts), parts, unfinished=_unfinished(trial))
+    if parts.reward is not None:
+        yield from _reward(context, settings, parts, parts.reward, trial, preferences)
+
+
+def _reward(
+    context: RunContext,
+    settings: Any,
+    parts: Parts,
+    reward: RewardSource,
+    trial: Trial | None,
+    preferences: Sequence[Preference],
+) -> Iterator[Finding]:
+    level = LEVEL_OF.get(getattr(settings, "reward_check", "block"))
+    if trial is None:
+        yield _unknown("reward", "There are no answers to score before the run.")
+        return
+    drawn_scores = [
+        reward.score(prompts, responses.texts).values for prompts, responses in trial.drawn
+    ]
+    drawn = [value for values in drawn_scores for value in values]
+    expert = drawn if trial.by_policy else reward.score(trial.prompts, trial.expert).values
+    chance = reward.score(trial.prompts, trial.chance).values
+    if level is None:
+        yield _unknown("reward", "Switched off (reward_check).")
+    else:
+        yield reward_against_chance(expert, chance, trial.keys, who=trial.who, level=level)
+    yield reward_shape(
+        drawn or expert,
+        chance,
+        who="starting policy" if drawn else "weak expert",
+        level=level or WARN,
+    )
+    if preferences:
+        rows = draw(preferences, PAIRS, derive_seed(context.spec.seed, "preflight", "pairs"))
+        both = reward.score(
+            [row.prompt for row in rows] * 2,
+            [row.chosen for row in rows] + [row.rejected for row in rows],
+        )
+        pairs = pairs_of("preferences", rows, Scored(np.array(both.values)), replicates=1000)
+        yield reward_and_people(pairs, level=level or WARN)
+    yield kl_price(_price(settings), float(np.std(drawn)) if len(drawn) > 1 else None)
+    if parts.critic is not None and trial.drawn:
+        rollout, answers = _fixed(trial, drawn_scores[0])
+        fit = fit_critic(parts.critic, rollout)
+        yield critic_finding(fit, answers=answers, level=getattr(settings, "critic_check", WARN))
+
+
+def _fixed(trial: Trial, scores: Sequence[float]) -> tuple[FixedRollout, int]:
+    """The first answers as a rollout; γ = 1 and no divergence yet, so that every token's return is
+    its answer's normalised score."""
+    _, responses = trial.drawn[0]
+    rows = slice(0, min(FITTED, len(scores)))
+    raw = torch.tensor(list(scores[rows]), device=responses.response_ids.device)
+    moments = RunningMoments()
+    moments.update(raw)
+    normalised = moments.normalise(raw, clip=5.0)
+    mask = responses.response_mask[rows]
+    return (
+        FixedRollout(
+            responses.prompt_ids[rows],
+            responses.prompt_mask[rows],
+            responses.response_ids[rows],
+            mask,
+            normalised[:, None] * mask,
+        ),
+        len(raw),
+    )
+
+
+def _lengths(
+    settings: Any, noun: str, rows: int, parts: Parts, *, unfinished: float | None = None
+) -> Finding:
+    limit = "max_prompt_length" if noun == "prompt" else "max_length"
+    answers = _answer_limit(settings)
+    return too_long(
+        noun,
+        rows,
+        parts.left_out,
+        limit=limit,
+        tokens=getattr(settings, limit, 0) or 0,
+        cut=parts.cut,
+        unfinished=unfinished,
+        answer_limit=(answers, getattr(settings, answers)) if answers else None,
+    )
+
+
+def _answer_limit(settings: Any) -> str | None:
+    return next(
+        (name for name in ("max_new_tokens", "max_completion_length") if hasattr(settings, name)),
+        None,
+    )
+
+
+def _sampling(context: RunContext, settings: Any) -> Sampling:
+    return Sampling(
+        getattr(settings, _answer_limit(settings) or "", 128),
+        temperature=getattr(settings, "temperature", 1.0),
+        seed=derive_seed(context.spec.seed, "preflight"),
+    )
+
+
+def _price(settings: Any) -> float:
+    value = getattr(settings, "kl_coef", None)
+    return float(getattr(settings, "beta", 0.0) if value is None else value)
+
+
+def _unfinished(trial: Trial | None) -> float | None:
+    return None if trial is None or trial.ended is None else 1 - trial.ended
+
+
+def _unknown(check: str, why: str) -> Finding:
+    return Finding(level=UNKNOWN, check=check, message=why)

@@ -1,0 +1,218 @@
+"""What each measure against a lack of memory would save, and which make a run fit. No torch.
+
+The order is that of their price: a smaller micro-batch changes nothing but speed, checkpointing a
+third of it, adapters and shorter sequences change what is learned, and more devices cost money.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from workers.memory.ledger import Held, Ledger, Plan, ledger
+
+DEVICES = (2, 4, 8, 16, 32, 64)
+GB = 1e9
+TIGHT = 0.85  # over this share of the room an estimate that is right to a fifth may be wrong
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measure:
+    """Something to do. `change` answers the plan with it, or None where it is done already."""
+
+    name: str
+    title: str
+    fields: tuple[str, ...]  # of a recipe; the first that it has is the one to set
+    change: Callable[[Plan], Plan | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Saving:
+    """A measure alone: the peak with it, and what it saves."""
+
+    measure: Measure
+    peak: float
+    saves: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Way:
+    """Measures, taken one after the other, until the run fits; `fits` False where none do."""
+
+    measures: tuple[Measure, ...]
+    plan: Plan
+    peak: float
+    fits: bool
+
+
+def _smaller_batch(plan: Plan) -> Plan | None:
+    """Half of the rows in every phase that computes rows."""
+    rows = ("update_rows", "look_rows", "generate_rows", "scoring_rows")
+    new = {name: max(1, getattr(plan, name) // 2) for name in rows if getattr(plan, name) > 1}
+    return replace(plan, **new) if new else None
+
+
+def _shorter(plan: Plan) -> Plan | None:
+    if plan.update_length < 128:
+        return None
+    names = ("update_length", "update_response", "generate_length", "scoring_length")
+    more = ("rollout_prompt", "rollout_response")
+    return replace(plan, **{name: getattr(plan, name) // 2 for name in (*names, *more)})
+
+
+def _checkpointed(plan: Plan) -> Plan | None:
+    return None if plan.gradient_checkpointing else replace(plan, gradient_checkpointing=True)
+
+
+def _adapters(plan: Plan) -> Plan | None:
+    """Adapters on the policy; a reference that is the starting policy is then not needed."""
+    if not any(held.adapted for held in plan.models):
+        return None
+    kept = [held for held in plan.models if not held.spare]
+    return replace(plan, models=tuple(_adapted(held) for held in kept))
+
+
+def _adapted(held: Held) -> Held:
+    return replace(held, shape=held.adapted, adapted=None) if held.adapted else held
+
+
+def _eight_bit(plan: Plan) -> Plan | None:
+    return None if plan.optimizer == "adamw_8bit" else replace(plan, optimizer="adamw_8bit")
+
+
+def _half(plan: Plan) -> Plan | None:
+    """bfloat16 passes, and weights of frozen models in two bytes, on a device that has them."""
+    if plan.device == "cpu" or plan.precision == "bfloat16":
+        return None
+    return replace(plan, precision="bfloat16", models=tuple(_halved(held) for held in plan.models))
+
+
+def _halved(held: Held) -> Held:
+    kept = held.shape.kept
+    half = replace(
+        kept,
+        per_length=kept.per_length / 2,
+        per_token=kept.per_token / 2,
+        per_pair=kept.per_pair / 2,
+    )
+    shape = replace(held.shape, kept=half, dtype="bfloat16")
+    return replace(held, shape=shape)
+
+
+def _sharded(sharding: str, devices: int) -> Callable[[Plan], Plan | None]:
+    def change(plan: Plan) -> Plan | None:
+        if plan.devices >= devices and plan.sharding == sharding:
+            return None
+        return replace(plan, sharding=sharding, devices=devices)
+
+    return change
+
+
+MICRO_BATCH = Measure(
+    name="micro_batch",
+    title="half the micro-batch",
+    fields=("max_tokens_per_batch", "microbatch_size", "gradient_accumulation", "minibatch_size"),
+    change=_smaller_batch,
+)
+CHECKPOINTING = Measure(
+    name="gradient_checkpointing",
+    title="gradient checkpointing",
+    fields=("gradient_checkpointing",),
+    change=_checkpointed,
+)
+PRECISION = Measure(
+    name="precision", title="passes in bfloat16", fields=("precision",), change=_half
+)
+SEQUENCE = Measure(
+    name="sequence",
+    title="sequences half as long",
+    fields=("max_new_tokens", "max_completion_length", "max_prompt_length", "max_length"),
+    change=_shorter,
+)
+ADAPTERS = Measure(
+    name="lora",
+    title="low-rank adapters (rank 16)",
+    fields=("lora_rank",),
+    change=_adapters,
+)
+OPTIMIZER = Measure(
+    name="adamw_8bit", title="8-bit optimizer", fields=("optimizer",), change=_eight_bit
+)
+
+
+def sharding(name: str, devices: int) -> Measure:
+    titles = {"zero1": "ZeRO 1", "zero2": "ZeRO 2", "zero3": "ZeRO 3", "fsdp": "FSDP"}
+    return Measure(
+        name=name,
+        title=f"{titles[name]} over {devices} devices",
+        fields=("sharding",),
+        change=_sharded(name, devices),
+    )
+
+
+# One at a time, for the table; FSDP splits what ZeRO 3 splits.
+ALONE = (
+    MICRO_BATCH,
+    SEQUENCE,
+    CHECKPOINTING,
+    ADAPTERS,
+    PRECISION,
+    OPTIMIZER,
+    *(sharding(name, 2) for name in ("zero1", "zero2", "zero3", "fsdp")),
+)
+
+
+def savings(found: Ledger) -> list[Saving]:
+    """Every measure that is not taken yet, alone."""
+    made = []
+    for measure in ALONE:
+        plan = measure.change(found.plan)
+        if plan is not None:
+            peak = ledger(plan).peak
+            made.append(Saving(measure=measure, peak=peak, saves=found.peak - peak))
+    return made
+
+
+def way_to_fit(found: Ledger, room: float) -> Way:
+    """Measures that bring the peak under `room`, by as much as the estimate may be wrong.
+
+    The cheapest first: the micro-batch down to one row, checkpointing, precision, sequences halved
+    up to twice, adapters, the 8-bit optimizer, then as many devices as it takes. What turns out not
+    to be needed is left out again, what changes the learning before what costs time."""
+    least = TIGHT * room
+    order = (
+        *(MICRO_BATCH,) * 12,
+        CHECKPOINTING,
+        PRECISION,
+        SEQUENCE,
+        ADAPTERS,
+        SEQUENCE,
+        OPTIMIZER,
+        *(sharding("zero3", devices) for devices in DEVICES),
+    )
+    taken: list[Measure] = []
+    plan = found.plan
+    for measure in order:
+        if ledger(plan).peak <= least:
+            break
+        if taken and taken[-1].name == measure.name == "zero3":
+            taken.pop()  # more devices take the place of fewer
+        new = measure.change(plan)
+        if new is not None and ledger(new).peak < ledger(plan).peak:
+            plan = new
+            taken.append(measure)
+    if ledger(plan).peak <= least:
+        for measure in (SEQUENCE, SEQUENCE, ADAPTERS, OPTIMIZER, CHECKPOINTING, *taken):
+            if measure not in taken:
+                continue
+            without = list(taken)
+            without.remove(measure)
+            if ledger(_after(found.plan, without)).peak <= least:
+                taken = without
+    plan = _after(found.plan, taken)
+    peak = ledger(plan).peak
+    return Way(measures=tuple(taken), plan=plan, peak=peak, fits=peak <= room)
+
+
+def _after(plan: Plan, measures: Sequence[Measure]) -> Plan:
+    for measure in measures:
+        plan = measure.change(plan) or plan
+    return plan

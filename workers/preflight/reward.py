@@ -1,0 +1,268 @@
+"""The reward before anything is optimised against it. Plain scores in, findings out. No torch.
+
+A reward that does not prefer the answers of a weak expert to noise teaches noise; one whose scores
+are all alike teaches nothing; one with its sign turned teaches the opposite (SPEC E17, D10).
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from measures.bootstrap import LEAST_UNITS
+from measures.estimate import Interval
+from measures.intervals import paired_difference
+from measures.trust.findings import Verdict, finding_to_json
+from measures.trust.pairs import Pairs
+from measures.trust.shapes import ALIKE, LEAST_SCORES, Shape, histogram, score_shape, shape_of
+from measures.trust.wording import number, plain
+from workers.preflight.findings import BLOCK, OK, UNKNOWN, WARN, Finding
+
+LEVEL_OF = {"block": BLOCK, "warn": WARN}  # the setting reward_check
+
+
+def reward_against_chance(
+    expert: ArrayLike,
+    chance: ArrayLike,
+    prompts: Sequence[str],
+    *,
+    who: str = "the starting policy's answers",
+    level: str = BLOCK,
+) -> Finding:
+    """Whether a reward prefers a weak expert's answers to random tokens.
+
+    expert, chance: (n,) raw scores of two answers to the same prompt of the same length; prompts:
+    (n,) what rows share. The mean difference gets a 95 % interval by resampling whole prompts;
+    where its lower bound is not above 0, the finding has `level`. Assumes that the weak expert is
+    better than noise, which an untrained model is not.
+    """
+    ours, noise = np.asarray(expert, dtype=float), np.asarray(chance, dtype=float)
+    if not (np.isfinite(ours).all() and np.isfinite(noise).all()):
+        return Finding(
+            level=level,
+            check="reward",
+            message="The reward is NaN or infinite for some answers. Repair it before training.",
+        )
+    found = paired_difference(ours, noise, clusters=list(prompts))
+    figures = _figures(ours, noise, found)
+    said = (
+        f"The reward of {who} is {plain(float(ours.mean()))} on average and that of random tokens "
+        f"of the same lengths {plain(float(noise.mean()))}: a difference of {number(found)}, n = "
+        f"{len(ours)} each on {found.n_clusters} prompts."
+    )
+    if _alike(ours, noise):
+        return Finding(
+            level=level,
+            check="reward",
+            message=f"The reward gives every answer {plain(float(ours[0]))}, random tokens too: "
+            "it is constant and teaches nothing. Choose another reward, or look whether it reads "
+            "the answers at all.",
+            figures=figures,
+        )
+    if found.high is not None and found.high < 0:
+        said += " It prefers noise: its sign is turned, or it has learned something else."
+        return Finding(
+            level=level,
+            check="reward",
+            message=f"{said} Negate it, or train it again with chosen and rejected the right way "
+            "round.",
+            figures=figures,
+        )
+    if found.low is None:
+        return _without_interval(found, said, figures, level)
+    if found.low <= 0:
+        return Finding(
+            level=level,
+            check="reward",
+            message=f"{said} It cannot be told from 0, so the reward does not know an answer from "
+            "noise here. Choose a reward model that was trained on such prompts, or a policy that "
+            "can answer them; reward_check: off overrides this.",
+            figures=figures,
+        )
+    return Finding(level=OK, check="reward", message=said, figures=figures)
+
+
+def _without_interval(
+    found: Interval, said: str, figures: Mapping[str, Any], level: str
+) -> Finding:
+    """Too few prompts to resample, or a difference that is the same in every row."""
+    if (found.n_clusters or 0) < LEAST_UNITS:
+        return Finding(
+            level=UNKNOWN,
+            check="reward",
+            message=f"{said} {found.n_clusters} prompts are too few for an interval; at least "
+            f"{LEAST_UNITS} are needed to tell it from 0.",
+            figures=figures,
+        )
+    better = found.value is not None and found.value > 0
+    ending = "" if better else " The reward does not prefer sense to noise. Choose another one."
+    return Finding(
+        level=OK if better else level, check="reward", message=said + ending, figures=figures
+    )
+
+
+def _figures(expert: Any, chance: Any, found: Interval) -> dict[str, Any]:
+    return {
+        "mean_expert": float(expert.mean()),
+        "mean_random": float(chance.mean()),
+        "difference": found.value,
+        "low": found.low,
+        "high": found.high,
+        "n": len(expert),
+        "prompts": found.n_clusters,
+    }
+
+
+def _alike(*groups: Any) -> bool:
+    """Whether no two scores differ by more than rounding."""
+    scores = np.concatenate(groups)
+    return bool(np.ptp(scores) <= ALIKE * max(1.0, abs(float(np.median(scores)))))
+
+
+def reward_shape(
+    expert: ArrayLike,
+    chance: ArrayLike,
+    *,
+    who: str = "starting policy",
+    level: str = BLOCK,
+) -> Finding:
+    """The histogram of the scores and its class (`measures.trust.shapes`): all alike has `level`,
+    every other bad shape is a warning, for a rule may well give 0 to most answers at first."""
+    groups = {
+        who: np.asarray(expert, dtype=float),
+        "random tokens": np.asarray(chance, dtype=float),
+    }
+    if len(groups[who]) < LEAST_SCORES:
+        return Finding(
+            level=UNKNOWN,
+            check="reward_shape",
+            message=f"{len(groups[who])} scores are too few to show a shape; {LEAST_SCORES} do.",
+        )
+    if not all(np.isfinite(values).all() for values in groups.values()):
+        return Finding(
+            level=level, check="reward_shape", message="Some scores are NaN or infinite."
+        )
+    seen = shape_of(groups[who])
+    drawn = finding_block(histogram(groups))
+    figures = {"shape": seen.shape.name.lower(), "n": len(groups[who])}
+    if seen.shape is Shape.HEALTHY:
+        said = f"Healthy: {seen.says}."
+        return Finding(
+            level=OK, check="reward_shape", message=said, figures=figures, evidence=(drawn,)
+        )
+    said = f"The scores of the {who} are {seen.shape}: {seen.says}. {ADVICE[seen.shape]}"
+    return Finding(
+        level=level if seen.shape is Shape.CONSTANT else WARN,
+        check="reward_shape",
+        message=said,
+        figures=figures,
+        evidence=(drawn,),
+    )
+
+
+ADVICE = {
+    Shape.CONSTANT: "There is nothing to follow: choose another reward.",
+    Shape.LOW: "Most answers get the least reward, so few of them teach. Take easier prompts, a "
+    "better starting policy, or partial credit.",
+    Shape.HIGH: "Most answers get the best reward already, so few of them teach. Take harder "
+    "prompts, or a stricter reward.",
+    Shape.ENDS: "The reward is pressed against its bounds: train on the score before the sigmoid "
+    "or the clipping.",
+    Shape.SPARSE: "A few answers decide every update. Look at them, and lower reward_clip.",
+    Shape.FLIPPED: "Negate the reward, or look whether chosen and rejected were swapped.",
+    Shape.UNRELATED: "Train the reward model on more, or on cleaner, comparisons first.",
+}
+
+
+def reward_and_people(pairs: Pairs, *, level: str = BLOCK) -> Finding:
+    """Whether scores have to do with what people chose, on pairs of a snapshot: signs confused has
+    `level`; no relation, or a bad shape, is a warning."""
+    found = score_shape(pairs)
+    blocks = tuple(finding_to_json(found)["evidence"])
+    shape = found.facts.get("shape")
+    named = Shape[str(shape).upper()] if str(shape).upper() in Shape.__members__ else None
+    figures = {"shape": shape, "n": len(pairs)}
+    if found.figure is not None:
+        figures |= {
+            "accuracy": found.figure.value,
+            "low": found.figure.low,
+            "high": found.figure.high,
+        }
+    if found.verdict is Verdict.GREEN:
+        return Finding(
+            level=OK,
+            check="reward_people",
+            message=found.says,
+            figures=figures,
+            evidence=blocks,
+        )
+    if found.verdict is Verdict.UNMEASURED:
+        return Finding(
+            level=UNKNOWN,
+            check="reward_people",
+            message=found.says,
+            figures=figures,
+            evidence=blocks,
+        )
+    advice = ADVICE.get(named, "") if named else ""
+    bad = named in (Shape.FLIPPED, Shape.CONSTANT) or named is None
+    return Finding(
+        level=level if bad else WARN,
+        check="reward_people",
+        message=f"{found.says} {advice}".strip(),
+        figures=figures,
+        evidence=blocks,
+    )
+
+
+def kl_price(
+    coefficient: float, reward_std: float | None, *, normalised: bool = True, target: float = 6.0
+) -> Finding:
+    """What a nat of divergence costs beside what the reward can give (SPEC E3).
+
+    coefficient: in deviations of the reward where it is normalised, else in raw reward, per nat;
+    reward_std: deviation of raw scores; target: nats per sequence that the price is shown at.
+    """
+    figures: dict[str, Any] = {"kl_coef": coefficient, "reward_std": reward_std}
+    if not normalised and not reward_std:
+        return Finding(
+            level=UNKNOWN,
+            check="kl_price",
+            message=f"The price of a nat is {coefficient:g} in raw reward, whose spread is not "
+            "known, so the two cannot be compared.",
+            figures=figures,
+        )
+    ratio = coefficient if normalised else coefficient / float(reward_std or 1.0)
+    figures |= {"ratio": ratio, "at_target": ratio * target, "target": target}
+    raw = (
+        f" ({ratio * reward_std:.2g} of raw reward, whose deviation is {reward_std:.2g})"
+        if reward_std
+        else ""
+    )
+    said = (
+        f"A nat of divergence costs {ratio:.2g} deviations of the reward{raw}; {target:g} nats, a "
+        f"usual distance at the end, cost {ratio * target:.2g}."
+    )
+    if ratio == 0:
+        return Finding(
+            level=WARN,
+            check="kl_price",
+            message="Divergence costs nothing: nothing holds the policy to the reference but the "
+            "alarms.",
+            figures=figures,
+        )
+    if ratio < PRICES[0]:
+        said += f" That is under {PRICES[0]:g}: expect the policy to drift, and watch the KL."
+    elif ratio > PRICES[1]:
+        said += f" That is over {PRICES[1]:g}: expect the policy to stay where it is."
+    level = OK if PRICES[0] <= ratio <= PRICES[1] else WARN
+    return Finding(level=level, check="kl_price", message=said, figures=figures)
+
+
+PRICES = (0.01, 0.2)  # the range that SPEC E3 sweeps
+
+
+def finding_block(block: Any) -> dict[str, Any]:
+    """A block of evidence as plain JSON, as `measures.trust.findings` writes it."""
+    return {name: getattr(block, name) for name in block.__dataclass_fields__}
