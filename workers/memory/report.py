@@ -13,6 +13,8 @@ LARGEST = 4  # parts that a sentence names
 
 def gigabytes(amount: float) -> str:
     """1.2 GB, 35 GB, 80 MB; decimal units."""
+    if amount < 1e6:
+        return "under 1 MB"
     if amount < 1e8:
         return f"{amount / 1e6:.0f} MB"
     return f"{amount / GB:.1f} GB" if amount < 1e10 else f"{amount / GB:,.0f} GB"

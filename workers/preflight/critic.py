@@ -18,7 +18,7 @@ from workers.rl.losses import explained_variance
 from workers.rl.masked import masked_sum
 
 DEAD = 0.3  # explained variance after the fit, under which a critic counts as dead
-ENOUGH = 0.6  # the fit ends here: that it can learn is shown
+ENOUGH = 0.5  # the fit ends here: that it can learn is shown
 STEPS, SECONDS = 60, 8.0
 HEAD_RATE, BODY_RATE = 3e-2, 1e-3
 SMALL = 1_000_000  # parameters of a layer that is taken for a head: a wide model's value head
@@ -60,7 +60,7 @@ def fit_critic(
     max_seconds: float = SECONDS,
     clock: Callable[[], float] = time.monotonic,
 ) -> CriticFit:
-    """Fit the critic to `rollout.returns` by Adam on half the squared error, until it explains 60 %
+    """Fit the critic to `rollout.returns` by Adam on half the squared error, until it explains half
     of their variance or the steps or seconds are over. Weights and gradients are then as before, to
     the last bit. Draws no random numbers."""
     parameters = [p for p in critic.parameters() if p.requires_grad]

@@ -116,7 +116,7 @@ def too_long(
             f"{100 * unfinished:.0f} % of the starting policy's answers run into {name} ({most} "
             "tokens)"
             + (
-                f", so their ends are never scored. Raise {name}, or set missing_eos_penalty."
+                f" and have no end. Raise {name}, or set missing_eos_penalty."
                 if unfinished > UNFINISHED
                 else "."
             )

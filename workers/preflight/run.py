@@ -148,15 +148,23 @@ def _data(context: RunContext, kind: str, settings: Any, parts: Parts) -> Iterat
         return
     yield prompt_rows(texts)
     yield demonstration_overlap(texts, [text_of(row.prompt) for row in demonstrations])
-    trial = draw_trial(
-        parts,
-        _sampling(context, settings),
-        demonstrations=demonstrations,
-        preferences=preferences,
-    )
+    level = LEVEL_OF.get(getattr(settings, "reward_check", "block"))
+    trial = None
+    if level is not None:
+        trial = draw_trial(
+            parts,
+            _sampling(context, settings),
+            demonstrations=demonstrations,
+            preferences=preferences,
+        )
     yield _lengths(settings, "prompt", len(parts.prompts), parts, unfinished=_unfinished(trial))
-    if parts.reward is not None:
-        yield from _reward(context, settings, parts, parts.reward, trial, preferences)
+    if level is None:
+        yield _unknown("reward", "Switched off (reward_check): nothing was answered or scored.")
+        yield kl_price(_price(settings), None)
+    elif parts.reward is not None and trial is not None:
+        yield from _reward(context, settings, parts, parts.reward, trial, preferences, level)
+    else:
+        yield _unknown("reward", "There are no answers to score, or nothing to score them.")
 
 
 def _reward(
@@ -164,28 +172,22 @@ def _reward(
     settings: Any,
     parts: Parts,
     reward: RewardSource,
-    trial: Trial | None,
+    trial: Trial,
     preferences: Sequence[Preference],
+    level: str,
 ) -> Iterator[Finding]:
-    level = LEVEL_OF.get(getattr(settings, "reward_check", "block"))
-    if trial is None:
-        yield _unknown("reward", "There are no answers to score before the run.")
-        return
     drawn_scores = [
         reward.score(prompts, responses.texts).values for prompts, responses in trial.drawn
     ]
     drawn = [value for values in drawn_scores for value in values]
     expert = drawn if trial.by_policy else reward.score(trial.prompts, trial.expert).values
     chance = reward.score(trial.prompts, trial.chance).values
-    if level is None:
-        yield _unknown("reward", "Switched off (reward_check).")
-    else:
-        yield reward_against_chance(expert, chance, trial.keys, who=trial.who, level=level)
+    yield reward_against_chance(expert, chance, trial.keys, who=trial.who, level=level)
     yield reward_shape(
         drawn or expert,
         chance,
         who="starting policy" if drawn else "weak expert",
-        level=level or WARN,
+        level=level,
     )
     if preferences:
         rows = draw(preferences, PAIRS, derive_seed(context.spec.seed, "preflight", "pairs"))
@@ -194,7 +196,7 @@ def _reward(
             [row.chosen for row in rows] + [row.rejected for row in rows],
         )
         pairs = pairs_of("preferences", rows, Scored(np.array(both.values)), replicates=1000)
-        yield reward_and_people(pairs, level=level or WARN)
+        yield reward_and_people(pairs, level=level)
     yield kl_price(_price(settings), float(np.std(drawn)) if len(drawn) > 1 else None)
     if parts.critic is not None and trial.drawn:
         rollout, answers = _fixed(trial, drawn_scores[0])
