@@ -2,16 +2,18 @@
 
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from workers.rl.logprobs import logprobs_and_entropy, selective_logprobs
+from workers.rollouts.aligned import align
+from workers.rollouts.output_layer import is_plain, look, projecting
+
+LOGITS_CHUNK = 1024  # tokens whose logits exist at once
 
 
 @dataclass(slots=True)
 class ResponseOutputs:
-    """Per response token; what lies under the padding means nothing."""
+    """Per response token; 0 under the padding."""
 
     logprobs: Tensor  # [B, R] nats, tempered
     entropy: Tensor | None  # [B, R] nats per token, tempered
@@ -29,43 +31,39 @@ def score_responses(
     with_entropy: bool = False,
     entropy_gradient: bool = False,
     with_hidden: bool = False,
+    logits_chunk: int | None = LOGITS_CHUNK,
 ) -> ResponseOutputs:
     """One forward pass over prompt (padded left) and response (padded right).
 
-    Position ids count real tokens only, so that padding moves nothing, on models with absolute
-    positions too. The vocabulary is projected at response positions only (`logits_to_keep`).
+    Rows are read without their padding, so padding moves nothing, on models with absolute
+    positions too. The vocabulary is projected at real response tokens only, `logits_chunk` of them
+    at a time (None: all at once), on the states that the model itself gives its output layer.
     """
-    ids = torch.cat([prompt_ids, response_ids], dim=1)
-    mask = torch.cat([prompt_mask, response_mask], dim=1)
-    width = response_ids.shape[1]
+    aligned = align(prompt_ids, prompt_mask, response_ids, response_mask)
     captured: list[Tensor] = []
-    hook = (
-        model.get_output_embeddings().register_forward_pre_hook(
-            lambda _module, args: captured.append(args[0])
-        )
-        if with_hidden
-        else None
+    plain = is_plain(model)
+
+    def pick(states: Tensor) -> Tensor:
+        captured.append(aligned.at_states(states))
+        return captured[0][:1] if plain else captured[0]
+
+    with projecting(model, pick):
+        logits = model(input_ids=aligned.ids, use_cache=False).logits.squeeze(0)
+    states = captured[0]
+    logprobs, entropy = look(
+        model.get_output_embeddings() if plain else lambda _states: logits,
+        states,
+        response_ids[aligned.real],
+        temperature=temperature,
+        chunk=logits_chunk if plain else None,
+        with_entropy=with_entropy,
+        entropy_gradient=entropy_gradient,
     )
-    try:
-        output = model(
-            input_ids=ids,
-            attention_mask=mask,
-            position_ids=(mask.cumsum(1) - 1).clamp(min=0),
-            logits_to_keep=width + 1,
-            use_cache=False,
-        )
-    finally:
-        if hook is not None:
-            hook.remove()
-    logits = output.logits[:, :-1].float()  # the state after the last token predicts nothing here
-    hidden = captured[0][:, :-1] if captured else None
-    if not with_entropy:
-        logprobs = selective_logprobs(logits, response_ids, temperature=temperature)
-        return ResponseOutputs(logprobs, None, hidden)
-    logprobs, entropy = logprobs_and_entropy(
-        logits, response_ids, temperature=temperature, entropy_gradient=entropy_gradient
+    return ResponseOutputs(
+        aligned.spread(logprobs),
+        None if entropy is None else aligned.spread(entropy),
+        aligned.spread(states) if with_hidden else None,
     )
-    return ResponseOutputs(logprobs, entropy, hidden)
 
 
 def answer_logits(
@@ -77,11 +75,6 @@ def answer_logits(
     thinned out right before the output layer, so the model's own treatment of logits (scaling,
     soft caps) still applies, and prompts and padding cost no projection on the vocabulary.
     """
-    hook = model.get_output_embeddings().register_forward_pre_hook(
-        lambda _module, args: (args[0][keep].unsqueeze(0), *args[1:])
-    )
-    try:
+    with projecting(model, lambda states: states[keep]):
         output = model(input_ids=input_ids, attention_mask=attention_mask, use_cache=False)
-    finally:
-        hook.remove()
     return output.logits.squeeze(0)
