@@ -28,7 +28,7 @@ TESTS = {
     "jump": "the figure over the 95 % quantile of its last 50 looks",
     "break": "the distance from the run's own trend, in standard errors",
     "rise": "the figure over its lowest so far",
-    "fall": "the share of the gain that is lost, while the optimised score does not fall",
+    "fall": "the share of the gain that is lost, while the optimised score rises",
     "flat": "the gain since the first looks, while the answers stay as varied",
     "uniform": "the variety over its first value, while the reward is high",
     "finite": "whether a loss, a gradient or a watched figure is NaN or infinite",

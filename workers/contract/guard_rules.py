@@ -29,7 +29,7 @@ EVALUATION = (
         bound="above",
         threshold=0.1,
         unit="share of the gain",
-        least=2.0,  # standard errors of the evaluations' own noise
+        least=3.0,  # standard errors of the evaluations' own noise
         severity="critical",
         action=STOP,
         evidence_class="probe",
@@ -37,7 +37,8 @@ EVALUATION = (
         "not. Use the checkpoint tagged best; collect comparisons of the newest answers, retrain "
         "the reward model, or raise kl_coef.",
         source="Gao et al. 2022; three evaluations in a row are compared with the best three in a "
-        "row, so one lucky evaluation does not set the mark.",
+        "row. The fall must be three standard errors of their own noise, and the reward must have "
+        "risen since, so that a plateau is no alarm.",
     ),
     GuardRule(
         name="held_out_loss",
@@ -261,12 +262,12 @@ POLICY = (
         bound="above",
         threshold=0.5,
         unit="0 or 1",
-        patience=(2, 5),
+        patience=(3, 5),
         actions=ANY_ACTION,
         adjustment=(SLOWER,),
         advice="KL(old‖new) passed twice update_kl_target and the rest of the update was dropped. "
         "Lower the learning rate or update_epochs.",
-        source="SPEC E5. A single cut update is the limit doing its work; two of five are a trend.",
+        source="SPEC E5. A single cut update is the limit doing its work; three of five, a trend.",
     ),
     GuardRule(
         name="reference_kl",

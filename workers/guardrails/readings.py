@@ -168,7 +168,7 @@ def _fall(rule: GuardRule, memory: Memory, figures: Figures, _: int) -> Reading 
         "reward now": found.optimised_now,
     }
     reading = _judge(rule, found.share, rule.threshold, **evidence)
-    crossed = reading.crossed and found.beyond_noise and found.optimised_holds
+    crossed = reading.crossed and found.beyond_noise and found.optimised_rises
     return Reading(reading.value, reading.limit, crossed, not crossed, evidence)
 
 

@@ -49,11 +49,7 @@ class GainLost:
     beyond_noise: bool
     optimised_at_best: float
     optimised_now: float
-
-    @property
-    def optimised_holds(self) -> bool:
-        """Whether what is optimised is no lower than at the held-out best."""
-        return self.optimised_now >= self.optimised_at_best
+    optimised_rises: bool  # by more than two standard errors since the held-out best
 
 
 def gain_lost(
@@ -61,27 +57,39 @@ def gain_lost(
 ) -> GainLost | None:
     """How much of its gain a held-out score has lost; None with too few evaluations.
 
-    The noise of one evaluation comes from second differences, whose variance is 6σ² about any
-    straight course. A fall counts from `errors` standard errors of the difference of two means of
-    three. Without a gain the fall itself is what is compared: its share is 1.
+    A fall counts from `errors` standard errors of the difference of two means of three: the best
+    of many looks lucky, so two would stop every long plateau. Without a gain the fall itself is
+    what is compared: its share is 1.
     """
     n = len(held_out)
     if n < LEAST_EVALUATIONS:
         return None
-    means = [math.fsum(held_out[i - 2 : i + 1]) / 3 for i in range(2, n)]
+    means = [math.fsum(held_out[i - 2 : i + 1]) / EVALUATIONS for i in range(2, n)]
     best = max(range(len(means)), key=means.__getitem__)
-    bends = [held_out[i] - 2 * held_out[i - 1] + held_out[i - 2] for i in range(2, n)]
-    sigma = math.sqrt(math.fsum(b * b for b in bends) / len(bends) / 6)
-    noise = sigma * math.sqrt(2 / EVALUATIONS)
+    noise, optimised_noise = _noise(held_out), _noise(optimised)
     lost = means[best] - means[-1]
     gain = means[best] - held_out[0]
     share = 0.0 if lost <= 0 else min(1.0, lost / gain) if gain > 0 else 1.0
+    at_best = math.fsum(optimised[best : best + EVALUATIONS]) / EVALUATIONS
+    now = math.fsum(optimised[-EVALUATIONS:]) / EVALUATIONS
     return GainLost(
         share=share,
         best=means[best],
         now=means[-1],
         noise=noise,
         beyond_noise=lost > errors * noise,
-        optimised_at_best=math.fsum(optimised[best : best + 3]) / 3,
-        optimised_now=math.fsum(optimised[-3:]) / 3,
+        optimised_at_best=at_best,
+        optimised_now=now,
+        optimised_rises=now - at_best > 2 * optimised_noise,
     )
+
+
+def _noise(values: Sequence[float]) -> float:
+    """Standard error of the difference of two means of three evaluations.
+
+    The deviation σ of one comes from second differences, whose variance is 6σ² about any straight
+    course; with few of them it is widened, as they tell σ badly.
+    """
+    bends = [a - 2 * b + c for a, b, c in zip(values, values[1:], values[2:], strict=False)]
+    sigma = math.sqrt(math.fsum(b * b for b in bends) / len(bends) / 6) * (1 + 1.5 / len(bends))
+    return sigma * math.sqrt(2 / EVALUATIONS)

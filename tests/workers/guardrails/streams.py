@@ -1,0 +1,103 @@
+"""Figures of runs that never ran: plausible healthy ones, and the faults that are planted in them.
+
+A healthy run improves: its reward rises to a plateau, its divergence grows, its entropy falls, its
+critic begins worthless, and every figure has the noise of a batch of 64 answers.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+
+import numpy as np
+
+from workers.guardrails.watch import Breach, Guardrails
+
+BATCH = 64
+EVAL_EVERY, EVAL_PROMPTS = 10, 32
+Figures = dict[str, float | None]
+Stream = Iterator[tuple[int, Figures]]
+
+
+def _sigmoid(x: np.ndarray) -> np.ndarray:
+    return 1 / (1 + np.exp(-x))
+
+
+def healthy_ppo(seed: int, steps: int = 150) -> Stream:
+    rng = np.random.default_rng(seed)
+    pace = rng.uniform(20, 80)  # steps until most is learned
+    gain = rng.uniform(0.3, 2.0)  # in temperatures of the reward model
+    spread = rng.uniform(0.8, 1.4)
+    baseline = np.quantile(rng.normal(0, spread, 4000), 0.9)
+    kl, entropy, kept = rng.uniform(1, 8), rng.uniform(0.6, 2.5), rng.uniform(0.5, 0.9)
+    longer, noise = rng.uniform(0.8, 1.5), rng.normal
+    for step in range(1, steps + 1):
+        progress = 1 - math.exp(-step / pace)
+        raw = rng.normal(gain * progress, spread * (1 - 0.2 * progress), BATCH)
+        calibrated = _sigmoid(raw)
+        critic = 0.6 * (1 - math.exp(-step / 12)) - 0.9 * math.exp(-step / 6)
+        norm = float(np.exp(noise(-0.5, 0.5)))
+        figures: Figures = {
+            "objective/kl": kl * progress * (1 + noise(0, 0.08)),
+            "objective/scores": float(raw.mean()),
+            "objective/scores_std": float(raw.std()),
+            "objective/scores_running_std": spread,
+            "objective/entropy_per_token": entropy * (1 - (1 - kept) * progress + noise(0, 0.03)),
+            "policy/clipfrac_avg": float(np.clip(noise(0.12, 0.05), 0, 1)),
+            "policy/logprob_min": -14 + float(noise(0, 2)),
+            "update/stopped_by_kl": float(rng.random() < 0.01),
+            "update/skipped_minibatches": 0.0,
+            "val/explained_variance": critic + float(noise(0, 0.12)),
+            "val/value_scale": 0.8 * (1 - math.exp(-step / 10)) + abs(float(noise(0, 0.1))),
+            "grad_norm": norm,
+            "grad_norm_max": norm * float(np.exp(abs(noise(0, 0.4)))),
+            "reward/calibrated_mean": float(calibrated.mean()),
+            "reward/calibrated_std": float(calibrated.std()),
+            "reward/above_baseline_share": float((raw > baseline).mean()),
+            "reward/outlier_share": float((abs(raw - raw.mean()) > 5 * spread).mean()),
+            "reward/flagged_share": rng.binomial(BATCH, 0.06 + 0.06 * progress) / BATCH,
+            "reward/blocked_share": rng.binomial(BATCH, 0.01) / BATCH,
+            "response/length_ratio": 1 + (longer - 1) * progress + float(noise(0, 0.06)),
+            "response/repetition": abs(0.04 + 0.03 * progress + float(noise(0, 0.01))),
+            "response/distinct": 0.7 - 0.12 * progress + float(noise(0, 0.02)),
+            "rollout/lag": 0.0,
+        }
+        if step % EVAL_EVERY == 0:
+            error = spread / math.sqrt(EVAL_PROMPTS) / 2  # the same prompts each time
+            figures["eval/score"] = gain * progress + float(noise(0, error))
+            figures["eval/held_out_score"] = 0.6 * gain * progress + float(noise(0, error))
+        yield step, figures
+
+
+def healthy_trainer(seed: int, steps: int = 200, *, start: float = 0.693) -> Stream:
+    """Of a preference model or a fine-tuning: the loss falls, the held-out loss falls less."""
+    rng = np.random.default_rng(seed)
+    end, pace = rng.uniform(0.3, 0.8) * start, rng.uniform(20, 80)
+    for step in range(1, steps + 1):
+        progress = 1 - math.exp(-step / pace)
+        course = start + (end - start) * progress
+        figures: Figures = {
+            "loss": course * (1 + float(rng.normal(0, 0.15 * progress + 0.02))),
+            "grad_norm": float(np.exp(rng.normal(0, 0.6))),
+        }
+        if step % EVAL_EVERY == 0:
+            figures["eval/loss"] = (course + 0.05 * progress) * (1 + float(rng.normal(0, 0.02)))
+        yield step, figures
+
+
+def planted(
+    stream: Stream, fault: Callable[[int, Figures], Mapping[str, float | None]], *, since: int = 60
+) -> Stream:
+    """The stream with what `fault` says of a step written over it, from step `since`."""
+    for step, figures in stream:
+        yield step, figures | dict(fault(step, figures)) if step >= since else figures
+
+
+def watch(guards: Guardrails, stream: Stream) -> list[Breach]:
+    return [breach for step, figures in stream for breach in guards.look(step, figures)]
+
+
+def level_after(step: int) -> Callable[[int, Figures], Mapping[str, float | None]]:
+    """A divergence that alarms, and from `step` on answers that grow and a clip that is hit."""
+    return lambda now, figures: (
+        {"objective/kl": 14.0}
+        | ({"response/length_ratio": 3.0, "policy/clipfrac_avg": 0.7} if now >= step else {})
+    )

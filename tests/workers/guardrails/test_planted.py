@@ -1,0 +1,222 @@
+"""Every guardrail fires on the fault planted for it, and healthy runs are left in peace.
+
+The runs are streams of figures (streams.py); faults in real trainings are planted where the recipe
+is tested.
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+
+from tests.workers.guardrails.streams import (
+    EVAL_EVERY,
+    Figures,
+    healthy_ppo,
+    healthy_trainer,
+    planted,
+    watch,
+)
+from workers.contract.guards import RULES, rules_of
+from workers.guardrails.watch import Guardrails
+
+SEEDS = range(40)
+ON = {"reward_above_baseline": "warn"}  # off unless chosen
+WITHIN = 8  # looks from the fault to the alert, for rules that do not pool or wait
+
+
+def level(**figures: float):
+    return lambda step, before: {name.replace("__", "/"): v for name, v in figures.items()}
+
+
+def scaled(name: str, factor: float):
+    return lambda step, before: {name: (before[name] or 0.0) * factor}
+
+
+def spike(step: int, before: Figures) -> Mapping[str, float]:
+    """Mean 0.5 → 0.9 and deviation 0.2 → 0.05, on raw scores alike."""
+    return {
+        "reward/calibrated_mean": 0.9,
+        "reward/calibrated_std": 0.05,
+        "objective/scores_std": 0.2,
+    }
+
+
+def shift(step: int, before: Figures) -> Mapping[str, float]:
+    return {"reward/calibrated_mean": before["reward/calibrated_mean"] - 0.25}
+
+
+def overoptimised(step: int, before: Figures) -> Mapping[str, float | None]:
+    """The reward goes on rising, the held-out score goes down (Gao et al. 2022)."""
+    if step % EVAL_EVERY:
+        return {}
+    rng = np.random.default_rng(step)
+    return {
+        "eval/score": 1.0 + 0.01 * step + rng.normal(0, 0.05),
+        "eval/held_out_score": 0.6 - 0.012 * (step - 60) + rng.normal(0, 0.05),
+    }
+
+
+def stuck(step: int, before: Figures) -> Mapping[str, float]:
+    rng = np.random.default_rng(step)
+    return {
+        "reward/calibrated_mean": 0.5 + rng.normal(0, 0.02),
+        "objective/entropy_per_token": 2.0 + rng.normal(0, 0.02),
+    }
+
+
+def above_baseline(step: int, before: Figures) -> Mapping[str, float]:
+    return {"reward/above_baseline_share": 0.6}
+
+
+def steady(step: int, before: Figures) -> Mapping[str, float]:
+    """A run that learns passes the share by itself; this one is not meant to."""
+    return {"reward/above_baseline_share": 0.1}
+
+
+# rule: (what is planted, from which step)
+PPO_FAULTS = {
+    "held_out_down": (overoptimised, 60),
+    "constant_reward": (level(objective__scores_running_std=0.0), 1),
+    "all_flagged": (level(reward__flagged_share=1.0), 60),
+    "reward_saturated": (level(reward__calibrated_mean=0.9), 60),
+    "reward_above_baseline": (above_baseline, 60),
+    "reward_spread": (spike, 60),
+    "reward_drift": (shift, 60),
+    "outliers": (level(reward__outlier_share=0.02), 60),
+    "disagreement": (level(reward__flagged_share=0.5), 60),
+    "blocked": (level(reward__blocked_share=0.4), 60),
+    "length": (scaled("response/length_ratio", 2.5), 60),
+    "repetition": (level(response__repetition=0.5), 60),
+    "update_kl": (level(update__stopped_by_kl=1.0), 60),
+    "reference_kl": (scaled("objective/kl", 12.0), 60),
+    "clip_fraction": (level(policy__clipfrac_avg=0.55), 60),
+    "ratio": (level(update__skipped_minibatches=1.0), 60),
+    "explained_variance": (level(val__explained_variance=-0.4), 60),
+    "value_blow_up": (level(val__value_scale=20.0), 60),
+    "entropy_floor": (scaled("objective/entropy_per_token", 0.2), 60),
+    "entropy_rise": (scaled("objective/entropy_per_token", 3.0), 60),
+    "diverse_without_progress": (stuck, 1),
+    "uniform_high_reward": (level(response__distinct=0.1, reward__calibrated_mean=0.75), 60),
+    "stale": (level(rollout__lag=8.0), 60),
+    "gradient": (level(grad_norm_max=400.0), 60),
+    "extreme_logprob": (level(policy__logprob_min=-80.0), 60),
+}
+SLOW = {"held_out_down": 70, "explained_variance": 12, "diverse_without_progress": 80,
+        "outliers": 16, "blocked": 16, "reward_saturated": 16, "reward_above_baseline": 16,
+        "reward_spread": 16}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", sorted(PPO_FAULTS))
+def test_a_planted_fault_of_ppo_raises_its_own_guardrail_soon(name: str) -> None:
+    fault, since = PPO_FAULTS[name]
+    stream = planted(healthy_ppo(1), steady, since=1)
+    found = watch(Guardrails("ppo", ON), planted(stream, fault, since=since))
+    own = [breach for breach in found if breach.rule.name == name]
+    assert own, [breach.rule.name for breach in found]
+    assert since <= own[0].step <= since + SLOW.get(name, WITHIN)
+    assert own[0].rule.advice in own[0].message
+
+
+def test_every_rule_has_a_planted_fault() -> None:
+    trainers = {"held_out_loss", "loss_jump", "zero_variance", "non_finite"}
+    assert {rule.name for rule in RULES} == set(PPO_FAULTS) | trainers
+
+
+@pytest.mark.parametrize("kind", ["sft", "reward", "dpo"])
+@pytest.mark.parametrize(
+    ("name", "fault"),
+    [
+        ("gradient", level(grad_norm=500.0)),
+        ("loss_jump", level(loss=4.0)),
+        ("held_out_loss", level(eval__loss=1.5)),
+    ],
+)
+def test_a_planted_fault_of_a_trainer_raises_its_own_guardrail(kind: str, name: str, fault) -> None:
+    found = watch(Guardrails(kind), planted(healthy_trainer(2), fault, since=100))
+    assert name in [breach.rule.name for breach in found]
+    assert min(breach.step for breach in found) >= 100
+
+
+def test_dpo_is_watched_for_divergence_and_length_too() -> None:
+    guards = Guardrails("dpo", {"reference_kl": "stop"})
+    looks = [(s, {"objective/kl": float(s), "response/length": 10.0 + 4 * s}) for s in range(20)]
+    found = watch(guards, iter(looks))
+    assert {(b.rule.name, b.action) for b in found} == {
+        ("reference_kl", "stop"),
+        ("length", "warn"),
+    }
+    # 11 and 12 are the second and third of three over 10; the length passes 2 × 10 at step 3
+    assert {b.rule.name: b.step for b in found} == {"reference_kl": 12, "length": 5}
+
+
+def test_groups_that_teach_nothing_are_told_in_grpo() -> None:
+    looks = [(s, {"grpo/zero_variance_share": 0.3 if s < 10 else 0.95}) for s in range(20)]
+    assert [(b.rule.name, b.step) for b in watch(Guardrails("grpo"), iter(looks))] == [
+        ("zero_variance", 12)
+    ]
+
+
+def test_healthy_runs_raise_no_stop_and_hardly_a_warning() -> None:
+    """docs/guardrails.md prints what a larger count of such runs gave."""
+    found = [watch(Guardrails("ppo"), healthy_ppo(seed)) for seed in SEEDS]
+    stops = [b for run in found for b in run if b.action == "stop"]
+    warned = [run for run in found if any(b.severity != "info" for b in run)]
+    assert stops == []
+    assert len(warned) <= 0.05 * len(SEEDS), [b.rule.name for run in warned for b in run]
+
+
+@pytest.mark.parametrize("kind", ["sft", "reward", "dpo"])
+def test_healthy_trainings_raise_nothing(kind: str) -> None:
+    for seed in SEEDS:
+        assert watch(Guardrails(kind), healthy_trainer(seed, 120)) == []
+
+
+def test_a_reward_with_another_origin_is_no_alarm() -> None:
+    """Raw scores + 10: calibrated ones do not change, and nothing looks at the raw mean."""
+    lifted = planted(
+        healthy_ppo(3),
+        lambda step, f: {
+            "objective/scores": f["objective/scores"] + 10,
+            "eval/score": f["eval/score"] + 10 if "eval/score" in f else None,
+        },
+        since=1,
+    )
+    assert watch(Guardrails("ppo"), lifted) == watch(Guardrails("ppo"), healthy_ppo(3))
+
+
+def test_a_plateau_of_the_held_out_score_is_no_fall() -> None:
+    rng = np.random.default_rng(5)
+    stops = 0
+    for _ in SEEDS:
+        guards = Guardrails("ppo")
+        looks = ((10 * i, {"eval/score": min(i, 8) / 8 + rng.normal(0, 0.08),
+                           "eval/held_out_score": min(i, 8) / 12 + rng.normal(0, 0.08)})
+                 for i in range(25))  # fmt: skip
+        stops += any(b.action == "stop" for b in watch(guards, looks))
+    assert stops <= 2
+
+
+def test_a_critic_that_has_not_learned_yet_is_no_alarm() -> None:
+    looks = [(s, {"val/explained_variance": -2.0 if s <= 25 else 0.3}) for s in range(1, 60)]
+    assert watch(Guardrails("ppo"), iter(looks)) == []
+
+
+def test_the_spread_that_the_calibrated_scale_squeezes_is_no_alarm() -> None:
+    """All answers good: calibrated scores crowd near 1 while raw ones differ as before."""
+    squeezed = level(
+        reward__calibrated_mean=0.93, reward__calibrated_std=0.06, objective__scores_std=1.0
+    )
+    found = watch(Guardrails("ppo"), planted(healthy_ppo(4), squeezed, since=60))
+    assert "reward_spread" not in [breach.rule.name for breach in found]
+
+
+def test_thresholds_are_those_the_specification_names() -> None:
+    rules = {rule.name: rule for rule in rules_of("ppo")}
+    named = {
+        "reference_kl": 10.0, "clip_fraction": 0.4, "entropy_floor": 0.1, "reward_saturated": 0.8,
+        "reward_above_baseline": 0.2, "reward_spread": 0.1, "reward_drift": 3.0, "length": 2.0,
+        "repetition": 0.2, "stale": 1.0, "explained_variance": 0.0,
+    }  # fmt: skip
+    assert {name: rules[name].threshold for name in named} == named
+    assert rules["entropy_floor"].share == 0.3

@@ -1,0 +1,273 @@
+"""One trouble is one alert; state goes on exactly; what is no number is a finding."""
+
+import itertools
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+from tests.workers.guardrails.streams import healthy_ppo, level_after, planted, watch
+from workers.context import RunContext
+from workers.contract.events import Alert, Event, Evidence, Fault
+from workers.contract.guards import RULES, guard_errors, rules_of
+from workers.guardrails.finite import FiniteGuard
+from workers.guardrails.watch import Guardrails, first_stop, report, stop_error
+
+NAN = math.nan
+
+
+def looks(guards: Guardrails, name: str, values: list[float | None], first_step: int = 1):
+    """[(step, action)] of what a figure's course raises."""
+    found = watch(guards, ((first_step + i, {name: v}) for i, v in enumerate(values)))
+    return [(breach.step, breach.action) for breach in found]
+
+
+# --- how often ---
+
+
+def test_a_trouble_that_stays_is_told_once() -> None:
+    guards = Guardrails("ppo")
+    assert looks(guards, "objective/kl", [12.0] * 300) == [(2, "warn")]
+
+
+def test_one_look_over_the_bound_is_no_trouble_where_patience_is_asked() -> None:
+    assert looks(Guardrails("ppo"), "policy/clipfrac_avg", [0.1, 0.9, 0.1, 0.1, 0.1] * 20) == []
+    # three of five looks, in whatever order
+    assert looks(Guardrails("ppo"), "policy/clipfrac_avg", [0.9, 0.1, 0.9, 0.1, 0.9]) == [
+        (5, "warn")
+    ]
+
+
+def test_it_is_told_again_only_after_ten_calm_looks_well_inside() -> None:
+    just_inside, well_inside = 9.0, 7.9  # a fifth of ten nats is the margin
+    hovering = [12.0] * 3 + ([just_inside] * 5 + [12.0] * 5) * 10
+    assert looks(Guardrails("ppo"), "objective/kl", hovering) == [(2, "warn")]
+    returning = [12.0] * 3 + [well_inside] * 20 + [12.0] * 3
+    assert looks(Guardrails("ppo"), "objective/kl", returning) == [(2, "warn"), (25, "warn")]
+
+
+def test_two_alerts_of_a_rule_are_twenty_looks_apart() -> None:
+    flickering = ([50.0] + [0.1] * 11) * 20
+    steps = [s for s, _ in looks(Guardrails("ppo"), "update/skipped_minibatches", flickering)]
+    assert len(steps) > 3
+    assert min(b - a for a, b in itertools.pairwise(steps)) >= 20
+
+
+def test_an_adjustment_is_made_again_while_the_trouble_stays_three_times_at_most() -> None:
+    guards = Guardrails("ppo", {"reference_kl": "adjust"})
+    found = looks(guards, "objective/kl", [12.0] * 100)
+    assert found == [(2, "adjust"), (12, "adjust"), (22, "adjust")]
+
+
+def test_none_is_no_look_at_all() -> None:
+    guards = Guardrails("ppo")
+    assert looks(guards, "objective/kl", [12.0, None, None, None, 12.0]) == [(5, "warn")]
+
+
+def test_a_rule_that_is_off_says_nothing_and_another_threshold_is_kept_to() -> None:
+    figures = {"objective/kl": 9.0, "policy/clipfrac_avg": 0.9}
+    guards = Guardrails(
+        "ppo",
+        {"clip_fraction": "off", "reference_kl": {"threshold": 8, "action": "stop", "patience": 1}},
+    )
+    (breach,) = guards.look(1, figures)
+    assert (breach.rule.name, breach.action, breach.threshold) == ("reference_kl", "stop", 8)
+    assert breach.severity == "critical"
+
+
+def test_of_several_stops_the_outermost_in_the_diagnosis_counts() -> None:
+    choice = {"action": "stop", "patience": 1}
+    guards = Guardrails("ppo", {"reference_kl": choice, "repetition": choice, "ratio": "warn"})
+    found = guards.look(
+        1, {"objective/kl": 50.0, "response/repetition": 0.9, "update/skipped_minibatches": 3.0}
+    )
+    assert [b.rule.name for b in found] == ["repetition", "reference_kl", "ratio"]
+    assert first_stop(found).rule.name == "repetition"
+
+
+# --- state ---
+
+
+def test_a_watcher_that_is_resumed_says_what_one_without_a_break_says() -> None:
+    def course():
+        return planted(healthy_ppo(7), level_after(90), since=40)
+
+    whole = Guardrails("ppo", {"reference_kl": "adjust"})
+    expected = [(b, whole.state()) for b in watch(whole, course())]
+    assert len(expected) > 3
+    for cut in (1, 45, 93, 120):
+        guards, found = Guardrails("ppo", {"reference_kl": "adjust"}), []
+        for step, figures in course():
+            found += guards.look(step, figures)
+            if step == cut:
+                saved = json.loads(json.dumps(guards.state(), allow_nan=False))
+                guards = Guardrails("ppo", {"reference_kl": "adjust"})
+                guards.restore(saved)
+        assert found == [b for b, _ in expected]
+        assert guards.state() == whole.state()
+
+
+def test_the_state_that_was_handed_out_does_not_move_with_the_run() -> None:
+    guards = Guardrails("ppo")
+    guards.look(1, {"objective/kl": 12.0})
+    before = guards.state()
+    guards.look(2, {"objective/kl": 12.0})
+    assert before != guards.state()
+
+
+# --- no numbers ---
+
+
+def test_a_watched_figure_that_is_no_number_is_told_then_stops_the_run() -> None:
+    guards = Guardrails("ppo")
+    assert looks(guards, "objective/kl", [1.0, NAN, math.inf]) == [(2, "skip"), (3, "stop")]
+    assert json.dumps(guards.state(), allow_nan=False)
+
+
+def test_a_figure_nobody_watches_may_be_undefined() -> None:
+    assert looks(Guardrails("ppo"), "val/ratio", [NAN] * 5) == []
+
+
+def test_a_step_that_was_skipped_is_not_told_twice() -> None:
+    guards = Guardrails("sft")
+    guards.look(10, {"loss": 1.0, "grad_norm": 1.0})
+    assert guards.finite.skip_or_stop(17, "the loss").action == "skip"
+    assert guards.look(20, {"loss": 1.0, "grad_norm": NAN}) == []
+    assert [b.action for b in guards.look(30, {"loss": NAN})] == ["skip"]
+
+
+def test_an_evaluation_without_numbers_stops_the_second_time() -> None:
+    guards = Guardrails("sft")
+    assert looks(guards, "eval/loss", [1.0, NAN, 1.0, NAN], first_step=100) == [
+        (101, "skip"),
+        (103, "skip"),
+    ]
+    guards = Guardrails("sft")
+    found = [b.action for s in (50, 150) for b in guards.look(s, {"eval/loss": NAN})]
+    assert found == ["skip", "stop"]
+
+
+@pytest.mark.parametrize(
+    ("steps", "actions"),
+    [
+        ([5, 6], ["skip", "stop"]),
+        ([5, 7], ["skip", "skip"]),
+        ([5, 5], ["skip", "stop"]),  # the next minibatch of the same step
+        ([5, 7, 9], ["skip", "skip", "stop"]),
+        ([5, 30, 90, 145], ["skip"] * 4),
+    ],
+)
+def test_steps_without_numbers_stop_when_in_a_row_or_often(
+    steps: list[int], actions: list[str]
+) -> None:
+    guard = FiniteGuard()
+    assert [guard.skip_or_stop(step, "the loss").action for step in steps] == actions
+
+
+# --- what is told ---
+
+
+class Writer:
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+
+    def write(self, event: Event) -> None:
+        self.events.append(event)
+
+
+def test_a_breach_is_an_alert_with_evidence_and_a_failure_with_a_kind() -> None:
+    writer = Writer()
+    context = RunContext(None, None, Path(), writer)  # type: ignore[arg-type]
+    guards = Guardrails("ppo", {"reference_kl": {"action": "stop", "patience": 1}})
+    breaches = guards.look(3, {"objective/kl": 12.5})
+    report(context, breaches)
+    alert, evidence = writer.events
+    assert isinstance(alert, Alert)
+    assert (alert.rule, alert.severity, alert.step) == ("reference_kl", "critical", 3)
+    assert (alert.value, alert.threshold) == (12.5, 10.0)
+    assert "12.5 nats per sequence, over 10" in alert.message
+    assert "tagged failed" in alert.message
+    assert isinstance(evidence, Evidence)
+    assert (evidence.link, evidence.expected, evidence.unit) == (
+        "policy",
+        "at most 10",
+        "nats per sequence",
+    )
+    error = stop_error(breaches[0])
+    assert (error.kind, error.fault) == ("guard_reference_kl", Fault.GUARD)
+
+
+def test_what_is_no_number_is_reported_without_one() -> None:
+    """NaN is no JSON."""
+    writer = Writer()
+    guards = Guardrails("ppo")
+    report(
+        RunContext(None, None, Path(), writer),  # type: ignore[arg-type]
+        guards.look(1, {"objective/kl": NAN}),
+    )
+    assert [event.value for event in writer.events] == [None, None]
+
+
+# --- configuration ---
+
+
+def test_every_wrong_choice_is_named_at_once() -> None:
+    errors = guard_errors(
+        "ppo",
+        {
+            "reference_kI": "off",
+            "non_finite": "off",
+            "stale": "warn",
+            "clip_fraction": {"threshold": "high", "patience": 0, "window": 3},
+            "entropy_floor": True,
+            "held_out_down": "adjust",
+        },
+    )
+    assert len(errors) == 8
+    assert "is 'reference_kl' meant?" in errors[0]
+    assert all(error.startswith("guards.") for error in errors)
+
+
+def test_good_choices_are_no_errors() -> None:
+    choices = {
+        "reference_kl": {"threshold": 8, "action": "stop"},
+        "entropy_floor": "off",
+        "clip_fraction": {"action": "adjust", "patience": 2},
+        "explained_variance": {"threshold": -0.5},
+    }
+    assert guard_errors("ppo", choices) == []
+    chosen = {rule.name: rule for rule in rules_of("ppo", choices)}
+    assert chosen["clip_fraction"].patience == (2, 5)
+    assert chosen["reference_kl"].action == "stop"
+
+
+def test_a_kind_offers_only_the_adjustments_it_can_make() -> None:
+    assert "adjust" not in {r.name: r for r in rules_of("dpo")}["reference_kl"].actions
+    assert guard_errors("dpo", {"reference_kl": "adjust"}) != []
+    gradient = {r.name: r for r in rules_of("sft")}["gradient"]
+    assert [change.setting for change in gradient.adjustment] == ["learning_rate"]
+
+
+def test_an_adjustment_stays_within_its_bounds() -> None:
+    (epochs, rate) = {r.name: r for r in rules_of("ppo")}["clip_fraction"].adjustment
+    assert [epochs.apply(n) for n in (4, 2, 1)] == [3, 1, 1]
+    assert isinstance(epochs.apply(4), int)
+    assert rate.apply(1e-5) == pytest.approx(5e-6)
+    (dearer,) = {r.name: r for r in rules_of("ppo")}["reference_kl"].adjustment
+    assert [dearer.apply(v) for v in (0.1, 0.9, 3.0)] == [pytest.approx(0.15), 1.0, 3.0]
+
+
+def test_the_table_is_whole() -> None:
+    seen = set()
+    for rule in RULES:
+        for kind in rule.kinds:
+            assert (rule.name, kind) not in seen
+            seen.add((rule.name, kind))
+        assert rule.action in rule.actions
+        assert ("adjust" in rule.actions) == bool(rule.adjustment), rule.name
+        assert rule.bound in ("above", "below")
+        assert 1 <= rule.patience[0] <= rule.patience[1]
+        assert rule.advice.endswith((".", "?"))
+        assert rule.source.endswith(".")
+        assert rule.severity in ("info", "warning", "critical")
