@@ -73,7 +73,7 @@ def in_small(settings: Any) -> Small:
     if NOT_MORE_THAN_A_MINUTE in values:
         seconds = values[NOT_MORE_THAN_A_MINUTE]
         new[NOT_MORE_THAN_A_MINUTE] = min(MAX_SECONDS, seconds or MAX_SECONDS)
-    new |= _batch(values)
+    new |= _batch(values) | _rounds(values, new)
     changed = {name: (values[name], value) for name, value in new.items() if values[name] != value}
     small = replace(settings, **{name: value for name, (_, value) in changed.items()})
     errors = small.check() if hasattr(small, "check") else []
@@ -92,7 +92,10 @@ def _batch(values: Mapping[str, Any]) -> dict[str, Any]:
     unit = group if rows % group == 0 else 1  # where a batch counts prompts, any number will do
     small = rows if rows <= ROWS else max(2 * unit if unit > 1 else ROWS, ROWS // unit * unit)
     new = {"batch_size": min(rows, small)}
-    for part, whole in (("minibatch_size", "batch_size"), ("microbatch_size", "minibatch_size")):
+    for part in ("minibatch_size", "microbatch_size"):
+        whole = "batch_size"
+        if part == "microbatch_size" and "minibatch_size" in values:
+            whole = "minibatch_size"
         size = values.get(part)
         if size is None:
             continue
@@ -105,6 +108,20 @@ def _batch(values: Mapping[str, Any]) -> dict[str, Any]:
     if accumulation and accumulation > new["batch_size"]:
         new["gradient_accumulation"] = new["batch_size"]
     return new
+
+
+def _rounds(values: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+    """Where a step is one pass over answers that serve several (groups), two batches of answers are
+    drawn, and evaluations and checkpoints fall between them."""
+    passes = values.get("update_epochs", 1)
+    if not any(values.get(name) for name in GROUPS) or passes == 1:
+        return {}
+    rounds = {
+        name: -(-new.get(name, values[name]) // passes) * passes
+        for name in ("eval_every", "save_every")
+        if name in values
+    }
+    return rounds | {"steps": min(values["steps"], max(int(MOST["steps"]), 2 * passes))}
 
 
 def _word(value: Any) -> str:

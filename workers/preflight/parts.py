@@ -56,7 +56,6 @@ class Parts:
     left_out: int = 0  # prompts or rows that were too long
     cut: int = 0  # rows that were cut to fit
     eval_prompts: Sequence[Messages] = ()
-    eval_is_train: bool = False  # the snapshot has no evaluation file
     reward: RewardSource | None = None
     critic: Critic | None = None
     demonstrations: Sequence[Demonstration] | None = None  # None: looked for among the inputs

@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import torch
 from workers.assess.gather import draw, pairs_of
 from workers.assess.scoring import Scored
 from workers.context import RecipeError, RunContext
-from workers.data.snapshot import Preference
+from workers.data.snapshot import Preference, evaluation_splits
 from workers.memory.ledger import Ledger
 from workers.preflight.critic import FixedRollout, critic_finding, fit_critic
 from workers.preflight.data import demonstration_rows, preference_rows, prompt_rows, too_long
@@ -36,6 +37,7 @@ from workers.preflight.reward import (
     reward_shape,
 )
 from workers.preflight.trial import Trial, draw_trial
+from workers.recipes.settings import settings_for
 from workers.rewards.source import RewardSource
 from workers.rl.moments import RunningMoments
 from workers.rollouts.sampling import Sampling, derive_seed
@@ -65,6 +67,7 @@ def run_preflight(context: RunContext, kind: str, settings: Any, parts: Parts) -
         findings=tuple(sorted(findings, key=lambda finding: order.index(finding.check))),
         seconds=time.monotonic() - started,
         memory=None if found is None else memory_json(found, settings),
+        changed=_changed(context, kind, settings),
     )
     publish(context, report)
     stop_if_blocked(report)
@@ -117,6 +120,20 @@ def _configuration(kind: str) -> Finding:
     )
 
 
+def _changed(context: RunContext, kind: str, settings: Any) -> dict[str, list[Any]] | None:
+    """What a minimal reproduction made smaller: before and after, by field."""
+    if not getattr(settings, "minimal", False):
+        return None
+    meant = settings_for(kind, context.spec.config)
+    both = {f.name: [getattr(meant, f.name), getattr(settings, f.name)] for f in fields(settings)}
+    return {name: values for name, values in both.items() if values[0] != values[1]}
+
+
+def _holds_nothing_out(context: RunContext) -> bool:
+    """Whether the prompts come from a snapshot without an evaluation file."""
+    return context.has_input("prompts") and not evaluation_splits(context.input_path("prompts"))
+
+
 def _ledger(context: RunContext, kind: str, settings: Any, parts: Parts) -> Ledger | None:
     if parts.ledger is not None:
         return parts.ledger
@@ -136,7 +153,7 @@ def _data(context: RunContext, kind: str, settings: Any, parts: Parts) -> Iterat
         yield evaluation_overlap(
             texts,
             [text_of(prompt) for prompt in parts.eval_prompts],
-            same_file=parts.eval_is_train,
+            same_file=_holds_nothing_out(context),
         )
     if kind in ("dpo", "reward"):
         yield preference_rows(preferences)
