@@ -33,10 +33,10 @@ def padded_tokens(lengths: Sequence[int]) -> int:
 
 
 def parts_under(
-    pairs: Sequence[tuple[int, int]], *, budget: int | None, at_least: int = 1
+    pairs: Sequence[tuple[int, ...]], *, budget: int | None, at_least: int = 1
 ) -> list[list[int]]:
-    """Indices of pairs, given by the lengths of their texts, in parts of at most `budget` padded
-    tokens and at least so many parts; a pair over the budget by itself is a part by itself.
+    """Indices of pairs (or single texts), given by the lengths of their texts, in parts of at most
+    `budget` padded tokens and at least so many parts; what is over it alone is a part by itself.
 
     Pairs come longest first, so the part that needs most memory is computed first.
     """

@@ -22,7 +22,37 @@ PRESETS: dict[str, dict[str, dict[str, object]]] = {
             "eval_every": 100,
             "save_every": 200,
             "sample_max_new_tokens": 48,
-        }
+        },
+        # A pretrained model as `base` or `base_model`, all weights: two or three passes.
+        "pretrained": {
+            "learning_rate": 1e-5,
+            "warmup_share": 0.03,
+            "lr_schedule": "cosine",
+            "batch_size": 32,
+            "epochs": 2,
+            "max_length": 2048,
+            "max_tokens_per_batch": 16_384,
+            "eval_every": 50,
+            "save_every": 100,
+            "sample_prompts": 16,
+            "sample_max_new_tokens": 256,
+        },
+        # One that does not fit with its optimizer: adapters, which take a larger step.
+        "lora": {
+            "learning_rate": 2e-4,
+            "warmup_share": 0.03,
+            "lr_schedule": "cosine",
+            "batch_size": 32,
+            "epochs": 2,
+            "lora_rank": 16,
+            "gradient_checkpointing": True,
+            "max_length": 2048,
+            "max_tokens_per_batch": 16_384,
+            "eval_every": 50,
+            "save_every": 100,
+            "sample_prompts": 16,
+            "sample_max_new_tokens": 256,
+        },
     },
     "reward": {
         "demo": {

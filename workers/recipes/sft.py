@@ -1,10 +1,9 @@
 """Supervised fine-tuning: imitate the answers of the demonstrations.
 
 Inputs: `data` (a demonstrations snapshot) and optionally `base` (a checkpoint). Without `base`
-and without `base_model` a tokenizer and a small model are built from the demonstrations.
-
-The library's plain trainer with the loss written out here: TRL's SFTTrainer computes the same, but
-its fused output layer takes three times as long on a processor (docs/log.md).
+and without `base_model` a tokenizer and a small model are built from the demonstrations. TRL's loss
+on our batches (`workers.sft.trainer`). At the end its answers are compared with the demonstrations
+(`workers.sft.imitation`), because RL starts from what it has learnt.
 """
 
 import random
@@ -12,21 +11,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-import torch.nn.functional as F
-import transformers
-from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainingArguments, set_seed
+from peft import PeftModel
+from transformers import PreTrainedModel, PreTrainedTokenizerBase, set_seed
+from trl import SFTConfig
 
-from workers.context import RunContext
+from workers.context import RecipeError, RunContext
+from workers.contract.events import Fault
 from workers.data.base_model import BaseShape, build_model, train_tokenizer
 from workers.data.encoding import Encoded, encode_pair, truncated_share
-from workers.data.padding import pad_right
 from workers.data.snapshot import (
     Demonstration,
     Messages,
     evaluation_splits,
     read_demonstrations,
 )
+from workers.lora import attach_policy_lora
 from workers.models import (
     load_causal,
     load_tokenizer,
@@ -37,59 +36,13 @@ from workers.models import (
 from workers.recipes.samples import choose, emit_samples, encode_fitting
 from workers.recipes.settings import settings_for
 from workers.recipes.settings.supervised import SFTSettings
-from workers.recipes.trainer_bridge import (
-    GuardedTrainer,
-    Reporter,
-    check_batches,
-    train,
-    trainer_arguments,
-)
+from workers.recipes.trainer_bridge import Reporter, check_batches, train, trainer_arguments
 from workers.rollouts.answers import answer
-from workers.rollouts.forward import answer_logits
 from workers.rollouts.sampling import Sampling
+from workers.sft.imitation import Imitation, imitation_of, report_departures
+from workers.sft.trainer import DemonstrationTrainer
 
 CONFIG = SFTSettings
-IGNORED = -100  # the label that the loss skips
-
-
-class Trainer(GuardedTrainer, transformers.Trainer):
-    """Cross-entropy on the tokens of the answers, every token counting the same."""
-
-    loss_is_scaled_for_ga = True
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.seen: dict[bool, list[torch.Tensor]] = {True: [], False: []}  # training → sums
-
-    def compute_loss(
-        self,
-        model: PreTrainedModel,
-        inputs: dict[str, torch.Tensor],
-        return_outputs: bool = False,
-        num_items_in_batch: torch.Tensor | None = None,
-    ) -> torch.Tensor:
-        labels = inputs["labels"][:, 1:]
-        keep = F.pad(labels != IGNORED, (0, 1))  # the position before each answer token
-        logits = answer_logits(model, inputs["input_ids"], inputs["attention_mask"], keep)
-        targets = labels[labels != IGNORED]
-        total = F.cross_entropy(logits.float(), targets, reduction="sum")
-        right = (logits.argmax(-1) == targets).sum()
-        count = torch.tensor(float(len(targets)))
-        self.seen[model.training].append(torch.stack([total.detach().cpu(), right.cpu(), count]))
-        return total / (len(targets) if num_items_in_batch is None else num_items_in_batch)
-
-    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
-        """Adds the share of tokens guessed right, under TRL's name; and weighs the held-out loss
-        by token, where the library would weigh it by batch."""
-        batches = self.seen[self.model.training]
-        if batches:
-            total, right, count = torch.stack(batches).sum(0).tolist()
-            prefix = "" if self.model.training else "eval_"
-            logs[f"{prefix}mean_token_accuracy"] = right / count
-            if prefix:
-                logs["eval_loss"] = total / count
-            batches.clear()
-        super().log(logs, start_time)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,43 +54,96 @@ class Rows:
 
 
 def run(context: RunContext) -> dict[str, Any]:
-    """Train, report samples, return the headline figures."""
+    """Train, compare with the demonstrations, report samples, return the headline figures."""
     settings: SFTSettings = settings_for("sft", context.spec.config)
     set_seed(context.spec.seed)
     training, held_out = _split(context, settings)
-    tokenizer, model = _base(context, settings, training)
-    max_length = min(settings.max_length, readable_length(model, tokenizer))
+    tokenizer, body = _base(context, settings, training)
+    max_length = min(settings.max_length, readable_length(body, tokenizer))
     train_rows = _encode(tokenizer, training, max_length, settings.overlong)
     eval_rows = _encode(tokenizer, held_out, max_length, settings.overlong)
     check_batches(settings, len(train_rows.encoded))
 
+    model = _adapted(body, settings)
     reporter = Reporter(context, settings)
-    trainer = Trainer(
+    trainer = DemonstrationTrainer(
         model=model,
-        args=TrainingArguments(**trainer_arguments(context, settings)),
-        train_dataset=train_rows.encoded,
-        eval_dataset=eval_rows.encoded,
-        processing_class=tokenizer,
-        data_collator=lambda rows: _collate(rows, tokenizer.pad_token_id),
+        args=sft_config(context, settings, max_length),
+        settings=settings,
+        train_rows=train_rows.encoded,
+        eval_rows=eval_rows.encoded,
+        tokenizer=tokenizer,
         callbacks=[reporter],
     )
-    trainer.row_lengths = [len(row.ids) for row in train_rows.encoded]
     train(context, trainer)
 
+    step, imitation = trainer.state.global_step, None
     if context.stopped != "cancel":
         room = max(1, max_length - settings.sample_max_new_tokens)
         prompts, ids = encode_fitting(tokenizer, [row.prompt for row in held_out], room)
-        _show_samples(context, settings, model, tokenizer, prompts, ids, trainer.state.global_step)
+        _show_samples(context, settings, body, tokenizer, prompts, ids, step)
+        imitation = _imitation(context, settings, body, tokenizer, held_out, step)
     return {
-        "step": trainer.state.global_step,
-        "parameters": parameter_count(model),
+        "step": step,
+        "parameters": parameter_count(body),
+        "trained_parameters": sum(p.numel() for p in model.parameters() if p.requires_grad),
         "max_length": max_length,
         "train_rows": len(train_rows.encoded),
         "held_out_rows": len(eval_rows.encoded),
         "longer_than_max_length_share": train_rows.longer,
         "held_out_loss": reporter.losses[-1][1] if reporter.losses else None,
         "held_out_loss_at_start": reporter.losses[0][1] if context.spec.resume is None else None,
+        "imitation": imitation.summary() if imitation else None,
     }
+
+
+def sft_config(context: RunContext, settings: SFTSettings, max_length: int) -> SFTConfig:
+    """TRL's arguments of the run."""
+    return SFTConfig(
+        **trainer_arguments(context, settings)
+        | {
+            "per_device_train_batch_size": settings.batch_size,
+            "per_device_eval_batch_size": settings.batch_size,
+            "gradient_accumulation_steps": 1,  # our own steps come in parts
+        },
+        loss_type=settings.loss_type,
+        max_length=max_length,
+    )
+
+
+def _adapted(body: PreTrainedModel, settings: SFTSettings) -> PreTrainedModel | PeftModel:
+    """What is trained: the model, or adapters in its layers, so that `body` answers as it does."""
+    if settings.gradient_checkpointing:
+        body.activation_checkpointing_enable()
+    if not settings.lora_rank:
+        return body
+    return attach_policy_lora(body, rank=settings.lora_rank, alpha=settings.lora_alpha)
+
+
+def _imitation(
+    context: RunContext,
+    settings: SFTSettings,
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    held_out: list[Demonstration],
+    step: int,
+) -> Imitation | None:
+    """The comparison, reported; None where it is not wished or nothing can be compared."""
+    if not settings.imitation_prompts:
+        return None
+    imitation = imitation_of(
+        model,
+        tokenizer,
+        held_out,
+        prompts=settings.imitation_prompts,
+        seed=context.spec.seed,
+        limit=settings.imitation_max_new_tokens,
+    )
+    if imitation is None:
+        context.log("no held-out prompt leaves room for an answer: nothing is compared")
+    else:
+        report_departures(context, step, imitation)
+    return imitation
 
 
 def _show_samples(
@@ -177,13 +183,23 @@ def _split(
 def _base(
     context: RunContext, settings: SFTSettings, training: list[Demonstration]
 ) -> tuple[PreTrainedTokenizerBase, PreTrainedModel]:
-    """The model to start from: the resumed one, an input, a named one, or one built here."""
-    source: str | Path | None = context.resume_path()
+    """The model to start from: the resumed one, an input, a named one, or one built here.
+
+    Adapters go on the model they were trained on; a checkpoint has them merged into its weights
+    for others, and beside them for the trainer to read back.
+    """
+    source: str | Path | None = None if settings.lora_rank else context.resume_path()
     if source is None and context.has_input("base"):
         source = context.input_path("base")
     source = source or settings.base_model
     if source is not None:
         return load_tokenizer(source), load_causal(source)
+    if settings.lora_rank:
+        raise RecipeError(
+            "bad_config",
+            Fault.CONFIGURATION,
+            "lora_rank: a model that is built here has learnt nothing to adapt; name a base_model",
+        )
     texts = [m["content"] for row in training for m in row.prompt] + [r.response for r in training]
     tokenizer = train_tokenizer(
         texts, vocabulary=settings.base_vocabulary, context=settings.base_context
@@ -196,15 +212,6 @@ def _base(
         context=settings.base_context,
     )
     return tokenizer, build_model(tokenizer, shape, seed=context.spec.seed).to(pick_device())
-
-
-def _collate(rows: list[Encoded], pad_id: int) -> dict[str, torch.Tensor]:
-    """[N, L] ids, mask and labels; the labels of prompt and padding are ignored."""
-    ids, mask = pad_right([row.ids for row in rows], pad_id)
-    labels = torch.where(mask.bool(), ids, IGNORED)
-    for label, row in zip(labels, rows, strict=True):
-        label[: row.prompt_length] = IGNORED
-    return {"input_ids": ids, "attention_mask": mask, "labels": labels}
 
 
 def _encode(

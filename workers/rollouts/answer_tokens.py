@@ -27,7 +27,7 @@ class AnswerTokens:
 
     log_probs: Tensor  # [N, T] nats
     entropy: Tensor  # [N, T] nats, no gradient
-    mean_logits: Tensor  # [N, T] mean over the vocabulary, no gradient
+    mean_logits: Tensor  # [N, T] mean over the vocabulary, no gradient; unspecified for SFT's head
     is_top1: Tensor  # [N, T] bool: the likeliest token
     label_mask: Tensor  # [N, T] bool: an answer token
 
@@ -69,6 +69,14 @@ def answer_start(text: Encoded) -> int:
     return max(1, text.prompt_length)
 
 
+def with_output_layer(model: nn.Module) -> nn.Module:
+    """The model as a trainer passes it, or what distributed training has wrapped: the wrapper must
+    be called, but only the model inside knows its output layer."""
+    if not hasattr(model, "get_output_embeddings"):
+        model.get_output_embeddings = model.module.get_output_embeddings  # type: ignore[union-attr]
+    return model
+
+
 def answer_tokens(model: nn.Module, batch: Batch, *, fused: bool) -> AnswerTokens:
     """`AnswerTokens` of a batch, rows in the batch's order; gradients flow to `log_probs`.
 
@@ -106,5 +114,6 @@ def _through_fused_head(
         input_ids=ids, attention_mask=mask, labels=labels, fused_lm_head=True, use_cache=False
     )
     real = labels[:, 1:] != IGNORED
-    kept = (output.log_probs, output.entropy, output.mean_logits, output.is_top1)
+    mean = output.mean_logits if output.mean_logits is not None else real.float()  # not asked for
+    kept = (output.log_probs, output.entropy, mean, output.is_top1)
     return tuple(x[real].float() if x.is_floating_point() else x[real] for x in kept)

@@ -14,6 +14,7 @@ from workers.dpo.pairs import Pair, StepCollator, encode_pairs
 from workers.dpo.reference import precompute, reference_key
 from workers.dpo.trainer import PairTrainer
 from workers.models import disable_dropout
+from workers.recipes.parted_steps import PartedSteps
 from workers.recipes.settings import settings_for
 from workers.recipes.settings.preference import _BY_PAIR, _BY_STEP
 from workers.reference import Reference
@@ -43,6 +44,11 @@ def arguments(folder: Path) -> dict[str, Any]:
         "report_to": "none",
         "disable_tqdm": True,
     }
+
+
+def one_step(trainer: Any, parts: list[Any]) -> torch.Tensor:
+    """Gradients of a step, outside of a training."""
+    return PartedSteps.training_step(trainer, trainer.model, parts)
 
 
 def gradients(model: torch.nn.Module) -> torch.Tensor:
@@ -115,7 +121,7 @@ def test_every_loss_and_its_gradient_are_trls_on_the_same_pairs_however_they_are
             wanted = gradients(trl_trainer.model)
             steps = [whole_step] if kind in _BY_STEP else [whole_step, split_step]
             for step in steps:
-                loss = whole.training_step(whole.model, step)
+                loss = one_step(whole, step)
                 assert loss.item() == pytest.approx(expected.item(), rel=1e-5), kind
                 assert (gradients(whole.model) - wanted).norm() < 1e-5 * wanted.norm(), kind
 
@@ -124,11 +130,7 @@ def test_figures_are_those_of_the_whole_step_however_it_is_split(tmp_path: Path)
     figures = []
     for name, config in (("whole", {}), ("split", {"max_tokens_per_batch": 48})):
         trainer = our_trainer(tmp_path / name, **config)
-        logs = {
-            "loss": trainer.training_step(
-                trainer.model, trainer.data_collator(trainer.train_dataset)
-            ).item()
-        }
+        logs = {"loss": one_step(trainer, trainer.data_collator(trainer.train_dataset)).item()}
         trainer.log(logs)
         figures.append({k: v for k, v in logs.items() if k not in ("epoch", "num_tokens")})
     assert figures[0] == pytest.approx(figures[1], rel=1e-5)
@@ -184,7 +186,7 @@ def test_values_computed_beforehand_are_those_of_a_fresh_look_at_the_reference(
         our_trainer(tmp_path / "before", pairs=known.joined({"train": pairs})["train"]),
     )
     before.reference = None  # nothing to ask
-    losses = [t.training_step(t.model, t.data_collator(t.train_dataset)) for t in (live, before)]
+    losses = [one_step(t, t.data_collator(t.train_dataset)) for t in (live, before)]
     assert losses[0].item() == pytest.approx(losses[1].item(), rel=1e-6)
     torch.testing.assert_close(gradients(live.model), gradients(before.model), rtol=1e-4, atol=1e-6)
 

@@ -1,0 +1,155 @@
+"""SFT runs: TRL's loss on our batches, adapters, and whether the model imitates."""
+
+import json
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from datasets import Dataset
+from safetensors.torch import load_file
+from trl import SFTConfig, SFTTrainer
+
+from tests.workers.recipes.conftest import SUBJECTS
+from tests.workers.recipes.language import (
+    Outcome,
+    Workshop,
+    assistant,
+    tiny_llama,
+    user,
+    word_tokenizer,
+)
+from tests.workers.recipes.test_dpo_losses import ROWS, arguments, gradients, one_step
+from tests.workers.recipes.test_dpo_runs import checkpoint
+from tests.workers.recipes.test_resume import check_joined, stop_and_resume
+from workers.context import RecipeError
+from workers.data.encoding import encode_pair
+from workers.recipes.settings import settings_for
+from workers.sft.trainer import DemonstrationTrainer
+
+pytestmark = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")
+SHORT = {
+    "learning_rate": 1e-2,
+    "batch_size": 8,
+    "max_length": 64,
+    "log_every": 1,
+    "eval_every": 20,
+    "save_every": 100,
+    "sample_prompts": 1,
+    "sample_max_new_tokens": 4,
+    "warmup_share": 0.0,
+}
+
+
+@pytest.fixture(scope="module")
+def shop(workshop: Workshop) -> Workshop:
+    """Demonstrations that answer in a few words, and some held out."""
+    rows = [
+        {"messages": user(f"{subject} {verb}") + assistant(f"{subject} {verb} a good dog")}
+        for subject, verb in product(SUBJECTS, ("runs", "sleeps", "the sun", "good", "bad"))
+    ]
+    workshop.put_snapshot("short_answers", train=rows[::2], dev=rows[1::2])
+    return workshop
+
+
+def ours(folder: Path, rows: list[Any], **config: Any) -> DemonstrationTrainer:
+    settings = settings_for("sft", config)
+    return DemonstrationTrainer(
+        model=tiny_llama(),
+        args=SFTConfig(**arguments(folder), max_length=64, loss_type=settings.loss_type),
+        settings=settings,
+        train_rows=rows,
+        eval_rows=rows,
+        tokenizer=word_tokenizer(),
+    )
+
+
+@pytest.mark.parametrize("kind", ["nll", "dft"])
+def test_loss_and_gradient_are_trls_on_the_same_rows_however_they_are_split(
+    kind: str, tmp_path: Path
+) -> None:
+    tokenizer = word_tokenizer()
+    rows = [encode_pair(tokenizer, user(p), c, max_length=64) for p, c, _ in ROWS]
+    marks = [[0] * r.prompt_length + [1] * r.response_length for r in rows]
+    theirs = SFTTrainer(
+        model=tiny_llama(),
+        args=SFTConfig(
+            **arguments(tmp_path / "trl"),
+            max_length=64,
+            loss_type=kind,
+            completion_only_loss=True,
+        ),
+        train_dataset=Dataset.from_list(
+            [{"input_ids": r.ids, "completion_mask": m} for r, m in zip(rows, marks, strict=True)]
+        ),
+        processing_class=tokenizer,
+    )
+    theirs.model.train()
+    expected = theirs.compute_loss(theirs.model, theirs.data_collator(list(theirs.train_dataset)))
+    expected.backward()
+    wanted = gradients(theirs.model)
+    for budget, parts in ((None, 1), (30, 3)):
+        trainer = ours(tmp_path / "ours", rows, loss_type=kind, max_tokens_per_batch=budget)
+        step = trainer.data_collator(rows)
+        assert len(step) >= parts
+        assert one_step(trainer, step).item() == pytest.approx(expected.item(), rel=1e-5)
+        assert (gradients(trainer.model) - wanted).norm() < 1e-5 * wanted.norm()
+        assert trainer.evaluate()["eval_loss"] == pytest.approx(expected.item(), rel=1e-5)
+
+
+def departures(outcome: Outcome) -> set[str]:
+    return {t["name"] for t in outcome.summary["imitation"]["traits"] if t["departs"]}
+
+
+def test_a_model_trained_on_whole_answers_imitates_them_and_is_not_warned_of(
+    shop: Workshop,
+) -> None:
+    config = SHORT | {"max_steps": 60}
+    outcome = shop.run_here(shop.spec("faithful", "sft", config, base="base", data="short_answers"))
+    assert departures(outcome) == set()
+    assert outcome.summary["imitation"]["prompts"] == 40
+    assert not [a for a in outcome.all("Alert") if a["rule"].startswith("imitation")]
+
+
+def test_a_verbose_model_is_warned_of(shop: Workshop) -> None:
+    """Cut answers teach not to end: what `overlong: truncate` does with a small max_length."""
+    config = SHORT | {"max_steps": 60, "max_length": 14, "overlong": "truncate"}
+    outcome = shop.run_here(shop.spec("verbose", "sft", config, base="base", data="short_answers"))
+    assert {"length", "ended"} <= departures(outcome)
+    alerts = {a["rule"]: a for a in outcome.all("Alert")}
+    assert "times as long as the demonstrations" in alerts["imitation_length"]["message"]
+    assert alerts["imitation_length"]["value"] > alerts["imitation_length"]["threshold"] == 1.25
+    assert "imitation_ended" in {e["rule"] for e in outcome.all("Evidence")}
+
+
+def test_sft_with_adapters_goes_on_bit_for_bit_and_leaves_a_model_anyone_can_load(
+    shop: Workshop,
+) -> None:
+    config = SHORT | {
+        "lora_rank": 4,
+        "max_steps": 6,
+        "eval_every": 3,
+        "imitation_prompts": 0,
+        "max_tokens_per_batch": 60,
+    }
+    roles = {"base": "base", "data": "short_answers"}
+    whole, first, second = stop_and_resume(shop, "sft", config, 4, **roles)
+    check_joined(whole, first, second)
+    assert whole.summary["trained_parameters"] < 0.5 * whole.summary["parameters"]
+    assert whole.summary["held_out_loss"] < whole.summary["held_out_loss_at_start"]
+    assert whole.summary["imitation"] is None
+    folder = checkpoint(shop, whole)
+    assert not any("lora" in name for name in load_file(folder / "model.safetensors"))
+    assert json.loads((folder / "adapter" / "adapter_config.json").read_text())["r"] == 4
+    merged = type(tiny_llama()).from_pretrained(folder)
+    ids = torch.tensor([[3, 4, 5]])
+    assert not torch.allclose(merged(ids).logits, tiny_llama()(ids).logits, atol=1e-3)
+
+
+def test_adapters_on_a_model_that_has_learnt_nothing_are_refused(shop: Workshop) -> None:
+    config = {"lora_rank": 4, "max_length": 64}
+    with pytest.raises(RecipeError) as raised:
+        shop.run_here(shop.spec("nothing_learnt", "sft", config, data="short_answers"))
+    assert raised.value.kind == "bad_config"
+    assert "name a base_model" in raised.value.message

@@ -1,0 +1,102 @@
+"""What our trainers over TRL's share: its losses and figures, our rows, batches and forward passes.
+
+TRL's trainers compute a loss from what their fused output layer says of every token. They are
+handed the same (`workers.rollouts.answer_tokens`), computed in rectangles of similar length, where
+they would call the model. Their figures, of one part each, are joined here by what they are means
+over; TRL would count a part of two rows as much as one of thirty.
+"""
+
+import contextlib
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+from datasets import Dataset
+
+from workers.recipes.parted_steps import PartedSteps
+
+
+def placeholder_rows() -> Dataset:
+    """TRL's constructors take their own kind of rows only; ours are set afterwards."""
+    return Dataset.from_list([{"prompt_ids": [0]}])
+
+
+class PartedTRL(PartedSteps):
+    """Mixed into a trainer of TRL, before it and after `GuardedTrainer`."""
+
+    fused: bool  # whether the output layer is TRL's fused one
+    weighted: dict[str, dict[str, list[tuple[float, float]]]]  # by mode and figure: value, weight
+
+    def row_length(self, row: Any) -> int:
+        """Tokens of the longest text of a row."""
+        raise NotImplementedError
+
+    def row_weight(self, row: Any) -> float:
+        """How much a row counts in the held-out loss."""
+        raise NotImplementedError
+
+    def take_rows(self, train: Sequence[Any], held_out: Sequence[Any]) -> None:
+        """The rows to learn from and to measure on; once, after the constructor."""
+        self.train_dataset, self.eval_dataset = list(train), list(held_out)
+        self.row_lengths = [self.row_length(row) for row in train]
+        self.aux_loss_enabled = False  # of whole batches of experts, which are not computed here
+        self.fused = self.args.device.type != "cpu"  # type: ignore[attr-defined]
+        self.weighted = {mode: defaultdict(list) for mode in ("train", "eval")}
+
+    def create_model_card(self, *args: Any, **kwargs: Any) -> None:
+        """TRL's says nothing of the run."""
+
+    # --- figures ---
+
+    @property
+    def mode(self) -> str:
+        return "train" if self.model.training else "eval"  # type: ignore[attr-defined]
+
+    @contextlib.contextmanager
+    def weighing(self, weight_of: Callable[[str], float]) -> Iterator[None]:
+        """Inside, TRL notes the figures of one part; each counts by its weight."""
+        noted: dict[str, list[float]] = defaultdict(list)
+        mode = self.mode
+        self._metrics[mode] = noted  # type: ignore[attr-defined]
+        yield
+        for name, values in noted.items():
+            self.weighted[mode][name].append((values[-1], weight_of(name)))
+
+    def log(self, logs: dict[str, float], *args: Any, **kwargs: Any) -> None:
+        """TRL's figures over the rows since the last point, however they were split."""
+        self._metrics[self.mode] = {  # type: ignore[attr-defined]
+            name: [sum(v * w for v, w in points) / sum(w for _, w in points)]
+            for name, points in self.weighted[self.mode].items()
+        }
+        self.weighted[self.mode].clear()
+        super().log(logs, *args, **kwargs)  # type: ignore[misc]
+
+    @torch.no_grad()
+    def evaluate(
+        self, eval_dataset: Any = None, ignore_keys: Any = None, metric_key_prefix: str = "eval"
+    ) -> dict[str, float]:
+        """Over the held-out rows, those of similar length together."""
+        rows = sorted(
+            self.eval_dataset if eval_dataset is None else eval_dataset,
+            key=self.row_length,
+            reverse=True,
+        )
+        self.model.eval()  # type: ignore[attr-defined]
+        at_once: int = self.args.eval_batch_size  # type: ignore[attr-defined]
+        loss, total = 0.0, sum(map(self.row_weight, rows))
+        for start in range(0, len(rows), at_once):
+            batch = rows[start : start + at_once]
+            share = sum(map(self.row_weight, batch)) / total
+            for part in self._prepare_input(self.data_collator(batch)):  # type: ignore[attr-defined]
+                with self.compute_loss_context_manager():  # type: ignore[attr-defined]
+                    loss += float(self.compute_loss(self.model, part)) * share  # type: ignore[attr-defined]
+        figures = {f"{metric_key_prefix}_loss": loss}
+        self.log(figures)
+        self.control = self.callback_handler.on_evaluate(  # type: ignore[attr-defined]
+            self.args,  # type: ignore[attr-defined]
+            self.state,  # type: ignore[attr-defined]
+            self.control,
+            figures,
+        )
+        return figures

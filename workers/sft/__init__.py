@@ -1,0 +1,1 @@
+"""Supervised fine-tuning: its rows, its trainer, and how well its model imitates."""

@@ -1,0 +1,103 @@
+"""TRL's SFTTrainer with our forward passes: its loss and figures, our rows and batches.
+
+Left to itself it projects prompts and padding on the vocabulary too (on processors), which costs
+more than twice the time (docs/sft.md), and pads every row of a step to the longest.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedTokenizerBase
+from trl import SFTConfig, SFTTrainer
+
+from workers.data.encoding import Encoded
+from workers.data.token_budget import parts_under
+from workers.recipes.parted_trl import PartedTRL, placeholder_rows
+from workers.recipes.settings.supervised import SFTSettings
+from workers.recipes.trainer_bridge import GuardedTrainer
+from workers.rollouts.answer_tokens import (
+    Batch,
+    answer_start,
+    answer_tokens,
+    batch_of,
+    with_output_layer,
+)
+
+
+def answer_length(row: Encoded) -> int:
+    """Tokens that the loss is on."""
+    return len(row.ids) - answer_start(row)
+
+
+class StepCollator:
+    """The rows of one step as parts of at most the budget's tokens; `total` counts the answer
+    tokens of the whole step."""
+
+    def __init__(self, settings: SFTSettings, pad_id: int) -> None:
+        self.settings = settings
+        self.pad_id = pad_id
+
+    def __call__(self, rows: Sequence[Encoded]) -> list[dict[str, Any]]:
+        parts = parts_under(
+            [(len(row.ids),) for row in rows],
+            budget=self.settings.max_tokens_per_batch,
+            at_least=self.settings.gradient_accumulation,
+        )
+        total = torch.tensor(sum(map(answer_length, rows)))
+        batches = [batch_of([rows[i] for i in part], self.pad_id)[0] for part in parts]
+        return [
+            {"rectangles": batch.rectangles, "counts": batch.counts, "total": total}
+            for batch in batches
+        ]
+
+
+class DemonstrationTrainer(GuardedTrainer, PartedTRL, SFTTrainer):
+    """Cross-entropy on the tokens of the answers, every token counting the same."""
+
+    def __init__(
+        self,
+        *,
+        model: Any,
+        args: SFTConfig,
+        settings: SFTSettings,
+        train_rows: Sequence[Encoded],
+        eval_rows: Sequence[Encoded],
+        tokenizer: PreTrainedTokenizerBase,
+        callbacks: list[Any] | None = None,
+    ) -> None:
+        args.dataset_kwargs = {"skip_prepare_dataset": True}
+        args.average_tokens_across_devices = False  # each rank's mean is over its own tokens
+        super().__init__(
+            model=model,
+            args=args,
+            train_dataset=placeholder_rows(),
+            eval_dataset=placeholder_rows(),
+            processing_class=tokenizer,
+            data_collator=StepCollator(settings, tokenizer.pad_token_id),
+            callbacks=callbacks,
+        )
+        self.take_rows(train_rows, eval_rows)
+
+    def row_length(self, row: Encoded) -> int:
+        return len(row.ids)
+
+    def row_weight(self, row: Encoded) -> float:
+        return float(answer_length(row))
+
+    def compute_loss(
+        self,
+        model: torch.nn.Module,
+        inputs: dict[str, Any],
+        return_outputs: bool = False,
+        num_items_in_batch: Any = None,
+    ) -> Tensor:
+        """A part's share of the step's loss, by TRL's formula."""
+        batch = Batch(inputs["rectangles"], inputs["counts"])
+        tokens = answer_tokens(with_output_layer(model), batch, fused=self.fused)
+        read = {"attention_mask": tokens.label_mask.long()}
+        with self.weighing(lambda name: float(batch.counts.sum())):
+            return super().compute_loss(
+                lambda **_: tokens, read, num_items_in_batch=inputs["total"]
+            )
