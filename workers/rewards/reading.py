@@ -14,7 +14,7 @@ _NUMBER = re.compile(
       | (?P<whole>\d{1,3}(?:,\d{3})+|\d+)(?P<rest>\.\d+)?(?P<power>[eE][-+]?\d{1,3})?
         (?:\s?/\s?(?P<under>\d+))?
       | (?P<bare>\.\d+)
-    )(?![\w])""",
+    )(?!\w|[.,]\d)""",
     re.VERBOSE,
 )
 

@@ -49,9 +49,10 @@ class RewardSource(Protocol):
 
 def join(pieces: Sequence[Scores]) -> Scores:
     """Scores of one source, asked piece by piece, as one answer in that order."""
-    if len(pieces) == 1:
-        return pieces[0]
-    names = pieces[0].parts if pieces else ()
+    pieces = [piece for piece in pieces if piece.values]  # of no text, nothing is known
+    if len(pieces) < 2:
+        return pieces[0] if pieces else Scores([])
+    names = pieces[0].parts
     return Scores(
         [value for piece in pieces for value in piece.values],
         {name: [v for piece in pieces for v in piece.parts[name]] for name in names},
