@@ -243,6 +243,7 @@ def scale_learning_rate(optimizer: Any, scheduler: Any, factor: float) -> None:
     """Multiplies the step size, now and for the rest of its schedule; rides in checkpoints."""
     scheduler = getattr(scheduler, "scheduler", scheduler)  # accelerate's wrapper
     scheduler.base_lrs = [rate * factor for rate in scheduler.base_lrs]
+    scheduler._last_lr = [rate * factor for rate in scheduler._last_lr]  # what is logged
     for group in optimizer.param_groups:
         group["lr"] *= factor
         if "initial_lr" in group:

@@ -1,6 +1,8 @@
 """Fields that every training recipe has."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from workers.recipes.settings.parsing import option
 
@@ -57,4 +59,9 @@ class TrainingSettings:
     )
     base_model: str | None = option(
         None, "Hub id or folder of the model to start from, when no checkpoint is an input."
+    )
+    guards: Mapping[str, Any] = option(
+        {},
+        "Changes to the guardrails, by rule: {gradient: {threshold: 20, action: adjust}, "
+        "held_out_loss: stop}. docs/guardrails.md lists rules, thresholds and actions.",
     )
