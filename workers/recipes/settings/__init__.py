@@ -7,13 +7,15 @@ job's configuration overrides it.
 """
 
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any
 
 from workers.context import RecipeError
 from workers.contract.events import Fault
+from workers.contract.guards import guard_errors
 from workers.recipes.presets import PRESETS
 from workers.recipes.settings.assessment import AssessSettings
-from workers.recipes.settings.parsing import describe, parse
+from workers.recipes.settings.parsing import describe, read
 from workers.recipes.settings.policy import PPOSettings
 from workers.recipes.settings.preference import DPOSettings, RewardSettings
 from workers.recipes.settings.sampling import EvaluateSettings, GenerateSettings
@@ -43,4 +45,16 @@ def settings_for(kind: str, values: Mapping[str, Any]) -> Any:
             Fault.CONFIGURATION,
             f"preset: '{name}' is none of {', '.join(sorted(presets)) or '(none exist)'}",
         )
-    return parse(SETTINGS[kind], presets.get(name, {}) | own)
+    chosen = presets.get(name, {}) | own
+    config, errors = read(SETTINGS[kind], chosen)
+    errors = sorted({*errors, *_guard_errors(kind, chosen)})
+    if errors:
+        raise RecipeError("bad_config", Fault.CONFIGURATION, "; ".join(errors))
+    return config
+
+
+def _guard_errors(kind: str, values: Mapping[str, Any]) -> list[str]:
+    """Which guardrails there are depends on the kind, which a class of settings does not know."""
+    guards = values.get("guards")
+    known = any(f.name == "guards" for f in fields(SETTINGS[kind]))
+    return guard_errors(kind, guards) if known and isinstance(guards, Mapping) else []
