@@ -1,13 +1,14 @@
-"""Reward training and DPO in pairs per CPU second, against TRL's trainers at the same work.
+"""Reward training, DPO and SFT in rows per CPU second, against TRL's trainers at the same work.
 
 The same small model and tokenizer, seeds, step size, pairs a step and token ids; real pairs of
 arguments of very different lengths (data/comparisons), held out by debate, and then the same pairs
-cut to one length, where sorting gains nothing. The two sides alternate in one process on one core,
-and CPU time (not wall time) is counted, so other work on the machine matters little. TRL runs
-without activation checkpointing and half precision, which would only slow it here. The held-out
-loss is measured at the same steps by the same code, outside of what is timed.
+cut to one length, where sorting gains nothing. SFT imitates the chosen answers. The two sides
+alternate in one process on one core, and CPU time (not wall time) is counted, so other work on the
+machine matters little. TRL runs without activation checkpointing and half precision, which would
+only slow it here. The held-out loss is measured at the same steps by the same code, outside of what
+is timed.
 
-Run: python -m benchmarks.preference_training [steps] [rounds] [reward|dpo]
+Run: python -m benchmarks.preference_training [steps] [rounds] [reward|dpo|sft]
 """
 
 import os
@@ -27,14 +28,14 @@ import workers.recipes  # noqa: F401  (quiet, offline libraries)
 import datasets
 import numpy as np
 
-from benchmarks.preference_world import dpo, reward
+from benchmarks.preference_world import dpo, reward, sft
 from benchmarks.preference_world.pairs import ALIKE, alike, build_base, encoded_pairs
 from benchmarks.preference_world.timing import BATCH, OURS, TRL
 from benchmarks.report import print_report, versions
 from workers.recipes.reward_data import EncodedPair
 
 STEPS, ROUNDS = 84, 2  # 84 steps are one pass
-TRAININGS = {"reward": reward, "dpo": dpo}
+TRAININGS = {"reward": reward, "dpo": dpo, "sft": sft}
 Pairs = list[EncodedPair]
 
 
@@ -60,7 +61,7 @@ def main() -> None:
         table,
         summary
         | {
-            "alternatives": "TRL RewardTrainer, TRL DPOTrainer",
+            "alternatives": "TRL RewardTrainer, DPOTrainer, SFTTrainer",
             "rounds": rounds,
             "versions": versions("torch", "transformers", "trl"),
         },
