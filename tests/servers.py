@@ -21,7 +21,7 @@ def _start_servers() -> None:
     os.environ["VAR_DIR"] = str(folder)
     for name in ("DATABASE_URL", "REDIS_URL", "CACHE_URL", "ARTIFACTS_URL", "PRODUCTION", "DEBUG"):
         os.environ.pop(name, None)
-    os.environ.setdefault("OMP_NUM_THREADS", "2")
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
     from apps.common import embedded
