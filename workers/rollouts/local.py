@@ -1,4 +1,4 @@
-"""Sampling answers with `transformers` in this process."""
+"""Sampling answers in this process."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -9,6 +9,7 @@ from torch import Tensor
 from transformers import GenerationConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from workers.data.padding import pad_left
+from workers.rollouts.decode import Drawn, decode, supports
 from workers.rollouts.sampling import Sampling
 
 
@@ -42,19 +43,20 @@ def generate(
 ) -> Responses:
     """One answer to each prompt (token ids), all in one batch.
 
-    Sets the seed of torch's global generator, which `transformers` draws from. `keep_logprobs`
-    keeps the log-probability of each drawn token, which costs B × R × V floats.
+    Draws from a generator of its own, seeded by `sampling`, token for token as `transformers`
+    would with that seed; and by `transformers` itself where our loop does not know the model's
+    cache, which sets the seed of torch's global generator. `keep_logprobs` keeps the
+    log-probability of each drawn token as it was seen while sampling.
     """
     device = model.device
-    ids, mask = (t.to(device) for t in pad_left(prompts, tokenizer.pad_token_id))
-    torch.manual_seed(sampling.seed)
-    with _generation_config(model, _config(tokenizer, sampling, stop, keep_logprobs)):
-        output = model.generate(input_ids=ids, attention_mask=mask)
-    response = output.sequences[:, ids.shape[1] :]
-    real = _through_first_stop(response, stop)
+    pad_id = tokenizer.pad_token_id
+    ids, mask = (t.to(device) for t in pad_left(prompts, pad_id))
+    draw = decode if supports(model) else _by_transformers
+    drawn = draw(model, ids, mask, sampling, stop=stop, pad_id=pad_id, keep_logprobs=keep_logprobs)
+    real = _through_first_stop(drawn.ids, stop)
     width = int(real.sum(1).max())
-    response, real = response[:, :width], real[:, :width]
-    response = torch.where(real, response, torch.full_like(response, tokenizer.pad_token_id))
+    response, real = drawn.ids[:, :width], real[:, :width]
+    response = torch.where(real, response, torch.full_like(response, pad_id))
     stops = torch.tensor(list(stop), device=device)
     result = Responses(
         prompt_ids=ids,
@@ -67,11 +69,31 @@ def generate(
             for row, keep in zip(response, real, strict=True)
         ],
     )
-    if keep_logprobs:
-        logits = torch.stack(output.logits[:width], dim=1).float()
-        picked = logits.log_softmax(-1).gather(-1, response.unsqueeze(-1)).squeeze(-1)
+    if drawn.logprobs is not None:
+        picked = drawn.logprobs[:, :width]
         result.logprobs = torch.where(real, picked, torch.zeros_like(picked))
     return result
+
+
+def _by_transformers(
+    model: PreTrainedModel,
+    ids: Tensor,
+    mask: Tensor,
+    sampling: Sampling,
+    *,
+    stop: Sequence[int],
+    pad_id: int,
+    keep_logprobs: bool,
+) -> Drawn:
+    """`decode` for any model. `keep_logprobs` costs B × R × V floats here."""
+    torch.manual_seed(sampling.seed)
+    with _generation_config(model, _config(pad_id, sampling, stop, keep_logprobs)):
+        output = model.generate(input_ids=ids, attention_mask=mask)
+    drawn = output.sequences[:, ids.shape[1] :]
+    if not keep_logprobs:
+        return Drawn(drawn, None)
+    logits = torch.stack(output.logits, dim=1).float()
+    return Drawn(drawn, logits.log_softmax(-1).gather(-1, drawn.unsqueeze(-1)).squeeze(-1))
 
 
 def _through_first_stop(ids: Tensor, stop: Sequence[int]) -> Tensor:
@@ -83,9 +105,7 @@ def _through_first_stop(ids: Tensor, stop: Sequence[int]) -> Tensor:
     return (is_stop.cumsum(1) - is_stop) == 0
 
 
-def _config(
-    tokenizer: PreTrainedTokenizerBase, sampling: Sampling, stop: Sequence[int], logits: bool
-) -> GenerationConfig:
+def _config(pad_id: int, sampling: Sampling, stop: Sequence[int], logits: bool) -> GenerationConfig:
     greedy = sampling.temperature == 0
     drawn = (
         {}
@@ -100,7 +120,7 @@ def _config(
         max_new_tokens=sampling.max_new_tokens,
         do_sample=not greedy,
         eos_token_id=list(stop),
-        pad_token_id=tokenizer.pad_token_id,
+        pad_token_id=pad_id,
         return_dict_in_generate=True,
         output_logits=logits,
         **drawn,
