@@ -14,6 +14,8 @@ from typing import Any
 import torch
 from datasets import Dataset
 
+from workers.context import RecipeError
+from workers.contract.events import Fault
 from workers.recipes.parted_steps import PartedSteps
 
 
@@ -37,7 +39,14 @@ class PartedTRL(PartedSteps):
         raise NotImplementedError
 
     def take_rows(self, train: Sequence[Any], held_out: Sequence[Any]) -> None:
-        """The rows to learn from and to measure on; once, after the constructor."""
+        """The rows to learn from and to measure on; once, after the constructor. Raises
+        `RecipeError` (no_held_out_rows) where none is left to measure on."""
+        if not held_out:
+            raise RecipeError(
+                "no_held_out_rows",
+                Fault.DATA,
+                "no held-out row is left: all are longer than max_length",
+            )
         self.train_dataset, self.eval_dataset = list(train), list(held_out)
         self.row_lengths = [self.row_length(row) for row in train]
         self.aux_loss_enabled = False  # of whole batches of experts, which are not computed here

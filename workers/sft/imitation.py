@@ -21,6 +21,17 @@ from workers.rollouts.answers import Answer, answer
 from workers.rollouts.sampling import Sampling
 
 WHOLE = 10**9  # tokens: nothing is cut
+_END = (
+    "Look at demonstrations that were cut (overlong: truncate teaches not to end), at a template "
+    "whose end token is not learnt, and at too few passes."
+)
+_ADVICE = {
+    "length": _END,
+    "ended": _END,
+    "refusal": "Look at the demonstrations' sources, and at a base model that refuses: more "
+    "passes, or demonstrations of what should be answered.",
+}
+_FORM = "The base model's habit, most likely: more passes, or demonstrations that show the wish."
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,9 +112,8 @@ def report_departures(context: RunContext, step: int, imitation: Imitation) -> N
                 rule=rule,
                 severity="warning",
                 step=step,
-                message=f"{trait.words}. The model has habits that its demonstrations have not; "
-                "RL would start from them. Train longer, or on demonstrations that show the end "
-                "of an answer.",
+                message=f"{trait.words}. Training by reward would start from this habit. "
+                + _ADVICE.get(trait.name, _FORM),
                 value=trait.difference.value,
                 threshold=trait.high if over else trait.low,
             )

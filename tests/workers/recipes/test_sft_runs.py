@@ -153,3 +153,15 @@ def test_adapters_on_a_model_that_has_learnt_nothing_are_refused(shop: Workshop)
         shop.run_here(shop.spec("nothing_learnt", "sft", config, data="short_answers"))
     assert raised.value.kind == "bad_config"
     assert "name a base_model" in raised.value.message
+
+
+def test_a_run_whose_held_out_rows_are_all_too_long_is_refused(workshop: Workshop) -> None:
+    long = user("the cat") + assistant("good " * 40)
+    short = user("the cat") + assistant("a dog")
+    workshop.put_snapshot("long_held_out", train=[{"messages": short}], dev=[{"messages": long}])
+    spec = workshop.spec(
+        "long_held_out", "sft", {"max_length": 16}, base="base", data="long_held_out"
+    )
+    with pytest.raises(RecipeError) as raised:
+        workshop.run_here(spec)
+    assert raised.value.kind == "no_held_out_rows"
