@@ -54,7 +54,7 @@ EVALUATION = (
         patience=(3, 3),
         advice="The model learns its training rows by heart. Use the checkpoint tagged best; train "
         "fewer epochs, lower the learning rate, or bring more data.",
-        source="early stopping on held-out data; a fifth over the lowest, three times in a row, "
+        source="Early stopping on held-out data; a fifth over the lowest, three times in a row, "
         "since preference models lose calibration before they lose accuracy.",
     ),
 )
@@ -86,7 +86,7 @@ REWARD = (
         evidence_class="contract",
         advice="The ensemble's members disagree about every answer, so the policy was not updated. "
         "Have people compare these answers and retrain the reward model on them.",
-        source="disagreement over the ensemble's own threshold; Coste et al. 2023.",
+        source="Disagreement over the ensemble's own threshold; Coste et al. 2023.",
     ),
     GuardRule(
         name="reward_saturated",
@@ -158,7 +158,7 @@ REWARD = (
     GuardRule(
         name="outliers",
         title="Too many rewards are outliers",
-        kinds=ROLLOUTS,
+        kinds=PPO,
         link="reward",
         metric="reward/outlier_share",
         test="window",
@@ -204,7 +204,7 @@ REWARD = (
     GuardRule(
         name="length",
         title="Answers are more than twice as long",
-        kinds=PPO,
+        kinds=ROLLOUTS,
         link="reward",
         metric="response/length_ratio",
         bound="above",
@@ -220,7 +220,7 @@ REWARD = (
     GuardRule(
         name="length",
         title="Answers are more than twice as long",
-        kinds=("grpo", "dpo"),
+        kinds=("dpo",),
         link="reward",
         metric="response/length",
         test="first",
@@ -228,10 +228,8 @@ REWARD = (
         threshold=2.0,
         unit="× the first",
         patience=(3, 5),
-        actions=ANY_ACTION,
-        adjustment=(DEARER_KL,),
-        advice="The reward, or the choice between pairs, may like length for itself. Balance "
-        "lengths in the comparisons, or penalise length.",
+        advice="The choice between pairs may favour length for itself. Balance lengths in the "
+        "comparisons, or take a loss that counts per token.",
         source="SPEC F6; Singhal et al. 2023.",
     ),
     GuardRule(
@@ -536,13 +534,13 @@ NUMERICS = (
         adjustment=(SLOWER,),
         advice="The step size is likely too high: divide the learning rate by three, or lengthen "
         "the warm-up.",
-        source="a loss over its own start is divergence; rows differ, so a loss under half of its "
+        source="A loss over its own start is divergence; rows differ, so a loss under half of its "
         "start is not compared with a lower one.",
     ),
     GuardRule(
         name="extreme_logprob",
         title="The policy gave a token that it holds to be impossible",
-        kinds=PPO,
+        kinds=ROLLOUTS,
         link="numerics",
         metric="policy/logprob_min",
         bound="below",

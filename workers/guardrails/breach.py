@@ -86,5 +86,11 @@ def number(value: Any) -> str:
     return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
+def with_unit(value: float, unit: str) -> str:
+    """A figure with its unit; a unit that describes rather than measures stands in brackets."""
+    measures = unit.startswith(("×", "nats", "standard errors", "minibatches", "policy versions"))
+    return f"{number(value)} {unit}" if measures else f"{number(value)} ({unit})"
+
+
 def _finite(value: float) -> float | None:
     return float(value) if math.isfinite(value) else None

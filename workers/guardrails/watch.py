@@ -16,7 +16,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from workers.contract.guards import GuardRule, rules_of
-from workers.guardrails.breach import Breach, GuardStop, first_stop, number, report, stop_error
+from workers.guardrails.breach import (
+    Breach,
+    GuardStop,
+    first_stop,
+    number,
+    report,
+    stop_error,
+    with_unit,
+)
 from workers.guardrails.finite import FiniteGuard
 from workers.guardrails.readings import Memory, Reading, read
 
@@ -140,7 +148,7 @@ def _breach(rule: GuardRule, memory: Memory, step: int, reading: Reading) -> Bre
         step=step,
         value=reading.value,
         threshold=reading.limit,
-        message=f"{rule.title}: {rule.metric} at {number(reading.value)} {rule.unit}, {side} "
+        message=f"{rule.title}: {rule.metric} at {with_unit(reading.value, rule.unit)}, {side} "
         f"{number(reading.limit)}{how_often}. {done} {rule.advice}",
         evidence=reading.evidence,
     )
