@@ -1,7 +1,8 @@
 """Groups of answers to one prompt: what their rewards tell apart, and whether they do so rightly.
 
 Group-relative methods learn from differences within a group alone (Shao et al. 2024,
-"DeepSeekMath", section 4.1.1), so these figures say how much there was to learn from, and how much of it was true.
+"DeepSeekMath", section 4.1.1), so these figures say how much there was to learn from, and how much
+of it was true.
 """
 
 from dataclasses import dataclass
@@ -46,22 +47,27 @@ def spread_of(rewards: ArrayLike, counts: ArrayLike | None = None) -> Spread:
     two answers are not counted. Rewards that are not finite are a ValueError.
     """
     values, kept = _checked(rewards, counts)
-    deviations, means, silent = [], [], 0
-    for row, mask in zip(values, kept, strict=True):
-        own = row[mask]
-        if len(own) < 2:
-            continue
-        deviations.append(float(own.std(ddof=1)))
-        means.append(float(own.mean()))
-        silent += bool(np.ptp(own) <= _SAME * max(1.0, float(np.abs(own).max())))
-    if not means:
+    groups = [row[mask] for row, mask in zip(values, kept, strict=True) if mask.sum() > 1]
+    if not groups:
         return Spread(None, None, None, 0)
+    means = [float(own.mean()) for own in groups]
     return Spread(
-        within=float(np.mean(deviations)),
+        within=float(np.mean([own.std(ddof=1) for own in groups])),
         between=float(np.std(means, ddof=1)) if len(means) > 1 else None,
-        silent=silent / len(means),
-        groups=len(means),
+        silent=sum(_alike(own) for own in groups) / len(groups),
+        groups=len(groups),
     )
+
+
+def silent_groups(rewards: ArrayLike, counts: ArrayLike | None = None) -> Bools:
+    """(P,): groups that teach nothing, because their rewards (P, G) are alike but for rounding, or
+    because fewer than two of their answers count."""
+    values, kept = _checked(rewards, counts)
+    return np.array([_alike(row[mask]) for row, mask in zip(values, kept, strict=True)])
+
+
+def _alike(own: Floats) -> bool:
+    return len(own) < 2 or bool(np.ptp(own) <= _SAME * max(1.0, float(np.abs(own).max())))
 
 
 def agreement_within(

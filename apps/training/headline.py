@@ -33,6 +33,12 @@ HEADLINES: dict[str, tuple[Headline, ...]] = {
         Headline("KL to the reference", ("objective/kl",), "nats per sequence"),
         Headline("Entropy", ("policy/entropy_avg",), "nats per token"),
     ),
+    "grpo": (
+        Headline("Reward", ("objective/scores",), "raw score, mean of a batch"),
+        Headline("Held-out reward", ("eval/held_out_score", "eval/score"), "on fixed prompts"),
+        Headline("Silent groups", ("grpo/zero_variance_share",), "share; they teach nothing"),
+        Headline("KL to the reference", ("objective/kl",), "nats per sequence"),
+    ),
     "evaluate": (
         Headline("Win rate against SFT", ("eval/win_rate",), "by the held-out judge"),
         Headline("Win rate by the reward", ("eval/win_rate_by_reward",), "what was trained on"),
@@ -50,5 +56,6 @@ HEADLINES: dict[str, tuple[Headline, ...]] = {
 }
 
 
-def metric_names(kind: str) -> set[str]:
-    return {name for headline in HEADLINES.get(kind, ()) for name in headline.names}
+def metric_names(kind: str) -> list[str]:
+    """In the order in which they are shown, each once."""
+    return list(dict.fromkeys(name for one in HEADLINES.get(kind, ()) for name in one.names))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import kendalltau
 
-from measures.groups import agreement_within, spread_of
+from measures.groups import agreement_within, silent_groups, spread_of
 
 
 def test_spread_within_and_between_groups_by_hand() -> None:
@@ -26,6 +26,13 @@ def test_answers_that_do_not_count_are_left_out_and_groups_of_one_with_them() ->
     spread = spread_of(rewards, counts)
     assert (spread.silent, spread.groups, spread.between) == (1.0, 1, None)
     assert spread_of([[1.0, 2.0]], [[False, False]]).within is None
+
+
+def test_silent_groups_are_those_alike_but_for_rounding_or_with_one_answer_left() -> None:
+    third = np.float32(0.1) * np.ones(4)
+    rewards = [third + [0, 1e-9, 0, -1e-9], [0.0, 0.0, 0.0, 1.0], [5.0, 0.0, 0.0, 0.0]]
+    counts = [[True] * 4, [True] * 4, [True, False, False, False]]
+    assert silent_groups(rewards, counts).tolist() == [True, False, True]
 
 
 def test_without_ties_agreement_is_kendalls_tau_on_the_scale_of_shares() -> None:

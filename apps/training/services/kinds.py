@@ -12,9 +12,9 @@ from apps.training.selectors.checkpoints import checkpoint_for_use
 Config = Mapping[str, Any]
 Input = Snapshot | Checkpoint | Run
 
-POLICIES = frozenset({"sft", "dpo", "ppo"})
+POLICIES = frozenset({"sft", "dpo", "ppo", "grpo"})
 REWARDS = frozenset({"reward"})
-OPTIMISED = frozenset({"ppo"})  # kinds that train against the input `reward`
+OPTIMISED = frozenset({"ppo", "grpo"})  # kinds that train against the input `reward`
 PAIRS = frozenset({"preferences"})
 DEMONSTRATIONS = frozenset({"demonstrations"})
 PROMPTS = frozenset({"prompts", "preferences", "demonstrations"})  # rows of each have a prompt
@@ -47,10 +47,35 @@ def _has_base_model(config: Config) -> bool:
 
 
 def _rewards_itself(config: Config) -> bool:
-    """The reward is a rule of the configuration and no model."""
+    """The reward is a rule of the configuration and no model, nor a sum with a model in it."""
     reward = config.get("reward")
-    return isinstance(reward, Mapping) and reward.get("type", "model") != "model"
+    return isinstance(reward, Mapping) and not _reads_model(reward)
 
+
+def _reads_model(reward: Config) -> bool:
+    kind, parts = reward.get("type", "model"), reward.get("parts")
+    if kind != "sum" or not isinstance(parts, list):
+        return kind == "model"
+    sources = [part.get("source") for part in parts if isinstance(part, Mapping)]
+    return any(_reads_model(source) for source in sources if isinstance(source, Mapping))
+
+
+# A policy against a reward, by whatever algorithm.
+_OPTIMISING = KindRule(
+    {
+        "prompts": Role(snapshots=PROMPTS),
+        "sft": Role(models=POLICIES),
+        "policy": Role(models=POLICIES),
+        "reference": Role(models=POLICIES),
+        "reward": Role(models=REWARDS),
+        "judge": Role(models=REWARDS),
+    },
+    (
+        Need(("prompts",)),
+        Need(("sft", "policy")),
+        Need(("reward",), unless=_rewards_itself),
+    ),
+)
 
 KINDS: dict[str, KindRule] = {
     "sft": KindRule(
@@ -70,21 +95,8 @@ KINDS: dict[str, KindRule] = {
         {"data": Role(snapshots=PAIRS), "sft": Role(models=POLICIES)},
         (Need(("data",)), Need(("sft",))),
     ),
-    "ppo": KindRule(
-        {
-            "prompts": Role(snapshots=PROMPTS),
-            "sft": Role(models=POLICIES),
-            "policy": Role(models=POLICIES),
-            "reference": Role(models=POLICIES),
-            "reward": Role(models=REWARDS),
-            "judge": Role(models=REWARDS),
-        },
-        (
-            Need(("prompts",)),
-            Need(("sft", "policy")),
-            Need(("reward",), unless=_rewards_itself),
-        ),
-    ),
+    "ppo": _OPTIMISING,
+    "grpo": _OPTIMISING,
     "generate": KindRule(
         {
             "prompts": Role(snapshots=PROMPTS),

@@ -15,6 +15,7 @@ from workers.contract.events import Fault
 from workers.contract.guards import guard_errors
 from workers.recipes.presets import PRESETS
 from workers.recipes.settings.assessment import AssessSettings
+from workers.recipes.settings.grpo import GRPOSettings
 from workers.recipes.settings.parsing import describe, read
 from workers.recipes.settings.policy import PPOSettings
 from workers.recipes.settings.preference import DPOSettings, RewardSettings
@@ -26,6 +27,7 @@ SETTINGS: dict[str, type] = {
     "reward": RewardSettings,
     "dpo": DPOSettings,
     "ppo": PPOSettings,
+    "grpo": GRPOSettings,
     "generate": GenerateSettings,
     "evaluate": EvaluateSettings,
     "assess": AssessSettings,

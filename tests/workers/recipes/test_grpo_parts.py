@@ -1,0 +1,367 @@
+"""The parts of GRPO on tiny models: sampling, masks, log-probabilities, advantages, the loss."""
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+import torch
+from datasets import Dataset
+from peft import PeftModel
+from torch import Tensor
+from transformers import PreTrainedModel
+from trl import GRPOConfig
+
+from tests.workers.recipes.language import tiny_gpt2, tiny_llama, user, word_tokenizer
+from workers.artifacts import Store
+from workers.context import RecipeError, RunContext
+from workers.contract.jobs import JobSpec
+from workers.data.encoding import encode_prompt
+from workers.grpo.order import GroupOrder
+from workers.grpo.rewards import GroupReward
+from workers.grpo.trainer import Trainer
+from workers.lora import attach_policy_lora
+from workers.models import load_causal, stop_ids, weights_sha256
+from workers.recipes.grpo import Models, arguments
+from workers.recipes.settings import settings_for
+from workers.reference import Reference
+from workers.rewards.source import Scores
+
+pytestmark = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")
+
+TEXTS = ("sun", "the big red dog", "a cat sleeps", "rain")
+DOG = word_tokenizer().convert_tokens_to_ids("dog")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread() -> Iterator[None]:
+    """Models of this size lose more by sharing than they gain."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+class Source:
+    """Scores by a function of the answers' texts."""
+
+    def __init__(self, of: Callable[[Sequence[str]], list[float]], **fields: object) -> None:
+        self.of = of
+        self.fields = fields
+
+    def score(self, prompts: Sequence, responses: Sequence[str]) -> Scores:
+        return Scores(self.of(responses), **self.fields)
+
+
+def words(responses: Sequence[str]) -> list[float]:
+    return [float(len(text.split())) for text in responses]
+
+
+def make(
+    folder: Path,
+    model: PreTrainedModel | PeftModel | None = None,
+    *,
+    source: Source | None = None,
+    reference: Reference | None = None,
+    tokenizer: object = None,
+    **config: object,
+) -> Trainer:
+    """A trainer of four prompts with four answers each, not yet begun."""
+    defaults = {"batch_size": 16, "group_size": 4, "max_new_tokens": 6, "max_prompt_length": 16}
+    settings = settings_for("grpo", defaults | config)
+    model = tiny_llama() if model is None else model
+    tokenizer = tokenizer or word_tokenizer()
+    policy = model.get_base_model() if isinstance(model, PeftModel) else model
+    reference = reference or Reference.frozen(tiny_llama(), policy=policy)
+    models = Models(model, policy, reference, tokenizer)
+    spec = JobSpec("parts", 1, "grpo", "tests", 0, str(folder), {}, ())
+    context = RunContext(spec, Store(str(folder)), folder)
+    reward = GroupReward(
+        source or Source(words), tokenizer, settings, stop=stop_ids(policy, tokenizer)
+    )
+    rows = Dataset.from_list([{"prompt": user(text)} for text in TEXTS])
+    trainer = Trainer(
+        model=model,
+        reward_funcs=reward,
+        args=GRPOConfig(**arguments(context, settings, models)),
+        train_dataset=rows,
+        eval_dataset=rows,
+        processing_class=tokenizer,
+        settings=settings,
+        reference=reference,
+        evaluation=dict,
+        baseline=None,
+    )
+    trainer.current_gradient_accumulation_steps = trainer.args.gradient_accumulation_steps
+    trainer.model.train()
+    return trainer
+
+
+def draw(trainer: Trainer) -> dict[str, Tensor]:
+    """A batch of answers, scored, in the order they were drawn."""
+    batch = [{"prompt": user(text)} for text in TEXTS for _ in range(4)]
+    return trainer._generate_and_score_completions(batch)
+
+
+def answers(trainer: Trainer) -> list[list[int]]:
+    ids = [encode_prompt(trainer.processing_class, user(text)) for text in TEXTS]
+    return trainer._generate_single_turn(ids * 4)[0]
+
+
+# --- drawing ---
+
+
+def test_the_models_own_generation_defaults_do_not_leak_into_the_samples(tmp_path: Path) -> None:
+    plain = answers(make(tmp_path))
+    biased = tiny_llama()
+    biased.generation_config.repetition_penalty = 5.0
+    biased.generation_config.top_k = 1
+    biased.generation_config.no_repeat_ngram_size = 2
+    biased.generation_config.suppress_tokens = [DOG]
+    assert answers(make(tmp_path, biased)) == plain
+    assert any(DOG in answer for answer in plain)
+
+
+def test_every_step_draws_by_a_seed_of_its_own(tmp_path: Path) -> None:
+    trainer = make(tmp_path)
+    first = answers(trainer)
+    torch.manual_seed(99)
+    assert answers(trainer) == first
+    trainer.state.global_step = 1
+    assert answers(trainer) != first
+
+
+def test_every_token_that_the_model_names_as_an_end_ends_an_answer(tmp_path: Path) -> None:
+    model = tiny_llama()
+    model.generation_config.eos_token_id = [1, DOG]
+    trainer = make(tmp_path, model, max_new_tokens=12)
+    drawn = answers(trainer)
+    ended = [answer for answer in drawn if DOG in answer]
+    assert ended
+    assert all(answer.index(DOG) == len(answer) - 1 for answer in ended)
+    draw(trainer)
+    judged = trainer.reward.last
+    assert [ids[-1] in (1, DOG) for ids in judged.token_ids] == judged.ended
+
+
+def test_the_end_token_counts_where_the_model_pads_with_it(tmp_path: Path) -> None:
+    tokenizer = word_tokenizer()
+    tokenizer.pad_token = tokenizer.eos_token
+    trainer = make(tmp_path, tokenizer=tokenizer, max_new_tokens=12)
+    output = draw(trainer)
+    ids, mask = output["completion_ids"], output["completion_mask"]
+    assert mask.sum(1).tolist() == trainer.reward.last.lengths
+    assert ids[mask.bool()].eq(1).sum() == sum(trainer.reward.last.ended) > 0
+    assert ids[~mask.bool()].eq(1).all()
+
+
+def test_an_order_of_groups_is_known_by_position_and_visits_every_prompt() -> None:
+    order = list(GroupOrder(6, groups=2, group_size=3, rollouts=6, repeats=2, seed=4))
+    batches = [order[i : i + 6] for i in range(0, len(order), 6)]
+    assert len(order) == len(GroupOrder(6, groups=2, group_size=3, rollouts=6, repeats=2, seed=4))
+    assert batches[0::2] == batches[1::2]  # each batch twice
+    for batch in batches:
+        assert [batch.count(index) for index in batch] == [3] * 6
+    for epoch in (batches[0:6], batches[6:12]):
+        assert {index for batch in epoch for index in batch} == set(range(6))
+    assert batches[0:6] != batches[6:12]
+
+
+# --- the forward pass ---
+
+
+def test_padding_moves_no_log_probability_of_a_model_with_absolute_positions(
+    tmp_path: Path,
+) -> None:
+    model = tiny_gpt2()
+    reference = Reference.frozen(tiny_gpt2(seed=1), policy=model)
+    trainer = make(tmp_path, model, reference=reference)
+    output = draw(trainer)
+    ids = torch.cat([output["prompt_ids"], output["completion_ids"]], dim=1)
+    mask = torch.cat([output["prompt_mask"], output["completion_mask"]], dim=1)
+    width = output["completion_ids"].shape[1]
+    together = trainer._get_per_token_logps_and_entropies(model, ids, mask, width)[0]
+    assert not output["prompt_mask"].bool().all()
+    for row in range(len(ids)):
+        real = mask[row].bool()
+        logits = model(input_ids=ids[row][real].unsqueeze(0)).logits.log_softmax(-1)[0]
+        length = int(output["completion_mask"][row].sum())
+        alone = logits[:-1].gather(1, ids[row][real][1:].unsqueeze(1)).squeeze(1)[-length:]
+        torch.testing.assert_close(together[row][:length], alone, atol=1e-5, rtol=1e-4)
+
+
+def test_log_probabilities_are_those_of_the_tempered_distribution(tmp_path: Path) -> None:
+    trainer = make(tmp_path, temperature=0.5)
+    output = draw(trainer)
+    row = int(output["completion_mask"].sum(1).argmax())
+    prompt = output["prompt_ids"][row][output["prompt_mask"][row].bool()]
+    answer = output["completion_ids"][row][output["completion_mask"][row].bool()]
+    logits = trainer.policy(input_ids=torch.cat([prompt, answer]).unsqueeze(0)).logits[0]
+    wanted = (logits[len(prompt) - 1 : -1] / 0.5).log_softmax(-1).gather(1, answer.unsqueeze(1))
+    trainer._compute_loss(trainer.model, output)
+    torch.testing.assert_close(trainer.seen[0][row][: len(answer)], wanted.squeeze(1))
+
+
+def test_the_reference_is_the_model_that_was_given_and_not_the_path_in_the_configuration(
+    tmp_path: Path,
+) -> None:
+    other = tiny_llama(seed=7)
+    other.save_pretrained(tmp_path / "elsewhere")
+    policy = load_causal(tmp_path / "elsewhere")
+    policy.load_state_dict(tiny_llama().state_dict())  # changed in memory: TRL would load `other`
+    trainer = make(tmp_path, policy, reference=Reference.frozen(tiny_llama(), policy=policy))
+    output = draw(trainer)
+    trainer._compute_loss(trainer.model, output)
+    figures = trainer.sums.figures()
+    assert figures["objective/kl_per_token"] == pytest.approx(0.0, abs=1e-9)
+
+
+def test_adapters_switched_off_are_the_reference(tmp_path: Path) -> None:
+    adapted = attach_policy_lora(tiny_llama(), rank=4, alpha=8.0)
+    trainer = make(tmp_path, adapted, reference=Reference.below_adapters(adapted), lora_rank=4)
+    for name, parameter in adapted.named_parameters():
+        if "lora_B" in name:
+            torch.nn.init.normal_(parameter, std=0.2)
+    output = draw(trainer)
+    trainer.state.global_step = 1  # past the check that policy and reference begin as one
+    trainer._compute_loss(trainer.model, output)
+    assert trainer.sums.figures()["objective/kl_per_token"] > 0.001
+    ids = [
+        output[f"{part}_{kind}"] for part in ("prompt", "completion") for kind in ("ids", "mask")
+    ]
+    plain = Reference.frozen(tiny_llama(), policy=adapted).logprobs(*ids, temperature=1.0)
+    torch.testing.assert_close(output["ref_per_token_logps"], plain)
+
+
+def test_a_first_step_whose_policy_is_not_its_reference_breaks_the_contract(
+    tmp_path: Path,
+) -> None:
+    policy = tiny_llama()
+    reference = Reference.frozen(tiny_llama(seed=3), policy=policy)
+    trainer = make(tmp_path, policy, reference=reference)
+    with pytest.raises(RecipeError) as raised:
+        trainer._compute_loss(trainer.model, draw(trainer))
+    assert raised.value.kind == "contract_kl_at_start"
+
+
+# --- advantages ---
+
+
+@pytest.mark.parametrize("scale", ["group", "batch", "none"])
+def test_advantages_are_distances_to_the_mean_of_the_group(tmp_path: Path, scale: str) -> None:
+    trainer = make(tmp_path, scale_rewards=scale)
+    advantages = draw(trainer)["advantages"].view(4, 4)
+    rewards = torch.tensor(trainer.reward.last.rewards).view(4, 4)
+    wanted = rewards - rewards.mean(1, keepdim=True)
+    if scale == "group":
+        wanted = wanted / (rewards.std(1, keepdim=True) + 1e-4)
+    elif scale == "batch":
+        wanted = wanted / (rewards.std() + 1e-4)
+    torch.testing.assert_close(advantages, wanted)
+
+
+def test_rewards_alike_but_for_rounding_give_no_advantage_and_no_step(tmp_path: Path) -> None:
+    """Adam makes steps of full size of the smallest gradient, were it rounding."""
+    trainer = make(tmp_path, source=Source(lambda texts: [0.1] * len(texts)), max_new_tokens=5)
+    trainer.create_optimizer_and_scheduler(num_training_steps=10)
+    output = draw(trainer)
+    assert output["advantages"].eq(0).all()
+    before = weights_sha256(trainer.policy)
+    trainer._compute_loss(trainer.model, output).backward()
+    trainer._clip_grad_norm(trainer.model)
+    trainer.optimizer.step()
+    assert weights_sha256(trainer.policy) == before
+    assert not trainer.optimizer.state
+
+
+def test_an_answer_nobody_trusts_moves_neither_the_policy_nor_its_groups_mean(
+    tmp_path: Path,
+) -> None:
+    withheld = [i % 4 == 0 for i in range(16)]
+    scores = [100.0 if i % 4 == 0 else float(i % 4) for i in range(16)]
+    source = Source(lambda texts: scores, withheld=withheld, blocked=withheld)
+    trainer = make(tmp_path, source=source, scale_rewards="none")
+    advantages = draw(trainer)["advantages"].view(4, 4)
+    assert advantages.tolist() == [[0.0, -1.0, 0.0, 1.0]] * 4
+    assert trainer.drawn[0]["reward/blocked_share"] == 0.25
+
+
+def test_an_answer_without_an_end_pays_for_it_or_teaches_nothing(tmp_path: Path) -> None:
+    same = Source(lambda texts: [1.0] * len(texts))
+    trainer = make(tmp_path, source=same, missing_eos_penalty=0.5)
+    draw(trainer)
+    judged = trainer.reward.last
+    assert set(judged.ended) == {True, False}
+    assert judged.rewards == [1.0 if ended else 0.5 for ended in judged.ended]
+    masked = make(tmp_path, mask_truncated=True)
+    mask = draw(masked)["completion_mask"]
+    assert mask.any(1).tolist() == masked.reward.last.ended
+
+
+@pytest.mark.parametrize(
+    ("given", "kind", "told"),
+    [
+        ([None] * 16, "reward_failed", "gave 0 numbers for 16 answers"),
+        ([1.0], "reward_failed", "gave 1 numbers for 16 answers"),
+        ([float("nan")] * 16, "non_finite", "the reward is not finite"),
+    ],
+)
+def test_a_reward_that_is_no_number_is_refused(
+    tmp_path: Path, given: list, kind: str, told: str
+) -> None:
+    with pytest.raises(RecipeError, match=told) as raised:
+        draw(make(tmp_path, source=Source(lambda texts: given)))
+    assert raised.value.kind == kind
+
+
+# --- the loss ---
+
+
+def by_hand(loss_type: str, surrogate: Tensor, mask: Tensor, longest: int) -> Tensor:
+    """surrogate: per token; the mean over tokens, over answers, or over the longest answers."""
+    kept = surrogate * mask
+    if loss_type == "grpo":
+        return (kept.sum(1) / mask.sum(1)).mean()
+    return kept.sum() / (mask.sum() if loss_type in ("dapo", "bnpo") else len(mask) * longest)
+
+
+@pytest.mark.parametrize("loss_type", ["dapo", "grpo", "dr_grpo", "bnpo"])
+def test_the_loss_is_the_one_that_is_named_and_not_the_librarys_default(
+    tmp_path: Path, loss_type: str
+) -> None:
+    assert settings_for("grpo", {}).loss_type == "dapo"
+    trainer = make(tmp_path, loss_type=loss_type, kl_coef=0.5, clip=0.2, reference_differs=True)
+    output = draw(trainer)
+    trainer.state.global_step = 1
+    trainer.num_iterations = 2  # the second step on the batch
+    mask = output["completion_mask"]
+    noise = 0.4 * torch.randn(mask.shape, generator=torch.Generator().manual_seed(0))
+    output["ref_per_token_logps"] = output["ref_per_token_logps"] - noise.flip(0)
+    output["old_per_token_logps"] = output["ref_per_token_logps"] + noise
+    loss = trainer._compute_loss(trainer.model, output)
+    new, old, ref = (
+        trainer.seen[0],
+        output["old_per_token_logps"],
+        output["ref_per_token_logps"],
+    )
+    ratio, push = (new - old).exp(), output["advantages"].unsqueeze(1)
+    kl = ((ref - new).exp() - (ref - new) - 1) * ratio
+    surrogate = -torch.min(ratio * push, ratio.clamp(0.8, 1.2) * push) + 0.5 * kl
+    torch.testing.assert_close(loss.detach(), by_hand(loss_type, surrogate, mask, 6))
+    figures = trainer.sums.figures()
+    theirs = trainer._metrics["train"]
+    assert figures["policy/clipfrac_avg"] == pytest.approx(theirs["clip_ratio/region_mean"][0])
+    assert figures["policy/clipfrac_avg"] > 0
+    assert figures["policy/entropy_avg"] == pytest.approx(theirs["entropy"][0], rel=1e-5)
+    assert figures["policy/ratio_max"] == pytest.approx(float(ratio[mask.bool()].max()))
+
+
+def test_microbatches_give_the_gradient_of_the_whole_batch(tmp_path: Path) -> None:
+    gradients = []
+    for size in (16, 4):
+        trainer = make(tmp_path, microbatch_size=size)
+        output = draw(trainer)
+        for start in range(0, 16, size):
+            part = {k: v if v.dim() == 0 else v[start : start + size] for k, v in output.items()}
+            trainer._compute_loss(trainer.model, part).backward()
+        gradients.append(torch.cat([p.grad.flatten() for p in trainer.policy.parameters()]))
+    torch.testing.assert_close(gradients[0], gradients[1], atol=1e-7, rtol=1e-4)

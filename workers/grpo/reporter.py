@@ -1,0 +1,117 @@
+"""When a GRPO run stops, evaluates and saves: only between batches of answers.
+
+A batch that is half used cannot be carried over, so there is no checkpoint inside one; a run that
+is killed goes back to the last one between two, and goes on from there exactly.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from transformers import TrainerControl, TrainerState, TrainingArguments
+
+from workers.context import RunContext
+from workers.recipes.settings.grpo import GRPOSettings
+from workers.recipes.trainer_bridge import Reporter
+
+HELD_OUT, OWN = "eval_held_out_score", "eval_score"
+STATE = "grpo_state.json"
+
+
+class GroupReporter(Reporter):
+    """`Reporter` for a run whose best checkpoint has the highest score, by the judge where there
+    is one. `on_step` hears of every step that drew answers."""
+
+    def __init__(
+        self, context: RunContext, settings: GRPOSettings, on_step: Callable[[int], None]
+    ) -> None:
+        super().__init__(context, settings)
+        self.on_step = on_step
+        self.best_score: float | None = None
+        self.is_best = False
+        self.not_better = 0  # evaluations since the best
+        self.mark: dict[str, Any] | None = None  # the baseline, to ride in checkpoints
+
+    def on_step_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> TrainerControl:
+        over = state.global_step >= state.max_steps
+        between = state.global_step % self.settings.update_epochs == 0
+        if (state.global_step - 1) % self.settings.update_epochs == 0:
+            self.on_step(state.global_step)
+        if not (between or over):
+            return control
+        super().on_step_end(args, state, control, **kwargs)
+        if over and self.context.stopped != "cancel":
+            control.should_evaluate = control.should_save = True
+        if control.should_evaluate or control.should_save:
+            control.should_log = True
+        return control
+
+    def on_log(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        logs: dict[str, float] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Without the library's `epoch`: the order of prompts has no end."""
+        own = {name: value for name, value in (logs or {}).items() if name != "epoch"}
+        super().on_log(args, state, control, own, **kwargs)
+
+    def on_evaluate(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        metrics: dict[str, float] | None = None,
+        **kwargs: Any,
+    ) -> TrainerControl:
+        """A new best evaluation is kept at once."""
+        super().on_evaluate(args, state, control, metrics, **kwargs)
+        score = headline(metrics or {})
+        self.is_best = self.best_score is None or score > self.best_score
+        if self.is_best:
+            self.best_score = score
+            self.not_better = 0
+            control.should_save = control.should_save or state.global_step > 0
+        else:
+            self.not_better += 1
+        if self.settings.patience and self.not_better >= self.settings.patience:
+            control.should_training_stop = control.should_save = True
+        return control
+
+    def on_save(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        evaluated = self.evaluated_at == state.global_step
+        tags = ["last"]
+        tags += ["best"] if evaluated and self.is_best else []
+        if control.should_training_stop and self.context.stopped != "cancel":
+            tags.append("final")
+        folder = Path(args.output_dir) / f"checkpoint-{state.global_step}"
+        self.finish_folder(folder)
+        figures = self.evaluated if evaluated else {}
+        self.context.save_checkpoint(folder, step=state.global_step, tags=tags, metrics=figures)
+
+    def finish_folder(self, folder: Path) -> None:
+        super().finish_folder(folder)
+        kept = {
+            "best_score": self.best_score,
+            "not_better": self.not_better,
+            "baseline": self.mark,
+        }
+        (folder / STATE).write_text(json.dumps(kept))
+
+    def restore(self, folder: Path) -> None:
+        """What the library's own state does not hold; it forgets the evaluation of step 0 too."""
+        kept = json.loads((folder / STATE).read_text())
+        self.best_score, self.not_better = kept["best_score"], kept["not_better"]
+        self.mark = kept["baseline"]
+
+
+def headline(figures: Mapping[str, float]) -> float:
+    """What checkpoints are compared by: the judge, or the reward where nobody judges."""
+    return figures.get(HELD_OUT, figures[OWN])

@@ -1,0 +1,308 @@
+"""TRL's GRPO trainer with our sampling, our forward pass, our reference and our evaluation.
+
+What TRL 1.16 would do instead, and why not:
+
+- its sampler fills what its configuration leaves open from the model's own generation defaults, so
+  a repetition penalty or a ban on n-grams there would shape the samples and not their
+  log-probabilities; and it draws from the global generator, whose state after a resume is another;
+- its forward pass gives no positions, so on a model with absolute positions the padding on the
+  left shifts them;
+- its reference is loaded from the path in the model's configuration, which for a policy that was
+  changed in memory, or resumed, is another model;
+- its order of prompts begins anew with each pass, and a resumed run would repeat the first one;
+- its checkpoints hold adapters only, which no other program can load by themselves.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from peft import PeftModel
+from torch import Tensor
+from torch.utils.data import Sampler
+from transformers import PreTrainedModel
+from trl import GRPOTrainer
+
+from workers import contracts
+from workers.data.encoding import encode_prompt
+from workers.data.snapshot import Messages
+from workers.grpo.figures import Figures, UpdateSums, answer_figures, averaged
+from workers.grpo.order import GroupOrder
+from workers.grpo.rewards import GroupReward
+from workers.lora import load_adapter, merged, save_adapter
+from workers.models import stop_ids
+from workers.ppo.baseline import Baseline
+from workers.recipes.settings.grpo import GRPOSettings
+from workers.recipes.trainer_bridge import GuardedTrainer
+from workers.reference import Reference
+from workers.rollouts.forward import score_responses
+from workers.rollouts.local import generate
+from workers.rollouts.sampling import Sampling, derive_seed
+
+# TRL prints prompt and answer wherever a reward is withheld; ours are withheld on purpose.
+logging.getLogger("trl.trainer.grpo_trainer").addFilter(
+    lambda record: "returned None" not in record.getMessage()
+)
+
+
+class Trainer(GuardedTrainer, GRPOTrainer):
+    """One process. `evaluation` answers the fixed prompts and returns figures named eval_…."""
+
+    def __init__(
+        self,
+        *args: Any,
+        settings: GRPOSettings,
+        reference: Reference,
+        evaluation: Callable[[], dict[str, float]],
+        baseline: Baseline | None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(*args, **kwargs)
+        self.settings = settings
+        self.evaluation = evaluation
+        self.baseline = baseline
+        self.policy: PreTrainedModel = (
+            self.model.get_base_model() if isinstance(self.model, PeftModel) else self.model
+        )
+        # TRL put its fused output layer here; our forward pass asks for none.
+        self.policy.__dict__.pop("forward", None)
+        # TRL was told β = 0, for else it would have made a reference of its own.
+        self.beta = settings.kl_coef
+        self.ref_model: Any = reference
+        self.eos_token_ids = list(stop_ids(self.policy, self.processing_class))
+        self.reward: GroupReward = self.reward_funcs[0]
+        self.known_ids: dict[str, list[int]] = {}
+        self.drawn: list[Figures] = []  # of the batches since the last point
+        self.sums = self._no_sums()
+        self.teaches = False  # whether an answer of the step under way has an advantage
+        self.seen: tuple[Tensor, Tensor] | None = None  # of the last forward pass
+        self.seconds = {"rollout": 0.0, "reward": 0.0, "step": 0.0}
+
+    # --- drawing answers ---
+
+    def _get_train_sampler(self, dataset: Any = None) -> Sampler[int]:
+        """Every batch of answers once for each pass of TRL's loop that it is used in."""
+        return GroupOrder(
+            len(self.train_dataset),
+            groups=self.settings.batch_size // self.settings.group_size,
+            group_size=self.settings.group_size,
+            rollouts=-(-self.args.max_steps // self.num_iterations),
+            repeats=self.num_iterations * self.args.steps_per_generation,
+            seed=self.args.seed,
+        )
+
+    def _tokenize_prompts(self, prompts: list[Messages]) -> tuple[list[list[int]], None, dict]:
+        """By our own encoding: what looks like a control token in a message stays text."""
+        keys = [repr(prompt) for prompt in prompts]
+        for key, prompt in zip(keys, prompts, strict=True):
+            if key not in self.known_ids:
+                self.known_ids[key] = encode_prompt(self.processing_class, prompt)
+        return [self.known_ids[key] for key in keys], None, {}
+
+    def _generate_single_turn(
+        self, prompt_ids: Sequence[list[int]], *_: Any, **__: Any
+    ) -> tuple[list[list[int]], None]:
+        """From the whole tempered distribution, with a seed of this step's own."""
+        started = time.monotonic()
+        self.check_speech(prompt_ids[0])
+        was_training = self.model.training
+        self.model.eval()
+        answers: list[list[int]] = []
+        chunk = self.settings.rollout_chunk
+        for start in range(0, len(prompt_ids), chunk):
+            seed = derive_seed(self.args.seed, "rollout", self.state.global_step, start)
+            with self.accelerator.autocast():
+                responses = generate(
+                    self.policy,
+                    self.processing_class,
+                    prompt_ids[start : start + chunk],
+                    Sampling(
+                        self.settings.max_new_tokens,
+                        temperature=self.settings.temperature,
+                        seed=seed,
+                    ),
+                    stop=self.eos_token_ids,
+                )
+            answers += [
+                ids[mask.bool()].tolist()
+                for ids, mask in zip(responses.response_ids, responses.response_mask, strict=True)
+            ]
+        self.model.train(was_training)
+        self.seconds["rollout"] += time.monotonic() - started
+        return answers, None
+
+    @torch.no_grad()
+    def check_speech(self, prompt_ids: list[int]) -> None:
+        """Ends the run where the policy's logits are no numbers: drawing from them would end in an
+        error of the device, and no later step could mend it."""
+        ids = torch.tensor([prompt_ids], device=self.policy.device)
+        with self.accelerator.autocast():
+            logits = self.policy(input_ids=ids, logits_to_keep=1, use_cache=False).logits
+        if not torch.isfinite(logits).all():
+            self._tell(self.state.global_step, "the policy's output", again=True)
+
+    def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
+        step = self.state.global_step + 1
+        due = step % self.settings.sample_every < self.settings.update_epochs
+        self.reward.ask_check = due or not self.reward.check_is_model
+        output = super()._generate_and_score_completions(inputs)
+        self.seconds["reward"] += self.reward.seconds
+        mask, ids = output["completion_mask"], output["completion_ids"]
+        whole = mask.bool().any(1) if self.settings.mask_truncated else torch.ones_like(mask[:, 0])
+        contracts.check_mask(mask[whole.bool()], ids[whole.bool()], tuple(self.eos_token_ids))
+        if "ref_per_token_logps" not in output:  # β = 0: measured all the same
+            output["ref_per_token_logps"] = self._get_per_token_logps_and_entropies(
+                self.ref_model,
+                torch.cat([output["prompt_ids"], ids], dim=1),
+                torch.cat([output["prompt_mask"], mask], dim=1),
+                ids.shape[1],
+                batch_size=self.args.per_device_train_batch_size,
+            )[0]
+        self._hush(output["advantages"])
+        self.drawn.append(
+            answer_figures(self.reward.last, self.settings.group_size, ids, mask, self.baseline)
+        )
+        return output
+
+    def _hush(self, advantages: Tensor) -> None:
+        """Exactly 0 where a group's rewards are alike. TRL leaves what rounding made of their
+        distance to their mean, and Adam would make steps of full size of it."""
+        size = self.settings.group_size
+        silent = torch.from_numpy(self.reward.last.silent(size)).to(advantages.device)
+        advantages.view(-1, size)[silent] = 0.0
+
+    # --- the forward pass ---
+
+    def _get_per_token_logps_and_entropies(
+        self,
+        model: Any,
+        input_ids: Tensor,
+        attention_mask: Tensor,
+        logits_to_keep: int,
+        batch_size: int | None = None,
+        compute_entropy: bool = False,
+        **_: Any,
+    ) -> tuple[Tensor, Tensor | None, None]:
+        """log π [B, R] of the last `logits_to_keep` tokens, nats, tempered, and the entropy [B, R]
+        where it is asked for. The reference is known by being what `ref_model` holds."""
+        size = batch_size or len(input_ids)
+        split = input_ids.shape[1] - logits_to_keep
+        logprobs, entropy = [], []
+        for start in range(0, len(input_ids), size):
+            ids, mask = input_ids[start : start + size], attention_mask[start : start + size]
+            sequences = (ids[:, :split], mask[:, :split], ids[:, split:], mask[:, split:])
+            with self.accelerator.autocast():
+                if model is self.ref_model:
+                    logprobs.append(
+                        self.ref_model.logprobs(*sequences, temperature=self.temperature)
+                    )
+                    continue
+                outputs = score_responses(
+                    self.policy,
+                    *sequences,
+                    temperature=self.temperature,
+                    with_entropy=compute_entropy,
+                    entropy_gradient=self.entropy_coef != 0,
+                )
+            logprobs.append(outputs.logprobs)
+            entropy.append(outputs.entropy)
+        found = torch.cat(logprobs)
+        self.seen = (found.detach(), torch.cat(entropy).detach()) if compute_entropy else None
+        return found, torch.cat(entropy) if compute_entropy else None, None
+
+    def _compute_loss(self, model: torch.nn.Module, inputs: dict[str, Tensor]) -> Tensor:
+        loss = super()._compute_loss(model, inputs)
+        logprobs, entropy = self.seen
+        ref, mask = inputs["ref_per_token_logps"], inputs["completion_mask"]
+        if self.state.global_step == 0 and not self.settings.reference_differs:
+            contracts.check_kl_at_start(logprobs, ref, mask)
+        old = inputs.get("old_per_token_logps", logprobs)
+        fresh = self.state.global_step % self.num_iterations == 0
+        if fresh:
+            contracts.check_first_ratio(logprobs, old, mask)
+        self.teaches = self.teaches or bool((inputs["advantages"] != 0).any())
+        self.sums.add(logprobs, old, ref, entropy, inputs["advantages"], mask, fresh=fresh)
+        return loss
+
+    def training_step(self, *args: Any, **kwargs: Any) -> Tensor:
+        started = time.monotonic()
+        loss = super().training_step(*args, **kwargs)
+        self.seconds["step"] += time.monotonic() - started
+        return loss
+
+    def _clip_grad_norm(self, model: torch.nn.Module) -> Tensor:
+        """A step in which no answer was better than another is none: without gradients (None, not
+        zero) the optimizer leaves weights and moments as they are."""
+        norm = super()._clip_grad_norm(model)
+        if not self.teaches:
+            model.zero_grad(set_to_none=True)
+        self.teaches = False
+        return norm
+
+    # --- figures ---
+
+    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
+        """Our figures in place of TRL's, which leave out NaN in silence."""
+        for gathered in self._metrics.values():
+            gathered.clear()
+        if "loss" in logs:
+            logs |= averaged(self.drawn) | self.sums.figures() | self._times()
+            self.drawn, self.sums = [], self._no_sums()
+            self.seconds = dict.fromkeys(self.seconds, 0.0)
+        super().log(logs, start_time)
+
+    def _no_sums(self) -> UpdateSums:
+        low = self.settings.clip
+        return UpdateSums(clip_low=low, clip_high=self.settings.clip_high or low)
+
+    def _times(self) -> Figures:
+        """Seconds a step, over the steps since the last point."""
+        steps = max(1, self._since_point)
+        drawing, scoring = self.seconds["rollout"], self.seconds["reward"]
+        tokens = self.sums.tokens
+        return {
+            "time/rollout_s": drawing / steps,
+            "time/reward_s": scoring / steps,
+            "time/update_s": (self.seconds["step"] - drawing - scoring) / steps,
+            "time/step_s": self.seconds["step"] / steps,
+            "throughput/response_tokens_per_s": tokens / max(self.seconds["step"], 1e-9),
+        }
+
+    @torch.no_grad()
+    def evaluate(
+        self, eval_dataset: Any = None, ignore_keys: Any = None, metric_key_prefix: str = "eval"
+    ) -> dict[str, float]:
+        """The fixed prompts, always with the same seed, in place of TRL's groups."""
+        was_training = self.model.training
+        self.model.eval()
+        self.check_speech(encode_prompt(self.processing_class, self.eval_dataset[0]["prompt"]))
+        with self.accelerator.autocast():
+            figures = self.evaluation()
+        self.model.train(was_training)
+        self.log(figures)
+        self.control = self.callback_handler.on_evaluate(
+            self.args, self.state, self.control, figures
+        )
+        return figures
+
+    # --- checkpoints ---
+
+    def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
+        """A normal model folder; with adapters the merged weights, and the adapters beside."""
+        folder = Path(output_dir or self.args.output_dir)
+        self.ref_model.check()
+        if not isinstance(self.model, PeftModel):
+            super()._save(str(folder), state_dict)
+        elif self.args.should_save:
+            merged(self.model).save_pretrained(folder)
+            self.processing_class.save_pretrained(folder)
+            save_adapter(self.model, folder)
+
+    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
+        if isinstance(self.model, PeftModel):
+            load_adapter(self.model, Path(resume_from_checkpoint))
+        else:
+            super()._load_from_checkpoint(resume_from_checkpoint, model)

@@ -1,0 +1,283 @@
+"""Group-relative policy optimisation: answers to one prompt are rewarded against each other.
+
+Inputs: `policy` or `sft` (the checkpoint to start from), `prompts` (any snapshot with prompts),
+`reward` (a reward model, unless the reward is a rule or a verifier), and optionally `judge` (a
+second reward model that is asked and never optimised against) and `reference`.
+
+One step: draw a group of answers to each of a few prompts; score them as text; take from each the
+mean of its group; push the policy towards what was better than its group, priced by the divergence
+from the reference. No critic. Source: Shao et al. 2024 (DeepSeekMath), section 4; with verifiable
+rewards this is RLVR (Lambert et al. 2024, Tülu 3). The update is TRL's; what of TRL is replaced,
+and why, stands in workers/grpo/trainer.py.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from datasets import Dataset
+from peft import PeftModel
+from transformers import PreTrainedModel, PreTrainedTokenizerBase, set_seed
+from trl import GRPOConfig
+
+from workers.context import RecipeError, RunContext
+from workers.contract.events import Fault
+from workers.grpo.people import ask_people, sample, tell_silence
+from workers.grpo.reporter import GroupReporter
+from workers.grpo.rewards import GroupReward
+from workers.grpo.trainer import Trainer
+from workers.lora import attach_policy_lora
+from workers.models import load_causal, load_tokenizer, parameter_count, stop_ids
+from workers.ppo.baseline import Baseline, measure_baseline
+from workers.ppo.evaluation import Evaluation, audit, evaluate
+from workers.ppo.setup import Prompts, read_evaluation_prompts, read_training_prompts
+from workers.preflight.findings import Report
+from workers.preflight.minimal import in_small
+from workers.preflight.parts import Parts
+from workers.preflight.run import run_preflight
+from workers.recipes.settings import settings_for
+from workers.recipes.settings.grpo import GRPOSettings
+from workers.recipes.trainer_bridge import train, trainer_arguments
+from workers.reference import Reference
+from workers.rewards.build import build_judge, build_reward
+
+CONFIG = GRPOSettings
+
+
+def run(context: RunContext) -> dict[str, Any]:
+    """Train to the last step, or until someone stops it; audit; return the headline figures."""
+    settings: GRPOSettings = settings_for("grpo", context.spec.config)
+    if settings.minimal:
+        small = in_small(settings)
+        settings = small.settings
+        context.log(small.message)
+    set_seed(context.spec.seed)
+    models = load_models(context, settings)
+    folder = context.input_path("prompts")
+    prompts = read_training_prompts(folder, models.tokenizer, settings)
+    eval_prompts = read_evaluation_prompts(
+        folder, models.tokenizer, settings, seed=context.spec.seed
+    )
+    reward = make_reward(context, settings, models)
+    looked = look_before(context, settings, models, prompts, eval_prompts, reward)
+    if settings.preflight and looked is not None:
+        return {"step": 0, "preflight": looked.summary()}
+    outside = Outside(context, settings, models, reward, eval_prompts)
+    reporter = GroupReporter(context, settings, outside.on_step)
+    outside.begin(reporter)
+    trainer = Trainer(
+        model=models.trained,
+        reward_funcs=reward,
+        args=GRPOConfig(**arguments(context, settings, models)),
+        train_dataset=Dataset.from_list([{"prompt": messages} for messages in prompts.messages]),
+        eval_dataset=Dataset.from_list([{"prompt": m} for m in eval_prompts.messages]),
+        processing_class=models.tokenizer,
+        callbacks=[reporter],
+        settings=settings,
+        reference=models.reference,
+        evaluation=outside.evaluate,
+        baseline=outside.baseline,
+    )
+    train(context, trainer)
+    models.reference.check()
+    step = trainer.state.global_step
+    outside.finish(step)
+    return {
+        "step": step,
+        "parameters": parameter_count(models.policy),
+        "prompts": len(prompts),
+        "prompts_left_out": prompts.left_out,
+        "reference_sha256": models.reference.sha256,
+        "first": outside.first.metrics() if outside.first else {},
+        "last": outside.last.metrics() if outside.last else {},
+    }
+
+
+def look_before(
+    context: RunContext,
+    settings: GRPOSettings,
+    models: "Models",
+    prompts: Prompts,
+    eval_prompts: Prompts,
+    reward: GroupReward,
+) -> Report | None:
+    """The preflight of a fresh run: what is cheap always, everything where a person asked."""
+    if context.spec.resume is not None or (
+        settings.reward_check == "off" and not settings.preflight
+    ):
+        return None
+    models.trained.eval()
+    return run_preflight(
+        context,
+        "grpo",
+        settings,
+        Parts(
+            tokenizer=models.tokenizer,
+            policy=models.policy,
+            prompts=prompts.messages,
+            prompt_ids=prompts.ids,
+            left_out=prompts.left_out,
+            eval_prompts=eval_prompts.messages,
+            reward=reward.source,
+        ),
+    )
+
+
+@dataclass(slots=True)
+class Models:
+    """`trained` is what the trainer holds: the policy, or the adapters over it."""
+
+    trained: PreTrainedModel | PeftModel
+    policy: PreTrainedModel
+    reference: Reference
+    tokenizer: PreTrainedTokenizerBase
+
+
+def load_models(context: RunContext, settings: GRPOSettings) -> Models:
+    """The starting policy and the reference. A resumed run's weights are put back by the trainer;
+    what it starts from, and is held to, is the input all the same."""
+    start = context.input_path("policy" if context.has_input("policy") else "sft")
+    reference_folder = context.input_path("reference") if context.has_input("reference") else start
+    tokenizer = load_tokenizer(start)
+    policy = load_causal(start)
+    _check_room(policy, settings)
+    if settings.lora_rank == 0:
+        reference = Reference.frozen(load_causal(reference_folder), policy=policy)
+        return Models(policy, policy, reference, tokenizer)
+    adapted = attach_policy_lora(policy, rank=settings.lora_rank, alpha=settings.lora_alpha)
+    if reference_folder == start:
+        reference = Reference.below_adapters(adapted)
+    else:
+        reference = Reference.frozen(load_causal(reference_folder), policy=policy)
+    return Models(adapted, policy, reference, tokenizer)
+
+
+def make_reward(context: RunContext, settings: GRPOSettings, models: Models) -> GroupReward:
+    """The reward, and beside it the source that is only asked: the judge, or the verifier."""
+    size = settings.reward_batch_size
+    check = build_judge(context, batch_size=size)
+    is_model = check is not None
+    if check is None and settings.verifier is not None:
+        check = build_reward(context, settings.verifier, batch_size=size)
+    return GroupReward(
+        build_reward(context, settings.reward, batch_size=size),
+        models.tokenizer,
+        settings,
+        stop=stop_ids(models.policy, models.tokenizer),
+        check=check,
+        check_is_model=is_model,
+    )
+
+
+def arguments(context: RunContext, settings: GRPOSettings, models: Models) -> dict[str, Any]:
+    """Everything TRL's configuration decides, spelled out where its defaults are not ours."""
+    on_gpu = models.policy.device.type == "cuda"
+    checkpointing = {"on": True, "off": False, "auto": on_gpu}[settings.gradient_checkpointing]
+    return trainer_arguments(context, settings) | {
+        "num_generations": settings.group_size,
+        "num_generations_eval": 1,
+        "max_completion_length": settings.max_new_tokens,
+        "temperature": settings.temperature,
+        "top_p": 1.0,
+        "top_k": 0,
+        "repetition_penalty": 1.0,
+        "beta": 0.0,  # the trainer brings its own reference and sets the coefficient then
+        "use_bias_correction_kl": True,  # the gradient of the KL itself, on answers drawn before
+        "num_iterations": settings.update_epochs,
+        "epsilon": settings.clip,
+        "epsilon_high": settings.clip_high,
+        "entropy_coef": settings.entropy_coef,
+        "loss_type": settings.loss_type,
+        "scale_rewards": settings.scale_rewards,
+        "mask_truncated_completions": settings.mask_truncated,
+        "importance_sampling_level": "token",
+        "disable_dropout": True,
+        "activation_checkpointing": checkpointing,
+        "activation_checkpointing_kwargs": {"use_reentrant": False},
+    }
+
+
+@dataclass
+class Outside:
+    """The run seen from outside its training: fixed prompts, samples, people, the audit."""
+
+    context: RunContext
+    settings: GRPOSettings
+    models: Models
+    reward: GroupReward
+    prompts: Prompts
+    baseline: Baseline | None = None
+    silent: bool = False  # whether the last step taught nothing
+    first: Evaluation | None = None
+    last: Evaluation | None = None
+
+    def begin(self, reporter: GroupReporter) -> None:
+        """The mark a run is measured from: the reference's answers, or those of the checkpoint."""
+        resumed = self.context.resume_path()
+        if resumed:
+            reporter.restore(resumed)
+            self.baseline = Baseline(**reporter.mark) if reporter.mark else None
+            return
+        self.baseline = measure_baseline(
+            self.models.reference,
+            self.models.tokenizer,
+            self.prompts,
+            self.reward.source,
+            self.settings,
+            seed=self.context.spec.seed,
+        )
+        reporter.mark = self.baseline.to_json() if self.baseline else None
+
+    def evaluate(self) -> dict[str, float]:
+        """Answer the fixed prompts with the present policy; figures as the trainer names them."""
+        self.last = evaluate(
+            self.models.policy,
+            self.models.reference,
+            self.models.tokenizer,
+            self.prompts,
+            self.reward.source,
+            self.reward.check if self.reward.check_is_model else None,
+            self.settings,
+            seed=self.context.spec.seed,
+            baseline=self.baseline,
+        )
+        self.first = self.first or self.last
+        return {name.replace("eval/", "eval_"): v for name, v in self.last.metrics().items()}
+
+    def on_step(self, step: int) -> None:
+        judged = self.reward.last
+        if judged is None:
+            return
+        if step % self.settings.sample_every < self.settings.update_epochs:
+            sample(self.context, judged, step=step)
+        ask_people(self.context, judged, threshold=self.reward.threshold, step=step)
+        silent = bool(judged.silent(self.settings.group_size).all())
+        if silent and not self.silent:  # said once, and again after a step that taught something
+            tell_silence(self.context, step=step)
+        self.silent = silent
+
+    def finish(self, step: int) -> None:
+        """The audit, unless someone cancelled."""
+        if self.context.stopped == "cancel" or self.last is None:
+            return
+        audit(
+            self.context,
+            self.models.reference,
+            self.models.tokenizer,
+            self.prompts,
+            self.last,
+            self.reward.source,
+            self.settings,
+            step=step,
+        )
+
+
+def _check_room(policy: PreTrainedModel, settings: GRPOSettings) -> None:
+    positions = getattr(policy.config.get_text_config(), "max_position_embeddings", None)
+    wanted = settings.max_prompt_length + settings.max_new_tokens
+    if positions and wanted > positions:
+        raise RecipeError(
+            "bad_config",
+            Fault.CONFIGURATION,
+            f"max_prompt_length + max_new_tokens: {wanted} tokens are more than the "
+            f"{positions} positions of this model",
+        )
