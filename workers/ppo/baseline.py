@@ -10,12 +10,12 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-from scipy.special import expit
 from transformers import PreTrainedTokenizerBase
 
 from workers.ppo.setup import Prompts
 from workers.recipes.settings.policy import PPOSettings
 from workers.reference import Reference
+from workers.rewards.calibrated import calibrate
 from workers.rewards.source import RewardSource
 from workers.rollouts.answers import answer
 from workers.rollouts.sampling import Sampling, derive_seed
@@ -36,11 +36,11 @@ class Baseline:
 
     def calibrated(self, scores: Sequence[float]) -> list[float]:
         """σ((r − m)/T) of answers to any prompts, against the mean over all prompts."""
-        return _calibrated(scores, [self.mean] * len(scores), self.temperature)
+        return calibrate(scores, self.mean, self.temperature).tolist()
 
     def calibrated_by_prompt(self, scores: Sequence[float]) -> list[float]:
         """The same of one answer to each evaluation prompt, against that prompt's own mean."""
-        return _calibrated(scores, self.means, self.temperature)
+        return calibrate(scores, self.means, self.temperature).tolist()
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -75,7 +75,3 @@ def measure_baseline(
         high=float(np.quantile(scores, HIGH)),
         length=float(np.mean([given.tokens for given in answers])),
     )
-
-
-def _calibrated(scores: Sequence[float], marks: Sequence[float], t: float) -> list[float]:
-    return expit((np.asarray(scores) - np.asarray(marks)) / t).tolist()

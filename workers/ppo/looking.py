@@ -1,27 +1,32 @@
 """What is looked at around a PPO run: before its first step, at its scores, and at its end."""
 
+import json
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor
 
 from workers.bottleneck import bottleneck
-from workers.models import parameter_count
+from workers.latency import measure_latency
+from workers.models import parameter_count, stop_ids
+from workers.ppo.batches import sequences_of
 from workers.ppo.figures import Figures, score_figures
 from workers.ppo.rollout import Rollout
 from workers.preflight.findings import Report
-from workers.preflight.parts import CriticParts, Parts
+from workers.preflight.parts import Parts, critic_parts
 from workers.preflight.run import run_preflight
+from workers.rollouts.local import Responses, generate
+from workers.rollouts.sampling import Sampling
 
 if TYPE_CHECKING:
     from workers.recipes.ppo import Loop
 
+LATENCY_FILE = "latency.json"
 
-def preflight(loop: "Loop") -> Report | None:
-    """The checks that are cheap on every fresh run, and all of them where a person asked."""
+
+def preflight(loop: "Loop") -> Report:
+    """Data, memory and the reward before the first step; the critic too where a person asked."""
     settings, models = loop.settings, loop.models
-    if settings.reward_check == "off" and not settings.preflight:
-        return None
-    critic = CriticParts(models.actor_critic.values, models.actor_critic.critic_parameters())
     return run_preflight(
         loop.context,
         "ppo",
@@ -34,7 +39,7 @@ def preflight(loop: "Loop") -> Report | None:
             left_out=loop.prompts.left_out,
             eval_prompts=loop.eval_prompts.messages,
             reward=loop.reward,
-            critic=critic if settings.preflight else None,
+            critic=critic_parts(models.actor_critic) if settings.preflight else None,
         ),
     )
 
@@ -73,3 +78,39 @@ def summary(loop: "Loop") -> dict[str, Any]:
         tokens = [t["throughput/response_tokens_per_s"] * t["time/step_s"] for t in loop.timed]
         figures["bottleneck"] = bottleneck(loop.timed, tokens=tokens).to_json()
     return figures
+
+
+def latency(loop: "Loop") -> dict[str, Any]:
+    """Answers timed one at a time, with and without the value head, as the artifact latency.json;
+    nothing where none are wanted."""
+    requests = loop.settings.latency_requests
+    if not requests:
+        return {}
+    models, prompts = loop.models, loop.eval_prompts
+    policy, stop = (
+        models.actor_critic.policy,
+        stop_ids(models.actor_critic.policy, models.tokenizer),
+    )
+
+    def answered(i: int) -> Responses:
+        sampling = Sampling(
+            loop.settings.max_new_tokens, temperature=loop.settings.temperature, seed=i
+        )
+        ids = [prompts.ids[i % len(prompts)]]
+        return generate(policy, models.tokenizer, ids, sampling, stop=stop)
+
+    def without(i: int) -> int:
+        return int(answered(i).lengths[0])
+
+    @torch.no_grad()
+    def with_value(i: int) -> int:
+        given = answered(i)
+        *sequences, _ = sequences_of(given, torch.arange(1))
+        models.actor_critic.values(*sequences)
+        return int(given.lengths[0])
+
+    found = measure_latency(without, with_value, requests=requests).to_json()
+    path = loop.context.workdir / LATENCY_FILE
+    path.write_text(json.dumps(found, indent=1))
+    loop.context.save_artifact(path, media_type="application/json")
+    return {"latency": found}

@@ -53,6 +53,7 @@ from workers.ppo.setup import (
 from workers.ppo.state import TrainingState, restore
 from workers.ppo.update import UpdateStats, update
 from workers.preflight.minimal import in_small
+from workers.preflight.run import check_memory
 from workers.recipes.settings import settings_for
 from workers.recipes.settings.policy import PPOSettings
 from workers.rewards.build import build_judge, build_reward
@@ -74,6 +75,7 @@ def run(context: RunContext) -> dict[str, Any]:
         small = in_small(settings)
         settings = small.settings
         context.log(small.message)
+    check_memory(context, "ppo", settings)
     set_seed(context.spec.seed)
     loop = Loop.build(context, settings)
     try:
@@ -450,6 +452,7 @@ class Loop:
                 step=self.state.step,
             )
             self.kept.publish(self.context)
+            return looking.summary(self) | looking.latency(self)
         return looking.summary(self)
 
 
