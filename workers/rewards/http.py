@@ -7,12 +7,13 @@ by service_answer.py. Only hosts that the worker's REWARD_HOSTS names are asked,
 followed nowhere, and a token goes to the configured address alone.
 """
 
+import logging
 import os
 import random
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from typing import Any
 
 import httpx2
@@ -25,6 +26,7 @@ from workers.rewards.cached import TextRow
 from workers.rewards.service_answer import BadAnswer, read_answer, read_id
 from workers.rewards.source import Scores, join
 
+logging.getLogger("httpx2").setLevel(logging.WARNING)  # a line per request buries a run's log
 HOSTS_VARIABLE = "REWARD_HOSTS"
 MOST_BYTES = 8_000_000  # of an answer
 MOST_ITEM_CHARACTERS = 100_000
@@ -51,7 +53,7 @@ class HttpReward:
         settings: HttpSettings,
         *,
         transport: httpx2.BaseTransport | None = None,
-        wait: Callable[[float], object] | None = None,
+        pause: Callable[[float], object] | None = None,
         clock: Callable[[], float] = time.monotonic,
         seed: int | None = None,
     ) -> None:
@@ -60,7 +62,7 @@ class HttpReward:
         self._settings = settings
         self._transport = transport
         self._stop = threading.Event()
-        self._wait = wait or self._stop.wait
+        self._wait = pause or self._stop.wait
         self._clock = clock
         self._random = random.Random(seed)  # its own: a run's draws must not depend on a network
         self._version = settings.version
@@ -92,12 +94,14 @@ class HttpReward:
         with self._client() as client, ThreadPoolExecutor(workers, "reward-service") as pool:
             pending = [pool.submit(self._ask, client, batch) for batch in batches]
             try:
+                done, _ = wait(pending, return_when=FIRST_EXCEPTION)
+                for one in done:
+                    one.result()  # raises the first failure there was
                 return join([one.result() for one in pending])
-            except BaseException:
-                self._stop.set()
+            finally:
+                self._stop.set()  # ends what still waits to try again
                 for one in pending:
                     one.cancel()
-                raise
 
     def _client(self) -> httpx2.Client:
         seconds = self._settings.timeout_s

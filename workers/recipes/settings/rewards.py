@@ -218,7 +218,7 @@ def _read(
     settings, errors = read(cls, own, where=f"{where}.", what=f"the source {kind}")
     parts = own.get("parts") if cls is SumSettings else None
     for i, part in enumerate(parts if isinstance(parts, list | tuple) else ()):
-        source = part.get("source") if isinstance(part, Mapping) else None
+        source = part.get("source", {}) if isinstance(part, Mapping) else None
         path = f"{where}.parts[{i}].source"
         if not isinstance(source, Mapping):
             continue  # `read` said so
