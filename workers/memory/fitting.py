@@ -7,7 +7,8 @@ third of it, adapters and shorter sequences change what is learned, and more dev
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from workers.memory.ledger import Held, Ledger, Plan, ledger
+from workers.memory.entries import Held, Ledger, Plan
+from workers.memory.ledger import ledger
 
 DEVICES = (2, 4, 8, 16, 32, 64)
 GB = 1e9

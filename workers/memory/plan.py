@@ -9,9 +9,10 @@ import torch
 from transformers import AutoConfig, PretrainedConfig
 
 from workers.context import RunContext
-from workers.memory.ledger import Held, Plan
-from workers.memory.shape import frozen_shape, shape_of
+from workers.memory.entries import Held, Plan
+from workers.memory.shape import ModelShape, frozen_shape, shape_of
 from workers.rewards.layout import is_ensemble, read_layout
+from workers.rollouts.forward import LOGITS_CHUNK
 
 PROPOSED_RANK = 16  # of the adapters a ledger proposes where a run has none
 
@@ -51,24 +52,29 @@ def plan_of(
     start; readers: role (reward, judge) to configuration and members."""
     precision = _precision(settings, device)
     rank = getattr(settings, "lora_rank", 0)
-    shape = shape_of(policy, lora_rank=rank, dtype=precision)
+    masked = kind != "ppo"  # whose rows are read without their padding
+
+    def seen(config: PretrainedConfig, lora_rank: int = 0) -> ModelShape:
+        return shape_of(config, lora_rank=lora_rank, dtype=precision, masked=masked)
+
     models = [
         Held(
             role="policy",
-            shape=shape,
+            shape=seen(policy, rank),
             trained=True,
             weight_bytes=weight_bytes,
-            adapted=None if rank else shape_of(policy, lora_rank=PROPOSED_RANK, dtype=precision),
+            adapted=None if rank else seen(policy, PROPOSED_RANK),
         )
     ]
     if _needs_reference(kind, settings) and (reference is not None or not rank):
-        held = shape_of(reference or policy, dtype=precision)
+        held = seen(reference or policy)
         # Of the same weights as the start: adapters, once there are any, make it superfluous.
         spare = reference is None
         models.append(Held(role="reference", shape=held, weight_bytes=weight_bytes, spare=spare))
     if getattr(settings, "critic", "") == "separate":
-        trunk = shape_of(policy, dtype=precision)
-        models.append(Held(role="critic", shape=trunk, trained=True, weight_bytes=weight_bytes))
+        models.append(
+            Held(role="critic", shape=seen(policy), trained=True, weight_bytes=weight_bytes)
+        )
     for role, (config, members) in (readers or {}).items():
         models.append(Held(role=role, shape=frozen_shape(config, dtype="float32"), copies=members))
     plan = Plan(
@@ -77,7 +83,7 @@ def plan_of(
         precision=precision,
         gradient_checkpointing=_checkpointing(settings, device),
         value_head=kind == "ppo" and getattr(settings, "critic", "shared") == "shared",
-        logits_chunk=getattr(settings, "logits_chunk", None),
+        logits_chunk=LOGITS_CHUNK if kind == "ppo" else None,
     )
     rolls_out = hasattr(settings, "max_new_tokens") or hasattr(settings, "max_completion_length")
     if rolls_out:
@@ -101,7 +107,7 @@ def _rolling(plan: Plan, settings: Any, longest_prompt: int | None) -> Plan:
         update_rows=_rows(settings, min(micro, batch), length),
         update_length=length,
         update_response=answer,
-        look_rows=_rows(settings, chunk, length),
+        look_rows=_rows(settings, batch, length),
         generate_rows=chunk,
         generate_length=length,
         scoring_rows=min(batch, _first(settings, "reward_batch_size", default=64))

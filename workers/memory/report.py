@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from typing import Any
 
+from workers.memory.entries import LOOK, PHASES, RESIDENT, ROLES, Ledger
 from workers.memory.fitting import GB, TIGHT, Measure, Way, savings, way_to_fit
-from workers.memory.ledger import LOOK, PHASES, RESIDENT, ROLES, Ledger
 from workers.memory.room import Room
 
 VERSION = 1

@@ -57,9 +57,13 @@ class ModelShape:
     kept: Kept
 
 
-def shape_of(config: PretrainedConfig, *, lora_rank: int = 0, dtype: str = "float32") -> ModelShape:
-    """The shape of a causal language model of `config`, trained at `lora_rank` in `dtype`."""
-    return _grown(config, lambda keyed: _causal(keyed, lora_rank, dtype))
+def shape_of(
+    config: PretrainedConfig, *, lora_rank: int = 0, dtype: str = "float32", masked: bool = True
+) -> ModelShape:
+    """The shape of a causal language model of `config`, trained at `lora_rank` in `dtype`.
+
+    `masked`: rows are read with a mask of their padding, which attention then keeps."""
+    return _grown(config, lambda keyed: _causal(keyed, lora_rank, dtype, masked))
 
 
 def frozen_shape(config: PretrainedConfig, *, dtype: str = "float32") -> ModelShape:
@@ -126,7 +130,7 @@ class _Keyed:
 
 
 @lru_cache(maxsize=64)
-def _causal(keyed: _Keyed, lora_rank: int, dtype: str) -> ModelShape:
+def _causal(keyed: _Keyed, lora_rank: int, dtype: str, masked: bool) -> ModelShape:
     model = _on_meta(AutoModelForCausalLM, keyed.config, dtype)
     parameters = _count(model)
     outputs = model.get_output_embeddings()
@@ -141,7 +145,10 @@ def _causal(keyed: _Keyed, lora_rank: int, dtype: str) -> ModelShape:
         parameters=parameters,
         output_parameters=0 if tied else _count(outputs),
         adapters=sum(p.numel() for p in trained.parameters() if p.requires_grad) * bool(lora_rank),
-        kept=_fit(trained, lambda rows, length: _forward(trained, rows, length, use_cache=False)),
+        kept=_fit(
+            trained,
+            lambda rows, length: _forward(trained, rows, length, masked=masked, use_cache=False),
+        ),
     )
 
 
@@ -207,7 +214,7 @@ def _count(module: nn.Module) -> int:
 
 def _fit(model: nn.Module, run: Callable[[int, int], object]) -> Kept:
     """`Kept` of `run(rows, length)` on the model, from three passes."""
-    with _FusedAttention():
+    with _OnMeta():
         one = kept_bytes(model, lambda: run(1, _T))
         long = kept_bytes(model, lambda: run(1, 2 * _T))
         two = kept_bytes(model, lambda: run(2, _T))
@@ -220,8 +227,12 @@ def _fit(model: nn.Module, run: Callable[[int, int], object]) -> Kept:
     )
 
 
-def _forward(model: nn.Module, rows: int, length: int, **options: object) -> object:
+def _forward(
+    model: nn.Module, rows: int, length: int, *, masked: bool = True, **options: object
+) -> object:
     ids = torch.zeros(rows, length, dtype=torch.long, device="meta")
+    if not masked:
+        return model(input_ids=ids, **options)
     # Four axes: a mask of rows is looked into, and here there is nothing to see.
     mask = torch.ones(rows, 1, length, length, dtype=torch.bool, device="meta")
     positions = torch.zeros(rows, length, dtype=torch.long, device="meta")
@@ -250,7 +261,7 @@ def _identity(tensor: Tensor) -> int:
     return storage._cdata if tensor.device.type == "meta" else storage.data_ptr()
 
 
-class _FusedAttention(TorchFunctionMode):
+class _OnMeta(TorchFunctionMode):
     """On the meta device torch would write attention out, scores and all. Real devices fuse it and
     keep inputs, output, mask and one number per row and head."""
 
@@ -265,6 +276,8 @@ class _FusedAttention(TorchFunctionMode):
         if func is F.scaled_dot_product_attention:
             query, key, value = args[:3]
             return _Attention.apply(query, key, value, kwargs.get("attn_mask"))
+        if func is torch.Tensor.__bool__ and args[0].device.type == "meta":
+            return True  # asked whether positions follow one another, which here they do
         return func(*args, **kwargs)
 
 

@@ -42,14 +42,14 @@ class FixedRollout:
 @dataclass(frozen=True, slots=True)
 class CriticFit:
     """Explained variance before and after; NaN where the returns do not vary. `gradient`: whether
-    any reached the parameters."""
+    any reached the parameters; None where time was over before that was seen."""
 
     before: float
     after: float
     steps: int
     seconds: float
     out_of_time: bool
-    gradient: bool
+    gradient: bool | None
 
 
 def fit_critic(
@@ -66,7 +66,8 @@ def fit_critic(
     parameters = [p for p in critic.parameters() if p.requires_grad]
     started = clock()
     explained: list[float] = []
-    gradient = out_of_time = False
+    gradient: bool | None = None
+    out_of_time = False
     with _put_back(parameters):
         optimizer = torch.optim.Adam(_groups(parameters)) if parameters else None
         for step in range(steps + 1):
@@ -79,6 +80,7 @@ def fit_critic(
             if step == steps or out_of_time or not explained[-1] < ENOUGH:
                 break
             if optimizer is None or not loss.requires_grad:
+                gradient = False
                 break
             grads = torch.autograd.grad(loss, parameters, allow_unused=True)
             gradient = gradient or any(g is not None and bool(g.any()) for g in grads)
@@ -121,7 +123,7 @@ def critic_finding(fit: CriticFit, *, answers: int, level: str = WARN) -> Findin
     )
     if fit.after >= DEAD:
         return Finding(level=OK, check="critic", message=f"{said}.", figures=figures)
-    if fit.out_of_time and fit.gradient:
+    if fit.out_of_time and fit.gradient is not False:
         return Finding(
             level=UNKNOWN,
             check="critic",

@@ -5,7 +5,8 @@ from typing import Any
 
 from workers.context import RunContext
 from workers.contract.events import Fault
-from workers.memory.ledger import Ledger, ledger
+from workers.memory.entries import Ledger
+from workers.memory.ledger import ledger
 from workers.memory.plan import plan_for
 from workers.memory.report import fits, message, tight, to_json
 from workers.memory.room import Room, room

@@ -11,7 +11,7 @@ from workers.data.snapshot import Demonstration, Messages, Preference
 from workers.rewards.source import RewardSource
 
 if TYPE_CHECKING:
-    from workers.memory.ledger import Ledger
+    from workers.memory.entries import Ledger
     from workers.ppo.actor_critic import ActorCritic
 
 

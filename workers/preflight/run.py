@@ -13,7 +13,7 @@ from workers.assess.gather import draw, pairs_of
 from workers.assess.scoring import Scored
 from workers.context import RecipeError, RunContext
 from workers.data.snapshot import Preference, evaluation_splits
-from workers.memory.ledger import Ledger
+from workers.memory.entries import Ledger
 from workers.preflight.critic import FixedRollout, critic_finding, fit_critic
 from workers.preflight.data import demonstration_rows, preference_rows, prompt_rows, too_long
 from workers.preflight.findings import (
