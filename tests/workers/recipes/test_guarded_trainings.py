@@ -19,6 +19,7 @@ from workers.context import RecipeError
 from workers.contract.events import Fault
 from workers.contract.jobs import Resume
 from workers.dpo.trainer import PairTrainer
+from workers.grpo.trainer import Trainer as GroupTrainer
 from workers.models import load_causal
 from workers.recipes.guarded_trainer import GuardedTrainer
 from workers.recipes.reward_trainer import RewardTrainer
@@ -26,18 +27,41 @@ from workers.sft.trainer import DemonstrationTrainer
 
 pytestmark = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")
 
-TRAINERS = {"sft": DemonstrationTrainer, "reward": RewardTrainer, "dpo": PairTrainer}
+TRAINERS = {
+    "sft": DemonstrationTrainer,
+    "reward": RewardTrainer,
+    "dpo": PairTrainer,
+    "grpo": GroupTrainer,
+}
 PAIRS = {"learning_rate": 1e-3, "batch_size": 16, "max_length": 32, "max_steps": 6, "epochs": 3,
          "log_every": 1, "eval_every": 3, "save_every": 2, "warmup_share": 0.0}  # fmt: skip
 CONFIGS = {
     "sft": PAIRS | {"batch_size": 4, "max_length": 64, "sample_prompts": 0},
     "reward": PAIRS,
     "dpo": PAIRS | {"sample_max_new_tokens": 4, "sample_prompts": 2},
+    "grpo": {
+        "reward": {"type": "token_count", "token": "good"},
+        "steps": 6,
+        "batch_size": 16,
+        "group_size": 4,
+        "max_prompt_length": 16,
+        "max_new_tokens": 4,
+        "lora_rank": 0,
+        "learning_rate": 1e-3,
+        "eval_every": 3,
+        "eval_prompts": 4,
+        "save_every": 2,
+        "audit_samples": 1,
+        "baseline_answers": 0,
+        "reward_check": "off",
+        "update_epochs": 1,
+    },
 }
 INPUTS = {
     "sft": {"base": "base", "data": "demonstrations"},
     "reward": {"sft": "base", "data": "preferences"},
     "dpo": {"sft": "base", "data": "preferences"},
+    "grpo": {"sft": "base", "prompts": "prompts"},
 }
 Change = Callable[[Any, int, Tensor], Tensor]
 
@@ -74,7 +98,7 @@ def of(events: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
     return [e["event"] for e in events if e["type"] == kind]
 
 
-@pytest.mark.parametrize("kind", ["sft", "reward", "dpo"])
+@pytest.mark.parametrize("kind", sorted(TRAINERS))
 def test_one_step_without_a_number_is_skipped_and_the_run_ends_well(
     workshop: Workshop, kind: str
 ) -> None:
@@ -98,16 +122,17 @@ def test_one_step_without_a_number_is_skipped_and_the_run_ends_well(
 
     points = losses(outcome.envelopes)
     assert points[3] == "nan"
-    assert all(isinstance(v, float) and v > 0 for step, v in points.items() if step != 3)
-    (alert,) = outcome.all("Alert")
+    others = [value for step, value in points.items() if step != 3]
+    # The group-relative loss may well be 0: advantages of a group add up to it.
+    assert all(isinstance(v, float) and (v > 0 or kind == "grpo") for v in others)
+    (alert,) = [a for a in outcome.all("Alert") if a["rule"] == "non_finite"]
     assert (alert["rule"], alert["step"], alert["severity"]) == ("non_finite", 3, "critical")
     assert "skipped" in alert["message"]
-    (evidence,) = outcome.all("Evidence")
-    assert (evidence["link"], evidence["step"]) == ("numerics", 3)
+    assert [e["step"] for e in outcome.all("Evidence") if e["link"] == "numerics"] == [3]
     assert "failed" not in [tag for c in outcome.all("CheckpointSaved") for tag in c["tags"]]
 
 
-@pytest.mark.parametrize("kind", ["sft", "reward", "dpo"])
+@pytest.mark.parametrize("kind", sorted(TRAINERS))
 def test_two_steps_without_a_number_stop_the_run_and_keep_what_was_before(
     workshop: Workshop, kind: str
 ) -> None:
@@ -116,13 +141,10 @@ def test_two_steps_without_a_number_stop_the_run_and_keep_what_was_before(
     with planted(kind, nan_at(5, 6)), pytest.raises(RecipeError) as raised:
         workshop.run_here(spec, keep=events)
     assert (raised.value.kind, raised.value.fault) == ("non_finite", Fault.GUARD)
-    assert [(a["rule"], a["step"]) for a in of(events, "Alert")] == [
-        ("non_finite", 5),
-        ("non_finite", 6),
-    ]
+    assert [a["step"] for a in of(events, "Alert") if a["rule"] == "non_finite"] == [5, 6]
     points = losses(events)
     assert points[5] == "nan"
-    assert 0.0 not in points.values()
+    assert kind == "grpo" or 0.0 not in points.values()
 
     saved = of(events, "CheckpointSaved")
     assert [c["tags"] for c in saved if "failed" in c["tags"]] == [["failed"]]
