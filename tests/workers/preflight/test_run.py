@@ -1,0 +1,229 @@
+"""A whole preflight over a run's own inputs: what it writes, what it says, when it ends the run."""
+
+import json
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.workers.preflight.conftest import SUBJECTS, Rule, good
+from tests.workers.recipes.language import (
+    Notebook,
+    Workshop,
+    assistant,
+    tiny_llama,
+    user,
+    word_tokenizer,
+)
+from workers import train as trainer
+from workers.context import RecipeError, RunContext
+from workers.contract.events import Failed
+from workers.lora import attach_policy_lora
+from workers.memory.room import Room
+from workers.models import weights_sha256
+from workers.ppo.actor_critic import ActorCritic
+from workers.preflight import memory
+from workers.preflight.findings import LEVELS, TITLES, Report
+from workers.preflight.minimal import in_small
+from workers.preflight.parts import Parts, critic_parts
+from workers.preflight.run import check_memory, run_preflight
+from workers.preflight.trial import random_texts
+from workers.recipes.settings import settings_for
+
+Make = Callable[..., Any]
+CONFIG = {
+    "reward": {"type": "token_count", "token": "good"},
+    "batch_size": 8,
+    "minibatch_size": 4,
+    "max_prompt_length": 16,
+    "max_new_tokens": 8,
+}
+
+
+def looked(
+    opened: Make, parts: Parts, kind: str = "ppo", *, config: dict | None = None, **inputs: str
+) -> tuple[Report, RunContext]:
+    values = CONFIG | (config or {})
+    context = opened(values, **({"sft": "base", "prompts": "preferences"} | inputs))
+    return run_preflight(context, kind, settings_for("ppo", values), parts), context
+
+
+def lines(context: RunContext) -> list[str]:
+    return [
+        line
+        for envelope in context.writer.envelopes
+        if envelope["type"] == "Log"
+        for line in envelope["event"]["lines"]
+    ]
+
+
+def written(shop: Workshop, context: RunContext) -> dict[str, Any]:
+    [saved] = [e["event"] for e in context.writer.envelopes if e["type"] == "ArtifactSaved"]
+    with shop.store.open(saved["uri"], "rb") as file:
+        return json.loads(file.read())
+
+
+def test_a_good_reward_and_a_live_critic_pass_and_nothing_moves(
+    shop: Workshop, opened: Make, parts: Make
+) -> None:
+    policy = tiny_llama()
+    adapted = attach_policy_lora(policy, rank=8, alpha=16.0)
+    model = ActorCritic(policy, adapted=adapted).eval()
+    before = weights_sha256(model)
+    report, context = looked(opened, parts(policy=policy, critic=critic_parts(model)))
+    assert report.blocked == []
+    assert {f.check: f.level for f in report.findings} == {
+        "configuration": "ok",
+        "reward": "ok",
+        "reward_shape": "ok",
+        "reward_people": "ok",
+        "kl_price": "ok",
+        "critic": "ok",
+        "eval_overlap": "warn",  # the snapshot holds nothing out
+        "sft_overlap": "unknown",  # no demonstrations among the inputs
+        "data": "ok",
+        "lengths": "warn",  # an untrained policy does not end its answers
+        "memory": "ok",
+    }
+    assert weights_sha256(model) == before
+    assert all(p.grad is None for p in model.parameters())
+    document = written(shop, context)
+    assert document == report.to_json()
+    assert [f["check"] for f in document["findings"]] == list(TITLES)
+    assert all(f["level"] in LEVELS and f["message"] and f["title"] for f in document["findings"])
+    assert document["memory"]["fits"] is True
+    assert len(lines(context)) == len(TITLES)
+    assert report.summary()["checks"]["reward"] == "ok"
+
+
+@pytest.mark.parametrize(
+    ("name", "of", "says"),
+    [
+        ("flipped", lambda text: -good(text), "sign"),
+        ("constant", lambda text: 0.7, "constant"),
+    ],
+)
+def test_a_bad_reward_ends_the_run_before_its_first_step(
+    shop: Workshop, opened: Make, parts: Make, name: str, of: Callable[[str], float], says: str
+) -> None:
+    context = opened(CONFIG, sft="base", prompts="preferences")
+    with pytest.raises(RecipeError) as failure:
+        run_preflight(context, "ppo", settings_for("ppo", CONFIG), parts(reward=Rule(of)))
+    assert failure.value.kind == "preflight_reward"
+    assert says in failure.value.message
+    document = written(shop, context)  # the report is kept all the same
+    assert document["level"] == "block"
+    assert document["blocked"][0] == "reward"
+
+
+def test_a_person_may_be_warned_only_or_not_asked(opened: Make, parts: Make) -> None:
+    bad = Rule(lambda text: -good(text))
+    report, _ = looked(opened, parts(reward=bad), config={"reward_check": "warn"})
+    assert (report.level, report.of("reward").level) == ("warn", "warn")
+    silent = Rule(good)
+    report, _ = looked(opened, parts(reward=silent), config={"reward_check": "off"})
+    assert report.of("reward").level == "unknown"
+    assert silent.asked == []
+
+
+def test_the_policy_itself_is_the_expert_where_nobody_else_is(opened: Make, parts: Make) -> None:
+    """A reward that likes the words this policy happens to say most is above chance by them."""
+    asked = Rule(good)
+    report, _ = looked(
+        opened, parts(reward=asked), prompts="prompts", config={"reward_check": "warn"}
+    )
+    assert "the starting policy's answers" in report.of("reward").message
+    assert len(asked.asked) == 200  # a hundred of each
+    assert report.of("reward_people") is None
+
+
+def test_demonstrations_are_the_expert_and_count_as_seen(opened: Make, parts: Make) -> None:
+    report, _ = looked(opened, parts(), prompts="prompts", shown="demonstrations")
+    assert "the demonstrations" in report.of("reward").message
+    assert (report.of("sft_overlap").level, report.of("sft_overlap").figures["share"]) == (
+        "warn",
+        1.0,
+    )
+
+
+def test_random_answers_are_as_long_as_asked_and_hold_no_special_token() -> None:
+    tokenizer = word_tokenizer()
+    texts = random_texts(tokenizer, [1, 5, 40] * 20, seed=3)
+    assert [len(text.split()) for text in texts] == [1, 5, 40] * 20
+    assert not set(" ".join(texts).split()) & set(tokenizer.all_special_tokens)
+    assert texts == random_texts(tokenizer, [1, 5, 40] * 20, seed=3)
+    assert texts != random_texts(tokenizer, [1, 5, 40] * 20, seed=4)
+
+
+def test_pairs_are_looked_at_without_any_policy(opened: Make, parts: Make) -> None:
+    bare = parts(policy=None, prompts=(), prompt_ids=(), eval_prompts=(), reward=None)
+    context = opened({}, sft="base", data="preferences")
+    settings = settings_for("dpo", {"batch_size": 4})
+    report = run_preflight(context, "dpo", settings, bare)
+    assert {f.check for f in report.findings} == {"configuration", "data", "lengths", "memory"}
+    assert report.of("data").figures["n"] == 128
+    assert {held["role"] for held in report.memory["models"]} == {"policy", "reference", "run"}
+
+
+def test_rows_without_answers_end_a_run(shop: Workshop, opened: Make, parts: Make) -> None:
+    empty = [{"messages": user(s) + assistant(" ")} for s in SUBJECTS]
+    shop.put_snapshot("empty", train=empty)
+    bare = parts(policy=None, prompts=(), prompt_ids=(), eval_prompts=(), reward=None)
+    context = opened({}, sft="base", data="empty")
+    with pytest.raises(RecipeError) as failure:
+        run_preflight(context, "sft", settings_for("sft", {"base_model": "x"}), bare)
+    assert (failure.value.kind, failure.value.fault) == ("preflight_data", "data")
+
+
+def test_a_run_that_does_not_fit_ends_before_anything_is_loaded(
+    shop: Workshop, opened: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small = Room(bytes=0.2e9, device="cpu", name="a small machine")
+    monkeypatch.setattr(memory, "room", lambda: small)
+    context = opened(CONFIG, sft="base", prompts="prompts")
+    with pytest.raises(RecipeError) as failure:
+        check_memory(context, "ppo", settings_for("ppo", CONFIG))
+    assert failure.value.kind == "preflight_memory"
+    assert written(shop, context)["memory"]["fits"] is False
+    monkeypatch.setattr(memory, "room", lambda: Room(bytes=8e9, device="cpu", name="a larger one"))
+    assert check_memory(context, "ppo", settings_for("ppo", CONFIG)) is not None
+
+
+def test_a_run_in_small_says_what_it_made_smaller(opened: Make, parts: Make) -> None:
+    values = CONFIG | {"minimal": True, "steps": 300}
+    context = opened(values, sft="base", prompts="preferences")
+    small = in_small(settings_for("ppo", values)).settings
+    report = run_preflight(context, "ppo", small, parts())
+    assert report.to_json()["changed"]["steps"] == [300, 4]
+    assert "learning_rate" not in report.to_json()["changed"]
+
+
+def test_the_same_seed_looks_at_the_same_answers(opened: Make, parts: Make) -> None:
+    asked = [Rule(good), Rule(good)]
+    for rule in asked:
+        random.seed(len(rule.asked) + 1)
+        looked(opened, parts(reward=rule))
+    assert asked[0].asked == asked[1].asked
+
+
+def test_a_run_that_ran_out_of_memory_says_what_to_lower(
+    shop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Recipe:
+        @staticmethod
+        def run(context: RunContext) -> None:
+            raise MemoryError("the allocator gave up")
+
+    monkeypatch.setattr(trainer, "recipe_of", lambda kind: Recipe)
+    monkeypatch.setattr(Notebook, "step", 7, raising=False)
+    spec = shop.spec("exhausted", "ppo", {"max_tokens_per_batch": 4096}, sft="base")
+    folder = shop.folder(spec)
+    folder.mkdir(parents=True)
+    notebook = Notebook(spec)
+    assert trainer.train(spec, folder, notebook, lambda: None) == trainer.EXIT_FAILED
+    failed = notebook.envelopes[-1]
+    assert (failed["type"], failed["event"]["kind"]) == (Failed.__name__, "out_of_memory")
+    message = failed["event"]["message"]
+    assert message.startswith("MemoryError: the allocator gave up. First, compute less at once")
+    assert "max_tokens_per_batch 4096 → 2048" in message
