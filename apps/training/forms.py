@@ -66,7 +66,7 @@ ROLE_HELP = {
 
 
 class RunForm(forms.Form):
-    """`initial` comes from a preset, or from the run that is cloned."""
+    """`initial` comes from a preset, or from the run that is cloned, with `changes` to it."""
 
     name = forms.CharField(max_length=120, label="Name")
     seed = forms.IntegerField(
@@ -102,6 +102,7 @@ class RunForm(forms.Form):
         kind: str,
         source: Run | None = None,
         preset: str = "",
+        changes: Mapping[str, Any] | None = None,
         queues_heard: frozenset[str] | None = None,
         **kwargs: Any,
     ) -> None:
@@ -111,6 +112,7 @@ class RunForm(forms.Form):
         start = recipe_config(kind, source.config if source else {"preset": preset})
         if start.get("preset") == "":
             del start["preset"]
+        start |= changes or {}
         self.fields["queue"].choices = [
             (name, _queue_words(name, queues_heard)) for name in JOB_QUEUES
         ]

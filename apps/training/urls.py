@@ -23,6 +23,8 @@ urlpatterns = [
     path("<slug:slug>/runs/<str:run_id>/stop/", actions.run_stop, name="run_stop"),
     path("<slug:slug>/runs/<str:run_id>/cancel/", actions.run_cancel, name="run_cancel"),
     path("<slug:slug>/runs/<str:run_id>/resume/", actions.run_resume, name="run_resume"),
+    path("<slug:slug>/runs/<str:run_id>/roll-back/", actions.run_roll_back, name="run_roll_back"),
+    path("<slug:slug>/runs/<str:run_id>/minimal/", actions.run_minimal, name="run_minimal"),
     path(
         "<slug:slug>/runs/<str:run_id>/alerts/<int:alert_id>/acknowledge/",
         actions.alert_acknowledge,
@@ -30,4 +32,9 @@ urlpatterns = [
     ),
     path("<slug:slug>/models/", models.model_list, name="models"),
     path("<slug:slug>/models/<str:checkpoint_id>/", models.model_detail, name="model"),
+    path(
+        "<slug:slug>/models/<str:checkpoint_id>/evaluate/",
+        actions.model_evaluate,
+        name="model_evaluate",
+    ),
 ]

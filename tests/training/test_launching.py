@@ -127,11 +127,12 @@ def test_each_needed_input_is_missed_by_name(
     assert Run.objects.count() == count + 1
 
 
-@pytest.mark.parametrize("reason", ["", "   "])
-def test_ppo_against_a_reward_model_that_nobody_approved_needs_a_reason(
+@pytest.mark.parametrize(("kind", "reason"), [("ppo", ""), ("ppo", "   "), ("grpo", "")])
+def test_training_against_a_reward_model_that_nobody_approved_needs_a_reason(
     launch: Callable[..., Run],
     project: Project,
     snapshot_make: Callable[..., Snapshot],
+    kind: str,
     reason: str,
 ) -> None:
     reward = model(project, "reward")
@@ -141,19 +142,19 @@ def test_ppo_against_a_reward_model_that_nobody_approved_needs_a_reason(
         "reward": reward,
     }
     with pytest.raises(DomainError) as refusal:
-        launch(kind="ppo", inputs=inputs, override_reason=reason)
+        launch(kind=kind, inputs=inputs, override_reason=reason)
     assert (refusal.value.code, refusal.value.field) == ("reward_not_approved", "override_reason")
-    run = launch(kind="ppo", inputs=inputs, override_reason=" It is a drill. ")
+    run = launch(kind=kind, inputs=inputs, override_reason=" It is a drill. ")
     assert run.override_reason == "It is a drill."
     event = AuditEvent.objects.get(action="run.launched", subject=run.pk)
     assert event.details["override_reason"] == "It is a drill."
     reward.status = "approved"
     reward.save()
-    assert launch(kind="ppo", inputs=inputs).override_reason == ""
+    assert launch(kind=kind, inputs=inputs).override_reason == ""
     reward.status = "retired"
     reward.save()
     with pytest.raises(DomainError) as refusal:
-        launch(kind="ppo", inputs=inputs, override_reason="all the same")
+        launch(kind=kind, inputs=inputs, override_reason="all the same")
     assert refusal.value.code == "checkpoint_retired"
 
 
@@ -170,9 +171,13 @@ def test_a_rule_for_the_reward_replaces_the_reward_model(
     launch: Callable[..., Run], project: Project, snapshot_make: Callable[..., Snapshot]
 ) -> None:
     inputs = {"prompts": snapshot_make("prompts"), "sft": model(project, "sft")}
-    launch(kind="ppo", config={"reward": {"type": "token_count", "token": "a"}}, inputs=inputs)
-    with pytest.raises(DomainError, match="'reward'"):
-        launch(kind="ppo", config={"reward": {"type": "model"}}, inputs=inputs)
+    rule = {"type": "token_count", "token": "a"}
+    parts = [{"name": "rule", "source": rule}, {"name": "model", "source": {"type": "model"}}]
+    launch(kind="ppo", config={"reward": rule}, inputs=inputs)
+    launch(kind="grpo", config={"reward": {"type": "sum", "parts": parts[:1]}}, inputs=inputs)
+    for reward in ({"type": "model"}, {"type": "sum", "parts": parts}):
+        with pytest.raises(DomainError, match="'reward'"):
+            launch(kind="grpo", config={"reward": reward}, inputs=inputs)
 
 
 def test_a_snapshot_of_the_wrong_kind_is_refused(

@@ -395,9 +395,19 @@ TRAINING = [
     page("training:run_cancel", STAFF, args=run_id),
     post("training:run_cancel", STAFF, args=run_id, ok=409),
     post("training:run_resume", STAFF, args=run_id, ok=409),
+    page("training:run_roll_back", STAFF, args=run_id),
+    post("training:run_roll_back", STAFF, args=run_id),
+    post("training:run_minimal", STAFF, args=run_id, ok=409),  # a drill is small as it is
     post("training:alert_acknowledge", STAFF, args=alert_id),
     page("training:models", STAFF),
     page("training:model", STAFF, args=lambda w: {"checkpoint_id": w.checkpoint.pk}),
+    # a drill's checkpoint answers no prompts
+    post(
+        "training:model_evaluate",
+        STAFF,
+        args=lambda w: {"checkpoint_id": w.checkpoint.pk},
+        ok=409,
+    ),
 ]
 
 TRAINING_API = [

@@ -50,7 +50,9 @@ def open_form(project, emil, signed_in):
     return open_
 
 
-@pytest.mark.parametrize("kind", ["sft", "reward", "dpo", "ppo", "generate", "evaluate", "drill"])
+@pytest.mark.parametrize(
+    "kind", ["sft", "reward", "dpo", "ppo", "grpo", "generate", "evaluate", "drill"]
+)
 def test_every_kind_has_a_form_with_every_field_of_its_recipe(open_form, kind):
     _, sent, page = open_form(kind)
     text = page.content.decode()
@@ -291,13 +293,16 @@ def test_pasted_guardrails_are_checked_by_name(project):
     assert config_of(good)["guards"] == {"length": "stop"}
 
 
-@pytest.mark.parametrize("kind", ["sft", "reward", "dpo", "ppo", "generate", "evaluate", "assess"])
+KINDS = ["sft", "reward", "dpo", "ppo", "grpo", "generate", "evaluate", "assess"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_every_field_stands_under_a_heading(project, kind):
     titles = [title for title, _, _ in RunForm(project=project, kind=kind).more_sections]
     assert "Other settings" not in titles
     assert len(titles) == len(set(titles))
 
 
-@pytest.mark.parametrize("kind", ["sft", "reward", "dpo", "ppo", "generate", "evaluate", "assess"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_every_preset_says_what_it_is_for(kind):
     assert preset_purposes(kind).keys() == recipe_presets(kind).keys()

@@ -64,12 +64,13 @@ def group_figures(runs: Sequence[Run]) -> list[SeedFigure]:
     figure, which the page says by name.
     """
     headlines = metric_names(runs[0].kind)
+    places = {name: place for place, name in enumerate(headlines)}
     found = {
         run.pk: metric_series(run=run, names=headlines, prefix=EVALUATION, max_points=EVERY_POINT)
         for run in runs
     }
     names = {name for series in found.values() for name in series}
-    order = sorted(names, key=lambda name: (name not in headlines, name))
+    order = sorted(names, key=lambda name: (places.get(name, len(places)), name))
     return [_figure(name, runs, found) for name in order]
 
 

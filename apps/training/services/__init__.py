@@ -5,23 +5,36 @@ from apps.training.services.applying import Applied, events_apply
 from apps.training.services.attempts import run_dispatch, run_send
 from apps.training.services.kinds import KINDS
 from apps.training.services.launching import run_clone, run_launch
+from apps.training.services.repeating import (
+    checkpoint_evaluate,
+    evaluation_inputs,
+    run_reproduce_small,
+)
+from apps.training.services.rollback import HEALTHY, START, roll_back_plan, run_roll_back
 from apps.training.services.seeds import MOST_SEEDS, runs_launch, seeds_add
 from apps.training.services.spools import Imported, spool_import
 from apps.training.services.sweeping import runs_sweep
 from apps.training.services.wishes import run_cancel, run_resume, run_stop_and_keep
 
 __all__ = [
+    "HEALTHY",
     "KINDS",
     "MOST_SEEDS",
+    "START",
     "Applied",
     "Imported",
     "alert_acknowledge",
+    "checkpoint_evaluate",
+    "evaluation_inputs",
     "events_apply",
+    "roll_back_plan",
     "run_cancel",
     "run_clone",
     "run_dispatch",
     "run_launch",
+    "run_reproduce_small",
     "run_resume",
+    "run_roll_back",
     "run_send",
     "run_stop_and_keep",
     "runs_launch",

@@ -20,7 +20,7 @@ from apps.training import dispatch
 from apps.training.models import Run, RunAttempt, RunEvent
 from apps.training.services.arms import ROWLESS, apply
 from apps.training.services.attempts import run_end, run_locked
-from apps.training.services.storable import storable
+from apps.training.storable import storable
 from workers.contract.events import Envelope, Fault, envelope_from_json
 from workers.contract.wire import ContractError
 

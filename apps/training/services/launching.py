@@ -15,7 +15,7 @@ from apps.training.models import Checkpoint, Run, RunAttempt, RunInput
 from apps.training.services.attempts import run_dispatch
 from apps.training.services.completeness import context_check
 from apps.training.services.kinds import KINDS, Input, approval_check, inputs_check
-from apps.training.services.storable import storable
+from apps.training.storable import storable
 from workers.contract.wire import JOB_QUEUES, QUEUE_CPU
 
 _LONGEST_NAME = 120

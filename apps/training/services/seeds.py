@@ -13,7 +13,7 @@ from apps.training.models import Run
 from apps.training.selectors.groups import group_runs
 from apps.training.services.kinds import Input
 from apps.training.services.launching import run_launch
-from apps.training.services.storable import storable
+from apps.training.storable import storable
 from workers.contract.wire import QUEUE_CPU
 
 MOST_SEEDS = 20  # of one launch: a group trains one after the other on a machine

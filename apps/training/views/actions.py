@@ -9,6 +9,8 @@ from apps.accounts.permissions import STAFF, project_page
 from apps.common.http import Request
 from apps.training import selectors, services
 from apps.training.models import Run
+from apps.training.screens import back
+from apps.training.selectors import pages
 
 
 @require_POST
@@ -46,6 +48,47 @@ def run_resume(request: Request, run_id: str) -> HttpResponse:
     run = services.run_resume(run=run, user=request.user)
     messages.success(request, f"{run.name} is {run.get_state_display()} again.")
     return redirect("training:run", request.project.slug, run_id)
+
+
+@require_http_methods(["GET", "POST"])
+@project_page(STAFF)
+def run_roll_back(request: Request, run_id: str) -> HttpResponse:
+    """GET shows where the run can go back to, POST launches the run that starts there."""
+    run = selectors.run_get(project=request.project, run_id=run_id)
+    if request.method == "GET":
+        context = {"run": run, "page_title": f"Roll back {run.name}", "nav": "runs"}
+        return render(request, "training/roll_back.html", context | back.roll_back_context(run))
+    made = services.run_roll_back(
+        run=run,
+        to=request.POST.get("to", services.HEALTHY),
+        advised=request.POST.get("advised") == "on",
+        user=request.user,
+        idempotency_key=request.POST.get("key", ""),
+    )
+    messages.success(request, f"{made.name} is {made.get_state_display()}.")
+    return redirect("training:run", request.project.slug, made.pk)
+
+
+@require_POST
+@project_page(STAFF)
+def run_minimal(request: Request, run_id: str) -> HttpResponse:
+    run = selectors.run_get(project=request.project, run_id=run_id)
+    made = services.run_reproduce_small(
+        run=run, user=request.user, idempotency_key=request.POST.get("key", "")
+    )
+    messages.success(request, f"{made.name} is {made.get_state_display()}.")
+    return redirect("training:run", request.project.slug, made.pk)
+
+
+@require_POST
+@project_page(STAFF)
+def model_evaluate(request: Request, checkpoint_id: str) -> HttpResponse:
+    checkpoint = pages.checkpoint_get(project=request.project, checkpoint_id=checkpoint_id)
+    made = services.checkpoint_evaluate(
+        checkpoint=checkpoint, user=request.user, idempotency_key=request.POST.get("key", "")
+    )
+    messages.success(request, f"{made.name} is {made.get_state_display()}.")
+    return redirect("training:run", request.project.slug, made.pk)
 
 
 @require_POST

@@ -14,6 +14,7 @@ from apps.common.health import queues_heard
 from apps.common.http import Request
 from apps.training import selectors, services
 from apps.training.forms import RunForm
+from apps.training.guidance import advised_changes
 from apps.training.models import Run
 from workers.contract.recipes import preset_purposes, recipe_presets
 
@@ -103,4 +104,6 @@ def _form(request: Request, kind: str) -> RunForm:
     initial = {"name": f"{kind}-{count + 1}", "key": secrets.token_urlsafe(16)}
     if source:
         del initial["name"]
+        if "advised" in request.GET:  # by the guardrail that stopped it
+            common["changes"] = advised_changes(source)
     return RunForm(initial=initial, source=source, preset=request.GET.get("preset", ""), **common)

@@ -1,5 +1,6 @@
 """The list of runs and the page of one."""
 
+import secrets
 from collections.abc import Callable
 from typing import Any
 
@@ -12,8 +13,12 @@ from apps.accounts.permissions import STAFF, project_page
 from apps.common.http import Request
 from apps.snapshots.tracing import datasets_behind
 from apps.training import display, headline, selectors
+from apps.training.guidance import failure_of
 from apps.training.models import Run
+from apps.training.screens import back, checks, repeat
 from apps.training.selectors import pages
+from apps.training.services.kinds import POLICIES
+from apps.training.services.rollback import START_ROLE
 from workers.contract.recipes import recipe_config, recipe_fields
 
 PER_PAGE = 50
@@ -21,9 +26,10 @@ LOG_LINES = 400
 EVERY_POINT = 10**9
 BUCKETS = (("high", "Highest"), ("low", "Lowest"), ("random", "Random"), ("flagged", "Flagged"))
 # Tabs whose content grows while the run lives; the charts ask for their own data.
-GROWING = frozenset({"overview", "alerts", "logs", "samples"})
+GROWING = frozenset({"overview", "alerts", "checks", "logs", "samples"})
 # Tables of a summary that have a place of their own: here, or on a reward model's page.
-SHOWN_ELSEWHERE = frozenset({"splits", "lines", "figures"})
+SHOWN_ELSEWHERE = frozenset({"splits", "lines", "figures", "preflight", "bottleneck", "latency"})
+ROLLED_BACK = {*START_ROLE, "dpo"}  # kinds that start from a model, which they can go back to
 STATE_CHOICES = [("live", "live"), *Run.State.choices]
 
 
@@ -97,6 +103,7 @@ def header(run: Run) -> dict[str, Any]:
         "may_stop": run.state == Run.State.RUNNING,
         "may_cancel": run.is_live and run.wish != "cancel",
         "may_resume": run.state in (Run.State.FAILED, Run.State.CANCELLED),
+        "may_roll_back": not run.is_live and run.kind in ROLLED_BACK,
         "turn": display.TURNS.get(run.fault, ""),
     }
 
@@ -105,12 +112,15 @@ def header(run: Run) -> dict[str, Any]:
 
 
 def _overview(request: Request, run: Run) -> dict[str, Any]:
-    saved = selectors.checkpoints(run)
-    kept = [row for row in saved if row.tags]
+    kept = back.checkpoint_rows(run)
     return {
         "inputs": selectors.lineage_up(run, depth=1),
         "checkpoints": kept,
-        "superseded": len(saved) - len(kept),
+        "superseded": len(selectors.checkpoints(run)) - len(kept),
+        "failure": failure_of(run, pages.alerts_of(run)),
+        "way_back": back.way_back(run),
+        "key": secrets.token_urlsafe(16),
+        "may_evaluate": run.kind in POLICIES,
         "artifacts": pages.artifacts_of(run),
         "attempts": list(run.attempts.order_by("number")),
         "splits": display.reward_splits(run),
@@ -182,12 +192,28 @@ def _lineage(request: Request, run: Run) -> dict[str, Any]:
     }
 
 
+def _checks(request: Request, run: Run) -> dict[str, Any]:
+    latest = pages.latest_metrics(run, checks.METRICS)
+    return {"checks": checks.checks_view(run, latest)}
+
+
+def _repeat(request: Request, run: Run) -> dict[str, Any]:
+    shown = repeat.repeat_view(run)
+    return {
+        "repeat": shown,
+        "launch_json": display.as_json(shown.launch),
+        "key": secrets.token_urlsafe(16),
+    }
+
+
 TABS: dict[str, Callable[[Request, Run], dict[str, Any]]] = {
     "overview": _overview,
     "charts": _charts,
     "samples": _samples,
     "alerts": _alerts,
+    "checks": _checks,
     "config": _config,
+    "repeat": _repeat,
     "logs": _logs,
     "lineage": _lineage,
 }

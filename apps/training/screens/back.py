@@ -1,0 +1,155 @@
+"""Going back from a run that went wrong: where to, what changes, and why not elsewhere."""
+
+import secrets
+from dataclasses import dataclass, field
+from typing import Any
+
+from apps.common.errors import Conflict
+from apps.common.templatetags.frame import figure
+from apps.training.guidance import advised_changes, rule_of
+from apps.training.models import Checkpoint, Run
+from apps.training.selectors.healthy import (
+    Judged,
+    checkpoints_judged,
+    last_healthy,
+    sft_of,
+    started_from,
+)
+from apps.training.services.rollback import HEALTHY, START, START_ROLE, Plan, roll_back_plan
+
+FIGURES = 4  # of a checkpoint's figures that stand beside it
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One place to go back to; `why_not` says why it is none."""
+
+    value: str
+    title: str
+    about: str
+    checked: bool = False
+    why_not: str = ""
+    changes: list[tuple[str, Any, Any]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointRow:
+    """A kept checkpoint in words: `uses` says what it is good for."""
+
+    checkpoint: Checkpoint
+    figures: list[tuple[str, str]]
+    doubt: str
+    uses: str
+
+
+@dataclass(frozen=True, slots=True)
+class WayBack:
+    """What one click does; `target` is None where only the start is left, `why_not` says why."""
+
+    target: Checkpoint | None
+    start: str
+    why_not: str
+
+
+def way_back(run: Run) -> WayBack | None:
+    """For a run that has ended and started from a model; None where there is nothing to go to."""
+    if run.is_live or (run.kind not in START_ROLE and started_from(run) is None):
+        return None
+    found = _planned(run, HEALTHY)
+    start = _planned(run, START)
+    return WayBack(
+        target=None if isinstance(found, str) else found.target,
+        start="" if isinstance(start, str) or started_from(run) is None else _start_words(run),
+        why_not=found if isinstance(found, str) else "",
+    )
+
+
+def checkpoint_rows(run: Run) -> list[CheckpointRow]:
+    judged = checkpoints_judged(run)
+    return [
+        CheckpointRow(one.checkpoint, _figures(one.checkpoint), one.doubt, _uses(one))
+        for one in judged
+    ]
+
+
+def _figures(row: Checkpoint) -> list[tuple[str, str]]:
+    """Evaluation figures first; they are why one checkpoint is kept rather than another."""
+    names = sorted(row.metrics, key=lambda name: (not name.startswith("eval/"), name))
+    names.sort(key=lambda name: name not in ("eval/held_out_score", "eval/score", "eval/loss"))
+    return [(name, figure(row.metrics[name])) for name in names[:FIGURES]]
+
+
+def _uses(one: Judged) -> str:
+    tags = one.checkpoint.tags
+    if one.doubt:
+        return f"{one.doubt[0].upper()}{one.doubt[1:]}."
+    if "best" in tags:
+        return "Best on the held-out evaluation: take this one for evaluation and for what follows."
+    if "final" in tags:
+        return "Where the run ended; runs that read this run take it."
+    return "The newest one; a resumed run goes on from here."
+
+
+def roll_back_context(run: Run) -> dict[str, Any]:
+    """For the page: all choices, the default one marked."""
+    choices = roll_back_choices(run)
+    return {
+        "choices": choices,
+        "possible": any(not one.why_not for one in choices),
+        "advised": [(name, value) for name, value in advised_changes(run).items()],
+        "rule": rule_of(run),
+        "key": secrets.token_urlsafe(16),
+    }
+
+
+def roll_back_choices(run: Run) -> list[Choice]:
+    default = last_healthy(run)
+    choices = []
+    for one in checkpoints_judged(run):
+        row = one.checkpoint
+        found = _planned(run, row.pk)
+        why = found if isinstance(found, str) else ""
+        choices.append(
+            Choice(
+                value=row.pk,
+                title=f"Step {row.step:,} ({', '.join(row.tags)})",
+                about=", ".join(f"{name} {value}" for name, value in _figures(row)),
+                checked=row == default and not why,
+                why_not=why,
+                changes=[] if isinstance(found, str) else _changes(found),
+            )
+        )
+    start = _planned(run, START)
+    usable = any(one.checked for one in choices)
+    choices.append(
+        Choice(
+            value=START,
+            title=_start_words(run),
+            about="everything of this run is left behind",
+            checked=not usable and not isinstance(start, str),
+            why_not=start if isinstance(start, str) else "",
+            changes=[] if isinstance(start, str) else _changes(start),
+        )
+    )
+    return choices
+
+
+def _start_words(run: Run) -> str:
+    started, sft = started_from(run), sft_of(run)
+    if started is None:
+        return "The start of the run"
+    model = started[1]
+    kind = "the SFT model" if sft is not None and model.pk == sft.pk else "the model"
+    return f"The start: {kind} {model.run.name}, step {model.step:,}"
+
+
+def _planned(run: Run, to: str) -> Plan | str:
+    """The plan, or why there is none."""
+    try:
+        return roll_back_plan(run=run, to=to, advised=False)
+    except Conflict as error:
+        return error.message
+
+
+def _changes(plan: Plan) -> list[tuple[str, Any, Any]]:
+    return [(name, before, after) for name, (before, after) in plan.changes.items()]

@@ -1,0 +1,326 @@
+"""What was looked at before the first step, what memory and time the run takes: from its reports.
+
+The files are the trainer's. Each part is read by itself, so one that does not have the shape which
+docs/preflight.md describes is left out with a sentence, and the others are shown.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from apps.common.templatetags.frame import figure, filesize
+from apps.training.models import Run
+from apps.training.selectors.reports import report_read
+
+METRICS = (
+    "time/rollout_s",
+    "time/reward_s",
+    "time/reward_wait_s",
+    "time/update_s",
+    "time/step_s",
+    "reward/cache_hit_rate",
+    "throughput/response_tokens_per_s",
+)
+TONES = {"ok": "good", "warn": "warn", "block": "bad"}
+LEVELS = {"ok": "in order", "unknown": "not checked", "warn": "warning", "block": "blocked"}
+GRAVEST = ("block", "warn", "unknown", "ok")
+PARTS = {
+    "rollout": "Generation",
+    "reward": "Waiting for the reward",
+    "update": "Update",
+    "other": "Everything else",
+}
+BAR = 400  # units of a bar's drawing
+MOST = 200  # rows of any table
+_WRONG = (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    title: str
+    level: str
+    tone: str
+    message: str
+    figures: list[tuple[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Preflight:
+    level: str
+    tone: str
+    seconds: float | None
+    findings: list[Finding]
+    changed: list[tuple[str, str, str]]  # of a run in small: field, as it was, as it ran
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    title: str
+    words: str
+    width: float
+    is_peak: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """`verdict` says whether it fits; `bars` are the phases; `lines` every entry of the ledger."""
+
+    verdict: str
+    tone: str
+    bars: list[Bar]
+    models: list[tuple[str, str]]
+    lines: list[tuple[str, str, str, str, str]]
+    measures: list[tuple[str, str, str, str, str]]
+    would_fit: str
+    limit: float | None  # where the room ends on the bars, in units of the drawing
+
+
+@dataclass(frozen=True, slots=True)
+class Latency:
+    rows: list[tuple[str, str, str, str, str]]
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """`parts`: (title, start, width, words, number of its colour) of the time of a step."""
+
+    parts: list[tuple[str, float, float, str, int]]
+    message: str
+    facts: list[tuple[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Checks:
+    preflight: Preflight | None = None
+    memory: Memory | None = None
+    latency: Latency | None = None
+    waits: Waits | None = None
+    problems: list[str] = field(default_factory=list)
+
+    @property
+    def is_empty(self) -> bool:
+        parts = (self.preflight, self.memory, self.latency, self.waits)
+        return not self.problems and not any(parts)
+
+
+def checks_view(run: Run, latest: Mapping[str, tuple[int, float]]) -> Checks:
+    problems: list[str] = []
+    preflight = report_read(run, "preflight.json")
+    latency = report_read(run, "latency.json")
+    problems += [one.problem for one in (preflight, latency) if one.problem]
+
+    def shown(what: str, make: Callable[[Any], Any], data: Any) -> Any:
+        """None where there is nothing to show, or where it has another shape than it should."""
+        if not data:
+            return None
+        try:
+            return make(data)
+        except _WRONG:
+            problems.append(f"{what} is not in a format this version can read.")
+            return None
+
+    return Checks(
+        preflight=shown("The preflight's report", _preflight, preflight.data),
+        memory=shown("The memory ledger", _memory, preflight.data.get("memory")),
+        latency=shown("The latency report", _latency, latency.data),
+        waits=shown(
+            "The report on who waits for whom",
+            lambda found: _waits(found, latest),
+            _bottleneck(run, latest),
+        ),
+        problems=problems,
+    )
+
+
+# --- the preflight ---
+
+
+def _preflight(data: Mapping[str, Any]) -> Preflight:
+    findings = [_finding(one) for one in data["findings"][:MOST]]
+    findings.sort(key=lambda one: GRAVEST.index(one.level) if one.level in GRAVEST else 0)
+    changed = data.get("changed") or {}
+    return Preflight(
+        level=LEVELS.get(data["level"], str(data["level"])),
+        tone=TONES.get(data["level"], ""),
+        seconds=_number(data.get("seconds")),
+        findings=[_worded(one) for one in findings],
+        changed=[(str(name), _shown(pair[0]), _shown(pair[1])) for name, pair in changed.items()],
+    )
+
+
+def _finding(one: Mapping[str, Any]) -> Finding:
+    figures = one.get("figures") or {}
+    return Finding(
+        title=str(one["title"]),
+        level=str(one["level"]),
+        tone=TONES.get(one["level"], ""),
+        message=str(one["message"]),
+        figures=[(str(name), _shown(value)) for name, value in figures.items()],
+    )
+
+
+def _worded(one: Finding) -> Finding:
+    return Finding(one.title, LEVELS.get(one.level, one.level), one.tone, one.message, one.figures)
+
+
+# --- memory ---
+
+
+def _memory(data: Mapping[str, Any]) -> Memory:
+    peak, room = _whole(data["peak_bytes"]), data.get("room")
+    held = next((_whole(p["bytes"]) for p in data["phases"] if p["phase"] == "resident"), 0)
+    phases = [
+        (str(p["title"]), str(p["phase"]), _whole(p["bytes"]) + held * (p["phase"] != "resident"))
+        for p in data["phases"]
+        if _whole(p["bytes"])
+    ]
+    most = max([peak, *(size for _, _, size in phases), 1])
+    room_bytes = _whole(room["bytes"]) if room else None
+    fits = data.get("fits")
+    return Memory(
+        verdict=_fits_words(peak, room, fits),
+        tone={True: "good", False: "bad"}.get(fits, ""),
+        bars=[
+            Bar(title, filesize(size), round(BAR * size / most, 1), phase == data["peak_phase"])
+            for title, phase, size in phases
+        ],
+        models=[
+            (str(one["model"]), filesize(_whole(one["bytes"]))) for one in data["models"][:MOST]
+        ],
+        lines=[
+            (
+                str(line["model"]),
+                str(line["part"]),
+                str(line["phase"]),
+                filesize(_whole(line["bytes"])),
+                str(line["how"]),
+            )
+            for line in data["lines"][:MOST]
+        ],
+        measures=[
+            (
+                str(one["title"]),
+                str(one.get("field") or ""),
+                filesize(_whole(one["saves_bytes"])),
+                filesize(_whole(one["peak_bytes"])),
+                {True: "fits", False: "does not fit"}.get(one.get("fits"), "unknown"),
+            )
+            for one in data["measures"][:MOST]
+        ],
+        would_fit=str((data.get("would_fit") or {}).get("message") or ""),
+        limit=round(BAR * room_bytes / most, 1) if room_bytes and room_bytes <= most else None,
+    )
+
+
+def _fits_words(peak: int, room: Mapping[str, Any] | None, fits: bool | None) -> str:
+    if not room:
+        return f"At its largest the run takes about {filesize(peak)}; the device is not known."
+    size = _whole(room["bytes"])
+    share = f" ({100 * peak / size:.0f} %)" if size else ""
+    end = "" if fits else " It does not fit."
+    return (
+        f"At its largest the run takes about {filesize(peak)} of the {filesize(size)} of "
+        f"{room['name']}{share}.{end}"
+    )
+
+
+# --- latency ---
+
+
+def _latency(data: Mapping[str, Any]) -> Latency:
+    return Latency(
+        rows=[
+            (
+                title,
+                f"{_whole(data[key]['requests']):,}",
+                f"{figure(_number(data[key]['p50_ms']))} ms",
+                f"{figure(_number(data[key]['p99_ms']))} ms",
+                f"{figure(_number(data[key]['p50_ms_per_token']))} ms",
+            )
+            for key, title in (
+                ("without_value_head", "Without the value head"),
+                ("with_value_head", "With the value head"),
+            )
+        ],
+        message=str(data["message"]),
+    )
+
+
+# --- who waits for whom ---
+
+
+def _bottleneck(run: Run, latest: Mapping[str, tuple[int, float]]) -> Mapping[str, Any]:
+    """What the run found at its end; while it trains, the newest step's times."""
+    found = run.summary.get("bottleneck") if isinstance(run.summary, dict) else None
+    if isinstance(found, dict) and found:
+        return found
+    wait = "time/reward_wait_s" if "time/reward_wait_s" in latest else "time/reward_s"
+    names = {"rollout": "time/rollout_s", "reward": wait, "update": "time/update_s"}
+    seconds = {part: latest[name][1] for part, name in names.items() if name in latest}
+    total = sum(seconds.values())
+    if len(seconds) < len(names) or not total > 0:
+        return {}
+    step = latest[names["update"]][0]
+    return {
+        "shares": {part: value / total for part, value in seconds.items()},
+        "message": f"Of step {step:,} alone; a finished run says it of all its steps.",
+    }
+
+
+def _waits(found: Mapping[str, Any], latest: Mapping[str, tuple[int, float]]) -> Waits:
+    parts, start = [], 0.0
+    for number, (part, title) in enumerate(PARTS.items(), 1):
+        share = _number(found["shares"].get(part, 0.0)) or 0.0
+        if not 0 <= share <= 1.001:
+            raise ValueError(f"a share of {share}")
+        if share:
+            width = round(BAR * share, 1)
+            parts.append((title, round(start, 1), width, f"{100 * share:.0f} %", number))
+            start += width
+    return Waits(parts=parts, message=str(found["message"]), facts=_speeds(found, latest))
+
+
+def _speeds(
+    found: Mapping[str, Any], latest: Mapping[str, tuple[int, float]]
+) -> list[tuple[str, str]]:
+    facts = []
+    speed = _number(found.get("tokens_per_second"))
+    if speed is None and "throughput/response_tokens_per_s" in latest:
+        speed = latest["throughput/response_tokens_per_s"][1]
+    if speed is not None:
+        facts.append(("Answer tokens", f"{figure(speed)} per second"))
+    if "time/reward_s" in latest and "time/reward_wait_s" in latest:
+        step, worked = latest["time/reward_s"]
+        waited = latest["time/reward_wait_s"][1]
+        facts.append(
+            (
+                "Scoring",
+                f"{figure(worked)} s of step {step:,}, of which the step stood still for "
+                f"{figure(waited)} s",
+            )
+        )
+    if "reward/cache_hit_rate" in latest:
+        step, rate = latest["reward/cache_hit_rate"]
+        facts.append(("Scores known before", f"{100 * rate:.1f} % of the answers of step {step:,}"))
+    return facts
+
+
+# --- values of a file ---
+
+
+def _number(value: Any) -> float | None:
+    """None for what is no number; the words of NaN and infinity are none either."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value)
+
+
+def _whole(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
+        raise ValueError(f"no size: {value!r}")
+    return int(value)
+
+
+def _shown(value: Any) -> str:
+    return str(figure(value)) if isinstance(value, int | float | None) else str(value)
