@@ -302,6 +302,9 @@ PURPOSES: dict[str, dict[str, str]] = {
     "sft": {
         "demo": "The circle on two processor cores in minutes: a model of 1.3 M parameters that "
         "reads 128 tokens. Proves the machinery; no recipe for a good model.",
+        "pretrained": "All weights of a pretrained model, up to about 1 B parameters on one GPU: "
+        "two passes.",
+        "lora": "Adapters on a model that does not fit with its optimizer, 1–8 B parameters.",
     },
     "reward": {
         "demo": "Minutes on two processor cores, on the model of the SFT demo.",
