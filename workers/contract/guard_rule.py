@@ -21,6 +21,7 @@ LINKS = (
 # How a rule's figure meets its threshold. What pages say of a limit begins with these words.
 TESTS = {
     "level": "the figure itself",
+    "scaled": "the figure over the size of another, 1 at least",
     "first": "the figure over its first value of the run",
     "floor": "the figure, against the higher of the threshold and a share of its first value",
     "window": "the mean over the last 1,000 answers, once there are 100",

@@ -66,9 +66,11 @@ REWARD = (
         kinds=PPO,
         link="reward",
         metric="objective/scores_running_std",
+        beside=("objective/scores",),
+        test="scaled",
         bound="below",
         threshold=1e-5,
-        unit="raw score",
+        unit="of the scores' size",
         evidence_class="contract",
         advice="There is nothing to learn from: the policy is not updated. Look at the reward's "
         "rule, or at whether the reward model can tell these answers apart.",

@@ -56,6 +56,11 @@ def _level(rule: GuardRule, memory: Memory, figures: Figures, _: int) -> Reading
     return _judge(rule, figures[rule.metric], rule.threshold)
 
 
+def _scaled(rule: GuardRule, memory: Memory, figures: Figures, _: int) -> Reading:
+    size = max(1.0, abs(figures[rule.beside[0]]))
+    return _judge(rule, figures[rule.metric] / size, rule.threshold)
+
+
 def _first(rule: GuardRule, memory: Memory, figures: Figures, _: int) -> Reading | None:
     value = figures[rule.metric]
     first = memory.setdefault("first", value)
@@ -199,6 +204,7 @@ def _uniform(rule: GuardRule, memory: Memory, figures: Figures, per_look: int) -
 
 _TESTS: dict[str, Callable[[GuardRule, Memory, Figures, int], Reading | None]] = {
     "level": _level,
+    "scaled": _scaled,
     "first": _first,
     "floor": _floor,
     "window": _window,

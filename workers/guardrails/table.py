@@ -14,6 +14,7 @@ HEAD = (
 )
 _WORDS = {
     "level": "{side} {limit}",
+    "scaled": "{side} {limit}",
     "first": "{side} {limit}",
     "floor": "{side} {limit} or {share} of the first value, whichever is higher",
     "window": "{side} {limit}, mean of up to 1,000 answers",

@@ -197,6 +197,13 @@ def test_a_plateau_of_the_held_out_score_is_no_fall() -> None:
     assert stops <= 2
 
 
+def test_rounding_noise_of_large_scores_is_a_constant_reward_and_a_small_spread_is_not() -> None:
+    """As the moments see it: 1e-5 of the scores' own size."""
+    for mean, std, constant in ((1000.0, 5e-3, True), (0.0, 5e-3, False), (0.1, 5e-6, True)):
+        figures = {"objective/scores": mean, "objective/scores_running_std": std}
+        assert bool(Guardrails("ppo").look(1, figures)) == constant
+
+
 def test_a_critic_that_has_not_learned_yet_is_no_alarm() -> None:
     looks = [(s, {"val/explained_variance": -2.0 if s <= 25 else 0.3}) for s in range(1, 60)]
     assert watch(Guardrails("ppo"), iter(looks)) == []
