@@ -2,9 +2,12 @@
 
 Inputs: `policy`, `prompts`, and for the opponent "baseline" also `sft`. Writes candidates.jsonl,
 one pair a line, and announces it; the web side puts the pairs into the label queue. Which of the
-two stands first is settled there, per person.
+two stands first is settled there, per person. Pairs with an answer that the filter blocks are left
+out; against the opponent "revision" revisions.jsonl holds the same pairs as preferences.
 """
 
+import itertools
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from transformers import set_seed
@@ -15,12 +18,15 @@ from workers.context import RunContext
 from workers.contract.events import Generated
 from workers.contract.jobs import InputRef
 from workers.data.encoding import encode_prompt
-from workers.data.snapshot import TRAIN, read_prompts
-from workers.models import freeze, load_causal, load_tokenizer
+from workers.data.snapshot import TRAIN, Messages, read_prompts
+from workers.models import freeze, load_causal, load_tokenizer, readable_length
 from workers.recipes.samples import choose, encode_fitting
+from workers.recipes.screening import screen
 from workers.recipes.settings import settings_for
 from workers.recipes.settings.sampling import AnsweringSettings, GenerateSettings
+from workers.rewards.build import build_reward
 from workers.rollouts.answers import Answer, answer
+from workers.rollouts.revision import Revision, revise
 from workers.rollouts.sampling import Sampling, derive_seed
 
 CONFIG = GenerateSettings
@@ -30,53 +36,169 @@ def run(context: RunContext) -> dict[str, Any]:
     """Answer the prompts twice, write the pairs, return counts."""
     settings: GenerateSettings = settings_for("generate", context.spec.config)
     set_seed(context.spec.seed)
-    seed = context.spec.seed
     rows = read_prompts(context.input_path("prompts"), TRAIN)
-    roles = ("policy", "policy") if settings.opponent == "self" else ("policy", "sft")
     tokenizer = load_tokenizer(context.input_path("policy"))
     prompts, _ = encode_fitting(
         tokenizer, [row.messages for row in rows], settings.max_prompt_length
     )
-    prompts = [prompts[i] for i in choose(len(prompts), settings.max_prompts, seed)]
+    prompts = [prompts[i] for i in choose(len(prompts), settings.max_prompts, context.spec.seed)]
+    answered = len(prompts)
 
-    answers: dict[str, list[Answer]] = {}
-    for side, role in zip("ab", roles, strict=True):
-        context.progress(len(answers), 2, f"answering as {role}")
-        folder = context.input_path(role)
-        own_tokenizer = load_tokenizer(folder)
-        ids = [encode_prompt(own_tokenizer, prompt) for prompt in prompts]
-        answers[side] = answer(
-            freeze(load_causal(folder)),
-            own_tokenizer,
-            ids,
-            sampling_of(settings, derive_seed(seed, "candidates", side)),
+    context.progress(0, 2, "answering as policy")
+    first = [given.text for given in _answers(context, settings, prompts, "policy", "a")]
+    if context.should_stop() == "cancel":
+        return {"step": 1, "pairs": 0}
+    if settings.opponent == "revision":
+        context.progress(1, 2, "criticising and rewriting")
+        revisions = _revisions(context, settings, prompts, first)
+        kept = [i for i, revision in enumerate(revisions) if revision.text is not None]
+        prompts, first = [prompts[i] for i in kept], [first[i] for i in kept]
+        revisions = [revisions[i] for i in kept]
+        second = [revision.text or "" for revision in revisions]
+        role = "policy"
+    else:
+        role = "policy" if settings.opponent == "self" else "sft"
+        context.progress(1, 2, f"answering as {role}")
+        revisions = []
+        second = [given.text for given in _answers(context, settings, prompts, role, "b")]
+    if context.should_stop() == "cancel":
+        return {"step": 2, "pairs": 0}
+
+    usable = _usable(context, settings, prompts, first, second)
+    differ = [a.strip() != b.strip() for a, b in zip(first, second, strict=True)]
+    pairs = [
+        _pair(context, settings, prompts[i], first[i], second[i], role)
+        | (_revised(revisions[i]) if revisions else {})
+        for i in range(len(prompts))
+        if usable[i] and differ[i]  # else there is nothing to choose between
+    ]
+    _publish(context, pairs)
+    if settings.opponent == "revision":
+        _publish_preferences(context, pairs)
+    context.progress(2, 2, "done")
+    told = {"step": 2, "pairs": len(pairs), "identical": differ.count(False)}
+    if settings.filter:
+        told["blocked"] = usable.count(False)
+    if settings.opponent == "revision":
+        told["too_long"] = answered - len(prompts)
+    return told
+
+
+def _answers(
+    context: RunContext,
+    settings: GenerateSettings,
+    prompts: Sequence[Messages],
+    role: str,
+    side: str,
+) -> list[Answer]:
+    folder = context.input_path(role)
+    tokenizer = load_tokenizer(folder)
+    return answer(
+        freeze(load_causal(folder)),
+        tokenizer,
+        [encode_prompt(tokenizer, prompt) for prompt in prompts],
+        sampling_of(settings, derive_seed(context.spec.seed, "candidates", side)),
+        batch_size=settings.batch_size,
+    )
+
+
+def _revisions(
+    context: RunContext,
+    settings: GenerateSettings,
+    prompts: Sequence[Messages],
+    answers: Sequence[str],
+) -> list[Revision]:
+    """The policy on its own answers. A conversation that leaves no room for an answer ends."""
+    folder = context.input_path("policy")
+    tokenizer = load_tokenizer(folder)
+    model = freeze(load_causal(folder))
+    room = readable_length(model, tokenizer) - settings.max_new_tokens
+    rounds = itertools.count()
+
+    def ask(conversations: Sequence[Messages]) -> list[str | None]:
+        seed = derive_seed(context.spec.seed, "revision", next(rounds))
+        ids = [encode_prompt(tokenizer, conversation) for conversation in conversations]
+        fitting = [i for i, row in enumerate(ids) if len(row) <= room]
+        given = answer(
+            model,
+            tokenizer,
+            [ids[i] for i in fitting],
+            sampling_of(settings, seed),
             batch_size=settings.batch_size,
         )
-        if context.should_stop() == "cancel":
-            return {"step": len(answers), "pairs": 0}
+        said = {i: one.text for i, one in zip(fitting, given, strict=True)}
+        return [said.get(i) for i in range(len(ids))]
 
-    pairs = [
-        {
-            "prompt": prompt,
-            "response_a": {"text": a.text, "origin": _origin(context, roles[0])},
-            "response_b": {"text": b.text, "origin": _origin(context, roles[1])},
-            "sampling": {
-                "temperature": settings.temperature,
-                "top_p": settings.top_p,
-                "top_k": settings.top_k,
-                "max_new_tokens": settings.max_new_tokens,
-                "seed": seed,
-            },
-        }
-        for prompt, a, b in zip(prompts, answers["a"], answers["b"], strict=True)
-        if a.text.strip() != b.text.strip()  # nothing to choose between
-    ]
+    seed = derive_seed(context.spec.seed, "principles")
+    return revise(ask, prompts, answers, settings.principles, seed=seed)
+
+
+def _usable(
+    context: RunContext,
+    settings: GenerateSettings,
+    prompts: Sequence[Messages],
+    first: Sequence[str],
+    second: Sequence[str],
+) -> list[bool]:
+    """Per pair whether the filter lets both of its answers pass."""
+    if not settings.filter:
+        return [True] * len(prompts)
+    source = build_reward(context, settings.filter, batch_size=settings.batch_size, where="filter")
+    passed = screen(context, source, [*prompts, *prompts], [*first, *second])
+    half = len(prompts)
+    return [a and b for a, b in zip(passed[:half], passed[half:], strict=True)]
+
+
+def _pair(
+    context: RunContext,
+    settings: GenerateSettings,
+    prompt: Messages,
+    first: str,
+    second: str,
+    role: str,
+) -> dict[str, Any]:
+    return {
+        "prompt": prompt,
+        "response_a": {"text": first, "origin": _origin(context, "policy")},
+        "response_b": {"text": second, "origin": _origin(context, role)},
+        "sampling": {
+            "temperature": settings.temperature,
+            "top_p": settings.top_p,
+            "top_k": settings.top_k,
+            "max_new_tokens": settings.max_new_tokens,
+            "seed": context.spec.seed,
+        },
+    }
+
+
+def _revised(revision: Revision) -> dict[str, Any]:
+    """`response_b` is the policy's rewriting of `response_a`, and this is how it came about."""
+    return {"revision": {"principle": revision.principle, "critique": revision.critique}}
+
+
+def _publish(context: RunContext, pairs: Sequence[Mapping[str, Any]]) -> None:
     path = context.workdir / "candidates.jsonl"
     write_lines(path, pairs)
     uri = context.save_artifact(path, media_type="application/x-ndjson")
     context.emit(Generated(uri, file_sha256(path), len(pairs), "candidates"))
-    context.progress(2, 2, "done")
-    return {"step": 2, "pairs": len(pairs), "identical": len(prompts) - len(pairs)}
+
+
+def _publish_preferences(context: RunContext, pairs: Sequence[Mapping[str, Any]]) -> None:
+    """revisions.jsonl: the same pairs as preferences for the rewritten answer, whoever wants to
+    train on the policy's own word. Nobody has compared them."""
+    rows = [
+        {
+            "prompt": pair["prompt"],
+            "chosen": [{"role": "assistant", "content": pair["response_b"]["text"]}],
+            "rejected": [{"role": "assistant", "content": pair["response_a"]["text"]}],
+            "sources": ["revision", "policy"],
+            **pair["revision"],
+        }
+        for pair in pairs
+    ]
+    path = context.workdir / "revisions.jsonl"
+    write_lines(path, rows)
+    context.save_artifact(path, media_type="application/x-ndjson")
 
 
 def sampling_of(settings: AnsweringSettings, seed: int) -> Sampling:

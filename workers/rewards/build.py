@@ -48,11 +48,12 @@ def load_reward(
 
 
 def build_reward(
-    context: RunContext, reward: Mapping[str, Any], *, batch_size: int
+    context: RunContext, reward: Mapping[str, Any], *, batch_size: int, where: str = "reward"
 ) -> RewardSource:
-    """The source of `reward`. A model comes from the input 'reward', what is right from the input
-    'prompts'. Raises `RecipeError` where the configuration or an input does not fit."""
-    return _build(context, read_reward(reward), "reward", batch_size)
+    """The source of `reward`, a field of the configuration called `where`. A model comes from the
+    input 'reward', what is right from the input 'prompts'. Raises `RecipeError` where the
+    configuration or an input does not fit."""
+    return _build(context, read_reward(reward, where), where, batch_size)
 
 
 def build_judge(context: RunContext, *, batch_size: int) -> RewardSource | None:

@@ -36,7 +36,7 @@ def test_all_errors_are_told_at_once_with_the_field_of_each() -> None:
         "kl_estimator: 'k9' is none of k1, k2, k3",
         "steps: expected int, got True",
         "reward.token: must be the word to count",
-        "reward.cap: must be a number from 1",
+        "reward.cap: 0 is under the least value 1",
     ):
         assert part in message
 

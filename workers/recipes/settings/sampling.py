@@ -1,8 +1,11 @@
 """Settings of `generate` and `evaluate`, which train nothing."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from workers.recipes.settings.parsing import option
+from workers.recipes.settings.rewards import needs_model, reward_errors
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,9 +33,31 @@ class GenerateSettings(AnsweringSettings):
 
     opponent: str = option(
         "self",
-        "self: two draws from the policy; baseline: the policy against the input 'sft'.",
-        choices=("self", "baseline"),
+        "self: two draws from the policy; baseline: the policy against the input 'sft'; revision: "
+        "an answer of the policy against its own rewriting of it.",
+        choices=("self", "baseline", "revision"),
     )
+    principles: tuple[str, ...] = option(
+        (
+            "An answer is correct, and says what it does not know.",
+            "An answer helps with what was asked, and says nothing that could harm anyone.",
+            "An answer is as short as it can be without leaving out what matters.",
+        ),
+        "For revision: one is drawn for each prompt, to criticise and rewrite the answer by.",
+    )
+    filter: Mapping[str, Any] = option(
+        {},
+        "Rules, a verifier, a service or a sum of them, written as a reward: pairs with an answer "
+        "that it blocks are left out, and logged. Empty: nothing is.",
+    )
+
+    def check(self) -> list[str]:
+        errors = reward_errors(self.filter, "filter") if self.filter else []
+        if needs_model(self.filter):
+            errors.append("filter: a reward model blocks nothing")
+        if not self.principles or not all(text.strip() for text in self.principles):
+            errors.append("principles: must hold at least one, and none that is empty")
+        return errors
 
 
 @dataclass(frozen=True, kw_only=True)
