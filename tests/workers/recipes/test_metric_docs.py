@@ -7,6 +7,19 @@ from tests.workers.recipes.conftest import PLANTED_PPO
 from tests.workers.recipes.language import Outcome, Workshop
 from tests.workers.recipes.test_ppo_ensemble import put_ensemble
 
+REWARD = {
+    "type": "sum",
+    "parts": [
+        {"name": "people", "source": {"type": "model"}},
+        {
+            "name": "house",
+            "source": {
+                "type": "rules",
+                "rules": [{"name": "polite", "lacks": ["bad"], "on_violation": "block"}],
+            },
+        },
+    ],
+}
 ASSESSED = {"probe_prompts": 10, "effect_answers": 10, "check_precision": False}
 PAGE = Path(__file__).parents[3] / "docs" / "metrics.md"
 
@@ -18,7 +31,7 @@ def documented() -> dict[str, str]:
 
 
 def is_documented(name: str, names: set[str]) -> bool:
-    patterns = (re.sub(r"<\w+>", r"[\\w-]+", re.escape(n).replace(r"\<", "<")) for n in names)
+    patterns = (re.sub(r"<\w+>", r"[\\w/-]+", re.escape(n).replace(r"\<", "<")) for n in names)
     return any(re.fullmatch(pattern, name) for pattern in patterns)
 
 
@@ -29,7 +42,7 @@ def emitted(planted: dict[str, Outcome], models: Workshop) -> set[str]:
     ppo = models.spec(
         "documented_ppo",
         "ppo",
-        PLANTED_PPO | {"steps": 1, "reward": {"type": "model"}},
+        PLANTED_PPO | {"steps": 1, "reward": REWARD},
         **roles | {"reward": "documented_ensemble"},
     )
     evaluation = models.spec(
