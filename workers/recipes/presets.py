@@ -153,6 +153,7 @@ PRESETS: dict[str, dict[str, dict[str, object]]] = {
     },
     "ppo": {
         "demo": {
+            "lora_rank": 0,
             "learning_rate": 2e-4,
             "steps": 40,
             "max_seconds": 140,
