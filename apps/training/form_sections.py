@@ -132,6 +132,7 @@ SECTIONS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
             "critic_warmup_steps",
             "clip",
             "clip_high",
+            "grpo.loss_type",
             "ratio_limit",
             "value_clip",
             "value_coef",

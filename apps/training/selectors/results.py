@@ -9,7 +9,7 @@ from apps.accounts.models import Project
 from apps.common.registry import RunResult
 from apps.training.models import Run, RunInput
 
-_TRAINED = (Run.Kind.SFT, Run.Kind.REWARD, Run.Kind.DPO, Run.Kind.PPO)
+_TRAINED = (Run.Kind.SFT, Run.Kind.REWARD, Run.Kind.DPO, Run.Kind.PPO, Run.Kind.GRPO)
 
 
 def run_results(project: Project) -> list[RunResult]:
