@@ -67,16 +67,18 @@ def imitation_of(
 
     None where there is nothing to compare: no demonstrations, or no prompt that leaves room.
     """
-    chosen = [demonstrations[i] for i in choose(len(demonstrations), prompts, seed)]
-    encoded = [encode_pair(tokenizer, d.prompt, d.response, max_length=WHOLE) for d in chosen]
+    encoded = [
+        encode_pair(tokenizer, d.prompt, d.response, max_length=WHOLE) for d in demonstrations
+    ]
     if not encoded:
         return None
     lengths = sorted(row.response_length for row in encoded)
     wanted = limit or 2 * max(1, lengths[int(0.9 * (len(lengths) - 1))])
     readable = readable_length(model, tokenizer)
-    # Long prompts leave no room: better to compare fewer of them than all of them cut short.
+    # Long prompts leave no room: better to leave some of them out than to cut all answers short.
     limit = min(wanted, max(1, readable // 2))
     fitting = [row for row in encoded if row.prompt_length + limit <= readable]
+    fitting = [fitting[i] for i in choose(len(fitting), prompts, seed)]
     if not fitting:
         return None
     was_training = model.training
