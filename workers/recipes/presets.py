@@ -154,6 +154,7 @@ PRESETS: dict[str, dict[str, dict[str, object]]] = {
     "ppo": {
         "demo": {
             "lora_rank": 0,
+            "reward_check": "warn",  # a reward model this small ranks noise over answers
             "learning_rate": 2e-4,
             "steps": 40,
             "max_seconds": 140,
@@ -219,6 +220,7 @@ PRESETS: dict[str, dict[str, dict[str, object]]] = {
         # A small model: all weights, beside a frozen copy.
         "demo": {
             "lora_rank": 0,
+            "reward_check": "warn",  # a reward model this small ranks noise over answers
             "learning_rate": 2e-4,
             "steps": 40,
             "max_seconds": 140,
