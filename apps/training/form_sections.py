@@ -66,6 +66,8 @@ SECTIONS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
             "top_p",
             "top_k",
             "opponent",
+            "principles",
+            "filter",
             "draws",
             "best_of",
             "best_of_prompts",
