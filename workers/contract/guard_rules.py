@@ -159,7 +159,7 @@ REWARD = (
     ),
     GuardRule(
         name="outliers",
-        title="Too many rewards are outliers",
+        title="A few answers carry the reward",
         kinds=PPO,
         link="reward",
         metric="reward/outlier_share",
@@ -167,10 +167,14 @@ REWARD = (
         bound="above",
         threshold=0.01,
         unit="share beyond reward_clip",
-        advice="Single answers carry the update although their rewards are clipped. Read the "
-        "highest and lowest answers: a rule or a reward model gives them an absurd score.",
+        grace=10,
+        patience=(3, 5),
+        advice="Their rewards are clipped, yet they decide the update. Read the highest and lowest "
+        "answers: either a rule or a reward model gives them an absurd score, or hardly any answer "
+        "earns anything yet, and easier prompts would teach faster.",
         source="SPEC E7 (2 % of rewards × 60); of normal scores under one in a million lies beyond "
-        "five deviations.",
+        "five deviations. The first ten looks are not judged: a rare reward looks the same until "
+        "it is learned.",
     ),
     GuardRule(
         name="disagreement",
