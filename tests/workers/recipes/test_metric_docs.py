@@ -3,8 +3,11 @@
 import re
 from pathlib import Path
 
+import pytest
+
 from tests.workers.recipes.conftest import PLANTED_PPO
 from tests.workers.recipes.language import Outcome, Workshop
+from tests.workers.recipes.test_grpo import PLANTED as PLANTED_GRPO
 from tests.workers.recipes.test_ppo_ensemble import put_ensemble
 
 REWARD = {
@@ -45,6 +48,12 @@ def emitted(planted: dict[str, Outcome], models: Workshop) -> set[str]:
         PLANTED_PPO | {"steps": 1, "reward": REWARD},
         **roles | {"reward": "documented_ensemble"},
     )
+    grpo = models.spec(
+        "documented_grpo",
+        "grpo",
+        PLANTED_GRPO | {"steps": 1, "sample_every": 1, "reward": REWARD},
+        **roles | {"reward": "documented_ensemble"},
+    )
     evaluation = models.spec(
         "documented_evaluation",
         "evaluate",
@@ -56,11 +65,12 @@ def emitted(planted: dict[str, Outcome], models: Workshop) -> set[str]:
         "documented_assessment", "assess", ASSESSED, reward="scorer", data="preferences"
     )
     drill = models.spec("documented_drill", "drill", {"steps": 1, "metrics_per_step": 2})
-    for spec in (ppo, evaluation, assessment, drill):
+    for spec in (ppo, grpo, evaluation, assessment, drill):
         names |= models.run_here(spec).metric_names()
     return names
 
 
+@pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")  # inside TRL
 def test_every_emitted_metric_is_documented_and_every_documented_one_emitted(
     planted: dict[str, Outcome], models: Workshop
 ) -> None:
