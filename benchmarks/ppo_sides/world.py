@@ -24,12 +24,12 @@ from workers.models import parameter_count, save_model
 DATA = Path(__file__).parents[2] / "data"
 POLICY = BaseShape(vocabulary=8192, width=288, layers=8, heads=6, context=256)  # 10.3 M
 REWARD = BaseShape(vocabulary=8192, width=64, layers=2, heads=2, context=256)  # 0.6 M
-LONGEST_PROMPT = 96
+LONGEST_PROMPT = 128
 
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """`variable`: real prompts of 11 to 96 tokens, and answers that end by chance. Otherwise all
+    """`variable`: real prompts of 11 to 128 tokens, and answers that end by chance. Otherwise all
     prompts are cut to 64 tokens and no answer ends: no padding anywhere."""
 
     variable: bool
