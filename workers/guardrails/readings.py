@@ -78,6 +78,8 @@ def _floor(rule: GuardRule, memory: Memory, figures: Figures, _: int) -> Reading
 
 
 def _window(rule: GuardRule, memory: Memory, figures: Figures, per_look: int) -> Reading | None:
+    if memory["looks"] <= rule.grace:
+        return None  # what is not judged must not linger in the mean
     means = _remember(memory, "means", figures[rule.metric], ANSWERS_WINDOW // per_look)
     if len(means) * per_look < ANSWERS_LEAST:
         return None

@@ -204,6 +204,11 @@ def test_rounding_noise_of_large_scores_is_a_constant_reward_and_a_small_spread_
         assert bool(Guardrails("ppo").look(1, figures)) == constant
 
 
+def test_a_rare_reward_that_is_soon_learned_is_no_outlier() -> None:
+    looks = [(s, {"reward/outlier_share": 0.03 if s <= 9 else 0.0}) for s in range(1, 60)]
+    assert watch(Guardrails("ppo"), iter(looks)) == []
+
+
 def test_a_critic_that_has_not_learned_yet_is_no_alarm() -> None:
     looks = [(s, {"val/explained_variance": -2.0 if s <= 25 else 0.3}) for s in range(1, 60)]
     assert watch(Guardrails("ppo"), iter(looks)) == []
