@@ -75,6 +75,14 @@ def _adapted(held: Held) -> Held:
     return replace(held, shape=held.adapted, adapted=None) if held.adapted else held
 
 
+def _shared_critic(plan: Plan) -> Plan | None:
+    """A value head on the policy's trunk in the place of a critic of its own."""
+    models = tuple(held for held in plan.models if held.role != "critic")
+    if len(models) == len(plan.models):
+        return None
+    return replace(plan, models=models, value_head=True)
+
+
 def _eight_bit(plan: Plan) -> Plan | None:
     return None if plan.optimizer == "adamw_8bit" else replace(plan, optimizer="adamw_8bit")
 
@@ -134,6 +142,12 @@ ADAPTERS = Measure(
     fields=("lora_rank",),
     change=_adapters,
 )
+CRITIC = Measure(
+    name="shared_critic",
+    title="a value head on the policy's trunk",
+    fields=("critic",),
+    change=_shared_critic,
+)
 OPTIMIZER = Measure(
     name="adamw_8bit", title="8-bit optimizer", fields=("optimizer",), change=_eight_bit
 )
@@ -155,6 +169,7 @@ ALONE = (
     SEQUENCE,
     CHECKPOINTING,
     ADAPTERS,
+    CRITIC,
     PRECISION,
     OPTIMIZER,
     *(sharding(name, 2) for name in ("zero1", "zero2", "zero3", "fsdp")),
@@ -176,8 +191,9 @@ def way_to_fit(found: Ledger, room: float) -> Way:
     """Measures that bring the peak under `room`, by as much as the estimate may be wrong.
 
     The cheapest first: the micro-batch down to one row, checkpointing, precision, sequences halved
-    up to twice, adapters, the 8-bit optimizer, then as many devices as it takes. What turns out not
-    to be needed is left out again, what changes the learning before what costs time."""
+    up to twice, adapters, a shared critic, the 8-bit optimizer, then as many devices as it takes.
+    What turns out not to be needed is left out again, what changes the learning before what costs
+    time."""
     least = TIGHT * room
     order = (
         *(MICRO_BATCH,) * 12,
@@ -185,6 +201,7 @@ def way_to_fit(found: Ledger, room: float) -> Way:
         PRECISION,
         SEQUENCE,
         ADAPTERS,
+        CRITIC,
         SEQUENCE,
         OPTIMIZER,
         *(sharding("zero3", devices) for devices in DEVICES),
@@ -201,7 +218,7 @@ def way_to_fit(found: Ledger, room: float) -> Way:
             plan = new
             taken.append(measure)
     if ledger(plan).peak <= least:
-        for measure in (SEQUENCE, SEQUENCE, ADAPTERS, OPTIMIZER, CHECKPOINTING, *taken):
+        for measure in (SEQUENCE, SEQUENCE, CRITIC, ADAPTERS, OPTIMIZER, CHECKPOINTING, *taken):
             if measure not in taken:
                 continue
             without = list(taken)

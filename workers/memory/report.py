@@ -50,10 +50,17 @@ def way_message(way: Way, fields: set[str]) -> str:
             f"It does not fit, and no measure known here makes it fit: the least is "
             f"{gigabytes(way.peak)}. Choose a smaller model."
         )
-    return (
+    said = (
         f"It does not fit. It would take about {gigabytes(way.peak)} with "
         f"{_listed(_steps(way, fields))}."
     )
+    foreign = [m.title for m in dict.fromkeys(way.measures) if fields and not _field(m, fields)]
+    if foreign:
+        said += (
+            f" This recipe has no setting for {_listed(foreign)}: take a smaller model or a larger "
+            "device in its place."
+        )
+    return said
 
 
 def to_json(found: Ledger, room: Room | None, *, fields: Iterable[str] = ()) -> dict[str, Any]:

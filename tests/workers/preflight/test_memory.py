@@ -240,7 +240,8 @@ def test_a_sharding_splits_what_it_says(name: str, parts: set[str]) -> None:
 def test_every_measure_saves_something_where_it_can() -> None:
     found = ledger(plan_of("ppo", ppo(batch_size=64, max_prompt_length=512), policy=SEVEN))
     saved = {saving.measure.name: saving.saves for saving in savings(found)}
-    assert set(saved) == {measure.name for measure in ALONE} - {"precision"}  # a processor has none
+    # A processor has no other precision, and this run no critic of its own.
+    assert set(saved) == {measure.name for measure in ALONE} - {"precision", "shared_critic"}
     assert all(amount > 0 for amount in saved.values())
     # Adapters: gradients and moments of all parameters, 12 bytes each, and the reference go.
     assert saved["lora"] > 15 * shape_of(SEVEN).parameters
@@ -278,6 +279,20 @@ def test_what_is_proposed_is_needed() -> None:
             if place != left_out:
                 plan = measure.change(plan) or plan
         assert ledger(plan).peak > 0.85 * CARD.bytes
+
+
+def test_a_measure_without_a_setting_is_said_to_have_none() -> None:
+    settings = ppo(lora_rank=16, max_prompt_length=512)
+    found = ledger(plan_of("ppo", settings, policy=SEVEN, device="cuda"))
+    card = replace(CARD, bytes=24e9)  # less than the frozen weights alone
+    said = message(found, card, fields=[field.name for field in fields(settings)])
+    assert "ZeRO 3 over 2 devices. This recipe has no setting for ZeRO 3 over 2 devices" in said
+
+
+def test_a_critic_of_its_own_can_be_spared() -> None:
+    found = ledger(plan_of("ppo", ppo(critic="separate"), policy=LLAMA))
+    [saving] = [s for s in savings(found) if s.measure.name == "shared_critic"]
+    assert saving.peak == ledger(plan_of("ppo", ppo(), policy=LLAMA)).peak
 
 
 def test_a_run_that_nothing_makes_fit_is_told_so() -> None:
