@@ -27,7 +27,7 @@ from transformers import set_seed
 from workers import contracts
 from workers.context import RunContext
 from workers.data.prompt_order import PromptOrder
-from workers.guardrails.watch import Breach, Guardrails, first_stop, report, stop_error
+from workers.guardrails.watch import Breach, Guardrails, stop_error
 from workers.models import stop_ids
 from workers.ppo import keeping, looking
 from workers.ppo.baseline import Baseline, measure_baseline
@@ -51,6 +51,7 @@ from workers.ppo.setup import (
     set_learning_rate,
 )
 from workers.ppo.state import TrainingState, restore
+from workers.ppo.steering import Steering
 from workers.ppo.update import UpdateStats, update
 from workers.preflight.minimal import in_small
 from workers.preflight.run import check_memory
@@ -61,7 +62,6 @@ from workers.rewards.ensemble import threshold_of
 from workers.rewards.pending import Pending, ScoreQueue
 from workers.rewards.source import RewardSource, Scores, join
 from workers.rl.advantages import gae, shaped_rewards
-from workers.rl.controllers import AdaptiveKL, FixedKL
 from workers.rollouts.sampling import Sampling, derive_seed
 
 CONFIG = PPOSettings
@@ -102,7 +102,7 @@ class Loop:
     scoring: ScoreQueue
     prompts: Prompts
     eval_prompts: Prompts
-    controller: FixedKL | AdaptiveKL
+    steering: Steering
     guards: Guardrails
     state: TrainingState
     kept: keeping.Kept
@@ -125,12 +125,6 @@ class Loop:
             state = restore(resumed, models.actor_critic, optimizer)
             guards.restore(state.guards)
             kept.load(resumed)
-        horizon = settings.kl_horizon or settings.steps * settings.batch_size / 10
-        controller = (
-            AdaptiveKL(state.kl_coef, settings.kl_target, horizon)
-            if settings.kl_controller == "adaptive"
-            else FixedKL(state.kl_coef)
-        )
         models.actor_critic = accelerator.prepare(models.actor_critic)
         reward = build_reward(context, settings.reward, batch_size=settings.reward_batch_size)
         return cls(
@@ -146,7 +140,7 @@ class Loop:
             eval_prompts=read_evaluation_prompts(
                 folder, models.tokenizer, settings, seed=context.spec.seed
             ),
-            controller=controller,
+            steering=Steering(context, settings, state),
             guards=guards,
             state=state,
             kept=kept,
@@ -187,9 +181,9 @@ class Loop:
         trusted = self.trust(rollout)
         normalised = self.normalise(rollout, trusted)
         kl = rollout.kl(self.settings.kl_estimator)
-        rewards = shaped_rewards(normalised, kl, rollout.mask, kl_coef=self.controller.coef)
+        rewards = shaped_rewards(normalised, kl, rollout.mask, kl_coef=self.steering.kl_coef)
         contracts.check_score_position(
-            rewards, kl, normalised, rollout.mask, kl_coef=self.controller.coef
+            rewards, kl, normalised, rollout.mask, kl_coef=self.steering.kl_coef
         )
         advantages, returns = gae(
             rewards,
@@ -200,7 +194,7 @@ class Loop:
         )
         contracts.check_done(rewards, returns, rollout.mask)
         rate = set_learning_rate(
-            self.optimizer, self.settings, step, scale=self.adjusted("learning_rate", 1.0)
+            self.optimizer, self.settings, step, scale=self.steering.rate_factor
         )
         began = time.monotonic()
         stats, breaches = self.learn(rollout, advantages, returns, trusted, step)
@@ -213,14 +207,13 @@ class Loop:
             | (stats.metrics if stats else {})
             | {"rollout/lag": 0.0, "numerics/non_finite": float(bool(breaches))}
             | {"rollout/sampler_z": self.state.sampler_z}
-            | {"learning_rate": rate, "kl_coef": self.controller.coef}
+            | {"learning_rate": rate, "kl_coef": self.steering.kl_coef}
         )
         timed = times.figures(tokens=int(rollout.mask.sum()))
         self.timed.append(timed)
         self.context.metrics(step, figures | timed)
         self.show(rollout, step)
-        self.controller.update(sequence_kl(rollout), len(rollout.prompts))
-        self.state.kl_coef = self.controller.coef
+        self.steering.follow(sequence_kl(rollout), len(rollout.prompts))
         self.pass_over(step)
         return self.act(breaches + self.guards.look(step, figures))
 
@@ -328,8 +321,8 @@ class Loop:
                         settings,
                         seed=derive_seed(self.context.spec.seed, "update", step),
                         trusted=trusted,
-                        epochs=int(self.adjusted("update_epochs", settings.update_epochs)),
-                        entropy_coef=self.adjusted("entropy_coef", settings.entropy_coef),
+                        epochs=self.steering.epochs,
+                        entropy_coef=self.steering.entropy_coef,
                         critic_alone=step <= settings.critic_warmup_steps,
                         accelerator=self.accelerator,
                     ),
@@ -351,28 +344,10 @@ class Loop:
 
     def act(self, breaches: list[Breach]) -> None:
         """Tell of what was crossed, change what is to be changed, and end what is to end."""
-        report(self.context, breaches)
-        for breach in breaches:
-            for change in breach.adjustment:
-                self.adjust(change.setting, change.apply)
-        if (stop := first_stop(breaches)) is not None:
+        if (stop := self.steering.heed(breaches)) is not None:
             self.save(["failed"])
             self.kept.publish(self.context)
             raise stop_error(stop)
-
-    def adjusted(self, setting: str, value: float) -> float:
-        """What a guardrail made of a setting; of the step size, a factor."""
-        return self.state.adjusted.get(setting, value)
-
-    def adjust(self, setting: str, change: Any) -> None:
-        if setting == "kl_coef":
-            self.controller.coef = self.state.kl_coef = change(self.controller.coef)
-        elif setting == "learning_rate":
-            peak = self.settings.learning_rate
-            self.state.adjusted[setting] = change(peak * self.adjusted(setting, 1.0)) / peak
-        else:
-            own = getattr(self.settings, setting)
-            self.state.adjusted[setting] = change(self.adjusted(setting, own))
 
     # --- around the steps ---
 
