@@ -150,12 +150,12 @@ def finding_from_json(data: Mapping[str, Any]) -> Finding:
         says=str(data["says"]),
         figure=None if figure is None else Interval(**figure),
         unit=str(data.get("unit", "share")),
-        evidence=tuple(_block(block) for block in data.get("evidence", ())),
+        evidence=tuple(block_from_json(block) for block in data.get("evidence", ())),
         facts=dict(data.get("facts", {})),
     )
 
 
-def _block(data: Mapping[str, Any]) -> Block:
+def block_from_json(data: Mapping[str, Any]) -> Block:
     cls = _BLOCKS[data["kind"]]
     values = {name: _tuples(value) for name, value in data.items()}
     if cls is Intervals:

@@ -58,6 +58,17 @@ PREFLIGHT = {
             "level": "block",
             "message": "No difference <b>at all</b>.",
             "figures": {"difference": None},
+            "evidence": [
+                {
+                    "kind": "histogram",
+                    "title": "Scores",
+                    "edges": [0.0, 0.5, 1.0],
+                    "groups": [["starting policy", [0.75, 0.25]]],
+                    "x_label": "raw score",
+                },
+                {"kind": "hologram"},
+                "nonsense",
+            ],
         },
     ],
     "memory": MEMORY,
@@ -138,6 +149,7 @@ def test_the_reports_of_a_run_are_shown_gravest_first(run, left, see):
     )
     text = see(run, "checks")
     assert text.index("Reward against chance") < text.index("<strong>Data")
+    assert text.count("evidence-histogram") == 1  # and what cannot be drawn is left out
     for words in (
         "No difference &lt;b&gt;at all&lt;/b&gt;.",
         "3.0 GB of the 2.0 GB of the processor&#x27;s memory (150 %). It does not fit.",
@@ -147,7 +159,7 @@ def test_the_reports_of_a_run_are_shown_gravest_first(run, left, see):
         "Every step waits for the reward.",
         "Waiting for the reward 71 %",
         "25.0 % of the answers of step 40",
-        "the step stood still for 0.500 s",
+        "stood still for it 500 ms",
         "With the value head",
         "230 ms",
         "Made smaller: <code>steps</code> 100 → 4",
@@ -287,7 +299,7 @@ def test_a_guardrails_stop_says_what_fired_what_is_sound_and_what_to_change(stop
     text = see(stopped, "overview")
     for words in (
         "The policy is far from its reference.",
-        "was 12.3 at step 43, over the limit of 10.0 nats per sequence, 2 of 3 looks.",
+        "was 12.3 at step 43, over the limit of 10.0 nats per sequence (2 of 3 looks).",
         "<code>kl_coef</code> 0.05 → 0.075",
         "Roll back to step 40 with the advised change",
         "Clone with the advised change",
@@ -315,7 +327,7 @@ def test_the_page_of_the_way_back_offers_what_is_sound_and_says_why_the_rest_is_
     page = signed_in(emil).get(f"/p/arguments/runs/{stopped.pk}/roll-back/")
     choices = {one.title: one for one in page.context["choices"]}
     assert choices["Step 40 (best)"].checked
-    assert ("steps", 100, 60) in choices["Step 40 (best)"].changes
+    assert ("steps", "100", "60") in choices["Step 40 (best)"].changes
     assert "saved when the run failed" in choices["Step 43 (failed)"].why_not
     assert "The start: the SFT model the SFT model, step 60" in choices
     assert "kl_coef" in page.content.decode()
@@ -341,6 +353,8 @@ def test_a_blocked_preflight_says_that_nothing_was_trained(project, emil, see):
     assert "The reward does not rank real answers over noise." in text
     assert "Nothing was trained" in text
     assert "?tab=checks" in text
+    assert "Clone and change it" in text
+    assert "Begin again" not in text  # as it was it would be blocked again
 
 
 @pytest.mark.parametrize("kind", ["guard_of_another_version", "preflight_nonsense", "non_finite"])

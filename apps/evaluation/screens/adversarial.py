@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from apps.evaluation.screens.blocks import TextView, text_view
+from apps.common.drawing.blocks import TextView, text_view
 from apps.evaluation.selectors.adversarial import RoundFigures, RoundPair
 from apps.labeling.texts import plain
 from measures.trust.findings import Example

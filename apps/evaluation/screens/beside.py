@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Protocol
 
-from apps.evaluation.screens.figures import bounds, words
+from apps.common.drawing.figures import bounds, words
 from measures.trust.findings import Finding, Intervals
 
 

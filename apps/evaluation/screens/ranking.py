@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from apps.evaluation.screens.blocks import Part, parts
+from apps.common.drawing.blocks import Part, parts
 from apps.evaluation.selectors.ranking import Graded
 from apps.labeling.texts import excerpt
 from measures.trust.findings import Curve, Series

@@ -1,5 +1,6 @@
 """Going back from a run that went wrong: where to, what changes, and why not elsewhere."""
 
+import json
 import secrets
 from dataclasses import dataclass, field
 from typing import Any
@@ -29,7 +30,7 @@ class Choice:
     about: str
     checked: bool = False
     why_not: str = ""
-    changes: list[tuple[str, Any, Any]] = field(default_factory=list)
+    changes: list[tuple[str, str, str]] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +126,7 @@ def roll_back_choices(run: Run) -> list[Choice]:
         Choice(
             value=START,
             title=_start_words(run),
-            about="everything of this run is left behind",
+            about="Everything of this run is left behind",
             checked=not usable and not isinstance(start, str),
             why_not=start if isinstance(start, str) else "",
             changes=[] if isinstance(start, str) else _changes(start),
@@ -151,5 +152,9 @@ def _planned(run: Run, to: str) -> Plan | str:
         return error.message
 
 
-def _changes(plan: Plan) -> list[tuple[str, Any, Any]]:
-    return [(name, before, after) for name, (before, after) in plan.changes.items()]
+def _changes(plan: Plan) -> list[tuple[str, str, str]]:
+    return [(name, _value(before), _value(after)) for name, (before, after) in plan.changes.items()]
+
+
+def _value(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)

@@ -4,13 +4,15 @@ The files are the trainer's. Each part is read by itself, so one that does not h
 docs/preflight.md describes is left out with a sentence, and the others are shown.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from apps.common.drawing.blocks import Part, parts
 from apps.common.templatetags.frame import figure, filesize
 from apps.training.models import Run
 from apps.training.selectors.reports import report_read
+from measures.trust.findings import block_from_json
 
 METRICS = (
     "time/rollout_s",
@@ -32,6 +34,7 @@ PARTS = {
 }
 BAR = 400  # units of a bar's drawing
 MOST = 200  # rows of any table
+MOST_DRAWN = 6  # drawings of one finding
 _WRONG = (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError)
 
 
@@ -42,6 +45,7 @@ class Finding:
     tone: str
     message: str
     figures: list[tuple[str, str]]
+    parts: list[Part]
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,11 +161,23 @@ def _finding(one: Mapping[str, Any]) -> Finding:
         tone=TONES.get(one["level"], ""),
         message=str(one["message"]),
         figures=[(str(name), _shown(value)) for name, value in figures.items()],
+        parts=_drawn(one.get("evidence") or []),
     )
 
 
+def _drawn(blocks: Sequence[Mapping[str, Any]]) -> list[Part]:
+    """A block of another shape is left out: the words of its finding stand without it."""
+    found = []
+    for block in blocks[:MOST_DRAWN]:
+        try:
+            found.append(block_from_json(block))
+        except _WRONG:
+            continue
+    return parts(found)
+
+
 def _worded(one: Finding) -> Finding:
-    return Finding(one.title, LEVELS.get(one.level, one.level), one.tone, one.message, one.figures)
+    return replace(one, level=LEVELS.get(one.level, one.level))
 
 
 # --- memory ---
@@ -269,16 +285,16 @@ def _bottleneck(run: Run, latest: Mapping[str, tuple[int, float]]) -> Mapping[st
 
 
 def _waits(found: Mapping[str, Any], latest: Mapping[str, tuple[int, float]]) -> Waits:
-    parts, start = [], 0.0
+    shares, start = [], 0.0
     for number, (part, title) in enumerate(PARTS.items(), 1):
         share = _number(found["shares"].get(part, 0.0)) or 0.0
         if not 0 <= share <= 1.001:
             raise ValueError(f"a share of {share}")
         if share:
             width = round(BAR * share, 1)
-            parts.append((title, round(start, 1), width, f"{100 * share:.0f} %", number))
+            shares.append((title, round(start, 1), width, f"{100 * share:.0f} %", number))
             start += width
-    return Waits(parts=parts, message=str(found["message"]), facts=_speeds(found, latest))
+    return Waits(parts=shares, message=str(found["message"]), facts=_speeds(found, latest))
 
 
 def _speeds(
@@ -296,14 +312,18 @@ def _speeds(
         facts.append(
             (
                 "Scoring",
-                f"{figure(worked)} s of step {step:,}, of which the step stood still for "
-                f"{figure(waited)} s",
+                f"worked {_seconds(worked)} in step {step:,}; the step stood still for it "
+                f"{_seconds(waited)}",
             )
         )
     if "reward/cache_hit_rate" in latest:
         step, rate = latest["reward/cache_hit_rate"]
         facts.append(("Scores known before", f"{100 * rate:.1f} % of the answers of step {step:,}"))
     return facts
+
+
+def _seconds(value: float) -> str:
+    return f"{figure(value)} s" if value >= 1 else f"{1000 * value:.3g} ms"
 
 
 # --- values of a file ---

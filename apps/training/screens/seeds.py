@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from apps.common.axes import Axis, Tick, short
+from apps.common.drawing.axes import Axis, Tick, short
 from apps.common.templatetags.frame import figure, fixed
 from apps.training.headline import HEADLINES
 from apps.training.models import Run

@@ -13,7 +13,7 @@ from apps.accounts.permissions import STAFF, project_page
 from apps.common.http import Request
 from apps.snapshots.tracing import datasets_behind
 from apps.training import display, headline, selectors
-from apps.training.guidance import failure_of
+from apps.training.guidance import PREFLIGHT, failure_of
 from apps.training.models import Run
 from apps.training.screens import back, checks, repeat
 from apps.training.selectors import pages
@@ -103,6 +103,7 @@ def header(run: Run) -> dict[str, Any]:
         "may_stop": run.state == Run.State.RUNNING,
         "may_cancel": run.is_live and run.wish != "cancel",
         "may_resume": run.state in (Run.State.FAILED, Run.State.CANCELLED),
+        "stopped_on_purpose": run.fault == "guard" or run.failure_kind.startswith(PREFLIGHT),
         "may_roll_back": not run.is_live and run.kind in ROLLED_BACK,
         "turn": display.TURNS.get(run.fault, ""),
     }

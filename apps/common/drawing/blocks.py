@@ -7,10 +7,10 @@ says so in its place.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from apps.common.axes import Axis, short
-from apps.evaluation.screens.curves import CurveView, curve_view
-from apps.evaluation.screens.figures import SHARE, TEXT, estimate, places_for, words
-from apps.evaluation.screens.histograms import HistogramView, histogram_view
+from apps.common.drawing.axes import Axis, short
+from apps.common.drawing.curves import CurveView, curve_view
+from apps.common.drawing.figures import SHARE, TEXT, estimate, places_for, words
+from apps.common.drawing.histograms import HistogramView, histogram_view
 from measures.trust.findings import Block, Curve, Example, Histogram, Intervals, Table, Texts
 
 BAR = 200  # units of a row's drawing; its width on the page is the stylesheet's
