@@ -118,11 +118,13 @@ class HttpReward:
         for row in rows:
             size = len(row.response) + sum(len(message["content"]) for message in row.prompt)
             if size > MOST_ITEM_CHARACTERS:
-                raise self._failed(
+                raise RecipeError(
                     "reward_service_limit",
                     Fault.DATA,
-                    f"a prompt and its response have {size:,} characters, over the "
-                    f"{MOST_ITEM_CHARACTERS:,} that are sent",
+                    self._told(
+                        f"a prompt and its response have {size:,} characters, over the "
+                        f"{MOST_ITEM_CHARACTERS:,} that are sent"
+                    ),
                 )
             full = len(batch) == self._settings.batch_size
             if batch and (full or characters + size > MOST_CHARACTERS):
@@ -146,8 +148,8 @@ class HttpReward:
         else:
             what = str(last) or type(last).__name__
             told = f"no scores after {self._settings.retries + 1} tries, the last one: {what}"
-            raise self._failed("reward_service", Fault.MACHINE, told) from last
-        raise self._failed("reward_service", Fault.MACHINE, "another batch failed")
+            raise RecipeError("reward_service", Fault.MACHINE, self._told(told)) from last
+        raise RecipeError("reward_service", Fault.MACHINE, self._told("another batch failed"))
 
     def _pause(self, attempt: int) -> float:
         """Exponential, between half of it and all of it, so that callers do not come back at once
@@ -181,7 +183,7 @@ class HttpReward:
                 body += chunk
                 if len(body) > MOST_BYTES:
                     told = f"the answer is longer than {MOST_BYTES:,} bytes"
-                    raise self._failed("reward_service_answer", Fault.DATA, told)
+                    raise RecipeError("reward_service_answer", Fault.DATA, self._told(told))
                 if self._clock() > until:
                     raise _TryAgain(f"no whole answer within {self._settings.timeout_s:g} s")
         status = response.status_code
@@ -192,7 +194,7 @@ class HttpReward:
             raise _TryAgain(told, _seconds(response.headers.get("Retry-After", "")))
         if 300 <= status < 400:
             told = f"{status}: a redirect, which is not followed. Give the address it leads to"
-        raise self._failed("reward_service", Fault.CONFIGURATION, told)
+        raise RecipeError("reward_service_refused", Fault.CONFIGURATION, self._told(told))
 
     def _later(self, body: bytes, location: str) -> httpx2.URL:
         """Where the scores of a 202 will be: its Location on the same origin, or as Concord has
@@ -205,43 +207,51 @@ class HttpReward:
                 self._url.port,
             ):
                 return url
-            raise self._failed("reward_service", Fault.CONFIGURATION, "202 points to another host")
+            raise RecipeError(
+                "reward_service_refused",
+                Fault.CONFIGURATION,
+                self._told("202 points to another host"),
+            )
         before, found, _ = self._url.path.rpartition("/models/")
         try:
             name = read_id(body)
         except BadAnswer as error:
-            raise self._failed("reward_service_answer", Fault.DATA, f"202: {error}") from error
+            raise RecipeError(
+                "reward_service_answer", Fault.DATA, self._told(f"202: {error}")
+            ) from error
         if not found:
             told = "202 without a Location: there is nowhere to ask for the scores"
-            raise self._failed("reward_service_answer", Fault.DATA, told)
+            raise RecipeError("reward_service_answer", Fault.DATA, self._told(told))
         return self._url.copy_with(path=f"{before}/scores/{name}", query=None)
 
     def _understood(self, body: bytes, count: int) -> Scores:
         try:
             scores, version = read_answer(body, count)
         except BadAnswer as error:
-            raise self._failed("reward_service_answer", Fault.DATA, str(error)) from error
+            raise RecipeError(
+                "reward_service_answer", Fault.DATA, self._told(str(error))
+            ) from error
         with self._lock:
             if self._settings.version and version is None:
                 told = f"says no version, and should be {self._settings.version!r}"
-                raise self._failed("reward_service_version", Fault.DATA, told)
+                raise RecipeError("reward_service_version", Fault.DATA, self._told(told))
             self._version = self._version or version
             if version != self._version and version is not None:
                 told = f"says it is version {version!r}, and was {self._version!r}"
-                raise self._failed("reward_service_version", Fault.DATA, told)
+                raise RecipeError("reward_service_version", Fault.DATA, self._told(told))
             self._names = self._names or tuple(scores.parts)
             if set(scores.parts) != set(self._names):
                 told = f"parts: are {sorted(scores.parts)}, and were {sorted(self._names)} before"
-                raise self._failed("reward_service_answer", Fault.DATA, told)
+                raise RecipeError("reward_service_answer", Fault.DATA, self._told(told))
         return scores
 
     def _excerpt(self, body: bytes) -> str:
         text = " ".join(body[:400].decode(errors="replace").split())[:200]
         return text.replace(self._token, "…") if self._token else text
 
-    def _failed(self, kind: str, fault: Fault, what: str) -> RecipeError:
+    def _told(self, what: str) -> str:
         """Never with headers or a query in it: those may hold secrets."""
-        return RecipeError(kind, fault, f"reward service {self._url.host}{self._url.path}: {what}")
+        return f"reward service {self._url.host}{self._url.path}: {what}"
 
 
 def _token(settings: HttpSettings) -> str:
