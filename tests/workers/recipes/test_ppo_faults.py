@@ -131,7 +131,7 @@ def test_two_percent_of_enormous_rewards_do_not_carry_the_update(
     workshop: Workshop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(recipe, "build_reward", lambda *a, **k: Outliers())
-    outcome = train(workshop, "outliers", steps=16, eval_every=16)
+    outcome = train(workshop, "outliers", steps=18, batch_size=32, eval_every=18, update_epochs=1)
     assert "outliers" in rules(outcome)
     assert max(outcome.curve("objective/scores").values()) > 1.0  # they were there
 
