@@ -9,9 +9,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from workers.context import RecipeError
-from workers.contract.events import Fault
-
 MAX_SECONDS = 60.0
 
 # The most a field may be in small; a field that a recipe does not have is passed over.
@@ -57,8 +54,8 @@ class Small:
 
 
 def in_small(settings: Any) -> Small:
-    """`settings` of any training recipe, in small. Raises `RecipeError` (bad_config) where the
-    smaller values do not fit together, which is a fault of this module and not of the person's."""
+    """`settings` of any training recipe, in small. Raises ValueError where the smaller values
+    do not fit together: that is a fault of this module and not of the person's."""
     values = {f.name: getattr(settings, f.name) for f in fields(settings)}
     new: dict[str, Any] = {}
     for name, most in MOST.items():
@@ -78,7 +75,7 @@ def in_small(settings: Any) -> Small:
     small = replace(settings, **{name: value for name, (_, value) in changed.items()})
     errors = small.check() if hasattr(small, "check") else []
     if errors:
-        raise RecipeError("bad_config", Fault.BUG, "in small: " + "; ".join(errors))
+        raise ValueError("in small: " + "; ".join(errors))
     return Small(small, changed)
 
 
