@@ -238,7 +238,9 @@ def test_a_loss_that_jumps_halves_the_step_size_and_a_resumed_run_knows(
         "save_every": 100,
     }
     with planted("sft", lambda trainer, step, loss: loss * (10.0 if step in (2, 3) else 1.0)):
-        whole, first, second = stop_and_resume(workshop, "sft", config, 5, **INPUTS["sft"])
+        whole, first, second = stop_and_resume(
+            workshop, "sft", config, 5, prefix="adjusted_", **INPUTS["sft"]
+        )
     assert [(a["rule"], a["step"]) for a in whole.all("Alert")] == [("loss_jump", 3)]
     assert "learning_rate × 0.5" in whole.all("Alert")[0]["message"]
     rates = whole.curve("learning_rate")

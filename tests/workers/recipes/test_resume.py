@@ -20,14 +20,17 @@ def curves(outcome: Outcome) -> dict[str, dict[int, float]]:
     }
 
 
-def stop_and_resume(workshop: Workshop, kind: str, config: dict, after: int, **inputs: str):
-    """(the uninterrupted run, its first part, its second part)"""
-    whole = workshop.run_here(workshop.spec(f"{kind}_whole", kind, config, **inputs))
-    first_spec = workshop.spec(f"{kind}_cut", kind, config, **inputs)
+def stop_and_resume(
+    workshop: Workshop, kind: str, config: dict, after: int, *, prefix: str = "", **inputs: str
+):
+    """(the uninterrupted run, its first part, its second part), named `prefix` and kind."""
+    name = prefix + kind
+    whole = workshop.run_here(workshop.spec(f"{name}_whole", kind, config, **inputs))
+    first_spec = workshop.spec(f"{name}_cut", kind, config, **inputs)
     first = workshop.run_here(first_spec, after_step=after)
     second = workshop.run_here(
         workshop.spec(
-            f"{kind}_cut", kind, config, attempt=2, resume=workshop.resume(first), **inputs
+            f"{name}_cut", kind, config, attempt=2, resume=workshop.resume(first), **inputs
         )
     )
     return whole, first, second
