@@ -13,7 +13,7 @@ from apps.snapshots.models import Snapshot
 def parse_rows(kind: str, rows: Iterable[Mapping[str, Any]]) -> tuple[list[Row], int]:
     """(rows in file form, how many repeated an earlier one). `DomainError` names row and field."""
     parse = _demonstration if kind == Snapshot.Kind.DEMONSTRATIONS else _prompt
-    seen: set[str] = set()
+    seen: dict[str, Any] = {}
     parsed, repeated = [], 0
     for number, row in enumerate(rows, start=1):
         if not isinstance(row, Mapping):
@@ -21,9 +21,13 @@ def parse_rows(kind: str, rows: Iterable[Mapping[str, Any]]) -> tuple[list[Row],
         clean = parse(row, number)
         key = json.dumps(clean.get("messages") or clean["prompt"], sort_keys=True)
         if key in seen:
+            if clean.get("answer") != seen[key]:
+                raise _bad(
+                    number, "answer", "differs from that of an earlier row that asks the same"
+                )
             repeated += 1
             continue
-        seen.add(key)
+        seen[key] = clean.get("answer")
         parsed.append(clean)
     if not parsed:
         raise DomainError("There are no rows to import.", code="empty_snapshot", field="rows")
@@ -43,6 +47,10 @@ def _demonstration(row: Mapping[str, Any], number: int) -> Row:
 
 
 def _prompt(row: Mapping[str, Any], number: int) -> Row:
+    answer = row.get("answer")
+    items = answer if isinstance(answer, list) else [answer]
+    if not all(item is None or isinstance(item, str | int | float) for item in items):
+        raise _bad(number, "answer", "must be a text, a number or a list of them")
     return prompt_row(_asked(row, number), _about(row, number))
 
 

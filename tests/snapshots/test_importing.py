@@ -49,9 +49,27 @@ def test_repeated_prompts_are_kept_once_and_counted(project: Project) -> None:
     assert snapshot.counts["dropped"] == {"repeats an earlier row": 1}
 
 
+def test_a_prompt_keeps_the_answer_that_verifiers_read_and_rows_without_one_stay_as_they_were(
+    project: Project,
+) -> None:
+    answers = ["42", 4.5, ["a", "b"], "", None]
+    rows = [{"prompt": str(i), "answer": answer} for i, answer in enumerate(answers)]
+    found = lines(bring(project, "prompts", [*rows, rows[0], {"prompt": "last"}]))
+    assert [row.get("answer", "none") for row in found] == [
+        "42",
+        "4.5",
+        '["a", "b"]',
+        *["none"] * 3,
+    ]
+    with pytest.raises(DomainError, match="differs from that of an earlier row") as refused:
+        bring(project, "prompts", [{"prompt": "x", "answer": a} for a in ("1", "2")])
+    assert refused.value.field == "answer"
+
+
 @pytest.mark.parametrize(
     ("kind", "row", "field"),
     [
+        ("prompts", {"prompt": "x", "answer": {"n": 1}}, "answer"),
         ("prompts", {"prompt": ""}, "prompt"),
         ("prompts", {}, "prompt"),
         ("prompts", {"prompt": [{"role": "assistant", "content": "x"}]}, "prompt"),

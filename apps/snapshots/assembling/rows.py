@@ -6,6 +6,7 @@ reads the folder as one dataset.
 
 import datetime as dt
 import hashlib
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -191,9 +192,14 @@ def demonstration_row(prompt: Messages, response: str, row: Mapping[str, Any]) -
 
 
 def prompt_row(prompt: Messages, row: Mapping[str, Any]) -> Row:
+    """`answer`, what is known to be right, stands in a row that has one, for verifiers: a text, of
+    a number or a list its JSON, since a column has one type."""
+    known = row.get("answer")
+    known = known if isinstance(known, str | None) else json.dumps(known, ensure_ascii=False)
     return {
         "prompt": prompt,
         "group": str(row.get("group") or ""),
         "source": str(row.get("source") or ""),
         "licence": str(row.get("licence") or ""),
+        **({"answer": known} if known else {}),
     }
