@@ -61,7 +61,7 @@ ROLE_HELP = {
     "base": "Continue from this model.",
     "hard": "Pairs that an earlier reward model got wrong; learned from beside the dataset.",
     "other": "Pairs of another kind, to see whether the model holds there.",
-    "policy": "Whose answers are generated; in PPO, where training starts.",
+    "policy": "Whose answers are generated; in PPO and GRPO, where training starts.",
 }
 
 

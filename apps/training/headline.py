@@ -35,7 +35,7 @@ HEADLINES: dict[str, tuple[Headline, ...]] = {
     ),
     "grpo": (
         Headline("Reward", ("objective/scores",), "raw score, mean of a batch"),
-        Headline("Held-out reward", ("eval/held_out_score", "eval/score"), "on fixed prompts"),
+        Headline("On fixed prompts", ("eval/held_out_score", "eval/score"), "by the judge, if any"),
         Headline("Silent groups", ("grpo/zero_variance_share",), "share; they teach nothing"),
         Headline("KL to the reference", ("objective/kl",), "nats per sequence"),
     ),

@@ -338,7 +338,7 @@ PURPOSES: dict[str, dict[str, str]] = {
         "lora": "Adapters on a model of 1–8 B parameters on one GPU of 40–80 GB, against a reward "
         "model: the reference is the same model with its adapters off.",
         "verifier": "Adapters on a model of 1–8 B parameters, rewarded by checking a number in a "
-        "box: set `reward` to the verifier of your task.",
+        "box: set the reward to the verifier of your task.",
     },
     "generate": {"demo": "Forty short answers of the demo's policy, in a minute."},
     "evaluate": {"demo": "Forty prompts, four answers each, of the demo's policy."},
