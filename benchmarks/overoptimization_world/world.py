@@ -45,7 +45,7 @@ REWARD = {
 }
 PPO = {
     "lora_rank": 0,  # a model this small is trained whole
-    "steps": 80,
+    "steps": 60,
     "batch_size": 64,
     "minibatch_size": 32,
     "update_epochs": 2,
@@ -55,8 +55,8 @@ PPO = {
     "value_learning_rate": 5e-3,
     "lr_schedule": "constant",
     "kl_coef": 0.01,  # the lowest that is advised: the proxy is followed nearly freely
-    "eval_every": 5,
-    "save_every": 5,
+    "eval_every": 4,
+    "save_every": 4,
     "eval_prompts": 48,
     "sample_every": 1000,
     "audit_samples": 1,
