@@ -32,7 +32,9 @@ from workers.dpo.reference import Precomputed, precompute, reference_key
 from workers.dpo.trainer import PairTrainer, loss_arguments
 from workers.lora import attach_policy_lora
 from workers.models import load_causal, load_tokenizer, parameter_count, readable_length
-from workers.recipes.settings import settings_for
+from workers.preflight.begin import settings_of
+from workers.preflight.parts import Parts
+from workers.preflight.run import run_preflight
 from workers.recipes.settings.preference import DPOSettings
 from workers.recipes.trainer_bridge import (
     Reporter,
@@ -48,7 +50,7 @@ CONFIG = DPOSettings
 
 def run(context: RunContext) -> dict[str, Any]:
     """Train, report samples, return the headline figures."""
-    settings: DPOSettings = settings_for("dpo", context.spec.config)
+    settings: DPOSettings = settings_of(context, "dpo")
     set_seed(context.spec.seed)
     folder = context.input_path("data")
     start = context.input_path("sft")
@@ -62,6 +64,13 @@ def run(context: RunContext) -> dict[str, Any]:
     watched = {TRAIN: splits[TRAIN], "held_out": splits[validation_split(splits)]}
     pairs = {name: encode_pairs(tokenizer, rows, max_length) for name, rows in watched.items()}
     check_batches(settings, len(pairs[TRAIN]))
+    looked = None
+    if context.spec.resume is None:
+        cut, dropped = _cut(pairs[TRAIN]), len(splits[TRAIN]) - len(pairs[TRAIN])
+        parts = Parts(tokenizer=tokenizer, policy=policy, left_out=dropped, cut=cut)
+        looked = run_preflight(context, "dpo", settings, parts).summary()
+    if settings.preflight:
+        return {"step": 0, "preflight": looked}
     known = None
     if settings.precompute_reference:
         known = _ask_reference(context, settings, reference, pairs, tokenizer.pad_token_id)
@@ -102,7 +111,8 @@ def run(context: RunContext) -> dict[str, Any]:
         "trained_parameters": sum(p.numel() for p in policy.parameters() if p.requires_grad),
         "train_rows": len(pairs[TRAIN]),
         "dropped_rows": len(splits[TRAIN]) - len(pairs[TRAIN]),
-        "truncated_share": _cut_share(pairs[TRAIN]),
+        "truncated_share": _cut(pairs[TRAIN]) / len(pairs[TRAIN]),
+        "preflight": looked,
         "reference_sha256": reference.sha256,
         "reference_precomputed": known is not None,
         "kl": probe.kl,
@@ -188,9 +198,9 @@ def _tell_unread(context: RunContext, rows: Sequence[Preference]) -> None:
         )
 
 
-def _cut_share(pairs: Sequence[Pair]) -> float:
-    cut = sum(pair.chosen.truncated or pair.rejected.truncated for pair in pairs)
-    return cut / len(pairs)
+def _cut(pairs: Sequence[Pair]) -> int:
+    """Pairs of which an answer was cut."""
+    return sum(pair.chosen.truncated or pair.rejected.truncated for pair in pairs)
 
 
 def _distinct(rows: Sequence[Preference]) -> list[Messages]:

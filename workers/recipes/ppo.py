@@ -53,9 +53,8 @@ from workers.ppo.setup import (
 from workers.ppo.state import TrainingState, restore
 from workers.ppo.steering import Steering
 from workers.ppo.update import UpdateStats, update
-from workers.preflight.minimal import in_small
+from workers.preflight.begin import settings_of
 from workers.preflight.run import check_memory
-from workers.recipes.settings import settings_for
 from workers.recipes.settings.policy import PPOSettings
 from workers.rewards.build import build_judge, build_reward
 from workers.rewards.ensemble import threshold_of
@@ -70,11 +69,7 @@ CONFIG = PPOSettings
 def run(context: RunContext) -> dict[str, Any]:
     """Train to the last step, or until someone or something stops it; audit; return the headline
     figures."""
-    settings: PPOSettings = settings_for("ppo", context.spec.config)
-    if settings.minimal:
-        small = in_small(settings)
-        settings = small.settings
-        context.log(small.message)
+    settings: PPOSettings = settings_of(context, "ppo")
     check_memory(context, "ppo", settings)
     set_seed(context.spec.seed)
     loop = Loop.build(context, settings)

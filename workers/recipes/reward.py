@@ -17,6 +17,7 @@ from workers.context import RecipeError, RunContext
 from workers.contract.events import Fault
 from workers.data.snapshot import TRAIN
 from workers.models import load_tokenizer, readable_length
+from workers.preflight.begin import settings_of
 from workers.recipes.reward_data import HARD, PairData, read_pairs
 from workers.recipes.reward_parts import FOLD, Result, plan_parts
 from workers.recipes.reward_preflight import preflight, warnings_of
@@ -28,7 +29,6 @@ from workers.recipes.reward_reports import (
     split_reports,
 )
 from workers.recipes.reward_training import Training, fresh_model
-from workers.recipes.settings import settings_for
 from workers.recipes.settings.preference import RewardSettings
 from workers.recipes.trainer_bridge import check_batches, validation_split
 from workers.rewards.layout import is_ensemble
@@ -38,7 +38,7 @@ CONFIG = RewardSettings
 
 def run(context: RunContext) -> dict[str, Any]:
     """Train, report every split, return the headline figures."""
-    settings: RewardSettings = settings_for("reward", context.spec.config)
+    settings: RewardSettings = settings_of(context, "reward")
     training = _prepare(context, settings)
     progress = training.progress
     if settings.preflight:

@@ -33,8 +33,10 @@ from workers.models import (
     pick_device,
     readable_length,
 )
+from workers.preflight.begin import settings_of
+from workers.preflight.parts import Parts
+from workers.preflight.run import run_preflight
 from workers.recipes.samples import choose, emit_samples, encode_fitting
-from workers.recipes.settings import settings_for
 from workers.recipes.settings.supervised import SFTSettings
 from workers.recipes.trainer_bridge import Reporter, check_batches, train, trainer_arguments
 from workers.rollouts.answers import answer
@@ -55,7 +57,7 @@ class Rows:
 
 def run(context: RunContext) -> dict[str, Any]:
     """Train, compare with the demonstrations, report samples, return the headline figures."""
-    settings: SFTSettings = settings_for("sft", context.spec.config)
+    settings: SFTSettings = settings_of(context, "sft")
     set_seed(context.spec.seed)
     training, held_out = _split(context, settings)
     tokenizer, body = _base(context, settings, training)
@@ -65,6 +67,14 @@ def run(context: RunContext) -> dict[str, Any]:
     check_batches(settings, len(train_rows.encoded))
 
     model = _adapted(body, settings)
+    looked = None
+    if context.spec.resume is None:
+        left_out = len(training) - len(train_rows.encoded)
+        cut = sum(row.truncated for row in train_rows.encoded)
+        parts = Parts(tokenizer=tokenizer, policy=body, left_out=left_out, cut=cut)
+        looked = run_preflight(context, "sft", settings, parts).summary()
+    if settings.preflight:
+        return {"step": 0, "preflight": looked}
     reporter = Reporter(context, settings)
     trainer = DemonstrationTrainer(
         model=model,
@@ -93,6 +103,7 @@ def run(context: RunContext) -> dict[str, Any]:
         "longer_than_max_length_share": train_rows.longer,
         "held_out_loss": reporter.losses[-1][1] if reporter.losses else None,
         "held_out_loss_at_start": reporter.losses[0][1] if context.spec.resume is None else None,
+        "preflight": looked,
         "imitation": imitation.summary() if imitation else None,
     }
 

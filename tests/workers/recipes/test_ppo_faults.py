@@ -218,12 +218,6 @@ def test_patience_stops_and_keeps_what_was_best(workshop: Workshop) -> None:
     assert "final" in outcome.all("CheckpointSaved")[-1]["tags"]
 
 
-def test_the_minimal_reproduction_is_the_same_run_in_small(workshop: Workshop) -> None:
-    outcome = train(workshop, "in_small", steps=500, minimal=True)
-    assert outcome.summary["step"] < 20
-    assert any("minimal reproduction" in line for e in outcome.all("Log") for line in e["lines"])
-
-
 def test_a_run_killed_between_checkpoints_goes_on_bit_for_bit(workshop: Workshop) -> None:
     """With adapters, a critic of its own, a controller and guardrails: kill -9 of the process."""
     config = SHORT | {

@@ -57,6 +57,14 @@ class TrainingSettings:
     save_every: int = option(
         100, "Steps between checkpoints; what a crash can cost.", unit="steps", minimum=1
     )
+    preflight: bool = option(
+        False, "Only look: rows, overlaps, lengths, memory; report, train nothing."
+    )
+    minimal: bool = option(
+        False,
+        "The same configuration in small: a few steps of a few rows, at most a minute. To "
+        "reproduce a trouble before a long run.",
+    )
     base_model: str | None = option(
         None, "Hub id or folder of the model to start from, when no checkpoint is an input."
     )

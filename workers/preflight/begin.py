@@ -1,0 +1,18 @@
+"""How every training recipe begins: with its settings, in small where that was asked for."""
+
+from typing import Any
+
+from workers.context import RunContext
+from workers.preflight.minimal import in_small
+from workers.recipes.settings import settings_for
+
+
+def settings_of(context: RunContext, kind: str) -> Any:
+    """The settings of the run's configuration; of a minimal reproduction those of the same run in
+    small, which the log says."""
+    settings = settings_for(kind, context.spec.config)
+    if not settings.minimal:
+        return settings
+    small = in_small(settings)
+    context.log(small.message)
+    return small.settings
