@@ -18,11 +18,16 @@ PROPOSED_RANK = 16  # of the adapters a ledger proposes where a run has none
 
 
 def plan_for(
-    context: RunContext, kind: str, settings: Any, *, longest_prompt: int | None = None
+    context: RunContext,
+    kind: str,
+    settings: Any,
+    *,
+    longest_prompt: int | None = None,
+    longest_row: int | None = None,
 ) -> Plan | None:
     """The plan of a ppo, grpo, dpo or sft run; None where no input names a model's configuration
-    (a model that is built, or comes from a hub). `longest_prompt`: tokens, where it is known and
-    under the limit of the settings."""
+    (a model that is built, or comes from a hub). `longest_prompt` (of prompts) and `longest_row`
+    (of pairs or demonstrations): tokens, where they are known and under the settings' limit."""
     folder = _start(context)
     if folder is None:
         return None
@@ -34,6 +39,7 @@ def plan_for(
         readers=_readers(context),
         device="cuda" if torch.cuda.is_available() else "cpu",
         longest_prompt=longest_prompt,
+        longest_row=longest_row,
     )
 
 
@@ -47,6 +53,7 @@ def plan_of(
     device: str = "cpu",
     weight_bytes: int = 4,
     longest_prompt: int | None = None,
+    longest_row: int | None = None,
 ) -> Plan:
     """The plan from configurations alone. `reference` is given where it is another model than the
     start; readers: role (reward, judge) to configuration and members."""
@@ -83,12 +90,13 @@ def plan_of(
         precision=precision,
         gradient_checkpointing=_checkpointing(settings, device),
         value_head=kind == "ppo" and getattr(settings, "critic", "shared") == "shared",
-        logits_chunk=LOGITS_CHUNK if kind == "ppo" else None,
+        # On an accelerator TRL's fused output layer makes the others' in pieces too.
+        logits_chunk=LOGITS_CHUNK if kind == "ppo" or device == "cuda" else None,
     )
     rolls_out = hasattr(settings, "max_new_tokens") or hasattr(settings, "max_completion_length")
     if rolls_out:
         return _rolling(plan, settings, longest_prompt)
-    return _reading(plan, kind, settings)
+    return _reading(plan, kind, settings, longest_row)
 
 
 def _rolling(plan: Plan, settings: Any, longest_prompt: int | None) -> Plan:
@@ -120,15 +128,16 @@ def _rolling(plan: Plan, settings: Any, longest_prompt: int | None) -> Plan:
     )
 
 
-def _reading(plan: Plan, kind: str, settings: Any) -> Plan:
+def _reading(plan: Plan, kind: str, settings: Any, longest_row: int | None) -> Plan:
     """SFT and DPO: rows are read; of pairs both answers count, each behind its prompt."""
     rows = max(1, settings.batch_size // getattr(settings, "gradient_accumulation", 1))
     rows *= 2 if kind == "dpo" else 1
+    length = min(settings.max_length, longest_row or settings.max_length)
     return replace(
         plan,
-        update_rows=_rows(settings, rows, settings.max_length),
-        update_length=settings.max_length,
-        update_response=settings.max_length,
+        update_rows=_rows(settings, rows, length),
+        update_length=length,
+        update_response=length,
     )
 
 

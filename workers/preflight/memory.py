@@ -14,10 +14,15 @@ from workers.preflight.findings import BLOCK, OK, UNKNOWN, WARN, Finding
 
 
 def ledger_of(
-    context: RunContext, kind: str, settings: Any, *, longest_prompt: int | None = None
+    context: RunContext,
+    kind: str,
+    settings: Any,
+    *,
+    longest_prompt: int | None = None,
+    longest_row: int | None = None,
 ) -> Ledger | None:
     """The ledger of a run from its inputs' configurations; None where there are none to read."""
-    plan = plan_for(context, kind, settings, longest_prompt=longest_prompt)
+    plan = plan_for(context, kind, settings, longest_prompt=longest_prompt, longest_row=longest_row)
     return None if plan is None else ledger(plan)
 
 

@@ -28,7 +28,11 @@ def evaluation_overlap(
     check = "eval_overlap"
     if not evaluation or not training:
         return Finding(
-            level=UNKNOWN, check=check, message="There are no prompts on one of the two sides."
+            level=UNKNOWN,
+            check=check,
+            message="There is no evaluation file to compare with the training rows."
+            if training
+            else "There are no training rows to compare with.",
         )
     if same_file:
         return Finding(

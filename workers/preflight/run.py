@@ -12,7 +12,7 @@ import torch
 from workers.assess.gather import draw, pairs_of
 from workers.assess.scoring import Scored
 from workers.context import RecipeError, RunContext
-from workers.data.snapshot import Preference, evaluation_splits
+from workers.data.snapshot import Demonstration, Preference, evaluation_splits
 from workers.memory.entries import Ledger
 from workers.preflight.critic import FixedRollout, critic_finding, fit_critic
 from workers.preflight.data import demonstration_rows, preference_rows, prompt_rows, too_long
@@ -25,7 +25,7 @@ from workers.preflight.findings import (
     Finding,
     Report,
 )
-from workers.preflight.material import material_of
+from workers.preflight.material import Material, material_of
 from workers.preflight.memory import ledger_of, memory_finding, memory_json
 from workers.preflight.overlap import demonstration_overlap, evaluation_overlap, text_of
 from workers.preflight.parts import Parts
@@ -44,6 +44,7 @@ from workers.rollouts.sampling import Sampling, derive_seed
 
 FILE = "preflight.json"
 PAIRS = 200  # of a snapshot that are scored
+POLICIES = ("ppo", "grpo")  # which answer prompts; the others are trained on rows
 FITTED = 16  # answers that the critic is fitted to
 
 
@@ -55,10 +56,12 @@ def run_preflight(context: RunContext, kind: str, settings: Any, parts: Parts) -
     sampling does, and leaves weights, gradients and modes as they were.
     """
     started = time.monotonic()
-    found = _ledger(context, kind, settings, parts)
+    material = material_of(context, trained_on=kind not in POLICIES)
+    material = material.replaced(parts.preferences, parts.demonstrations)
+    found = _ledger(context, kind, settings, parts, material)
     findings = [
         _configuration(kind),
-        *_data(context, kind, settings, parts),
+        *_data(context, kind, settings, parts, material),
         memory_finding(found, settings),
     ]
     order = list(TITLES)
@@ -134,35 +137,36 @@ def _holds_nothing_out(context: RunContext) -> bool:
     return context.has_input("prompts") and not evaluation_splits(context.input_path("prompts"))
 
 
-def _ledger(context: RunContext, kind: str, settings: Any, parts: Parts) -> Ledger | None:
+def _ledger(
+    context: RunContext, kind: str, settings: Any, parts: Parts, material: Material
+) -> Ledger | None:
     if parts.ledger is not None:
         return parts.ledger
-    longest = max((len(ids) for ids in parts.prompt_ids), default=None)
-    return ledger_of(context, kind, settings, longest_prompt=longest)
+    prompt = max((len(ids) for ids in parts.prompt_ids), default=None)
+    row = None if kind in POLICIES else material.longest(parts.tokenizer)
+    return ledger_of(context, kind, settings, longest_prompt=prompt, longest_row=row)
 
 
-def _data(context: RunContext, kind: str, settings: Any, parts: Parts) -> Iterator[Finding]:
+def _data(
+    context: RunContext, kind: str, settings: Any, parts: Parts, material: Material
+) -> Iterator[Finding]:
     """Rows, overlaps, and what needs answers: the reward and the critic."""
-    material = material_of(context)
-    preferences = material.preferences if parts.preferences is None else parts.preferences
-    demonstrations = (
-        material.demonstrations if parts.demonstrations is None else parts.demonstrations
-    )
-    texts = [text_of(prompt) for prompt in parts.prompts]
-    if texts:
+    preferences, demonstrations = material.preferences, material.demonstrations
+    if kind not in POLICIES:
+        rows: Sequence[Preference | Demonstration] = preferences or demonstrations
+        yield preference_rows(preferences) if preferences else demonstration_rows(demonstrations)
+        noun = "pair" if preferences else "demonstration"
+        yield _lengths(settings, noun, max(0, len(rows) - parts.left_out), parts)
         yield evaluation_overlap(
-            texts,
-            [text_of(prompt) for prompt in parts.eval_prompts],
-            same_file=_holds_nothing_out(context),
+            [text_of(row.prompt) for row in rows], [text_of(p) for p in material.held_out]
         )
-    if kind in ("dpo", "reward"):
-        yield preference_rows(preferences)
-        yield _lengths(settings, "pair", len(preferences), parts)
         return
-    if kind == "sft":
-        yield demonstration_rows(demonstrations)
-        yield _lengths(settings, "demonstration", len(demonstrations), parts)
-        return
+    texts = [text_of(prompt) for prompt in parts.prompts]
+    yield evaluation_overlap(
+        texts,
+        [text_of(prompt) for prompt in parts.eval_prompts],
+        same_file=_holds_nothing_out(context),
+    )
     yield prompt_rows(texts)
     yield demonstration_overlap(texts, [text_of(row.prompt) for row in demonstrations])
     level = LEVEL_OF.get(getattr(settings, "reward_check", "block"))

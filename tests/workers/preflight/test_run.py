@@ -161,9 +161,37 @@ def test_pairs_are_looked_at_without_any_policy(opened: Make, parts: Make) -> No
     context = opened({}, sft="base", data="preferences")
     settings = settings_for("dpo", {"batch_size": 4})
     report = run_preflight(context, "dpo", settings, bare)
-    assert {f.check for f in report.findings} == {"configuration", "data", "lengths", "memory"}
+    assert {f.check for f in report.findings} == {
+        *("configuration", "data", "eval_overlap", "lengths", "memory")
+    }
     assert report.of("data").figures["n"] == 128
+    assert report.of("eval_overlap").level == "unknown"  # this snapshot has no other file
+    # The longest row is 3 + 4 words, far under max_length, and the ledger knows.
+    assert report.memory["computed"]["update_length"] < 64 < settings.max_length
     assert {held["role"] for held in report.memory["models"]} == {"policy", "reference", "run"}
+
+
+def test_rows_are_those_that_are_trained_on_and_others_are_held_against_them(
+    shop: Workshop, opened: Make, parts: Make
+) -> None:
+    def row(subject: str) -> dict[str, Any]:
+        return {
+            "prompt": user(subject),
+            "chosen": assistant("a good dog"),
+            "rejected": assistant("a bad dog"),
+        }
+
+    shop.put_snapshot(
+        "leaky",
+        train=[row(subject) for subject in SUBJECTS],
+        public_test=[row(subject) for subject in (*SUBJECTS[:2], "a cat runs", "a dog sleeps")],
+    )
+    bare = parts(policy=None, prompts=(), prompt_ids=(), eval_prompts=(), reward=None)
+    context = opened({}, sft="base", data="leaky")
+    report = run_preflight(context, "dpo", settings_for("dpo", {"batch_size": 4}), bare)
+    assert report.of("data").figures["n"] == len(SUBJECTS)
+    overlap = report.of("eval_overlap")
+    assert (overlap.level, overlap.figures["equal"], overlap.figures["n"]) == ("warn", 2, 4)
 
 
 def test_rows_without_answers_end_a_run(shop: Workshop, opened: Make, parts: Make) -> None:
