@@ -134,7 +134,7 @@ def test_sft_with_adapters_goes_on_bit_for_bit_and_leaves_a_model_anyone_can_loa
         "max_tokens_per_batch": 60,
     }
     roles = {"base": "base", "data": "short_answers"}
-    whole, first, second = stop_and_resume(shop, "sft", config, 4, **roles)
+    whole, first, second = stop_and_resume(shop, "sft", config, 4, prefix="lora_", **roles)
     check_joined(whole, first, second)
     assert whole.summary["trained_parameters"] < 0.5 * whole.summary["parameters"]
     assert whole.summary["held_out_loss"] < whole.summary["held_out_loss_at_start"]
