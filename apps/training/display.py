@@ -252,6 +252,11 @@ def as_json(value: Any) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False)
 
 
+def as_line(value: Any) -> Any:
+    """Objects and lists as JSON on one line, everything else as it is."""
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else value
+
+
 def speakable(value: Any) -> Any:
     """JSON has no NaN and no infinities: they become the words the contract uses."""
     if isinstance(value, float) and not math.isfinite(value):

@@ -155,7 +155,7 @@ def _config(request: Request, run: Run) -> dict[str, Any]:
     rows = [
         {
             "name": name,
-            "value": value,
+            "value": display.as_line(value),
             "field": known.get(name),
             "changed": name in known and value != known[name].default,
             "preset": name not in run.config,
