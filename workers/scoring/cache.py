@@ -167,4 +167,12 @@ class ScoreCache:
             texts = self._client.mget([_PREFIX + key.hex() for key in keys])
         except (redis.RedisError, OSError):
             return [None] * len(keys)
-        return [None if text is None else Remembered.from_json(text) for text in texts]
+        return [None if text is None else _read(text) for text in texts]
+
+
+def _read(text: bytes) -> Remembered | None:
+    """None for what another version of us wrote there."""
+    try:
+        return Remembered.from_json(text)
+    except (ValueError, TypeError):
+        return None

@@ -1,7 +1,7 @@
 """A cache in front of a source: never another text's score, and never asked twice."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +10,7 @@ import torch
 
 from tests.workers.recipes.language import WORDS, tiny_gpt2, tiny_llama, user, word_tokenizer
 from tests.workers.scored import emptied
+from workers.context import RecipeError
 from workers.data.encoding import Encoded
 from workers.models import load_scorer, save_model
 from workers.rewards.cached import CachedReward, cache_of
@@ -114,6 +115,18 @@ def test_two_trainers_share_what_they_know_through_redis(
         first.values, first.parts, 1, first.disagreement, [True], known=[True]
     )
     assert letters.asked == []
+    for key in client.scan_iter("concord:score:cache:*"):
+        client.set(key, b"from another version")
+    assert ask(cached(letters, cache_of(entries=9, seconds=60)), ("why", "because")) == replace(
+        first, known=[False]
+    )
+
+
+def test_an_address_that_is_none_is_told_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SCORE_CACHE_URL", "redis.example")
+    with pytest.raises(RecipeError, match="SCORE_CACHE_URL: ") as raised:
+        cache_of(entries=9, seconds=60)
+    assert raised.value.kind == "bad_setting"
 
 
 def test_without_redis_it_remembers_in_the_process_and_a_dead_redis_costs_no_run(
