@@ -94,7 +94,7 @@ def test_dpo_with_adapters_goes_on_bit_for_bit_and_leaves_a_model_anyone_can_loa
     workshop: Workshop,
 ) -> None:
     config = SHORT | {"lora_rank": 4, "lora_alpha": 8, "learning_rate": 1e-2}
-    whole, first, second = stop_and_resume(workshop, "dpo", config, 5, **DATA)
+    whole, first, second = stop_and_resume(workshop, "dpo", config, 5, prefix="lora_", **DATA)
     check_joined(whole, first, second)
     assert second.summary["reference_sha256"] == whole.summary["reference_sha256"]
     assert abs(whole.curve("eval/rewards/margins")[0]) < 1e-6
