@@ -23,6 +23,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from workers.lora import load_adapter, merged, save_adapter
 from workers.models import save_model
+from workers.rollouts.aligned import response_states
 from workers.rollouts.forward import score_responses
 
 VALUE_HEAD_FILE = "value_head.safetensors"
@@ -109,14 +110,7 @@ class ActorCritic(nn.Module):
         self, prompt_ids: Tensor, prompt_mask: Tensor, response_ids: Tensor, response_mask: Tensor
     ) -> Tensor:
         """The critic's last states before each response token: [B, R, width]."""
-        mask = torch.cat([prompt_mask, response_mask], dim=1)
-        output = self.critic(
-            input_ids=torch.cat([prompt_ids, response_ids], dim=1),
-            attention_mask=mask,
-            position_ids=(mask.cumsum(1) - 1).clamp(min=0),
-            use_cache=False,
-        )
-        return output.last_hidden_state[:, prompt_ids.shape[1] - 1 : -1]
+        return response_states(self.critic, prompt_ids, prompt_mask, response_ids, response_mask)
 
     # --- who learns ---
 

@@ -98,6 +98,9 @@ def make_optimizer(actor_critic: ActorCritic, settings: PPOSettings) -> torch.op
         lr=settings.learning_rate,
         eps=1e-5,
         weight_decay=0.0,
+        # One pass over memory on a processor. On a GPU the default already is one of few, and the
+        # fused one would want its step counters there, where a resumed run does not put them.
+        fused=actor_critic.policy.device.type == "cpu",
     )
 
 
