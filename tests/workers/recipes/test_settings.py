@@ -60,7 +60,8 @@ def test_a_preset_is_a_starting_point_that_the_rest_overrides() -> None:
     settings = settings_for("ppo", {"preset": "demo", "kl_coef": 0.2})
     assert settings.kl_coef == 0.2
     assert settings.max_new_tokens == PRESETS["ppo"]["demo"]["max_new_tokens"]
-    assert "preset: 'huge' is none of careful, demo, lora, small" in refused("ppo", {"preset": "huge"})
+    told = refused("ppo", {"preset": "huge"})
+    assert "preset: 'huge' is none of careful, demo, lora, small" in told
 
 
 @pytest.mark.parametrize(
