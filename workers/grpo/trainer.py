@@ -140,7 +140,12 @@ class Trainer(GuardedTrainer, GRPOTrainer):
         error of the device, and no later step could mend it."""
         ids = torch.tensor([prompt_ids], device=self.policy.device)
         with self.accelerator.autocast():
-            logits = self.policy(input_ids=ids, logits_to_keep=1, use_cache=False).logits
+            logits = self.policy(
+                input_ids=ids,
+                attention_mask=torch.ones_like(ids),
+                logits_to_keep=1,
+                use_cache=False,
+            ).logits
         if not torch.isfinite(logits).all():
             self._tell(self.state.global_step, "the policy's output", again=True)
 
@@ -153,14 +158,21 @@ class Trainer(GuardedTrainer, GRPOTrainer):
         mask, ids = output["completion_mask"], output["completion_ids"]
         whole = mask.bool().any(1) if self.settings.mask_truncated else torch.ones_like(mask[:, 0])
         contracts.check_mask(mask[whole.bool()], ids[whole.bool()], tuple(self.eos_token_ids))
+        sequences = (
+            torch.cat([output["prompt_ids"], ids], dim=1),
+            torch.cat([output["prompt_mask"], mask], dim=1),
+            ids.shape[1],
+            self.args.per_device_train_batch_size,
+        )
         if "ref_per_token_logps" not in output:  # β = 0: measured all the same
-            output["ref_per_token_logps"] = self._get_per_token_logps_and_entropies(
-                self.ref_model,
-                torch.cat([output["prompt_ids"], ids], dim=1),
-                torch.cat([output["prompt_mask"], mask], dim=1),
-                ids.shape[1],
-                batch_size=self.args.per_device_train_batch_size,
-            )[0]
+            ref = self._get_per_token_logps_and_entropies(self.ref_model, *sequences)[0]
+            output["ref_per_token_logps"] = ref
+        fresh = self.state.global_step == 0 and not self.settings.reference_differs
+        if fresh and mask.any():
+            # Of the very same batches: in half precision other ones round differently.
+            with torch.no_grad():
+                own = self._get_per_token_logps_and_entropies(self.policy, *sequences)[0]
+            contracts.check_kl_at_start(own, output["ref_per_token_logps"], mask)
         self._hush(output["advantages"])
         self.drawn.append(
             answer_figures(self.reward.last, self.settings.group_size, ids, mask, self.baseline)
@@ -217,13 +229,12 @@ class Trainer(GuardedTrainer, GRPOTrainer):
         loss = super()._compute_loss(model, inputs)
         logprobs, entropy = self.seen
         ref, mask = inputs["ref_per_token_logps"], inputs["completion_mask"]
-        if self.state.global_step == 0 and not self.settings.reference_differs:
-            contracts.check_kl_at_start(logprobs, ref, mask)
         old = inputs.get("old_per_token_logps", logprobs)
         fresh = self.state.global_step % self.num_iterations == 0
-        if fresh:
+        if fresh and mask.any():
             contracts.check_first_ratio(logprobs, old, mask)
-        self.teaches = self.teaches or bool((inputs["advantages"] != 0).any())
+        teaching = (inputs["advantages"] != 0) & mask.bool().any(1)
+        self.teaches = self.teaches or bool(teaching.any())
         self.sums.add(logprobs, old, ref, entropy, inputs["advantages"], mask, fresh=fresh)
         return loss
 

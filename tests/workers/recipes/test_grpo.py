@@ -65,13 +65,13 @@ def learned(asked: Workshop) -> Outcome:
             "pattern": r"\b(good|bad|red|blue)\b",
         },
         "verifier": {"type": "rules", "rules": [{"name": "kind", "contains": ["good"]}]},
-        "steps": 16,
-        "learning_rate": 5e-3,
-        "batch_size": 64,
-        "eval_every": 8,
+        "steps": 12,
+        "learning_rate": 1e-2,
+        "batch_size": 48,
+        "eval_every": 6,
         "eval_prompts": 16,
-        "save_every": 16,
-        "sample_every": 8,
+        "save_every": 12,
+        "sample_every": 6,
     }
     spec = asked.spec("grpo_learned", "grpo", config, sft="base", prompts="answered")
     return asked.run_here(spec)
@@ -79,8 +79,8 @@ def learned(asked: Workshop) -> Outcome:
 
 def test_the_policy_learns_what_a_verifier_can_check(learned: Outcome) -> None:
     scores = learned.curve("eval/score")
-    assert scores[16] > scores[0] + 0.3
-    assert learned.summary["last"]["eval/score"] == scores[16]
+    assert scores[12] > scores[0] + 0.3
+    assert learned.summary["last"]["eval/score"] == scores[12]
 
 
 def test_policy_and_reference_are_one_at_the_first_step_and_part_once_weights_move(
@@ -88,14 +88,14 @@ def test_policy_and_reference_are_one_at_the_first_step_and_part_once_weights_mo
 ) -> None:
     kl, per_token = learned.curve("objective/kl"), learned.curve("objective/kl_per_token")
     assert abs(kl[1]) < 1e-5
-    assert kl[16] > 0.1
-    assert 0 <= per_token[1] < 1e-6 < per_token[16]
-    assert learned.curve("eval/kl")[16] > 0.1
+    assert kl[12] > 0.1
+    assert 0 <= per_token[1] < 1e-6 < per_token[12]
+    assert learned.curve("eval/kl")[12] > 0.1
 
 
 def test_every_step_says_what_its_groups_had_to_teach(learned: Outcome) -> None:
     for name in ("grpo/zero_variance_share", "grpo/within_group_std", "grpo/advantage_abs"):
-        assert sorted(learned.curve(name)) == list(range(1, 17))
+        assert sorted(learned.curve(name)) == list(range(1, 13))
     assert 0 <= learned.curve("grpo/zero_variance_share")[1] < 1
     agreement = [v for v in learned.curve("grpo/rank_agreement").values() if v is not None]
     assert agreement
@@ -166,6 +166,14 @@ def test_a_cancelled_run_leaves_evaluation_and_audit(workshop: Workshop) -> None
     assert sorted(outcome.curve("eval/score")) == [0]
 
 
+def test_a_preflight_looks_and_trains_nothing(workshop: Workshop) -> None:
+    config = PLANTED | {"preflight": True, "reward_check": "warn"}
+    outcome = workshop.run_here(workshop.spec("grpo_preflight", "grpo", config, **INPUTS))
+    assert outcome.summary["step"] == 0
+    assert set(outcome.summary["preflight"]["checks"]) >= {"configuration", "reward", "lengths"}
+    assert not outcome.all("CheckpointSaved")
+
+
 def test_groups_of_equal_rewards_teach_nothing_and_are_told(workshop: Workshop) -> None:
     config = PLANTED | {
         "reward": {"type": "token_count", "token": "xylophone"},
@@ -181,16 +189,12 @@ def test_groups_of_equal_rewards_teach_nothing_and_are_told(workshop: Workshop) 
     assert rules.count("constant_reward") == 1
 
 
-def test_a_reference_that_is_another_model_stops_the_run_unless_it_is_meant(
+def test_a_reference_that_is_meant_to_be_another_model_is_what_divergence_is_measured_from(
     workshop: Workshop,
 ) -> None:
     workshop.put_model("grpo_stranger", tiny_llama(seed=9))
     inputs = INPUTS | {"reference": "grpo_stranger"}
-    config = PLANTED | {"steps": 1, "baseline_answers": 0}
-    with pytest.raises(RecipeError) as raised:
-        workshop.run_here(workshop.spec("grpo_other", "grpo", config, **inputs))
-    assert raised.value.kind == "contract_kl_at_start"
-    config |= {"reference_differs": True}
+    config = PLANTED | {"steps": 1, "baseline_answers": 0, "reference_differs": True}
     outcome = workshop.run_here(workshop.spec("grpo_meant", "grpo", config, **inputs))
     assert outcome.curve("objective/kl")[1] > 0.1
 

@@ -8,7 +8,7 @@ import torch
 from datasets import Dataset
 from peft import PeftModel
 from torch import Tensor
-from transformers import PreTrainedModel
+from transformers import PreTrainedModel, TrainerControl, TrainerState
 from trl import GRPOConfig
 
 from tests.workers.recipes.language import tiny_gpt2, tiny_llama, user, word_tokenizer
@@ -17,6 +17,7 @@ from workers.context import RecipeError, RunContext
 from workers.contract.jobs import JobSpec
 from workers.data.encoding import encode_prompt
 from workers.grpo.order import GroupOrder
+from workers.grpo.reporter import GroupReporter
 from workers.grpo.rewards import GroupReward
 from workers.grpo.trainer import Trainer
 from workers.lora import attach_policy_lora
@@ -173,7 +174,7 @@ def test_padding_moves_no_log_probability_of_a_model_with_absolute_positions(
     tmp_path: Path,
 ) -> None:
     model = tiny_gpt2()
-    reference = Reference.frozen(tiny_gpt2(seed=1), policy=model)
+    reference = Reference.frozen(tiny_gpt2(), policy=model)
     trainer = make(tmp_path, model, reference=reference)
     output = draw(trainer)
     ids = torch.cat([output["prompt_ids"], output["completion_ids"]], dim=1)
@@ -221,8 +222,8 @@ def test_adapters_switched_off_are_the_reference(tmp_path: Path) -> None:
     for name, parameter in adapted.named_parameters():
         if "lora_B" in name:
             torch.nn.init.normal_(parameter, std=0.2)
-    output = draw(trainer)
     trainer.state.global_step = 1  # past the check that policy and reference begin as one
+    output = draw(trainer)
     trainer._compute_loss(trainer.model, output)
     assert trainer.sums.figures()["objective/kl_per_token"] > 0.001
     ids = [
@@ -239,7 +240,7 @@ def test_a_first_step_whose_policy_is_not_its_reference_breaks_the_contract(
     reference = Reference.frozen(tiny_llama(seed=3), policy=policy)
     trainer = make(tmp_path, policy, reference=reference)
     with pytest.raises(RecipeError) as raised:
-        trainer._compute_loss(trainer.model, draw(trainer))
+        draw(trainer)
     assert raised.value.kind == "contract_kl_at_start"
 
 
@@ -295,6 +296,16 @@ def test_an_answer_without_an_end_pays_for_it_or_teaches_nothing(tmp_path: Path)
     masked = make(tmp_path, mask_truncated=True)
     mask = draw(masked)["completion_mask"]
     assert mask.any(1).tolist() == masked.reward.last.ended
+
+
+def test_a_step_whose_answers_are_all_masked_is_none(tmp_path: Path) -> None:
+    trainer = make(tmp_path, mask_truncated=True)
+    output = draw(trainer)
+    assert output["advantages"].any()
+    output["completion_mask"] = torch.zeros_like(output["completion_mask"])
+    trainer._compute_loss(trainer.model, output).backward()
+    trainer._clip_grad_norm(trainer.model)
+    assert all(parameter.grad is None for parameter in trainer.policy.parameters())
 
 
 @pytest.mark.parametrize(
@@ -365,3 +376,33 @@ def test_microbatches_give_the_gradient_of_the_whole_batch(tmp_path: Path) -> No
             trainer._compute_loss(trainer.model, part).backward()
         gradients.append(torch.cat([p.grad.flatten() for p in trainer.policy.parameters()]))
     torch.testing.assert_close(gradients[0], gradients[1], atol=1e-7, rtol=1e-4)
+
+
+# --- checkpoints ---
+
+
+def test_the_best_evaluation_is_kept_and_patience_ends_the_run(tmp_path: Path) -> None:
+    settings = settings_for("grpo", {"patience": 2, "eval_every": 1})
+    context = RunContext(
+        JobSpec("parts", 1, "grpo", "tests", 0, str(tmp_path), {}, ()),
+        Store(str(tmp_path)),
+        tmp_path,
+    )
+    reporter = GroupReporter(context, settings, lambda step: None)
+    told = []
+    for step, judged in enumerate([0.1, 0.5, 0.4, 0.5]):
+        control, state = TrainerControl(), TrainerState(global_step=step)
+        scores = {"eval_score": float(step), "eval_held_out_score": judged}
+        reporter.on_evaluate(None, state, control, scores)
+        told.append((reporter.is_best, control.should_save, control.should_training_stop))
+    assert told == [
+        (True, False, False),  # before the first step there is nothing to save
+        (True, True, False),
+        (False, False, False),
+        (False, True, True),
+    ]
+    reporter.context.writer = object()
+    reporter.finish_folder(tmp_path)
+    again = GroupReporter(context, settings, lambda step: None)
+    again.restore(tmp_path)
+    assert (again.best_score, again.not_better) == (0.5, 2)
