@@ -13,10 +13,17 @@ from numpy.typing import ArrayLike
 from measures.bootstrap import LEAST_UNITS
 from measures.estimate import Interval
 from measures.intervals import paired_difference
-from measures.trust.findings import Verdict, finding_to_json
 from measures.trust.pairs import Pairs
-from measures.trust.shapes import ALIKE, LEAST_SCORES, Shape, histogram, score_shape, shape_of
-from measures.trust.wording import number, plain
+from measures.trust.shapes import (
+    ALIKE,
+    LEAST_PAIRS,
+    LEAST_SCORES,
+    Shape,
+    histogram,
+    shape_of,
+)
+from measures.trust.weighing import share_of
+from measures.trust.wording import number, plain, share
 from workers.preflight.findings import BLOCK, OK, UNKNOWN, WARN, Finding
 
 LEVEL_OF = {"block": BLOCK, "warn": WARN}  # the setting reward_check
@@ -176,43 +183,48 @@ ADVICE = {
 
 
 def reward_and_people(pairs: Pairs, *, level: str = BLOCK) -> Finding:
-    """Whether scores have to do with what people chose, on pairs of a snapshot: signs confused has
-    `level`; no relation, or a bad shape, is a warning."""
-    found = score_shape(pairs)
-    blocks = tuple(finding_to_json(found)["evidence"])
-    shape = found.facts.get("shape")
-    named = Shape[str(shape).upper()] if str(shape).upper() in Shape.__members__ else None
-    figures = {"shape": shape, "n": len(pairs)}
-    if found.figure is not None:
-        figures |= {
-            "accuracy": found.figure.value,
-            "low": found.figure.low,
-            "high": found.figure.high,
-        }
-    if found.verdict is Verdict.GREEN:
-        return Finding(
-            level=OK,
-            check="reward_people",
-            message=found.says,
-            figures=figures,
-            evidence=blocks,
-        )
-    if found.verdict is Verdict.UNMEASURED:
+    """Whether scores have to do with what people chose, on decided pairs of a snapshot: signs
+    confused (right less often than a coin, by more than chance) has `level`, no relation that can
+    be told from a coin is a warning."""
+    check = "reward_people"
+    scores = np.concatenate([pairs.chosen_scores, pairs.rejected_scores]).astype(float)
+    if not np.isfinite(scores).all():
+        return Finding(level=level, check=check, message="Some scores are NaN or infinite.")
+    n = int(pairs.decided.sum())
+    if n < LEAST_PAIRS:
         return Finding(
             level=UNKNOWN,
-            check="reward_people",
-            message=found.says,
-            figures=figures,
-            evidence=blocks,
+            check=check,
+            message=f"{n} decided pairs are too few to hold the reward against people; "
+            f"{LEAST_PAIRS} are needed.",
         )
-    advice = ADVICE.get(named, "") if named else ""
-    bad = named in (Shape.FLIPPED, Shape.CONSTANT) or named is None
+    right = share_of(pairs, pairs.credit(), where=pairs.decided)
+    said = f"The chosen answer scores over the rejected one in {share(right)} of {n:,} pairs"
+    seen, shape = OK, Shape.HEALTHY
+    if right.low is None or right.high is None:
+        seen, said = UNKNOWN, f"{said}, on too few prompts for an interval."
+    elif right.high < 0.5:
+        seen, shape = level, Shape.FLIPPED
+        said += f", less often than a coin: signs confused. {ADVICE[shape]}"
+    elif right.low <= 0.5:
+        seen, shape = WARN, Shape.UNRELATED
+        said += f": no relation to people that can be told from a coin. {ADVICE[shape]}"
+    else:
+        said += "."
+    sides = {"chosen": pairs.chosen_scores, "rejected": pairs.rejected_scores}
+    drawn = histogram({name: np.asarray(values, dtype=float) for name, values in sides.items()})
     return Finding(
-        level=level if bad else WARN,
-        check="reward_people",
-        message=f"{found.says} {advice}".strip(),
-        figures=figures,
-        evidence=blocks,
+        level=seen,
+        check=check,
+        message=said,
+        figures={
+            "shape": shape.name.lower(),
+            "accuracy": right.value,
+            "low": right.low,
+            "high": right.high,
+            "n": n,
+        },
+        evidence=(finding_block(drawn),),
     )
 
 

@@ -116,6 +116,11 @@ def test_scores_are_held_against_people() -> None:
     blind = reward_and_people(_pairs(RNG.normal(size=150), RNG.normal(size=150)))
     assert (blind.level, blind.figures["shape"]) == ("warn", "unrelated")
     assert reward_and_people(_pairs(better[:20], worse[:20])).level == "unknown"
+    broken = np.where(np.arange(150) == 4, np.inf, better)
+    assert reward_and_people(_pairs(broken, worse)).level == "block"
+    # A rule has few values, and may be right all the same: its shape is another check's.
+    right = reward_and_people(_pairs(np.ones(150), (np.arange(150) % 5 == 0).astype(float)))
+    assert (right.level, right.figures["accuracy"]) == ("ok", pytest.approx(0.9))  # ties count ½
 
 
 def test_the_price_of_divergence_is_put_beside_the_reward() -> None:
