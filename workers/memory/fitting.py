@@ -177,13 +177,15 @@ ALONE = (
 
 
 def savings(found: Ledger) -> list[Saving]:
-    """Every measure that is not taken yet, alone."""
+    """Every measure that is not taken yet, alone; one that costs more than it saves is left out, as
+    checkpointing is on a model of one layer."""
     made = []
     for measure in ALONE:
         plan = measure.change(found.plan)
         if plan is not None:
             peak = ledger(plan).peak
-            made.append(Saving(measure=measure, peak=peak, saves=found.peak - peak))
+            if peak < found.peak:
+                made.append(Saving(measure=measure, peak=peak, saves=found.peak - peak))
     return made
 
 

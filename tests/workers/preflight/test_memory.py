@@ -16,7 +16,14 @@ from transformers import (
 
 from workers.memory.advice import out_of_memory_advice
 from workers.memory.entries import LOOK, UPDATE, Held, Ledger, Plan
-from workers.memory.fitting import ADAPTERS, ALONE, savings, sharding, way_to_fit
+from workers.memory.fitting import (
+    ADAPTERS,
+    ALONE,
+    CHECKPOINTING,
+    savings,
+    sharding,
+    way_to_fit,
+)
 from workers.memory.ledger import ledger
 from workers.memory.plan import plan_of
 from workers.memory.report import message, to_json
@@ -279,6 +286,13 @@ def test_what_is_proposed_is_needed() -> None:
             if place != left_out:
                 plan = measure.change(plan) or plan
         assert ledger(plan).peak > 0.85 * CARD.bytes
+
+
+def test_a_measure_that_costs_more_than_it_saves_is_not_offered() -> None:
+    flat = LlamaConfig(**{**LLAMA.to_dict(), "num_hidden_layers": 1})
+    found = ledger(plan_of("ppo", ppo(), policy=flat))
+    assert CHECKPOINTING.change(found.plan) is not None
+    assert CHECKPOINTING not in [saving.measure for saving in savings(found)]
 
 
 def test_a_measure_without_a_setting_is_said_to_have_none() -> None:
