@@ -105,6 +105,21 @@ def test_what_concords_own_api_answers_is_understood() -> None:
     assert (found.disagreement, found.cut, found.truncated) == ([0.5, 0.1], [True, False], 1)
 
 
+def test_request_and_answer_fit_the_schemas_of_concords_own_api() -> None:
+    """What we post passes its input schema; what its output schema writes passes our reading."""
+    from apps.evaluation.api.score import ScoreIn, ScoresOut
+
+    def concord(request: httpx2.Request) -> httpx2.Response:
+        asked = ScoreIn.model_validate_json(request.content)
+        row = {"score": 1.5, "parts": {"model": 1.5}, "disagreement": None, "truncated": False}
+        told = {"id": "x", "model": "7", "cached": 0, "precision": "float32"}
+        scored = ScoresOut.model_validate(told | {"scores": [row for _ in asked.items]})
+        return httpx2.Response(200, text=scored.model_dump_json())
+
+    found = ask(Service(concord).source(version="7"), "a", "b", "c")
+    assert (found.values, found.parts["model"]) == ([1.5] * 3, [1.5] * 3)
+
+
 def test_scores_that_are_not_ready_are_fetched_where_concord_keeps_them() -> None:
     waiting = httpx2.Response(202, json={"id": "9f2c-1", "model": "7", "scorer_alive": True})
     service = Service([waiting, waiting, answer(1.0, model="7")])
