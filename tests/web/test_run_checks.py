@@ -409,12 +409,40 @@ def test_the_evaluation_command_launches_what_the_page_says(stopped, project):
     assert made.inputs.get(role="sft").checkpoint.step == 60
 
 
+def test_a_dpo_model_is_evaluated_by_a_reward_that_is_named(project, emil, see):
+    """Nothing in its history says what it is to please."""
+    base = checkpoint_add(run_make(project, kind="sft", state="finished"), 60, "final")
+    reward = checkpoint_add(run_make(project, kind="reward", state="finished"), 9, "final")
+    pairs = Snapshot.objects.create(
+        project=project,
+        name="pairs",
+        kind="preferences",
+        state="frozen",
+        uri="snapshots/y",
+        sha256="2" * 64,
+        frozen_at=base.created_at,
+    )
+    run = run_make(project, by=emil, kind="dpo", state="finished", seed=4)
+    RunInput.objects.create(run=run, role="sft", checkpoint=base)
+    RunInput.objects.create(run=run, role="data", snapshot=pairs)
+    model = checkpoint_add(run, 5, "final")
+    command = f"manage.py evaluate_checkpoint {model.pk} --reward CHECKPOINT --seed 4"
+    assert command in see(run, "repeat")
+    assert ">Evaluate</button>" not in see(run, "overview")
+    with pytest.raises(CommandError, match="needs an input 'reward'"):
+        call_command("evaluate_checkpoint", model.pk)
+    out = StringIO()
+    call_command("evaluate_checkpoint", model.pk, "--reward", reward.pk, stdout=out)
+    made = Run.objects.get(pk=out.getvalue().strip())
+    assert made.inputs.get(role="reward").checkpoint == reward
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
         (["nobodys"], "no checkpoint"),
         (["{model}", "--user", "nobody"], "sign-in name"),
-        (["{model}", "--prompts", "nothing"], "no dataset"),
+        (["{model}", "--prompts", "nothing"], "no 'snapshot:nothing' in this project"),
     ],
 )
 def test_the_evaluation_command_says_what_is_missing(stopped, arguments, words):

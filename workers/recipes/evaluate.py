@@ -1,8 +1,8 @@
 """The policy against its SFT model, on fixed prompts: did training help, and who says so?
 
-Inputs: `policy`, `sft`, `prompts`, `reward`, and `judge` where there is one. The reward model is
-what the policy was trained to please; only the judge, which it never met, can say that it became
-better. Both models answer the same prompts; differences are paired.
+Inputs: `policy`, `sft`, `prompts`, `reward` unless the reward is a rule, and `judge` where there is
+one. The reward is what the policy was trained to please; only the judge, which it never met, can
+say that it became better. Both models answer the same prompts; differences are paired.
 """
 
 import json
@@ -42,7 +42,7 @@ def run(context: RunContext) -> dict[str, Any]:
     policy_answers = _answers(context, settings, rows, "policy")
     sft_answers = _answers(context, settings, rows, "sft")
     sources: dict[str, RewardSource] = {
-        "reward": build_reward(context, {"type": "model"}, batch_size=settings.batch_size)
+        "reward": build_reward(context, settings.reward, batch_size=settings.batch_size)
     }
     judge = build_judge(context, batch_size=settings.batch_size)
     if judge is not None:

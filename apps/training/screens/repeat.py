@@ -7,6 +7,7 @@ from apps.training.code_version import DIRTY, UNKNOWN
 from apps.training.models import Checkpoint, Run, RunInput
 from apps.training.selectors.checkpoints import checkpoint_for_use
 from apps.training.services.kinds import POLICIES
+from apps.training.services.repeating import evaluation_missing
 from workers.contract.recipes import recipe_config, recipe_fields
 
 
@@ -65,9 +66,18 @@ def repeat_view(run: Run) -> Repeat:
             "queue": run.queue,
         },
         model=model,
-        evaluate=f"manage.py evaluate_checkpoint {model.pk} --seed {run.seed}" if model else "",
+        evaluate=_evaluate(model) if model else "",
         may_be_small="minimal" in fields,
         is_small=bool(recipe_config(run.kind, run.config).get("minimal")),
+    )
+
+
+def _evaluate(model: Checkpoint) -> str:
+    """The command, with a place for what nothing in the model's history gives."""
+    places = {"prompts": "DATASET"}
+    missing = [f"--{role} {places.get(role, 'CHECKPOINT')}" for role in evaluation_missing(model)]
+    return " ".join(
+        ["manage.py evaluate_checkpoint", model.pk, *missing, f"--seed {model.run.seed}"]
     )
 
 

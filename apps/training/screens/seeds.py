@@ -99,11 +99,14 @@ def verdict(runs: Sequence[Run]) -> list[str]:
     live = [run for run in runs if run.is_live]
     said = []
     if len(finished) < ENOUGH:
-        count = {0: "No seed has", 1: "One seed has", 2: "Two seeds have"}[len(finished)]
-        least = "One seed is not a result, nor are two" if finished else "One seed is not a result"
+        count = {
+            0: "No seed has finished, so there is no final mean",
+            1: "One seed has finished",
+            2: "Two seeds have finished",
+        }[len(finished)]
         said.append(
-            f"{count} finished. {least}: what a mean over so few shows may be chance. "
-            f"Three are the least, five are better."
+            f"{count}. One seed is not a result, nor are two: what so few show may be chance. "
+            "Three are the least, five are better."
         )
     if lost:
         words = ", ".join(

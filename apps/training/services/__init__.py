@@ -8,6 +8,7 @@ from apps.training.services.launching import run_clone, run_launch
 from apps.training.services.repeating import (
     checkpoint_evaluate,
     evaluation_inputs,
+    evaluation_missing,
     run_reproduce_small,
 )
 from apps.training.services.rollback import HEALTHY, START, roll_back_plan, run_roll_back
@@ -26,6 +27,7 @@ __all__ = [
     "alert_acknowledge",
     "checkpoint_evaluate",
     "evaluation_inputs",
+    "evaluation_missing",
     "events_apply",
     "roll_back_plan",
     "run_cancel",

@@ -113,7 +113,12 @@ KINDS: dict[str, KindRule] = {
             "reward": Role(models=REWARDS),
             "judge": Role(models=REWARDS),
         },
-        (Need(("prompts",)), Need(("policy",))),
+        (
+            Need(("prompts",)),
+            Need(("policy",)),
+            Need(("sft",)),
+            Need(("reward",), unless=_rewards_itself),
+        ),
     ),
     "assess": KindRule(
         {

@@ -1,5 +1,6 @@
 """Doing a run again: its model evaluated by one command, its configuration once more in small."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from django.db import transaction
@@ -7,7 +8,6 @@ from django.db import transaction
 from apps.accounts.models import User
 from apps.accounts.services import audit_record
 from apps.common.errors import Conflict
-from apps.snapshots.models import Snapshot
 from apps.training.models import Checkpoint, Run, RunInput
 from apps.training.selectors.healthy import sft_of
 from apps.training.services.kinds import KINDS, POLICIES, Input
@@ -18,7 +18,7 @@ from workers.contract.wire import QUEUE_CPU
 _LONGEST_NAME = 120
 _DEPTH = 12  # runs between a model and the prompts it can be asked
 # What an evaluation takes over from the run that trained the model, where both know the field.
-_SHARED = ("max_prompt_length", "max_new_tokens", "temperature")
+_SHARED = ("max_prompt_length", "max_new_tokens", "temperature", "reward")
 
 
 def evaluation_inputs(checkpoint: Checkpoint) -> dict[str, Input]:
@@ -53,17 +53,28 @@ def evaluation_inputs(checkpoint: Checkpoint) -> dict[str, Input]:
     return found
 
 
+def evaluation_missing(checkpoint: Checkpoint) -> list[str]:
+    """The roles that an evaluation needs and nothing in the model's history gives."""
+    found, config = evaluation_inputs(checkpoint), evaluation_config(checkpoint.run)
+    return [
+        need.roles[0]
+        for need in KINDS["evaluate"].needs
+        if not found.keys() & set(need.roles) and not need.unless(config)
+    ]
+
+
 def checkpoint_evaluate(
     *,
     checkpoint: Checkpoint,
-    prompts: Snapshot | None = None,
+    inputs: Mapping[str, Input] | None = None,
     seed: int | None = None,
     queue: str = "",
     user: User | None = None,
     idempotency_key: str = "",
 ) -> Run:
     """Launch the evaluation of a policy against the SFT model it comes from, on the prompts of its
-    run or on others, with the sampling it was trained with. Raises `DomainError`."""
+    run, with the reward and the sampling it was trained with; `inputs` stand over what was found.
+    Raises `DomainError`, naming the role for which nothing was found."""
     run = checkpoint.run
     if run.kind not in POLICIES:
         raise Conflict(
@@ -71,16 +82,13 @@ def checkpoint_evaluate(
             "assessed on its own page.",
             code="not_a_policy",
         )
-    inputs = evaluation_inputs(checkpoint)
-    if prompts is not None:
-        inputs["prompts"] = prompts
     after = f", step {checkpoint.step}: evaluation"
     return run_launch(
         project=checkpoint.project,
         kind=Run.Kind.EVALUATE,
         name=f"{run.name[: _LONGEST_NAME - len(after)]}{after}",
         config=evaluation_config(run),
-        inputs=inputs,
+        inputs=evaluation_inputs(checkpoint) | dict(inputs or {}),
         seed=run.seed if seed is None else seed,
         queue=queue or run.queue or QUEUE_CPU,
         user=user,

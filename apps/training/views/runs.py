@@ -12,7 +12,7 @@ from django.views.decorators.http import require_GET
 from apps.accounts.permissions import STAFF, project_page
 from apps.common.http import Request
 from apps.snapshots.tracing import datasets_behind
-from apps.training import display, headline, selectors
+from apps.training import display, headline, selectors, services
 from apps.training.guidance import PREFLIGHT, failure_of
 from apps.training.models import Run
 from apps.training.screens import back, checks, repeat
@@ -121,7 +121,9 @@ def _overview(request: Request, run: Run) -> dict[str, Any]:
         "failure": failure_of(run, pages.alerts_of(run)),
         "way_back": back.way_back(run),
         "key": secrets.token_urlsafe(16),
-        "may_evaluate": run.kind in POLICIES,
+        "may_evaluate": bool(
+            run.kind in POLICIES and kept and not services.evaluation_missing(kept[0].checkpoint)
+        ),
         "artifacts": pages.artifacts_of(run),
         "attempts": list(run.attempts.order_by("number")),
         "splits": display.reward_splits(run),

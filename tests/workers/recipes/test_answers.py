@@ -97,3 +97,11 @@ def test_the_divergence_is_left_out_where_only_part_of_the_distribution_is_sampl
     models: Workshop,
 ) -> None:
     assert evaluate(models, "nucleus", "policy", top_p=0.9).summary["policy"]["kl"] is None
+
+
+def test_a_policy_trained_on_a_rule_is_evaluated_by_that_rule(models: Workshop) -> None:
+    settings = ANSWERING | {"reward": {"type": "token_count", "token": "a", "cap": 3}}
+    roles = {"policy": "policy", "sft": "base", "prompts": "prompts"}
+    report = models.run_here(models.spec("by-rule", "evaluate", settings, **roles)).summary
+    assert 0.0 <= report["reward"]["policy"]["value"] <= 3.0
+    assert "judge" not in report

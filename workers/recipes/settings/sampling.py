@@ -64,7 +64,15 @@ class GenerateSettings(AnsweringSettings):
 class EvaluateSettings(AnsweringSettings):
     """The policy against its SFT model on fixed prompts."""
 
+    reward: Mapping[str, Any] = option(
+        {"type": "model"},
+        "What the policy was trained to please, written as in its run: {type: model} asks the "
+        "input 'reward'; docs/rewards.md has the grammar of the others.",
+    )
     draws: int = option(1, "Answers per prompt; raise it when prompts are few.", minimum=1)
     bootstrap_replicates: int = option(
         1000, "Resamples behind each interval.", minimum=100, maximum=100_000
     )
+
+    def check(self) -> list[str]:
+        return reward_errors(self.reward)

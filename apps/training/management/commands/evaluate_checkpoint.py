@@ -7,10 +7,17 @@ from django.core.management.base import BaseCommand, CommandError
 
 from apps.accounts.models import User
 from apps.common.errors import DomainError
-from apps.snapshots.models import Snapshot
 from apps.training.models import Checkpoint
+from apps.training.selectors.pages import input_resolve
 from apps.training.services import checkpoint_evaluate
+from apps.training.services.kinds import Input
 from workers.contract.wire import JOB_QUEUES
+
+MODELS = {
+    "sft": "the model to compare with",
+    "reward": "what the policy was trained to please",
+    "judge": "a reward model it never met",
+}
 
 
 class Command(BaseCommand):
@@ -23,6 +30,8 @@ class Command(BaseCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("checkpoint", help="id of the checkpoint (its page shows it)")
         parser.add_argument("--prompts", help="id of a frozen dataset to ask instead")
+        for role, what in MODELS.items():
+            parser.add_argument(f"--{role}", help=f"id of a checkpoint: {what}")
         parser.add_argument("--seed", type=int, help="of the sampling (default: its run's)")
         parser.add_argument("--queue", choices=JOB_QUEUES, default="", help="(default: its run's)")
         parser.add_argument("--user", help="sign-in name of the person it is launched for")
@@ -38,7 +47,7 @@ class Command(BaseCommand):
         try:
             run = checkpoint_evaluate(
                 checkpoint=model,
-                prompts=self._prompts(model, options["prompts"]),
+                inputs=self._inputs(model, options),
                 seed=options["seed"],
                 queue=options["queue"],
                 user=self._user(options["user"]),
@@ -47,13 +56,15 @@ class Command(BaseCommand):
             raise CommandError(error.message) from error
         self.stdout.write(run.pk)
 
-    def _prompts(self, model: Checkpoint, key: str | None) -> Snapshot | None:
-        if key is None:
-            return None
-        row = Snapshot.objects.filter(project=model.project, pk=key).first()
-        if row is None:
-            raise CommandError(f"The checkpoint's project has no dataset '{key}'.")
-        return row
+    def _inputs(self, model: Checkpoint, options: dict[str, Any]) -> dict[str, Input]:
+        """What was named on the command line, of the checkpoint's own project."""
+        named: dict[str, Input] = {}
+        for role in ("prompts", *MODELS):
+            if not (key := options[role]):
+                continue
+            kind = "snapshot" if role == "prompts" else "checkpoint"
+            named[role] = input_resolve(model.project, f"{kind}:{key}")
+        return named
 
     def _user(self, name: str | None) -> User | None:
         if name is None:
