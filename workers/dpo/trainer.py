@@ -4,7 +4,7 @@ The losses, their weights and the figures are TRL's `_compute_loss`, unchanged: 
 log-probabilities of the answers' tokens where it would call the model itself. Left to itself it
 projects prompts and padding on the vocabulary too (on processors), pads every pair of a step to the
 longest, and takes as the reference what it finds at the path in the policy's configuration, or a
-copy of the adapters as they are on a resumed run.
+copy of the adapters as they are when it is built: trained ones, for who goes on from saved ones.
 """
 
 from collections.abc import Sequence

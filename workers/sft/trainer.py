@@ -79,6 +79,9 @@ class DemonstrationTrainer(GuardedTrainer, PartedTRL, SFTTrainer):
             callbacks=callbacks,
         )
         self.take_rows(train_rows, eval_rows)
+        # Steps of rows alike in length would weigh a short answer's tokens above a long one's, for
+        # the loss is a mean over the step's tokens. Rectangles inside a step save the padding too.
+        self.row_lengths = None
 
     def row_length(self, row: Encoded) -> int:
         return len(row.ids)

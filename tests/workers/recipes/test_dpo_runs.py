@@ -90,6 +90,43 @@ def test_a_policy_edited_in_memory_is_its_own_reference_and_not_what_lies_at_its
     assert abs(theirs.evaluate()["eval_rewards/chosen"]) > 0.1
 
 
+def test_adapters_that_are_trained_already_are_no_reference(tmp_path: Path) -> None:
+    """TRL copies them as they are, and finds no distance between a trained policy and itself."""
+
+    def trained() -> Any:
+        settings = settings_for("dpo", {"lora_rank": 4})
+        policy, reference = with_reference(tiny_llama(), settings)
+        with torch.no_grad():
+            for name, weight in policy.named_parameters():
+                if "lora_B" in name:
+                    weight.fill_(0.05)
+        return policy, reference, settings
+
+    policy, reference, settings = trained()
+    pairs = encode_pairs(word_tokenizer(), preferences(), 64)
+    ours = PairTrainer(
+        model=policy,
+        args=DPOConfig(**arguments(tmp_path / "ours"), max_length=64),
+        settings=settings,
+        train_pairs=pairs,
+        eval_pairs=pairs,
+        tokenizer=word_tokenizer(),
+        reference=reference,
+    )
+    assert abs(ours.evaluate()["eval_rewards/chosen"]) > 0.01
+    rows = Dataset.from_list(
+        [{"prompt": user(p), "chosen": assistant(c), "rejected": assistant(r)} for p, c, r in ROWS]
+    )
+    theirs = DPOTrainer(
+        model=trained()[0],
+        args=DPOConfig(**arguments(tmp_path / "theirs"), max_length=64),
+        train_dataset=rows,
+        eval_dataset=rows,
+        processing_class=word_tokenizer(),
+    )
+    assert theirs.evaluate()["eval_rewards/chosen"] == pytest.approx(0.0, abs=1e-6)
+
+
 def test_dpo_with_adapters_goes_on_bit_for_bit_and_leaves_a_model_anyone_can_load(
     workshop: Workshop,
 ) -> None:
