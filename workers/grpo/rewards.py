@@ -121,12 +121,12 @@ def _asked(
     what is left."""
     try:
         scores = source.score(prompts, texts)
-    except RecipeError:
-        raise
+    except (RecipeError, MemoryError, torch.OutOfMemoryError):
+        raise  # they have names of their own
     except Exception as error:
         raise RecipeError(
             "reward_failed",
-            Fault.CONFIGURATION,
+            Fault.BUG,
             f"{name} failed on a batch of {len(texts)} answers: {type(error).__name__}: {error}",
         ) from error
     values = scores.values
@@ -134,7 +134,7 @@ def _asked(
         told = sum(value is not None for value in values)
         raise RecipeError(
             "reward_failed",
-            Fault.CONFIGURATION,
+            Fault.BUG,
             f"{name} gave {told} numbers for {len(texts)} answers",
         )
     check_finite(name, torch.tensor(values))
