@@ -452,6 +452,10 @@ def test_the_evaluation_command_says_what_is_missing(stopped, arguments, words):
 
 
 def test_a_model_is_evaluated_from_its_page(stopped, signed_in, emil):
-    model = Checkpoint.objects.get(step=40)
-    answer = signed_in(emil).post(f"/p/arguments/models/{model.pk}/evaluate/", {"key": "e"})
+    model, failed = Checkpoint.objects.get(step=40), Checkpoint.objects.get(step=43)
+    client = signed_in(emil)
+    assert "Evaluate</button>" in client.get(f"/p/arguments/models/{model.pk}/").content.decode()
+    text = client.get(f"/p/arguments/models/{failed.pk}/").content.decode()
+    assert "Saved when its run failed" in text
+    answer = client.post(f"/p/arguments/models/{model.pk}/evaluate/", {"key": "e"})
     assert answer.url == f"/p/arguments/runs/{Run.objects.get(kind='evaluate').pk}/"

@@ -1,5 +1,7 @@
 """Models: checkpoints that are best, last or final of their run, and where they come from."""
 
+import secrets
+
 from django.core.paginator import Paginator
 from django.http import HttpResponse
 from django.shortcuts import render
@@ -8,9 +10,10 @@ from django.views.decorators.http import require_GET
 from apps.accounts.permissions import STAFF, project_page
 from apps.common.http import Request
 from apps.snapshots.tracing import datasets_behind
-from apps.training import display, selectors
+from apps.training import display, selectors, services
 from apps.training.models import Checkpoint, Run
 from apps.training.selectors import pages
+from apps.training.services.kinds import POLICIES
 
 PER_PAGE = 50
 
@@ -44,6 +47,8 @@ def model_detail(request: Request, checkpoint_id: str) -> HttpResponse:
         "checkpoint": checkpoint,
         "run": run,
         "metrics": display.facts(checkpoint.metrics),
+        "may_evaluate": run.kind in POLICIES and not services.evaluation_missing(checkpoint),
+        "key": secrets.token_urlsafe(16),
         "counts": checkpoint in selectors.checkpoints(run),
         "up": selectors.lineage_up(run),
         "behind": datasets_behind(run),
