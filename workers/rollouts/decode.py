@@ -1,11 +1,11 @@
 """Sampling token by token with a cache, on what is left of a batch.
 
 `transformers` computes every row of a batch until the last one has ended, copies its whole cache
-for each token, and builds a mask anew for each. On small models and answers of different lengths
-that is more than half of the time (docs/speed.md). This loop writes into a cache of the final size,
-drops rows that have ended, and draws the very tokens that `transformers` would: the noise of a draw
-belongs to the row and the step, not to who else is still there. What it does not know how to do
-(caches that slide or hold states of another kind), `supports` says, and `transformers` does.
+for each token, and builds a mask anew for each. This loop writes into a cache of the final size,
+drops rows that have ended (what that saves: docs/speed.md), and draws the very tokens that
+`transformers` would: the noise of a draw belongs to the row and the step, not to who else is still
+there. What it does not know how to do (caches that slide or hold states of another kind),
+`supports` says, and `transformers` does.
 """
 
 import inspect
