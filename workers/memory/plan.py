@@ -26,21 +26,25 @@ def plan_for(
     longest_row: int | None = None,
 ) -> Plan | None:
     """The plan of a ppo, grpo, dpo or sft run; None where no input names a model's configuration
-    (a model that is built, or comes from a hub). `longest_prompt` (of prompts) and `longest_row`
+    (a model that is built, or comes from a hub), or its architecture cannot be read without its
+    data. `longest_prompt` (of prompts) and `longest_row`
     (of pairs or demonstrations): tokens, where they are known and under the settings' limit."""
     folder = _start(context)
     if folder is None:
         return None
-    return plan_of(
-        kind,
-        settings,
-        policy=AutoConfig.from_pretrained(folder),
-        reference=_other_reference(context, folder),
-        readers=_readers(context),
-        device="cuda" if torch.cuda.is_available() else "cpu",
-        longest_prompt=longest_prompt,
-        longest_row=longest_row,
-    )
+    try:
+        return plan_of(
+            kind,
+            settings,
+            policy=AutoConfig.from_pretrained(folder),
+            reference=_other_reference(context, folder),
+            readers=_readers(context),
+            device="cuda" if torch.cuda.is_available() else "cpu",
+            longest_prompt=longest_prompt,
+            longest_row=longest_row,
+        )
+    except (AttributeError, NotImplementedError, RuntimeError, TypeError, ValueError):
+        return None  # an estimate that cannot be made is no reason to end a run
 
 
 def plan_of(

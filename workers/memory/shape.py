@@ -23,6 +23,7 @@ from workers.models import disable_dropout
 # A pass keeps a·T + b·B·T + c·B·T² bytes for B rows of T tokens: three passes tell a, b and c.
 _T = 32
 BYTES = {"float32": 4, "bfloat16": 2}
+Run = Callable[[int, int], object]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +111,7 @@ def _cut(config: PretrainedConfig, layers: int) -> PretrainedConfig:
     cut = copy.deepcopy(config)
     text = cut.get_text_config()
     text.num_hidden_layers = layers
-    if getattr(text, "layer_types", None):
+    if text.__dict__.get("layer_types"):
         text.layer_types = text.layer_types[:layers]
     return cut
 
@@ -145,8 +146,10 @@ def _causal(keyed: _Keyed, lora_rank: int, dtype: str, masked: bool) -> ModelSha
         parameters=parameters,
         output_parameters=0 if tied else _count(outputs),
         adapters=sum(p.numel() for p in trained.parameters() if p.requires_grad) * bool(lora_rank),
-        kept=_fit(
+        kept=_kept(
             trained,
+            keyed.config,
+            dtype,
             lambda rows, length: _forward(trained, rows, length, masked=masked, use_cache=False),
         ),
     )
@@ -162,21 +165,22 @@ def _body(keyed: _Keyed, dtype: str) -> ModelShape:
         parameters=_count(model),
         output_parameters=0,
         adapters=0,
-        kept=_kept_by_reader(model, keyed.config, dtype),
+        kept=_kept(model, keyed.config, dtype, lambda rows, length: _forward(model, rows, length)),
     )
 
 
-def _kept_by_reader(model: nn.Module, config: PretrainedConfig, dtype: str) -> Kept:
-    """As for a causal model; where an encoder looks into its mask, by a rule of thumb: 16 vectors
-    per layer and token and two scores per head and pair of tokens."""
+def _kept(model: nn.Module, config: PretrainedConfig, dtype: str, run: Run) -> Kept:
+    """`Kept` of `run(rows, length)`. Where a model looks into its data on the way (experts that
+    are chosen, encoders that look at their mask) by a rule of thumb, measured on those that do not:
+    24 vectors per layer and token, and two scores per head and pair of tokens."""
     try:
-        return _fit(model, lambda rows, length: _forward(model, rows, length))
-    except (RuntimeError, TypeError, ValueError, NotImplementedError):
+        return _fit(model, run)
+    except (AttributeError, NotImplementedError, RuntimeError, TypeError, ValueError):
         text = config.get_text_config()
         per_layer = text.num_hidden_layers * BYTES[dtype]
         return Kept(
             per_length=0.0,
-            per_token=16.0 * per_layer * text.hidden_size,
+            per_token=24.0 * per_layer * text.hidden_size,
             per_pair=2.0 * per_layer * text.num_attention_heads,
         )
 
@@ -212,7 +216,7 @@ def _count(module: nn.Module) -> int:
 # --- what a pass keeps ---
 
 
-def _fit(model: nn.Module, run: Callable[[int, int], object]) -> Kept:
+def _fit(model: nn.Module, run: Run) -> Kept:
     """`Kept` of `run(rows, length)` on the model, from three passes."""
     with _OnMeta():
         one = kept_bytes(model, lambda: run(1, _T))

@@ -32,7 +32,8 @@ def memory_finding(found: Ledger | None, settings: Any, here: Room | None = None
         return Finding(
             level=UNKNOWN,
             check="memory",
-            message="No input holds a model's configuration, so its memory cannot be estimated.",
+            message="The memory cannot be estimated: no input holds a model's configuration, or "
+            "its architecture cannot be read without its weights.",
         )
     here = here or room()
     level = BLOCK if not fits(found, here) else WARN if tight(found, here) else OK

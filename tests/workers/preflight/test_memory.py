@@ -11,6 +11,7 @@ from transformers import (
     BertConfig,
     GPT2Config,
     LlamaConfig,
+    MixtralConfig,
     PretrainedConfig,
 )
 
@@ -170,6 +171,24 @@ def test_the_shape_of_many_layers_is_that_of_few_grown() -> None:
     counted = sum(p.numel() for p in built(deep).parameters())
     assert shape_of(deep).parameters == counted
     assert shape_of(deep).kept.per_token > shape_of(LLAMA).kept.per_token
+
+
+def test_a_model_that_chooses_experts_is_estimated_by_a_rule() -> None:
+    experts = MixtralConfig(
+        vocab_size=200,
+        hidden_size=64,
+        intermediate_size=96,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        num_local_experts=4,
+    )
+    shape = shape_of(experts)
+    assert shape.parameters == sum(p.numel() for p in built(experts).parameters())
+    # The rule against a model that can be counted: right to a quarter.
+    rule = 24.0 * LLAMA.num_hidden_layers * 4 * LLAMA.hidden_size
+    assert shape_of(LLAMA, masked=False).kept.per_token == pytest.approx(rule, rel=0.25)
+    assert shape.kept.per_token == 24.0 * 2 * 4 * 64
 
 
 # --- by hand ---

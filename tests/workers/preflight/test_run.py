@@ -20,6 +20,7 @@ from workers import train as trainer
 from workers.context import RecipeError, RunContext
 from workers.contract.events import Failed
 from workers.lora import attach_policy_lora
+from workers.memory import plan
 from workers.memory.room import Room
 from workers.models import weights_sha256
 from workers.ppo.actor_critic import ActorCritic
@@ -216,6 +217,19 @@ def test_a_run_that_does_not_fit_ends_before_anything_is_loaded(
     assert written(shop, context)["memory"]["fits"] is False
     monkeypatch.setattr(memory, "room", lambda: Room(bytes=8e9, device="cpu", name="a larger one"))
     assert check_memory(context, "ppo", settings_for("ppo", CONFIG)) is not None
+
+
+def test_an_estimate_that_cannot_be_made_ends_no_run(
+    opened: Make, parts: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*given: Any, **named: Any) -> None:
+        raise AttributeError("no attention heads")
+
+    monkeypatch.setattr(plan, "plan_of", fail)
+    context = opened(CONFIG, sft="base", prompts="preferences")
+    assert check_memory(context, "ppo", settings_for("ppo", CONFIG)) is None
+    report = run_preflight(context, "ppo", settings_for("ppo", CONFIG), parts())
+    assert (report.of("memory").level, report.to_json()["memory"]) == ("unknown", None)
 
 
 def test_a_run_in_small_says_what_it_made_smaller(opened: Make, parts: Make) -> None:
