@@ -1,4 +1,4 @@
-"""Reward overoptimisation: gold rises, then falls under PPO; guardrails stop before and keep it.
+"""Reward overoptimisation: gold rises, then falls under PPO; what do the guardrails keep of it?
 
 A small world (`overoptimization_world`): people want certain words in an answer, which only a
 hidden gold reward knows exactly. A crowd of simulated annotators votes on pairs of SFT answers with
@@ -9,7 +9,8 @@ stop. Gold is asked of the saved checkpoints from outside and is never an input.
 
 What is shown is that of Gao, Schulman & Hilton 2022, "Scaling Laws for Reward Model
 Overoptimization". Two bars over five fresh seeds: where the guarded run stopped, and at the
-checkpoint it chose, at least 90 % of the best gold gain over the start is left.
+checkpoint it chose, at least 90 % of the best gold reward is left; the share of the gain over the
+start, which is the stricter figure, is printed beside it. What came out: docs/overoptimization.md.
 
 About a minute and a half of CPU a seed; each is stored in VAR_DIR/overoptimization and taken from
 there when the benchmark is run again. With `docs` as an argument the curves of docs/ are drawn too.
@@ -78,8 +79,7 @@ def _row(reading: Reading) -> dict[str, object]:
         "chosen": reading.chosen.step,
         "gold": reading.chosen.gold,
         "gain kept (%)": 100 * reading.chosen.of_gain,
-        "only shipped: stop": reading.shipped_stop,
-        "kept (%)": 100 * reading.shipped.of_gain,
+        "gold kept (%)": 100 * reading.chosen.of_level,
     }
 
 
@@ -103,15 +103,22 @@ def _summary(results: list[Result], readings: list[Reading]) -> dict[str, object
     cpu = [course.cpu_s for result in results for course in result.courses.values()]
     return {
         "seeds": [reading.seed for reading in readings],
-        "target_share_of_gain": KEPT,
+        "target_share_of_gold": KEPT,
         "phenomenon_seeds": sum(r.fall > 1 - KEPT and r.proxy_rise > 0 for r in readings),
         "unguarded_share_of_gain_lost": over_seeds([r.fall for r in readings]),
-        "stopped_before_the_fall": sum(r.stop.of_gain >= KEPT for r in readings),
+        "stopped_before_the_fall": sum(r.stop.of_level >= KEPT for r in readings),
+        "share_of_gold_at_stop": over_seeds([r.stop.of_level for r in readings]),
         "share_of_gain_at_stop": over_seeds([r.stop.of_gain for r in readings]),
-        "chosen_keeps_target": sum(r.chosen.of_gain >= KEPT for r in readings),
+        "chosen_keeps_target": sum(r.chosen.of_level >= KEPT for r in readings),
         "share_of_gain_chosen": over_seeds([r.chosen.of_gain for r in readings]),
         "share_of_gold_chosen": over_seeds([r.chosen.of_level for r in readings]),
-        "only_shipped_share_of_gain": over_seeds([r.shipped.of_gain for r in readings]),
+        "other_stops_share_of_gold": {
+            name: {
+                "at_stop": over_seeds([r.others[name][0].of_level for r in readings]),
+                "chosen": over_seeds([r.others[name][1].of_level for r in readings]),
+            }
+            for name in readings[0].others
+        },
         "proxy_held_out_accuracy": over_seeds([r.facts["proxy_accuracy"] for r in results]),
         "judge_held_out_accuracy": over_seeds([r.facts["judge_accuracy"] for r in results]),
         "ppo_cpu_s_median": round(median(cpu), 1),

@@ -4,8 +4,9 @@ from dataclasses import dataclass
 
 from benchmarks.overoptimization_world.courses import Course, Point, Result
 
-KEPT = 0.9  # share of the best gain that a stop, or a chosen checkpoint, has to keep
+KEPT = 0.9  # share of the best gold that a stop, or a chosen checkpoint, has to keep
 ONLY_SHIPPED_STOP = "held_out_down"  # the rule that stops a run without anybody's choice
+PATIENCE = 3  # evaluations, of the guarded runs
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +33,9 @@ class Reading:
     stop: Kept
     stopped_by: str
     chosen: Kept
-    shipped: Kept  # what the rules alone would have chosen, nothing set: judge's best before a stop
-    shipped_stop: int
+    # What other ways to stop would have left, read off the unguarded run: up to its end a run that
+    # is stopped has the same course, for warnings change nothing.
+    others: dict[str, tuple[Kept, Kept]]  # (where it stops, what it chooses)
 
 
 def read_course(result: Result) -> Reading:
@@ -45,8 +47,12 @@ def read_course(result: Result) -> Reading:
     def kept(step: int, gold: float) -> Kept:
         return Kept(step, gold, (gold - start.gold) / gain, gold / best.gold)
 
-    cut = shipped_end(free)
-    by_judge = max((p for p in free.points if p.step <= cut), key=lambda point: point.judge)
+    others = {}
+    for name, stop, evaluated in other_stops(free):
+        seen = [p for p in free.points if p.step < stop or (evaluated and p.step == stop)]
+        choice = max(seen, key=lambda point: point.judge)
+        nearest = min(free.points, key=lambda point: abs(point.step - stop))
+        others[name] = (kept(stop, nearest.gold), kept(choice.step, choice.gold))
     return Reading(
         seed=result.seed,
         start=start.gold,
@@ -57,8 +63,7 @@ def read_course(result: Result) -> Reading:
         stop=kept(held.ended_at, held.gold_at_end),
         stopped_by=held.ended_by,
         chosen=kept(held.best, at(held, held.best).gold),
-        shipped=kept(by_judge.step, by_judge.gold),
-        shipped_stop=cut,
+        others=others,
     )
 
 
@@ -66,11 +71,26 @@ def at(course: Course, step: int) -> Point:
     return next(point for point in course.points if point.step == step)
 
 
-def shipped_end(free: Course) -> int:
-    """The step at which a run with nothing chosen would have stopped: rules that warn change
-    nothing, so up to there its course is the unguarded one."""
-    stops = [step for step, rule in free.alarms if rule == ONLY_SHIPPED_STOP]
-    return min(stops, default=free.ended_at)
+def other_stops(free: Course) -> list[tuple[str, int, bool]]:
+    """(name, step, whether the evaluation of that step was still made)."""
+    return [
+        ("nothing set", _first(free, ONLY_SHIPPED_STOP), True),
+        ("patience alone", _out_of_patience(free), True),
+        ("reference_kl at 10", _first(free, "reference_kl"), False),
+    ]
+
+
+def _first(free: Course, rule: str) -> int:
+    return min((step for step, spoke in free.alarms if spoke == rule), default=free.ended_at)
+
+
+def _out_of_patience(free: Course) -> int:
+    best, without = free.points[0].judge, 0
+    for point in free.points[1:]:
+        best, without = (point.judge, 0) if point.judge > best else (best, without + 1)
+        if without == PATIENCE:
+            return point.step
+    return free.ended_at
 
 
 def alarm_rows(results: list[Result]) -> list[dict[str, object]]:

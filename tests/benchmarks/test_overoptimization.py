@@ -128,9 +128,13 @@ def test_a_stop_after_the_fall_is_not_taken_for_one_before_it(planted: Result):
     assert read.chosen.of_gain == -1.0
 
 
-def test_the_shipped_rules_are_read_off_the_unguarded_run(planted: Result):
-    read = read_course(planted)
-    assert (read.shipped_stop, read.shipped.step, read.shipped.of_gain) == (20, 10, 1.0)
+def test_other_stops_are_read_off_the_unguarded_run(planted: Result):
+    others = read_course(planted).others
+    stop, chosen = others["nothing set"]  # held_out_down, at an evaluation
+    assert (stop.step, stop.of_gain, chosen.step) == (20, -1.0, 10)
+    stop, chosen = others["reference_kl at 10"]  # between two evaluations
+    assert (stop.step, chosen.step, chosen.of_level) == (12, 10, 1.0)
+    assert others["patience alone"][0].step == 20  # never out of patience
 
 
 def test_alarms_before_the_best_gold_are_counted_as_early(planted: Result):
