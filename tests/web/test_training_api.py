@@ -40,6 +40,20 @@ def test_the_same_key_launches_once(project, call):
     assert Run.objects.count() == 1
 
 
+def test_several_seeds_are_one_group_that_more_may_join(project, call):
+    first = call("post", kind="drill", name="a", seed=4, seeds=3).json()
+    assert (first["seed"], first["name"]) == (4, "a, seed 4")
+    joined = call("post", kind="drill", name="a", seed=7, group=first["group"]).json()
+    listed = call("get", group=first["group"]).json()
+    assert sorted(run["seed"] for run in listed["items"]) == [4, 5, 6, 7]
+    assert joined["group"] == first["group"]
+    taken = call("post", kind="drill", name="a", seed=5, group=first["group"])
+    assert (taken.status_code, taken.json()["code"]) == (409, "seed_in_group")
+    assert call("post", kind="drill", name="a", group="nobodys").status_code == 404
+    assert call("post", kind="drill", name="a", seeds=21).status_code == 422
+    assert call("get", group="nobodys").json()["count"] == 0
+
+
 @pytest.mark.parametrize(
     ("payload", "status", "code", "field"),
     [
