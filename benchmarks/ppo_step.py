@@ -36,7 +36,7 @@ from workers.rollouts.sampling import derive_seed
 ROOT = Path(__file__).parents[1]
 TRL_PYTHON = ROOT / ".venv-trl" / "bin" / "python"
 STEPS, BATCH, MINIBATCH = 3, 16, 8
-FULL = {"lora_rank": 0, "max_tokens_per_batch": 384}
+FULL = {"lora_rank": 0, "max_tokens_per_batch": 256}
 TRL = "TRL 1.12 PPOTrainer"
 SEPARATE = "ours, critic of its own"
 SHARED = "ours, shared trunk"

@@ -32,7 +32,7 @@ def agreement(policy_folder: Path, kept_by_trl: Path) -> dict[str, float]:
             "update_epochs": 1,
             "max_grad_norm": 1e9,  # TRL does not clip
             "update_kl_target": 1e6,
-            "max_tokens_per_batch": 384,
+            "max_tokens_per_batch": 256,
         },
     )
     optimizer = torch.optim.SGD(list(actor_critic.parameters()), lr=0.0)
