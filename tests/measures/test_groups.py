@@ -30,7 +30,8 @@ def test_answers_that_do_not_count_are_left_out_and_groups_of_one_with_them() ->
 
 def test_silent_groups_are_those_alike_but_for_rounding_or_with_one_answer_left() -> None:
     third = np.float32(0.1) * np.ones(4)
-    rewards = [third + [0, 1e-9, 0, -1e-9], [0.0, 0.0, 0.0, 1.0], [5.0, 0.0, 0.0, 0.0]]
+    noisy = third + np.array([0, 1e-9, 0, -1e-9])
+    rewards = [noisy, [0.0, 0.0, 0.0, 1.0], [5.0, 0.0, 0.0, 0.0]]
     counts = [[True] * 4, [True] * 4, [True, False, False, False]]
     assert silent_groups(rewards, counts).tolist() == [True, False, True]
 

@@ -72,7 +72,7 @@ def load_models(context: RunContext, settings: PPOSettings) -> Models:
     if settings.gradient_checkpointing == "on" or (
         settings.gradient_checkpointing == "auto" and policy.device.type == "cuda"
     ):
-        policy.gradient_checkpointing_enable({"use_reentrant": False})
+        policy.activation_checkpointing_enable()
     adapted = None
     if adapters:
         adapted = attach_policy_lora(policy, rank=settings.lora_rank, alpha=settings.lora_alpha)

@@ -104,6 +104,7 @@ class Loop:
     first: Evaluation | None = None
     last: Evaluation | None = None
     stopped_by: str = ""
+    evaluated_at: int = -1
     timed: list[dict[str, float]] = field(default_factory=list)
 
     @classmethod
@@ -340,6 +341,9 @@ class Loop:
     def act(self, breaches: list[Breach]) -> None:
         """Tell of what was crossed, change what is to be changed, and end what is to end."""
         if (stop := self.steering.heed(breaches)) is not None:
+            looked = stop.rule.link == "numerics" or self.evaluated_at == self.state.step
+            if not looked and self.evaluate():  # what the stop cut off may be the best there was
+                self.save(["last", "best"])
             self.save(["failed"])
             self.kept.publish(self.context)
             raise stop_error(stop)
@@ -378,6 +382,7 @@ class Loop:
             baseline=self.baseline,
         )
         self.first = self.first or self.last
+        self.evaluated_at = self.state.step
         self.context.metrics(self.state.step, self.last.metrics())
         return keeping.note_evaluation(self.state, self.last.headline)
 

@@ -231,7 +231,7 @@ def test_a_run_killed_between_checkpoints_goes_on_bit_for_bit(workshop: Workshop
         "max_tokens_per_batch": 128,
         "guards": {"update_kl": "adjust"},
     }
-    spec = workshop.spec("killed", "ppo", config, **ROLES)
+    spec = workshop.spec("killed_ppo", "ppo", config, **ROLES)
     process = workshop.start(spec)
     events = workshop.folder(spec) / "events.jsonl"
     try:
@@ -243,10 +243,10 @@ def test_a_run_killed_between_checkpoints_goes_on_bit_for_bit(workshop: Workshop
     last = first.all("CheckpointSaved")[-1]["step"]
     assert first.ending != "Finished"
     second_spec = workshop.spec(
-        "killed", "ppo", config | {"steps": 40}, attempt=2, resume=workshop.resume(first), **ROLES
+        "killed_ppo", "ppo", config, attempt=2, resume=workshop.resume(first), **ROLES
     )
     second = workshop.run_here(second_spec, after_step=last + 4)
-    whole_spec = workshop.spec("unkilled", "ppo", config, **ROLES)
+    whole_spec = workshop.spec("unkilled_ppo", "ppo", config, **ROLES)
     whole = workshop.run_here(whole_spec, after_step=last + 4)
     check_joined(whole, _until(first, last), second)
 
