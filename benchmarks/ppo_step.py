@@ -10,8 +10,8 @@ are left out. Memory is the peak over what the process holds once the models are
 The step size is so small that answers stay as long as they began, on both sides: with the same
 seeds both draw nearly the same tokens, and the table shows how many.
 
-Also shown: that both sides give the policy the same gradient, from TRL's own rollout, advantages
-and first minibatch.
+Also shown: that both sides give the policy the same gradient, from TRL's own rollout and
+advantages, the whole batch as one minibatch.
 
 Run: make bench B=ppo_step, or python -m benchmarks.ppo_step [steps] [variable | fixed | all]
 """
