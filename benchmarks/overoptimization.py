@@ -1,4 +1,4 @@
-"""Reward overoptimisation: gold rises, then falls under PPO; what do the guardrails keep of it?
+"""Reward overoptimisation: gold rises, then falls under PPO, and what the guardrails keep of it.
 
 A small world (`overoptimization_world`): people want certain words in an answer, which only a
 hidden gold reward knows exactly. A crowd of simulated annotators votes on pairs of SFT answers with
