@@ -30,12 +30,13 @@ WATCHED = {rule.name: "warn" for rule in rules_of("ppo") if "warn" in rule.actio
 ARMS: Mapping[str, Mapping[str, Any]] = {
     # Every rule only warns: what happens when nobody listens, and when each rule would have spoken.
     "unguarded": {"guards": WATCHED},
-    # What docs/overoptimization.md advises: rules and thresholds as shipped, four of them stop
-    # rather than warn, and three evaluations without a better judge's score end the run.
+    # What docs/overoptimization.md advises: the shipped rules, four of them stop rather than warn,
+    # the distance at the six nats that the adaptive controller aims at, and three evaluations
+    # without a better judge's score end the run.
     "guarded": {
         "patience": 3,
         "guards": {
-            "reference_kl": "stop",
+            "reference_kl": {"threshold": 6.0, "action": "stop"},
             "length": "stop",
             "repetition": "stop",
             "disagreement": "stop",
