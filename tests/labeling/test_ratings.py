@@ -61,7 +61,7 @@ def test_the_order_shown_differs_between_people_and_stays_with_the_rating(
         # what was given to the first answer shown is stored with the response that stood there
         assert rating.values[rating.shown[0] - 1] == 1
     assert len(orders) > 12  # of 20 draws from 120 orders
-    assert len({order[0] for order in orders}) == 5
+    assert len({order[0] for order in orders}) >= 3  # fewer once in ten million runs
 
 
 def test_a_lease_says_nothing_of_where_answers_come_from(project: Project, ana: User) -> None:
