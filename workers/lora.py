@@ -9,7 +9,6 @@ Source: Hu et al. 2021, "LoRA: Low-Rank Adaptation of Large Language Models"; pe
 
 import contextlib
 import copy
-import hashlib
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +17,8 @@ import torch
 from peft import LoraConfig, PeftModel, TaskType, get_peft_model, set_peft_model_state_dict
 from peft.utils import load_peft_weights
 from transformers import PreTrainedModel
+
+from workers.models import state_sha256
 
 ADAPTER = "adapter"
 
@@ -73,13 +74,8 @@ def attach_policy_lora(
 
 def base_sha256(model: PeftModel) -> str:
     """Identity of the weights below the adapters, by content: names, shapes and bytes."""
-    digest = hashlib.sha256()
     state = model.get_base_model().state_dict()
-    own = {name: tensor for name, tensor in state.items() if "lora_" not in name}
-    for name, tensor in sorted(own.items()):
-        digest.update(f"{name}{tuple(tensor.shape)}{tensor.dtype}".encode())
-        digest.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
-    return digest.hexdigest()
+    return state_sha256({name: own for name, own in state.items() if "lora_" not in name})
 
 
 def merged(model: PeftModel) -> PreTrainedModel:

@@ -5,10 +5,11 @@ reached is the environment's business (`HF_HUB_OFFLINE`).
 """
 
 import hashlib
+from collections.abc import Mapping
 from pathlib import Path
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from transformers import (
     AutoModelForCausalLM,
     AutoModelForSequenceClassification,
@@ -112,8 +113,13 @@ def save_model(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folde
 
 def weights_sha256(model: nn.Module) -> str:
     """Identity of the weights by content: names, shapes and bytes, in order of name."""
+    return state_sha256(model.state_dict())
+
+
+def state_sha256(state: Mapping[str, Tensor]) -> str:
+    """The same of some of a model's weights, by name."""
     digest = hashlib.sha256()
-    for name, tensor in sorted(model.state_dict().items()):
+    for name, tensor in sorted(state.items()):
         digest.update(f"{name}{tuple(tensor.shape)}{tensor.dtype}".encode())
         digest.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()

@@ -43,8 +43,10 @@ def plan_for(
             longest_prompt=longest_prompt,
             longest_row=longest_row,
         )
-    except (AttributeError, NotImplementedError, RuntimeError, TypeError, ValueError):
-        return None  # an estimate that cannot be made is no reason to end a run
+    except (AttributeError, NotImplementedError, RuntimeError, TypeError, ValueError) as error:
+        # An estimate that cannot be made is no reason to end a run; why, the log says.
+        context.log(f"No estimate of memory: {type(error).__name__}: {error}", level="warning")
+        return None
 
 
 def plan_of(

@@ -222,7 +222,7 @@ def _reward(
     if parts.critic is not None and trial.drawn:
         rollout, answers = _fixed(trial, drawn_scores[0])
         fit = fit_critic(parts.critic, rollout)
-        yield critic_finding(fit, answers=answers, level=getattr(settings, "critic_check", WARN))
+        yield critic_finding(fit, answers=answers)
 
 
 def _fixed(trial: Trial, scores: Sequence[float]) -> tuple[FixedRollout, int]:

@@ -30,11 +30,10 @@ from workers.models import load_causal, load_tokenizer, parameter_count, stop_id
 from workers.ppo.baseline import Baseline, measure_baseline
 from workers.ppo.evaluation import Evaluation, audit, evaluate
 from workers.ppo.setup import Prompts, read_evaluation_prompts, read_training_prompts
+from workers.preflight.begin import settings_of
 from workers.preflight.findings import Report
-from workers.preflight.minimal import in_small
 from workers.preflight.parts import Parts
-from workers.preflight.run import run_preflight
-from workers.recipes.settings import settings_for
+from workers.preflight.run import check_memory, run_preflight
 from workers.recipes.settings.grpo import GRPOSettings
 from workers.recipes.trainer_bridge import train, trainer_arguments
 from workers.reference import Reference
@@ -45,11 +44,8 @@ CONFIG = GRPOSettings
 
 def run(context: RunContext) -> dict[str, Any]:
     """Train to the last step, or until someone stops it; audit; return the headline figures."""
-    settings: GRPOSettings = settings_for("grpo", context.spec.config)
-    if settings.minimal:
-        small = in_small(settings)
-        settings = small.settings
-        context.log(small.message)
+    settings: GRPOSettings = settings_of(context, "grpo")
+    check_memory(context, "grpo", settings)
     set_seed(context.spec.seed)
     models = load_models(context, settings)
     folder = context.input_path("prompts")
@@ -59,8 +55,8 @@ def run(context: RunContext) -> dict[str, Any]:
     )
     reward = make_reward(context, settings, models)
     looked = look_before(context, settings, models, prompts, eval_prompts, reward)
-    if settings.preflight and looked is not None:
-        return {"step": 0, "preflight": looked.summary()}
+    if settings.preflight:
+        return {"step": 0, "preflight": looked.summary() if looked else None}
     outside = Outside(context, settings, models, reward, eval_prompts)
     reporter = GroupReporter(context, settings, outside.on_step)
     outside.begin(reporter)
@@ -87,6 +83,7 @@ def run(context: RunContext) -> dict[str, Any]:
         "prompts": len(prompts),
         "prompts_left_out": prompts.left_out,
         "reference_sha256": models.reference.sha256,
+        "preflight": looked.summary() if looked else None,
         "first": outside.first.metrics() if outside.first else {},
         "last": outside.last.metrics() if outside.last else {},
     }
@@ -100,10 +97,8 @@ def look_before(
     eval_prompts: Prompts,
     reward: GroupReward,
 ) -> Report | None:
-    """The preflight of a fresh run: what is cheap always, everything where a person asked."""
-    if context.spec.resume is not None or (
-        settings.reward_check == "off" and not settings.preflight
-    ):
+    """The preflight of a fresh run; None of a resumed one."""
+    if context.spec.resume is not None:
         return None
     models.trained.eval()
     return run_preflight(

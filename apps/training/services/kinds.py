@@ -141,6 +141,8 @@ KINDS: dict[str, KindRule] = {
 _OWN_JUDGE = "A model cannot be its own judge: choose one that learned from other people."
 # (role, the role it must differ from, why)
 APART: dict[str, tuple[tuple[str, str, str], ...]] = {
+    "ppo": (("judge", "reward", _OWN_JUDGE),),
+    "grpo": (("judge", "reward", _OWN_JUDGE),),
     "assess": (
         ("judge", "reward", _OWN_JUDGE),
         ("other", "data", "This is the dataset itself: choose one from elsewhere."),

@@ -4,33 +4,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from workers.recipes.settings.optimised import OptimisedSettings
 from workers.recipes.settings.parsing import option
 from workers.recipes.settings.rewards import reward_errors
 
 
 @dataclass(frozen=True, kw_only=True)
-class GRPOSettings:
+class GRPOSettings(OptimisedSettings):
     """Group-relative policy optimisation: answers to one prompt are judged by each other, and no
     critic is trained. A step is one optimizer step."""
 
-    # policy
-    lora_rank: int = option(
-        16,
-        "Rank of the low-rank adapters (LoRA) that are trained in place of the weights; switched "
-        "off, they leave the reference, so no second copy is kept. 0 trains all weights beside a "
-        "frozen copy: for small models, or when adapters do not reach far enough.",
-        minimum=0,
-        maximum=1024,
-    )
-    lora_alpha: float = option(
-        32.0, "Scale of the adapters: their sum counts alpha / rank.", above=0.0
-    )
-    gradient_checkpointing: str = option(
-        "auto",
-        "Compute activations twice to keep fewer: about a third slower, far less memory. auto: on "
-        "a GPU.",
-        choices=("auto", "on", "off"),
-    )
     # groups of answers
     group_size: int = option(
         8,
@@ -50,29 +33,11 @@ class GRPOSettings:
         unit="sequences",
         minimum=1,
     )
-    max_prompt_length: int = option(
-        512, "Longer prompts are left out and counted.", unit="tokens", minimum=1
-    )
-    max_new_tokens: int = option(
-        128, "Longest answer; what is cut there has no end token.", unit="tokens", minimum=1
-    )
-    temperature: float = option(
-        1.0, "Of sampling, and of every log-probability compared with it.", above=0.0, maximum=5.0
-    )
     # reward
-    reward: Mapping[str, Any] = option(
-        {"type": "model"},
-        "Where rewards come from: {type: model} (input 'reward'), rules, verifiers, a service, or "
-        "a weighted sum of these; docs/rewards.md has the grammar. disagreement_threshold beside "
-        "{type: model} stands over an ensemble's own.",
-    )
     verifier: Mapping[str, Any] | None = option(
         None,
         "A source of the same grammar that is only asked, never optimised: how far it orders the "
         "answers of a group as the reward does is reported. The input 'judge' goes before it.",
-    )
-    reward_batch_size: int = option(
-        64, "Texts scored at once.", unit="texts", minimum=1, maximum=1024
     )
     missing_eos_penalty: float = option(
         0.0,
@@ -93,14 +58,6 @@ class GRPOSettings:
         "the step; none: nothing, so groups with a larger spread count more.",
         choices=("group", "batch", "none"),
     )
-    baseline_answers: int = option(
-        4,
-        "Answers of the reference to each evaluation prompt before the first step: what calibrated "
-        "scores, lengths and alarms are measured against. 0 measures none, and those alarms rest.",
-        unit="answers",
-        minimum=0,
-        maximum=64,
-    )
     # divergence from the reference
     kl_coef: float = option(
         0.04,
@@ -111,17 +68,8 @@ class GRPOSettings:
     force_zero_kl: bool = option(
         False, "Needed to run with kl_coef 0; the divergence is measured all the same."
     )
-    reference_differs: bool = option(
-        False, "The input 'reference' is meant to be another model than the starting policy."
-    )
     # update
     steps: int = option(100, "Optimizer steps.", unit="steps", minimum=1)
-    max_seconds: float | None = option(
-        None,
-        "Save and finish once an attempt has trained this long; for demos and slow machines.",
-        unit="s",
-        above=0.0,
-    )
     update_epochs: int = option(
         1,
         "Steps that learn from one batch of answers before new ones are drawn. Over 1 costs less "
@@ -152,9 +100,6 @@ class GRPOSettings:
     lr_schedule: str = option(
         "linear", "How the step size falls afterwards.", choices=("linear", "cosine", "constant")
     )
-    warmup_share: float = option(
-        0.0, "Share of the steps over which the step size rises.", minimum=0.0, maximum=0.5
-    )
     weight_decay: float = option(0.0, "AdamW's weight decay.", minimum=0.0)
     clip: float = option(0.2, "Ratios further from 1 give no gradient.", above=0.0, maximum=1.0)
     clip_high: float | None = option(
@@ -162,50 +107,15 @@ class GRPOSettings:
         "The upper bound's own distance; `clip` if unset. 0.28 lets unlikely tokens grow (DAPO).",
         above=0.0,
     )
-    entropy_coef: float = option(
-        0.0, "Weight of an entropy bonus. Raise it when entropy collapses.", minimum=0.0
-    )
-    max_grad_norm: float = option(1.0, "Longer gradients are scaled down to it.", above=0.0)
     # guardrails
     guards: Mapping[str, Any] = option(
         {},
         "Changes to the guardrails, by rule: {zero_variance: {threshold: 0.9, action: stop}, "
         "length: off}. docs/guardrails.md lists rules, thresholds and actions.",
     )
-    patience: int | None = option(
-        None,
-        "Stop and keep after so many evaluations without a better held-out score; empty goes on "
-        "to the last step.",
-        unit="evaluations",
-        minimum=1,
-    )
-    reward_check: str = option(
-        "block",
-        "Before the first step: does the reward rank the starting policy's answers over random "
-        "tokens? block refuses to train where it does not, warn goes on, off does not look.",
-        choices=("block", "warn", "off"),
-    )
     preflight: bool = option(False, "Only look: data, reward, memory; report, train nothing.")
-    minimal: bool = option(
-        False,
-        "The same configuration in small: few steps, few and short answers, at most a minute. To "
-        "reproduce a trouble before a long run.",
-    )
     # bookkeeping
     log_every: int = option(1, "Steps between metric points.", unit="steps", minimum=1)
-    eval_every: int = option(10, "Steps between held-out evaluations.", unit="steps", minimum=1)
-    eval_prompts: int = option(
-        32, "Fixed prompts answered at each evaluation.", unit="prompts", minimum=1
-    )
-    save_every: int = option(
-        20, "Steps between checkpoints; what a crash can cost.", unit="steps", minimum=1
-    )
-    sample_every: int = option(
-        10, "Steps between sampled answers for people to read.", unit="steps", minimum=1
-    )
-    audit_samples: int = option(
-        5, "Answers of each bucket in the audit: highest, lowest, random.", minimum=1
-    )
 
     def check(self) -> list[str]:
         errors = []
@@ -230,9 +140,7 @@ class GRPOSettings:
             ]
             if self.verifier.get("type") == "model":
                 errors.append("verifier.type: a model that is only asked is the input 'judge'")
-        return errors + reward_errors(self.reward)
-
-    # What the trainer reads of every recipe's settings, under the names they have elsewhere.
+        return errors + super().check()
 
     @property
     def gradient_accumulation(self) -> int:

@@ -4,27 +4,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from workers.contract.guards import guard_errors
+from workers.recipes.settings.optimised import OptimisedSettings
 from workers.recipes.settings.parsing import option
-from workers.recipes.settings.rewards import reward_errors
 
 
 @dataclass(frozen=True, kw_only=True)
-class PPOSettings:
+class PPOSettings(OptimisedSettings):
     """Proximal policy optimisation. A step is one batch of rollouts and its update epochs."""
 
     # policy and critic
-    lora_rank: int = option(
-        16,
-        "Rank of the low-rank adapters (LoRA) that are trained in place of the weights; switched "
-        "off, they leave the reference, so no second copy is kept. 0 trains all weights beside a "
-        "frozen copy: for small models, or when adapters do not reach far enough.",
-        minimum=0,
-        maximum=1024,
-    )
-    lora_alpha: float = option(
-        32.0, "Scale of the adapters: their sum counts alpha / rank.", above=0.0
-    )
     critic: str = option(
         "shared",
         "shared: a value head on the policy's own trunk, one forward for both; separate: a model "
@@ -37,12 +25,6 @@ class PPOSettings:
         "it, else float32.",
         choices=("auto", "float32", "bfloat16"),
     )
-    gradient_checkpointing: str = option(
-        "auto",
-        "Compute activations twice to keep fewer: about a third slower, far less memory. auto: on "
-        "a GPU.",
-        choices=("auto", "on", "off"),
-    )
     # rollouts
     batch_size: int = option(64, "Answers per step.", unit="sequences", minimum=2)
     rollout_chunk: int = option(
@@ -52,25 +34,7 @@ class PPOSettings:
         unit="sequences",
         minimum=1,
     )
-    max_prompt_length: int = option(
-        512, "Longer prompts are left out and counted.", unit="tokens", minimum=1
-    )
-    max_new_tokens: int = option(
-        128, "Longest answer; what is cut there has no end token.", unit="tokens", minimum=1
-    )
-    temperature: float = option(
-        1.0, "Of sampling, and of every log-probability compared with it.", above=0.0, maximum=5.0
-    )
     # reward
-    reward: Mapping[str, Any] = option(
-        {"type": "model"},
-        "Where rewards come from: {type: model} (input 'reward'), rules, verifiers, a service, or "
-        "a weighted sum of these; docs/rewards.md has the grammar. disagreement_threshold beside "
-        "{type: model} stands over an ensemble's own.",
-    )
-    reward_batch_size: int = option(
-        64, "Texts scored at once.", unit="texts", minimum=1, maximum=1024
-    )
     reward_clip: float = option(
         5.0, "Normalised scores beyond this are cut.", unit="deviations", above=0.0
     )
@@ -94,14 +58,6 @@ class PPOSettings:
         unit="tokens",
         minimum=1,
     )
-    baseline_answers: int = option(
-        4,
-        "Answers of the reference to each evaluation prompt before the first step: what calibrated "
-        "scores, lengths and alarms are measured against. 0 measures none, and those alarms rest.",
-        unit="answers",
-        minimum=0,
-        maximum=64,
-    )
     # divergence from the reference
     kl_coef: float = option(
         0.05, "Price of a nat of divergence, in deviations of the reward; 0.01–0.2.", minimum=0.0
@@ -123,17 +79,8 @@ class PPOSettings:
         unit="sequences",
         above=0.0,
     )
-    reference_differs: bool = option(
-        False, "The input 'reference' is meant to be another model than the starting policy."
-    )
     # update
     steps: int = option(100, "Batches of rollouts.", unit="steps", minimum=1)
-    max_seconds: float | None = option(
-        None,
-        "Save and finish once an attempt has trained this long; for demos and slow machines.",
-        unit="s",
-        above=0.0,
-    )
     update_epochs: int = option(
         4, "Passes over each batch. Fewer when the clip fraction is over 0.4.", minimum=1
     )
@@ -163,9 +110,6 @@ class PPOSettings:
     lr_schedule: str = option(
         "linear", "How the step size falls over the run.", choices=("linear", "constant")
     )
-    warmup_share: float = option(
-        0.0, "Share of the steps over which the step size rises.", minimum=0.0, maximum=0.5
-    )
     critic_warmup_steps: int = option(
         0,
         "First steps in which the critic alone learns. Raise it when the policy drifts before the "
@@ -184,9 +128,6 @@ class PPOSettings:
         above=0.0,
     )
     value_coef: float = option(0.1, "Weight of the value loss.", minimum=0.0)
-    entropy_coef: float = option(
-        0.0, "Weight of an entropy bonus. Raise it when entropy collapses.", minimum=0.0
-    )
     gamma: float = option(
         1.0, "Discount per token; under 1 a long answer forgets its score.", above=0.0, maximum=1.0
     )
@@ -199,48 +140,16 @@ class PPOSettings:
         unit="nats/token",
         above=0.0,
     )
-    max_grad_norm: float = option(1.0, "Longer gradients are scaled down to it.", above=0.0)
     # guardrails
     guards: Mapping[str, Any] = option(
         {},
         "Changes to the guardrails, by rule: {clip_fraction: {threshold: 0.3, action: stop}, "
         "reward_drift: off}. docs/guardrails.md lists rules, thresholds and actions.",
     )
-    patience: int | None = option(
-        None,
-        "Stop and keep after so many evaluations without a better held-out score; empty goes on "
-        "to the last step.",
-        unit="evaluations",
-        minimum=1,
-    )
-    reward_check: str = option(
-        "block",
-        "Before the first step: does the reward rank the starting policy's answers over random "
-        "tokens? block refuses to train where it does not, warn goes on, off does not look.",
-        choices=("block", "warn", "off"),
-    )
     preflight: bool = option(
         False, "Only look: data, reward, critic, memory; report, train nothing."
     )
-    minimal: bool = option(
-        False,
-        "The same configuration in small: few steps, few and short answers, at most a minute. To "
-        "reproduce a trouble before a long run.",
-    )
     # bookkeeping
-    eval_every: int = option(10, "Steps between held-out evaluations.", unit="steps", minimum=1)
-    eval_prompts: int = option(
-        32, "Fixed prompts answered at each evaluation.", unit="prompts", minimum=1
-    )
-    save_every: int = option(
-        20, "Steps between checkpoints; what a crash can cost.", unit="steps", minimum=1
-    )
-    sample_every: int = option(
-        10, "Steps between sampled answers for people to read.", unit="steps", minimum=1
-    )
-    audit_samples: int = option(
-        5, "Answers of each bucket in the audit: highest, lowest, random.", minimum=1
-    )
     keep_rollouts: int = option(
         1000,
         "Newest answers kept with their scores, versions and seeds, as rollouts.jsonl.",
@@ -266,4 +175,4 @@ class PPOSettings:
             errors.append("minibatch_size: must be a multiple of microbatch_size")
         if self.critic_warmup_steps >= self.steps:
             errors.append("critic_warmup_steps: leaves the policy no step of its own")
-        return errors + reward_errors(self.reward) + guard_errors("ppo", self.guards)
+        return errors + super().check()
