@@ -42,6 +42,7 @@ INSTALLED_APPS = [
     "apps.agreement",
     "apps.snapshots",
     "apps.training",
+    "apps.monitoring",
     "apps.evaluation",
     "apps.loop",
 ]

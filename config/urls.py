@@ -22,5 +22,6 @@ urlpatterns = [
     path("p/", include("apps.agreement.urls")),
     path("p/", include("apps.snapshots.urls")),
     path("p/", include("apps.training.urls")),
+    path("p/", include("apps.monitoring.urls")),
     path("p/", include("apps.evaluation.urls")),
 ]

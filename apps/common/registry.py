@@ -62,6 +62,18 @@ class RunResult:
     win_rate: Mapping[str, Any] | None
 
 
+@dataclass(frozen=True, slots=True)
+class RunTab:
+    """A tab of a run's page that an app further down fills: the page loads `url_name`, which takes
+    the project's slug and the run's id, as a fragment. `badge` says how many things wait there."""
+
+    name: str
+    label: str
+    url_name: str
+    badge: Callable[[Any], int] | None = None
+    when: Callable[[Any], bool] | None = None
+
+
 _nav: list[NavItem] = []
 _home: dict[str, str] = {}
 _overview: dict[str, str] = {}
@@ -74,6 +86,9 @@ _vote_traces: list[Callable[[Collection[int]], Mapping[int, list[Use]]]] = []
 _comparison_uses: list[Callable[[Any, int], list[Use]]] = []
 _comparison_pages: list[str] = []
 _run_results: list[Callable[[Any], list[RunResult]]] = []
+_run_tabs: list[RunTab] = []
+_alert_listeners: list[Callable[[Any, Any], None]] = []
+_end_listeners: list[Callable[[Any], None]] = []
 
 
 def nav_add(item: NavItem) -> None:
@@ -204,3 +219,35 @@ def run_results(project: Any) -> list[RunResult]:
     """What the project has trained to the end, newest first."""
     found = [result for find in _run_results for result in find(project)]
     return sorted(found, key=lambda result: result.ended_at, reverse=True)
+
+
+def run_tab_add(tab: RunTab) -> None:
+    if tab not in _run_tabs:
+        _run_tabs.append(tab)
+
+
+def run_tabs(run: Any) -> list[RunTab]:
+    return [tab for tab in _run_tabs if tab.when is None or tab.when(run)]
+
+
+def alert_listener_add(listen: Callable[[Any, Any], None]) -> None:
+    """`listen` takes a run and an alert it has just raised, inside the transaction that stores the
+    alert. It must be quick, and what it raises undoes the alert: see `alert_raised`."""
+    if listen not in _alert_listeners:
+        _alert_listeners.append(listen)
+
+
+def alert_raised(run: Any, alert: Any) -> None:
+    for listen in _alert_listeners:
+        listen(run, alert)
+
+
+def end_listener_add(listen: Callable[[Any], None]) -> None:
+    """`listen` takes a run that has just ended, inside the transaction that says so."""
+    if listen not in _end_listeners:
+        _end_listeners.append(listen)
+
+
+def run_ended(run: Any) -> None:
+    for listen in _end_listeners:
+        listen(run)

@@ -24,6 +24,9 @@ class Run(Named):
         GENERATE = "generate", "Generation"
         EVALUATE = "evaluate", "Evaluation"
         ASSESS = "assess", "Assessment of a reward model"
+        CHECK = "check", "Check"
+        PROBE = "probe", "Probe"
+        IMPORTED = "imported", "Imported"
         DRILL = "drill", "Drill"
 
     class State(models.TextChoices):
@@ -67,6 +70,14 @@ class Run(Named):
         blank=True,
         help_text="why it was launched although a check said no, such as a reward not approved",
     )
+    about = models.ForeignKey(
+        "self",
+        null=True,
+        blank=True,
+        on_delete=models.CASCADE,
+        related_name="checks",
+        help_text="the run whose trouble this check or experiment looks into",
+    )
     group = models.CharField(
         max_length=40, blank=True, help_text="runs that differ in their seed only share it"
     )
@@ -74,6 +85,9 @@ class Run(Named):
     started_at = models.DateTimeField(null=True, blank=True)
     heard_at = models.DateTimeField(null=True, blank=True, help_text="last sign of life")
     ended_at = models.DateTimeField(null=True, blank=True)
+    thinned_at = models.DateTimeField(
+        null=True, blank=True, help_text="since when old points are kept as extremes only"
+    )
 
     class Meta:
         ordering = ["-created_at"]
@@ -161,6 +175,29 @@ class RunEvent(models.Model):
         return f"{self.type} {self.attempt}/{self.seq} of {self.run_id}"
 
 
+class MetricBlock(models.Model):
+    """Metric points of consecutive steps, column by column and compressed: how a run of a million
+    points is a few hundred rows. Points of one attempt never lie in two blocks."""
+
+    id = models.BigAutoField(primary_key=True)
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="metric_blocks")
+    attempt = models.PositiveSmallIntegerField()
+    first_seq = models.BigIntegerField(help_text="of the events whose points it holds")
+    last_seq = models.BigIntegerField()
+    first_step = models.BigIntegerField()
+    last_step = models.BigIntegerField()
+    points = models.IntegerField()
+    body = models.BinaryField()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["run", "attempt", "first_seq"], name="block_once")
+        ]
+
+    def __str__(self) -> str:
+        return f"steps {self.first_step}–{self.last_step} of {self.run_id}"
+
+
 class Checkpoint(Named):
     """A saved model: where, which hash, and whether people may rely on it."""
 
@@ -194,7 +231,8 @@ class Checkpoint(Named):
 
 
 class RunInput(models.Model):
-    """What a run reads: a snapshot, a checkpoint, or the outcome of a run still to finish."""
+    """What a run reads: a snapshot, a checkpoint, the outcome of a run still to finish, or a file
+    that a run left."""
 
     run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="inputs")
     role = models.CharField(max_length=20)  # see workers.contract.InputRef
@@ -207,14 +245,28 @@ class RunInput(models.Model):
     upstream = models.ForeignKey(
         Run, null=True, blank=True, on_delete=models.PROTECT, related_name="downstream"
     )
+    artifact = models.ForeignKey(
+        "Artifact", null=True, blank=True, on_delete=models.PROTECT, related_name="used_by"
+    )
 
     class Meta:
         constraints = [
             models.UniqueConstraint(fields=["run", "role"], name="run_input_role_once"),
             models.CheckConstraint(
-                condition=Q(snapshot__isnull=False, checkpoint__isnull=True, upstream__isnull=True)
+                condition=Q(
+                    snapshot__isnull=False,
+                    checkpoint__isnull=True,
+                    upstream__isnull=True,
+                    artifact__isnull=True,
+                )
+                | Q(
+                    artifact__isnull=False,
+                    snapshot__isnull=True,
+                    checkpoint__isnull=True,
+                    upstream__isnull=True,
+                )
                 | (
-                    Q(snapshot__isnull=True)
+                    Q(snapshot__isnull=True, artifact__isnull=True)
                     & (Q(checkpoint__isnull=False) | Q(upstream__isnull=False))
                 ),
                 name="run_input_is_one_thing",

@@ -23,6 +23,7 @@ from workers.contract import (
     Failed,
     Finished,
     Generated,
+    Histogram,
     Log,
     Opened,
     Progress,
@@ -45,6 +46,7 @@ def test_every_event_of_the_contract_has_an_arm(run: Run) -> None:
     examples = [
         *(OPENED, Progress(step=1), measured(1, 1), Log(lines=["x"]), SAMPLE, GENERATED),
         *(Evidence("reward", "r", "trend", 3), ALERT, ReviewRequested(3, [], "?", "phrase")),
+        Histogram(3, "reward", [0.0, 0.5, 1.0], [3, 5]),
         *(saved(1, "last"), ARTIFACT, Finished(step=1), FINAL, Cancelled()),
     ]
     assert {type(event).__name__ for event in examples} == set(EVENT_TYPES)

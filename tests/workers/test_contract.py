@@ -42,6 +42,7 @@ STRATEGIES: dict[Any, st.SearchStrategy[Any]] = {
     float | None: st.none() | number,
     str | None: st.none() | text,
     list[int]: st.lists(whole, max_size=3),
+    list[float]: st.lists(number, max_size=3),
     list[str]: st.lists(text, max_size=3),
 }
 

@@ -84,8 +84,22 @@ class Generated:
 
 
 @dataclass(frozen=True, slots=True)
+class Histogram:
+    """How a figure was spread at a step: `counts[i]` values lay in `edges[i]` to `edges[i + 1]`."""
+
+    step: int
+    name: str
+    edges: list[float]
+    counts: list[int]
+
+
+@dataclass(frozen=True, slots=True)
 class Evidence:
-    """A finding of a detector, for the diagnosis."""
+    """A finding of a detector, for the diagnosis.
+
+    `step` is when it was found, `onset` when the trouble began; `samples` are ids of answers in
+    the run's rollouts, `experiment` a key of `workers.diagnosis.experiments`.
+    """
 
     link: str
     rule: str
@@ -95,6 +109,9 @@ class Evidence:
     expected: str = ""
     unit: str = ""
     detail: str = ""
+    onset: int | None = None
+    samples: list[str] = field(default_factory=list)
+    experiment: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +195,7 @@ Event = (
     | Log
     | Sample
     | Generated
+    | Histogram
     | Evidence
     | Alert
     | ReviewRequested
@@ -197,6 +215,7 @@ EVENT_TYPES: dict[str, type] = {
         Log,
         Sample,
         Generated,
+        Histogram,
         Evidence,
         Alert,
         ReviewRequested,

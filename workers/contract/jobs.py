@@ -9,13 +9,14 @@ from workers.contract.wire import LEASE_SECONDS, QUEUE_CPU, VERSION, ContractErr
 
 @dataclass(frozen=True, slots=True)
 class InputRef:
-    """A file tree a job reads: a snapshot or a checkpoint, named by content."""
+    """What a job reads, named by content: a snapshot or a checkpoint, which are file trees, or a
+    single file that another run left."""
 
-    role: str  # data, sft_data, prompts, base, sft, policy, reward, judge, reference
-    kind: str  # snapshot | checkpoint
+    role: str  # data, prompts, base, sft, policy, reward, judge, reference, canaries, rollouts …
+    kind: str  # snapshot | checkpoint | artifact
     id: str
     uri: str  # path below `JobSpec.artifacts_url`
-    sha256: str  # of the tree's manifest, see workers.artifacts.tree_sha256
+    sha256: str  # of a tree's manifest, see workers.artifacts.tree_sha256; of a file's bytes
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from typing import Any
 
 from django.utils import timezone
 
+from apps.common.registry import alert_raised
 from apps.training.models import Alert as AlertRow
 from apps.training.models import Artifact, Checkpoint, Run, RunAttempt
 from apps.training.models import Sample as SampleRow
@@ -21,6 +22,7 @@ from workers.contract.events import (
     Fault,
     Finished,
     Generated,
+    Histogram,
     Log,
     Metrics,
     Opened,
@@ -28,12 +30,21 @@ from workers.contract.events import (
     ReviewRequested,
     Sample,
 )
+from workers.contract.guards import LINKS
 from workers.contract.wire import ContractError
 
 _INTEGER_LIMIT = 2**63
 _SEVERITIES = ("info", "warning", "critical")
 _OLD_TAGS_STAY = "failed"
-ROWLESS = (Opened, Progress, Metrics, Log, Evidence, ReviewRequested)  # arms that store nothing
+ROWLESS = (
+    Opened,
+    Progress,
+    Metrics,
+    Log,
+    Histogram,
+    Evidence,
+    ReviewRequested,
+)  # arms that store nothing
 
 
 def apply(run: Run, attempt: RunAttempt, envelope: Envelope, at: datetime) -> None:
@@ -70,7 +81,7 @@ def apply(run: Run, attempt: RunAttempt, envelope: Envelope, at: datetime) -> No
         case Alert() as event:
             if event.severity not in _SEVERITIES:
                 raise ContractError(f"Alert.severity: {event.severity!r} is unknown")
-            AlertRow.objects.create(
+            raised = AlertRow.objects.create(
                 **seen,
                 step=_whole(event.step, "step"),
                 rule=_text(event.rule, "rule", 60),
@@ -80,6 +91,7 @@ def apply(run: Run, attempt: RunAttempt, envelope: Envelope, at: datetime) -> No
                 threshold=_number(event.threshold, "threshold"),
                 raised_at=at,
             )
+            alert_raised(run, raised)
         case CheckpointSaved() as event:
             _checkpoint(run, attempt, event)
         case ArtifactSaved() as event:
@@ -101,7 +113,11 @@ def apply(run: Run, attempt: RunAttempt, envelope: Envelope, at: datetime) -> No
                 count=_whole(event.count, "count"),
                 media_type="application/jsonl",
             )
-        case Log() | Evidence() | ReviewRequested():
+        case Histogram() as event:
+            _check_histogram(event)
+        case Evidence() as event:
+            _check_evidence(event)
+        case Log() | ReviewRequested():
             pass  # the stored event is all there is to it
         case Finished() as event:
             run.step = _whole(event.step, "step")
@@ -138,6 +154,24 @@ def _check_block(event: Metrics) -> None:
             raise ContractError(f"Metrics.values[{name!r}]: not one value for each step")
         for value in values:
             _number(value, f"values[{name!r}]")
+
+
+def _check_histogram(event: Histogram) -> None:
+    _text(event.name, "name", 120)
+    _whole(event.step, "step")
+    if len(event.edges) != len(event.counts) + 1:
+        raise ContractError("Histogram.edges: not one more than counts")
+    for edge in event.edges:
+        _number(edge, "edges")
+    for count in event.counts:
+        _whole(count, "counts")
+
+
+def _check_evidence(event: Evidence) -> None:
+    if event.link not in LINKS:
+        raise ContractError(f"Evidence.link: {event.link!r} is no link of the chain")
+    _text(event.rule, "rule", 60)
+    _whole(event.step, "step")
 
 
 def _checkpoint(run: Run, attempt: RunAttempt, event: CheckpointSaved) -> None:

@@ -12,6 +12,7 @@ from django.conf import settings
 from django.db import transaction
 from django.utils import timezone
 
+from apps.common.registry import run_ended
 from apps.training import dispatch
 from apps.training.models import Checkpoint, Run, RunAttempt, RunInput
 from apps.training.selectors.checkpoints import checkpoint_for_use, checkpoints
@@ -92,6 +93,7 @@ def run_end(
     if summary is not None:
         run.summary = summary
     run.save()
+    run_ended(run)
     for row in RunInput.objects.filter(upstream=run, run__state=Run.State.WAITING):
         waiting = run_locked(row.run_id)
         if waiting is not None and waiting.state == Run.State.WAITING:

@@ -69,6 +69,11 @@ _OPTIMISING = KindRule(
         "reference": Role(models=POLICIES),
         "reward": Role(models=REWARDS),
         "judge": Role(models=REWARDS),
+        # Asked and never learned from, to tell a reward that points the wrong way from a policy
+        # that has found its weakness: pairs whose better answer is known, and the pairs that the
+        # reward model itself learned from.
+        "canaries": Role(snapshots=PAIRS),
+        "reward_data": Role(snapshots=PAIRS),
     },
     (
         Need(("prompts",)),

@@ -1,0 +1,188 @@
+"""Troubles that somebody must look at, and the ways in which people hear of them."""
+
+from django.db import models
+from django.db.models import Q
+
+from apps.accounts.models import Project, User
+from apps.common.models import Named
+from apps.training.models import Alert, Checkpoint, Run
+
+SEVERITIES = [("info", "info"), ("warning", "warning"), ("critical", "critical")]
+
+
+class Incident(Named):
+    """One trouble with one cause, however many alerts it raises. `key` says of what: at most one
+    incident of a key is open. What was learned is written down when it is closed."""
+
+    class State(models.TextChoices):
+        OPEN = "open", "open"
+        ACKNOWLEDGED = "acknowledged", "acknowledged"
+        RESOLVED = "resolved", "resolved"
+
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="incidents")
+    key = models.CharField(max_length=120, help_text="such as run:<id>:reward or watch:<id>")
+    run = models.ForeignKey(
+        Run, null=True, blank=True, on_delete=models.CASCADE, related_name="incidents"
+    )
+    checkpoint = models.ForeignKey(
+        Checkpoint, null=True, blank=True, on_delete=models.CASCADE, related_name="incidents"
+    )
+    link = models.CharField(max_length=12, help_text="of the chain, see workers.contract.guards")
+    rule = models.CharField(max_length=60, help_text="what spoke first")
+    title = models.CharField(max_length=200)
+    message = models.TextField(blank=True)
+    severity = models.CharField(max_length=8, choices=SEVERITIES)
+    state = models.CharField(max_length=12, choices=State.choices, default=State.OPEN)
+    onset_step = models.BigIntegerField(null=True, blank=True)
+    alerts = models.PositiveIntegerField(default=0, help_text="how many it has raised")
+    opened_at = models.DateTimeField()
+    heard_at = models.DateTimeField(help_text="last alert")
+    acknowledged_at = models.DateTimeField(null=True, blank=True)
+    acknowledged_by = models.ForeignKey(
+        User, null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
+    )
+    resolved_at = models.DateTimeField(null=True, blank=True)
+    resolved_by = models.ForeignKey(
+        User, null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
+    )
+    symptom = models.TextField(blank=True)
+    assumption = models.TextField(blank=True)
+    root_cause = models.TextField(blank=True)
+    fix = models.TextField(blank=True)
+    lesson = models.TextField(blank=True)
+
+    class Meta:
+        ordering = ["-opened_at"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["project", "key"],
+                condition=~Q(state="resolved"),
+                name="incident_open_once",
+            ),
+            models.CheckConstraint(
+                condition=Q(state="resolved", resolved_at__isnull=False)
+                | (~Q(state="resolved") & Q(resolved_at__isnull=True)),
+                name="incident_resolved_has_time",
+            ),
+        ]
+        indexes = [
+            models.Index(fields=["project", "-opened_at"], name="incident_by_project"),
+            models.Index(
+                fields=["project", "severity"],
+                condition=~Q(state="resolved"),
+                name="incident_open",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.title} ({self.id})"
+
+
+class IncidentEntry(models.Model):
+    """What happened in an incident, in order: alerts, evidence, notes, decisions, deliveries."""
+
+    id = models.BigAutoField(primary_key=True)
+    incident = models.ForeignKey(Incident, on_delete=models.CASCADE, related_name="entries")
+    kind = models.CharField(max_length=14)  # alert, evidence, note, state, check, delivery
+    alert = models.OneToOneField(
+        Alert, null=True, blank=True, on_delete=models.CASCADE, related_name="entry"
+    )
+    at = models.DateTimeField()
+    by = models.ForeignKey(User, null=True, blank=True, on_delete=models.SET_NULL, related_name="+")
+    body = models.JSONField(default=dict)
+
+    class Meta:
+        ordering = ["at", "id"]
+        indexes = [models.Index(fields=["incident", "at"], name="entry_by_incident")]
+
+    def __str__(self) -> str:
+        return f"{self.kind} of {self.incident_id}"
+
+
+class Mute(models.Model):
+    """Nobody is told of new incidents that fit, until it ends. They are still recorded. Empty
+    fields fit everything."""
+
+    id = models.BigAutoField(primary_key=True)
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="mutes")
+    run = models.ForeignKey(Run, null=True, blank=True, on_delete=models.CASCADE, related_name="+")
+    link = models.CharField(max_length=12, blank=True)
+    rule = models.CharField(max_length=60, blank=True)
+    reason = models.CharField(max_length=300, blank=True)
+    until = models.DateTimeField()
+    by = models.ForeignKey(User, null=True, on_delete=models.SET_NULL, related_name="+")
+    created_at = models.DateTimeField(auto_now_add=True)
+    ended_at = models.DateTimeField(null=True, blank=True, help_text="lifted before its time")
+
+    class Meta:
+        ordering = ["-id"]
+        indexes = [models.Index(fields=["project", "until"], name="mute_by_project")]
+
+    def __str__(self) -> str:
+        return f"mute until {self.until}"
+
+
+class Channel(models.Model):
+    """Where incidents of a project are told: an e-mail address or a webhook."""
+
+    class Kind(models.TextChoices):
+        EMAIL = "email", "e-mail"
+        WEBHOOK = "webhook", "webhook"
+
+    id = models.BigAutoField(primary_key=True)
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="channels")
+    kind = models.CharField(max_length=8, choices=Kind.choices)
+    address = models.CharField(max_length=500)
+    secret = models.CharField(max_length=80, blank=True, help_text="signs what a webhook is sent")
+    least_severity = models.CharField(max_length=8, choices=SEVERITIES, default="warning")
+    enabled = models.BooleanField(default=True)
+    created_by = models.ForeignKey(User, null=True, on_delete=models.SET_NULL, related_name="+")
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering = ["id"]
+        constraints = [
+            models.UniqueConstraint(fields=["project", "kind", "address"], name="channel_once")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.kind} of {self.project_id}"
+
+
+class Delivery(models.Model):
+    """One message to one channel: written with what it tells of, sent afterwards, tried again."""
+
+    class State(models.TextChoices):
+        PENDING = "pending", "pending"
+        SENT = "sent", "sent"
+        FAILED = "failed", "given up"
+
+    id = models.BigAutoField(primary_key=True)
+    channel = models.ForeignKey(Channel, on_delete=models.CASCADE, related_name="deliveries")
+    incident = models.ForeignKey(
+        Incident, null=True, blank=True, on_delete=models.CASCADE, related_name="deliveries"
+    )
+    event = models.CharField(max_length=14)  # opened, escalated, resolved, test
+    body = models.JSONField(default=dict)
+    state = models.CharField(max_length=7, choices=State.choices, default=State.PENDING)
+    tries = models.PositiveSmallIntegerField(default=0)
+    next_at = models.DateTimeField()
+    error = models.CharField(max_length=300, blank=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+    sent_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ["-id"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["channel", "incident", "event"],
+                condition=Q(incident__isnull=False),
+                name="delivery_once",
+            )
+        ]
+        indexes = [
+            models.Index(fields=["next_at"], condition=Q(state="pending"), name="delivery_due")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.event} to {self.channel_id}"

@@ -1,0 +1,1 @@
+"""Reads: incidents, diagnoses, models in service."""

@@ -1,0 +1,1 @@
+"""Writes: incidents and who is told, checks, imports, models in service."""

@@ -1,0 +1,4 @@
+"""Addresses of monitoring, a file per area."""
+
+app_name = "monitoring"
+urlpatterns = []
