@@ -89,6 +89,7 @@ _run_results: list[Callable[[Any], list[RunResult]]] = []
 _run_tabs: list[RunTab] = []
 _alert_listeners: list[Callable[[Any, Any], None]] = []
 _end_listeners: list[Callable[[Any], None]] = []
+_playbook: list[Callable[[str, str], str]] = []
 
 
 def nav_add(item: NavItem) -> None:
@@ -251,3 +252,14 @@ def end_listener_add(listen: Callable[[Any], None]) -> None:
 def run_ended(run: Any) -> None:
     for listen in _end_listeners:
         listen(run)
+
+
+def playbook_set(find: Callable[[str, str], str]) -> None:
+    """`find` takes a project's slug and the name of a rule, and gives the address of what to do
+    about it; empty where nothing is written about the rule."""
+    _playbook[:] = [find]
+
+
+def playbook_url(slug: str, rule: str) -> str:
+    """Where the playbook says what to do about a rule that fired; empty where it says nothing."""
+    return next((find(slug, rule) for find in _playbook), "")
