@@ -16,8 +16,9 @@ class Finding:
     """A trouble that a detector found at `step` and that began at `onset`.
 
     A contract is exact and never wrong by chance; a probe is a statistic on fixed prompts; a trend
-    is the run's own course against its past. `value` and `expected` are in `unit`. `suspects` are
-    links further out that would show in the same way; `experiment` tells them apart.
+    is the run's own course against its past. `value` and `expected` are in `unit`. The onset may
+    lie up to `slack` steps later than it says. `suspects` are links further out that would show in
+    the same way; `experiment` tells them apart.
     """
 
     link: str
@@ -30,6 +31,7 @@ class Finding:
     expected: str = ""
     unit: str = ""
     detail: str = ""
+    slack: int = 0
     samples: tuple[str, ...] = ()
     suspects: tuple[str, ...] = ()
     experiment: str = ""

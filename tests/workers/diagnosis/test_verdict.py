@@ -1,0 +1,172 @@
+"""Which finding is the cause: the earliest, and of several at once the outermost."""
+
+import random
+from typing import Any
+
+from workers.contract.events import Evidence
+from workers.diagnosis import Detective, Finding, diagnose, verdict
+from workers.diagnosis.detectors import DETECTORS
+from workers.diagnosis.experiments import EXPERIMENTS, NEXT
+from workers.diagnosis.looks import TESTS
+
+
+def found(link: str, onset: int, *, slack: int = 0, kind: str = "trend") -> Finding:
+    return Finding(
+        link=link,
+        rule=f"{link}_off",
+        evidence_class=kind,
+        step=onset + 3,
+        onset=onset,
+        slack=slack,
+        title=f"The {link} is off",
+    )
+
+
+def test_the_earliest_onset_is_named_and_the_rest_follow() -> None:
+    said = verdict([found("exploration", 60), found("critic", 40), found("data", 80)])
+    assert said is not None
+    assert said.first.link == "critic"
+    assert [one.link for one in said.consequences] == ["exploration", "data"]
+    assert said.alternatives == ()
+
+
+def test_of_two_at_once_the_outer_link_is_named() -> None:
+    said = verdict([found("policy", 10), found("reward", 10)])
+    assert said is not None
+    assert said.links == ["reward", "policy"]
+
+
+def test_an_onset_that_may_be_later_is_no_earlier_than_the_others() -> None:
+    said = verdict([found("policy", 10, slack=5), found("reward", 14)])
+    assert said is not None
+    assert said.links == ["reward", "policy"]
+
+
+def test_of_those_at_once_a_contract_is_believed_first() -> None:
+    said = verdict([found("reward", 10), found("freshness", 10, kind="contract")])
+    assert said is not None
+    assert said.links == ["freshness", "reward"]
+
+
+def test_the_chain_tells_broken_links_from_those_nobody_looked_at() -> None:
+    said = verdict([found("reward", 10), found("policy", 30)], judged=("reward", "policy", "data"))
+    assert said is not None
+    states = {one.link: one.state for one in said.chain}
+    assert states["reward"] == "first"
+    assert states["policy"] == "consequence"
+    assert states["data"] == "ok"
+    assert states["numerics"] == "unknown"
+
+
+def test_nothing_found_is_no_verdict() -> None:
+    assert verdict([]) is None
+    assert diagnose({"objective/kl": [(1, 0.0)]}, kind="ppo").verdict is None
+
+
+def test_every_detector_can_be_asked() -> None:
+    assert len({one.rule for one in DETECTORS}) == len(DETECTORS)
+    for one in DETECTORS:
+        assert one.test in TESTS, one.rule
+        assert one.experiment in EXPERIMENTS, one.rule
+        assert one.patience[0] <= one.patience[1]
+    for ids in NEXT.values():
+        assert set(ids) <= set(EXPERIMENTS)
+
+
+def course(seed: int, steps: int = 60) -> list[tuple[int, dict[str, float | None]]]:
+    """A healthy run's figures, with an evaluation every ten steps."""
+    draw = random.Random(seed)
+    looks: list[tuple[int, dict[str, float | None]]] = []
+    for step in range(1, steps + 1):
+        figures: dict[str, float | None] = {
+            "objective/kl_per_token": 0.0 if step == 1 else 0.001 * step,
+            "objective/kl": 0.01 * step,
+            "objective/scores": 0.02 * step + draw.gauss(0, 0.1),
+            "objective/scores_running_std": 1.0,
+            "policy/clipfrac_avg": abs(draw.gauss(0.1, 0.03)),
+            "policy/approxkl_avg": abs(draw.gauss(0.01, 0.003)),
+            "update/steps": 4.0,
+            "kl_coef": 0.05,
+            "val/explained_variance": min(0.6, 0.03 * step) + draw.gauss(0, 0.1),
+            "objective/entropy_per_token": 2.0 - 0.005 * step,
+            "rollout/lag": 0.0,
+            "rollout/sampler_z": draw.gauss(0, 1),
+            "time/reward_wait_s": abs(draw.gauss(0.1, 0.05)),
+            "time/step_s": 1.0,
+            "reward/length_correlation": draw.gauss(0.2, 0.2),
+            "reward/kurtosis": draw.gauss(0, 1),
+        }
+        looks.append((step, figures))
+        if step % 10 == 0:
+            looks.append(
+                (
+                    step,
+                    {
+                        "eval/score": 0.02 * step + draw.gauss(0, 0.05),
+                        "eval/canary_accuracy": 0.8,
+                        "eval/protocol": 17.0,
+                        "eval/reproducibility": 0.0,
+                    },
+                )
+            )
+    return looks
+
+
+def series_of(looks: list[tuple[int, dict[str, float | None]]]) -> dict[str, list[tuple[int, Any]]]:
+    series: dict[str, list[tuple[int, Any]]] = {}
+    for step, figures in looks:
+        for name, value in figures.items():
+            series.setdefault(name, []).append((step, value))
+    return series
+
+
+def test_healthy_courses_raise_nothing() -> None:
+    for seed in range(30):
+        assert diagnose(series_of(course(seed)), kind="ppo").findings == ()
+
+
+def test_the_record_says_what_the_live_run_said() -> None:
+    looks = course(1)
+    for step, figures in looks:
+        if step > 30 and "policy/clipfrac_avg" in figures:
+            figures["policy/clipfrac_avg"] = 0.6
+        if step > 30 and "eval/score" in figures:
+            figures["eval/score"] = 9.0
+    live = Detective("ppo")
+    for step, figures in looks:
+        live.see(step, figures)
+    assert live.findings == sorted(
+        diagnose(series_of(looks), kind="ppo").findings, key=live.findings.index
+    )
+    assert {one.rule for one in live.findings} == {"clipped_often", "evaluation_apart"}
+
+
+def test_a_resumed_detective_goes_on_as_if_nothing_had_happened() -> None:
+    looks = course(2)
+    for step, figures in looks:
+        if step > 28 and "policy/clipfrac_avg" in figures:
+            figures["policy/clipfrac_avg"] = 0.6
+    whole, first = Detective("ppo"), Detective("ppo")
+    for step, figures in looks:
+        whole.see(step, figures)
+    for step, figures in looks[:32]:
+        first.see(step, figures)
+    second = Detective("ppo")
+    second.restore(first.state())
+    for step, figures in looks[32:]:
+        second.see(step, figures)
+    assert second.findings == whole.findings
+    assert second.state() == whole.state()
+
+
+def test_what_the_run_said_itself_counts_and_a_broken_contract_names_its_link() -> None:
+    said = diagnose(
+        series_of(course(3, steps=12)),
+        kind="ppo",
+        evidence=[Evidence("exploration", "entropy_floor", "trend", 9, 0.05, onset=7)],
+        failure=(12, "contract_stale_rollout", "a rollout of version 3 meets version 11"),
+    )
+    assert said.verdict is not None
+    assert [one.rule for one in said.findings] == ["entropy_floor", "contract_stale_rollout"]
+    assert said.verdict.first.link == "exploration"
+    assert said.verdict.consequences[0].link == "freshness"

@@ -1,0 +1,86 @@
+"""What healthy runs looked like at the same step. Learning itself moves every figure, so a run is
+compared with others at its own age, and the run is the unit: two looks of one run are not two
+witnesses, however many looks there are.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+WIDTH = 5  # steps that are averaged before they are compared
+LEAST_RUNS = 4
+LEAST_LOOKS = 200  # of one figure over all runs, before anything is concluded from them
+
+Series = Mapping[str, Sequence[tuple[int, Any]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Usual:
+    """Mean over runs of a figure's average around a step, and its deviation between runs."""
+
+    mean: float
+    deviation: float
+    runs: int
+
+    def z(self, value: float, least: float = 0.0) -> float:
+        """Distance of a further run in prediction errors, s√(1 + 1/R); `least` is the smallest
+        deviation that is believed of so few runs."""
+        spread = max(self.deviation, least) * math.sqrt(1 + 1 / self.runs)
+        return (value - self.mean) / spread if spread > 0 else math.inf * (value - self.mean or 0)
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """Means per run in buckets of `WIDTH` steps: {metric: {bucket: [mean of each run]}}."""
+
+    means: Mapping[str, Mapping[int, Sequence[float]]] = field(default_factory=dict)
+    looks: Mapping[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, runs: Iterable[Series]) -> "Baseline":
+        means: dict[str, dict[int, list[float]]] = {}
+        looks: dict[str, int] = {}
+        for series in runs:
+            for name, points in series.items():
+                buckets: dict[int, list[float]] = {}
+                for step, value in points:
+                    if _is_number(value):
+                        buckets.setdefault(step // WIDTH, []).append(float(value))
+                        looks[name] = looks.get(name, 0) + 1
+                for bucket, values in buckets.items():
+                    mean = math.fsum(values) / len(values)
+                    means.setdefault(name, {}).setdefault(bucket, []).append(mean)
+        return cls(means, looks)
+
+    def at(self, metric: str, step: int) -> Usual | None:
+        """None where too few healthy runs came this far, or said too little."""
+        values = self.means.get(metric, {}).get(step // WIDTH, ())
+        if len(values) < LEAST_RUNS or self.looks.get(metric, 0) < LEAST_LOOKS:
+            return None
+        mean = math.fsum(values) / len(values)
+        variance = math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1)
+        return Usual(mean, math.sqrt(variance), len(values))
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "looks": dict(self.looks),
+            "means": {
+                name: {str(bucket): list(values) for bucket, values in buckets.items()}
+                for name, buckets in self.means.items()
+            },
+        }
+
+
+def baseline_from_json(data: Mapping[str, Any]) -> Baseline:
+    return Baseline(
+        {
+            name: {int(bucket): list(values) for bucket, values in buckets.items()}
+            for name, buckets in data.get("means", {}).items()
+        },
+        dict(data.get("looks", {})),
+    )
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and math.isfinite(value)

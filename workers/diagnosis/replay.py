@@ -1,0 +1,96 @@
+"""The diagnosis afterwards: over a stored run, or one trained elsewhere."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from workers.contract.events import Evidence
+from workers.contract.guards import RULES
+from workers.diagnosis.baseline import Baseline
+from workers.diagnosis.detective import Detective
+from workers.diagnosis.detectors import title_of
+from workers.diagnosis.evidence import Finding
+from workers.diagnosis.verdict import Verdict, verdict
+
+_SAID = {rule.name: rule for rule in RULES}
+Series = Mapping[str, Sequence[tuple[int, Any]]]
+_WORDS = {"nan": float("nan"), "inf": float("inf"), "-inf": float("-inf")}
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """What was found, what it means, and what could not be looked at for want of figures."""
+
+    findings: tuple[Finding, ...]
+    verdict: Verdict | None
+    judged: tuple[str, ...]
+    unjudged: tuple[tuple[str, tuple[str, ...]], ...]
+
+
+def diagnose(
+    series: Series,
+    *,
+    kind: str,
+    config: Mapping[str, Any] | None = None,
+    evidence: Sequence[Evidence] = (),
+    failure: tuple[int, str, str] | None = None,
+    baseline: Baseline | None = None,
+) -> Diagnosis:
+    """Run the detectors over curves {metric: [(step, value)]}, as they would have run live.
+
+    `evidence` is what the run itself said, `failure` (step, kind, message) how it ended. Undefined
+    values are None, broken ones the words nan, inf, -inf.
+    """
+    detective = Detective(kind, config, baseline)
+    for step, figures in _by_step(series):
+        detective.see(step, figures)
+    if failure is not None:
+        detective.breach(*failure)
+    findings = list(detective.findings)
+    known = {one.rule for one in findings}
+    findings += [one for one in map(_heard, evidence) if one and one.rule not in known]
+    findings.sort(key=lambda one: (one.onset, one.depth, one.step))
+    judged = sorted({n for d in detective.detectors if detective.looks(d.rule) for n in d.metrics})
+    unjudged = tuple(
+        (detector.title, tuple(name for name in detector.metrics if name not in series))
+        for detector in detective.detectors
+        if not detective.looks(detector.rule)
+    )
+    links = {*detective.judged_links, *(one.link for one in findings)}
+    return Diagnosis(
+        tuple(findings), verdict(findings, judged=sorted(links)), tuple(judged), unjudged
+    )
+
+
+def findings_said(evidence: Sequence[Evidence]) -> list[Finding]:
+    """Evidence events as findings, without what only informs."""
+    return [one for one in map(_heard, evidence) if one is not None]
+
+
+def _heard(event: Evidence) -> Finding | None:
+    """What the run said of itself; a guard that only informs names no cause."""
+    rule = _SAID.get(event.rule)
+    if rule is not None and rule.severity == "info":
+        return None
+    return Finding(
+        link=event.link,
+        rule=event.rule,
+        evidence_class=event.evidence_class,
+        step=event.step,
+        onset=event.step if event.onset is None else event.onset,
+        title=rule.title if rule is not None else title_of(event.rule),
+        value=event.value,
+        expected=event.expected,
+        unit=event.unit,
+        detail=event.detail,
+        samples=tuple(event.samples),
+        experiment=event.experiment,
+    )
+
+
+def _by_step(series: Series) -> list[tuple[int, dict[str, float | None]]]:
+    steps: dict[int, dict[str, float | None]] = {}
+    for name, points in series.items():
+        for step, value in points:
+            steps.setdefault(step, {})[name] = _WORDS[value] if isinstance(value, str) else value
+    return sorted(steps.items())
