@@ -46,6 +46,14 @@ class Watch(Named):
     baseline_run = models.ForeignKey(
         Run, null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
     )
+    probe = models.ForeignKey(
+        Run,
+        null=True,
+        blank=True,
+        on_delete=models.SET_NULL,
+        related_name="+",
+        help_text="under way, or ended and not looked at yet; none begins beside it",
+    )
     created_by = models.ForeignKey(User, null=True, on_delete=models.SET_NULL, related_name="+")
 
     class Meta:
@@ -70,6 +78,9 @@ class ProbeResult(models.Model):
     at = models.DateTimeField()
     figures = models.JSONField(default=dict)
     findings = models.JSONField(default=list)
+    details = models.JSONField(
+        default=dict, help_text="what was asked (models, hashes) and the prompts that changed most"
+    )
     fired = models.BooleanField(default=False)
 
     class Meta:
@@ -88,6 +99,9 @@ class Outcome(models.Model):
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="outcomes")
     checkpoint = models.ForeignKey(
         Checkpoint, null=True, blank=True, on_delete=models.CASCADE, related_name="outcomes"
+    )
+    watch = models.ForeignKey(
+        Watch, null=True, blank=True, on_delete=models.SET_NULL, related_name="outcomes"
     )
     name = models.CharField(max_length=60)
     value = models.FloatField()
