@@ -103,7 +103,7 @@ def test_what_is_wrong_is_named_and_nothing_is_stored(
 
 
 def test_every_kind_of_run_has_its_rule() -> None:
-    assert set(KINDS) == set(Run.Kind)
+    assert {*KINDS, "imported", "check", "probe"} == set(Run.Kind), "an imported run reads nothing"
 
 
 @pytest.mark.parametrize("kind", [kind for kind, rule in KINDS.items() if rule.needs])
@@ -469,3 +469,19 @@ def test_a_run_that_nobody_could_repeat_is_refused_naming_all_that_is_missing(
     for words in ("code version", "ARTIFACTS_URL", f"'base' ({nameless.pk})"):
         assert words in refusal.value.message
     assert Run.objects.get() == nameless.run
+
+
+@pytest.mark.parametrize("kind", ["ppo", "grpo"])
+def test_a_reward_model_is_no_judge_of_the_policy_it_rewards(
+    launch: Callable[..., Run],
+    project: Project,
+    snapshot_make: Callable[..., Snapshot],
+    kind: str,
+) -> None:
+    reward, other = model(project, "reward"), model(project, "reward")
+    given = {"prompts": snapshot_make("prompts"), "sft": model(project, "sft"), "reward": reward}
+    why = {"kind": kind, "override_reason": "a test"}
+    with pytest.raises(DomainError) as error:
+        launch(**why, inputs=given | {"judge": reward})
+    assert (error.value.code, error.value.field) == ("same_input", "inputs.judge")
+    assert launch(**why, inputs=given | {"judge": other}).kind == kind

@@ -97,6 +97,7 @@ def test_every_event_comes_back_as_it_was_sent(envelope: Envelope) -> None:
         inputs=st.lists(st.builds(InputRef, text, text, text, text, text), max_size=3).map(tuple),
         resume=st.none() | st.builds(Resume, text, text, whole),
         limits=st.builds(Limits, number, number, number),
+        baseline=json_object,
     )
 )
 def test_every_job_comes_back_as_it_was_sent(spec: JobSpec) -> None:

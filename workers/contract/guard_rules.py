@@ -17,29 +17,7 @@ DEARER_KL = Adjustment("kl_coef", times=1.5, most=1.0)
 FEWER_EPOCHS = Adjustment("update_epochs", plus=-1, least=1)
 MORE_ENTROPY = Adjustment("entropy_coef", plus=0.005, most=0.05)
 
-EVALUATION = (
-    GuardRule(
-        name="held_out_down",
-        title="The held-out score falls while the reward rises",
-        kinds=ROLLOUTS,
-        link="evaluation",
-        metric="eval/held_out_score",
-        beside=("eval/score",),
-        test="fall",
-        bound="above",
-        threshold=0.1,
-        unit="share of the gain",
-        least=3.0,  # standard errors of the evaluations' own noise
-        severity="critical",
-        action=STOP,
-        evidence_class="probe",
-        advice="This is overoptimisation: the policy has found what the reward likes and people do "
-        "not. Use the checkpoint tagged best; collect comparisons of the newest answers, retrain "
-        "the reward model, or raise kl_coef.",
-        source="Gao et al. 2022; three evaluations in a row are compared with the best three in a "
-        "row. The fall must be three standard errors of their own noise, and the reward must have "
-        "risen since, so that a plateau is no alarm.",
-    ),
+DATA = (
     GuardRule(
         name="held_out_loss",
         title="The held-out loss rises",
@@ -60,6 +38,28 @@ EVALUATION = (
 )
 
 REWARD = (
+    GuardRule(
+        name="held_out_down",
+        title="The held-out score falls while the reward rises",
+        kinds=ROLLOUTS,
+        link="reward",
+        metric="eval/held_out_score",
+        beside=("eval/score",),
+        test="fall",
+        bound="above",
+        threshold=0.1,
+        unit="share of the gain",
+        least=3.0,  # standard errors of the evaluations' own noise
+        severity="critical",
+        action=STOP,
+        evidence_class="probe",
+        advice="This is overoptimisation: the policy has found what the reward likes and people do "
+        "not. Use the checkpoint tagged best; collect comparisons of the newest answers, retrain "
+        "the reward model, or raise kl_coef.",
+        source="Gao et al. 2022; three evaluations in a row are compared with the best three in a "
+        "row. The fall must be three standard errors of their own noise, and the reward must have "
+        "risen since, so that a plateau is no alarm.",
+    ),
     GuardRule(
         name="constant_reward",
         title="All rewards are equal",
@@ -560,7 +560,7 @@ NUMERICS = (
 )
 
 RULES: tuple[GuardRule, ...] = (
-    *EVALUATION,
+    *DATA,
     *REWARD,
     *POLICY,
     *CRITIC,

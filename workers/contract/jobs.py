@@ -58,6 +58,7 @@ class JobSpec:
     code_version: str = ""
     resume: Resume | None = None
     limits: Limits = field(default_factory=Limits)
+    baseline: Mapping[str, Any] = field(default_factory=dict)  # see workers.diagnosis.baseline
     version: int = VERSION
 
     def input(self, role: str) -> InputRef | None:
@@ -72,7 +73,7 @@ class JobSpec:
 
 def spec_to_json(spec: JobSpec) -> dict[str, Any]:
     """Plain JSON types only; `spec_from_json` is its inverse."""
-    return asdict(spec) | {"config": dict(spec.config)}
+    return asdict(spec) | {"config": dict(spec.config), "baseline": dict(spec.baseline)}
 
 
 def spec_from_json(data: Mapping[str, Any]) -> JobSpec:

@@ -374,6 +374,11 @@ def detectors_of(kind: str) -> list[Detector]:
     return [one for one in DETECTORS if kind in one.kinds]
 
 
+def compared_metrics(kind: str) -> list[str]:
+    """The figures that are compared with healthy runs: all that a baseline needs."""
+    return sorted({one.metrics[0] for one in detectors_of(kind) if one.test == "unusual"})
+
+
 def title_of(rule: str) -> str:
     """In words; of a rule that is none of ours, its name."""
     known = _BY_RULE.get(rule)

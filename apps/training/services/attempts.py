@@ -16,6 +16,7 @@ from apps.common.registry import run_ended
 from apps.training import dispatch
 from apps.training.models import Checkpoint, Run, RunAttempt, RunInput
 from apps.training.selectors.checkpoints import checkpoint_for_use, checkpoints
+from apps.training.selectors.reference import baseline_of
 from workers.artifacts import MANIFEST, ArtifactError, Store
 from workers.contract import wire
 from workers.contract.events import Fault
@@ -194,7 +195,13 @@ def _spec(run: Run, resume: Checkpoint | None) -> JobSpec:
             grace_s=settings.RUN_GRACE_SECONDS,
             max_s=settings.RUN_MAX_SECONDS,
         ),
+        baseline=_baseline(run),
     )
+
+
+def _baseline(run: Run) -> dict[str, Any]:
+    found = baseline_of(run)
+    return found.to_json() if found is not None else {}
 
 
 def _reference(row: RunInput) -> InputRef:
