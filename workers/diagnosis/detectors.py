@@ -374,6 +374,12 @@ def detectors_of(kind: str) -> list[Detector]:
     return [one for one in DETECTORS if kind in one.kinds]
 
 
+def needed_metrics(kind: str) -> list[str]:
+    """Every figure that a diagnosis of this kind of run reads."""
+    beside = {"eval/reward_data_accuracy", "eval/canary_pairs"}
+    return sorted(beside.union(*(one.metrics for one in detectors_of(kind))))
+
+
 def compared_metrics(kind: str) -> list[str]:
     """The figures that are compared with healthy runs: all that a baseline needs."""
     return sorted({one.metrics[0] for one in detectors_of(kind) if one.test == "unusual"})

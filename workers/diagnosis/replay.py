@@ -35,14 +35,18 @@ def diagnose(
     evidence: Sequence[Evidence] = (),
     failure: tuple[int, str, str] | None = None,
     baseline: Baseline | None = None,
+    most_looks: int | None = None,
 ) -> Diagnosis:
     """Run the detectors over curves {metric: [(step, value)]}, as they would have run live.
 
     `evidence` is what the run itself said, `failure` (step, kind, message) how it ended. Undefined
-    values are None, broken ones the words nan, inf, -inf.
+    values are None, broken ones the words nan, inf, -inf. Of a run with more than `most_looks`
+    steps only every so many are looked at, and those of evaluations: what the run said while it
+    lived, at every step, is in `evidence`. Curves that were thinned each for itself no longer share
+    their steps; hand over whole ones.
     """
     detective = Detective(kind, config, baseline)
-    for step, figures in _by_step(series):
+    for step, figures in _spread(_by_step(series), most_looks):
         detective.see(step, figures)
     if failure is not None:
         detective.breach(*failure)
@@ -86,6 +90,19 @@ def _heard(event: Evidence) -> Finding | None:
         samples=tuple(event.samples),
         experiment=event.experiment,
     )
+
+
+def _spread(
+    looks: list[tuple[int, dict[str, float | None]]], most: int | None
+) -> list[tuple[int, dict[str, float | None]]]:
+    if most is None or len(looks) <= most:
+        return looks
+    stride = -(-len(looks) // most)
+    return [
+        look
+        for i, look in enumerate(looks)
+        if i % stride == 0 or any(name.startswith("eval/") for name in look[1])
+    ]
 
 
 def _by_step(series: Series) -> list[tuple[int, dict[str, float | None]]]:

@@ -170,3 +170,16 @@ def test_what_the_run_said_itself_counts_and_a_broken_contract_names_its_link() 
     assert [one.rule for one in said.findings] == ["entropy_floor", "contract_stale_rollout"]
     assert said.verdict.first.link == "exploration"
     assert said.verdict.consequences[0].link == "freshness"
+
+
+def test_a_long_run_is_looked_at_every_so_often_and_at_its_evaluations() -> None:
+    looks = course(4, steps=600)
+    for step, figures in looks:
+        if step > 300 and "policy/clipfrac_avg" in figures:
+            figures["policy/clipfrac_avg"] = 0.6
+        if "eval/protocol" in figures and step >= 410:
+            figures["eval/protocol"] = 18.0
+    said = diagnose(series_of(looks), kind="ppo", most_looks=100)
+    assert [one.rule for one in said.findings] == ["clipped_often", "protocol_changed"]
+    assert said.findings[0].onset - 300 < 40
+    assert said.findings[1].onset == 410
