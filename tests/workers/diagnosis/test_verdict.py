@@ -88,7 +88,7 @@ def course(seed: int, steps: int = 60) -> list[tuple[int, dict[str, float | None
             "update/steps": 4.0,
             "kl_coef": 0.05,
             "val/explained_variance": min(0.6, 0.03 * step) + draw.gauss(0, 0.1),
-            "objective/entropy_per_token": 2.0 - 0.005 * step,
+            "objective/entropy_per_token": max(1.5, 2.0 - 0.005 * step),
             "rollout/lag": 0.0,
             "rollout/sampler_z": draw.gauss(0, 1),
             "time/reward_wait_s": abs(draw.gauss(0.1, 0.05)),
