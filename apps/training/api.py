@@ -221,7 +221,8 @@ def run_events(
     cursor: int = Query(0, ge=0, lt=2**63),
     limit: int = Query(500, ge=1, le=2000),
 ) -> EventPage:
-    """Every event in the order it was recorded, of all attempts; poll with the cursor."""
+    """Every event in the order it was recorded, of all attempts; poll with the cursor. Points of
+    metrics are not among them: read those from `metrics`, new ones with `from_step`."""
     run = _run(request, slug, run_id)
     events, after = selectors.run_events_after(run=run, cursor=cursor, limit=limit)
     rows = [
@@ -240,11 +241,15 @@ def run_metrics(
     run_id: str,
     names: str = Query("", description="comma separated; all when empty"),
     points: int = Query(2000, ge=4, le=100_000, description="at most so many of each curve"),
+    from_step: int | None = Query(None, ge=0, lt=2**63, description="the first step to show"),
+    to_step: int | None = Query(None, ge=0, lt=2**63, description="the last step to show"),
 ) -> MetricsOut:
     """Of a cut and resumed run each step counts once. Thinning keeps least and greatest values."""
     run = _run(request, slug, run_id)
     wanted = [name.strip() for name in names.split(",") if name.strip()] or None
-    series = selectors.metric_series(run=run, names=wanted, max_points=points)
+    series = selectors.metric_series(
+        run=run, names=wanted, max_points=points, from_step=from_step, to_step=to_step
+    )
     return MetricsOut(
         series={
             name: SeriesOut(steps=[s for s, _ in rows], values=[v for _, v in rows])

@@ -157,7 +157,7 @@ class RunAttempt(models.Model):
 
 
 class RunEvent(models.Model):
-    """Every event as received. A Metrics event is a block of points: the chunk is the row."""
+    """Every event as received, but for Metrics: their points go into `MetricBlock`."""
 
     id = models.BigAutoField(primary_key=True)
     run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="events")
@@ -176,8 +176,9 @@ class RunEvent(models.Model):
 
 
 class MetricBlock(models.Model):
-    """Metric points of consecutive steps, column by column and compressed: how a run of a million
-    points is a few hundred rows. Points of one attempt never lie in two blocks."""
+    """Metric points of one attempt, column by column and compressed (`metric_blocks`): how a run
+    of a million points is a few dozen rows. Each batch of events adds one; small neighbours are
+    merged, so a row says nothing of how its points arrived."""
 
     id = models.BigAutoField(primary_key=True)
     run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="metric_blocks")
@@ -187,6 +188,7 @@ class MetricBlock(models.Model):
     first_step = models.BigIntegerField()
     last_step = models.BigIntegerField()
     points = models.IntegerField()
+    head = models.BinaryField(help_text="names, places in the body, last numbers")
     body = models.BinaryField()
 
     class Meta:

@@ -15,7 +15,8 @@ from apps.loop import demo, report, shipped
 from apps.loop.demo import PEOPLE, demo_build, sign_ins_path, stage_seconds
 from apps.loop.table import table_lines
 from apps.snapshots.models import Snapshot
-from apps.training.models import Run, RunEvent
+from apps.training.models import Run
+from apps.training.services import metrics_store
 from measures.splits import overlap_containment
 
 pytestmark = pytest.mark.django_db
@@ -95,14 +96,8 @@ def _the_judge_is_independent(workspace: demo.Workspace) -> None:
 
 def _the_report_says_what_the_runs_said(workspace: demo.Workspace) -> None:
     run = workspace.runs["ppo"]
-    RunEvent.objects.create(
-        run=run,
-        attempt=0,
-        seq=1,
-        at=run.created_at,
-        type="Metrics",
-        body={"steps": [1, 2, 3], "values": {"objective/kl": [0.0, 0.5, 1.25]}},
-    )
+    curve = [(1, 0.0), (2, 0.5), (3, 1.25)]
+    metrics_store(run=run, attempt=1, series={"objective/kl": curve})
     Run.objects.filter(pk=workspace.runs["evaluate"].pk).update(
         summary={"judge": {"win_rate": {"value": 0.625, "low": 0.5, "high": 0.75}}}
     )

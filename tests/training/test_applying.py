@@ -11,7 +11,7 @@ from pytest_django.fixtures import Settings
 
 from apps.training import selectors, services
 from apps.training.models import Alert as AlertRow
-from apps.training.models import Artifact, Checkpoint, Run, RunAttempt, RunEvent
+from apps.training.models import Artifact, Checkpoint, MetricBlock, Run, RunAttempt, RunEvent
 from apps.training.models import Sample as SampleRow
 from tests.training.conftest import FakeWire
 from tests.training.reports import batch, measured, report, saved
@@ -25,6 +25,7 @@ from workers.contract import (
     Generated,
     Histogram,
     Log,
+    Metrics,
     Opened,
     Progress,
     ReviewRequested,
@@ -53,7 +54,9 @@ def test_every_event_of_the_contract_has_an_arm(run: Run) -> None:
     applied = report(run, *examples)
     assert applied.invalid == 0
     stored = list(RunEvent.objects.filter(run=run).order_by("seq").values_list("type", flat=True))
-    assert stored == [type(event).__name__ for event in examples]
+    others = [event for event in examples if not isinstance(event, Metrics)]
+    assert stored == [type(event).__name__ for event in others], "points are no rows of their own"
+    assert MetricBlock.objects.get(run=run).points == 1
 
 
 def test_the_run_shows_what_its_trainer_said(run: Run) -> None:
@@ -94,7 +97,8 @@ def test_a_batch_that_comes_twice_changes_nothing(run: Run) -> None:
     assert report(run, *events).applied == 5
     again = report(run, *events)
     assert (again.applied, again.skipped) == (0, 5)
-    assert RunEvent.objects.filter(run=run).count() == 5
+    assert RunEvent.objects.filter(run=run).count() == 4
+    assert MetricBlock.objects.get(run=run).points == 5
     assert SampleRow.objects.filter(run=run).count() == 1
 
 
@@ -140,15 +144,16 @@ def test_events_of_a_superseded_attempt_are_kept_and_change_nothing(
 ) -> None:
     report(run, OPENED, measured(1, 4), Progress(step=4), KILLED)
     assert (run.attempt, run.state) == (2, "queued")
-    late = (Progress(step=99), SAMPLE, saved(99, "final"), Finished(step=99))
+    late = (Progress(step=99), SAMPLE, measured(5, 99), saved(99, "final"), Finished(step=99))
     with commits():
         applied = report(run, *late, first=5)
-    assert (applied.applied, applied.kept) == (0, 4)
+    assert (applied.applied, applied.kept) == (0, 5)
     assert (run.attempt, run.state, run.step) == (2, "queued", 0)
     assert not Checkpoint.objects.filter(run=run).exists()
     assert not SampleRow.objects.filter(run=run).exists()
-    assert RunEvent.objects.filter(run=run, attempt=1).count() == 8, "they are kept"
-    assert wire.acks == [(run.pk, 1, 8)], "and acknowledged, or they would come for ever"
+    assert RunEvent.objects.filter(run=run, attempt=1).count() == 7, "they are kept"
+    assert MetricBlock.objects.filter(run=run).count() == 2, "and so are its late points"
+    assert wire.acks == [(run.pk, 1, 9)], "and acknowledged, or they would come for ever"
 
 
 def test_nothing_after_the_outcome_changes_the_run(run: Run) -> None:

@@ -13,7 +13,7 @@ from pytest_django.fixtures import Settings
 from apps.accounts.models import Project, User
 from apps.common.errors import Conflict
 from apps.training import dispatch, selectors, services
-from apps.training.models import Run, RunAttempt, RunEvent
+from apps.training.models import MetricBlock, Run, RunAttempt, RunEvent
 from tests.training.stack import Stack, redis_client, wait_until, witnessed
 from workers.contract import wire
 
@@ -55,8 +55,11 @@ def test_a_launched_run_trains_in_a_child_process_and_finishes(
     assert selectors.checkpoint_for_use(run).step == 20
     assert [line["text"] for line in selectors.log_tail(run=run)] == ["drilling from step 0 to 20"]
     spool = stack.artifacts / f"runs/{run.pk}/attempt-1/events.jsonl"
-    stored = [json.loads(line)["seq"] for line in spool.read_text().splitlines()]
-    assert stored == list(RunEvent.objects.filter(run=run).values_list("seq", flat=True))
+    said = [json.loads(line) for line in spool.read_text().splitlines()]
+    others = [event["seq"] for event in said if event["type"] != "Metrics"]
+    assert others == list(RunEvent.objects.filter(run=run).values_list("seq", flat=True))
+    measured = sum(len(e["event"]["steps"]) for e in said if e["type"] == "Metrics")
+    assert sum(MetricBlock.objects.filter(run=run).values_list("points", flat=True)) == measured
     wait_until(lambda: not (stack.work / run.pk / "attempt-1").exists(), what="a tidy worker")
 
 

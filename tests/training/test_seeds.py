@@ -11,7 +11,7 @@ from django.db import connection
 from apps.accounts.models import AuditEvent, Project, User
 from apps.common.errors import Conflict, DomainError, Missing
 from apps.training import selectors, services
-from apps.training.models import Run, RunAttempt, RunEvent
+from apps.training.models import Run, RunAttempt
 from tests.training.conftest import FakeWire
 
 DRILL = {"kind": "drill", "name": "warm-up", "config": {"steps": 5}, "inputs": {}}
@@ -28,13 +28,8 @@ def launch(project: Project, wire: FakeWire) -> Callable[..., list[Run]]:
 def measure(run: Run, name: str, values: list[Any], *, state: str = "finished") -> None:
     """`run`, ended in `state` after one value a step."""
     RunAttempt.objects.get_or_create(run=run, number=max(run.attempt, 1))
-    RunEvent.objects.create(
-        run=run,
-        attempt=max(run.attempt, 1),
-        seq=RunEvent.objects.filter(run=run).count() + 1,
-        at="2026-11-22T00:00Z",
-        type="Metrics",
-        body={"steps": list(range(1, len(values) + 1)), "values": {name: values}},
+    services.metrics_store(
+        run=run, attempt=max(run.attempt, 1), series={name: list(enumerate(values, 1))}
     )
     Run.objects.filter(pk=run.pk).update(
         state=state,

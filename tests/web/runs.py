@@ -6,6 +6,7 @@ from django.utils import timezone
 
 from apps.accounts.models import Project, User
 from apps.training.models import Run, RunAttempt, RunEvent
+from apps.training.services import metrics_store
 
 
 def run_make(project: Project, *, by: User | None = None, **fields: Any) -> Run:
@@ -33,11 +34,21 @@ def run_make(project: Project, *, by: User | None = None, **fields: Any) -> Run:
 
 
 def event_add(run: Run, seq: int, type_: str, body: dict[str, Any], attempt: int = 1) -> RunEvent:
+    _heard(run, seq, attempt)
     return RunEvent.objects.create(
         run=run, attempt=attempt, seq=seq, at=timezone.now(), type=type_, body=body
     )
 
 
-def metrics_add(run: Run, seq: int, steps: list[int], **values: list[Any]) -> RunEvent:
-    named = {name.replace("__", "/"): points for name, points in values.items()}
-    return event_add(run, seq, "Metrics", {"steps": steps, "values": named})
+def metrics_add(run: Run, seq: int, steps: list[int], **values: list[Any]) -> None:
+    _heard(run, seq - 1, 1)
+    series = {
+        name.replace("__", "/"): list(zip(steps, points, strict=True))
+        for name, points in values.items()
+    }
+    metrics_store(run=run, attempt=1, series=series)
+
+
+def _heard(run: Run, seq: int, attempt: int) -> None:
+    """The attempt's events up to `seq` are in, as after a batch."""
+    RunAttempt.objects.filter(run=run, number=attempt, last_seq__lt=seq).update(last_seq=seq)

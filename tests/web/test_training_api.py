@@ -98,6 +98,17 @@ def test_metrics_are_named_and_what_is_no_number_is_a_word(project, call):
     assert series == {"loss": {"steps": [1, 2], "values": [1.0, "nan"]}}
 
 
+def test_new_points_are_read_on_from_a_step_and_are_no_events(project, call):
+    run = run_make(project)
+    metrics_add(run, 1, [1, 2, 3, 4], loss=[1.0, 2.0, 3.0, 4.0])
+    series = call("get", f"/{run.pk}/metrics", from_step=3).json()["series"]
+    assert series["loss"]["steps"] == [3, 4]
+    series = call("get", f"/{run.pk}/metrics", from_step=2, to_step=3).json()["series"]
+    assert series["loss"]["steps"] == [2, 3]
+    assert call("get", f"/{run.pk}/events").json()["events"] == []
+    assert call("get", f"/{run.pk}/metrics", from_step=2**63).status_code == 422
+
+
 def test_samples_come_with_their_reward_even_when_it_is_no_number(project, call):
     run = run_make(project)
     Sample.objects.create(

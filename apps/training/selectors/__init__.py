@@ -3,7 +3,13 @@
 from apps.training.selectors.checkpoints import attempt_ends, checkpoint_for_use, checkpoints
 from apps.training.selectors.groups import SeedFigure, group_figures, group_runs, group_sizes
 from apps.training.selectors.lineage import Ancestor, Descendant, lineage_down, lineage_up
-from apps.training.selectors.metrics import metric_series, thin
+from apps.training.selectors.metrics import (
+    metric_columns,
+    metric_latest,
+    metric_series,
+    thin,
+    thin_column,
+)
 from apps.training.selectors.runs import (
     log_tail,
     run_events_after,
@@ -25,10 +31,13 @@ __all__ = [
     "lineage_down",
     "lineage_up",
     "log_tail",
+    "metric_columns",
+    "metric_latest",
     "metric_series",
     "run_events_after",
     "run_get",
     "run_list",
     "samples",
     "thin",
+    "thin_column",
 ]

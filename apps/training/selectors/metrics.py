@@ -1,13 +1,25 @@
 """Metric points of a run over all its attempts, thinned for a screen."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from math import inf
 
-from apps.training.models import Run, RunEvent
+import numpy as np
+
+from apps.training.metric_blocks import Column, Head, Point, Value, decode, joined
+from apps.training.models import MetricBlock, Run
 from apps.training.selectors.checkpoints import attempt_ends
 
-Value = float | str | None  # "nan", "inf", "-inf" as words; None is undefined at that step
-Point = tuple[int, Value]
+__all__ = [
+    "Point",
+    "Value",
+    "metric_columns",
+    "metric_latest",
+    "metric_series",
+    "thin",
+    "thin_column",
+]
+
+_NEWEST, _NEWER = 4, 40  # heads to look at first, and at most, for the newest figures
 
 
 def metric_series(
@@ -16,36 +28,109 @@ def metric_series(
     names: Iterable[str] | None = None,
     prefix: str | None = None,
     max_points: int = 2000,
+    from_step: int | None = None,
+    to_step: int | None = None,
 ) -> dict[str, list[Point]]:
     """{name: [(step, value), …]} by step, at most `max_points` each; of all metrics, or of those
-    in `names` and those that begin with `prefix`.
+    in `names` and those that begin with `prefix`; of all steps, or of those from `from_step` to
+    `to_step`, both included.
 
     Points of an attempt count up to the step that the next one resumed from, so a run that was
     cut shows no gap and no point twice. A step measured twice in one attempt shows its last value.
     """
+    columns = metric_columns(
+        run=run, names=names, prefix=prefix, from_step=from_step, to_step=to_step
+    )
+    return {name: thin_column(one, max_points).points() for name, one in columns.items()}
+
+
+def metric_columns(
+    *,
+    run: Run,
+    names: Iterable[str] | None = None,
+    prefix: str | None = None,
+    from_step: int | None = None,
+    to_step: int | None = None,
+) -> dict[str, Column]:
+    """`metric_series` in full, as arrays: steps ascending, each once. By name."""
     wanted = None if names is None else set(names)
     ends = attempt_ends(run)
-    points: dict[str, dict[int, Value]] = {}
-    blocks = (
-        RunEvent.objects.filter(run=run, type="Metrics")
-        .order_by("attempt", "seq")
-        .values_list("attempt", "body")
+    low = -inf if from_step is None else from_step
+    high = inf if to_step is None else to_step
+    blocks = MetricBlock.objects.filter(run=run).order_by("attempt", "first_seq")
+    if from_step is not None:
+        blocks = blocks.filter(last_step__gte=from_step)
+    if to_step is not None:
+        blocks = blocks.filter(first_step__lte=to_step)
+    found: dict[str, list[Column]] = {}
+    fields = ("attempt", "first_step", "last_step", "head", "body")
+    for attempt, first, last, head, body in blocks.values_list(*fields):
+        end = min(high, ends.get(attempt, inf))
+        if first > end:
+            continue
+        within = _Within(low, end) if first < low or last > end else None
+        asked = _asked(head, wanted, prefix)
+        for name, one in decode(head, body, names=asked).items():
+            kept = within(one) if within else one
+            if len(kept):
+                found.setdefault(name, []).append(kept)
+    tidy = _Tidy()
+    return {name: tidy(joined(parts)) for name, parts in sorted(found.items())}
+
+
+def _asked(head: bytes, wanted: set[str] | None, prefix: str | None) -> list[str] | None:
+    if wanted is None:
+        return None
+    names = Head.read(head).names
+    return [name for name in names if name in wanted or (prefix and name.startswith(prefix))]
+
+
+class _Within:
+    """The points of a block at the steps that count. Columns that share their steps share the
+    comparison."""
+
+    def __init__(self, low: float, high: float) -> None:
+        self._low, self._high = low, high
+        self._masks: dict[int, np.ndarray] = {}
+
+    def __call__(self, one: Column) -> Column:
+        key = id(one.steps)
+        if key not in self._masks:
+            self._masks[key] = (one.steps >= self._low) & (one.steps <= self._high)
+        return one.kept(self._masks[key])
+
+
+class _Tidy:
+    """Points by step, of several at one step the last. Most columns are so already."""
+
+    def __call__(self, one: Column) -> Column:
+        if bool((np.diff(one.steps) > 0).all()):
+            return one
+        order = np.argsort(one.steps, kind="stable")
+        steps = one.steps[order]
+        is_last = np.append(steps[1:] != steps[:-1], True)
+        return one.kept(order[is_last])
+
+
+def metric_latest(*, run: Run, names: Collection[str]) -> dict[str, Point]:
+    """name -> (step, value) of the newest number of each, from the heads of the newest blocks
+    alone: a page that polls must not read a whole run."""
+    heads = (
+        MetricBlock.objects.filter(run=run)
+        .order_by("-attempt", "-first_seq")
+        .values_list("head", flat=True)
     )
-    for attempt, body in blocks.iterator(chunk_size=1000):
-        end = ends.get(attempt, inf)
-        for name, values in body["values"].items():
-            if wanted is None or name in wanted or (prefix and name.startswith(prefix)):
-                series = points.setdefault(name, {})
-                series.update(
-                    (step, value)
-                    for step, value in zip(body["steps"], values, strict=True)
-                    if step <= end
-                )
-    return {
-        name: thin(sorted(series.items()), max_points)
-        for name, series in sorted(points.items())
-        if series
-    }
+    found: dict[str, Point] = {}
+    for some in (heads[:_NEWEST], heads[_NEWEST:_NEWER]):
+        for head in some:
+            latest = Head.read(head).latest()
+            found = {name: latest[name] for name in names if name in latest} | found
+        if len(found) == len(set(names)):
+            break
+    return found
+
+
+# --- thinning ----------------------------------------------------------------------------------
 
 
 def thin(points: list[Point], max_points: int) -> list[Point]:
@@ -54,18 +139,35 @@ def thin(points: list[Point], max_points: int) -> list[Point]:
     as the greatest of its stretch: it is what a person must not miss."""
     if len(points) <= max_points:
         return points
+    values = [value if isinstance(value, int | float) else inf for _, value in points]
+    return [points[i] for i in _kept(_heights(np.array(values)), max_points).tolist()]
+
+
+def thin_column(one: Column, max_points: int) -> Column:
+    """`thin` of arrays."""
+    if len(one) <= max_points:
+        return one
+    return one.kept(_kept(_heights(one.values), max_points))
+
+
+def _heights(values: np.ndarray) -> np.ndarray:
+    return np.where(np.isfinite(values), values, inf)
+
+
+def _kept(heights: np.ndarray, max_points: int) -> np.ndarray:
+    """Positions of the points to keep, ascending. heights: (n,), n > max_points.
+
+    The inner points are cut into stretches of n // k or n // k + 1 points; a row of `grid` is one
+    stretch, the shorter ones filled up with their last point once more.
+    """
+    n = len(heights)
     if max_points < 4:
-        return points[:: max(1, len(points) - 1)][:max_points]
-    inner = points[1:-1]
-    stretches = (max_points - 2) // 2
-    kept = [points[0]]
-    for i in range(stretches):
-        stretch = inner[i * len(inner) // stretches : (i + 1) * len(inner) // stretches]
-        ends = {stretch.index(low) for low in [min(stretch, key=_height)]}
-        ends.add(stretch.index(max(stretch, key=_height)))
-        kept += [stretch[k] for k in sorted(ends)]
-    return [*kept, points[-1]]
-
-
-def _height(point: Point) -> float:
-    return float(point[1]) if isinstance(point[1], int | float) else inf
+        return np.arange(0, n, max(1, n - 1))[:max_points]
+    inner, stretches = n - 2, (max_points - 2) // 2
+    cuts = 1 + np.arange(stretches + 1) * inner // stretches
+    starts, stops = cuts[:-1, None], cuts[1:, None]
+    grid = np.minimum(starts + np.arange(-(-inner // stretches)), stops - 1)
+    rows = heights[grid]
+    least = cuts[:-1] + rows.argmin(axis=1)
+    greatest = cuts[:-1] + rows.argmax(axis=1)
+    return np.unique(np.concatenate([[0], least, greatest, [n - 1]]))

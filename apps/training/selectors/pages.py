@@ -1,17 +1,17 @@
 """Reads that only the pages need: searching, choices of a form, latest figures, models."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 
 from django.db.models import Count, Q, QuerySet
 
 from apps.accounts.models import Project
 from apps.common.errors import Missing
 from apps.snapshots.models import Snapshot
-from apps.training.models import Alert, Artifact, Checkpoint, Run, RunEvent
+from apps.training.models import Alert, Artifact, Checkpoint, Run, RunAttempt
+from apps.training.selectors.metrics import metric_latest
 from apps.training.selectors.runs import run_list
 
 CHOICES = 200  # of each sort in a form; older ones are found by the API
-_LATEST_BLOCKS = 40
 
 Choices = list[tuple[str, str]]
 
@@ -36,35 +36,16 @@ def runs_for_list(
 
 
 def latest_metrics(run: Run, names: Collection[str]) -> dict[str, tuple[int, float]]:
-    """name -> (step, value) of the newest number of each, from the newest blocks only: a page
-    that polls must not read a whole run."""
-    blocks = (
-        RunEvent.objects.filter(run=run, type="Metrics")
-        .order_by("-attempt", "-seq")
-        .values_list("body", flat=True)[:_LATEST_BLOCKS]
-    )
-    found: dict[str, tuple[int, float]] = {}
-    for body in blocks:
-        for name in names:
-            values = body["values"].get(name) if name not in found else None
-            newest = _newest(body["steps"], values or ())
-            if newest is not None:
-                found[name] = newest
-        if len(found) == len(names):
-            break
-    return found
-
-
-def _newest(steps: list[int], values: Iterable[object]) -> tuple[int, float] | None:
-    pairs = [(s, v) for s, v in zip(steps, values, strict=False) if isinstance(v, int | float)]
-    return max(pairs) if pairs else None
+    """name -> (step, value) of the newest number of each, without reading the curves."""
+    return metric_latest(run=run, names=names)
 
 
 def newest_event(run: Run) -> str:
-    """Changes with every event: whether there is anything new to show. Read from an index."""
-    rows = RunEvent.objects.filter(run=run).order_by("-attempt", "-seq")
-    newest = rows.values_list("attempt", "seq").first()
-    return "{}.{}".format(*newest) if newest else "0"
+    """Changes with every batch of events, and when old points are thinned: whether there is
+    anything new to show."""
+    rows = RunAttempt.objects.filter(run=run).order_by("number").values_list("number", "last_seq")
+    heard = "_".join(f"{number}.{last_seq}" for number, last_seq in rows)
+    return f"{heard or 0}{f't{run.thinned_at.timestamp():.0f}' if run.thinned_at else ''}"
 
 
 def alerts_of(run: Run) -> list[Alert]:

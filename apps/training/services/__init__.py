@@ -5,6 +5,7 @@ from apps.training.services.applying import Applied, events_apply
 from apps.training.services.attempts import run_dispatch, run_send
 from apps.training.services.kinds import KINDS
 from apps.training.services.launching import run_clone, run_launch
+from apps.training.services.points import metrics_store
 from apps.training.services.repeating import (
     checkpoint_evaluate,
     evaluation_inputs,
@@ -29,6 +30,7 @@ __all__ = [
     "evaluation_inputs",
     "evaluation_missing",
     "events_apply",
+    "metrics_store",
     "roll_back_plan",
     "run_cancel",
     "run_clone",

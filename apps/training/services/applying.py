@@ -3,6 +3,8 @@
 Delivery is at least once, in order: an event that is already in is skipped, a gap is refused (the
 supervisor sends again from what was acknowledged). So applying is idempotent, and any number of
 event workers may be killed at any time.
+
+Every event is a row, but for Metrics: the points of a whole batch are one block.
 """
 
 import logging
@@ -17,11 +19,13 @@ from django.db import InterfaceError, OperationalError, transaction
 from django.utils import timezone
 
 from apps.training import dispatch
+from apps.training.metric_blocks import Column, columns_of, gathered
 from apps.training.models import Run, RunAttempt, RunEvent
-from apps.training.services.arms import ROWLESS, apply
+from apps.training.services.arms import ROWLESS, apply, check_points
 from apps.training.services.attempts import run_end, run_locked
+from apps.training.services.points import BLOCKS_TO_MERGE, block_add, blocks_merge
 from apps.training.storable import storable
-from workers.contract.events import Envelope, Fault, envelope_from_json
+from workers.contract.events import Envelope, Fault, Metrics, envelope_from_json
 from workers.contract.wire import ContractError
 
 log = logging.getLogger(__name__)
@@ -100,6 +104,7 @@ def _refuse(result: Applied, events: list[Any]) -> None:
 
 def _apply_all(run: Run, attempt: RunAttempt, events: list[Any], result: Applied) -> None:
     rows: list[RunEvent] = []
+    points: dict[int, dict[str, Column]] = {}  # of the batch's Metrics events, by number
     for raw in events:
         seq = _seq(raw)
         if 0 < seq <= attempt.last_seq:
@@ -109,8 +114,18 @@ def _apply_all(run: Run, attempt: RunAttempt, events: list[Any], result: Applied
             result.missing = attempt.last_seq + 1
             break
         attempt.last_seq += 1  # also for an event without a number: it takes the next one
-        rows.append(_apply_one(run, attempt, raw, result))
+        kept = _apply_one(run, attempt, raw, result)
+        if isinstance(kept, RunEvent):
+            rows.append(kept)
+        else:
+            points[attempt.last_seq] = kept
     RunEvent.objects.bulk_create(rows)
+    if points:
+        where = {"run_id": run.pk, "attempt": attempt.number}
+        numbers = {"first_seq": min(points), "last_seq": max(points)}
+        block_add(**where, **numbers, columns=gathered(points.values()))
+        # An attempt that is over gets few more points: its last small blocks become one.
+        blocks_merge(**where, least=BLOCKS_TO_MERGE if run.is_live else 2)
     attempt.save()
     if run.attempt == attempt.number:
         run.heard_at = timezone.now()
@@ -118,21 +133,25 @@ def _apply_all(run: Run, attempt: RunAttempt, events: list[Any], result: Applied
     transaction.on_commit(partial(dispatch.ack_send, run.pk, attempt.number, attempt.last_seq))
 
 
-def _apply_one(run: Run, attempt: RunAttempt, raw: Any, result: Applied) -> RunEvent:
-    """Apply one event; whatever it contains, the ones after it are not held up."""
+def _apply_one(
+    run: Run, attempt: RunAttempt, raw: Any, result: Applied
+) -> RunEvent | dict[str, Column]:
+    """Apply one event; whatever it contains, the ones after it are not held up. What is to be
+    kept of it: a row, or the points of a Metrics event."""
     try:
         raw = storable(raw)
         envelope = envelope_from_json(raw)
         if (envelope.run, envelope.attempt) != (run.pk, attempt.number):
             raise ContractError("event: it is addressed to another attempt")
         at = datetime.fromtimestamp(envelope.at, UTC)
+        kept = _kept(run, attempt, envelope, at, raw["event"])
         if counts(run, attempt):
             with nullcontext() if isinstance(envelope.event, ROWLESS) else transaction.atomic():
                 apply(run, attempt, envelope, at)
             result.applied += 1
         else:
             result.kept += 1
-        return _row(run, attempt, envelope, at, raw["event"])
+        return kept
     except (OperationalError, InterfaceError):
         raise
     except Exception as error:
@@ -159,9 +178,12 @@ def counts(run: Run, attempt: RunAttempt) -> bool:
     return attempt.number == run.attempt and (run.is_live or run.failure_kind == "lost")
 
 
-def _row(
+def _kept(
     run: Run, attempt: RunAttempt, envelope: Envelope, at: datetime, body: dict[str, Any]
-) -> RunEvent:
+) -> RunEvent | dict[str, Column]:
+    if isinstance(envelope.event, Metrics):
+        check_points(envelope.event)
+        return columns_of(envelope.event.steps, envelope.event.values)
     return RunEvent(
         run=run,
         attempt=attempt.number,

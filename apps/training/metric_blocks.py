@@ -1,0 +1,281 @@
+"""Points of many metrics as a few bytes: columns of numbers, not a JSON object a step.
+
+A block has a *head* and a *body*. The head names the columns, says where each lies in the body and
+what its last number was, so the newest figures of a run are read without any body. The body is a
+row of compressed streams of about 64 kB; a column is a stretch of one of them, so reading two
+metrics of fifty unpacks two streams.
+
+No digit is lost: a column is kept as float32 only when each of its values comes back from it
+unchanged, otherwise as float64. NaN and the infinities are floats like any other; a value that was
+undefined (None) has a bit of its own, so it is never taken for NaN. Whole numbers beyond 2^53 are
+the nearest float64, as every JavaScript reader of the events would have them.
+
+Numpy and the standard library only.
+"""
+
+import json
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+VERSION = 1
+STREAM_BYTES = 64 * 1024  # before compression
+_LEVEL = 1  # the mantissas of measurements are noise: higher levels cost time and save 1 %
+_STEP, _SINGLE, _DOUBLE = "<i8", "<f4", "<f8"
+
+Value = float | str | None  # "nan", "inf", "-inf" as words; None is undefined at that step
+Point = tuple[int, Value]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Column:
+    """The points of one metric, in the order in which they were reported.
+
+    steps: (n,) int64. values: (n,) float64, NaN also where undefined. undefined: (n,) bool, or
+    None when every value was defined.
+    """
+
+    steps: np.ndarray
+    values: np.ndarray
+    undefined: np.ndarray | None = None
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+    def kept(self, index: Any) -> "Column":
+        """The points that `index` picks: a slice, a mask or positions."""
+        undefined = None if self.undefined is None else self.undefined[index]
+        if undefined is not None and not undefined.any():
+            undefined = None
+        return Column(self.steps[index], self.values[index], undefined)
+
+    def points(self) -> list[Point]:
+        """As the contract spells them: (step, number, word or None)."""
+        values: list[Value] = self.values.tolist()
+        for i in np.flatnonzero(~np.isfinite(self.values)).tolist():
+            values[i] = _spelled(values[i])
+        if self.undefined is not None:
+            for i in np.flatnonzero(self.undefined).tolist():
+                values[i] = None
+        return list(zip(self.steps.tolist(), values, strict=True))
+
+
+def _spelled(value: Any) -> str:
+    return "nan" if value != value else "inf" if value > 0 else "-inf"
+
+
+def columns_of(steps: Sequence[int], values: Mapping[str, Sequence[Value]]) -> dict[str, Column]:
+    """From a Metrics event's own lists; words and None are read as the contract means them.
+
+    Raises ValueError, TypeError or OverflowError for what is no well-formed event.
+    """
+    at = np.array(steps, dtype=np.int64)
+    return {name: _column(at, row) for name, row in values.items()}
+
+
+def series_columns(series: Mapping[str, Sequence[Point]]) -> dict[str, Column]:
+    """From {name: [(step, value), …]}."""
+    return {
+        name: _column(
+            np.array([step for step, _ in points], dtype=np.int64), [value for _, value in points]
+        )
+        for name, points in series.items()
+    }
+
+
+def _column(at: np.ndarray, values: Sequence[Value]) -> Column:
+    numbers = np.array(values, dtype=np.float64)  # reads "nan", "inf" and None as well
+    if numbers.shape != at.shape or at.ndim != 1:
+        raise ValueError("not one value for each step")
+    if not np.isnan(numbers).any() or None not in values:
+        return Column(at, numbers)
+    return Column(at, numbers, np.array([value is None for value in values], dtype=bool))
+
+
+def joined(columns: Sequence[Column]) -> Column:
+    """One after the other."""
+    if len(columns) == 1:
+        return columns[0]
+    undefined = None
+    if any(one.undefined is not None for one in columns):
+        undefined = np.concatenate(
+            [
+                np.zeros(len(one), dtype=bool) if one.undefined is None else one.undefined
+                for one in columns
+            ]
+        )
+    return Column(
+        np.concatenate([one.steps for one in columns]),
+        np.concatenate([one.values for one in columns]),
+        undefined,
+    )
+
+
+def gathered(parts: Iterable[Mapping[str, Column]]) -> dict[str, Column]:
+    """The columns of several blocks or events, in their order, under one roof."""
+    found: dict[str, list[Column]] = {}
+    for part in parts:
+        for name, one in part.items():
+            found.setdefault(name, []).append(one)
+    return {name: joined(columns) for name, columns in found.items()}
+
+
+# --- packing -----------------------------------------------------------------------------------
+
+
+def encode(columns: Mapping[str, Column]) -> tuple[bytes, bytes]:
+    """(head, body) of these columns; `decode` is its inverse, value by value."""
+    packer = _Packer()
+    indexes: dict[bytes, int] = {}
+    index_rows: list[list[int]] = []
+    rows: list[list[Any]] = []
+    for name, one in columns.items():
+        key = one.steps.tobytes()
+        if key not in indexes:
+            indexes[key] = len(index_rows)
+            deltas = np.diff(one.steps, prepend=np.int64(0)).astype(_STEP)
+            index_rows.append([len(one), *packer.add(_shuffled(deltas))])
+        numbers, kind = _narrowest(one.values)
+        packed = _shuffled(numbers)
+        if one.undefined is not None:
+            packed += np.packbits(one.undefined).tobytes()
+        has_holes = one.undefined is not None
+        place = packer.add(packed)
+        rows.append([name, indexes[key], kind, int(has_holes), *place, *_last_number(one)])
+    streams, body = packer.done()
+    head = {"version": VERSION, "streams": streams, "indexes": index_rows, "columns": rows}
+    text = json.dumps(head, separators=(",", ":"), allow_nan=False)
+    return zlib.compress(text.encode(), 6), body
+
+
+def _narrowest(values: np.ndarray) -> tuple[np.ndarray, int]:
+    """(values, bytes a value): float32 where that gives back the very same numbers."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        single = values.astype(_SINGLE)
+    same = (single == values) | np.isnan(values)
+    return (single, 4) if bool(same.all()) else (values.astype(_DOUBLE), 8)
+
+
+def _last_number(one: Column) -> tuple[int, float] | tuple[None, None]:
+    """(step, value) of the highest step with a finite number, the last one measured there."""
+    finite = np.flatnonzero(np.isfinite(one.values))
+    if not len(finite):
+        return None, None
+    steps = one.steps[finite]
+    last = finite[len(steps) - 1 - int(np.argmax(steps[::-1]))]
+    return int(one.steps[last]), float(one.values[last])
+
+
+def _shuffled(numbers: np.ndarray) -> bytes:
+    """All first bytes, then all second bytes and so on: neighbours share signs and exponents, and
+    zlib sees that only when they lie side by side."""
+    width = numbers.dtype.itemsize
+    return numbers.view(np.uint8).reshape(-1, width).T.tobytes()
+
+
+def _unshuffled(raw: memoryview, dtype: str, count: int) -> np.ndarray:
+    width = np.dtype(dtype).itemsize
+    planes = np.frombuffer(raw, dtype=np.uint8, count=count * width).reshape(width, count)
+    return np.ascontiguousarray(planes.T).view(dtype).reshape(count)
+
+
+def block_fields(columns: Mapping[str, Column]) -> dict[str, Any]:
+    """The fields of a row that holds these columns, without its address; {} for no point."""
+    columns = {name: one for name, one in columns.items() if len(one)}
+    if not columns:
+        return {}
+    head, body = encode(columns)
+    return {
+        "first_step": min(int(one.steps.min()) for one in columns.values()),
+        "last_step": max(int(one.steps.max()) for one in columns.values()),
+        "points": sum(map(len, columns.values())),
+        "head": head,
+        "body": body,
+    }
+
+
+class _Packer:
+    """Lays stretches of bytes into streams of about `STREAM_BYTES`."""
+
+    def __init__(self) -> None:
+        self._open = bytearray()
+        self._closed: list[bytes] = []
+
+    def add(self, raw: bytes) -> tuple[int, int]:
+        """(stream, offset in it) of `raw`."""
+        if self._open and len(self._open) + len(raw) > STREAM_BYTES:
+            self._close()
+        place = len(self._closed), len(self._open)
+        self._open += raw
+        return place
+
+    def done(self) -> tuple[list[int], bytes]:
+        """(length of each compressed stream, all of them)."""
+        self._close()
+        return [len(stream) for stream in self._closed], b"".join(self._closed)
+
+    def _close(self) -> None:
+        self._closed.append(zlib.compress(bytes(self._open), _LEVEL))
+        self._open = bytearray()
+
+
+# --- unpacking ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """What a block holds, without its values."""
+
+    streams: list[int]
+    indexes: list[list[int]]
+    columns: list[list[Any]]
+
+    @classmethod
+    def read(cls, head: bytes) -> "Head":
+        data = json.loads(zlib.decompress(head))
+        if data["version"] != VERSION:
+            raise ValueError(f"a block of metrics of version {data['version']}, not {VERSION}")
+        return cls(data["streams"], data["indexes"], data["columns"])
+
+    @property
+    def names(self) -> list[str]:
+        return [row[0] for row in self.columns]
+
+    def latest(self) -> dict[str, tuple[int, float]]:
+        """name -> (step, value) of the highest step with a number, for those that have one."""
+        return {row[0]: (row[6], row[7]) for row in self.columns if row[6] is not None}
+
+
+def decode(head: bytes, body: bytes, *, names: Iterable[str] | None = None) -> dict[str, Column]:
+    """The columns of a block, or those of `names` alone. Metrics measured at the same steps share
+    one array of steps."""
+    read = Head.read(head)
+    wanted = None if names is None else set(names)
+    ends = np.cumsum([0, *read.streams]).tolist()
+    opened: dict[int, memoryview] = {}
+
+    def stretch(stream: int, offset: int) -> memoryview:
+        if stream not in opened:
+            raw = zlib.decompress(memoryview(body)[ends[stream] : ends[stream + 1]])
+            opened[stream] = memoryview(raw)
+        return opened[stream][offset:]
+
+    steps: dict[int, np.ndarray] = {}
+    found: dict[str, Column] = {}
+    for name, index, width, has_holes, stream, offset, *_ in read.columns:
+        if wanted is not None and name not in wanted:
+            continue
+        count, *place = read.indexes[index]
+        if index not in steps:
+            steps[index] = np.cumsum(_unshuffled(stretch(*place), _STEP, count))
+        raw = stretch(stream, offset)
+        numbers = _unshuffled(raw, _SINGLE if width == 4 else _DOUBLE, count)
+        undefined = None
+        if has_holes:
+            bits = np.frombuffer(raw, np.uint8, (count + 7) // 8, count * width)
+            undefined = np.unpackbits(bits, count=count).astype(bool)
+        found[name] = Column(steps[index], numbers.astype(np.float64), undefined)
+    return found
