@@ -7,16 +7,26 @@ is killed goes back to the last one between two, and goes on from there exactly.
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from transformers import TrainerControl, TrainerState, TrainingArguments
 
 from workers.context import RunContext
+from workers.ppo.probes import ROLES
 from workers.recipes.settings.grpo import GRPOSettings
 from workers.recipes.trainer_bridge import Reporter
 
 HELD_OUT, OWN = "eval_held_out_score", "eval_score"
 STATE = "grpo_state.json"
+PROBED = ("eval/protocol", "eval/reproducibility", *ROLES.values())
+
+
+class Rider(Protocol):
+    """Something with a memory that a resumed run must have again."""
+
+    def state(self) -> Any: ...
+
+    def restore(self, state: Any) -> None: ...
 
 
 class GroupReporter(Reporter):
@@ -32,6 +42,7 @@ class GroupReporter(Reporter):
         self.is_best = False
         self.not_better = 0  # evaluations since the best
         self.mark: dict[str, Any] | None = None  # the baseline, to ride in checkpoints
+        self.riders: dict[str, Rider] = {}  # what else does, by name
 
     def on_step_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
@@ -93,7 +104,7 @@ class GroupReporter(Reporter):
             tags.append("final")
         folder = Path(args.output_dir) / f"checkpoint-{state.global_step}"
         self.finish_folder(folder)
-        figures = self.evaluated if evaluated else {}
+        figures = of_policy(self.evaluated) if evaluated else {}
         self.context.save_checkpoint(folder, step=state.global_step, tags=tags, metrics=figures)
 
     def finish_folder(self, folder: Path) -> None:
@@ -102,6 +113,7 @@ class GroupReporter(Reporter):
             "best_score": self.best_score,
             "not_better": self.not_better,
             "baseline": self.mark,
+            "riders": {name: rider.state() for name, rider in self.riders.items()},
         }
         (folder / STATE).write_text(json.dumps(kept))
 
@@ -110,6 +122,14 @@ class GroupReporter(Reporter):
         kept = json.loads((folder / STATE).read_text())
         self.best_score, self.not_better = kept["best_score"], kept["not_better"]
         self.mark = kept["baseline"]
+        for name, rider in self.riders.items():
+            if name in kept.get("riders", {}):
+                rider.restore(kept["riders"][name])
+
+
+def of_policy(figures: Mapping[str, float]) -> dict[str, float]:
+    """Figures of an evaluation without those of the protocol and the reward."""
+    return {name: value for name, value in figures.items() if name not in PROBED}
 
 
 def headline(figures: Mapping[str, float]) -> float:

@@ -27,6 +27,7 @@ from transformers import PreTrainedModel
 from trl import GRPOTrainer
 
 from workers import contracts
+from workers.behaviour.watch import Watch
 from workers.data.encoding import encode_prompt
 from workers.data.snapshot import Messages
 from workers.grpo.figures import Figures, UpdateSums, answer_figures, averaged
@@ -58,12 +59,14 @@ class Trainer(GuardedTrainer, GRPOTrainer):
         reference: Reference,
         evaluation: Callable[[], dict[str, float]],
         baseline: Baseline | None,
+        watch: Watch,
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
         self.settings = settings
         self.evaluation = evaluation
         self.baseline = baseline
+        self.watch = watch
         self.policy: PreTrainedModel = (
             self.model.get_base_model() if isinstance(self.model, PeftModel) else self.model
         )
@@ -174,8 +177,10 @@ class Trainer(GuardedTrainer, GRPOTrainer):
                 own = self._get_per_token_logps_and_entropies(self.policy, *sequences)[0]
             contracts.check_kl_at_start(own, output["ref_per_token_logps"], mask)
         self._hush(output["advantages"])
+        judged = self.reward.last
         self.drawn.append(
-            answer_figures(self.reward.last, self.settings.group_size, ids, mask, self.baseline)
+            answer_figures(judged, self.settings.group_size, ids, mask, self.baseline)
+            | self.watch.look(judged.texts, judged.scores.values, judged.lengths)
         )
         return output
 

@@ -1,6 +1,7 @@
 """Looking at a policy from outside its training: fixed prompts, the judge, samples, the audit."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
@@ -8,6 +9,7 @@ from workers.audit import AuditSample, pick, publish
 from workers.context import RunContext
 from workers.contract.events import ReviewRequested, Sample
 from workers.ppo.baseline import Baseline
+from workers.ppo.probes import RewardProbes, protocol_number
 from workers.ppo.rollout import Rollout
 from workers.ppo.setup import Prompts
 from workers.recipes.settings.policy import PPOSettings
@@ -29,6 +31,7 @@ class Evaluation:
     scores: Scores
     judged: Scores | None
     calibrated: list[float] | None = None  # against the reference's answers to the same prompts
+    probes: Mapping[str, float] = field(default_factory=dict)  # of the reward and the protocol
 
     @property
     def headline(self) -> float:
@@ -36,7 +39,12 @@ class Evaluation:
         scores = (self.judged or self.scores).values
         return sum(scores) / len(scores)
 
+    def figures(self) -> dict[str, float]:
+        """All that was measured, of the policy and of what measures it."""
+        return self.metrics() | self.probes
+
     def metrics(self) -> dict[str, float]:
+        """Of the policy: what checkpoints and summaries show."""
         values: dict[str, list[float]] = {
             "eval/score": self.scores.values,
             "eval/kl": [given.kl or 0.0 for given in self.answers],
@@ -61,8 +69,11 @@ def evaluate(
     *,
     seed: int,
     baseline: Baseline | None = None,
+    probes: RewardProbes | None = None,
+    deviation: float = 0.0,
 ) -> Evaluation:
-    """Answer `prompts`, always with the same seed, so that only the policy differs."""
+    """Answer `prompts`, always with the same seed, so that only the policy differs; ask the reward
+    what `probes` know. `deviation` is that of the raw scores so far."""
     sampling = Sampling(
         settings.max_new_tokens, temperature=settings.temperature, seed=derive_seed(seed, "eval")
     )
@@ -74,6 +85,8 @@ def evaluate(
         scores,
         judge.score(prompts.messages, texts) if judge else None,
         baseline.calibrated_by_prompt(scores.values) if baseline else None,
+        (probes or RewardProbes()).figures(reward, baseline, deviation=deviation)
+        | {"eval/protocol": protocol_number(prompts.ids, sampling)},
     )
 
 

@@ -56,6 +56,12 @@ def scored(loop: "Loop", rollout: Rollout, trusted: Tensor) -> Figures:
     )
 
 
+def watched(loop: "Loop", rollout: Rollout) -> Figures:
+    """What the batch's answers say, and what the reward makes of it."""
+    responses = rollout.responses
+    return loop.watch.look(responses.texts, rollout.scores.values, responses.lengths.tolist())
+
+
 def summary(loop: "Loop") -> dict[str, Any]:
     """The headline figures of a run that ended."""
     state = loop.state

@@ -29,6 +29,8 @@ class TrainingState:
     moments: RunningMoments = field(default_factory=RunningMoments)
     baseline: dict[str, Any] | None = None  # the reference's answers before the first step
     guards: dict[str, Any] = field(default_factory=dict)
+    watch: dict[str, Any] = field(default_factory=dict)  # what its counters look back over
+    histograms: dict[str, Any] = field(default_factory=dict)  # their bins
     sampler_z: float = 0.0  # of the last rollout (workers.contracts.sampler_z)
     adjusted: dict[str, float] = field(default_factory=dict)  # factors and terms, by setting
 

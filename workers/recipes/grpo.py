@@ -11,7 +11,8 @@ rewards this is RLVR (Lambert et al. 2024, Tülu 3). The update is TRL's; what o
 and why, stands in workers/grpo/trainer.py.
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from datasets import Dataset
@@ -19,6 +20,9 @@ from peft import PeftModel
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, set_seed
 from trl import GRPOConfig
 
+from workers.behaviour.build import make_watch
+from workers.behaviour.histograms import Histograms
+from workers.behaviour.watch import Watch
 from workers.context import RecipeError, RunContext
 from workers.contract.events import Fault
 from workers.grpo.people import ask_people, sample, tell_silence
@@ -29,6 +33,7 @@ from workers.lora import attach_policy_lora
 from workers.models import load_causal, load_tokenizer, parameter_count, stop_ids
 from workers.ppo.baseline import Baseline, measure_baseline
 from workers.ppo.evaluation import Evaluation, audit, evaluate
+from workers.ppo.probes import RewardProbes, read_probes
 from workers.ppo.setup import Prompts, read_evaluation_prompts, read_training_prompts
 from workers.preflight.begin import settings_of
 from workers.preflight.findings import Report
@@ -57,7 +62,8 @@ def run(context: RunContext) -> dict[str, Any]:
     looked = look_before(context, settings, models, prompts, eval_prompts, reward)
     if settings.preflight:
         return {"step": 0, "preflight": looked.summary() if looked else None}
-    outside = Outside(context, settings, models, reward, eval_prompts)
+    watch, probes = make_watch(context, settings), read_probes(context)
+    outside = Outside(context, settings, models, reward, eval_prompts, watch, probes)
     reporter = GroupReporter(context, settings, outside.on_step)
     outside.begin(reporter)
     trainer = Trainer(
@@ -72,6 +78,7 @@ def run(context: RunContext) -> dict[str, Any]:
         reference=models.reference,
         evaluation=outside.evaluate,
         baseline=outside.baseline,
+        watch=watch,
     )
     train(context, trainer)
     models.reference.check()
@@ -200,6 +207,9 @@ class Outside:
     models: Models
     reward: GroupReward
     prompts: Prompts
+    watch: Watch
+    probes: RewardProbes
+    histograms: Histograms = field(default_factory=Histograms)
     baseline: Baseline | None = None
     silent: bool = False  # whether the last step taught nothing
     first: Evaluation | None = None
@@ -207,6 +217,7 @@ class Outside:
 
     def begin(self, reporter: GroupReporter) -> None:
         """The mark a run is measured from: the reference's answers, or those of the checkpoint."""
+        reporter.riders = {"watch": self.watch, "histograms": self.histograms}
         resumed = self.context.resume_path()
         if resumed:
             reporter.restore(resumed)
@@ -219,8 +230,11 @@ class Outside:
             self.reward.source,
             self.settings,
             seed=self.context.spec.seed,
+            watch=self.watch,
         )
         reporter.mark = self.baseline.to_json() if self.baseline else None
+        if self.baseline:
+            self.context.metrics(0, self.baseline.behaviour)
 
     def evaluate(self) -> dict[str, float]:
         """Answer the fixed prompts with the present policy; figures as the trainer names them."""
@@ -234,16 +248,29 @@ class Outside:
             self.settings,
             seed=self.context.spec.seed,
             baseline=self.baseline,
+            probes=self.probes,
+            deviation=self.watch.deviation,
         )
+        if self.first is None and self.context.spec.resume is None:
+            self.spread(0, self.last.scores.values, [one.tokens for one in self.last.answers])
         self.first = self.first or self.last
-        return {name.replace("eval/", "eval_"): v for name, v in self.last.metrics().items()}
+        return {name.replace("eval/", "eval_"): v for name, v in self.last.figures().items()}
+
+    def spread(self, step: int, scores: Sequence[float], lengths: Sequence[float]) -> None:
+        """How scores and lengths lay, on bins that stay the same."""
+        longest = self.settings.max_new_tokens
+        for event in self.histograms.of_answers(step, scores, lengths, longest=longest):
+            self.context.emit(event)
 
     def on_step(self, step: int) -> None:
         judged = self.reward.last
         if judged is None:
             return
-        if step % self.settings.sample_every < self.settings.update_epochs:
+        due = step % self.settings.sample_every < self.settings.update_epochs
+        if due:
             sample(self.context, judged, step=step)
+        if due or step % self.settings.eval_every < self.settings.update_epochs:
+            self.spread(step, judged.scores.values, judged.lengths)
         ask_people(self.context, judged, threshold=self.reward.threshold, step=step)
         silent = bool(judged.silent(self.settings.group_size).all())
         if silent and not self.silent:  # said once, and again after a step that taught something

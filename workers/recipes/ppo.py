@@ -16,6 +16,7 @@ people.
 """
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,6 +26,9 @@ from torch import Tensor
 from transformers import set_seed
 
 from workers import contracts
+from workers.behaviour.build import make_watch
+from workers.behaviour.histograms import Histograms
+from workers.behaviour.watch import Watch
 from workers.context import RunContext
 from workers.data.prompt_order import PromptOrder
 from workers.guardrails.watch import Breach, Guardrails, stop_error
@@ -39,6 +43,7 @@ from workers.ppo.figures import (
     sequence_kl,
 )
 from workers.ppo.finite import NonFinite
+from workers.ppo.probes import RewardProbes, read_probes
 from workers.ppo.rollout import Rollout, collect
 from workers.ppo.setup import (
     Models,
@@ -101,6 +106,9 @@ class Loop:
     guards: Guardrails
     state: TrainingState
     kept: keeping.Kept
+    watch: Watch
+    probes: RewardProbes
+    histograms: Histograms
     first: Evaluation | None = None
     last: Evaluation | None = None
     stopped_by: str = ""
@@ -116,10 +124,13 @@ class Loop:
         state = TrainingState(kl_coef=settings.kl_coef)
         guards = Guardrails("ppo", settings.guards, per_look=settings.batch_size)
         kept = keeping.Kept(settings.keep_rollouts)
+        watch, histograms = make_watch(context, settings), Histograms()
         resumed = context.resume_path()
         if resumed:
             state = restore(resumed, models.actor_critic, optimizer)
             guards.restore(state.guards)
+            watch.restore(state.watch)
+            histograms.restore(state.histograms)
             kept.load(resumed)
         models.actor_critic = accelerator.prepare(models.actor_critic)
         reward = build_reward(context, settings.reward, batch_size=settings.reward_batch_size)
@@ -140,6 +151,9 @@ class Loop:
             guards=guards,
             state=state,
             kept=kept,
+            watch=watch,
+            probes=read_probes(context),
+            histograms=histograms,
         )
 
     @property
@@ -200,6 +214,7 @@ class Loop:
             rollout_figures(rollout, normalised, rewards, returns)
             | looking.scored(self, rollout, trusted)
             | baseline_figures(rollout, self.baseline)
+            | looking.watched(self, rollout)
             | (stats.metrics if stats else {})
             | {"rollout/lag": 0.0, "numerics/non_finite": float(bool(breaches))}
             | {"rollout/sampler_z": self.state.sampler_z}
@@ -334,7 +349,15 @@ class Loop:
         self.kept.add(rollout.records(step=step, calibrated=calibrated))
         if step % self.settings.sample_every == 0:
             sample(self.context, rollout, scores, step=step)
+        if step % self.settings.sample_every == 0 or step % self.settings.eval_every == 0:
+            self.spread(step, scores.values, rollout.responses.lengths.tolist())
         ask_people(self.context, rollout, scores, threshold=self.threshold, step=step)
+
+    def spread(self, step: int, scores: Sequence[float], lengths: Sequence[float]) -> None:
+        """How scores and lengths lay, on bins that stay the same."""
+        longest = self.settings.max_new_tokens
+        for event in self.histograms.of_answers(step, scores, lengths, longest=longest):
+            self.context.emit(event)
 
     # --- guardrails ---
 
@@ -362,8 +385,11 @@ class Loop:
             self.reward,
             self.settings,
             seed=self.context.spec.seed,
+            watch=self.watch,
         )
         self.state.baseline = found.to_json() if found else None
+        if found:
+            self.context.metrics(0, found.behaviour)
 
     def report_progress(self, *, eta_s: float) -> None:
         self.context.progress(self.state.step, self.settings.steps, "training", eta_s)
@@ -380,10 +406,14 @@ class Loop:
             self.settings,
             seed=self.context.spec.seed,
             baseline=self.baseline,
+            probes=self.probes,
+            deviation=self.watch.deviation,
         )
         self.first = self.first or self.last
         self.evaluated_at = self.state.step
-        self.context.metrics(self.state.step, self.last.metrics())
+        self.context.metrics(self.state.step, self.last.figures())
+        if self.state.step == 0:
+            self.spread(0, self.last.scores.values, [given.tokens for given in self.last.answers])
         return keeping.note_evaluation(self.state, self.last.headline)
 
     def evaluate_and_save(self, *, last: bool) -> bool:
@@ -396,7 +426,7 @@ class Loop:
         if due and self.settings.patience and self.state.not_better >= self.settings.patience:
             self.stopped_by = "patience"
         ended = last or bool(self.stopped_by)
-        breaches = self.guards.look(step, self.last.metrics()) if due and self.last else []
+        breaches = self.guards.look(step, self.last.figures()) if due and self.last else []
         if is_best or ended or step % self.settings.save_every == 0:
             tags = ["last"]
             tags += ["best"] if is_best else []
@@ -408,6 +438,8 @@ class Loop:
     def save(self, tags: list[str]) -> None:
         self.models.reference.check()
         self.state.guards = self.guards.state()
+        self.state.watch = self.watch.state()
+        self.state.histograms = self.histograms.state()
         metrics = self.last.metrics() if self.last else {}
         keeping.save_checkpoint(
             self.context, self.models, self.optimizer, self.state, self.kept, tags, metrics

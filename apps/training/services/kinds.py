@@ -74,6 +74,7 @@ _OPTIMISING = KindRule(
         # reward model itself learned from.
         "canaries": Role(snapshots=PAIRS),
         "reward_data": Role(snapshots=PAIRS),
+        "demonstrations": Role(snapshots=DEMONSTRATIONS),  # what answers may have copied
     },
     (
         Need(("prompts",)),

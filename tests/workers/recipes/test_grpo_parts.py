@@ -13,6 +13,7 @@ from trl import GRPOConfig
 
 from tests.workers.recipes.language import tiny_gpt2, tiny_llama, user, word_tokenizer
 from workers.artifacts import Store
+from workers.behaviour.watch import Watch
 from workers.context import RecipeError, RunContext
 from workers.contract.jobs import JobSpec
 from workers.data.encoding import encode_prompt
@@ -91,6 +92,7 @@ def make(
         reference=reference,
         evaluation=dict,
         baseline=None,
+        watch=Watch(),
     )
     trainer.current_gradient_accumulation_steps = trainer.args.gradient_accumulation_steps
     trainer.model.train()

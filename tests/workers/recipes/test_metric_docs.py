@@ -41,12 +41,14 @@ def is_documented(name: str, names: set[str]) -> bool:
 def emitted(planted: dict[str, Outcome], models: Workshop) -> set[str]:
     names = set().union(*(outcome.metric_names() for outcome in planted.values()))
     roles = {"sft": "base", "prompts": "prompts", "reward": "scorer", "judge": "judge"}
+    asked = {"canaries": "preferences", "reward_data": "preferences"}
+    asked |= {"demonstrations": "demonstrations"}
     put_ensemble(models, "documented_ensemble", threshold=1e9)
     ppo = models.spec(
         "documented_ppo",
         "ppo",
-        PLANTED_PPO | {"steps": 1, "reward": REWARD},
-        **roles | {"reward": "documented_ensemble"},
+        PLANTED_PPO | {"steps": 1, "reward": REWARD, "watch_phrases": ["good dog"]},
+        **roles | asked | {"reward": "documented_ensemble"},
     )
     grpo = models.spec(
         "documented_grpo",

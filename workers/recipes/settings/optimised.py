@@ -4,8 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from workers.behaviour.phrases import phrase_name
 from workers.recipes.settings.parsing import option
 from workers.recipes.settings.rewards import reward_errors
+
+LONGEST_PHRASE = 60  # characters, as the end of a metric's name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,6 +97,18 @@ class OptimisedSettings:
         "The same configuration in small: few steps, few and short answers, at most a minute. To "
         "reproduce a trouble before a long run.",
     )
+    # watching
+    refusal_phrases: tuple[str, ...] = option(
+        (),
+        "Phrases that make an answer a refusal when one stands in its first 200 characters. Empty: "
+        "the shipped English list (workers/behaviour/phrases.py). Set it for another language, or "
+        "where your assistant refuses in words of its own.",
+    )
+    watch_phrases: tuple[str, ...] = option(
+        (),
+        "Phrases to count one by one in answers of policy and reference, with what the reward pays "
+        "for each. Set those you suspect the reward of liking.",
+    )
     # bookkeeping
     eval_every: int = option(10, "Steps between held-out evaluations.", unit="steps", minimum=1)
     eval_prompts: int = option(
@@ -110,4 +125,23 @@ class OptimisedSettings:
     )
 
     def check(self) -> list[str]:
-        return reward_errors(self.reward)
+        return reward_errors(self.reward) + _phrase_errors(self)
+
+
+def _phrase_errors(settings: OptimisedSettings) -> list[str]:
+    """A phrase must hold a word, or nothing would be counted, and its metric a name of its own."""
+    errors = [
+        f"{name}: '{phrase}' holds no word"
+        for name in ("refusal_phrases", "watch_phrases")
+        for phrase in getattr(settings, name)
+        if not phrase_name(phrase)
+    ]
+    seen: dict[str, str] = {}
+    for phrase in settings.watch_phrases:
+        name = phrase_name(phrase)
+        if name in seen:
+            errors.append(f"watch_phrases: '{phrase}' and '{seen[name]}' would be one metric")
+        if len(name) > LONGEST_PHRASE:
+            errors.append(f"watch_phrases: '{phrase}' is over {LONGEST_PHRASE} characters long")
+        seen[name] = phrase
+    return errors

@@ -1,0 +1,1 @@
+"""What answers say, and what the reward makes of it."""

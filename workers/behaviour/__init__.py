@@ -1,0 +1,1 @@
+"""What answers say and how they are scored: words, phrases, copies, and what the reward follows."""
