@@ -116,6 +116,27 @@ class Store:
                 raise ArtifactError(f"artifact '{relative}/{name}' is damaged: wrong content hash")
         return folder
 
+    def get_file(self, relative: str, *, sha256: str, cache: Path) -> Path:
+        """A local copy of one file, verified against the hash of its bytes.
+
+        A store on this machine's disk is read in place; others are copied to `cache/<sha256>`.
+        """
+        if self._is_local():
+            path = Path(self._at(relative))
+        else:
+            path = cache / sha256 / PurePosixPath(_checked(relative)).name
+            if not path.exists():
+                path.parent.mkdir(parents=True, exist_ok=True)
+                part = path.with_name(path.name + ".part")
+                with self.open(relative) as src, part.open("wb") as dst:
+                    shutil.copyfileobj(src, dst, _BLOCK)
+                part.rename(path)
+        if not path.exists():
+            raise ArtifactError(f"artifact '{relative}' is missing")
+        if file_sha256(path) != sha256:
+            raise ArtifactError(f"artifact '{relative}' is damaged: wrong content hash")
+        return path
+
     def local_path(self, relative: str) -> Path | None:
         """The path on this machine's disk, or None for a remote store."""
         return Path(self._at(relative)) if self._is_local() else None

@@ -24,7 +24,7 @@ from workers.contract.events import (
     Metrics,
     Progress,
 )
-from workers.contract.jobs import JobSpec
+from workers.contract.jobs import InputRef, JobSpec
 
 METRICS_FLUSH_S = 1.0
 PROGRESS_INTERVAL_S = 0.5
@@ -139,6 +139,23 @@ class RunContext:
 
     def input_path(self, role: str) -> Path:
         """The verified local folder of the input `role`; `RecipeError` when absent or damaged."""
+        ref = self._input(role)
+        return self._tree(ref.uri, ref.sha256, f"input '{role}'")
+
+    def input_file(self, role: str) -> Path:
+        """The verified local copy of the single file that is the input `role`; `RecipeError` when
+        absent, damaged, or no single file."""
+        ref = self._input(role)
+        if ref.kind != "artifact":
+            raise RecipeError(
+                "wrong_input", Fault.CONFIGURATION, f"input '{role}' must be a file of a run"
+            )
+        try:
+            return self.store.get_file(ref.uri, sha256=ref.sha256, cache=self.workdir / "inputs")
+        except ArtifactError as error:
+            raise RecipeError("damaged_input", Fault.DATA, f"input '{role}': {error}") from error
+
+    def _input(self, role: str) -> InputRef:
         ref = self.spec.input(role)
         if ref is None:
             raise RecipeError(
@@ -146,7 +163,7 @@ class RunContext:
                 Fault.CONFIGURATION,
                 f"a {self.spec.kind} run needs an input with the role '{role}'",
             )
-        return self._tree(ref.uri, ref.sha256, f"input '{role}'")
+        return ref
 
     def resume_path(self) -> Path | None:
         """The verified local folder of the checkpoint to continue from, or None."""

@@ -298,6 +298,22 @@ PRESETS: dict[str, dict[str, dict[str, object]]] = {
             "temperature": 0.7,
         }
     },
+    "check": {
+        "demo": {
+            "max_prompt_length": 80,
+            "max_new_tokens": 48,
+            "temperature": 0.7,
+            "eval_prompts": 40,
+        }
+    },
+    "probe": {
+        "demo": {
+            "max_prompt_length": 80,
+            "max_new_tokens": 48,
+            "temperature": 0.7,
+            "eval_prompts": 40,
+        }
+    },
 }
 
 # What each preset is for, as the launch form says it.
@@ -343,4 +359,6 @@ PURPOSES: dict[str, dict[str, str]] = {
     "generate": {"demo": "Forty short answers of the demo's policy, in a minute."},
     "evaluate": {"demo": "Forty prompts, four answers each, of the demo's policy."},
     "assess": {"demo": "Every line of the reward model's page, on the demo's small model."},
+    "check": {"demo": "Forty prompts of the demo, in seconds."},
+    "probe": {"demo": "Forty prompts of the demo, in seconds."},
 }

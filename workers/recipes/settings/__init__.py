@@ -15,6 +15,7 @@ from workers.contract.events import Fault
 from workers.contract.guards import guard_errors
 from workers.recipes.presets import PRESETS
 from workers.recipes.settings.assessment import AssessSettings
+from workers.recipes.settings.checks import CheckSettings, ProbeSettings
 from workers.recipes.settings.grpo import GRPOSettings
 from workers.recipes.settings.parsing import describe, read
 from workers.recipes.settings.policy import PPOSettings
@@ -31,6 +32,8 @@ SETTINGS: dict[str, type] = {
     "generate": GenerateSettings,
     "evaluate": EvaluateSettings,
     "assess": AssessSettings,
+    "check": CheckSettings,
+    "probe": ProbeSettings,
 }
 
 __all__ = ["SETTINGS", "describe", "settings_for"]

@@ -37,7 +37,7 @@ def _rows(cls: type) -> list[dict[str, Any]]:
         kind, optional = _type(hints[f.name])
         rows.append(
             {
-                "name": f.name,
+                "name": f.name.rstrip("_"),
                 "type": kind,
                 "optional": optional,
                 "default": f.default_factory() if f.default is MISSING else f.default,

@@ -86,7 +86,8 @@ def describe(cls: type) -> list[dict[str, Any]]:
     for f in fields(cls):
         option_ = f.metadata["option"]
         default = f.default if f.default is not MISSING else f.default_factory()  # type: ignore[misc]
-        rows.append({"name": f.name, "default": default, "unit": option_.unit, "doc": option_.doc})
+        name = f.name.rstrip("_")
+        rows.append({"name": name, "default": default, "unit": option_.unit, "doc": option_.doc})
     return rows
 
 

@@ -1,0 +1,45 @@
+"""What a check found, as a run's summary and as the artifact check.json. No torch."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from measures.estimate import Interval
+
+CONFIRMS, REFUTES, UNDECIDED = "confirms", "refutes", "undecided"
+OUTCOMES = (CONFIRMS, REFUTES, UNDECIDED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """`outcome`: of the suspicion that the check was launched for (workers.diagnosis.experiments
+    says what either means). `words`: one or two sentences with numbers, n and interval. `figures`:
+    plain numbers, and intervals as {value, low, high, n}. `details`: data for a page: histogram,
+    rows of tables, ids of samples."""
+
+    outcome: str
+    words: str
+    n: int
+    figures: Mapping[str, Any] = field(default_factory=dict)
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.outcome not in OUTCOMES:
+            raise ValueError(f"'{self.outcome}' is none of {', '.join(OUTCOMES)}")
+
+
+def interval(found: Interval) -> dict[str, Any]:
+    """As a summary holds it; what does not exist is left out."""
+    return {name: value for name, value in asdict(found).items() if value is not None}
+
+
+def jsonable(value: Any) -> Any:
+    """Numbers that are none as None: strict JSON has no word for them."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(key): jsonable(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [jsonable(one) for one in value]
+    return value
