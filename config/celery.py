@@ -58,6 +58,16 @@ app.conf.update(
             "schedule": 10.0,
             "options": {"queue": wire.QUEUE_HOUSE, "expires": 10.0},
         },
+        "send-deliveries": {
+            "task": "apps.monitoring.tasks.send_deliveries",
+            "schedule": 15.0,
+            "options": {"queue": wire.QUEUE_HOUSE, "expires": 15.0},
+        },
+        "sweep-incidents": {
+            "task": "apps.monitoring.tasks.sweep_incidents",
+            "schedule": 15.0,
+            "options": {"queue": wire.QUEUE_HOUSE, "expires": 15.0},
+        },
         "sweep-runs": {
             "task": wire.TASK_SWEEP_RUNS,
             "schedule": 5.0,

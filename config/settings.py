@@ -10,6 +10,7 @@ import dj_database_url
 from csp.constants import NONE, SELF
 
 from apps.common import environment as env
+from apps.common import mail
 
 BASE_DIR = env.ROOT
 VAR_DIR = env.var_dir()
@@ -177,6 +178,18 @@ CONTENT_SECURITY_POLICY = {
         "form-action": [SELF],
     }
 }
+
+# --- messages ----------------------------------------------------------------------------------
+# Without a mail server, e-mails are files below VAR_DIR/mail, and in production they are not sent.
+EMAIL_URL = env.text("EMAIL_URL")
+MAIL_IS_SMTP = EMAIL_URL.startswith("smtp")
+MAIL_READY = bool(EMAIL_URL) or not PRODUCTION
+globals().update(mail.email_settings(EMAIL_URL, VAR_DIR))
+DEFAULT_FROM_EMAIL = SERVER_EMAIL = env.text(
+    "MAIL_FROM", f"Concord <concord@{mail.host_of(SITE_URL)}>"
+)
+# Hosts inside a private network to which alerts may be posted: a name, or name:port.
+WEBHOOK_HOSTS = env.words("WEBHOOK_HOSTS")
 
 # --- Celery ------------------------------------------------------------------------------------
 CELERY_BROKER_URL = REDIS_URL

@@ -1,0 +1,208 @@
+"""Posting a signed message to an address that somebody typed in.
+
+The address could be anything, so the guard is strict: http or https only, a name is resolved first
+and every address it has must be public, the connection goes to an address that was checked (a name
+that changes its mind in between leads nowhere else), redirects are not followed, the answer is read
+up to a limit, and all of it has a deadline. `WEBHOOK_HOSTS` lists the hosts that may be private.
+"""
+
+import contextlib
+import hashlib
+import hmac
+import http.client
+import ipaddress
+import json
+import socket
+import ssl
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from django.conf import settings
+
+CONNECT_SECONDS = 5.0  # of each wait for the other side
+TOTAL_SECONDS = 10.0
+MOST_SENT = 64 * 1024
+MOST_READ = 16 * 1024
+AGENT = "Concord-Webhook/1"
+_NAT64 = ipaddress.ip_network("64:ff9b::/96")
+
+
+class SendError(Exception):
+    """Nothing was taken. `final`: trying again would not help."""
+
+    def __init__(self, message: str, *, final: bool = False) -> None:
+        super().__init__(message)
+        self.final = final
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where to post; `host` as it was typed, without brackets."""
+
+    scheme: str
+    host: str
+    port: int
+    path: str
+    header: str  # Host, as it was typed
+
+
+def address_of(url: str) -> Address:
+    """Take an address apart. Raises `SendError`, final, with what is wrong with it."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        raise SendError("This is no address of a webhook.", final=True) from None
+    if parts.scheme not in ("http", "https"):
+        raise SendError("The address must begin with https:// or http://.", final=True)
+    if not parts.hostname:
+        raise SendError("The address names no host.", final=True)
+    if parts.username is not None or parts.password is not None:
+        raise SendError(
+            "The address must hold no name or password: messages are signed.", final=True
+        )
+    if any(ord(letter) <= 32 or ord(letter) == 127 for letter in url):
+        raise SendError("The address holds a space or a control character.", final=True)
+    try:
+        host = parts.hostname.encode("idna").decode() if parts.hostname else ""
+    except UnicodeError:
+        raise SendError("The host's name cannot be resolved.", final=True) from None
+    path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    if not path.isascii():
+        raise SendError("Letters beyond ASCII must be percent-encoded.", final=True)
+    port = port or (443 if parts.scheme == "https" else 80)
+    shown = f"[{host}]" if ":" in host else host
+    usual = port == (443 if parts.scheme == "https" else 80)
+    return Address(parts.scheme, host, port, path, shown if usual else f"{shown}:{port}")
+
+
+def checked_address(where: Address) -> str:
+    """The IP address to connect to. Raises `SendError`: final where the guard refuses it, to be
+    tried again where the name does not resolve now."""
+    try:
+        found = socket.getaddrinfo(where.host, where.port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        raise SendError("The host's name does not resolve.") from None
+    addresses = list(dict.fromkeys(str(entry[4][0]) for entry in found))
+    if not addresses:
+        raise SendError("The host's name does not resolve.")
+    if not _is_allowed(where) and not all(map(_is_public, addresses)):
+        raise SendError(
+            "The host is inside a private network, and WEBHOOK_HOSTS does not name it.", final=True
+        )
+    return addresses[0]
+
+
+def post(url: str, body: bytes, headers: Mapping[str, str]) -> None:
+    """Post, or raise `SendError`. Any answer of 200 to 299 is a thank-you."""
+    if len(body) > MOST_SENT:
+        raise SendError("The message is too long.", final=True)
+    where = address_of(url)
+    address = checked_address(where)
+    connection: http.client.HTTPConnection = (
+        _Secure(where, address) if where.scheme == "https" else _Plain(where, address)
+    )
+    deadline = threading.Timer(TOTAL_SECONDS, _cut, [connection])
+    deadline.daemon = True
+    deadline.start()
+    try:
+        connection.request(
+            "POST",
+            where.path,
+            body=body,
+            headers={
+                "Host": where.header,
+                "Content-Type": "application/json",
+                "User-Agent": AGENT,
+                **headers,
+            },
+        )
+        answer = connection.getresponse()
+        answer.read(MOST_READ)
+    except TimeoutError:
+        raise SendError("The receiver did not answer in time.") from None
+    except ssl.SSLCertVerificationError as error:
+        raise SendError(f"The certificate is not valid: {error.verify_message}.") from None
+    except (OSError, http.client.HTTPException, ValueError, AttributeError) as error:
+        # AttributeError: the deadline took the socket away while it was read.
+        raise SendError(f"The connection failed: {type(error).__name__}.") from None
+    finally:
+        deadline.cancel()
+        connection.close()
+    if 300 <= answer.status < 400:
+        raise SendError(f"The receiver redirects ({answer.status}); redirects are not followed.")
+    if not 200 <= answer.status < 300:
+        raise SendError(f"The receiver answered {answer.status}.")
+
+
+def signature(secret: str, timestamp: int, body: bytes) -> str:
+    """`v1=` and the hexadecimal HMAC-SHA256 of `timestamp.body`."""
+    mac = hmac.new(secret.encode(), f"{timestamp}.".encode() + body, hashlib.sha256)
+    return f"v1={mac.hexdigest()}"
+
+
+def signed(secret: str, *, delivery: str, event: str, body: Any, timestamp: int) -> tuple[
+    bytes, dict[str, str]
+]:  # fmt: skip
+    """(body, headers) of a message. The id is that of the delivery, the same at every try."""
+    raw = json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+    return raw, {
+        "X-Concord-Delivery": delivery,
+        "X-Concord-Event": event,
+        "X-Concord-Timestamp": str(timestamp),
+        "X-Concord-Signature": signature(secret, timestamp, raw),
+    }
+
+
+def _is_allowed(where: Address) -> bool:
+    listed = {entry.lower().strip("[]") for entry in settings.WEBHOOK_HOSTS}
+    return bool({where.host.lower(), f"{where.host.lower()}:{where.port}"} & listed)
+
+
+def _is_public(text: str) -> bool:
+    """Whether an address lies in the open internet, also when it is wrapped in another one."""
+    address = ipaddress.ip_address(text.partition("%")[0])
+    if isinstance(address, ipaddress.IPv6Address):
+        inner = address.ipv4_mapped or address.sixtofour
+        if address.teredo is not None:
+            inner = address.teredo[1]
+        if address in _NAT64:
+            inner = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
+        if inner is not None:
+            address = inner
+    return address.is_global and not address.is_multicast and not address.is_reserved
+
+
+def _cut(connection: http.client.HTTPConnection) -> None:
+    if connection.sock is not None:
+        with contextlib.suppress(OSError):
+            connection.sock.shutdown(socket.SHUT_RDWR)
+
+
+class _Plain(http.client.HTTPConnection):
+    """Connects to the address that was checked, whatever the name says by then."""
+
+    def __init__(self, where: Address, address: str) -> None:
+        super().__init__(where.host, where.port, timeout=CONNECT_SECONDS)
+        self._checked = address
+
+    def connect(self) -> None:
+        self.sock = socket.create_connection((self._checked, self.port), CONNECT_SECONDS)
+
+
+class _Secure(http.client.HTTPSConnection):
+    """The same; the certificate must be the name's."""
+
+    def __init__(self, where: Address, address: str) -> None:
+        self._context_used = ssl.create_default_context()
+        super().__init__(
+            where.host, where.port, timeout=CONNECT_SECONDS, context=self._context_used
+        )
+        self._checked = address
+
+    def connect(self) -> None:
+        raw = socket.create_connection((self._checked, self.port), CONNECT_SECONDS)
+        self.sock = self._context_used.wrap_socket(raw, server_hostname=self.host)

@@ -1,0 +1,18 @@
+"""Tasks of the web side's workers, queue `house`."""
+
+from celery import shared_task
+
+from apps.monitoring.services.alerting import incidents_sweep
+from apps.monitoring.services.deliveries import deliveries_send
+
+
+@shared_task(name="apps.monitoring.tasks.send_deliveries")
+def send_deliveries() -> int:
+    """After each commit that has something to tell, and every 15 seconds for what was missed."""
+    return deliveries_send()
+
+
+@shared_task(name="apps.monitoring.tasks.sweep_incidents")
+def sweep_incidents() -> int:
+    """Alerts whose incident was not settled, because a process ended between two commits."""
+    return incidents_sweep()
