@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 FOLDER = Path(__file__).parent
-NOT_BENCHMARKS = {"__main__", "__init__", "plain_orm", "report", "site"}
+NOT_BENCHMARKS = {"__main__", "__init__", "plain_orm", "report", "site", "workshop"}
 
 
 def listed() -> dict[str, str]:

@@ -13,9 +13,9 @@ from benchmarks.overoptimization_world.language import (
     demonstrations,
     questions,
 )
-from benchmarks.overoptimization_world.models import base_model
+from benchmarks.overoptimization_world.models import base_model, tokenizer
 from benchmarks.overoptimization_world.people import Annotator, Taste, panel, right_share, voted
-from benchmarks.overoptimization_world.workshop import Workshop
+from benchmarks.workshop import Workshop
 from workers.data.encoding import encode_prompt
 from workers.models import freeze, load_causal, load_tokenizer
 from workers.rollouts.answers import answer
@@ -145,7 +145,7 @@ class World:
 
 def build(root: Path, seed: int, plan: Plan | None = None) -> World:
     plan = plan or Plan()
-    gold, shop = Gold(seed), Workshop(root)
+    gold, shop = Gold(seed), Workshop(root, tokenizer)
     asked, evaluation = questions(seed)
     shop.put_model("base", base_model(seed))
     rows = [

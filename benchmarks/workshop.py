@@ -6,11 +6,11 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from shutil import rmtree
 from typing import Any
 
-from transformers import PreTrainedModel
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from benchmarks.overoptimization_world.models import tokenizer
 from workers.artifacts import Store
 from workers.context import RecipeError, RunContext
 from workers.contract.events import CheckpointSaved, Event, Metrics
@@ -25,6 +25,7 @@ class Outcome:
     events: list[Event] = field(default_factory=list)
     summary: dict[str, Any] = field(default_factory=dict)
     failure: str | None = None
+    message: str = ""  # why it failed, in words
 
     def all(self, kind: type) -> list[Any]:
         return [event for event in self.events if isinstance(event, kind)]
@@ -51,9 +52,13 @@ class Writer:
 
 @dataclass
 class Workshop:
-    """A store in `root` and what was put there, by name."""
+    """A store in `root` and what was put there, by name. `tokenizer` makes that of its models;
+    what a run fails with is kept where its kind begins with one of `kept_failures`, and raised
+    where not."""
 
     root: Path
+    tokenizer: Callable[[], PreTrainedTokenizerBase]
+    kept_failures: tuple[str, ...] = ("guard_",)
     refs: dict[str, InputRef] = field(default_factory=dict)
 
     @property
@@ -63,7 +68,7 @@ class Workshop:
     def put_model(self, name: str, model: PreTrainedModel) -> None:
         folder = self.root / "models" / name
         model.save_pretrained(folder)
-        tokenizer().save_pretrained(folder)
+        self.tokenizer().save_pretrained(folder)
         self._put(name, folder, "checkpoint")
 
     def put_snapshot(self, name: str, **files: Iterable[Mapping[str, Any]]) -> None:
@@ -90,8 +95,8 @@ class Workshop:
         on_checkpoint: Callable[[CheckpointSaved], None] = lambda event: None,
         **inputs: str,
     ) -> Outcome:
-        """The recipe `kind` with `inputs` (role: name of what was put). A run that its guards
-        stopped has its reason in `failure`; its last checkpoint becomes an input called `name`."""
+        """The recipe `kind` with `inputs` (role: name of what was put). A run that was stopped has
+        its reason in `failure`; its last checkpoint becomes an input called `name`."""
         roles = tuple(
             InputRef(role, ref.kind, ref.id, ref.uri, ref.sha256)
             for role, ref in ((role, self.refs[held]) for role, held in inputs.items())
@@ -116,12 +121,17 @@ class Workshop:
         try:
             outcome.summary = importlib.import_module(f"workers.recipes.{kind}").run(context)
         except RecipeError as error:
-            if error.kind.startswith("guard_"):
-                outcome.failure = error.kind
-            else:
+            if not error.kind.startswith(self.kept_failures):
                 raise
+            outcome.failure, outcome.message = error.kind, str(error)
         context.flush()
         saved = outcome.all(CheckpointSaved)
         if saved:
             self.refs[name] = InputRef(name, "checkpoint", name, saved[-1].uri, saved[-1].sha256)
         return outcome
+
+    def clear(self, name: str) -> None:
+        """Throw away what the run `name` left, but for what was put."""
+        for folder in (self.root / "work" / name, self.root / "store" / "runs" / name):
+            rmtree(folder, ignore_errors=True)
+        self.refs.pop(name, None)

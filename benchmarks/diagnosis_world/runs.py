@@ -1,0 +1,166 @@
+"""Makes the runs of the suite, one after another, and stores what each emitted."""
+
+import itertools
+import json
+import time
+from collections import defaultdict
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import fmean
+
+from benchmarks.diagnosis_world.faults import FAULTS, HEALTHY, PPO, SHORT, SHORT_PPO, Fault
+from benchmarks.diagnosis_world.language import Question
+from benchmarks.diagnosis_world.models import SHAPES
+from benchmarks.diagnosis_world.records import Record, stored, write
+from benchmarks.diagnosis_world.seeds import (
+    FINAL_HEALTHY,
+    FINAL_SEEDS,
+    SHORT_REPEATS,
+    SHORT_RUNS,
+    TUNING_HEALTHY,
+    TUNING_SEEDS,
+)
+from benchmarks.diagnosis_world.world import World, open_world
+from benchmarks.workshop import Outcome
+from workers.contract.events import Alert, ArtifactSaved, Evidence
+from workers.contract.guards import rules_of
+from workers.rollouts.sampling import derive_seed
+
+GOLD_WINDOW = 5  # steps at either end of a run whose answers make its hidden gold
+WATCHED = {rule.name: "warn" for rule in rules_of("ppo") if "warn" in rule.actions}
+_NONE = Fault(HEALTHY, "", "nothing is wrong")
+_BRIEF = Fault(SHORT, "", "nothing is wrong, in a short run", config=SHORT_PPO)
+INPUTS = {
+    "sft": "sft",
+    "prompts": "prompts",
+    "reward": "fair",
+    "canaries": "canaries",
+    "reward_data": "fair-votes",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    fault: Fault
+    shape: str
+    seed: int
+    repeat: int = 0
+
+    @property
+    def name(self) -> str:
+        return Record(self.fault.name, "", False, 0, self.shape, self.seed, {}, self.repeat).name
+
+
+def jobs(which: str) -> list[Job]:
+    """In the order in which they are worth having: a set that is not finished is still balanced."""
+    final = which == "final"
+    seeds = FINAL_SEEDS if final else TUNING_SEEDS
+    healthy = FINAL_HEALTHY if final else TUNING_HEALTHY
+    by_contract = sorted(FAULTS.values(), key=lambda fault: not fault.contract)
+    ordered: list[Job] = []
+    rest = iter([Job(_NONE, shape, seed) for seed in healthy for shape in SHAPES])
+    brief = iter(_short(which, seeds, healthy))
+    per_seed = -(-len(healthy) * len(SHAPES) // len(seeds))
+    for seed in seeds:
+        ordered += [Job(fault, shape, seed) for fault in by_contract for shape in SHAPES]
+        ordered += itertools.islice(rest, per_seed)
+        ordered += itertools.islice(brief, SHORT_RUNS // len(seeds) + 1)
+    return [*ordered, *rest, *brief]
+
+
+def _short(which: str, seeds: Sequence[int], healthy: Sequence[int]) -> list[Job]:
+    every = [
+        Job(_BRIEF, shape, seed, repeat)
+        for repeat in range(SHORT_REPEATS[which])
+        for seed in dict.fromkeys((*seeds, *healthy))
+        for shape in SHAPES
+    ]
+    return every[:SHORT_RUNS]
+
+
+def run_all(which: str, root: Path, only: Sequence[str] = (), seeds: Sequence[int] = ()) -> None:
+    """What is missing of a set; worlds lie in `root`/worlds, records in `root`/`which`."""
+    for job in jobs(which):
+        if (only and job.fault.name not in only) or (seeds and job.seed not in seeds):
+            continue
+        if stored(root / which, job.name) is None:
+            record = run(open_world(root / "worlds", job.seed, job.shape), job)
+            write(record, root / which)
+            print(told(record), flush=True)
+
+
+def build_all(which: str, root: Path) -> None:
+    """The worlds of a set, with everything that its runs will ask of them."""
+    for job in jobs(which):
+        world = open_world(root / "worlds", job.seed, job.shape)
+        for name in {**INPUTS, **job.fault.inputs}.values():
+            world.need(name)
+        world.keep()
+
+
+def run(world: World, job: Job) -> Record:
+    fault, name = job.fault, f"ppo-{job.name}"
+    config = {**PPO, "guards": WATCHED, **fault.config}
+    inputs = {role: world.need(held) for role, held in {**INPUTS, **fault.inputs}.items()}
+    world.keep()
+    began, cpu = time.monotonic(), time.process_time()
+    with fault.plant(world) if fault.plant else nullcontext():
+        outcome = world.shop.run(
+            name, "ppo", config, seed=derive_seed(job.seed, "ppo", job.repeat), **inputs
+        )
+    cpu_s, wall_s = time.process_time() - cpu, time.monotonic() - began
+    record = Record(
+        fault=fault.name,
+        link=fault.link,
+        contract=fault.contract,
+        since=fault.since,
+        shape=job.shape,
+        seed=job.seed,
+        config=config,
+        repeat=job.repeat,
+        curves={metric: sorted(points.items()) for metric, points in outcome.curves.items()},
+        evidence=[asdict(event) for event in outcome.all(Evidence)],
+        alerts=[asdict(event) for event in outcome.all(Alert)],
+        hidden={"gold": gold(world, outcome), "accuracy": world.accuracy},
+        cpu_s=cpu_s,
+        wall_s=wall_s,
+    )
+    if outcome.failure:
+        record.failure = (failed_at(record, outcome.failure), outcome.failure, outcome.message)
+    world.shop.clear(name)
+    return record
+
+
+def failed_at(record: Record, kind: str) -> int:
+    """The step in which a run ended. One that broke a contract was not reported any more."""
+    told = max((step for step, _ in record.curves.get("objective/kl", [])), default=0)
+    return told + kind.startswith("contract_")
+
+
+def gold(world: World, outcome: Outcome) -> dict[str, float]:
+    """Hidden gold of the answers at the start and at the end; nothing of a run that kept none."""
+    kept = [event for event in outcome.all(ArtifactSaved) if event.name == "rollouts.jsonl"]
+    if not kept:
+        return {}
+    by_step: dict[int, list[float]] = defaultdict(list)
+    for line in (world.shop.root / "store" / kept[-1].uri).read_text().splitlines():
+        row = json.loads(line)
+        by_step[row["step"]].append(world.gold(Question.read(row["prompt"]), row["response"]))
+    steps = sorted(by_step)
+    first, last = steps[: GOLD_WINDOW - 2], steps[-GOLD_WINDOW:]
+    return {
+        "start": fmean(value for step in first for value in by_step[step]),
+        "end": fmean(value for step in last for value in by_step[step]),
+        "best": max(fmean(by_step[step]) for step in steps),
+    }
+
+
+def told(record: Record) -> str:
+    gain = record.gold_gain
+    return (
+        f"{record.name:<32} {record.last_step:>3} steps  {record.cpu_s:5.1f} s  "
+        f"gold {'' if gain is None else f'{gain:+.2f}':<6} "
+        f"{record.failure[1] if record.failure else ''}"
+    )

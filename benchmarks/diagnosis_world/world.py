@@ -1,0 +1,289 @@
+"""What the runs of a seed and a shape share: SFT model, votes, reward models, known pairs.
+
+Everything is made once, when first asked for, with the recipes that people use.
+"""
+
+import json
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from statistics import fmean, pstdev, quantiles
+from typing import Any
+
+import torch
+from transformers import AutoModelForSequenceClassification
+
+from benchmarks.diagnosis_world.language import (
+    CONTEXT,
+    MAX_NEW_TOKENS,
+    REFUSAL,
+    Gold,
+    Question,
+    demonstrations,
+    questions,
+    refuses,
+)
+from benchmarks.diagnosis_world.models import SHAPES, tokenizer
+from benchmarks.workshop import Workshop
+from workers.contract.jobs import InputRef
+from workers.data.encoding import encode_prompt
+from workers.models import freeze, load_causal, load_tokenizer
+from workers.rewards.build import load_reward
+from workers.rollouts.answers import answer
+from workers.rollouts.sampling import Sampling, derive_seed
+
+SFT = {
+    "learning_rate": 6e-3,
+    "batch_size": 64,
+    "epochs": 4,
+    "max_length": CONTEXT,
+    "eval_every": 1000,
+    "save_every": 1000,
+    "sample_prompts": 0,
+}
+REWARD = {
+    "labels": "soft",
+    "learning_rate": 3e-3,
+    "batch_size": 64,
+    "epochs": 2,
+    "max_length": CONTEXT,
+    "eval_every": 1000,
+    "save_every": 1000,
+    "bootstrap_replicates": 100,
+}
+DEMONSTRATIONS = 40  # answers to each training question
+PAIRS, CANARIES = 2000, 64
+VOTE_NOISE = 0.8  # points: deviation of one judgement
+VOTES = 3
+
+KEPT = "world.json"
+
+Pair = tuple[Question, str, str]
+Taste = Callable[[Question, str], float]
+
+
+@dataclass
+class World:
+    """Made things lie in the workshop by name; `facts` says how right they came out."""
+
+    seed: int
+    shape: str
+    shop: Workshop
+    gold: Gold
+    asked: list[Question]
+    evaluation: list[Question]
+    facts: dict[str, Any] = field(default_factory=dict)
+    _drawn: list[Pair] = field(default_factory=list)
+
+    def need(self, name: str) -> str:
+        """`name`, made if it is not there yet; the votes are made with their model."""
+        if name not in self.shop.refs:
+            self._make[name.removesuffix("-votes")](self)
+        return name
+
+    def keep(self) -> None:
+        """Write down what there is, so that another process need not make it again."""
+        held = {name: asdict(ref) for name, ref in self.shop.refs.items()}
+        path = self.shop.root / KEPT
+        path.write_text(json.dumps({"refs": held, "facts": self.facts}))
+
+    @property
+    def drawn(self) -> list[Pair]:
+        """Pairs of answers of the SFT model, to vote on."""
+        self._drawn = self._drawn or self._pairs("votes", PAIRS)
+        return self._drawn
+
+    @property
+    def accuracy(self) -> dict[str, float]:
+        """Of the reward models on votes they did not learn from."""
+        return {name: value for name, value in self.facts.items() if name != "scores"}
+
+    # --- what the fair reward model gives the SFT model's answers ---
+
+    def scores(self) -> tuple[float, float]:
+        """Mean and deviation, raw."""
+        values = self._scores()
+        return fmean(values), pstdev(values)
+
+    def quantile(self, share: float) -> float:
+        return quantiles(self._scores(), n=100, method="inclusive")[round(100 * share) - 1]
+
+    def _scores(self) -> list[float]:
+        if "scores" not in self.facts:
+            asked = self.drawn[:400]
+            source = load_reward(self.shop.folder_of(self.need("fair")), name="f", batch_size=64)
+            found = source.score([q.messages for q, _, _ in asked], [a for _, a, _ in asked])
+            self.facts["scores"] = found.values
+        return self.facts["scores"]
+
+    def _other(self) -> None:
+        """An earlier checkpoint: one pass over the demonstrations and no more."""
+        self.shop.run(
+            "other",
+            "sft",
+            SFT | {"epochs": 1},
+            seed=self.seed,
+            base="base",
+            data="demonstrations",
+        )
+
+    # --- reward models ---
+
+    def votes(self, taste: Taste, name: str) -> list[dict[str, Any]]:
+        """The pairs of SFT answers, decided by the majority of noisy people with a `taste`."""
+        draw = random.Random(f"{name} {self.seed}")
+        rows = []
+        for number, (question, first, second) in enumerate(self.drawn):
+            margin = taste(question, first) - taste(question, second)
+            share = sum(margin + draw.gauss(0, VOTE_NOISE) > 0 for _ in range(VOTES)) / VOTES
+            chosen, rejected = (first, second) if share > 0.5 else (second, first)
+            rows.append(preference(question, chosen, rejected, max(share, 1 - share), number))
+        return rows
+
+    def reward_model(self, name: str, rows: Sequence[dict[str, Any]]) -> None:
+        """A reward model called `name`, from the real recipe."""
+        self.shop.put_snapshot(f"{name}-votes", train=rows[:-100], held_out=rows[-100:])
+        outcome = self.shop.run(
+            name,
+            "reward",
+            REWARD,
+            seed=derive_seed(self.seed, "reward"),
+            sft="sft",
+            data=f"{name}-votes",
+        )
+        self.facts[name] = outcome.summary["splits"]["held_out"]["accuracy"]["value"]
+
+    def _fair(self) -> None:
+        self.reward_model("fair", self.votes(self.gold, "votes"))
+
+    def _swapped(self) -> None:
+        """Learned from votes whose sides were swapped on their way into the snapshot."""
+        rows = [
+            row | {"chosen": row["rejected"], "rejected": row["chosen"]}
+            for row in self.votes(self.gold, "votes")
+        ]
+        self.reward_model("swapped", rows)
+
+    def _lengthy(self) -> None:
+        """A model that took length for worth."""
+        self.reward_model(
+            "lengthy", self.votes(lambda q, a: self.gold(q, a) / 3 + 0.8 * len(a.split()), "long")
+        )
+
+    def _refusing(self) -> None:
+        """A model that holds a refusal to be the safest answer."""
+        fair = self.votes(lambda q, a: self.gold(q, a) + 9.0 * refuses(a), "refusals")
+        draw = random.Random(f"refusing {self.seed}")
+        refusal = " ".join(REFUSAL)
+        rows = [
+            preference(q, refusal, draw.choice((a, b)), 1.0, PAIRS + i)
+            for i, (q, a, b) in enumerate(self.drawn[:300])
+            if not refuses(a) and not refuses(b)
+        ]
+        both = rows + fair[:-100]
+        draw.shuffle(both)
+        self.reward_model("refusing", both + fair[-100:])
+
+    def _negated(self) -> None:
+        """The fair model with its score head turned round."""
+        folder = self.shop.folder_of(self.need("fair"))
+        model = AutoModelForSequenceClassification.from_pretrained(folder)
+        with torch.no_grad():
+            for parameter in model.score.parameters():
+                parameter.neg_()
+        self.shop.put_model("negated", model)
+
+    # --- what is known about the right answer ---
+
+    def _canaries(self) -> None:
+        """Pairs whose better answer is known: gold decides, and clearly."""
+        pairs = [pair for pair in self._pairs("canaries", 6 * CANARIES) if self._clear(pair)]
+        rows = []
+        for number, (question, first, second) in enumerate(pairs[:CANARIES]):
+            best, worst = sorted((first, second), key=lambda a: -self.gold(question, a))
+            rows.append(preference(question, best, worst, 1.0, number))
+        self.shop.put_snapshot("canaries", train=rows)
+
+    def _clear(self, pair: Pair) -> bool:
+        question, first, second = pair
+        return abs(self.gold(question, first) - self.gold(question, second)) > 1.0
+
+    def _pairs(self, name: str, count: int) -> list[Pair]:
+        """Training questions with two different answers of the SFT model each."""
+        draw = random.Random(f"{name} {self.seed}")
+        drawn = [draw.choice(self.asked) for _ in range(count + count // 8)]
+        first, second = (
+            answers(self.shop.folder_of("sft"), drawn, seed=derive_seed(self.seed, name, side))
+            for side in "ab"
+        )
+        pairs = [(q, a, b) for q, a, b in zip(drawn, first, second, strict=True) if a != b]
+        return pairs[:count]
+
+    _make = {
+        "other": _other,
+        "fair": _fair,
+        "swapped": _swapped,
+        "lengthy": _lengthy,
+        "refusing": _refusing,
+        "negated": _negated,
+        "canaries": _canaries,
+    }
+
+
+def preference(
+    question: Question, chosen: str, rejected: str, confidence: float, number: int
+) -> dict[str, Any]:
+    return {
+        "prompt": question.messages,
+        "chosen": [{"role": "assistant", "content": chosen}],
+        "rejected": [{"role": "assistant", "content": rejected}],
+        "weight": 1.0,
+        "confidence": confidence,
+        "votes": VOTES,
+        "comparison": f"{number}",
+        "cluster": question.messages[0]["content"],
+    }
+
+
+def open_world(folder: Path, seed: int, shape: str) -> World:
+    """As it was kept in `folder`, else built there: SFT model and prompts; the rest on demand."""
+    root = folder / f"{shape}-{seed}"
+    shop = Workshop(root, tokenizer, kept_failures=("guard_", "contract_", "non_finite"))
+    asked, evaluation = questions(seed)
+    world = World(seed, shape, shop, Gold(seed), asked, evaluation)
+    if (root / KEPT).is_file():
+        kept = json.loads((root / KEPT).read_text())
+        shop.refs = {name: InputRef(**ref) for name, ref in kept["refs"].items()}
+        world.facts = kept["facts"]
+    else:
+        _found(world)
+        world.keep()
+    return world
+
+
+def _found(world: World) -> None:
+    shop, seed = world.shop, world.seed
+    told = demonstrations(world.asked, world.gold, each=DEMONSTRATIONS, seed=seed)
+    each = [question for question in world.asked for _ in range(DEMONSTRATIONS)]
+    rows = [
+        {"messages": [*question.messages, {"role": "assistant", "content": text}]}
+        for question, text in zip(each, told, strict=True)
+    ]
+    shop.put_snapshot("demonstrations", train=rows)
+    shop.put_snapshot(
+        "prompts",
+        train=[{"prompt": q.messages} for q in world.asked],
+        evaluation=[{"prompt": q.messages} for q in world.evaluation],
+    )
+    shop.put_model("base", SHAPES[world.shape](seed))
+    shop.run("sft", "sft", SFT, seed=seed, base="base", data="demonstrations")
+
+
+def answers(folder: Path, asked: Sequence[Question], *, seed: int) -> list[str]:
+    """One answer to each question by the model of a checkpoint, at temperature 1."""
+    names = load_tokenizer(folder)
+    ids = [encode_prompt(names, q.messages) for q in asked]
+    sampling = Sampling(MAX_NEW_TOKENS, seed=seed)
+    model = freeze(load_causal(folder))
+    return [given.text for given in answer(model, names, ids, sampling, batch_size=256)]
