@@ -1,4 +1,4 @@
-"""Faults planted in real PPO runs: are they found, how soon, and is the right link named first?
+"""Faults planted in real PPO runs: whether they are found, how soon, and which link is named first.
 
 A small world (`diagnosis_world`): the real `sft`, `reward` and `ppo` recipes on a language of
 seventy words, with a hidden gold score. Every fault of `diagnosis_world/faults.py` is planted in

@@ -68,7 +68,7 @@ _ALL = (
     Fault(
         "sign_flip",
         "reward",
-        "the head of the reward model is negated",
+        "the reward model's head is negated",
         inputs={"reward": "negated"},
     ),
     Fault(
