@@ -17,7 +17,7 @@ from workers.recipes.settings import settings_for
 from workers.recipes.settings.checks import CheckSettings
 
 CONFIG = CheckSettings
-FILE = "check.json"
+FILE, VERSION = "check.json", 1
 
 
 def run(context: RunContext) -> dict[str, Any]:
@@ -39,7 +39,9 @@ def run(context: RunContext) -> dict[str, Any]:
         }
     )
     path = context.workdir / FILE
-    path.write_text(json.dumps(told | {"details": jsonable(found.details)}, indent=1))
+    path.write_text(
+        json.dumps({"version": VERSION, **told, "details": jsonable(found.details)}, indent=1)
+    )
     context.save_artifact(path, media_type="application/json")
     context.log(f"{settings.check_} {found.outcome}: {found.words}")
     context.progress(1, 1, "done")

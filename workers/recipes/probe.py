@@ -1,0 +1,225 @@
+"""A registered model, asked the same things as always, to be laid beside an earlier time.
+
+Inputs: `policy` with `prompts` and a reward (the input `reward`, unless it is a rule), or a
+`reward` alone with `prompts` that hold answers (preferences, demonstrations). Prompts, seed and
+sampling decide every answer, so between two probes only the model differs. Every figure comes with
+its deviation and n, and the answers and scores one by one as the artifact probe.json, so that two
+probes can be compared in pairs. The weights' hash is of the model that really answered: a file that
+is not what it was named by fails as `damaged_input`, and another model that took its place shows in
+the hash.
+"""
+
+import json
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
+from typing import Any
+
+import numpy as np
+
+from measures.accuracy import pair_credit
+from workers.behaviour.phrases import REFUSALS, Phrases, plain, refused
+from workers.checks.asking import BATCH, Speaker, ask, fixed_prompts, speaker
+from workers.checks.fixed_answers import FixedAnswer, answer_id, fixed_answers
+from workers.checks.found import jsonable
+from workers.checks.pace import Cancelled, Pace
+from workers.checks.scoring import fresh_reward
+from workers.context import RecipeError, RunContext
+from workers.contract.events import Fault
+from workers.models import weights_sha256
+from workers.recipes.settings import settings_for
+from workers.recipes.settings.checks import ProbeSettings
+from workers.rewards.calibrated import calibrate
+from workers.rewards.ensemble import EnsembleReward
+from workers.rewards.model import ModelReward
+from workers.rewards.source import RewardSource
+from workers.rewards.weighted import WeightedSum
+from workers.rl.behaviour import distinct, repetition
+from workers.rollouts.sampling import Sampling, derive_seed
+
+CONFIG = ProbeSettings
+FILE, VERSION = "probe.json", 1
+Row = dict[str, Any]
+
+
+def run(context: RunContext) -> dict[str, Any]:
+    """Ask, score, write down; figures and hashes are the summary."""
+    settings: ProbeSettings = settings_for("probe", context.spec.config)
+    reward = fresh_reward(context, settings)
+    weights = {"reward": weights_of(reward)}
+    pace = Pace(context, max_seconds=settings.max_seconds)
+    try:
+        if context.has_input("policy"):
+            policy = speaker(context, "policy")
+            weights["policy"] = weights_sha256(policy.model)
+            rows = answered(context, settings, policy, reward, pace)
+        else:
+            rows = scored(context, settings, reward, pace)
+    except Cancelled:
+        return {"step": 0}
+    broken = [row["id"] for row in rows if not np.isfinite(row["score"])]
+    if broken:
+        raise RecipeError(
+            "non_finite",
+            Fault.DATA,
+            f"the score of {len(broken)} of {len(rows)} answers is no number",
+        )
+    if pace.over:
+        raise RecipeError(
+            "too_slow",
+            Fault.CONFIGURATION,
+            f"the time was up after {len(rows)} rows: a probe must ask everything, or two of them "
+            "do not compare; raise max_seconds or ask fewer prompts (eval_prompts)",
+        )
+    summary = jsonable(
+        {
+            "figures": figures(rows, settings),
+            "weights_sha256": {role: value for role, value in weights.items() if value},
+            "rows": len(rows),
+        }
+    )
+    path = context.workdir / FILE
+    path.write_text(
+        json.dumps({"version": VERSION, **summary, "prompts": jsonable(rows)}, indent=1)
+    )
+    context.save_artifact(path, media_type="application/json")
+    context.progress(1, 1, "done")
+    return {"step": 1, **summary}
+
+
+def answered(
+    context: RunContext,
+    settings: ProbeSettings,
+    policy: Speaker,
+    reward: RewardSource,
+    pace: Pace,
+) -> list[Row]:
+    """One row a prompt: the mean over its draws, and the first answer to read."""
+    prompts = fixed_prompts(context, settings, policy)
+    rows: list[Row] = []
+    refusals = Phrases(REFUSALS)
+    messages = [prompt for prompt in prompts.messages for _ in range(settings.draws)]
+    ids = [row for row in prompts.ids for _ in range(settings.draws)]
+    sampling = Sampling(
+        settings.max_new_tokens,
+        temperature=settings.temperature,
+        seed=derive_seed(context.spec.seed, "probe"),
+    )
+    drawn: list[Row] = []
+    for part in ask(policy, ids, sampling, pace.parts(len(ids), BATCH, "answering")):
+        responses = part.responses
+        scores = reward.score(messages[part.rows], responses.texts).values
+        repeated = repetition(responses.response_ids, responses.response_mask)
+        for i, (text, score, length) in enumerate(
+            zip(responses.texts, scores, responses.lengths.tolist(), strict=True)
+        ):
+            one = slice(i, i + 1)
+            drawn.append(
+                {
+                    "prompt": messages[part.rows][i],
+                    "response": text,
+                    "score": score,
+                    "response_length": length,
+                    "ended": float(responses.ended[i]),
+                    "repetition": repeated[i],
+                    "refusals": float(refused(refusals, plain(text))),
+                    "distinct": distinct(responses.response_ids[one], responses.response_mask[one]),
+                }
+            )
+    for start in range(0, len(drawn), settings.draws):
+        same = drawn[start : start + settings.draws]
+        rows.append(
+            {"id": answer_id(same[0]["prompt"]), **same[0]}
+            | {name: _mean([row[name] for row in same]) for name in MEASURED if name in same[0]}
+        )
+    return rows
+
+
+def scored(
+    context: RunContext, settings: ProbeSettings, reward: RewardSource, pace: Pace
+) -> list[Row]:
+    """One row a fixed answer, of pairs with the margin beside it."""
+    answers = fixed_answers(
+        context.input_path("prompts"),
+        most=settings.eval_prompts,
+        seed=derive_seed(context.spec.seed, "probe"),
+    )
+    values: list[float] = []
+    for part in pace.parts(len(answers), settings.reward_batch_size, "scoring fixed answers"):
+        batch = answers[part]
+        values += reward.score(
+            [answer.prompt for answer in batch], [answer.response for answer in batch]
+        ).values
+    rows: list[Row] = [
+        {"id": one.id, "prompt": one.prompt, "response": one.response, "score": value}
+        for one, value in zip(answers, values, strict=False)
+    ]
+    for better, margin in _margins(answers[: len(values)], values).items():
+        rows[better] |= {"margin": margin, "accuracy": float(pair_credit([margin])[0])}
+    return rows
+
+
+MEASURED = (
+    "score",
+    "calibrated",
+    "response_length",
+    "ended",
+    "repetition",
+    "refusals",
+    "distinct",
+    "margin",
+    "accuracy",
+)
+
+
+def figures(rows: Sequence[Row], settings: ProbeSettings) -> dict[str, dict[str, float | int]]:
+    """{name: {mean, deviation, n}} over rows, the deviation of single rows; docs/checks.md."""
+    for row in rows:
+        if settings.baseline_mean is not None:
+            row["calibrated"] = float(
+                calibrate([row["score"]], settings.baseline_mean, settings.score_temperature)[0]
+            )
+    found: dict[str, dict[str, float | int]] = {}
+    for name in MEASURED:
+        values = [row[name] for row in rows if row.get(name) is not None]
+        if values:
+            found[name] = {
+                "mean": float(np.mean(values)),
+                "deviation": float(np.std(values, ddof=1)) if len(values) > 1 else 0.0,
+                "n": len(values),
+            }
+    return found
+
+
+def weights_of(source: RewardSource) -> str:
+    """The hash of the model that scores; of an ensemble or a sum, of all hashes in order. Empty
+    for a rule or a service."""
+    if isinstance(source, ModelReward):
+        return weights_sha256(source.model)
+    inner: Sequence[RewardSource] = ()
+    if isinstance(source, EnsembleReward):
+        inner = source.members
+    elif isinstance(source, WeightedSum):
+        inner = [part.source for part in source.parts]
+    if not inner:
+        return ""
+    hashes = [known for one in inner if (known := weights_of(one))]
+    return hashes[0] if len(hashes) == 1 else sha256("".join(hashes).encode()).hexdigest()
+
+
+def _margins(answers: Sequence[FixedAnswer], values: Sequence[float]) -> Mapping[int, float]:
+    """The place of each better answer -> its score less that of the other one of its pair."""
+    pairs: dict[str, dict[bool, int]] = defaultdict(dict)
+    for place, one in enumerate(answers):
+        if one.better is not None:
+            pairs[one.pair][one.better] = place
+    return {
+        both[True]: values[both[True]] - values[both[False]]
+        for both in pairs.values()
+        if len(both) == 2
+    }
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return float(np.mean(known)) if known else None
