@@ -16,17 +16,16 @@ def rule_of(run: Run) -> GuardRule | None:
     """The guardrail that stopped a run, as it was set there; None where none did."""
     if not run.failure_kind:
         return None
-    default = next(
-        (r for r in rules_of(run.kind) if failure_kind(r.name) == run.failure_kind), None
-    )
-    if default is None:
-        return None
+    return next((r for r in rules_in_force(run) if failure_kind(r.name) == run.failure_kind), None)
+
+
+def rules_in_force(run: Run) -> list[GuardRule]:
+    """The guardrails of the run as they were set there."""
     chosen = recipe_config(run.kind, run.config).get("guards")
     try:
-        rules = rules_of(run.kind, chosen if isinstance(chosen, Mapping) else {})
+        return rules_of(run.kind, chosen if isinstance(chosen, Mapping) else {})
     except (TypeError, ValueError, AttributeError):  # of another version
-        return default
-    return next((rule for rule in rules if rule.name == default.name), default)
+        return rules_of(run.kind)
 
 
 def advised_changes(run: Run) -> dict[str, Any]:

@@ -15,6 +15,12 @@ urlpatterns = [
     path(
         "<slug:slug>/runs/<str:run_id>/metrics.csv", figures.run_metrics_csv, name="run_metrics_csv"
     ),
+    path("<slug:slug>/runs/<str:run_id>/band.json", figures.run_band, name="run_band"),
+    path(
+        "<slug:slug>/runs/<str:run_id>/histograms.csv",
+        figures.run_histograms_csv,
+        name="run_histograms_csv",
+    ),
     path(
         "<slug:slug>/runs/<str:run_id>/files/<int:artifact_id>/",
         figures.run_artifact,

@@ -11,13 +11,19 @@ from django.views.decorators.http import require_GET
 from apps.accounts.permissions import STAFF, project_page
 from apps.common.errors import Missing
 from apps.common.http import Request
+from apps.common.spreadsheet import csv_lines
 from apps.snapshots.store import artifact_store
-from apps.training import display, selectors
+from apps.training import selectors
 from apps.training.models import Artifact, Run
+from apps.training.screens import bands, marks, panels, references
+from apps.training.screens import histograms as histogram_screen
 from apps.training.selectors import pages
+from apps.training.selectors.curves import curve_names
+from apps.training.selectors.evidence import alerts_that_count, findings
+from apps.training.selectors.histograms import histograms
 from workers.artifacts import ArtifactError
 
-POINTS, MOST_POINTS = 1000, 20_000
+POINTS, MOST_POINTS, MOST_NAMES = 1000, 20_000, 100
 EVERY_POINT = 10**9
 _BLOCK = 1 << 18
 
@@ -25,15 +31,37 @@ _BLOCK = 1 << 18
 @require_GET
 @project_page(STAFF)
 def run_metrics(request: Request, run_id: str) -> HttpResponse:
-    """Every curve of the run, thinned. 304 while nothing is new, so polling costs one query."""
+    """The curves of the run, thinned: all, those in `names`, or with `shown=leading` the ones that
+    are open at first; from step `from` to step `to`. 304 while nothing is new, so polling costs
+    one query."""
     run = selectors.run_get(project=request.project, run_id=run_id)
     etag = f'"{run.attempt}-{run.state}-{pages.newest_event(run)}"'
     if request.headers.get("If-None-Match") == etag:
         return HttpResponse(status=304, headers={"ETag": etag})
-    asked = request.GET.get("points", "")
-    points = min(MOST_POINTS, max(10, int(asked))) if asked.isdecimal() else POINTS
-    series = selectors.metric_series(run=run, max_points=points)
-    return JsonResponse(_chart_data(run, series), headers={"ETag": etag})
+    known = curve_names(run)
+    found = marks.marks_of(run, alerts_that_count(run), findings(run), known)
+    charts = panels.charts_of(run.kind, known, marks.marked(found))
+    names = request.GET.getlist("names") or None
+    if names is None and request.GET.get("shown") == "leading":
+        names = [name for chart in charts if chart.leads for name in chart.names]
+    series = selectors.metric_series(
+        run=run,
+        names=names,
+        from_step=_whole(request.GET.get("from")),
+        to_step=_whole(request.GET.get("to")),
+        max_points=min(MOST_POINTS, max(10, _whole(request.GET.get("points")) or POINTS)),
+    )
+    data = _chart_data(run, series) | {
+        "charts": [chart.to_json() for chart in charts],
+        "limits": marks.limits_of(run),
+        "alerts": found,
+    }
+    return JsonResponse(data, headers={"ETag": etag})
+
+
+def _whole(asked: str | None) -> int | None:
+    """A number of an address; None where it is none, or longer than any step."""
+    return int(asked) if asked and asked.isdecimal() and len(asked) < 16 else None
 
 
 def _chart_data(run: Run, series: dict[str, list[tuple[int, Any]]]) -> dict[str, Any]:
@@ -52,17 +80,20 @@ def _chart_data(run: Run, series: dict[str, list[tuple[int, Any]]]) -> dict[str,
             for name, rows in series.items()
         },
         "attempts": [{"number": row.number, "step": row.resumed_from_step} for row in resumed],
-        "alerts": [
-            {
-                "step": alert.step,
-                "rule": alert.rule,
-                "severity": alert.severity,
-                "message": alert.message,
-                "threshold": display.speakable(alert.threshold),
-            }
-            for alert in pages.alerts_of(run)
-        ],
     }
+
+
+@require_GET
+@project_page(STAFF)
+def run_band(request: Request, run_id: str) -> HttpResponse:
+    """How these metrics lay in other runs: in those of `with`, and with `seeds=1` of its group."""
+    run = selectors.run_get(project=request.project, run_id=run_id)
+    others = references.band_runs(
+        run, request.GET.getlist("with"), seeds=request.GET.get("seeds") == "1"
+    )
+    names = request.GET.getlist("names")[:MOST_NAMES]
+    found = [selectors.metric_series(run=other, names=names, max_points=POINTS) for other in others]
+    return JsonResponse({"runs": len(others), "bands": bands.bands_of(found)})
 
 
 @require_GET
@@ -90,6 +121,20 @@ def _csv(series: dict[str, list[tuple[int, Any]]]) -> Iterator[str]:
     columns = [dict(points) for points in series.values()]
     for step in sorted(set().union(*columns)):
         yield writer.writerow([step, *("" if (v := c.get(step)) is None else v for c in columns)])
+
+
+@require_GET
+@project_page(STAFF)
+def run_histograms_csv(request: Request, run_id: str) -> StreamingHttpResponse:
+    """A row for each step and bin."""
+    run = selectors.run_get(project=request.project, run_id=run_id)
+    name = request.GET.get("name", "")
+    rows = histogram_screen.csv_rows(name, histograms(run, name))
+    response = StreamingHttpResponse(
+        csv_lines(histogram_screen.COLUMNS, rows), content_type="text/csv; charset=utf-8"
+    )
+    response["Content-Disposition"] = content_disposition_header(True, f"{run.pk}-histograms.csv")
+    return response
 
 
 @require_GET

@@ -15,7 +15,7 @@ from apps.snapshots.tracing import datasets_behind
 from apps.training import display, headline, selectors, services
 from apps.training.guidance import PREFLIGHT, failure_of
 from apps.training.models import Run
-from apps.training.screens import back, checks, repeat
+from apps.training.screens import back, charts, checks, repeat
 from apps.training.selectors import pages
 from apps.training.services.kinds import POLICIES
 from apps.training.services.rollback import START_ROLE
@@ -23,7 +23,6 @@ from workers.contract.recipes import recipe_config, recipe_fields
 
 PER_PAGE = 50
 LOG_LINES = 400
-EVERY_POINT = 10**9
 BUCKETS = (("high", "Highest"), ("low", "Lowest"), ("random", "Random"), ("flagged", "Flagged"))
 # Tabs whose content grows while the run lives; the charts ask for their own data.
 GROWING = frozenset({"overview", "alerts", "checks", "logs", "samples"})
@@ -132,8 +131,7 @@ def _overview(request: Request, run: Run) -> dict[str, Any]:
 
 
 def _charts(request: Request, run: Run) -> dict[str, Any]:
-    series = selectors.metric_series(run=run, max_points=EVERY_POINT)
-    return {"metrics": [display.metric_summary(name, points) for name, points in series.items()]}
+    return charts.charts_context(run, request.GET)
 
 
 def _samples(request: Request, run: Run) -> dict[str, Any]:

@@ -1,0 +1,368 @@
+// One chart: the curves of a metric, or of metrics that are read together, for one run or several,
+// with what stands on it: limits in force, alerts with the stretch from their onset, new attempts.
+(() => {
+  "use strict";
+  const concord = (window.concord ??= {});
+  const { number, smoothed, words, faded, DASHES } = concord.figures;
+  const HEIGHT = 170;
+  const FEW = 40; // points that are drawn as dots too
+
+  const element = (tag, className, text) => {
+    const made = document.createElement(tag);
+    if (className) made.className = className;
+    if (text) made.textContent = text;
+    return made;
+  };
+
+  class Plot {
+    // `page` has sources, inks, weight, zoom, band(name), onZoom(min, max), onWhole().
+    constructor(chart, page) {
+      this.chart = chart;
+      this.page = page;
+      this.plot = null;
+      this.shape = "";
+      this.figure = element("figure", "curve");
+      this.caption = element("figcaption");
+      const titles = element("span", "titles");
+      titles.append(element("strong", "", chart.title === chart.names[0] ? "" : chart.title));
+      if (chart.names.length === 1) titles.append(" ", element("code", "", chart.names[0]));
+      if (chart.unit) titles.append(" ", element("span", "unit", chart.unit));
+      this.reading = element("span", "reading");
+      const save = element("button", "button quiet small", "PNG");
+      save.type = "button";
+      save.setAttribute("aria-label", `Download the chart of ${chart.title} as PNG`);
+      save.addEventListener("click", () => this.save());
+      this.caption.append(titles, this.reading, save);
+      this.host = element("div", "plot");
+      this.host.setAttribute("aria-hidden", "true");
+      this.marks = element("div", "marks");
+      const stage = element("div", "stage");
+      stage.append(this.host, this.marks);
+      this.note = element("div", "mark-note");
+      this.note.hidden = true;
+      this.foot = element("span", "chart-foot");
+      this.legend = element("ul", "legend");
+      this.legend.setAttribute("role", "list");
+      this.summary = element("p", "visually-hidden");
+      this.figure.append(this.caption, stage, this.note, this.legend, this.foot, this.summary);
+      this.figure.addEventListener("keydown", (event) => event.key === "Escape" && this.hush());
+      this.figure.addEventListener("mouseleave", () => this.hush());
+    }
+
+    // --- what is drawn: a line per run, or per metric of the chart ---
+
+    lines() {
+      const { chart, page } = this;
+      const lines = [];
+      if (chart.names.length > 1) {
+        const source = page.sources[0];
+        const own = chart.names.filter((name) => source.series.has(name));
+        const plain = own.filter((name) => !name.endsWith("/reference"));
+        for (const name of own) {
+          const partner = name.replace(/\/reference$/, "");
+          const place = Math.max(0, plain.indexOf(partner));
+          lines.push({
+            source, name, label: chart.labels[chart.names.indexOf(name)], series: source.at(name),
+            ink: page.inks[`series-${(place % 6) + 1}`], number: (place % 6) + 1,
+            dash: partner === name ? DASHES[Math.floor(place / 6) % DASHES.length] : [2, 3],
+            level: partner !== name, main: true,
+          });
+        }
+        return lines;
+      }
+      for (const source of page.sources) {
+        const series = source.visible ? source.at(chart.names[0]) : undefined;
+        if (!series) continue;
+        const main = source.role !== "reference";
+        const ink = page.inks[`series-${source.colour}`];
+        const dash = page.sources.length > 1 ? DASHES[(source.colour - 1) % DASHES.length] : [];
+        lines.push({ source, name: chart.names[0], label: source.name, series, ink, dash, number: source.colour, main, level: false });
+      }
+      return lines;
+    }
+
+    data(lines, band) {
+      const weight = this.page.weight;
+      const tables = lines.map(({ series, level }) => {
+        if (level) {
+          // measured once, before the first step: drawn across as what the others began from
+          const value = series.values.at(-1);
+          const [from, to] = this.page.whole();
+          return [[from, to], [value, value], [null, null]];
+        }
+        return [series.steps, series.values, weight ? smoothed(series.values, weight) : series.values.map(() => null)];
+      });
+      if (band) tables.push([band.steps, band.high, band.low]);
+      return tables.length > 1 ? uPlot.join(tables) : (tables[0] ?? [[], [], []]);
+    }
+
+    update(force) {
+      const lines = this.lines();
+      const band = this.chart.names.length === 1 ? this.page.band(this.chart.names[0]) : null;
+      const shape = JSON.stringify([lines.map(({ source, name }) => [source.id, name]), Boolean(band), this.page.weight, lines.map(({ series }) => series.steps.length <= FEW)]);
+      const stamp = [...lines.map(({ series }) => series), band];
+      const same = this.stamp?.length === stamp.length && stamp.every((one, i) => one === this.stamp[i]);
+      if (this.plot && same && !force && shape === this.shape) return;
+      this.now = lines;
+      this.stamp = stamp;
+      if (!this.plot || force || shape !== this.shape) this.build(lines, band);
+      else {
+        this.quiet = true;
+        this.plot.setData(this.data(lines, band), !this.page.zoom);
+        this.quiet = false;
+        if (this.page.zoom) this.plot.redraw();
+      }
+      this.shape = shape;
+      this.tell();
+    }
+
+    build(lines, band) {
+      const { inks, weight, zoom } = this.page;
+      const axis = { stroke: inks["text-2"], grid: { stroke: inks.line, width: 1 }, ticks: { stroke: inks.line, width: 1 }, font: "11px sans-serif" };
+      const series = [{}];
+      for (const { ink, dash, main, series: own, level } of lines) {
+        const faint = faded(ink, 0.28), soft = faded(ink, 0.6);
+        const raw = weight && !level ? faint : main ? ink : soft;
+        series.push({ stroke: raw, width: main ? 1.5 : 1, dash, points: { show: main && !level && own.steps.length <= FEW, size: 5, fill: ink } });
+        series.push({ stroke: main ? ink : soft, width: main ? 2 : 1.25, dash, points: { show: false } });
+      }
+      const bands = [];
+      if (band) {
+        const edge = { stroke: faded(inks["line-strong"], 0.5), width: 1, points: { show: false } };
+        series.push(edge, edge);
+        bands.push({ series: [series.length - 2, series.length - 1], fill: faded(inks["line-strong"], 0.18) });
+      }
+      this.plot?.destroy();
+      this.host.replaceChildren();
+      this.plot = new uPlot(
+        {
+          width: Math.max(200, this.host.clientWidth),
+          height: HEIGHT,
+          legend: { show: false },
+          cursor: { sync: { key: "run", setSeries: false }, drag: { x: true, y: false }, points: { size: 6 } },
+          scales: { x: { time: false }, y: { range: (u, least, most) => this.range(least, most) } },
+          axes: [{ ...axis, size: 28, space: 60 }, { ...axis, size: 56, values: (u, ticks) => ticks.map(number) }],
+          series,
+          bands,
+          hooks: {
+            draw: [(u) => this.mark(u)],
+            setCursor: [(u) => this.read(u.cursor.idx)],
+            setSelect: [(u) => {
+              if (u.select.width < 4) return;
+              this.page.onZoom(u.posToVal(u.select.left, "x"), u.posToVal(u.select.left + u.select.width, "x"));
+            }],
+            setScale: [(u, key) => {
+              // a double click shows the whole run again, in every chart
+              if (key !== "x" || this.quiet || this.page.spreading || !this.page.zoom) return;
+              const { min, max } = u.scales.x;
+              if (Math.abs(min - this.page.zoom.min) > 1e-9 || Math.abs(max - this.page.zoom.max) > 1e-9) this.page.onWhole();
+            }],
+          },
+        },
+        this.data(lines, band),
+        this.host,
+      );
+      this.plot.over.addEventListener("mousedown", (event) => event.shiftKey && this.pan(event), true);
+      if (zoom) this.plot.setScale("x", zoom);
+    }
+
+    // A limit that lies near the curve is in the picture; a far one must not flatten the curve.
+    range(least, most) {
+      if (least === null || most === null) return [0, 1];
+      const span = most - least || Math.abs(most) || 1;
+      for (const { value } of this.limits()) {
+        if (value > most && value - most < span) most = value;
+        if (value < least && least - value < span) least = value;
+      }
+      return uPlot.rangeNum(least, most, 0.1, true);
+    }
+
+    limits() {
+      const source = this.page.sources[0];
+      return source.role === "compared" ? [] : source.limits.filter(({ metric }) => this.chart.names.includes(metric));
+    }
+
+    alerts() {
+      return this.page.sources
+        .filter((source) => source.visible && source.role !== "reference")
+        .flatMap((source) => source.alerts.filter(({ metric, severity }) => this.chart.names.includes(metric) && severity !== "info").map((alert) => ({ ...alert, source })));
+    }
+
+    pan(event) {
+      event.stopImmediatePropagation();
+      const { scales, bbox } = this.plot;
+      const { min, max } = scales.x;
+      const perPixel = (max - min) / (bbox.width / devicePixelRatio);
+      const move = (now) => this.page.onZoom(min - (now.clientX - event.clientX) * perPixel, max - (now.clientX - event.clientX) * perPixel);
+      const done = () => { removeEventListener("mousemove", move); removeEventListener("mouseup", done); };
+      addEventListener("mousemove", move);
+      addEventListener("mouseup", done);
+    }
+
+    // --- on the canvas, so that the PNG has it; the buttons over it are for pointer and keyboard ---
+
+    mark(u) {
+      const { ctx, bbox } = u;
+      const { inks } = this.page;
+      const pixel = devicePixelRatio;
+      const inside = (x) => x >= bbox.left && x <= bbox.left + bbox.width;
+      const across = (y, ink, dash) => {
+        if (y < bbox.top || y > bbox.top + bbox.height) return;
+        ctx.strokeStyle = ink;
+        ctx.setLineDash(dash.map((d) => d * pixel));
+        ctx.beginPath(); ctx.moveTo(bbox.left, y); ctx.lineTo(bbox.left + bbox.width, y); ctx.stroke();
+        ctx.setLineDash([]);
+      };
+      ctx.save();
+      ctx.lineWidth = pixel;
+      for (const attempt of this.page.sources[0].role === "self" ? this.page.sources[0].attempts : []) {
+        const x = u.valToPos(attempt.step, "x", true);
+        if (!inside(x)) continue;
+        ctx.strokeStyle = inks["line-strong"];
+        ctx.setLineDash([3 * pixel, 3 * pixel]);
+        ctx.beginPath(); ctx.moveTo(x, bbox.top); ctx.lineTo(x, bbox.top + bbox.height); ctx.stroke();
+        ctx.setLineDash([]);
+        ctx.fillStyle = inks["text-2"];
+        ctx.font = `${10 * pixel}px sans-serif`;
+        ctx.fillText(`attempt ${attempt.number}`, x + 3 * pixel, bbox.top + 10 * pixel);
+      }
+      for (const { value, stops } of this.limits()) across(u.valToPos(value, "y", true), stops ? inks.bad : inks.warn, [6, 4]);
+      const alerts = this.alerts();
+      for (const { onset, step, severity, threshold } of alerts) {
+        const ink = severity === "critical" ? inks.bad : inks.warn;
+        if (typeof threshold === "number") across(u.valToPos(threshold, "y", true), ink, [6, 4]);
+        const from = Math.max(bbox.left, u.valToPos(onset, "x", true));
+        const to = Math.min(bbox.left + bbox.width, u.valToPos(step, "x", true));
+        if (to > from) {
+          ctx.fillStyle = faded(ink, 0.14);
+          ctx.fillRect(from, bbox.top, to - from, bbox.height);
+        }
+        const x = u.valToPos(step, "x", true);
+        if (!inside(x)) continue;
+        const base = bbox.top + bbox.height;
+        ctx.fillStyle = ink;
+        ctx.beginPath(); ctx.moveTo(x, base - 10 * pixel); ctx.lineTo(x - 6 * pixel, base); ctx.lineTo(x + 6 * pixel, base); ctx.fill();
+      }
+      ctx.fillStyle = inks.bad;
+      for (const { series } of this.now ?? []) for (const step of series.broken) {
+        const x = u.valToPos(step, "x", true);
+        if (inside(x)) ctx.fillRect(x - pixel, bbox.top, 2 * pixel, 6 * pixel);
+      }
+      ctx.restore();
+      this.place(u, alerts);
+    }
+
+    place(u, alerts) {
+      const pixel = devicePixelRatio;
+      const key = JSON.stringify(alerts.map(({ step, rule, source }) => [source.id, step, rule]));
+      if (key !== this.marked) {
+        this.marked = key;
+        this.marks.replaceChildren(...alerts.map((alert) => this.button(alert)));
+      }
+      alerts.forEach(({ step }, i) => {
+        const x = u.valToPos(step, "x", true);
+        const button = this.marks.children[i];
+        button.hidden = x < u.bbox.left || x > u.bbox.left + u.bbox.width;
+        button.style.left = `${x / pixel}px`;
+        button.style.top = `${(u.bbox.top + u.bbox.height) / pixel}px`;
+      });
+    }
+
+    button(alert) {
+      const button = element("button", "mark");
+      button.type = "button";
+      button.setAttribute("aria-label", `${this.who(alert)}Step ${alert.step}, ${alert.severity}: ${alert.text}`);
+      for (const name of ["mouseenter", "focus", "click"]) button.addEventListener(name, () => this.show(alert));
+      return button;
+    }
+
+    who({ source }) {
+      return this.page.sources.filter(({ role }) => role === "compared").length > 1 ? `${source.name}. ` : "";
+    }
+
+    show(alert) {
+      const began = alert.onset < alert.step ? `, began about step ${alert.onset}` : "";
+      const head = element("strong", alert.severity === "critical" ? "is-bad" : "is-warn", `${this.who(alert)}Step ${alert.step}${began}`);
+      const links = element("span", "row");
+      for (const [label, url] of alert.links) {
+        const link = element("a", "", label);
+        link.href = url;
+        links.append(link);
+      }
+      this.note.replaceChildren(head, element("span", "", alert.text), links);
+      this.note.hidden = false;
+    }
+
+    hush() {
+      this.note.hidden = true;
+    }
+
+    // --- in words ---
+
+    tell() {
+      const single = this.now.length === 1 && this.now[0].source.role === "self";
+      this.summary.textContent = this.now.map(({ label, name, series }) => words(single ? name : label, series)).join(" ");
+      const many = this.chart.names.length > 1;
+      this.legend.hidden = !many;
+      if (many) {
+        this.legend.replaceChildren(...this.now.map(({ label, number: n, level }) => {
+          const item = element("li");
+          item.append(concord.swatch(n, level), ` ${label}`);
+          return item;
+        }));
+      }
+      const limits = this.limits().map(({ value, bound, stops }) => `${stops ? "stops" : "alarms"} ${bound === "above" ? "over" : "under"} ${number(value)}`);
+      this.foot.textContent = [this.chart.about, limits.length ? `Guardrail ${limits.join(", ")}.` : ""].filter(Boolean).join(" ");
+      this.read(this.plot.cursor.idx);
+    }
+
+    read(idx) {
+      const at = this.plot?.data[0]?.[idx];
+      const parts = this.now.filter(({ level }) => !level).slice(0, 5).map((line) => {
+        const value = at === undefined ? line.series.values.at(-1) : this.near(line.series, at);
+        const shown = element("span", `ink-${line.number}`, number(value));
+        return shown;
+      });
+      const step = at ?? this.now[0]?.series.steps.at(-1);
+      this.reading.replaceChildren(...parts, step === undefined ? "" : `at ${step}`);
+    }
+
+    near({ steps, values }, at) {
+      let low = 0, high = steps.length - 1;
+      while (low < high) {
+        const middle = (low + high + 1) >> 1;
+        if (steps[middle] <= at) low = middle;
+        else high = middle - 1;
+      }
+      return steps[low] <= at ? values[low] : null;
+    }
+
+    save() {
+      this.plot.root.querySelector("canvas").toBlob((blob) => {
+        const link = document.createElement("a");
+        link.href = URL.createObjectURL(blob);
+        link.download = `${this.page.sources[0].id}-${this.chart.key.replaceAll("/", "-")}.png`;
+        link.click();
+        URL.revokeObjectURL(link.href);
+      });
+    }
+
+    resize() {
+      if (this.plot && this.host.isConnected && this.host.clientWidth) this.plot.setSize({ width: Math.max(200, this.host.clientWidth), height: HEIGHT });
+    }
+  }
+
+  concord.swatch = (n, dashed) => {
+    const space = "http://www.w3.org/2000/svg";
+    const svg = document.createElementNS(space, "svg");
+    svg.setAttribute("viewBox", "0 0 20 8");
+    svg.setAttribute("class", "line-swatch");
+    svg.setAttribute("aria-hidden", "true");
+    const line = document.createElementNS(space, "line");
+    for (const [name, value] of Object.entries({ x1: 0, x2: 20, y1: 4, y2: 4, class: `ink-line-${n}` })) line.setAttribute(name, value);
+    if (dashed) line.setAttribute("stroke-dasharray", "2 3");
+    svg.append(line);
+    return svg;
+  };
+  concord.Plot = Plot;
+})();

@@ -1,0 +1,77 @@
+// A run as the charts read it: asks the server for the metrics that are shown and keeps what came.
+// The server answers 304 while nothing is new.
+(() => {
+  "use strict";
+  const concord = (window.concord ??= {});
+
+  class Source {
+    constructor({ id, name, page, url, live, role, colour }) {
+      Object.assign(this, { id, name, page, url, live, role, colour });
+      this.series = new Map(); // metric → {steps, values, broken}, of the whole run
+      this.fine = null; // {from, to, series}: the same, closer, where one has zoomed in
+      this.charts = [];
+      this.limits = [];
+      this.alerts = [];
+      this.attempts = [];
+      this.visible = true;
+      this.etag = "";
+      this.asked = "";
+      this.known = false;
+    }
+
+    // `names` null asks for the charts that are open at first. True when something new came.
+    async load(names) {
+      const query = new URLSearchParams();
+      if (names === null) query.set("shown", "leading");
+      else for (const name of names) query.append("names", name);
+      const address = `${this.url}?${query}`;
+      const fresh = address !== this.asked;
+      const answer = await fetch(address, { cache: "no-store", headers: this.etag && !fresh ? { "If-None-Match": this.etag } : {} });
+      if (answer.redirected || answer.status === 401 || answer.status === 403) throw new Error("signed-out");
+      if (answer.status === 304) return false;
+      if (!answer.ok) throw new Error("unreachable");
+      const told = await answer.json();
+      this.etag = answer.headers.get("ETag") ?? "";
+      this.asked = address;
+      this.known = true;
+      const { charts, limits, alerts, attempts, live } = told;
+      Object.assign(this, { charts, limits, alerts, attempts, live });
+      for (const [name, series] of Object.entries(told.series)) this.series.set(name, series);
+      return true;
+    }
+
+    lacks(names) {
+      return names.some((name) => !this.series.has(name) && this.has(name));
+    }
+
+    has(name) {
+      return this.charts.some((chart) => chart.names.includes(name));
+    }
+
+    // Finer points of a stretch of steps; what lies outside stays as coarse as it was.
+    async closer(names, from, to) {
+      const query = new URLSearchParams({ from: String(Math.max(0, Math.floor(from))), to: String(Math.max(0, Math.ceil(to))) });
+      for (const name of names) query.append("names", name);
+      const answer = await fetch(`${this.url}?${query}`, { cache: "no-store" });
+      if (!answer.ok || answer.redirected) return;
+      this.fine = { from, to, series: (await answer.json()).series };
+    }
+
+    at(name) {
+      const whole = this.series.get(name);
+      const fine = this.fine?.series[name];
+      if (!whole || !fine || !fine.steps.length) return whole;
+      const { from, to } = this.fine;
+      const before = whole.steps.findIndex((step) => step >= from);
+      const after = whole.steps.findIndex((step) => step > to);
+      const joined = (key) => [
+        ...(before < 0 ? whole[key] : whole[key].slice(0, before)),
+        ...fine[key],
+        ...(after < 0 ? [] : whole[key].slice(after)),
+      ];
+      return { steps: joined("steps"), values: joined("values"), broken: whole.broken };
+    }
+  }
+
+  concord.Source = Source;
+})();
