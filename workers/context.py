@@ -218,16 +218,27 @@ class RunContext:
             del self._saved[step]
 
     def save_artifact(
-        self, path: Path, *, name: str | None = None, media_type: str = "application/octet-stream"
+        self,
+        path: Path,
+        *,
+        name: str | None = None,
+        place: str = "",
+        media_type: str = "application/octet-stream",
     ) -> str:
-        """Store a local file beside the checkpoints and say so; returns its path in the store."""
+        """Store a local file beside the checkpoints and say so; returns its path in the store. A
+        file that is saved again needs another `place`, or the one before loses its content."""
         name = name or path.name
-        uri = f"{self.spec.folder}/artifacts/{name}"
+        uri = "/".join(filter(None, (self.spec.folder, "artifacts", place, name)))
         if self.writer is not None:
             with path.open("rb") as source, self.store.open(uri, "wb") as target:
                 shutil.copyfileobj(source, target)
             self.emit(ArtifactSaved(name, uri, file_sha256(path), path.stat().st_size, media_type))
         return uri
+
+    def forget_artifact(self, uri: str) -> None:
+        """Delete a file that a newer one of its name has taken the place of."""
+        if self.writer is not None:
+            self.store.delete_tree(uri)
 
 
 def _wire(value: float | None) -> float | str | None:

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections import deque
+from collections import Counter, deque
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,20 +37,17 @@ class KeptAnswer:
 def read_kept(context: RunContext, *, last: int) -> list[KeptAnswer]:
     """The `last` newest answers, oldest first. Raises `RecipeError`: damaged_input where the file
     is not what it was named by, bad_data where a line does not fit, no_rows where it is empty."""
-    rows: deque[tuple[int, dict[str, Any]]] = deque(maxlen=last)
+    rows: deque[tuple[int, int, dict[str, Any]]] = deque(maxlen=last)
+    places: Counter[Any] = Counter()
     with context.input_file(ROLE).open(encoding="utf-8") as lines:
         for number, line in enumerate(lines, start=1):
             if line.strip():
-                rows.append((number, _object(line, number)))
+                row = _object(line, number)
+                rows.append((number, places[str(row.get("step"))], row))
+                places[str(row.get("step"))] += 1
     if not rows:
         raise RecipeError("no_rows", Fault.DATA, "the run kept no answers")
-    places: dict[int, int] = {}
-    found = []
-    for number, row in rows:
-        answer = _answer(row, number, places.get(row.get("step", 0), 0))
-        places[answer.step] = places.get(answer.step, 0) + 1
-        found.append(answer)
-    return found
+    return [_answer(row, number, place) for number, place, row in rows]
 
 
 def _object(line: str, number: int) -> dict[str, Any]:

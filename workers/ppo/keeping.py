@@ -15,6 +15,7 @@ from workers.ppo.setup import Models
 from workers.ppo.state import TrainingState, save
 
 ROLLOUTS_FILE = "rollouts.jsonl"
+PUBLISHED = 3  # newest ones kept: a check of a live run may be about to read the one before
 
 
 class Kept:
@@ -22,9 +23,13 @@ class Kept:
 
     def __init__(self, most: int) -> None:
         self._records: deque[dict[str, Any]] = deque(maxlen=most)
+        self._added = 0
+        self._told_of = 0  # answers added when they were last published
+        self._published: list[str] = []
 
     def add(self, records: Sequence[Mapping[str, Any]]) -> None:
         self._records.extend(dict(record) for record in records)
+        self._added += len(records)
 
     def __len__(self) -> int:
         return len(self._records)
@@ -41,12 +46,20 @@ class Kept:
                 self._records.extend(json.loads(line) for line in lines)
 
     def publish(self, context: RunContext) -> None:
-        """As the artifact rollouts.jsonl."""
-        if self._records:
-            self.write(context.workdir)
-            context.save_artifact(
-                context.workdir / ROLLOUTS_FILE, media_type="application/x-ndjson"
-            )
+        """As the artifact rollouts.jsonl, whose newest one counts; nothing where no answer was
+        added since. Each has a place of its own, so that what was named by its hash stays."""
+        if not self._records or self._told_of == self._added:
+            return
+        self.write(context.workdir)
+        uri = context.save_artifact(
+            context.workdir / ROLLOUTS_FILE,
+            place=f"rollouts-{self._added}",
+            media_type="application/x-ndjson",
+        )
+        self._told_of = self._added
+        self._published.append(uri)
+        while len(self._published) > PUBLISHED:
+            context.forget_artifact(self._published.pop(0))
 
 
 def save_checkpoint(
@@ -58,12 +71,14 @@ def save_checkpoint(
     tags: list[str],
     metrics: Mapping[str, float],
 ) -> None:
-    """Everything to go on from, stored under the state's step; the local copy is removed."""
+    """Everything to go on from, stored under the state's step; the local copy is removed. The
+    newest answers are published beside it: people can look into a run that still goes on."""
     folder = context.workdir / f"checkpoint-{state.step}"
     save(folder, models.actor_critic, models.tokenizer, optimizer, state)
     kept.write(folder)
     context.save_checkpoint(folder, step=state.step, tags=tags, metrics=metrics)
     shutil.rmtree(folder)
+    kept.publish(context)
 
 
 def note_evaluation(state: TrainingState, headline: float) -> bool:
