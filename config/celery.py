@@ -33,6 +33,11 @@ app.conf.update(
         wire.TASK_FREEZE: {"queue": wire.QUEUE_IMPORTS},
     },
     beat_schedule={
+        "launch-probes": {
+            "task": "apps.monitoring.tasks.launch_probes",
+            "schedule": 60.0,
+            "options": {"queue": wire.QUEUE_HOUSE, "expires": 60.0},
+        },
         "queue-fresh-pairs": {
             "task": "apps.loop.tasks.queue_fresh_pairs",
             "schedule": 30.0,

@@ -4,6 +4,7 @@ from celery import shared_task
 
 from apps.monitoring.services.alerting import incidents_sweep
 from apps.monitoring.services.deliveries import deliveries_send
+from apps.monitoring.services.probes import probes_launch
 
 
 @shared_task(name="apps.monitoring.tasks.send_deliveries")
@@ -16,3 +17,9 @@ def send_deliveries() -> int:
 def sweep_incidents() -> int:
     """Alerts whose incident was not settled, because a process ended between two commits."""
     return incidents_sweep()
+
+
+@shared_task(name="apps.monitoring.tasks.launch_probes")
+def launch_probes() -> int:
+    """Every minute: models under watch whose probe is due, and probes that ended unseen."""
+    return probes_launch()
