@@ -2,7 +2,13 @@
 
 from django.apps import AppConfig
 
-from apps.common.registry import alert_listener_add, end_listener_add
+from apps.common.registry import (
+    RunTab,
+    alert_listener_add,
+    end_listener_add,
+    playbook_set,
+    run_tab_add,
+)
 
 
 class MonitoringConfig(AppConfig):
@@ -11,6 +17,24 @@ class MonitoringConfig(AppConfig):
 
     def ready(self) -> None:
         from apps.monitoring.services.alerting import alert_take, end_take
+        from apps.monitoring.services.probes import probe_ended
 
         alert_listener_add(alert_take)
         end_listener_add(end_take)
+        end_listener_add(probe_ended)
+        self._diagnosis()
+
+    def _diagnosis(self) -> None:
+        from apps.monitoring.screens.playbook import playbook_address
+        from apps.monitoring.selectors.diagnosis import findings_waiting, trained_kind
+
+        playbook_set(playbook_address)
+        run_tab_add(
+            RunTab(
+                "diagnosis",
+                "Diagnosis",
+                "monitoring:diagnosis",
+                badge=findings_waiting,
+                when=lambda run: bool(trained_kind(run)),
+            )
+        )

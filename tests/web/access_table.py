@@ -384,11 +384,14 @@ TRAINING = [
     page("training:run_new", STAFF, args={"kind": "drill"}),
     post("training:run_new", STAFF, args={"kind": "drill"}, ok=422),
     page("training:run", STAFF, args=run_id),
+    page("training:run_compare", STAFF),
     page("training:group", STAFF, args=group_id),
     page("training:group_csv", STAFF, args=group_id),
     post("training:group_add", STAFF, args=group_id, data={"seeds": "1"}),
     page("training:run_metrics", STAFF, args=run_id),
     page("training:run_metrics_csv", STAFF, args=run_id),
+    page("training:run_band", STAFF, args=run_id),
+    page("training:run_histograms_csv", STAFF, args=run_id),
     page("training:run_artifact", STAFF, args=lambda w: run_id(w) | {"artifact_id": 1}, ok=404),
     # the world's run has finished, which the buttons say
     post("training:run_stop", STAFF, args=run_id, ok=409),
@@ -523,6 +526,12 @@ PEOPLE_AND_MODELS_API = [
     api(f"POST {MODEL}/adversarial-rounds/{{round_id}}/hard-pairs", STAFF, args=round_id, ok=404),
 ]
 
+MONITORING = [
+    page("monitoring:playbook", STAFF),
+    page("monitoring:playbook_entry", STAFF, args={"entry": "not-a-number"}),
+    page("monitoring:diagnosis", STAFF, args=run_id),
+]
+
 TABLE: list[Line] = [
     *ACCOUNTS,
     *ACCOUNTS_API,
@@ -540,4 +549,5 @@ TABLE: list[Line] = [
     *SCORES_API,
     *PEOPLE_AND_MODELS,
     *PEOPLE_AND_MODELS_API,
+    *MONITORING,
 ]

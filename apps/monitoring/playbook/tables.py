@@ -10,6 +10,7 @@ ENTRIES = (
         symptom="A trouble further out explains those behind it. Look from the outside in, and "
         "stop at the first link that is broken; settings are the last thing to touch.",
         tags=("order", "chain", "links", "diagnosis", "start here", "method"),
+        rules=("cause_found",),
         tables=(
             Table(
                 "The nine links",

@@ -1,4 +1,10 @@
 """Addresses of monitoring, a file per area."""
 
+from apps.monitoring.urls import diagnosis, incidents, playbook
+
 app_name = "monitoring"
-urlpatterns = []
+urlpatterns = [
+    *playbook.urlpatterns,
+    *diagnosis.urlpatterns,
+    *incidents.urlpatterns,
+]

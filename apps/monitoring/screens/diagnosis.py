@@ -1,0 +1,251 @@
+"""The Diagnosis tab in words: the chain, the verdict, the evidence. No queries."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from django.urls import reverse
+
+from apps.common.drawing.figures import words
+from apps.common.registry import playbook_url
+from apps.common.templatetags.frame import figure
+from apps.monitoring.chain import LINK_NAMES
+from apps.monitoring.selectors.diagnosis import Diagnosed
+from apps.training.models import Run
+from workers.contract.guards import LINKS
+from workers.diagnosis import Finding, Verdict
+from workers.diagnosis.detectors import detectors_of
+from workers.diagnosis.verdict import CONSEQUENCE, FIRST, OK, UNKNOWN
+
+ALTERNATIVE = "alternative"
+# As the subject of a sentence.
+SUBJECTS = {
+    "data": "The data or the environment",
+    "evaluation": "The evaluation protocol",
+    "reward": "The reward",
+    "policy": "The policy update",
+    "critic": "The critic",
+    "exploration": "Exploration",
+    "freshness": "The freshness of the answers",
+    "numerics": "The numerics",
+    "resources": "The resources",
+}
+STATES = {
+    FIRST: ("Broke first", "bad", "circle-x"),
+    ALTERNATIVE: ("May have broken first", "warn", "circle-help"),
+    CONSEQUENCE: ("Followed", "warn", "triangle-alert"),
+    OK: ("Nothing found", "good", "circle-check"),
+    UNKNOWN: ("Not judged", "", "circle-help"),
+}
+CLASSES = {
+    "contract": ("contract", "Holds exactly or is broken: never wrong by chance."),
+    "probe": ("probe", "A statistic on fixed prompts or known pairs."),
+    "trend": ("trend", "The run's own course, or against healthy runs at the same step."),
+}
+SHOWN_MISSING = 3
+
+
+@dataclass(frozen=True, slots=True)
+class LinkView:
+    """`missing` are figures without which the link could not be judged."""
+
+    number: int
+    link: str
+    name: str
+    state: str
+    words: str
+    tone: str
+    icon: str
+    since: str
+    missing: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FindingView:
+    finding: Finding
+    title: str
+    link: str
+    evidence_class: str
+    class_words: str
+    onset: str
+    found_at: str
+    value: str
+    expected: str
+    playbook: str
+    suspects: str
+
+
+@dataclass(frozen=True, slots=True)
+class UnjudgedView:
+    title: str
+    link: str
+    missing: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DiagnosisView:
+    """`sentence` says it all at once; `first` is None when nothing was found."""
+
+    sentence: str
+    basis: str
+    chain: list[LinkView]
+    summary: str
+    first: FindingView | None
+    alternatives: list[FindingView]
+    consequences: list[FindingView]
+    unjudged: list[UnjudgedView]
+    judged: tuple[str, ...]
+
+
+def diagnosis_view(run: Run, found: Diagnosed) -> DiagnosisView:
+    said = found.verdict
+    chain = _chain(found, said)
+    view = _views(run)
+    return DiagnosisView(
+        sentence=_sentence(found, said),
+        basis=_basis(run, found),
+        chain=chain,
+        summary=" ".join(
+            f"{one.number}. {one.name}: {one.words.lower()}{one.since and f', {one.since}'}."
+            for one in chain
+        ),
+        first=view(said.first) if said else None,
+        alternatives=[view(one) for one in said.alternatives] if said else [],
+        consequences=[view(one) for one in said.consequences] if said else [],
+        unjudged=[
+            UnjudgedView(one.title, LINK_NAMES.get(one.link, ""), one.missing)
+            for one in found.unjudged
+        ],
+        judged=found.judged,
+    )
+
+
+def at_step(step: int) -> str:
+    return "from the beginning" if step <= 0 else f"at step {step:,}"
+
+
+def _sentence(found: Diagnosed, said: Verdict | None) -> str:
+    if said is None:
+        if not found.judged:
+            return "Nothing could be judged yet."
+        return f"No link is broken, as far as {_counted(len(found.judged), 'figure')} can tell."
+    first = said.first
+    text = f"{SUBJECTS[first.link]} broke first, {at_step(first.onset)} ({_measured(first)})"
+    others = _links(said.alternatives, but={first.link})
+    followed = _links(said.consequences, but={first.link, *(f.link for f in said.alternatives)})
+    if followed:
+        text += f"; {_and(followed)} followed"
+    text += "."
+    if others:
+        text += (
+            f" It may as well have been {_or(others)}: they began together, as far as can be told, "
+            "and the outermost goes first."
+        )
+    return text
+
+
+def _measured(one: Finding) -> str:
+    """ "the reward follows length: 0.81, expected at most 0.7"."""
+    title = one.title[:1].lower() + one.title[1:]
+    if one.value is None:
+        return title
+    against = f", expected {one.expected}" if one.expected else ""
+    return f"{title}: {figure(one.value)}{against}"
+
+
+def _basis(run: Run, found: Diagnosed) -> str:
+    """What was looked at, and over how many steps."""
+    if found.last_step is None:
+        return "The run has reported no figure yet."
+    text = (
+        f"Looked at {_counted(len(found.judged), 'figure')} over "
+        f"{_counted(found.steps, 'step')}, {found.first_step:,} to {found.last_step:,}"
+    )
+    if found.looks < found.steps:
+        text += f", {found.looks:,} of them, evenly spread and with every evaluation"
+    if found.compared_with:
+        text += f"; compared with {_counted(found.compared_with, 'healthy run')} at the same steps"
+    return text + (", and it goes on." if run.is_live else ".")
+
+
+def _chain(found: Diagnosed, said: Verdict | None) -> list[LinkView]:
+    judged = set(found.judged_links)
+    states = {one.link: one.state for one in said.chain} if said else {}
+    for one in said.alternatives if said else ():
+        states[one.link] = ALTERNATIVE
+    views = []
+    for number, link in enumerate(LINKS, 1):
+        state = states.get(link, OK if link in judged else UNKNOWN)
+        own = [one for one in found.findings if one.link == link]
+        label, tone, icon = STATES[state]
+        views.append(
+            LinkView(
+                number=number,
+                link=link,
+                name=LINK_NAMES[link][:1].upper() + LINK_NAMES[link][1:],
+                state=state,
+                words=label,
+                tone=tone,
+                icon=icon,
+                since=at_step(min(one.onset for one in own)) if own else "",
+                missing=_missing(found, link)[:SHOWN_MISSING] if state == UNKNOWN else (),
+            )
+        )
+    return views
+
+
+def _missing(found: Diagnosed, link: str) -> tuple[str, ...]:
+    named = [name for one in found.unjudged if one.link == link for name in one.missing]
+    if not named:
+        named = [n for d in detectors_of(found.kind) if d.link == link for n in d.metrics]
+    return tuple(dict.fromkeys(named))
+
+
+class _views:
+    """Findings of one run as rows."""
+
+    def __init__(self, run: Run) -> None:
+        self._slug, self._run = run.project.slug, run
+
+    def __call__(self, one: Finding) -> FindingView:
+        name, explained = CLASSES.get(one.evidence_class, (one.evidence_class, ""))
+        url = playbook_url(self._slug, one.rule)
+        suspects = [LINK_NAMES[link] for link in one.suspects if link in LINK_NAMES]
+        return FindingView(
+            finding=one,
+            title=one.title,
+            link=LINK_NAMES[one.link],
+            evidence_class=name,
+            class_words=explained,
+            onset=f"{one.onset:,}" + (f" to {one.onset + one.slack:,}" if one.slack else ""),
+            found_at=f"{one.step:,}",
+            value=words(one.value) if one.value is not None else "—",
+            expected=one.expected,
+            playbook=f"{url}?run={self._run.pk}" if url else "",
+            suspects=_or(suspects),
+        )
+
+
+def tab_url(run: Run, tab: str = "diagnosis") -> str:
+    return f"{reverse('training:run', args=[run.project.slug, run.pk])}?tab={tab}"
+
+
+def _links(findings: Sequence[Finding], *, but: set[str]) -> list[str]:
+    return [LINK_NAMES[link] for link in dict.fromkeys(f.link for f in findings) if link not in but]
+
+
+def _counted(n: int, noun: str) -> str:
+    return f"{n:,} {noun}{'' if n == 1 else 's'}"
+
+
+def _and(names: Sequence[str]) -> str:
+    return _joined(names, "and")
+
+
+def _or(names: Sequence[str]) -> str:
+    return _joined(names, "or")
+
+
+def _joined(names: Sequence[str], word: str) -> str:
+    if len(names) < 2:
+        return "".join(names)
+    return f"{', '.join(names[:-1])} {word} {names[-1]}"

@@ -1,0 +1,81 @@
+"""The figure that broke first as a small chart, with its onset marked."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from apps.common.drawing.axes import Axis, Tick
+from apps.common.templatetags.frame import figure
+from apps.training.metric_blocks import Point
+from workers.contract.guards import RULES
+from workers.diagnosis import Finding
+from workers.diagnosis.detectors import DETECTORS
+
+WIDTH, HEIGHT, LEFT, RIGHT, TOP, FLOOR = 640, 200, 58, 626, 22, 162
+_METRICS = {rule.name: rule.metric for rule in RULES} | {d.rule: d.metrics[0] for d in DETECTORS}
+
+
+@dataclass(frozen=True, slots=True)
+class OnsetChart:
+    """`lines` are polylines, cut where there is no number; `broken` are x of those steps."""
+
+    metric: str
+    lines: list[str]
+    dots: list[tuple[float, float]]
+    broken: list[float]
+    onset: float | None
+    onset_words: str
+    onset_anchor: str
+    x_ticks: list[Tick]
+    y_ticks: list[Tick]
+    summary: str
+    width: int = WIDTH
+    height: int = HEIGHT
+    left: int = LEFT
+    right: int = RIGHT
+    top: int = TOP
+    floor: int = FLOOR
+
+
+def metric_of(rule: str) -> str:
+    """The figure a rule reads; empty where it reads none (a contract that ended the run)."""
+    return _METRICS.get(rule, "")
+
+
+def onset_chart(finding: Finding, metric: str, points: Sequence[Point]) -> OnsetChart | None:
+    """None where there is nothing to draw."""
+    known = [(step, _number(value)) for step, value in points]
+    numbers = [(step, value) for step, value in known if value is not None]
+    if len(numbers) < 2:
+        return None
+    x = Axis([step for step, _ in numbers] + [finding.onset], LEFT, RIGHT)
+    y = Axis([value for _, value in numbers], FLOOR, TOP)
+    runs = [list(part) for has, part in groupby(known, lambda p: p[1] is not None) if has]
+    place = x.at(finding.onset)
+    before = [v for step, v in numbers if step < finding.onset]
+    after = [v for step, v in numbers if step >= finding.onset]
+    return OnsetChart(
+        metric=metric,
+        lines=[" ".join(f"{x.at(s)},{y.at(v)}" for s, v in part) for part in runs if len(part) > 1],
+        dots=[(x.at(s) or 0.0, y.at(v) or 0.0) for part in runs if len(part) == 1 for s, v in part],
+        broken=[x.at(step) or 0.0 for step, value in points if isinstance(value, str)],
+        onset=place,
+        onset_words=f"onset, step {finding.onset:,}",
+        onset_anchor="end" if place and place > (LEFT + RIGHT) / 2 else "start",
+        x_ticks=x.ticks,
+        y_ticks=y.ticks,
+        summary=f"{metric} from step {numbers[0][0]:,} to {numbers[-1][0]:,}: "
+        f"{_mean('before', before)}{_mean('from', after)}onset at step {finding.onset:,}.",
+    )
+
+
+def _mean(word: str, values: Sequence[float]) -> str:
+    if not values:
+        return ""
+    mean = math.fsum(values) / len(values)
+    return f"mean {figure(mean)} {word} the onset{' on' if word == 'from' else ''}, "
+
+
+def _number(value: object) -> float | None:
+    return float(value) if isinstance(value, int | float) and math.isfinite(value) else None

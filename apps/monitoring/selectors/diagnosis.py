@@ -1,0 +1,209 @@
+"""What broke first in a run, over its stored curves and what it said itself. A function of the
+record: nothing of it is stored, only kept for a while so that a page which polls costs little.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from math import inf
+from time import monotonic, time
+from typing import Any
+
+import numpy as np
+from django.core.cache import cache
+
+from apps.training.metric_blocks import Column, Point
+from apps.training.models import Run, RunEvent
+from apps.training.selectors import attempt_ends, metric_columns, pages
+from apps.training.selectors.reference import baseline_of
+from workers.contract.events import Evidence
+from workers.contract.guards import LINKS, RULES
+from workers.diagnosis import Finding, Verdict, diagnose, verdict
+from workers.diagnosis.baseline import Baseline, baseline_from_json
+from workers.diagnosis.detectors import detectors_of, needed_metrics
+from workers.diagnosis.evidence import finding_from_json
+
+MOST_LOOKS = 2000
+KEPT_S = 24 * 3600
+LIVE_S, PATIENCE = 10, 20  # a live run is judged again after so long, or so many times its cost
+TRAINED = frozenset({"sft", "reward", "dpo", "ppo", "grpo"})
+_VERSION = 1
+_FIELDS = {field.name for field in fields(Evidence)}
+_INFORM = {rule.name for rule in RULES if rule.severity == "info"}
+
+
+@dataclass(frozen=True, slots=True)
+class Unjudged:
+    """A detector that had nothing to look at; `missing` are the figures the run does not have,
+    empty where it has them but too few of them."""
+
+    title: str
+    link: str
+    missing: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosed:
+    """`kind` is what was trained, `judged` the metrics that were looked at, `steps` how many steps
+    have figures, of which `looks` were looked at; `cost_s` what that took."""
+
+    kind: str
+    findings: tuple[Finding, ...]
+    judged: tuple[str, ...]
+    unjudged: tuple[Unjudged, ...]
+    steps: int
+    looks: int
+    first_step: int | None
+    last_step: int | None
+    compared_with: int
+    at: float
+    cost_s: float
+
+    @property
+    def verdict(self) -> Verdict | None:
+        return verdict(self.findings, judged=self.judged_links)
+
+    @property
+    def judged_links(self) -> list[str]:
+        blind = {one.title for one in self.unjudged}
+        links = {one.link for one in detectors_of(self.kind) if one.title not in blind}
+        links |= {one.link for one in self.findings}
+        return [link for link in LINKS if link in links]
+
+
+def trained_kind(run: Run) -> str:
+    """What was trained: of an imported run what its importer said; empty where nothing was."""
+    kind = run.config.get("trained_as", "") if run.kind == Run.Kind.IMPORTED else run.kind
+    return kind if kind in TRAINED else ""
+
+
+def run_diagnosis(run: Run) -> Diagnosed:
+    """Of a run that trained something (`trained_kind`). A live run that grows by the second is
+    judged again only every so often, the less often the dearer it is."""
+    newest = f"{run.state}.{pages.newest_event(run)}"
+    key = _key(run)
+    kept = cache.get(key)
+    if isinstance(kept, dict) and (kept.get("newest") == newest or _is_fresh(run, kept)):
+        return _restored(kept)
+    found = _diagnosed(run)
+    cache.set(key, _stored(found, newest), KEPT_S)
+    return found
+
+
+def findings_waiting(run: Run) -> int:
+    """How many troubles the diagnosis knows of, without computing it: for a badge that is drawn
+    with every page."""
+    kept = cache.get(_key(run))
+    if isinstance(kept, dict):
+        return len(kept.get("findings", ()))
+    rules = RunEvent.objects.filter(run=run, type="Evidence").values_list("body__rule", flat=True)
+    return len(set(rules) - _INFORM)
+
+
+def evidence_said(run: Run) -> list[Evidence]:
+    """What the run has said of itself, in order; without what a resumed attempt undid."""
+    ends = attempt_ends(run)
+    rows = RunEvent.objects.filter(run=run, type="Evidence").order_by("attempt", "seq")
+    said = [
+        (attempt, Evidence(**{name: value for name, value in body.items() if name in _FIELDS}))
+        for attempt, body in rows.values_list("attempt", "body")
+    ]
+    return [one for attempt, one in said if one.step <= ends.get(attempt, inf)]
+
+
+def _diagnosed(run: Run) -> Diagnosed:
+    begun, kind = monotonic(), trained_kind(run)
+    baseline = _baseline(run)
+    columns = metric_columns(run=run)
+    series = looks_at(columns, kind)
+    steps = np.unique(np.concatenate([one.steps for one in columns.values()])) if columns else []
+    failed = (run.step, run.failure_kind, run.failure_message) if run.failure_kind else None
+    found = diagnose(
+        series,
+        kind=kind,
+        config=run.config,
+        evidence=evidence_said(run),
+        failure=failed,
+        baseline=baseline,
+    )
+    by_title = {one.title: one.link for one in detectors_of(kind)}
+    return Diagnosed(
+        kind=kind,
+        findings=found.findings,
+        judged=found.judged,
+        unjudged=tuple(Unjudged(t, by_title.get(t, ""), tuple(m)) for t, m in found.unjudged),
+        steps=len(steps),
+        looks=len({step for points in series.values() for step, _ in points}),
+        first_step=int(steps[0]) if len(steps) else None,
+        last_step=int(steps[-1]) if len(steps) else None,
+        compared_with=max((len(v) for m in baseline.means.values() for v in m.values()), default=0)
+        if baseline
+        else 0,
+        at=time(),
+        cost_s=monotonic() - begun,
+    )
+
+
+def looks_at(columns: Mapping[str, Column], kind: str) -> dict[str, list[Point]]:
+    """The curves that a diagnosis of `kind` reads, thinned to about `MOST_LOOKS` steps that they
+    have in common: detectors compare figures of one step, so each curve may not be thinned for
+    itself. Short curves (evaluations) keep every step, and so does a number that is none, in
+    whichever curve it stands."""
+    needed = set(needed_metrics(kind))
+    long = [one.steps for one in columns.values() if len(one) > MOST_LOOKS]
+    short = [one.steps for one in columns.values() if len(one) <= MOST_LOOKS]
+    kept = np.unique(np.concatenate(short)) if short else np.zeros(0, dtype=np.int64)
+    if len(kept) > 2 * MOST_LOOKS:
+        kept = kept[:: -(-len(kept) // MOST_LOOKS)]
+    if long:
+        every = np.unique(np.concatenate(long))
+        kept = np.union1d(kept, every[:: -(-len(every) // MOST_LOOKS)])
+    series = {}
+    for name, one in columns.items():
+        broken = ~np.isfinite(one.values)
+        if one.undefined is not None:
+            broken &= ~one.undefined
+        chosen = broken if name not in needed else broken | np.isin(one.steps, kept)
+        if chosen.any():
+            series[name] = one.kept(chosen).points()
+    return series
+
+
+def _baseline(run: Run) -> Baseline | None:
+    """The healthy runs that the run took along, so that its record is judged as it was live; else
+    those that there are now."""
+    spec = run.attempts.order_by("-number").values_list("spec", flat=True).first() or {}
+    taken = spec.get("baseline")
+    return baseline_from_json(taken) if taken else baseline_of(run)
+
+
+# --- kept for a while ---
+
+
+def _key(run: Run) -> str:
+    return f"diagnosis:{_VERSION}:{run.pk}"
+
+
+def _is_fresh(run: Run, kept: Mapping[str, Any]) -> bool:
+    """A live run may be behind by a moment; one that has ended may not."""
+    age = time() - kept.get("at", 0.0)
+    return run.is_live and age < max(LIVE_S, PATIENCE * kept.get("cost_s", 0.0))
+
+
+def _stored(found: Diagnosed, newest: str) -> dict[str, Any]:
+    plain = {f.name: getattr(found, f.name) for f in fields(Diagnosed)}
+    return plain | {
+        "newest": newest,
+        "findings": [one.to_json() for one in found.findings],
+        "unjudged": [(one.title, one.link, one.missing) for one in found.unjudged],
+    }
+
+
+def _restored(kept: Mapping[str, Any]) -> Diagnosed:
+    plain = {name: value for name, value in kept.items() if name != "newest"}
+    return Diagnosed(
+        **plain
+        | {
+            "findings": tuple(finding_from_json(one) for one in kept["findings"]),
+            "unjudged": tuple(Unjudged(*one) for one in kept["unjudged"]),
+        }
+    )

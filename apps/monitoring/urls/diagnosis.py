@@ -1,0 +1,7 @@
+from django.urls import path
+
+from apps.monitoring.views import diagnosis
+
+urlpatterns = [
+    path("<slug:slug>/runs/<str:run_id>/diagnosis/", diagnosis.diagnosis, name="diagnosis"),
+]
