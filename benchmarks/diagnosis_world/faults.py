@@ -32,7 +32,7 @@ class Fault:
     plant: Plant | None = None
 
 
-_RATE = 1e-3
+_RATE = 8e-4
 PPO: Mapping[str, Any] = {
     "lora_rank": 0,  # a model this small is trained whole
     "steps": STEPS,
@@ -44,6 +44,7 @@ PPO: Mapping[str, Any] = {
     "learning_rate": _RATE,
     "value_learning_rate": 10 * _RATE,
     "lr_schedule": "constant",
+    "warmup_share": 0.08,  # Adam's first step is its largest
     "kl_coef": 0.05,
     "eval_every": 5,
     "eval_prompts": 24,
@@ -87,8 +88,8 @@ _ALL = (
     Fault(
         "sparse",
         "reward",
-        "one answer in a hundred gets anything",
-        plant=planting.reward(lambda world: rewards.rare(world.quantile(0.99))),
+        "an answer must beat the best of four hundred to get anything",
+        plant=planting.reward(lambda world: rewards.rare(world.quantile(1.0))),
     ),
     Fault(
         "outlier",

@@ -15,7 +15,7 @@ import torch
 from benchmarks.diagnosis_world import rewards
 from benchmarks.diagnosis_world.rewards import Change
 from benchmarks.diagnosis_world.world import World
-from workers.ppo import rollout, setup
+from workers.ppo import course, rollout, setup
 from workers.ppo import update as updating
 from workers.recipes import ppo as recipe
 
@@ -24,9 +24,9 @@ Plant = Callable[[World], AbstractContextManager[object]]
 
 def reward(change: Callable[[World], Change]) -> Plant:
     def plant(world: World) -> AbstractContextManager[object]:
-        real, chosen = recipe.build_reward, change(world)
+        real, chosen = course.build_reward, change(world)
         return patch.object(
-            recipe, "build_reward", lambda *a, **k: rewards.Faulty(real(*a, **k), chosen)
+            course, "build_reward", lambda *a, **k: rewards.Faulty(real(*a, **k), chosen)
         )
 
     return plant
@@ -34,9 +34,9 @@ def reward(change: Callable[[World], Change]) -> Plant:
 
 def slow_reward(seconds: float) -> Plant:
     def plant(world: World) -> AbstractContextManager[object]:
-        real = recipe.build_reward
+        real = course.build_reward
         return patch.object(
-            recipe, "build_reward", lambda *a, **k: rewards.Slow(real(*a, **k), seconds)
+            course, "build_reward", lambda *a, **k: rewards.Slow(real(*a, **k), seconds)
         )
 
     return plant
@@ -113,14 +113,14 @@ def stale(updates: int, *, relabelled: bool) -> Plant:
 
 def dead_critic(world: World) -> AbstractContextManager[object]:
     """The value head is left out of training and stays at nought."""
-    real = recipe.make_optimizer
+    real = course.make_optimizer
 
     def make(*args: Any, **kwargs: Any) -> Any:
         optimizer = real(*args, **kwargs)
         optimizer.param_groups[1]["base_lr"] = 0.0
         return optimizer
 
-    return patch.object(recipe, "make_optimizer", make)
+    return patch.object(course, "make_optimizer", make)
 
 
 def half_precision_overflow(*, from_step: int) -> Plant:

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-VERSION = 1  # of what a stored run means; raise it when the world, its runs or the metrics change
+VERSION = 2  # of what a stored run means; raise it when the world, its runs or the metrics change
 DIGITS = 6
 
 Point = tuple[int, float | str | None]
@@ -84,7 +84,7 @@ def read_all(folder: Path) -> Iterator[Record]:
 
 
 def _rounded(value: Any) -> Any:
-    if isinstance(value, float):
+    if isinstance(value, float) and not value.is_integer():
         return float(f"{value:.{DIGITS}g}")
     if isinstance(value, dict):
         return {key: _rounded(inner) for key, inner in value.items()}

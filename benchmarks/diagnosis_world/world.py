@@ -4,11 +4,12 @@ Everything is made once, when first asked for, with the recipes that people use.
 """
 
 import json
+import math
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from statistics import fmean, pstdev, quantiles
+from statistics import fmean, pstdev
 from typing import Any
 
 import torch
@@ -107,7 +108,9 @@ class World:
         return fmean(values), pstdev(values)
 
     def quantile(self, share: float) -> float:
-        return quantiles(self._scores(), n=100, method="inclusive")[round(100 * share) - 1]
+        """The score that a share of its answers do not exceed, raw."""
+        ordered = sorted(self._scores())
+        return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
 
     def _scores(self) -> list[float]:
         if "scores" not in self.facts:
