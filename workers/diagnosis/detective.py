@@ -75,6 +75,15 @@ class Detective:
         looked = {one.link for one in self.detectors if self._memory.get(one.rule, {}).get("looks")}
         return [link for link in LINKS if link in looked]
 
+    def is_raised(self, link: str, metric: str) -> bool:
+        """Whether a detector of this link that reads `metric` first has spoken of a trouble that
+        lasts."""
+        return any(
+            self._memory.get(one.rule, {}).get("raised", False)
+            for one in self.detectors
+            if (one.link, one.metrics[0]) == (link, metric)
+        )
+
     def looks(self, rule: str) -> int:
         return int(self._memory.get(rule, {}).get("looks", 0))
 
@@ -102,6 +111,7 @@ class Detective:
         memory["looks"] = memory.get("looks", 0) + 1
         if look is None or memory["looks"] <= detector.grace:
             return None
+        judged_from = memory.setdefault("judged_from", step if detector.grace else 0)
         k, n = detector.patience
         recent: list[list[int]] = memory.setdefault("recent", [])
         recent.append([step, int(look.off)])
@@ -115,7 +125,8 @@ class Detective:
             return None
         memory.update(raised=True, calm=0, spoke_at=memory["looks"])
         first_off = next(at for at, off in recent if off)
-        return _finding(detector, look, step, look.onset if look.onset is not None else first_off)
+        onset = look.onset if look.onset is not None else first_off
+        return _finding(detector, look, step, max(onset, judged_from))
 
 
 def _finding(detector: Detector, look: Look, step: int, onset: int) -> Finding:

@@ -18,7 +18,8 @@ class Finding:
     A contract is exact and never wrong by chance; a probe is a statistic on fixed prompts; a trend
     is the run's own course against its past. `value` and `expected` are in `unit`. The onset may
     lie up to `slack` steps later than it says. `suspects` are links further out that would show in
-    the same way; `experiment` tells them apart.
+    the same way; `experiment` tells them apart. A `symptom` is what a guardrail crossed: it says
+    that something is wrong, and not what.
     """
 
     link: str
@@ -32,6 +33,7 @@ class Finding:
     unit: str = ""
     detail: str = ""
     slack: int = 0
+    symptom: bool = False
     samples: tuple[str, ...] = ()
     suspects: tuple[str, ...] = ()
     experiment: str = ""

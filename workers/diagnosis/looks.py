@@ -6,7 +6,7 @@ says nothing yet.
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any
 
@@ -46,12 +46,33 @@ def average(
     detector: Detector, memory: Memory, figures: Figures, step: int, baseline: Baseline | None
 ) -> Look | None:
     """The median of the last `window` looks against `above` or `below`: one look of a small batch
-    says little. `median` rather than mean, so that a single outlier does not speak."""
-    kept = _keep(memory, figures[detector.metrics[0]], detector.given["window"])
-    if len(kept) < detector.given.get("least", len(kept)):
+    says little, and a median does not hear a single outlier. It began with the first of them that
+    was itself beyond the limit."""
+    value = figures[detector.metrics[0]]
+    value = abs(value) if detector.given.get("size") else value
+    kept = _keep(memory, [step, value], detector.given["window"])
+    if len(kept) < detector.given.get("least", detector.given["window"]):
         return None
-    value = median(kept)
-    return _against(detector, abs(value) if detector.given.get("size") else value)
+    look = _against(detector, median(one for _, one in kept))
+    if not look.off:
+        memory.pop("since", None)
+        return look
+    begun = next(at for at, one in kept if _against(detector, one).off)
+    return replace(look, onset=memory.setdefault("since", begun))
+
+
+def burst(
+    detector: Detector, memory: Memory, figures: Figures, step: int, baseline: Baseline | None
+) -> Look | None:
+    """How often in the last `window` looks the figure was over `times` their median: a heavy tail
+    makes single batches many times wilder than the batches around them. `above` is how often."""
+    kept = _keep(memory, [step, figures[detector.metrics[0]]], detector.given["window"])
+    if len(kept) < detector.given.get("least", 4):
+        return None
+    usual = median(one for _, one in kept)
+    wild = [at for at, one in kept if one > detector.given["times"] * usual]
+    look = _against(detector, float(len(wild)))
+    return replace(look, onset=wild[0]) if look.off else look
 
 
 def share_of(
@@ -196,6 +217,7 @@ def together(
 TESTS: dict[str, Test] = {
     "level": level,
     "average": average,
+    "burst": burst,
     "share_of": share_of,
     "of_first": of_first,
     "changed": changed,
@@ -219,8 +241,8 @@ def _against(detector: Detector, value: float) -> Look:
     return Look(value, f"at least {limit:g}", off, clear)
 
 
-def _keep(memory: Memory, value: float, length: int) -> list[float]:
-    kept: list[float] = memory.setdefault("kept", [])
+def _keep(memory: Memory, value: Any, length: int) -> list[Any]:
+    kept: list[Any] = memory.setdefault("kept", [])
     kept.append(value)
     del kept[:-length]
     return kept

@@ -9,7 +9,7 @@ from workers.contract.guards import RULES
 from workers.diagnosis.baseline import Baseline
 from workers.diagnosis.detective import Detective
 from workers.diagnosis.detectors import title_of
-from workers.diagnosis.evidence import Finding
+from workers.diagnosis.evidence import CONTRACT, Finding
 from workers.diagnosis.verdict import Verdict, verdict
 
 _SAID = {rule.name: rule for rule in RULES}
@@ -89,6 +89,7 @@ def _heard(event: Evidence) -> Finding | None:
         detail=event.detail,
         samples=tuple(event.samples),
         experiment=event.experiment,
+        symptom=rule is not None and event.evidence_class != CONTRACT,
     )
 
 

@@ -3,7 +3,8 @@
 A trouble further out explains those behind it: labels teach the reward model, which teaches the
 policy, and so on inwards. So the finding that began first is the cause, what began later is listed
 under it, and where two began together as far as can be told, the outer one goes first and the
-other is an alternative that the next experiment must rule out.
+other is an alternative that the next experiment must rule out. A guardrail's threshold is a
+symptom: it is the cause only where no detector names one.
 """
 
 from collections.abc import Sequence
@@ -43,14 +44,14 @@ def verdict(findings: Sequence[Finding], *, judged: Sequence[str] = LINKS) -> Ve
     """None when nothing was found. `judged` are the links that any detector could look at."""
     if not findings:
         return None
-    exact = [one for one in findings if one.evidence_class == CONTRACT]
-    first_onset = min(one.onset + one.slack for one in findings)
-    together = [one for one in findings if one.onset <= first_onset]
+    causes = [one for one in findings if not one.symptom] or list(findings)
+    together = _began_first(causes)
     # A contract never fires by chance: of those that began together it is the better witness of
     # its link, and nothing statistical is put before it.
-    certain = [one for one in together if one in exact]
+    certain = [one for one in together if one.evidence_class == CONTRACT]
     first = min(certain or together, key=_order)
     others = [one for one in together if one is not first]
+    others += [one for one in findings if one.symptom and one.onset < first.onset]
     alternatives = _one_per_link([one for one in others if one.link != first.link])
     later = sorted(
         (one for one in findings if one is not first and one not in alternatives), key=_when
@@ -58,6 +59,12 @@ def verdict(findings: Sequence[Finding], *, judged: Sequence[str] = LINKS) -> Ve
     return Verdict(
         first, tuple(alternatives), tuple(later), _chain(first, findings, frozenset(judged))
     )
+
+
+def _began_first(findings: Sequence[Finding]) -> list[Finding]:
+    """Those that may have begun before all others."""
+    latest = min(one.onset + one.slack for one in findings)
+    return [one for one in findings if one.onset <= latest]
 
 
 def _order(finding: Finding) -> tuple[int, int, int]:

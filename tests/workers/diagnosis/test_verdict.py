@@ -168,8 +168,21 @@ def test_what_the_run_said_itself_counts_and_a_broken_contract_names_its_link() 
     )
     assert said.verdict is not None
     assert [one.rule for one in said.findings] == ["entropy_floor", "contract_stale_rollout"]
-    assert said.verdict.first.link == "exploration"
-    assert said.verdict.consequences[0].link == "freshness"
+    assert said.verdict.first.link == "freshness", "a guardrail's threshold is a symptom"
+    assert [one.link for one in said.verdict.alternatives] == ["exploration"], "it was there before"
+
+
+def test_a_symptom_is_the_cause_where_nothing_else_is_known() -> None:
+    said = diagnose(
+        series_of(course(3, steps=12)),
+        kind="ppo",
+        evidence=[
+            Evidence("exploration", "entropy_floor", "trend", 9, 0.05),
+            Evidence("reward", "reward_saturated", "trend", 4, 0.85),
+        ],
+    )
+    assert said.verdict is not None
+    assert said.verdict.links == ["exploration"], "what only informs names no cause"
 
 
 def test_a_long_run_is_looked_at_every_so_often_and_at_its_evaluations() -> None:
