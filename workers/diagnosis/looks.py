@@ -75,6 +75,19 @@ def burst(
     return replace(look, onset=wild[0]) if look.off else look
 
 
+def pooled(
+    detector: Detector, memory: Memory, figures: Figures, step: int, baseline: Baseline | None
+) -> Look | None:
+    """The last `window` looks of a figure that is a standard normal deviate when all is well,
+    pooled: |Σz|/√n, from the second look on. Several looks that are each a little off are one that
+    is far off."""
+    kept = _keep(memory, [step, figures[detector.metrics[0]]], detector.given["window"])
+    if len(kept) < 2:
+        return None
+    total = abs(math.fsum(z for _, z in kept)) / math.sqrt(len(kept))
+    return replace(_against(detector, total), onset=kept[0][0])
+
+
 def share_of(
     detector: Detector, memory: Memory, figures: Figures, step: int, baseline: Baseline | None
 ) -> Look | None:
@@ -218,6 +231,7 @@ TESTS: dict[str, Test] = {
     "level": level,
     "average": average,
     "burst": burst,
+    "pooled": pooled,
     "share_of": share_of,
     "of_first": of_first,
     "changed": changed,
