@@ -43,7 +43,7 @@ def lineage_up(run: Run, *, depth: int = DEPTH) -> list[Ancestor]:
     rows = RunInput.objects.filter(run=run).order_by("role")
     return [
         _ancestor(row, depth)
-        for row in rows.select_related("snapshot", "checkpoint__run", "upstream")
+        for row in rows.select_related("snapshot", "checkpoint__run", "upstream", "artifact__run")
     ]
 
 
@@ -57,6 +57,16 @@ def _ancestor(row: RunInput, depth: int) -> Ancestor:
             name=snapshot.name,
             detail=snapshot.kind,
             state=snapshot.state,
+        )
+    if row.artifact is not None:
+        run = row.artifact.run
+        return Ancestor(
+            role=row.role,
+            kind="run",
+            id=run.pk,
+            name=run.name,
+            detail=f"{run.kind}, its {row.artifact.name}",
+            state=run.state,
         )
     run = row.checkpoint.run if row.checkpoint is not None else row.upstream
     return Ancestor(
@@ -73,10 +83,13 @@ def _ancestor(row: RunInput, depth: int) -> Ancestor:
 
 
 def lineage_down(run: Run, *, depth: int = DEPTH) -> list[Descendant]:
-    """The runs that read `run` or one of its checkpoints, each with those that read it."""
+    """The runs that read `run` or one of its checkpoints, each with those that read it. Checks and
+    probes only look, so nothing is built on them."""
     if depth == 0:
         return []
-    rows = RunInput.objects.filter(Q(upstream=run) | Q(checkpoint__run=run))
+    rows = RunInput.objects.filter(Q(upstream=run) | Q(checkpoint__run=run)).exclude(
+        run__kind__in=(Run.Kind.CHECK, Run.Kind.PROBE)
+    )
     return [
         Descendant(
             role=row.role,

@@ -56,10 +56,13 @@ def alerts_of(run: Run) -> list[Alert]:
 
 def artifacts_of(run: Run) -> list[Artifact]:
     """The files of a run. One that was announced twice, as generated rows (with their count) and
-    as a saved file (with its size), is one file."""
-    found: dict[tuple[str, str], Artifact] = {}
+    as a saved file (with its size), is one file; of one that an attempt saved again and again, the
+    newest counts."""
+    found: dict[tuple[int, str], Artifact] = {}
     for row in Artifact.objects.filter(run=run).order_by("-attempt", "name", "-seq"):
-        known = found.setdefault((row.name, row.sha256), row)
+        known = found.setdefault((row.attempt, row.name), row)
+        if known.sha256 != row.sha256:
+            continue
         known.size_bytes = known.size_bytes or row.size_bytes
         known.count = row.count if known.count is None else known.count
     return list(found.values())

@@ -177,7 +177,7 @@ def _last_good_checkpoint(run: Run) -> Checkpoint | None:
 
 
 def _spec(run: Run, resume: Checkpoint | None) -> JobSpec:
-    rows = RunInput.objects.filter(run=run).select_related("snapshot", "checkpoint")
+    rows = RunInput.objects.filter(run=run).select_related("snapshot", "checkpoint", "artifact")
     return JobSpec(
         run=run.pk,
         attempt=run.attempt,
@@ -205,6 +205,9 @@ def _baseline(run: Run) -> dict[str, Any]:
 
 
 def _reference(row: RunInput) -> InputRef:
+    if row.artifact is not None:
+        file = row.artifact
+        return InputRef(row.role, "artifact", str(file.pk), file.uri, file.sha256)
     thing = row.snapshot or row.checkpoint
     assert thing is not None  # noqa: S101 — settled before, and a constraint
     kind = "snapshot" if row.snapshot_id else "checkpoint"

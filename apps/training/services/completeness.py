@@ -7,7 +7,7 @@ from django.conf import settings
 from apps.common.errors import Conflict
 from apps.snapshots.models import Snapshot
 from apps.training.code_version import UNKNOWN
-from apps.training.models import Checkpoint, Run
+from apps.training.models import Artifact, Checkpoint, Run
 from apps.training.services.kinds import Input
 
 
@@ -28,7 +28,7 @@ def context_check(*, run: Run, inputs: Mapping[str, Input]) -> None:
     missing += [
         f"the content hash of the input '{role}' ({given.pk})"
         for role, given in inputs.items()
-        if isinstance(given, Snapshot | Checkpoint) and not given.sha256
+        if isinstance(given, Snapshot | Checkpoint | Artifact) and not given.sha256
     ]
     if missing:
         raise Conflict(

@@ -6,11 +6,11 @@ from typing import Any
 
 from apps.common.errors import Conflict, DomainError
 from apps.snapshots.models import Snapshot
-from apps.training.models import Checkpoint, Run
+from apps.training.models import Artifact, Checkpoint, Run
 from apps.training.selectors.checkpoints import checkpoint_for_use
 
 Config = Mapping[str, Any]
-Input = Snapshot | Checkpoint | Run
+Input = Snapshot | Checkpoint | Run | Artifact
 
 POLICIES = frozenset({"sft", "dpo", "ppo", "grpo"})
 REWARDS = frozenset({"reward"})
@@ -18,14 +18,20 @@ OPTIMISED = frozenset({"ppo", "grpo"})  # kinds that train against the input `re
 PAIRS = frozenset({"preferences"})
 DEMONSTRATIONS = frozenset({"demonstrations"})
 PROMPTS = frozenset({"prompts", "preferences", "demonstrations"})  # rows of each have a prompt
+ROLLOUTS = frozenset({"rollouts.jsonl"})
+# Kinds that take a minute at most and go to the queue of such, whatever else is asked for: they
+# must not wait for the training that they are about.
+SHORT = frozenset({"check", "probe"})
 
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """What may play a role: snapshots of these kinds, or checkpoints of runs of these kinds."""
+    """What may play a role: snapshots of these kinds, checkpoints of runs of these kinds, or files
+    of these names that a run left."""
 
     snapshots: frozenset[str] = frozenset()
     models: frozenset[str] = frozenset()
+    files: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +64,15 @@ def _reads_model(reward: Config) -> bool:
         return kind == "model"
     sources = [part.get("source") for part in parts if isinstance(part, Mapping)]
     return any(_reads_model(source) for source in sources if isinstance(source, Mapping))
+
+
+def _check_without(*checks: str) -> Callable[[Config], bool]:
+    """Whether a `check` asks none of these questions, which need the input."""
+    return lambda config: config.get("check", "reward_plot") not in checks
+
+
+def _check_rewards_itself(*checks: str) -> Callable[[Config], bool]:
+    return lambda config: _check_without(*checks)(config) or _rewards_itself(config)
 
 
 # A policy against a reward, by whatever algorithm.
@@ -137,6 +152,38 @@ KINDS: dict[str, KindRule] = {
             "judge": Role(models=REWARDS),
         },
         (Need(("reward",)), Need(("data",))),
+    ),
+    "check": KindRule(
+        {
+            "rollouts": Role(files=ROLLOUTS),
+            "policy": Role(models=POLICIES),
+            "reference": Role(models=POLICIES),
+            "sft": Role(models=POLICIES),
+            "reward": Role(models=REWARDS),
+            "prompts": Role(snapshots=PROMPTS),
+            "canaries": Role(snapshots=PAIRS),
+            "reward_data": Role(snapshots=PAIRS),
+        },
+        (
+            Need(("rollouts",), _check_without("reward_plot", "rescore")),
+            Need(("policy",), _check_without("kl_reference", "sampler", "critic_fit", "protocol")),
+            Need(("prompts",), _check_without("kl_reference", "sampler", "critic_fit", "protocol")),
+            Need(("reference",), _check_without("kl_reference")),
+            Need(("sft",), _check_without("protocol")),
+            Need(("canaries",), _check_without("canaries")),
+            Need(
+                ("reward",),
+                _check_rewards_itself("rescore", "canaries", "critic_fit", "protocol"),
+            ),
+        ),
+    ),
+    "probe": KindRule(
+        {
+            "policy": Role(models=POLICIES),
+            "reward": Role(models=REWARDS),
+            "prompts": Role(snapshots=PROMPTS),
+        },
+        (Need(("prompts",)), Need(("reward",), unless=_rewards_itself)),
     ),
     "drill": KindRule(
         {"data": Role(snapshots=PROMPTS), "base": Role(models=frozenset({"drill"}))},
@@ -226,13 +273,14 @@ def _check_one(project_id: str, kind: str, role: str, given: Input, rule: KindRu
             code="unknown_input",
             field=field,
         )
-    if not isinstance(given, Snapshot | Checkpoint | Run):
+    if not isinstance(given, Snapshot | Checkpoint | Run | Artifact):
         raise DomainError(
-            f"Input '{role}' must be a snapshot, a checkpoint or a run.",
+            f"Input '{role}' must be a snapshot, a checkpoint, a run or a file of a run.",
             code="wrong_input",
             field=field,
         )
-    if given.project_id != project_id:
+    owner = given.run if isinstance(given, Artifact) else given
+    if owner.project_id != project_id:
         # As if it did not exist: what other projects have is none of this one's business.
         raise DomainError(
             f"Input '{role}': there is no such thing in this project.",
@@ -241,6 +289,13 @@ def _check_one(project_id: str, kind: str, role: str, given: Input, rule: KindRu
         )
     if isinstance(given, Snapshot):
         _check_snapshot(field, role, given, allowed)
+    elif isinstance(given, Artifact):
+        if given.name not in allowed.files:
+            raise DomainError(
+                f"Input '{role}' must be {_wanted(allowed)}, not the file {given.name}.",
+                code="wrong_input",
+                field=field,
+            )
     else:
         _check_model(field, role, given, allowed)
 
@@ -284,6 +339,8 @@ def _check_model(field: str, role: str, given: Checkpoint | Run, allowed: Role) 
 
 
 def _wanted(role: Role) -> str:
+    if role.files:
+        return f"the file {' or '.join(sorted(role.files))} of a run"
     if role.snapshots:
         return f"a snapshot of {' or '.join(sorted(role.snapshots))}"
     return f"a model of a {' or '.join(sorted(role.models))} run"

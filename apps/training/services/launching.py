@@ -11,12 +11,12 @@ from apps.accounts.services import audit_record
 from apps.common.errors import DomainError
 from apps.snapshots.models import Snapshot
 from apps.training.code_version import code_version
-from apps.training.models import Checkpoint, Run, RunAttempt, RunInput
+from apps.training.models import Artifact, Checkpoint, Run, RunAttempt, RunInput
 from apps.training.services.attempts import run_dispatch
 from apps.training.services.completeness import context_check
-from apps.training.services.kinds import KINDS, Input, approval_check, inputs_check
+from apps.training.services.kinds import KINDS, SHORT, Input, approval_check, inputs_check
 from apps.training.storable import storable
-from workers.contract.wire import JOB_QUEUES, QUEUE_CPU
+from workers.contract.wire import JOB_QUEUES, QUEUE_CPU, QUEUE_SHORT
 
 _LONGEST_NAME = 120
 _LONGEST_KEY = 80
@@ -37,15 +37,17 @@ def run_launch(
     idempotency_key: str = "",
     override_reason: str = "",
     group: str = "",
+    about: Run | None = None,
 ) -> Run:
     """Store a run and dispatch it on commit; with an unfinished run among its inputs it waits.
 
-    `inputs` maps roles to snapshots, checkpoints or runs (whose final, best or last checkpoint
-    will be used). The same `idempotency_key` in a project gives the run it gave before. The
-    recipe's own configuration is checked where the recipe lives: a bad one fails the run at once.
-    A run that optimises against a reward model which nobody approved needs an `override_reason`,
-    which is kept with it and in the audit log. `group` is shared by runs that differ in their seed
-    only; `runs_launch` makes such groups.
+    `inputs` maps roles to snapshots, checkpoints, files of runs, or runs (whose final, best or last
+    checkpoint will be used). The same `idempotency_key` in a project gives the run it gave before.
+    The recipe's own configuration is checked where the recipe lives: a bad one fails the run at
+    once. A run that optimises against a reward model which nobody approved needs an
+    `override_reason`, which is kept with it and in the audit log. `group` is shared by runs that
+    differ in their seed only; `runs_launch` makes such groups. `about` is the run whose trouble
+    this one looks into. Checks and probes go to the queue `short`, whatever is given.
 
     Raises `DomainError` naming the field; then nothing was stored.
     """
@@ -59,6 +61,10 @@ def run_launch(
             field="override_reason",
         )
     inputs_check(project_id=project.pk, kind=kind, config=config, inputs=inputs)
+    if about is not None and about.project_id != project.pk:
+        raise DomainError(
+            "There is no such run in this project.", code="unknown_run", field="about"
+        )
     known = Run.objects.filter(project=project, launch_key=idempotency_key)
     if idempotency_key and (run := known.first()) is not None:
         return run
@@ -71,12 +77,13 @@ def run_launch(
         state=Run.State.WAITING,
         config=storable(dict(config)),
         seed=seed,
-        queue=queue,
+        queue=QUEUE_SHORT if kind in SHORT else queue,
         code_version=code_version(),
         created_by=user,
         launch_key=idempotency_key,
         override_reason=override_reason,
         group=group,
+        about=about,
     )
     context_check(run=row, inputs=inputs)
     try:
@@ -95,20 +102,27 @@ def run_clone(
     name: str | None = None,
     config: Mapping[str, Any] | None = None,
     seed: int | None = None,
+    queue: str = "",
+    about: Run | None = None,
     user: User | None = None,
     idempotency_key: str = "",
     override_reason: str | None = None,
 ) -> Run:
     """A new run like `run`, with the same inputs; what is given replaces what it had."""
-    rows = RunInput.objects.filter(run=run).select_related("snapshot", "checkpoint", "upstream")
+    rows = RunInput.objects.filter(run=run).select_related(
+        "snapshot", "checkpoint", "upstream", "artifact__run"
+    )
     return run_launch(
         project=run.project,
         kind=run.kind,
         name=f"{run.name} (copy)"[:_LONGEST_NAME] if name is None else name,
         config=run.config if config is None else config,
-        inputs={row.role: row.snapshot or row.checkpoint or row.upstream for row in rows},
+        inputs={
+            row.role: row.snapshot or row.checkpoint or row.upstream or row.artifact for row in rows
+        },
         seed=run.seed if seed is None else seed,
-        queue=run.queue,
+        queue=queue or run.queue,
+        about=about or run.about,
         user=user,
         idempotency_key=idempotency_key,
         override_reason=run.override_reason if override_reason is None else override_reason,
@@ -124,8 +138,11 @@ def _store(run: Run, inputs: Mapping[str, Input]) -> Run:
             snapshot=given if isinstance(given, Snapshot) else None,
             checkpoint=given if isinstance(given, Checkpoint) else None,
             upstream=given if isinstance(given, Run) else None,
+            artifact=given if isinstance(given, Artifact) else None,
         )
     details = {"kind": run.kind, "name": run.name}
+    if run.about_id:
+        details["about"] = run.about_id
     if run.override_reason:
         details["override_reason"] = run.override_reason
     if run.group:
