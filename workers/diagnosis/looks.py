@@ -70,7 +70,11 @@ def burst(
     if len(kept) < detector.given.get("least", 4):
         return None
     usual = median(one for _, one in kept)
-    wild = [at for at, one in kept if one > detector.given["times"] * usual]
+    limit = detector.given["times"] * usual
+    wild = [at for at, one in kept if one > limit]
+    calm = next((at for at, one in kept if one <= limit), step)
+    if not wild or wild[-1] < calm:  # wild and then calm for good: a figure that fell
+        wild = []
     look = _against(detector, float(len(wild)))
     return replace(look, onset=wild[0]) if look.off else look
 
