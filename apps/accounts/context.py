@@ -29,6 +29,7 @@ def frame(request: HttpRequest) -> dict[str, Any]:
         "rail_projects": projects,
         "rail_project": lambda: place()[0],
         "rail_nav": cache(lambda: rail_nav(*place())),
+        "rail_bell": cache(lambda: rail_bell(*place())),
         "rail_overview": lambda: rail_overview(projects()),
     }
 
@@ -64,6 +65,16 @@ def rail_nav(project: Project | None, role: str) -> list[dict[str, str]]:
         for item in registry.nav_for(role)
         if item.when is None or shown(item.when)
     ]
+
+
+def rail_bell(project: Project | None, role: str) -> dict[str, Any] | None:
+    """How many things wait for somebody of the role, and where; None where there is no bell."""
+    bell = registry.bell_for(role) if project is not None else None
+    if bell is None or project is None:
+        return None
+    n = bell.count(project)
+    words = f"{n:,} {bell.noun[n != 1]}" if n else f"No {bell.noun[1]}"
+    return {"url": reverse(bell.url_name, args=[project.slug]), "n": n, "words": words}
 
 
 def rail_overview(memberships: list[Membership]) -> str:

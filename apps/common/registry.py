@@ -74,6 +74,17 @@ class RunTab:
     when: Callable[[Any], bool] | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Bell:
+    """What waits for somebody, in the rail of `roles`: `count` takes a project and must be one
+    cheap query; `url_name` takes the project's slug; `noun` is of one and of several."""
+
+    url_name: str
+    roles: frozenset[str]
+    count: Callable[[Any], int]
+    noun: tuple[str, str]
+
+
 _nav: list[NavItem] = []
 _home: dict[str, str] = {}
 _overview: dict[str, str] = {}
@@ -89,6 +100,7 @@ _run_results: list[Callable[[Any], list[RunResult]]] = []
 _run_tabs: list[RunTab] = []
 _alert_listeners: list[Callable[[Any, Any], None]] = []
 _end_listeners: list[Callable[[Any], None]] = []
+_bell: list[Bell] = []
 _playbook: list[Callable[[str, str], str]] = []
 
 
@@ -252,6 +264,14 @@ def end_listener_add(listen: Callable[[Any], None]) -> None:
 def run_ended(run: Any) -> None:
     for listen in _end_listeners:
         listen(run)
+
+
+def bell_set(bell: Bell) -> None:
+    _bell[:] = [bell]
+
+
+def bell_for(role: str) -> Bell | None:
+    return next((bell for bell in _bell if role in bell.roles), None)
 
 
 def playbook_set(find: Callable[[str, str], str]) -> None:

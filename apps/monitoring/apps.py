@@ -3,8 +3,10 @@
 from django.apps import AppConfig
 
 from apps.common.registry import (
+    Bell,
     RunTab,
     alert_listener_add,
+    bell_set,
     end_listener_add,
     playbook_set,
     run_tab_add,
@@ -23,6 +25,7 @@ class MonitoringConfig(AppConfig):
         end_listener_add(end_take)
         end_listener_add(probe_ended)
         self._diagnosis()
+        self._bell()
 
     def _diagnosis(self) -> None:
         from apps.monitoring.screens.playbook import playbook_address
@@ -38,3 +41,10 @@ class MonitoringConfig(AppConfig):
                 when=lambda run: bool(trained_kind(run)),
             )
         )
+
+    def _bell(self) -> None:
+        from apps.monitoring.selectors.incidents import bell_count
+
+        staff = frozenset({"engineer", "admin"})
+        nouns = ("open incident", "open incidents")
+        bell_set(Bell("monitoring:incidents", staff, bell_count, nouns))

@@ -532,6 +532,46 @@ MONITORING = [
     page("monitoring:diagnosis", STAFF, args=run_id),
 ]
 
+
+def incident_id(world: World) -> dict[str, Any]:
+    return {"incident_id": world.incident.pk}
+
+
+def channel_id(world: World) -> dict[str, Any]:
+    return {"channel_id": world.channel.pk}
+
+
+INCIDENTS = [
+    page("monitoring:incidents", STAFF),
+    post("monitoring:incidents_bulk", STAFF, ok=400),  # nothing is ticked
+    page("monitoring:incident", STAFF, args=incident_id),
+    post("monitoring:incident_acknowledge", STAFF, args=incident_id),
+    post("monitoring:incident_note", STAFF, args=incident_id, data={"text": "Looking."}),
+    post("monitoring:incident_resolve", STAFF, args=incident_id, data={"lesson": "Look first."}),
+    post(
+        "monitoring:incident_mute",
+        STAFF,
+        args=incident_id,
+        data={"what": "rule", "until": "1h", "reason": "known"},
+    ),
+    page("monitoring:mutes", STAFF),
+    post("monitoring:mutes", STAFF, data={"until": "1h", "reason": "a move"}),
+    post("monitoring:mute_lift", STAFF, args=lambda w: {"mute_id": w.mute.pk}),
+    page("monitoring:channels", STAFF),
+    post("monitoring:channels", STAFF, ok=422),
+    post("monitoring:channel_change", STAFF, args=channel_id, data={"enabled": "yes"}),
+    post("monitoring:channel_rotate", STAFF, args=channel_id),
+    post("monitoring:channel_test", STAFF, args=channel_id),
+    page("monitoring:channel_delete", STAFF, args=channel_id),
+    post("monitoring:channel_delete", STAFF, args=channel_id),
+    post(
+        "monitoring:channel_again",
+        STAFF,
+        args=lambda w: channel_id(w) | {"delivery_id": 1},
+        ok=404,
+    ),
+]
+
 TABLE: list[Line] = [
     *ACCOUNTS,
     *ACCOUNTS_API,
@@ -550,4 +590,5 @@ TABLE: list[Line] = [
     *PEOPLE_AND_MODELS,
     *PEOPLE_AND_MODELS_API,
     *MONITORING,
+    *INCIDENTS,
 ]

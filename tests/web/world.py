@@ -1,6 +1,7 @@
 """A small project with one of everything an address may name."""
 
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import cached_property
 
 from django.utils import timezone
@@ -8,6 +9,7 @@ from django.utils import timezone
 from apps.accounts.models import Project, Role, User
 from apps.labeling.models import Comparison, ImportJob
 from apps.labeling.services import comparisons_import, import_job_create
+from apps.monitoring.models import Channel, Incident, Mute
 from apps.snapshots.models import Snapshot
 from apps.training.models import Alert, Checkpoint, Run, RunAttempt
 from tests.people import person_make
@@ -106,6 +108,31 @@ class World:
         )
 
     @cached_property
+    def incident(self) -> Incident:
+        now = timezone.now()
+        return Incident.objects.create(
+            project=self.project,
+            key="watch:1",
+            link="reward",
+            rule="probe_drift",
+            title="The reward model answers differently",
+            severity="warning",
+            opened_at=now,
+            heard_at=now,
+        )
+
+    @cached_property
+    def mute(self) -> Mute:
+        until = timezone.now() + timedelta(hours=1)
+        return Mute.objects.create(project=self.project, reason="a move", until=until)
+
+    @cached_property
+    def channel(self) -> Channel:
+        return Channel.objects.create(
+            project=self.project, kind="webhook", address="https://example.org/hook", secret="s"
+        )
+
+    @cached_property
     def checkpoint(self) -> Checkpoint:
         return Checkpoint.objects.create(
             project=self.project,
@@ -152,5 +179,5 @@ def world_make() -> World:
         olga=person_make("Olga", elsewhere, Role.ADMIN),
     )
     _ = world.comparison, world.snapshot, world.checkpoint, world.alert, world.import_job
-    _ = world.reward_model, world.seed
+    _ = world.reward_model, world.seed, world.incident, world.mute, world.channel
     return world

@@ -1,0 +1,228 @@
+"""Incidents as pages print them: words, tones, the timeline, the post-mortem's first draft."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.urls import reverse
+from django.utils.http import urlencode
+
+from apps.common import registry
+from apps.common.templatetags.frame import figure
+from apps.monitoring.chain import LINK_NAMES, link_name
+from apps.monitoring.models import Delivery, Incident, IncidentEntry
+from apps.training.models import Run
+from workers.diagnosis.evidence import Finding
+from workers.diagnosis.verdict import verdict
+
+TONES = {"critical": "bad", "warning": "warn", "info": ""}
+STATE_TONES = {"open": "warn", "acknowledged": "live", "resolved": "good"}
+LEARNED_WORDS = {
+    "symptom": ("Symptom", "What was seen first, and where."),
+    "assumption": ("Assumption", "What was believed to be the cause, before it was known."),
+    "root_cause": ("Root cause", "What it was."),
+    "fix": ("Fix", "What was done, and how it is known to help."),
+    "lesson": ("Lesson", "What to do differently, or to check, next time."),
+}
+EVENT_WORDS = {
+    "opened": "that it opened",
+    "escalated": "that it became critical",
+    "resolved": "that it was resolved",
+    "test": "a test",
+}
+_CLASSES = {"contract": "exact", "probe": "fixed prompts", "trend": "trend"}
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One finding: what was measured, what was expected, since when."""
+
+    title: str
+    rule: str
+    link: str
+    sort: str
+    value: str
+    expected: str
+    onset: int
+    step: int
+    detail: str
+    playbook: str
+    charts: str
+    samples: tuple[str, ...]
+    samples_url: str
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What the findings say together: the first, what may be first as well, what followed."""
+
+    first: Row
+    alternatives: list[Row]
+    consequences: list[Row]
+    symptom: str
+    assumption: str
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of the timeline."""
+
+    at: datetime
+    icon: str
+    tone: str
+    words: str
+    by: Any = None
+    text: str = ""
+    url: str = ""
+    badge: str = ""
+
+
+def judged(incident: Incident, findings: Sequence[Finding]) -> Judged | None:
+    found = verdict(list(findings))
+    if found is None or incident.run is None:
+        return None
+    run = incident.run
+    first = row_of(run, found.first)
+    others = [row_of(run, one) for one in found.alternatives]
+    later = [row_of(run, one) for one in found.consequences]
+    return Judged(first, others, later, _symptom(first, later), _assumption(first, others))
+
+
+def row_of(run: Run, finding: Finding) -> Row:
+    slug = run.project.slug
+    page = reverse("training:run", args=[slug, run.pk])
+    value = f"{figure(finding.value)} {finding.unit}".strip() if finding.value is not None else ""
+    return Row(
+        title=finding.title,
+        rule=finding.rule,
+        link=link_name(finding.link),
+        sort=_CLASSES.get(finding.evidence_class, finding.evidence_class),
+        value=value,
+        expected=finding.expected,
+        onset=finding.onset,
+        step=finding.step,
+        detail=finding.detail,
+        playbook=registry.playbook_url(slug, finding.rule),
+        charts=f"{page}?{urlencode({'tab': 'charts', 'step': finding.onset})}",
+        samples=finding.samples,
+        samples_url=f"{page}?{urlencode({'tab': 'samples', 'until': finding.step})}",
+    )
+
+
+def _symptom(first: Row, later: Sequence[Row]) -> str:
+    value = f": {first.value}, expected {first.expected}" if first.value and first.expected else ""
+    text = f"{first.title}{value}, since step {first.onset:,}."
+    if later:
+        names = "; ".join(f"{row.title} (step {row.onset:,})" for row in later[:5])
+        text += f" After it: {names}."
+    return text
+
+
+def _assumption(first: Row, others: Sequence[Row]) -> str:
+    text = f"The link “{first.link}” broke first, by the earliest onset of its evidence."
+    if others:
+        names = ", ".join(f"“{row.link}”" for row in others)
+        text += f" It began together with {names}, which an experiment has to rule out."
+    return text
+
+
+def learned_fields(
+    incident: Incident, draft: Judged | None, typed: dict[str, str] | None = None
+) -> list[dict[str, Any]]:
+    """The fields of the post-mortem: what was typed and refused, else what is kept, else the draft
+    from the evidence."""
+    drafts = {"symptom": draft.symptom, "assumption": draft.assumption} if draft else {}
+    if incident.state == Incident.State.RESOLVED:
+        drafts = {}
+    needed = ("root_cause", "fix") if incident.severity == "critical" else ()
+    fields = []
+    for name, (label, help_) in LEARNED_WORDS.items():
+        kept = getattr(incident, name)
+        value = (typed or {}).get(name, kept or drafts.get(name, ""))
+        fields.append(
+            {
+                "name": name,
+                "label": label,
+                "help": help_,
+                "value": value,
+                "kept": kept,
+                "needed": name in needed,
+                "drafted": not kept and value == drafts.get(name) and bool(value),
+            }
+        )
+    return fields
+
+
+def timeline(
+    entries: Iterable[IncidentEntry], deliveries: Iterable[Delivery], checks: Iterable[Run]
+) -> list[Line]:
+    """Everything that happened, oldest first."""
+    lines = [line for entry in entries if (line := _line(entry)) is not None]
+    lines += [_delivery(one) for one in deliveries]
+    lines += [
+        Line(
+            run.created_at,
+            "list-checks",
+            "",
+            f"{run.get_kind_display()} started: {run.name} ({run.get_state_display()})",
+            by=run.created_by,
+            url=reverse("training:run", args=[run.project.slug, run.pk]),
+        )
+        for run in checks
+    ]
+    return sorted(lines, key=lambda line: line.at)
+
+
+def _line(entry: IncidentEntry) -> Line | None:
+    body = entry.body
+    if entry.kind == "note":
+        return Line(entry.at, "message-square", "", "Note", entry.by, text=body.get("text", ""))
+    if entry.kind == "alert":
+        tone = TONES.get(body.get("severity", ""), "")
+        step = f" at step {body['step']:,}" if isinstance(body.get("step"), int) else ""
+        badge = "told" if body.get("told") else "muted" if body.get("muted") else ""
+        words = (
+            f"{str(body.get('severity', 'alert')).capitalize()}{step}: {body.get('message', '')}"
+        )
+        return Line(entry.at, "triangle-alert", tone, words, text="", badge=badge)
+    return _state_line(entry, body)
+
+
+def _state_line(entry: IncidentEntry, body: dict[str, Any]) -> Line | None:
+    if body.get("moved"):
+        before, after = body["from"], body["to_cause"]
+        words = (
+            f"Cause moved from {before['title']} ({link_name(before['link'])}) to "
+            f"{after['title']} ({link_name(after['link'])}), which began earlier or lies further "
+            "out"
+        )
+        return Line(entry.at, "git-branch", "warn", words)
+    if "mute" in body:
+        words = f"Muted until {body['until'][:16].replace('T', ' ')} UTC: {body['reason']}"
+        return Line(entry.at, "eye-off", "", words, entry.by)
+    if "wrote" in body:
+        names = ", ".join(LEARNED_WORDS[name][0].lower() for name in body["wrote"])
+        return Line(entry.at, "pencil", "", f"Wrote down: {names}", entry.by)
+    if body.get("to") == "acknowledged":
+        return Line(entry.at, "eye", "live", "Acknowledged", entry.by)
+    if body.get("to") == "resolved":
+        return Line(entry.at, "circle-check", "good", "Resolved", entry.by)
+    return None
+
+
+def _delivery(one: Delivery) -> Line:
+    what = EVENT_WORDS.get(one.event, "of another alert")
+    where = f"{one.channel.get_kind_display()} {one.channel.address}"
+    if one.state == Delivery.State.SENT and one.sent_at is not None:
+        return Line(one.sent_at, "bell", "", f"Told {where}: {what}")
+    if one.state == Delivery.State.FAILED:
+        return Line(one.created_at, "bell", "bad", f"Could not tell {where} {what}", text=one.error)
+    tried = f", tried {one.tries} times" if one.tries else ""
+    return Line(
+        one.created_at, "clock", "", f"To be told to {where}: {what}{tried}", text=one.error
+    )
+
+
+def links() -> list[tuple[str, str]]:
+    return list(LINK_NAMES.items())
