@@ -51,7 +51,7 @@ def guard_fields(kind: str, chosen: Mapping[str, Any]) -> dict[str, forms.Field]
             initial=rule.action,
             required=False,
         )
-        if rule.test == "finite":  # nothing of it can be chosen but the action
+        if not rule.has_limit:  # nothing of it can be chosen but the action
             continue
         fields[f"{PREFIX}{rule.name}_threshold"] = forms.FloatField(
             label=f"Limit: {rule.title}",

@@ -8,12 +8,14 @@ import numpy as np
 from workers.contract.events import Histogram
 
 BINS = 20
+LEAST_DIFFERENT = 3  # values, before bins are laid for good
 ROOM = 1.0  # of the first spread, left on either side of it: learning moves scores
 
 
 class Histograms:
-    """Bins are laid at the first look at a figure and ride in checkpoints. What falls beside them
-    later is counted into the first or the last."""
+    """Bins are laid at the first look at which values differ (`LEAST_DIFFERENT` of them at least:
+    a spread of nothing is no measure) and ride in checkpoints. What falls beside them later is
+    counted into the first or the last."""
 
     def __init__(self) -> None:
         self._edges: dict[str, list[float]] = {}
@@ -28,10 +30,12 @@ class Histograms:
     ) -> Histogram:
         """`within` are the bounds where they are known; else they are the first values' own, with
         as much room again on either side."""
-        if name not in self._edges:
+        edges = self._edges.get(name)
+        if edges is None:
             low, high = within or _room_around(values)
-            self._edges[name] = np.linspace(low, high, BINS + 1).tolist()
-        edges = self._edges[name]
+            edges = np.linspace(low, high, BINS + 1).tolist()
+            if within or len(set(values)) >= LEAST_DIFFERENT:
+                self._edges[name] = edges
         counts, _ = np.histogram(np.clip(values, edges[0], edges[-1]), bins=edges)
         return Histogram(step, name, list(edges), counts.tolist())
 

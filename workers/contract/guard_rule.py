@@ -33,6 +33,7 @@ TESTS = {
     "flat": "the gain since the first looks, while the answers stay as varied",
     "uniform": "the variety over its first value, while the reward is high",
     "finite": "whether a loss, a gradient or a watched figure is NaN or infinite",
+    "diagnosed": "whether the diagnosis names a link that broke first",
 }
 
 
@@ -104,6 +105,11 @@ class GuardRule:
     @property
     def default_action(self) -> str:
         return self.action
+
+    @property
+    def has_limit(self) -> bool:
+        """Whether there is a threshold that could be chosen, and not only an action."""
+        return self.test not in ("finite", "diagnosed")
 
     @property
     def relative_to(self) -> str | None:

@@ -134,10 +134,13 @@ REWARD = (
         unit="calibrated score",
         share=0.5,
         patience=(2, 3),
+        severity="info",
         advice="Either the policy gives one answer to everything, or the reward no longer tells "
         "answers apart. Read random answers; look at diversity and at the reward model's report.",
         source="SPEC F2. Near 1 the calibrated scale is flat and its spread falls by itself, so "
-        "where raw scores are known their spread must also be under half of its first value.",
+        "where raw scores are known their spread must also be under half of its first value. A "
+        "policy that learns one kind of good answer passes this as well, so it only informs; a "
+        "sudden loss of spread comes with a jump, which reward_drift warns of.",
     ),
     GuardRule(
         name="reward_drift",
@@ -315,7 +318,6 @@ POLICY = (
         unit="minibatches",
         actions=ANY_ACTION,
         adjustment=(SLOWER,),
-        evidence_class="contract",
         advice="π/π_old passed ratio_limit, so these minibatches gave no gradient. Lower the "
         "learning rate; if it stays, sampler and trainer disagree.",
         source="SPEC E7; TRL's ratio_threshold of 10.",
@@ -559,6 +561,27 @@ NUMERICS = (
     ),
 )
 
+DIAGNOSIS = (
+    GuardRule(
+        name="cause_found",
+        title="The diagnosis names what broke first",
+        kinds=ROLLOUTS,
+        link="reward",  # of the table; an alarm carries the link that was named
+        metric="",
+        test="diagnosed",
+        bound="above",
+        threshold=0.0,
+        unit="links",
+        action=OFF,
+        severity="critical",
+        evidence_class="probe",
+        advice="The Diagnosis tab shows the evidence, what followed from it, and the next check. "
+        "Mend that link before any setting further in is touched.",
+        source="SPEC F5. Off unless chosen: a finding tells people, and one that is wrong must not "
+        "end a long run unasked.",
+    ),
+)
+
 RULES: tuple[GuardRule, ...] = (
     *DATA,
     *REWARD,
@@ -567,4 +590,5 @@ RULES: tuple[GuardRule, ...] = (
     *EXPLORATION,
     *FRESHNESS,
     *NUMERICS,
+    *DIAGNOSIS,
 )

@@ -6,19 +6,22 @@ is killed goes back to the last one between two, and goes on from there exactly.
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Protocol
 
 from transformers import TrainerControl, TrainerState, TrainingArguments
 
 from workers.context import RunContext
-from workers.ppo.probes import ROLES
+from workers.guardrails.diagnosing import LiveDiagnosis
+from workers.guardrails.watch import Breach
+from workers.ppo.probes import CANARY_PAIRS, ROLES
 from workers.recipes.settings.grpo import GRPOSettings
 from workers.recipes.trainer_bridge import Reporter
 
 HELD_OUT, OWN = "eval_held_out_score", "eval_score"
 STATE = "grpo_state.json"
-PROBED = ("eval/protocol", "eval/reproducibility", *ROLES.values())
+PROBED = ("eval/protocol", "eval/reproducibility", CANARY_PAIRS, *ROLES.values())
 
 
 class Rider(Protocol):
@@ -42,7 +45,13 @@ class GroupReporter(Reporter):
         self.is_best = False
         self.not_better = 0  # evaluations since the best
         self.mark: dict[str, Any] | None = None  # the baseline, to ride in checkpoints
-        self.riders: dict[str, Rider] = {}  # what else does, by name
+        self.diagnosis = LiveDiagnosis("grpo", asdict(settings), self.guards, settings.guards)
+        # What else rides in checkpoints, by name.
+        self.riders: dict[str, Rider] = {"diagnosis": self.diagnosis}
+
+    def judge(self, step: int, figures: Mapping[str, float | None]) -> list[Breach]:
+        """What guardrails and diagnosis say of these figures."""
+        return self.diagnosis.look(self.context, step, figures, super().judge(step, figures))
 
     def on_step_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any

@@ -23,6 +23,7 @@ class Breach:
     threshold: float
     message: str
     evidence: dict[str, Any] = field(default_factory=dict)
+    is_known: bool = False  # whether the diagnosis has said it: then it is no new evidence
 
     @property
     def adjustment(self) -> tuple[Adjustment, ...]:
@@ -53,7 +54,7 @@ def first_stop(breaches: Sequence[Breach]) -> Breach | None:
 
 
 def report(context: RunContext, breaches: Sequence[Breach]) -> None:
-    """An alert for people and a piece of evidence for the diagnosis, of each breach."""
+    """An alert for people and, where it is new, a piece of evidence, of each breach."""
     for breach in breaches:
         rule = breach.rule
         context.emit(
@@ -66,6 +67,8 @@ def report(context: RunContext, breaches: Sequence[Breach]) -> None:
                 threshold=_finite(breach.threshold),
             )
         )
+        if breach.is_known:
+            continue
         side = "at most" if rule.bound == "above" else "at least"
         context.emit(
             Evidence(

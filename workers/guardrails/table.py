@@ -27,6 +27,7 @@ _WORDS = {
     "flat": "{side} {limit}, with {share} of the first entropy or more",
     "uniform": "{side} {limit}, with a calibrated reward over {least}",
     "finite": "a loss, gradient or watched figure is NaN or infinite",
+    "diagnosed": "a detector speaks, and the diagnosis names the link that broke first",
 }
 
 
@@ -59,7 +60,7 @@ def _row(rule: GuardRule) -> str:
     )
     cells = [
         f"`{rule.name}` ({', '.join(rule.kinds)})",
-        ", ".join(f"`{name}`" for name in (rule.metric, *rule.beside)),
+        ", ".join(f"`{name}`" for name in (rule.metric, *rule.beside) if name) or "all figures",
         condition(rule),
         rule.patience_words + (f", from look {rule.grace + 1} on" if rule.grace else ""),
         rule.action,

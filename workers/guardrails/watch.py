@@ -25,6 +25,7 @@ from workers.guardrails.breach import (
     stop_error,
     with_unit,
 )
+from workers.guardrails.finite import RULE as FINITE
 from workers.guardrails.finite import FiniteGuard
 from workers.guardrails.readings import Memory, Reading, read
 
@@ -44,7 +45,7 @@ class Guardrails:
     ) -> None:
         """`per_look` is the number of answers behind the figures of one look: rules that pool
         answers look back over 1,000 of them and judge nothing before 100."""
-        self.rules = [rule for rule in rules_of(kind, overrides) if rule.test != "finite"]
+        self.rules = [rule for rule in rules_of(kind, overrides) if rule.has_limit]
         self.per_look = per_look
         self.finite = FiniteGuard()
         self._memory: dict[str, Memory] = {}
@@ -64,6 +65,17 @@ class Guardrails:
                     breaches.append(_breach(rule, memory, step, reading))
         self._last_step = step
         return breaches
+
+    def is_raised(self, link: str, metric: str) -> bool:
+        """Whether a rule of this link that reads `metric` has alarmed and not cleared since. One
+        that only informs is no alarm."""
+        if metric == FINITE.metric:
+            return self.finite.told_since(self._last_step)
+        return any(
+            self._memory.get(rule.name, {}).get("raised", False)
+            for rule in self.rules
+            if (rule.link, rule.metric) == (link, metric) and rule.severity != "info"
+        )
 
     def state(self) -> dict[str, Any]:
         """Plain JSON; `restore` of it in a new object goes on exactly here."""

@@ -19,12 +19,12 @@ from workers.rollouts.local import Responses, generate
 from workers.rollouts.sampling import Sampling
 
 if TYPE_CHECKING:
-    from workers.recipes.ppo import Loop
+    from workers.ppo.course import Course
 
 LATENCY_FILE = "latency.json"
 
 
-def preflight(loop: "Loop") -> Report:
+def preflight(loop: "Course") -> Report:
     """Data, memory and the reward before the first step; the critic too where a person asked."""
     settings, models = loop.settings, loop.models
     return run_preflight(
@@ -44,7 +44,7 @@ def preflight(loop: "Loop") -> Report:
     )
 
 
-def scored(loop: "Loop", rollout: Rollout, trusted: Tensor) -> Figures:
+def scored(loop: "Course", rollout: Rollout, trusted: Tensor) -> Figures:
     """Figures of the batch's raw scores against their running scale."""
     moments = loop.state.moments
     return score_figures(
@@ -56,13 +56,13 @@ def scored(loop: "Loop", rollout: Rollout, trusted: Tensor) -> Figures:
     )
 
 
-def watched(loop: "Loop", rollout: Rollout) -> Figures:
+def watched(loop: "Course", rollout: Rollout) -> Figures:
     """What the batch's answers say, and what the reward makes of it."""
     responses = rollout.responses
     return loop.watch.look(responses.texts, rollout.scores.values, responses.lengths.tolist())
 
 
-def summary(loop: "Loop") -> dict[str, Any]:
+def summary(loop: "Course") -> dict[str, Any]:
     """The headline figures of a run that ended."""
     state = loop.state
     figures: dict[str, Any] = {
@@ -86,7 +86,7 @@ def summary(loop: "Loop") -> dict[str, Any]:
     return figures
 
 
-def latency(loop: "Loop") -> dict[str, Any]:
+def latency(loop: "Course") -> dict[str, Any]:
     """Answers timed one at a time, with and without the value head, as the artifact latency.json;
     nothing where none are wanted."""
     requests = loop.settings.latency_requests

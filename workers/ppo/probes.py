@@ -22,6 +22,7 @@ from workers.rewards.source import RewardSource
 from workers.rollouts.sampling import Sampling, derive_seed
 
 MOST_PAIRS = 64
+CANARY_PAIRS = "eval/canary_pairs"
 ROLES = {"canaries": "eval/canary_accuracy", "reward_data": "eval/reward_data_accuracy"}
 
 
@@ -36,6 +37,8 @@ class RewardProbes:
     ) -> dict[str, float]:
         """`deviation`: of the raw scores so far; 0 before there are any."""
         found = {name: accuracy(reward, pairs) for name, pairs in self.pairs.items()}
+        if known := self.pairs.get(ROLES["canaries"]):
+            found[CANARY_PAIRS] = float(len(known))
         if baseline is not None and baseline.kept:
             scale = deviation or baseline.deviation
             found["eval/reproducibility"] = changed(reward, baseline, deviation=scale)

@@ -217,7 +217,7 @@ class Outside:
 
     def begin(self, reporter: GroupReporter) -> None:
         """The mark a run is measured from: the reference's answers, or those of the checkpoint."""
-        reporter.riders = {"watch": self.watch, "histograms": self.histograms}
+        reporter.riders |= {"watch": self.watch, "histograms": self.histograms}
         resumed = self.context.resume_path()
         if resumed:
             reporter.restore(resumed)

@@ -16,55 +16,31 @@ people.
 """
 
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from accelerate import Accelerator
 from torch import Tensor
 from transformers import set_seed
 
 from workers import contracts
-from workers.behaviour.build import make_watch
-from workers.behaviour.histograms import Histograms
-from workers.behaviour.watch import Watch
 from workers.context import RunContext
 from workers.data.prompt_order import PromptOrder
-from workers.guardrails.watch import Breach, Guardrails, stop_error
+from workers.guardrails.watch import Breach
 from workers.models import stop_ids
-from workers.ppo import keeping, looking
-from workers.ppo.baseline import Baseline, measure_baseline
-from workers.ppo.evaluation import Evaluation, ask_people, audit, evaluate, sample
-from workers.ppo.figures import (
-    StepTimes,
-    baseline_figures,
-    rollout_figures,
-    sequence_kl,
-)
+from workers.ppo import looking
+from workers.ppo.course import Course
+from workers.ppo.evaluation import ask_people, sample
+from workers.ppo.figures import StepTimes, baseline_figures, rollout_figures, sequence_kl
 from workers.ppo.finite import NonFinite
-from workers.ppo.probes import RewardProbes, read_probes
 from workers.ppo.rollout import Rollout, collect
-from workers.ppo.setup import (
-    Models,
-    Prompts,
-    load_models,
-    make_accelerator,
-    make_optimizer,
-    read_evaluation_prompts,
-    read_training_prompts,
-    set_learning_rate,
-)
-from workers.ppo.state import TrainingState, restore
-from workers.ppo.steering import Steering
+from workers.ppo.setup import set_learning_rate
 from workers.ppo.update import UpdateStats, update
 from workers.preflight.begin import settings_of
 from workers.preflight.run import check_memory
 from workers.recipes.settings.policy import PPOSettings
-from workers.rewards.build import build_judge, build_reward
 from workers.rewards.ensemble import threshold_of
-from workers.rewards.pending import Pending, ScoreQueue
-from workers.rewards.source import RewardSource, Scores, join
+from workers.rewards.pending import Pending
+from workers.rewards.source import join
 from workers.rl.advantages import gae, shaped_rewards
 from workers.rollouts.sampling import Sampling, derive_seed
 
@@ -88,83 +64,13 @@ def run(context: RunContext) -> dict[str, Any]:
         loop.scoring.close()
 
 
-@dataclass
-class Loop:
-    """The parts of a run, and the one step that is repeated."""
-
-    context: RunContext
-    settings: PPOSettings
-    accelerator: Accelerator
-    models: Models
-    optimizer: torch.optim.Optimizer
-    reward: RewardSource
-    judge: RewardSource | None
-    scoring: ScoreQueue
-    prompts: Prompts
-    eval_prompts: Prompts
-    steering: Steering
-    guards: Guardrails
-    state: TrainingState
-    kept: keeping.Kept
-    watch: Watch
-    probes: RewardProbes
-    histograms: Histograms
-    first: Evaluation | None = None
-    last: Evaluation | None = None
-    stopped_by: str = ""
-    evaluated_at: int = -1
-    timed: list[dict[str, float]] = field(default_factory=list)
-
-    @classmethod
-    def build(cls, context: RunContext, settings: PPOSettings) -> "Loop":
-        accelerator = make_accelerator(settings)
-        models = load_models(context, settings)
-        folder = context.input_path("prompts")
-        optimizer = make_optimizer(models.actor_critic, settings)
-        state = TrainingState(kl_coef=settings.kl_coef)
-        guards = Guardrails("ppo", settings.guards, per_look=settings.batch_size)
-        kept = keeping.Kept(settings.keep_rollouts)
-        watch, histograms = make_watch(context, settings), Histograms()
-        resumed = context.resume_path()
-        if resumed:
-            state = restore(resumed, models.actor_critic, optimizer)
-            guards.restore(state.guards)
-            watch.restore(state.watch)
-            histograms.restore(state.histograms)
-            kept.load(resumed)
-        models.actor_critic = accelerator.prepare(models.actor_critic)
-        reward = build_reward(context, settings.reward, batch_size=settings.reward_batch_size)
-        return cls(
-            context=context,
-            settings=settings,
-            accelerator=accelerator,
-            models=models,
-            optimizer=optimizer,
-            reward=reward,
-            judge=build_judge(context, batch_size=settings.reward_batch_size),
-            scoring=ScoreQueue(reward, batch_size=settings.reward_batch_size),
-            prompts=read_training_prompts(folder, models.tokenizer, settings),
-            eval_prompts=read_evaluation_prompts(
-                folder, models.tokenizer, settings, seed=context.spec.seed
-            ),
-            steering=Steering(context, settings, state),
-            guards=guards,
-            state=state,
-            kept=kept,
-            watch=watch,
-            probes=read_probes(context),
-            histograms=histograms,
-        )
-
-    @property
-    def is_fresh(self) -> bool:
-        return self.state.step == 0
+class Loop(Course):
+    """The steps of a run."""
 
     def train(self) -> None:
         started, first_step = time.monotonic(), self.state.step
         if self.is_fresh:
-            self.measure_baseline()
-            self.evaluate()
+            self.begin()
         ended = self.state.step >= self.settings.steps
         while not ended and not self.context.should_stop():
             self.step()
@@ -184,9 +90,11 @@ class Loop:
         try:
             rollout = self.roll_out(step, times)
         except NonFinite as error:  # the policy itself holds numbers that are none
-            self.context.metrics(step, {"numerics/non_finite": 1.0})
+            figures = {"numerics/non_finite": 1.0}
+            self.context.metrics(step, figures)
             self.pass_over(step)
-            return self.act([self.guards.finite.skip_or_stop(step, str(error))])
+            skipped = self.guards.finite.skip_or_stop(step, str(error))
+            return self.act(self.look(step, figures, [skipped]))
         self.check(rollout)
         trusted = self.trust(rollout)
         normalised = self.normalise(rollout, trusted)
@@ -226,7 +134,7 @@ class Loop:
         self.show(rollout, step)
         self.steering.follow(sequence_kl(rollout), len(rollout.prompts))
         self.pass_over(step)
-        return self.act(breaches + self.guards.look(step, figures))
+        return self.act(self.look(step, figures | timed, breaches))
 
     def pass_over(self, step: int) -> None:
         """This step is done: the next one answers the next prompts."""
@@ -352,115 +260,3 @@ class Loop:
         if step % self.settings.sample_every == 0 or step % self.settings.eval_every == 0:
             self.spread(step, scores.values, rollout.responses.lengths.tolist())
         ask_people(self.context, rollout, scores, threshold=self.threshold, step=step)
-
-    def spread(self, step: int, scores: Sequence[float], lengths: Sequence[float]) -> None:
-        """How scores and lengths lay, on bins that stay the same."""
-        longest = self.settings.max_new_tokens
-        for event in self.histograms.of_answers(step, scores, lengths, longest=longest):
-            self.context.emit(event)
-
-    # --- guardrails ---
-
-    def act(self, breaches: list[Breach]) -> None:
-        """Tell of what was crossed, change what is to be changed, and end what is to end."""
-        if (stop := self.steering.heed(breaches)) is not None:
-            looked = stop.rule.link == "numerics" or self.evaluated_at == self.state.step
-            if not looked and self.evaluate():  # what the stop cut off may be the best there was
-                self.save(["last", "best"])
-            self.save(["failed"])
-            self.kept.publish(self.context)
-            raise stop_error(stop)
-
-    # --- around the steps ---
-
-    @property
-    def baseline(self) -> Baseline | None:
-        return Baseline(**self.state.baseline) if self.state.baseline else None
-
-    def measure_baseline(self) -> None:
-        found = measure_baseline(
-            self.models.reference,
-            self.models.tokenizer,
-            self.eval_prompts,
-            self.reward,
-            self.settings,
-            seed=self.context.spec.seed,
-            watch=self.watch,
-        )
-        self.state.baseline = found.to_json() if found else None
-        if found:
-            self.context.metrics(0, found.behaviour)
-
-    def report_progress(self, *, eta_s: float) -> None:
-        self.context.progress(self.state.step, self.settings.steps, "training", eta_s)
-
-    def evaluate(self) -> bool:
-        """Answer the fixed prompts and report; whether this is the best evaluation so far."""
-        self.last = evaluate(
-            self.models.actor_critic.policy,
-            self.models.reference,
-            self.models.tokenizer,
-            self.eval_prompts,
-            self.reward,
-            self.judge,
-            self.settings,
-            seed=self.context.spec.seed,
-            baseline=self.baseline,
-            probes=self.probes,
-            deviation=self.watch.deviation,
-        )
-        self.first = self.first or self.last
-        self.evaluated_at = self.state.step
-        self.context.metrics(self.state.step, self.last.figures())
-        if self.state.step == 0:
-            self.spread(0, self.last.scores.values, [given.tokens for given in self.last.answers])
-        return keeping.note_evaluation(self.state, self.last.headline)
-
-    def evaluate_and_save(self, *, last: bool) -> bool:
-        """What is due after this step; whether the run ends here. A new best evaluation is kept at
-        once."""
-        step = self.state.step
-        cancelled = self.context.stopped == "cancel"
-        due = (step % self.settings.eval_every == 0 or last) and not cancelled
-        is_best = self.evaluate() if due else False
-        if due and self.settings.patience and self.state.not_better >= self.settings.patience:
-            self.stopped_by = "patience"
-        ended = last or bool(self.stopped_by)
-        breaches = self.guards.look(step, self.last.figures()) if due and self.last else []
-        if is_best or ended or step % self.settings.save_every == 0:
-            tags = ["last"]
-            tags += ["best"] if is_best else []
-            tags += ["final"] if ended and not cancelled else []
-            self.save(tags)
-        self.act(breaches)
-        return ended
-
-    def save(self, tags: list[str]) -> None:
-        self.models.reference.check()
-        self.state.guards = self.guards.state()
-        self.state.watch = self.watch.state()
-        self.state.histograms = self.histograms.state()
-        metrics = self.last.metrics() if self.last else {}
-        keeping.save_checkpoint(
-            self.context, self.models, self.optimizer, self.state, self.kept, tags, metrics
-        )
-
-    def finish(self) -> dict[str, Any]:
-        """The audit, unless someone cancelled, and the headline figures."""
-        if self.context.stopped != "cancel" and self.last is not None:
-            audit(
-                self.context,
-                self.models.reference,
-                self.models.tokenizer,
-                self.eval_prompts,
-                self.last,
-                self.reward,
-                self.settings,
-                step=self.state.step,
-            )
-            self.kept.publish(self.context)
-            return looking.summary(self) | looking.latency(self)
-        return looking.summary(self)
-
-
-__all__ = ["CONFIG", "Loop", "Scores", "run"]

@@ -24,7 +24,7 @@ from transformers import (
 from workers.context import RecipeError, RunContext
 from workers.contract.events import Fault
 from workers.data.snapshot import TRAIN
-from workers.guardrails.watch import Guardrails, GuardStop, first_stop, report, stop_error
+from workers.guardrails.watch import Breach, Guardrails, GuardStop, first_stop, report, stop_error
 from workers.recipes.guarded_trainer import GuardedTrainer
 from workers.recipes.settings.common import TrainingSettings
 
@@ -87,7 +87,7 @@ class Reporter(TrainerCallback):
     def look(self, step: int, figures: Mapping[str, float | None], **parts: Any) -> None:
         """Guard the figures of a step of this model. `parts` are the trainer's, as callbacks get
         them. Raises `GuardStop` when a rule ends the run."""
-        breaches = self.guards.look(self.offset + step, figures)
+        breaches = self.judge(self.offset + step, figures)
         report(self.context, breaches)
         for breach in breaches:
             for change in breach.adjustment:
@@ -95,6 +95,10 @@ class Reporter(TrainerCallback):
                     scale_learning_rate(parts["optimizer"], parts["lr_scheduler"], change.times)
         if (stop := first_stop(breaches)) is not None:
             raise GuardStop(stop)
+
+    def judge(self, step: int, figures: Mapping[str, float | None]) -> list[Breach]:
+        """What is crossed by the figures of a step of the run."""
+        return self.guards.look(step, figures)
 
     def not_finite(self, step: int, what: str, *, again: bool = False) -> None:
         """A step gave no numbers: told as skipped, or `GuardStop`."""

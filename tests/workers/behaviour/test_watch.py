@@ -197,10 +197,13 @@ def test_bins_stay_and_what_lies_beside_them_is_counted_at_the_ends() -> None:
     assert (later.counts[0], later.counts[-1], sum(later.counts)) == (1, 2, 4)
 
 
-def test_a_constant_reward_has_bins_too() -> None:
-    found = Histograms().of(0, "reward", [3.0, 3.0])
+def test_a_constant_reward_has_bins_too_but_not_for_good() -> None:
+    histograms = Histograms()
+    found = histograms.of(0, "reward", [3.0, 3.0])
     assert sum(found.counts) == 2
     assert found.edges[0] < 3.0 < found.edges[-1]
+    assert histograms.of(1, "reward", [0.0, 4.0, 8.0]).edges[-1] == 16.0
+    assert histograms.of(2, "reward", [0.0, 40.0, 80.0]).edges[-1] == 16.0
 
 
 def test_lengths_lie_between_nothing_and_the_limit() -> None:

@@ -120,6 +120,7 @@ def test_a_planted_fault_of_ppo_raises_its_own_guardrail_soon(name: str) -> None
 
 def test_every_rule_has_a_planted_fault() -> None:
     trainers = {"held_out_loss", "loss_jump", "zero_variance", "non_finite"}
+    trainers |= {"cause_found"}  # the diagnosis': tests/workers/recipes/test_ppo_diagnosis.py
     assert {rule.name for rule in RULES} == set(PPO_FAULTS) | trainers
 
 

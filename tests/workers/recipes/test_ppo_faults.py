@@ -14,6 +14,7 @@ from tests.workers.recipes.language import Outcome, Workshop
 from tests.workers.recipes.test_resume import check_joined
 from workers import contracts
 from workers.context import RecipeError
+from workers.ppo import course
 from workers.ppo import rollout as rollouts
 from workers.recipes import ppo as recipe
 from workers.rewards.source import Scores
@@ -49,7 +50,9 @@ def stopped(shop: Workshop, name: str, **config: object) -> tuple[str, list[dict
 
 def test_a_healthy_run_raises_no_warning(workshop: Workshop) -> None:
     outcome = train(workshop, "healthy", steps=20, learning_rate=3e-4)
-    assert {a["rule"] for a in outcome.all("Alert") if a["severity"] != "info"} == set()
+    warned = {a["rule"] for a in outcome.all("Alert") if a["severity"] != "info"}
+    # A word that an untrained model hardly says, counted: most answers do score 0.
+    assert warned <= {"reward_one_value"}
 
 
 def test_a_step_size_a_hundred_times_too_large_cuts_updates_short(workshop: Workshop) -> None:
@@ -120,7 +123,7 @@ def test_a_reward_ten_times_as_large_gives_the_same_updates(
 ) -> None:
     curves = []
     for factor in (1.0, 10.0):
-        monkeypatch.setattr(recipe, "build_reward", lambda *a, f=factor, **k: Scaled(f))
+        monkeypatch.setattr(course, "build_reward", lambda *a, f=factor, **k: Scaled(f))
         outcome = train(workshop, f"times_{factor:g}", steps=3)
         curves.append([outcome.curve(n) for n in ("objective/kl", "loss/policy_avg")])
     for one, ten in zip(*curves, strict=True):
@@ -130,7 +133,7 @@ def test_a_reward_ten_times_as_large_gives_the_same_updates(
 def test_two_percent_of_enormous_rewards_do_not_carry_the_update(
     workshop: Workshop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(recipe, "build_reward", lambda *a, **k: Outliers())
+    monkeypatch.setattr(course, "build_reward", lambda *a, **k: Outliers())
     outcome = train(workshop, "outliers", steps=18, batch_size=32, eval_every=18, update_epochs=1)
     assert "outliers" in rules(outcome)
     assert max(outcome.curve("objective/scores").values()) > 1.0  # they were there
@@ -139,7 +142,7 @@ def test_two_percent_of_enormous_rewards_do_not_carry_the_update(
 def test_a_reward_that_is_no_number_stops_before_it_is_learned_from(
     workshop: Workshop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(recipe, "build_reward", lambda *a, **k: Scaled(float("nan")))
+    monkeypatch.setattr(course, "build_reward", lambda *a, **k: Scaled(float("nan")))
     kind, _ = stopped(workshop, "nan_reward", baseline_answers=0)
     assert kind == "non_finite"
 
@@ -160,7 +163,7 @@ def test_a_single_loss_without_numbers_is_skipped_and_the_run_goes_on(
     assert outcome.summary["step"] == 5
     assert outcome.curve("numerics/non_finite") == {1: 0.0, 2: 0.0, 3: 1.0, 4: 0.0, 5: 0.0}
     assert sorted(outcome.curve("loss/policy_avg")) == [1, 2, 4, 5]
-    assert rules(outcome) == {"non_finite"}
+    assert rules(outcome) - {"reward_one_value"} == {"non_finite"}
 
 
 def test_a_sampler_with_another_temperature_breaks_a_contract(

@@ -1,0 +1,233 @@
+"""The course of a PPO run around its steps: its parts, evaluations, guardrails, checkpoints."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Self
+
+import torch
+from accelerate import Accelerator
+
+from workers.behaviour.build import make_watch
+from workers.behaviour.histograms import Histograms
+from workers.behaviour.watch import Watch
+from workers.context import RunContext
+from workers.guardrails.diagnosing import LiveDiagnosis
+from workers.guardrails.watch import Breach, Guardrails, stop_error
+from workers.ppo import keeping, looking
+from workers.ppo.baseline import Baseline, measure_baseline
+from workers.ppo.evaluation import Evaluation, audit, evaluate
+from workers.ppo.figures import Figures
+from workers.ppo.probes import RewardProbes, read_probes
+from workers.ppo.setup import (
+    Models,
+    Prompts,
+    load_models,
+    make_accelerator,
+    make_optimizer,
+    read_evaluation_prompts,
+    read_training_prompts,
+)
+from workers.ppo.state import TrainingState, restore
+from workers.ppo.steering import Steering
+from workers.recipes.settings.policy import PPOSettings
+from workers.rewards.build import build_judge, build_reward
+from workers.rewards.pending import ScoreQueue
+from workers.rewards.source import RewardSource
+
+
+@dataclass
+class Course:
+    """The parts of a run, and what happens around its steps."""
+
+    context: RunContext
+    settings: PPOSettings
+    accelerator: Accelerator
+    models: Models
+    optimizer: torch.optim.Optimizer
+    reward: RewardSource
+    judge: RewardSource | None
+    scoring: ScoreQueue
+    prompts: Prompts
+    eval_prompts: Prompts
+    steering: Steering
+    guards: Guardrails
+    state: TrainingState
+    kept: keeping.Kept
+    watch: Watch
+    probes: RewardProbes
+    histograms: Histograms
+    diagnosis: LiveDiagnosis
+    first: Evaluation | None = None
+    last: Evaluation | None = None
+    stopped_by: str = ""
+    evaluated_at: int = -1
+    timed: list[dict[str, float]] = field(default_factory=list)
+
+    @classmethod
+    def build(cls, context: RunContext, settings: PPOSettings) -> Self:
+        accelerator = make_accelerator(settings)
+        models = load_models(context, settings)
+        folder = context.input_path("prompts")
+        optimizer = make_optimizer(models.actor_critic, settings)
+        state = TrainingState(kl_coef=settings.kl_coef)
+        guards = Guardrails("ppo", settings.guards, per_look=settings.batch_size)
+        diagnosis = LiveDiagnosis("ppo", asdict(settings), guards, settings.guards)
+        kept = keeping.Kept(settings.keep_rollouts)
+        watch, histograms = make_watch(context, settings), Histograms()
+        resumed = context.resume_path()
+        if resumed:
+            state = restore(resumed, models.actor_critic, optimizer)
+            guards.restore(state.guards)
+            watch.restore(state.watch)
+            histograms.restore(state.histograms)
+            diagnosis.restore(state.diagnosis)
+            kept.load(resumed)
+        models.actor_critic = accelerator.prepare(models.actor_critic)
+        reward = build_reward(context, settings.reward, batch_size=settings.reward_batch_size)
+        return cls(
+            context=context,
+            settings=settings,
+            accelerator=accelerator,
+            models=models,
+            optimizer=optimizer,
+            reward=reward,
+            judge=build_judge(context, batch_size=settings.reward_batch_size),
+            scoring=ScoreQueue(reward, batch_size=settings.reward_batch_size),
+            prompts=read_training_prompts(folder, models.tokenizer, settings),
+            eval_prompts=read_evaluation_prompts(
+                folder, models.tokenizer, settings, seed=context.spec.seed
+            ),
+            steering=Steering(context, settings, state),
+            guards=guards,
+            state=state,
+            kept=kept,
+            watch=watch,
+            probes=read_probes(context),
+            histograms=histograms,
+            diagnosis=diagnosis,
+        )
+
+    @property
+    def is_fresh(self) -> bool:
+        return self.state.step == 0
+
+    def spread(self, step: int, scores: Sequence[float], lengths: Sequence[float]) -> None:
+        """How scores and lengths lay, on bins that stay the same."""
+        longest = self.settings.max_new_tokens
+        for event in self.histograms.of_answers(step, scores, lengths, longest=longest):
+            self.context.emit(event)
+
+    # --- guardrails ---
+
+    def look(self, step: int, figures: Figures, breaches: Sequence[Breach] = ()) -> list[Breach]:
+        """What guardrails and diagnosis say of these figures, after what was crossed before."""
+        crossed = [*breaches, *self.guards.look(step, figures)]
+        return self.diagnosis.look(self.context, step, figures, crossed)
+
+    def act(self, breaches: list[Breach]) -> None:
+        """Tell of what was crossed, change what is to be changed, and end what is to end."""
+        if (stop := self.steering.heed(breaches)) is not None:
+            looked = stop.rule.link == "numerics" or self.evaluated_at == self.state.step
+            if not looked and self.evaluate():  # what the stop cut off may be the best there was
+                self.save(["last", "best"])
+            self.save(["failed"])
+            self.kept.publish(self.context)
+            raise stop_error(stop)
+
+    # --- around the steps ---
+
+    @property
+    def baseline(self) -> Baseline | None:
+        return Baseline(**self.state.baseline) if self.state.baseline else None
+
+    def begin(self) -> None:
+        """What is measured before the first step, and what it shows already."""
+        self.measure_baseline()
+        self.evaluate()
+        self.act(self.diagnosis.look(self.context, 0, self.last.figures()))
+
+    def measure_baseline(self) -> None:
+        found = measure_baseline(
+            self.models.reference,
+            self.models.tokenizer,
+            self.eval_prompts,
+            self.reward,
+            self.settings,
+            seed=self.context.spec.seed,
+            watch=self.watch,
+        )
+        self.state.baseline = found.to_json() if found else None
+        if found:
+            self.context.metrics(0, found.behaviour)
+
+    def report_progress(self, *, eta_s: float) -> None:
+        self.context.progress(self.state.step, self.settings.steps, "training", eta_s)
+
+    def evaluate(self) -> bool:
+        """Answer the fixed prompts and report; whether this is the best evaluation so far."""
+        self.last = evaluate(
+            self.models.actor_critic.policy,
+            self.models.reference,
+            self.models.tokenizer,
+            self.eval_prompts,
+            self.reward,
+            self.judge,
+            self.settings,
+            seed=self.context.spec.seed,
+            baseline=self.baseline,
+            probes=self.probes,
+            deviation=self.watch.deviation,
+        )
+        self.first = self.first or self.last
+        self.evaluated_at = self.state.step
+        self.context.metrics(self.state.step, self.last.figures())
+        if self.state.step == 0:
+            self.spread(0, self.last.scores.values, [given.tokens for given in self.last.answers])
+        return keeping.note_evaluation(self.state, self.last.headline)
+
+    def evaluate_and_save(self, *, last: bool) -> bool:
+        """What is due after this step; whether the run ends here. A new best evaluation is kept at
+        once."""
+        step = self.state.step
+        cancelled = self.context.stopped == "cancel"
+        due = (step % self.settings.eval_every == 0 or last) and not cancelled
+        is_best = self.evaluate() if due else False
+        if due and self.settings.patience and self.state.not_better >= self.settings.patience:
+            self.stopped_by = "patience"
+        ended = last or bool(self.stopped_by)
+        breaches = self.look(step, self.last.figures()) if due and self.last else []
+        if is_best or ended or step % self.settings.save_every == 0:
+            tags = ["last"]
+            tags += ["best"] if is_best else []
+            tags += ["final"] if ended and not cancelled else []
+            self.save(tags)
+        self.act(breaches)
+        return ended
+
+    def save(self, tags: list[str]) -> None:
+        self.models.reference.check()
+        self.state.guards = self.guards.state()
+        self.state.watch = self.watch.state()
+        self.state.histograms = self.histograms.state()
+        self.state.diagnosis = self.diagnosis.state()
+        metrics = self.last.metrics() if self.last else {}
+        keeping.save_checkpoint(
+            self.context, self.models, self.optimizer, self.state, self.kept, tags, metrics
+        )
+
+    def finish(self) -> dict[str, Any]:
+        """The audit, unless someone cancelled, and the headline figures."""
+        if self.context.stopped != "cancel" and self.last is not None:
+            audit(
+                self.context,
+                self.models.reference,
+                self.models.tokenizer,
+                self.eval_prompts,
+                self.last,
+                self.reward,
+                self.settings,
+                step=self.state.step,
+            )
+            self.kept.publish(self.context)
+            return looking.summary(self) | looking.latency(self)
+        return looking.summary(self)
