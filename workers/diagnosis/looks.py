@@ -126,8 +126,9 @@ def changed(
 def at_start(
     detector: Detector, memory: Memory, figures: Figures, step: int, baseline: Baseline | None
 ) -> Look | None:
-    """The figure at the first look alone; resumed runs have had theirs."""
-    if memory.setdefault("judged", False):
+    """The figure at the first look alone; resumed runs have had theirs, and a record that begins
+    later, such as one of every tenth step, has no start to judge."""
+    if memory.setdefault("judged", False) or step > 1:
         return None
     memory["judged"] = True
     return _against(detector, figures[detector.metrics[0]])
