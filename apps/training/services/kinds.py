@@ -55,15 +55,15 @@ def _has_base_model(config: Config) -> bool:
 def _rewards_itself(config: Config) -> bool:
     """The reward is a rule of the configuration and no model, nor a sum with a model in it."""
     reward = config.get("reward")
-    return isinstance(reward, Mapping) and not _reads_model(reward)
+    return isinstance(reward, Mapping) and not reads_model(reward)
 
 
-def _reads_model(reward: Config) -> bool:
+def reads_model(reward: Config) -> bool:
     kind, parts = reward.get("type", "model"), reward.get("parts")
     if kind != "sum" or not isinstance(parts, list):
         return kind == "model"
     sources = [part.get("source") for part in parts if isinstance(part, Mapping)]
-    return any(_reads_model(source) for source in sources if isinstance(source, Mapping))
+    return any(reads_model(source) for source in sources if isinstance(source, Mapping))
 
 
 def _check_without(*checks: str) -> Callable[[Config], bool]:

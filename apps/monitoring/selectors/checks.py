@@ -1,0 +1,168 @@
+"""What has been tried to find out what broke in a run, and what could be."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from django.db.models import Q
+
+from apps.common.errors import DomainError
+from apps.monitoring.selectors.left_behind import LeftBehind
+from apps.training.models import Alert, Run, RunEvent
+from apps.training.services.kinds import OPTIMISED
+from workers.contract.recipes import recipe_fields
+from workers.diagnosis.evidence import Experiment
+from workers.diagnosis.experiments import EXPERIMENTS
+
+CONFIRMS, REFUTES, UNDECIDED = "confirms", "refutes", "undecided"
+REPEATS = ("minimal", "one_change")  # launch the run's own kind again, in small
+_EXACT = ("contract_", "non_finite")  # failures that need no more than a step to come back
+_RECENT = 400  # checks of one run that are looked through
+
+
+@dataclass(frozen=True, slots=True)
+class ExperimentState:
+    """An experiment for one run. `why_not` is empty where it can be launched. `run` is its newest
+    one; `outcome` (confirms, refutes, undecided) and `words` are empty until it has ended."""
+
+    experiment: Experiment
+    why_not: str
+    run: Run | None
+    outcome: str
+    words: str
+
+    @property
+    def available(self) -> bool:
+        return not self.why_not
+
+    @property
+    def is_live(self) -> bool:
+        return self.run is not None and self.run.is_live
+
+
+def experiment_states(run: Run, *, step: int | None = None) -> list[ExperimentState]:
+    """Of every experiment, in their order."""
+    left = LeftBehind(run, step)
+    newest = newest_by_experiment(run)
+    rules = _rules(run)
+    return [
+        ExperimentState(one, why_not(left, one), newest.get(one.id), *_result(one, newest, rules))
+        for one in EXPERIMENTS.values()
+    ]
+
+
+def why_not(left: LeftBehind, experiment: Experiment) -> str:
+    """Why an experiment cannot be made of this run, and what to do; empty where it can."""
+    try:
+        if experiment.check in REPEATS:
+            repeated_config(left, experiment)
+        else:
+            left.plan(experiment)
+    except DomainError as error:
+        return error.message
+    return ""
+
+
+def repeated_config(left: LeftBehind, experiment: Experiment) -> dict[str, Any]:
+    """The run's configuration in small, with the one change of the experiment. Raises
+    `DomainError`."""
+    run = left.run
+    known = {option.name: option for option in recipe_fields(run.kind)}
+    if "minimal" not in known:
+        raise DomainError(
+            f"A {run.get_kind_display()} run has no small form.", code="no_minimal", field="run"
+        )
+    changed: dict[str, Any] = {}
+    for name, change in experiment.changes.items():
+        option, before = known.get(name), left.config.get(name)
+        if option is None or not isinstance(before, int | float):
+            raise DomainError(
+                f"A {run.get_kind_display()} run has no setting '{name}' to change.",
+                code="no_setting",
+                field=name,
+            )
+        after = before * change if isinstance(change, float) else float(change)
+        after = round(after) if option.type == "int" else after
+        if after == before:
+            raise DomainError(
+                f"'{name}' is {before:g} already, so there is nothing to change.",
+                code="no_change",
+                field=name,
+            )
+        changed[name] = after
+    return {**run.config, "minimal": True, **changed}
+
+
+def newest_by_experiment(run: Run) -> dict[str, Run]:
+    """experiment id -> the newest run about this one that makes it."""
+    found: dict[str, Run] = {}
+    rows = Run.objects.filter(about=run).select_related("project").order_by("-created_at")
+    for row in rows[:_RECENT]:
+        name = experiment_of(row)
+        if name:
+            found.setdefault(name, row)
+    return found
+
+
+def experiment_of(run: Run) -> str:
+    """Which experiment a run makes: the key it was launched by says it."""
+    sort, _, rest = run.launch_key.partition(":")
+    name = rest.partition(":")[0]
+    return name if sort == "check" and name in EXPERIMENTS else ""
+
+
+def _result(one: Experiment, newest: dict[str, Run], rules: frozenset[str]) -> tuple[str, str]:
+    """(outcome, words) of the newest run of an experiment."""
+    made = newest.get(one.id)
+    if made is None or made.is_live:
+        return "", ""
+    if one.check in REPEATS:
+        return repeated_result(made, rules, is_fix=one.check == "one_change")
+    return check_result(made)
+
+
+def check_result(made: Run) -> tuple[str, str]:
+    """(outcome, words) of an ended check; a trainer wrote them, so they are checked."""
+    if made.state != Run.State.FINISHED:
+        why = made.failure_message or f"It was {made.get_state_display()}."
+        return UNDECIDED, f"The check gave no answer. {why}"
+    outcome, words = made.summary.get("outcome"), made.summary.get("words")
+    if outcome not in (CONFIRMS, REFUTES, UNDECIDED) or not isinstance(words, str):
+        return UNDECIDED, "The check ended without an answer."
+    return outcome, words
+
+
+def repeated_result(made: Run, rules: frozenset[str], *, is_fix: bool) -> tuple[str, str]:
+    """Whether the trouble came back. That it did not proves something only for what needs a step
+    or two: in a minute no trend can show."""
+    if made.state == Run.State.CANCELLED:
+        return UNDECIDED, "It was cancelled."
+    back = sorted(_rules(made) & rules)
+    if back:
+        told = f"It came back within {made.step:,} steps: {', '.join(back)}."
+        return (REFUTES if is_fix else CONFIRMS), told
+    if made.state == Run.State.FAILED and made.fault != "guard":
+        return UNDECIDED, f"It failed for another reason. {made.failure_message}"
+    exact = bool(rules) and all(rule.startswith(_EXACT) for rule in rules)
+    if exact:
+        return (CONFIRMS if is_fix else REFUTES), f"It did not come back in {made.step:,} steps."
+    return UNDECIDED, (
+        f"In {made.step:,} steps none of the run's alerts came back. That is too short for a trend "
+        "to show: compare its curves with the run's."
+    )
+
+
+def _rules(run: Run) -> frozenset[str]:
+    """What fired in a run, and what it failed of."""
+    said = Q(run=run)
+    found: Iterable[str] = [
+        *Alert.objects.filter(said).exclude(severity="info").values_list("rule", flat=True),
+        *RunEvent.objects.filter(said, type="Evidence").values_list("body__rule", flat=True),
+        run.failure_kind if run.state == Run.State.FAILED else "",
+    ]
+    return frozenset(rule for rule in found if rule)
+
+
+def is_checkable(run: Run) -> bool:
+    """Whether there is anything to try at all."""
+    return run.kind in OPTIMISED or "minimal" in {one.name for one in recipe_fields(run.kind)}
