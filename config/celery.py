@@ -15,6 +15,8 @@ from workers.contract.alive import announce
 from workers.contract.broker import broker_settings
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
+# A connection of its own for each batch of events would cost PostgreSQL more than the batch.
+os.environ.setdefault("DATABASE_KEEP_SECONDS", "600")
 
 app = Celery("concord")
 app.conf.update(broker_settings())

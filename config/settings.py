@@ -92,8 +92,10 @@ CACHE_URL = env.text("CACHE_URL", REDIS_URL)
 
 DATABASES = {"default": dj_database_url.parse(DATABASE_URL, conn_health_checks=True)}
 # The web processes keep a few connections open (a new one costs more than a whole vote); worker
-# and command processes use one each.
+# and command processes use one each, which the web side's workers (config/celery.py) keep.
+DATABASES["default"]["CONN_MAX_AGE"] = env.number("DATABASE_KEEP_SECONDS", 0, low=0, high=86_400)
 if env.flag("DATABASE_POOL"):
+    DATABASES["default"]["CONN_MAX_AGE"] = 0  # the pool keeps them
     DATABASES["default"]["OPTIONS"] = DATABASES["default"].get("OPTIONS", {}) | {
         "pool": {"min_size": 1, "max_size": 8, "timeout": 10}
     }

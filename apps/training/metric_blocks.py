@@ -24,6 +24,7 @@ import numpy as np
 VERSION = 1
 STREAM_BYTES = 64 * 1024  # before compression
 _LEVEL = 1  # the mantissas of measurements are noise: higher levels cost time and save 1 %
+_HEAD_LEVEL = 3
 _STEP, _SINGLE, _DOUBLE = "<i8", "<f4", "<f8"
 
 Value = float | str | None  # "nan", "inf", "-inf" as words; None is undefined at that step
@@ -73,26 +74,31 @@ def columns_of(steps: Sequence[int], values: Mapping[str, Sequence[Value]]) -> d
     Raises ValueError, TypeError or OverflowError for what is no well-formed event.
     """
     at = np.array(steps, dtype=np.int64)
-    return {name: _column(at, row) for name, row in values.items()}
+    # All metrics at once: an array for each would take longer than everything else.
+    table = np.array(list(values.values()), dtype=np.float64)
+    if not values:
+        return {}
+    if table.shape != (len(values), *at.shape):
+        raise ValueError("not one value for each step")
+    holes = np.isnan(table).any(axis=1).tolist()
+    return {
+        name: _holed(at, row, values[name]) if has_holes else Column(at, row)
+        for name, row, has_holes in zip(values, table, holes, strict=True)
+    }
 
 
 def series_columns(series: Mapping[str, Sequence[Point]]) -> dict[str, Column]:
     """From {name: [(step, value), …]}."""
-    return {
-        name: _column(
-            np.array([step for step, _ in points], dtype=np.int64), [value for _, value in points]
-        )
-        for name, points in series.items()
-    }
+    found: dict[str, Column] = {}
+    for name, points in series.items():
+        found |= columns_of([step for step, _ in points], {name: [value for _, value in points]})
+    return found
 
 
-def _column(at: np.ndarray, values: Sequence[Value]) -> Column:
-    numbers = np.array(values, dtype=np.float64)  # reads "nan", "inf" and None as well
-    if numbers.shape != at.shape or at.ndim != 1:
-        raise ValueError("not one value for each step")
-    if not np.isnan(numbers).any() or None not in values:
-        return Column(at, numbers)
-    return Column(at, numbers, np.array([value is None for value in values], dtype=bool))
+def _holed(at: np.ndarray, numbers: np.ndarray, values: Sequence[Value]) -> Column:
+    """`values` are what `numbers` were read from: NaN stands there for "nan" and None."""
+    undefined = np.array([value is None for value in values], dtype=bool)
+    return Column(at, numbers, undefined if undefined.any() else None)
 
 
 def joined(columns: Sequence[Column]) -> Column:
@@ -129,51 +135,77 @@ def gathered(parts: Iterable[Mapping[str, Column]]) -> dict[str, Column]:
 def encode(columns: Mapping[str, Column]) -> tuple[bytes, bytes]:
     """(head, body) of these columns; `decode` is its inverse, value by value."""
     packer = _Packer()
-    indexes: dict[bytes, int] = {}
     index_rows: list[list[int]] = []
-    rows: list[list[Any]] = []
-    for name, one in columns.items():
-        key = one.steps.tobytes()
-        if key not in indexes:
-            indexes[key] = len(index_rows)
-            deltas = np.diff(one.steps, prepend=np.int64(0)).astype(_STEP)
-            index_rows.append([len(one), *packer.add(_shuffled(deltas))])
-        numbers, kind = _narrowest(one.values)
-        packed = _shuffled(numbers)
-        if one.undefined is not None:
-            packed += np.packbits(one.undefined).tobytes()
-        has_holes = one.undefined is not None
-        place = packer.add(packed)
-        rows.append([name, indexes[key], kind, int(has_holes), *place, *_last_number(one)])
+    rows: dict[str, list[Any]] = {}
+    for steps, names in _alike(columns).values():
+        deltas = np.diff(steps, prepend=np.int64(0)).astype(_STEP)
+        index_rows.append([len(steps), *packer.add(_shuffled(deltas[None])[0].tobytes())])
+        values = np.stack([columns[name].values for name in names])
+        lasts = _last_numbers(steps, values)
+        for width, which in _widths(values):
+            planes = _shuffled(values[which].astype(_SINGLE if width == 4 else _DOUBLE))
+            for i, packed in zip(which.tolist(), planes, strict=True):
+                one = columns[names[i]]
+                holes = b"" if one.undefined is None else np.packbits(one.undefined).tobytes()
+                place = packer.add(packed.tobytes() + holes)
+                row = [len(index_rows) - 1, width, int(one.undefined is not None), *place]
+                rows[names[i]] = [names[i], *row, *lasts[i]]
     streams, body = packer.done()
-    head = {"version": VERSION, "streams": streams, "indexes": index_rows, "columns": rows}
+    head = {
+        "version": VERSION,
+        "streams": streams,
+        "indexes": index_rows,
+        "columns": [rows[name] for name in columns],
+    }
     text = json.dumps(head, separators=(",", ":"), allow_nan=False)
-    return zlib.compress(text.encode(), 6), body
+    return zlib.compress(text.encode(), _HEAD_LEVEL), body
 
 
-def _narrowest(values: np.ndarray) -> tuple[np.ndarray, int]:
-    """(values, bytes a value): float32 where that gives back the very same numbers."""
+def _alike(columns: Mapping[str, Column]) -> dict[bytes, tuple[np.ndarray, list[str]]]:
+    """Columns that were measured at the same steps: (steps, their names)."""
+    keys: dict[int, bytes] = {}  # most share the array itself
+    found: dict[bytes, tuple[np.ndarray, list[str]]] = {}
+    for name, one in columns.items():
+        key = keys.setdefault(id(one.steps), b"") or one.steps.tobytes()
+        keys[id(one.steps)] = key
+        found.setdefault(key, (one.steps, []))[1].append(name)
+    return found
+
+
+def _widths(values: np.ndarray) -> list[tuple[int, np.ndarray]]:
+    """[(bytes a value, rows)]: four where float32 gives back the very same numbers, else eight."""
     with np.errstate(over="ignore", invalid="ignore"):
-        single = values.astype(_SINGLE)
-    same = (single == values) | np.isnan(values)
-    return (single, 4) if bool(same.all()) else (values.astype(_DOUBLE), 8)
+        same = (values.astype(_SINGLE) == values) | np.isnan(values)
+    narrow = same.all(axis=1)
+    return [(4, np.flatnonzero(narrow)), (8, np.flatnonzero(~narrow))]
 
 
-def _last_number(one: Column) -> tuple[int, float] | tuple[None, None]:
-    """(step, value) of the highest step with a finite number, the last one measured there."""
-    finite = np.flatnonzero(np.isfinite(one.values))
-    if not len(finite):
-        return None, None
-    steps = one.steps[finite]
-    last = finite[len(steps) - 1 - int(np.argmax(steps[::-1]))]
-    return int(one.steps[last]), float(one.values[last])
+def _last_numbers(
+    steps: np.ndarray, values: np.ndarray
+) -> list[tuple[int, float] | tuple[None, None]]:
+    """Of each row (step, value) at the highest step with a number, the last one measured there.
+    steps: (n,); values: (k, n)."""
+    order = np.argsort(steps, kind="stable")
+    finite = np.isfinite(values[:, order])
+    if not finite.shape[1]:
+        return [(None, None)] * len(values)
+    last = order[finite.shape[1] - 1 - finite[:, ::-1].argmax(axis=1)]
+    numbers = values[np.arange(len(values)), last].tolist()
+    return [
+        (step, number) if has_one else (None, None)
+        for step, number, has_one in zip(
+            steps[last].tolist(), numbers, finite.any(axis=1).tolist(), strict=True
+        )
+    ]
 
 
-def _shuffled(numbers: np.ndarray) -> bytes:
-    """All first bytes, then all second bytes and so on: neighbours share signs and exponents, and
-    zlib sees that only when they lie side by side."""
-    width = numbers.dtype.itemsize
-    return numbers.view(np.uint8).reshape(-1, width).T.tobytes()
+def _shuffled(numbers: np.ndarray) -> np.ndarray:
+    """(k, n) numbers -> (k, width, n) bytes: of each row all first bytes, then all second bytes
+    and so on. Neighbours share signs and exponents, and zlib sees that only when these lie side
+    by side."""
+    k, n = numbers.shape
+    planes = np.ascontiguousarray(numbers).view(np.uint8).reshape(k, n, numbers.dtype.itemsize)
+    return np.ascontiguousarray(planes.transpose(0, 2, 1))
 
 
 def _unshuffled(raw: memoryview, dtype: str, count: int) -> np.ndarray:

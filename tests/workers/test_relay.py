@@ -119,6 +119,25 @@ def test_it_is_not_drained_before_the_last_answer(case: Case) -> None:
     assert not case.relay.is_drained()
 
 
+def test_a_web_side_that_is_slow_gets_fewer_batches_and_every_event(case: Case) -> None:
+    """It answers three seconds late: what came meanwhile goes out as one batch, not as six."""
+    told: list[tuple[float, int]] = []
+
+    def late(run: str, attempt: int) -> int | None:
+        told.append((case.now, case.web.last))
+        return max((last for at, last in told if at <= case.now - 3), default=0) or None
+
+    case.web.acked = late  # type: ignore[method-assign]
+    for _ in range(300):
+        case.emit(1)
+        case.pass_time(0.1)
+    sent = [batch for batch in case.web.batches if batch["events"]]
+    assert len(sent) <= 20, "60 half seconds"
+    case.web.acked = lambda run, attempt: case.web.last  # type: ignore[method-assign]
+    case.pass_time(5)
+    assert case.web.seen == list(range(1, 301))
+
+
 def test_a_web_side_that_is_away_is_not_flooded(case: Case) -> None:
     case.web.loses_batch = lambda: True  # they wait in the queue, and nobody takes them
     case.emit(5000)

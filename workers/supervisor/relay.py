@@ -59,10 +59,16 @@ class Relay:
             self._sent = self._acked  # a batch or its acknowledgement was lost
             self._resend_s = min(2 * self._resend_s, LONGEST_RESEND_S)
         if self._sent < self._last_read and self._sent - self._acked < IN_FLIGHT_EVENTS:
-            if now_or_never or now - self._sent_at >= self._batch_s:
+            if now_or_never or (now - self._sent_at >= self._batch_s and self._is_worth_sending):
                 self._send_next()
         elif self._sent == self._acked and now - self._sent_at >= self._heartbeat_s:
             self.say_alive()
+
+    @property
+    def _is_worth_sending(self) -> bool:
+        """A batch that is not full waits while another is on its way: a web side that is behind
+        gets fewer and larger ones, instead of a queue that grows."""
+        return self._sent == self._acked or self._last_read - self._sent >= BATCH_EVENTS
 
     @property
     def _last_read(self) -> int:
