@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from apps.common.templatetags.frame import fixed
-from apps.training.headline import HEADLINES
+from apps.training.headline import HEADLINES, kind_of
 from apps.training.models import Run, RunAttempt
 
 TONES = {
@@ -72,6 +72,13 @@ def _eta(run: Run, attempt: RunAttempt | None) -> float | None:
     return seconds / done * (run.total_steps - run.step) if done > 0 < seconds else None
 
 
+def imported_from(run: Run) -> str:
+    """The file that the figures of an imported run were read from."""
+    return next(
+        (str(run.config[key]) for key in ("file", "source") if run.config.get(key)), "a file"
+    )
+
+
 def title(run: Run) -> str:
     """Of the browser's tab: the state of the job first, since tabs are narrow."""
     shown = progress(run)
@@ -103,7 +110,7 @@ def headline_tiles(run: Run, latest: dict[str, tuple[int, float]]) -> list[Tile]
     if reported := _reported_tiles(run):
         return reported
     tiles = []
-    for headline in HEADLINES.get(run.kind, ()):
+    for headline in HEADLINES.get(kind_of(run), ()):
         name = next((name for name in headline.names if name in latest), None)
         if name is not None:
             step, value = latest[name]
@@ -255,6 +262,11 @@ def as_json(value: Any) -> str:
 def as_line(value: Any) -> Any:
     """Objects and lists as JSON on one line, everything else as it is."""
     return json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else value
+
+
+def as_setting(value: Any) -> str:
+    """A value as a configuration writes it: true, null, 0.05, "text" without its quotes."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def speakable(value: Any) -> Any:

@@ -1,6 +1,7 @@
 """The few figures that matter for each kind of run, shown large in its header."""
 
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,14 @@ HEADLINES: dict[str, tuple[Headline, ...]] = {
     ),
     "drill": (Headline("Value", ("drill/value",)),),
 }
+
+
+def kind_of(run: Any) -> str:
+    """What was trained: of an imported run what its importer said, else the run's own kind."""
+    if run.kind != "imported":
+        return run.kind
+    trained = run.config.get("trained_as")
+    return trained if isinstance(trained, str) and trained else run.kind
 
 
 def metric_names(kind: str) -> list[str]:

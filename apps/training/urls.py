@@ -1,12 +1,13 @@
 from django.urls import path
 
-from apps.training.views import actions, figures, groups, launch, models, runs
+from apps.training.views import actions, compare, figures, groups, launch, models, runs
 
 app_name = "training"
 urlpatterns = [
     path("<slug:slug>/runs/", runs.run_list, name="runs"),
     path("<slug:slug>/runs/new/", launch.run_kinds, name="run_kinds"),
     path("<slug:slug>/runs/new/<slug:kind>/", launch.run_new, name="run_new"),
+    path("<slug:slug>/runs/compare/", compare.run_compare, name="run_compare"),
     path("<slug:slug>/runs/groups/<str:group>/", groups.group_detail, name="group"),
     path("<slug:slug>/runs/groups/<str:group>/seeds.csv", groups.group_csv, name="group_csv"),
     path("<slug:slug>/runs/groups/<str:group>/add/", groups.group_add, name="group_add"),

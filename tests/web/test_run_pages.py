@@ -153,7 +153,7 @@ def test_what_a_model_says_is_shown_as_text_and_never_as_markup(emil, signed_in,
     assert "<script>alert" not in text
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in text
     assert "<img src=x" not in text
-    assert "reward not a number" in text
+    assert "reward <strong>not a number</strong>" in text
     low = signed_in(emil).get(address(run, "?tab=samples&bucket=low")).content.decode()
     assert "alert(1)" not in low
 

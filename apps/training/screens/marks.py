@@ -9,13 +9,15 @@ from django.utils.http import urlencode
 from apps.common.templatetags.frame import figure
 from apps.training.display import speakable
 from apps.training.guidance import rules_in_force
-from apps.training.headline import metric_names
+from apps.training.headline import kind_of, metric_names
 from apps.training.models import Alert, Run
 from apps.training.selectors.evidence import Found
 from workers.contract.guards import GuardRule
+from workers.diagnosis.detectors import DETECTORS
 
 # Tests whose threshold is in the unit of the metric itself, so that it can be drawn as a line.
 DRAWABLE = frozenset({"level", "window", "spread"})
+_DETECTORS = {one.rule: one for one in DETECTORS}
 
 
 def limits_of(run: Run) -> list[dict[str, Any]]:
@@ -42,7 +44,7 @@ def marks_of(
     What no metric can be named for stands on the chart of the kind's headline.
     """
     rules = {rule.name: rule for rule in rules_in_force(run)}
-    headline = next((name for name in metric_names(run.kind) if name in known), None)
+    headline = next((name for name in metric_names(kind_of(run)) if name in known), None)
     findings = {(one.rule, one.step): one for one in found}
     marks = []
     for alert in alerts:
@@ -92,10 +94,12 @@ def samples_near(run: Run, step: int) -> str:
 
 
 def _metric(rule: str, rules: Mapping[str, GuardRule], known: Sequence[str]) -> str | None:
-    """The metric that a rule reads: a guardrail's own; for other rules the part of the name before
-    a colon, where that is a metric."""
+    """The metric that a rule reads: a guardrail's own, a detector's first; for other rules the part
+    of the name before a colon, where that is a metric."""
     if rule in rules:
         return rules[rule].metric
+    if rule in _DETECTORS:
+        return _DETECTORS[rule].metrics[0]
     name = rule.partition(":")[0]
     return name if name in known or "/" in name else None
 
@@ -103,13 +107,16 @@ def _metric(rule: str, rules: Mapping[str, GuardRule], known: Sequence[str]) -> 
 def _threshold(alert: Alert, metric: str | None, rules: Mapping[str, GuardRule]) -> Any:
     """The alert's threshold, where it is in the unit of the metric on whose chart it stands."""
     rule = rules.get(alert.rule)
-    if metric is None or (rule is not None and rule.test not in DRAWABLE):
+    if metric is None or (alert.rule in _DETECTORS and rule is None):
+        return None
+    if rule is not None and rule.test not in DRAWABLE:
         return None
     return speakable(alert.threshold)
 
 
 def _said(one: Found, rules: Mapping[str, GuardRule]) -> str:
-    title = rules[one.rule].title if one.rule in rules else one.rule.replace("_", " ").capitalize()
+    known = rules.get(one.rule) or _DETECTORS.get(one.rule)
+    title = known.title if known else one.rule.replace("_", " ").capitalize()
     value = f": {figure(one.value)} {one.unit}".rstrip() if one.value is not None else ""
     expected = f", expected {one.expected}" if one.expected else ""
     detail = f". {one.detail}" if one.detail else ""

@@ -30,9 +30,7 @@ def run_cancel(request: Request, run_id: str) -> HttpResponse:
     if request.method == "GET":
         context = {"run": run, "page_title": f"Cancel {run.name}?", "nav": "runs"}
         return render(request, "training/cancel.html", context | lost(run))
-    run = services.run_cancel(run=run, user=request.user)
-    messages.success(request, f"{run.name} is {run.get_state_display()}.")
-    return redirect("training:run", request.project.slug, run_id)
+    return _to(request, services.run_cancel(run=run, user=request.user))
 
 
 def lost(run: Run) -> dict[str, int]:
@@ -65,6 +63,11 @@ def run_roll_back(request: Request, run_id: str) -> HttpResponse:
         user=request.user,
         idempotency_key=request.POST.get("key", ""),
     )
+    return _to(request, made)
+
+
+def _to(request: Request, made: Run) -> HttpResponse:
+    """To the page of a run that was launched or changed, with its state."""
     messages.success(request, f"{made.name} is {made.get_state_display()}.")
     return redirect("training:run", request.project.slug, made.pk)
 
@@ -76,8 +79,7 @@ def run_minimal(request: Request, run_id: str) -> HttpResponse:
     made = services.run_reproduce_small(
         run=run, user=request.user, idempotency_key=request.POST.get("key", "")
     )
-    messages.success(request, f"{made.name} is {made.get_state_display()}.")
-    return redirect("training:run", request.project.slug, made.pk)
+    return _to(request, made)
 
 
 @require_POST
@@ -87,8 +89,7 @@ def model_evaluate(request: Request, checkpoint_id: str) -> HttpResponse:
     made = services.checkpoint_evaluate(
         checkpoint=checkpoint, user=request.user, idempotency_key=request.POST.get("key", "")
     )
-    messages.success(request, f"{made.name} is {made.get_state_display()}.")
-    return redirect("training:run", request.project.slug, made.pk)
+    return _to(request, made)
 
 
 @require_POST

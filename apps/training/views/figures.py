@@ -14,6 +14,7 @@ from apps.common.http import Request
 from apps.common.spreadsheet import csv_lines
 from apps.snapshots.store import artifact_store
 from apps.training import selectors
+from apps.training.headline import kind_of
 from apps.training.models import Artifact, Run
 from apps.training.screens import bands, marks, panels, references
 from apps.training.screens import histograms as histogram_screen
@@ -40,7 +41,7 @@ def run_metrics(request: Request, run_id: str) -> HttpResponse:
         return HttpResponse(status=304, headers={"ETag": etag})
     known = curve_names(run)
     found = marks.marks_of(run, alerts_that_count(run), findings(run), known)
-    charts = panels.charts_of(run.kind, known, marks.marked(found))
+    charts = panels.charts_of(kind_of(run), known, marks.marked(found))
     names = request.GET.getlist("names") or None
     if names is None and request.GET.get("shown") == "leading":
         names = [name for chart in charts if chart.leads for name in chart.names]

@@ -1,29 +1,31 @@
 """The list of runs and the page of one."""
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from django.core.paginator import Paginator
 from django.http import HttpResponse
 from django.shortcuts import render
+from django.urls import reverse
 from django.views.decorators.http import require_GET
 
 from apps.accounts.permissions import STAFF, project_page
 from apps.common.http import Request
+from apps.common.registry import RunTab, run_tabs
 from apps.snapshots.tracing import datasets_behind
 from apps.training import display, headline, selectors, services
 from apps.training.guidance import PREFLIGHT, failure_of
 from apps.training.models import Run
-from apps.training.screens import back, charts, checks, repeat
+from apps.training.screens import alerts, back, charts, checks, repeat, samples
 from apps.training.selectors import pages
 from apps.training.services.kinds import POLICIES
 from apps.training.services.rollback import START_ROLE
+from apps.training.views.launch import KINDS
 from workers.contract.recipes import recipe_config, recipe_fields
 
 PER_PAGE = 50
 LOG_LINES = 400
-BUCKETS = (("high", "Highest"), ("low", "Lowest"), ("random", "Random"), ("flagged", "Flagged"))
 # Tabs whose content grows while the run lives; the charts ask for their own data.
 GROWING = frozenset({"overview", "alerts", "checks", "logs", "samples"})
 # Tables of a summary that have a place of their own: here, or on a reward model's page.
@@ -70,21 +72,46 @@ def run_list(request: Request) -> HttpResponse:
 def run_detail(request: Request, run_id: str) -> HttpResponse:
     """The page; for htmx its live parts, or 204 when nothing has changed since `seen`."""
     run = selectors.run_get(project=request.project, run_id=run_id)
+    others = {tab.name: tab for tab in run_tabs(run)}
     tab = request.GET.get("tab", "overview")
-    tab = tab if tab in TABS else "overview"
+    tab = tab if tab in TABS or tab in others else "overview"
     seen = f"{run.updated_at.timestamp()}-{pages.newest_event(run)}"
     if request.htmx and request.GET.get("seen") == seen:
         return HttpResponse(status=204)
-    head_only = request.htmx and tab not in GROWING
-    body = {} if head_only else TABS[tab](request, run)
-    context = header(run) | body | {"tab": tab, "tabs": TAB_LABELS, "seen": seen}
-    context |= {"growing": tab in GROWING, "page_title": run.name, "nav": "runs"}
+    growing = tab in GROWING
+    head_only = request.htmx and not growing
+    context = header(run) | {"tab": tab, "seen": seen, "growing": growing, "nav": "runs"}
+    context |= {"page_title": run.name, "tab_template": f"training/_{tab}.html"}
+    if tab in others:
+        context |= _other(run, others[tab])
+    elif not head_only:
+        context |= TABS[tab](request, run)
+    if not request.htmx:
+        context["tabs"] = tab_labels(run, others.values(), len(context["open_alerts"]))
     return render(request, "training/_live.html" if request.htmx else "training/run.html", context)
 
 
+def _other(run: Run, tab: RunTab) -> dict[str, Any]:
+    """A tab that a later app fills: the page loads its fragment."""
+    return {
+        "tab_template": "training/_fragment.html",
+        "fragment_url": reverse(tab.url_name, args=[run.project.slug, run.pk]),
+        "fragment_label": tab.label,
+    }
+
+
+def tab_labels(run: Run, others: Iterable[RunTab], open_alerts: int) -> list[tuple[str, str, int]]:
+    """(name, label, how many things wait there); what later apps add stands after the charts."""
+    own = [(name, name.capitalize(), open_alerts if name == "alerts" else 0) for name in TABS]
+    added = [(tab.name, tab.label, tab.badge(run) if tab.badge else 0) for tab in others]
+    place = list(TABS).index("charts") + 1
+    return [*own[:place], *added, *own[place:]]
+
+
 def header(run: Run) -> dict[str, Any]:
-    alerts = pages.alerts_of(run)
+    fired = pages.alerts_of(run)
     attempt = run.attempts.order_by("-number").first()
+    imported = run.kind == Run.Kind.IMPORTED
     return {
         "run": run,
         "tone": display.TONES[run.state],
@@ -93,15 +120,16 @@ def header(run: Run) -> dict[str, Any]:
         "progress": display.progress(run, attempt),
         "environment": display.facts(attempt.environment) if attempt else [],
         "tiles": display.headline_tiles(
-            run, pages.latest_metrics(run, headline.metric_names(run.kind))
+            run, pages.latest_metrics(run, headline.metric_names(headline.kind_of(run)))
         ),
         "attempt": attempt,
+        "imported_from": display.imported_from(run) if imported else "",
         "group_size": selectors.group_sizes(run.project, [run.group]).get(run.group, 0),
-        "alerts": alerts,
-        "open_alerts": [a for a in alerts if a.acknowledged_at is None and a.severity != "info"],
-        "may_stop": run.state == Run.State.RUNNING,
-        "may_cancel": run.is_live and run.wish != "cancel",
-        "may_resume": run.state in (Run.State.FAILED, Run.State.CANCELLED),
+        "open_alerts": [a for a in fired if a.acknowledged_at is None and a.severity != "info"],
+        "may_stop": run.state == Run.State.RUNNING and not imported,
+        "may_cancel": run.is_live and run.wish != "cancel" and not imported,
+        "may_resume": run.state in (Run.State.FAILED, Run.State.CANCELLED) and not imported,
+        "may_clone": run.kind in dict(KINDS),
         "stopped_on_purpose": run.fault == "guard" or run.failure_kind.startswith(PREFLIGHT),
         "may_roll_back": not run.is_live and run.kind in ROLLED_BACK,
         "turn": display.TURNS.get(run.fault, ""),
@@ -135,17 +163,11 @@ def _charts(request: Request, run: Run) -> dict[str, Any]:
 
 
 def _samples(request: Request, run: Run) -> dict[str, Any]:
-    bucket = request.GET.get("bucket", "")
-    known = bucket if bucket in dict(BUCKETS) else None
-    return {
-        "samples": selectors.samples(run=run, bucket=known),
-        "bucket": known or "",
-        "buckets": BUCKETS,
-    }
+    return samples.samples_context(run, request.GET)
 
 
 def _alerts(request: Request, run: Run) -> dict[str, Any]:
-    return {}  # the header has read them
+    return {"alert_rows": alerts.alert_rows(run, pages.alerts_of(run))}
 
 
 def _config(request: Request, run: Run) -> dict[str, Any]:
@@ -218,4 +240,3 @@ TABS: dict[str, Callable[[Request, Run], dict[str, Any]]] = {
     "logs": _logs,
     "lineage": _lineage,
 }
-TAB_LABELS = [(name, name.capitalize()) for name in TABS]

@@ -1,0 +1,181 @@
+"""Up to five runs side by side: figures, settings, inputs, alerts."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from apps.common.errors import DomainError, Missing
+from apps.common.templatetags.frame import figure
+from apps.training import display, headline
+from apps.training.models import Alert, Run, RunInput
+from apps.training.screens.references import source
+from apps.training.selectors import pages
+from workers.contract.recipes import recipe_config, recipe_fields
+
+MOST = 5
+OFFERED = 200
+NONE = "—"
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One run's value in a row; `note` stands below it, `is_default` where nobody set it."""
+
+    text: str
+    note: str = ""
+    is_default: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    name: str
+    cells: list[Cell]
+    about: str = ""
+    differs: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A run among those compared, in its colour; `without` is the address without it."""
+
+    run: Run
+    colour: int
+    tone: str
+    progress: display.Progress
+    open_alerts: int
+    without: str
+
+
+def runs_asked(project: Any, asked: Sequence[str]) -> list[Run]:
+    """In the order asked for, each once. Raises `Missing`, and `DomainError` for more than MOST."""
+    ids = list(dict.fromkeys(key for one in asked for key in one.split(",") if key))
+    if len(ids) > MOST:
+        raise DomainError(
+            f"{len(ids)} runs are chosen, and at most {MOST} can be compared: more colours and "
+            "columns cannot be told apart. Take some away, or draw them as a band behind one run, "
+            "on its charts.",
+            code="too_many_runs",
+            field="run",
+        )
+    rows = Run.objects.filter(project=project, pk__in=[key for key in ids if "\x00" not in key])
+    known = {run.pk: run for run in rows.select_related("project", "created_by")}
+    if lost := next((key for key in ids if key not in known), None):
+        raise Missing(f"There is no run '{lost[:40]}' in this project.", field="run")
+    return [known[key] for key in ids]
+
+
+def compared(runs: Sequence[Run]) -> dict[str, Any]:
+    """What the page shows of these runs."""
+    alerts = {run.pk: pages.alerts_of(run) for run in runs}
+    return {
+        "columns": [_column(run, runs, alerts[run.pk], n) for n, run in enumerate(runs, 1)],
+        "figures": _figures(runs),
+        "settings": _settings(runs),
+        "inputs": _inputs(runs),
+        "alert_rows": _alert_rows(runs, alerts),
+        "sources": [source(run, role="compared", colour=n) for n, run in enumerate(runs, 1)],
+        "same_kind": len({run.kind for run in runs}) == 1,
+    }
+
+
+def _column(run: Run, runs: Sequence[Run], alerts: Sequence[Alert], colour: int) -> Column:
+    return Column(
+        run=run,
+        colour=colour,
+        tone=display.TONES[run.state],
+        progress=display.progress(run),
+        open_alerts=sum(a.acknowledged_at is None and a.severity != "info" for a in alerts),
+        without="&".join(f"run={other.pk}" for other in runs if other != run),
+    )
+
+
+def _figures(runs: Sequence[Run]) -> list[Row]:
+    """Headline figures, those of the first run's kind first; a run without one has a dash."""
+    tiles: list[Mapping[str, display.Tile]] = []
+    for run in runs:
+        names = headline.metric_names(headline.kind_of(run))
+        found = display.headline_tiles(run, pages.latest_metrics(run, names))
+        tiles.append({tile.label: tile for tile in found})
+    labels = dict.fromkeys(label for one in tiles for label in one)
+    return [
+        Row(label, [_figure(one.get(label)) for one in tiles], differs=True) for label in labels
+    ]
+
+
+def _figure(tile: display.Tile | None) -> Cell:
+    if tile is None:
+        return Cell(NONE)
+    said = ", ".join(part for part in (tile.spread, tile.basis, tile.why) if part)
+    return Cell(figure(tile.value), said)
+
+
+def _settings(runs: Sequence[Run]) -> list[Row]:
+    """Settings that differ, as the recipe reads them: with presets and defaults written out."""
+    defaults = [{field.name: field for field in recipe_fields(run.kind)} for run in runs]
+    configs = [recipe_config(run.kind, run.config) for run in runs]
+    names = sorted({name for one in [*defaults, *configs] for name in one})
+    rows = []
+    for name in names:
+        cells = [
+            _setting(name, config, known) for config, known in zip(configs, defaults, strict=True)
+        ]
+        if len({cell.text for cell in cells}) > 1:
+            field = next((known[name] for known in defaults if name in known), None)
+            rows.append(Row(name, cells, about=field.doc if field else ""))
+    seeds = [Cell(str(run.seed)) for run in runs]
+    if len({cell.text for cell in seeds}) > 1:
+        rows.append(Row("seed", seeds, about="Of the run itself."))
+    return rows
+
+
+def _setting(name: str, config: Mapping[str, Any], known: Mapping[str, Any]) -> Cell:
+    if name in config:
+        return Cell(display.as_setting(config[name]))
+    if name in known:
+        return Cell(display.as_setting(known[name].default), "default", is_default=True)
+    return Cell(NONE, "no such setting")
+
+
+def _inputs(runs: Sequence[Run]) -> list[Row]:
+    """Each input by its content hash: the same name may stand for other content."""
+    links = RunInput.objects.filter(run__in=runs).select_related(
+        "snapshot", "checkpoint__run", "upstream", "artifact"
+    )
+    found = {(link.run_id, link.role): _input(link) for link in links}
+    roles = sorted({role for _, role in found})
+    rows = [
+        Row(role, [found.get((run.pk, role), Cell(NONE)) for run in runs]) for role in roles
+    ] + [Row("code", [Cell(run.code_version or NONE) for run in runs])]
+    return [
+        Row(row.name, row.cells, differs=len({(c.text, c.note) for c in row.cells}) > 1)
+        for row in rows
+    ]
+
+
+def _input(link: RunInput) -> Cell:
+    if link.snapshot is not None:
+        return Cell(link.snapshot.name, _hash(link.snapshot.sha256))
+    if link.artifact is not None:
+        return Cell(link.artifact.name, _hash(link.artifact.sha256))
+    if link.checkpoint is not None:
+        name = f"{link.checkpoint.run.name}, step {link.checkpoint.step:,}"
+        return Cell(name, _hash(link.checkpoint.sha256))
+    return Cell(link.upstream.name, "not finished" if link.upstream.is_live else "its model")
+
+
+def _hash(sha256: str) -> str:
+    return f"sha256 {sha256[:12]}" if sha256 else "no hash"
+
+
+def _alert_rows(runs: Sequence[Run], alerts: Mapping[str, Sequence[Alert]]) -> list[Row]:
+    """How often each rule fired, and when first."""
+    rules = sorted({alert.rule for rows in alerts.values() for alert in rows})
+    return [Row(rule, [_fired(rule, alerts[run.pk]) for run in runs]) for rule in rules]
+
+
+def _fired(rule: str, alerts: Sequence[Alert]) -> Cell:
+    mine = [alert for alert in alerts if alert.rule == rule]
+    if not mine:
+        return Cell(NONE)
+    times = "once" if len(mine) == 1 else f"{len(mine)} times"
+    return Cell(times, f"first at step {min(alert.step for alert in mine):,}")

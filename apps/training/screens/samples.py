@@ -1,0 +1,95 @@
+"""The samples tab: answers with what they scored, beside the answer they are compared with."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from django.core.paginator import Paginator
+from django.http import QueryDict
+
+from apps.common.templatetags.frame import figure
+from apps.training.models import Run
+from apps.training.selectors.answers import Kept, samples_chosen, samples_of
+from measures.repetition import repeated_share
+
+PER_PAGE = 20
+BUCKETS = (("high", "Highest"), ("low", "Lowest"), ("random", "Random"), ("flagged", "Flagged"))
+TONES = {"high": "good", "low": "bad", "flagged": "warn", "review": "warn"}
+MUCH = 0.2  # of a text repeated: the limit of the guardrail `repetition`
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """`figures` are (name, value, whether it stands out); `parts` the reward by component."""
+
+    step: int
+    bucket: str
+    tone: str
+    prompt: list[Any]
+    response: str
+    baseline: str
+    reason: str
+    figures: list[tuple[str, str, bool]]
+    baseline_figures: list[tuple[str, str, bool]] = field(default_factory=list)
+    parts: list[tuple[str, str]] = field(default_factory=list)
+
+
+def samples_context(run: Run, asked: QueryDict) -> dict[str, Any]:
+    bucket = asked.get("bucket", "") if asked.get("bucket") in dict(BUCKETS) else ""
+    chosen = samples_chosen(
+        run, bucket=bucket, step=_step(asked.get("step")), until=_step(asked.get("until"))
+    )
+    page = Paginator(chosen.rows, PER_PAGE).get_page(asked.get("page"))
+    total = sum(chosen.counts.values())
+    return {
+        "samples": [_shown(one) for one in samples_of(list(page))],
+        "sample_page": page,
+        "bucket": bucket,
+        "buckets": [("", "All", total)]
+        + [(value, label, chosen.counts[value]) for value, label in BUCKETS],
+        "steps": chosen.steps,
+        "step": chosen.step,
+        "any_samples": bool(total),
+    }
+
+
+def _step(asked: str | None) -> int | None:
+    return int(asked) if asked and asked.isdecimal() and len(asked) < 16 else None
+
+
+def _shown(one: Kept) -> Shown:
+    row = one.sample
+    if row is None:
+        review = one.review
+        return Shown(
+            step=one.step,
+            bucket="for people",
+            tone=TONES["review"],
+            prompt=review.prompt,
+            response=review.response,
+            baseline="",
+            reason=review.reason,
+            figures=_text_figures(review.response),
+        )
+    figures = [("reward", figure(row.reward), False)] if row.reward is not None else []
+    figures += [("KL", f"{figure(row.kl)} nats", False)] if row.kl is not None else []
+    figures += [("length", f"{row.tokens:,} tokens", False)] if row.tokens is not None else []
+    return Shown(
+        step=row.step,
+        bucket=row.bucket,
+        tone=TONES.get(row.bucket, ""),
+        prompt=row.prompt if isinstance(row.prompt, list) else [],
+        response=row.response,
+        baseline=row.baseline,
+        reason=one.reason,
+        figures=[*figures, *_text_figures(row.response, words=row.tokens is None)],
+        baseline_figures=_text_figures(row.baseline) if row.baseline else [],
+        parts=[(name, figure(value)) for name, value in row.parts.items()],
+    )
+
+
+def _text_figures(text: str, *, words: bool = True) -> list[tuple[str, str, bool]]:
+    found = [("length", f"{len(text.split()):,} words", False)] if words else []
+    share = repeated_share(text)
+    if share is not None:
+        found.append(("repeated", f"{100 * share:.0f} %", share > MUCH))
+    return found
