@@ -6,6 +6,7 @@ export PORT VAR_DIR LOG_LEVEL
 BIN := .venv/bin
 STAMP := .venv/.installed
 TRL_PPO := .venv-trl/.installed
+RIVALS := .venv-rivals/.installed
 
 .DEFAULT_GOAL := help
 .PHONY: help install run test demo bench lint format lock clean
@@ -36,7 +37,7 @@ test: $(STAMP) ## the whole test suite
 demo: $(STAMP) ## the whole circle headless, at most ten minutes; writes VAR_DIR/demo/report.json
 	@exec $(BIN)/python manage.py demo
 
-bench: $(STAMP) $(if $(filter ppo_step,$(B)),$(TRL_PPO)) ## list the benchmarks, or run one: make bench B=name
+bench: $(STAMP) $(if $(filter ppo_step,$(B)),$(TRL_PPO)) $(if $(filter diagnosis,$(B)),$(RIVALS)) ## list the benchmarks, or run one: make bench B=name
 	@$(BIN)/python -m benchmarks $(B)
 
 # What ppo_step compares with: the last TRL with a PPO trainer, beside the same libraries as here.
@@ -45,6 +46,13 @@ $(TRL_PPO): benchmarks/ppo_sides/trl.requirements.txt $(STAMP)
 	@$(BIN)/uv venv --quiet --clear --python $(BIN)/python .venv-trl
 	@$(BIN)/uv pip freeze --quiet --python $(BIN)/python | grep -vE '^(-e|trl=)' > .venv-trl/same.txt
 	@$(BIN)/uv pip install --quiet --python .venv-trl/bin/python -r $< -c .venv-trl/same.txt
+	@touch $@
+
+# What the diagnosis is compared with.
+$(RIVALS): benchmarks/diagnosis_sides/rivals.requirements.txt $(STAMP)
+	@echo "virtual environment of the benchmark's alternatives"
+	@$(BIN)/uv venv --quiet --clear --python $(BIN)/python .venv-rivals
+	@$(BIN)/uv pip install --quiet --python .venv-rivals/bin/python -r $<
 	@touch $@
 
 lint: $(STAMP) ## format check, lint, import contracts, migrations
@@ -64,4 +72,4 @@ lock: $(STAMP) ## write the lock files anew from pyproject.toml
 	  | grep -vE '^(torch|nvidia|triton|cuda)' > requirements/train.constraints.txt
 
 clean: ## remove the virtual environment (state in VAR_DIR stays)
-	rm -rf .venv .venv-trl
+	rm -rf .venv .venv-trl .venv-rivals

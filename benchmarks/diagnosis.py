@@ -1,12 +1,19 @@
 """Faults planted in real PPO runs: whether they are found, how soon, and which link is named first.
 
 A small world (`diagnosis_world`): the real `sft`, `reward` and `ppo` recipes on a language of
-seventy words, with a hidden gold score. Every fault of `diagnosis_world/faults.py` is planted in
-configuration, data, weights or code of a run; healthy runs stand beside them. The diagnosis sees
-only what a run emits.
+seventy words, two shapes of model, a reward model that learned from votes, and a hidden gold score.
+Every fault of `diagnosis_world/faults.py` is planted in the configuration, data, weights or code of
+a run; healthy runs stand beside them. A run is kept as one small JSON file of what it emitted, and
+the diagnosis sees nothing else. Beside it: the thresholds of the two articles, read literally, and
+rldoctor and rlprobe in an environment of their own (`make bench B=diagnosis` makes it).
 
-Run: python -m benchmarks.diagnosis run|report --set tuning|final [--faults …] [--seeds …]
-     python -m benchmarks.diagnosis build --set final    (the worlds, before their runs)
+About six seconds of CPU a run, 50 minutes the whole final set. Runs lie in VAR_DIR/diagnosis and
+are taken from there when there are any; making them can be stopped at any time. Seeds to tune on
+and seeds to report are apart (`diagnosis_world/seeds.py`). What came out: docs/diagnosis.md.
+
+Run: python -m benchmarks.diagnosis [report] --set tuning|final
+     python -m benchmarks.diagnosis run --set tuning|final [--faults …] [--seeds …]
+     python -m benchmarks.diagnosis build --set final    (the worlds alone, before their runs)
 """
 
 import os
@@ -15,9 +22,30 @@ import os
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import argparse
+import json
+import subprocess
 from pathlib import Path
 
+from benchmarks.diagnosis_world.articles import articles
+from benchmarks.diagnosis_world.judging import (
+    Judge,
+    Outcome,
+    Said,
+    by_fault,
+    concord,
+    confusion,
+    delays,
+    judge_all,
+    percent,
+    summary,
+)
+from benchmarks.diagnosis_world.records import Record, read_all
+from benchmarks.report import print_report, print_table, versions
+from measures.estimate import Interval
+
 ROOT = Path(__file__).parents[1]
+RIVALS_PYTHON = ROOT / ".venv-rivals" / "bin" / "python"
+RIVALS = ("rldoctor", "rlprobe")
 
 
 def main() -> None:
@@ -29,7 +57,7 @@ def main() -> None:
     chosen = parser.parse_args()
     folder = Path(os.environ.get("VAR_DIR", ROOT / "var")) / "diagnosis"
     if chosen.what == "report":
-        raise SystemExit("not yet")
+        return report(chosen.which, folder / chosen.which)
     import workers.recipes  # noqa: F401  (quiet, offline libraries)
     from benchmarks.diagnosis_world import runs
 
@@ -37,6 +65,87 @@ def main() -> None:
         runs.build_all(chosen.which, folder)
     else:
         runs.run_all(chosen.which, folder, chosen.faults, chosen.seeds)
+    return None
+
+
+def report(which: str, folder: Path) -> None:
+    records = list(read_all(folder))
+    if not records:
+        raise SystemExit(f"There are no runs yet: python -m benchmarks.diagnosis run --set {which}")
+    judged = {
+        "Concord": judge_all(records, concord),
+        "articles, literally": judge_all(records, articles),
+        **{name: judge_all(records, judge) for name, judge in rivals(folder).items()},
+    }
+    ours = judged["Concord"]
+    print_table(f"Faults of the {which} set, by Concord's diagnosis", by_fault(ours))
+    print_table("Broken link and the one named first", confusion(ours))
+    print_table("Findings in healthy runs", _false_alarms(ours))
+    rows = [
+        {"figure": figure} | {name: percent(summary(own)[figure]) for name, own in judged.items()}
+        for figure in summary(ours)
+    ]
+    cpu = sum(record.cpu_s for record in records)
+    print_report(
+        "Faults planted in PPO runs, beside the articles' thresholds and two other tools",
+        rows,
+        {
+            "set": which,
+            "runs": len(records),
+            "figures": {name: _plain(summary(own)) for name, own in judged.items()},
+            "median_updates_until_found": {name: delays(own) for name, own in judged.items()},
+            "cpu_minutes": round(cpu / 60, 1),
+            "versions": versions("torch", "transformers"),
+        },
+    )
+
+
+def rivals(folder: Path) -> dict[str, Judge]:
+    """What rldoctor and rlprobe say of every run; nothing where their environment is missing."""
+    if not RIVALS_PYTHON.exists():
+        print("rldoctor and rlprobe are not installed: make bench B=diagnosis")
+        return {}
+    paths = "\n".join(str(path.resolve()) for path in sorted(folder.glob("*.json")))
+    done = subprocess.run(
+        [str(RIVALS_PYTHON), "-m", "benchmarks.diagnosis_sides.rivals"],
+        cwd=ROOT,
+        input=paths,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise SystemExit(f"rldoctor and rlprobe: {done.stderr[-2000:]}")
+    told = json.loads(done.stdout)
+
+    def judge_by(name: str) -> Judge:
+        def judge(record: Record) -> Said:
+            said = told[record.name][name]
+            return Said(said["step"], tuple(said["links"]), tuple(said["rules"]))
+
+        return judge
+
+    return {name: judge_by(name) for name in RIVALS}
+
+
+def _false_alarms(outcomes: list[Outcome]) -> list[dict[str, object]]:
+    return [
+        {"run": one.record.name, "step": one.said.step, "rules": ", ".join(one.said.rules)}
+        for one in outcomes
+        if not one.record.link and one.found
+    ]
+
+
+def _plain(figures: dict[str, Interval]) -> dict[str, dict[str, object]]:
+    return {
+        name: {
+            "share": None if found.value is None else round(found.value, 4),
+            "low": None if found.low is None else round(found.low, 4),
+            "high": None if found.high is None else round(found.high, 4),
+            "n": found.n,
+        }
+        for name, found in figures.items()
+    }
 
 
 if __name__ == "__main__":

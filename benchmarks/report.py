@@ -18,11 +18,16 @@ def print_report(
     figures, with their units in the names or beside them, and the ratio to the named alternative.
     "benchmark" (the title) and "machine" are added. Nothing may be printed afterwards.
     """
-    print(f"\n{title}\n")
-    for line in _table(rows):
-        print(line)
+    print_table(title, rows)
     print()
     print(json.dumps({"benchmark": title, **summary, "machine": machine()}, ensure_ascii=False))
+
+
+def print_table(title: str, rows: Sequence[Mapping[str, object]]) -> None:
+    """A table before the last one; "none" where it has no rows."""
+    print(f"\n{title}\n")
+    for line in _table(rows) if rows else ["none"]:
+        print(line)
 
 
 def versions(*libraries: str) -> dict[str, str]:
