@@ -12,6 +12,8 @@ from apps.labeling.api import router as labeling
 from apps.labeling.api.guidelines import router as guidelines
 from apps.labeling.api.imports import router as imports
 from apps.labeling.api.ratings import router as ratings
+from apps.monitoring.api import router as monitoring
+from apps.monitoring.api_incidents import router as incidents
 from apps.snapshots.api import router as snapshots
 from apps.training.api import router as training
 
@@ -28,7 +30,7 @@ api = api_make(
 for _router in (
     *(accounts, labeling, guidelines, imports, ratings),
     *(agreement, decisions, snapshots, training),
-    *(reward_models, rounds, scores),
+    *(reward_models, rounds, scores, monitoring, incidents),
 ):
     api.add_router("", _router)
 

@@ -7,7 +7,7 @@ measurements beside its first ones.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import ndtr, stdtr
@@ -66,12 +66,12 @@ def share_deviation(value: float) -> float | None:
 def change(series: Sequence[Measured], *, higher_is_better: bool = True) -> Change:
     """The newest 1, 2 or 3 measurements against the first ones, whichever shows most.
 
-    series: in order of time. With at least LEAST_BEFORE first ones, the noise of a measurement is
-    their deviation (Student's t), or sampling error if that is larger; before, it is sampling error
-    alone, doubled, because days differ more than cases of one day do. Neighbours that resemble
-    each other make means less sure: variances grow by (1 + ρ) / (1 − ρ), ρ the correlation of
-    neighbours, cut to 0…0.8 (Bartlett, Supplement to the JRSS 8, 1946). p is times the number of
-    windows tried (Bonferroni).
+    series: in order of time. Where n is known, sampling error must be overcome (z); with at least
+    LEAST_BEFORE first ones, also their own variation (Student's t); the larger p counts. With fewer
+    there is sampling error alone, doubled, because days differ more than cases of one day do.
+    Neighbours that resemble each other make means less sure: their variance grows by (1 + ρ) /
+    (1 − ρ), ρ the correlation of neighbours, cut to 0…0.8 (Bartlett, Supplement to the JRSS 8,
+    1946). p is times the number of windows tried (Bonferroni).
 
     Assumes that the first measurements are what is normal. A slow season looks like a change; what
     saves it is that `opposed` asks for two of them, in opposite directions. Undefined with one
@@ -87,17 +87,7 @@ def change(series: Sequence[Measured], *, higher_is_better: bool = True) -> Chan
     p = min(1.0, (best.p or 0.0) * len(known))
     moved = p < LEAST_LIKELY and _matters(series, best)
     sign = math.copysign(1, best.value or 0) * (1 if higher_is_better else -1)
-    return Change(
-        before=best.before,
-        after=best.after,
-        value=best.value,
-        low=best.low,
-        high=best.high,
-        p=p,
-        n_before=best.n_before,
-        n_after=best.n_after,
-        direction=int(sign) if moved and best.value else 0,
-    )
+    return replace(best, p=p, direction=int(sign) if moved and best.value else 0)
 
 
 def opposed(one: Change, other: Change) -> bool:
@@ -115,48 +105,33 @@ def opposed(one: Change, other: Change) -> bool:
 def _window(series: Sequence[Measured], newest: int) -> Change:
     before, after = series[: min(FIRST, len(series) - newest)], series[-newest:]
     first = np.array([one.value for one in before], dtype=float)
-    last = np.array([one.value for one in after], dtype=float)
-    mean, now = float(first.mean()), float(last.mean())
+    mean, now = float(first.mean()), float(np.mean([one.value for one in after]))
     found = Change(
         before=mean, after=now, value=now - mean, n_before=len(before), n_after=len(after)
     )
-    sampled = _sampling([*before, *after])
+    share = 1 / len(before) + 1 / len(after)
+    sampled, errors = _sampling([*before, *after]), []
     if len(before) >= LEAST_BEFORE:
-        variance, freedom = float(first.var(ddof=1)), len(before) - 1
-        variance = max(variance, sampled or 0.0) * _inflation(first)
+        own = float(first.var(ddof=1)) * _inflation(first)
+        errors.append((math.sqrt(own * share), len(before) - 1))
+        if sampled is not None:
+            errors.append((math.sqrt(sampled * share), None))
     elif sampled is not None:
-        variance, freedom = sampled * DAYS_DIFFER**2, None
+        errors.append((DAYS_DIFFER * math.sqrt(sampled * share), None))
     else:
-        return Change(
-            before=mean,
-            after=now,
-            value=now - mean,
-            n_before=len(before),
-            n_after=len(after),
-            undefined=f"too few to say: {len(before)} before, and nobody said of how many cases",
-        )
-    error = math.sqrt(variance * (1 / len(before) + 1 / len(after)))
-    return _with_p(found, error, freedom)
+        why = f"too few to say: {len(before)} before, and nobody said of how many cases"
+        return replace(found, undefined=why)
+    half = 1.96 * max(error for error, _ in errors)
+    p = max(_p(now - mean, error, freedom) for error, freedom in errors)
+    return replace(found, low=now - mean - half, high=now - mean + half, p=p)
 
 
-def _with_p(found: Change, error: float, freedom: int | None) -> Change:
-    value = found.value or 0.0
+def _p(value: float, error: float, freedom: int | None) -> float:
+    """Two-sided, of a mean with this standard error; normal without degrees of freedom."""
     if error == 0:
-        p, half = (1.0 if value == 0 else 0.0), 0.0
-    else:
-        ratio = -abs(value) / error
-        p = 2 * float(ndtr(ratio) if freedom is None else stdtr(freedom, ratio))
-        half = 1.96 * error
-    return Change(
-        before=found.before,
-        after=found.after,
-        value=value,
-        low=value - half,
-        high=value + half,
-        p=p,
-        n_before=found.n_before,
-        n_after=found.n_after,
-    )
+        return 1.0 if value == 0 else 0.0
+    ratio = -abs(value) / error
+    return 2 * float(ndtr(ratio) if freedom is None else stdtr(freedom, ratio))
 
 
 def _sampling(points: Sequence[Measured]) -> float | None:

@@ -572,6 +572,17 @@ INCIDENTS = [
     ),
 ]
 
+IN_SERVICE_API = [
+    api("GET /projects/{slug}/outcomes", STAFF),
+    api(
+        "POST /projects/{slug}/outcomes",
+        STAFF,
+        ok=201,
+        data={"name": "completion", "value": 0.85},
+    ),
+    api("GET /projects/{slug}/watches", STAFF),
+]
+
 TABLE: list[Line] = [
     *ACCOUNTS,
     *ACCOUNTS_API,
@@ -591,4 +602,5 @@ TABLE: list[Line] = [
     *PEOPLE_AND_MODELS_API,
     *MONITORING,
     *INCIDENTS,
+    *IN_SERVICE_API,
 ]

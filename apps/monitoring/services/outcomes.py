@@ -32,8 +32,9 @@ _SAME = ("name", "value", "n", "deviation", "unit", "higher_is_better", "watch_i
 
 @dataclass(slots=True)
 class Recorded:
-    created: list[int] = field(default_factory=list)
-    known: list[int] = field(default_factory=list)
+    created: list[int] = field(default_factory=list)  # their keys in the database
+    known: int = 0
+    incidents: int = 0  # opened because of them
 
 
 def outcomes_record(
@@ -52,32 +53,27 @@ def outcomes_record(
     with transaction.atomic():
         Project.objects.select_for_update(no_key=True).get(pk=project.pk)
         reader = _Reader(project)
-        done = Recorded()
+        read: list[tuple[int, Outcome]] = []
         errors: list[dict[str, Any]] = []
-        scopes: set[Scope] = set()
         for number, row in enumerate(rows, 1):
             try:
-                outcome = reader.read(row)
+                read.append((number, reader.read(row)))
             except DomainError as error:
-                errors.append({"row": number, "field": error.field, "message": error.message})
-                continue
-            if outcome.pk is not None:
-                done.known.append(outcome.pk)
-            elif not errors:
-                outcome.save(force_insert=True)
-                done.created.append(outcome.pk)
-                scopes.add(Scope.of(outcome))
+                errors.append(_told(number, error))
+        fresh, done = _fresh(project, reader, read, errors)
         if errors:
-            raise _all_of(errors, len(rows))
+            raise _all_of(sorted(errors, key=lambda one: one["row"]), len(rows))
+        done.created = [one.pk for one in Outcome.objects.bulk_create(fresh)]
+        scopes = {Scope.of(one) for one in fresh}
         for scope in scopes:
-            _judge_scope(project, scope)
+            done.incidents += len(_judge_scope(project, scope))
         if done.created:
             audit_record(
                 action="outcomes.recorded",
                 actor=user,
                 project=project,
-                subject=", ".join(sorted(reader.names_seen)),
-                details={"created": len(done.created), "known": len(done.known)},
+                subject=", ".join(sorted({one.name for one in fresh})),
+                details={"created": len(done.created), "known": done.known},
             )
     return done
 
@@ -90,17 +86,46 @@ def outcomes_judge(*, project: Project, watch: Watch) -> list[Incident]:
 # --- reading ---
 
 
+def _fresh(
+    project: Project,
+    reader: "_Reader",
+    read: Sequence[tuple[int, Outcome]],
+    errors: list[dict[str, Any]],
+) -> tuple[list[Outcome], Recorded]:
+    """What is not stored yet, each key once; adds to `errors`."""
+    keys = [one.key for _, one in read]
+    rows = Outcome.objects.filter(project=project, key__in=keys)
+    known: dict[str, Outcome] = {row.key: row for row in rows}
+    done, fresh = Recorded(), []
+    for number, one in read:
+        try:
+            if one.key in known:
+                _check_same(known[one.key], one)
+                done.known += 1
+                continue
+            reader.check_name(one)
+        except DomainError as error:
+            errors.append(_told(number, error))
+            continue
+        known[one.key] = one
+        fresh.append(one)
+    return fresh, done
+
+
+def _told(row: int, error: DomainError) -> dict[str, Any]:
+    return {"row": row, "field": error.field, "message": error.message}
+
+
 class _Reader:
     """Rows of one request, each against what the project knows."""
 
     def __init__(self, project: Project) -> None:
         self.project = project
-        self.names_seen: set[str] = set()
         self._named: dict[str, tuple[str, bool] | None] = {}
         self._models: dict[tuple[str, str], Any] = {}
 
     def read(self, row: Mapping[str, Any]) -> Outcome:
-        """An unsaved outcome, or the stored one that this is."""
+        """An outcome that is not stored."""
         watch, checkpoint = self._subject(row)
         outcome = Outcome(
             project=self.project,
@@ -116,14 +141,7 @@ class _Reader:
             source=_text(row, "source", 60),
             key=_text(row, "key", 80),
         )
-        timed = row.get("at") is not None
         outcome.key = outcome.key or _own_key(outcome)
-        known = Outcome.objects.filter(project=self.project, key=outcome.key).first()
-        if known is not None:
-            _check_same(known, outcome, timed=timed)
-            return known
-        self._check_name(outcome)
-        self.names_seen.add(outcome.name)
         return outcome
 
     def _subject(self, row: Mapping[str, Any]) -> tuple[Watch | None, Checkpoint | None]:
@@ -149,7 +167,7 @@ class _Reader:
             raise DomainError(f"There is no such {name} in this project.", field=name)
         return self._models[cached]
 
-    def _check_name(self, outcome: Outcome) -> None:
+    def check_name(self, outcome: Outcome) -> None:
         """85 in per cent and 0.85 in one series would look like a collapse."""
         if outcome.name not in self._named:
             last = (
@@ -259,8 +277,8 @@ def _own_key(outcome: Outcome) -> str:
     return f"own:{hashlib.sha256(told.encode()).hexdigest()[:32]}"
 
 
-def _check_same(known: Outcome, sent: Outcome, *, timed: bool) -> None:
-    names = (*_SAME, "at") if timed else _SAME
+def _check_same(known: Outcome, sent: Outcome) -> None:
+    names: tuple[str, ...] = _SAME
     # A watch may be about another model by now: the measurement is still the same.
     names = tuple(n for n in names if n != "checkpoint_id" or not sent.watch_id)
     for name in names:
