@@ -19,6 +19,7 @@ from workers.contract.events import (
     ArtifactSaved,
     CheckpointSaved,
     Event,
+    Evidence,
     Fault,
     Log,
     Metrics,
@@ -63,6 +64,7 @@ class RunContext:
     stop_signal: Callable[[], str | None] = lambda: None
     clock: Callable[[], float] = time.monotonic
     stopped: str | None = None
+    said: set[str] = field(default_factory=set)  # rules of the evidence reported so far
     _pending: list[tuple[int, dict[str, float | str | None]]] = field(default_factory=list)
     _flushed_at: float = field(default=-math.inf)
     _progress_at: float = field(default=-math.inf)
@@ -73,6 +75,8 @@ class RunContext:
     def emit(self, event: Event) -> None:
         """Report `event`, after whatever metrics were measured before it."""
         self.flush()
+        if isinstance(event, Evidence):
+            self.said.add(event.rule)
         if self.writer is not None:
             self.writer.write(event)
 

@@ -37,6 +37,7 @@ from workers.context import RecipeError, RunContext
 from workers.contract.events import Cancelled, Event, Failed, Fault, Finished, Opened
 from workers.contract.jobs import JobSpec, spec_from_json
 from workers.control import CANCEL, CONTROL_FILE, STOP, Wish, wish_read
+from workers.diagnosis.contracts import finding_of_failure
 from workers.emitter import EVENTS_FILE, Emitter
 
 EXIT_FINISHED, EXIT_FAILED, EXIT_CANCELLED = 0, 1, 3
@@ -118,8 +119,18 @@ def train(spec: JobSpec, workdir: Path, writer: Emitter | None, stop: StopSignal
     except BaseException as error:  # whatever it was, the run must be told
         traceback.print_exc()
         outcome = _advised(failure_of(error, step=writer.step if writer else None), spec)
+        if context is not None:
+            _witness(context, outcome)
     (context.emit if context else writer.write if writer else _nobody)(outcome)
     return {Finished: EXIT_FINISHED, Cancelled: EXIT_CANCELLED}.get(type(outcome), EXIT_FAILED)
+
+
+def _witness(context: RunContext, failure: Failed) -> None:
+    """A contract that ended the run is evidence for the diagnosis, whatever the recipe; unless the
+    recipe said so itself."""
+    finding = finding_of_failure(failure.step or 0, failure.kind, failure.message)
+    if finding is not None and finding.rule not in context.said:
+        context.emit(finding.to_event())
 
 
 def _nobody(event: Event) -> None:
