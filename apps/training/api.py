@@ -183,6 +183,7 @@ def run_list(
         kind=kind or "",
         states=[state] if state else (),
         group=group,
+        with_checks=True,
     )
     items = [RunOut.of(run) for run in rows[offset : offset + limit]]
     return RunPage(count=rows.count(), items=items)

@@ -9,6 +9,7 @@ import numpy as np
 from measures.accuracy import pair_credit
 from measures.estimate import Interval
 from measures.intervals import mean_interval, wilson
+from measures.trust.findings import Example, Intervals, Texts
 from measures.trust.wording import share
 from workers.assess.gather import held_out_split
 from workers.checks.found import CONFIRMS, REFUTES, UNDECIDED, Found, interval
@@ -26,6 +27,7 @@ GOLD, OWN = "canaries", "reward_data"
 LEAST = 20  # decided pairs
 NEAR_HALF = 0.65  # an upper bound under it, round a half, is noise
 SHOWN = 10
+READ = 4
 
 
 def look(context: RunContext, settings: CheckSettings, pace: Pace) -> Found:
@@ -58,6 +60,30 @@ def look(context: RunContext, settings: CheckSettings, pace: Pace) -> Found:
             "wrong": _wrong(gold, gold_margins),
             "margins": [float(value) for value in gold_margins],
         },
+        evidence=(
+            Intervals(
+                title="Pairs in which the better answer scores higher",
+                rows=(
+                    ("canary pairs", on_gold),
+                    *((("pairs it learned from", on_own),) if on_own else ()),
+                ),
+                reference=0.5,
+                reference_label="a coin",
+            ),
+            Texts(
+                title="Where it is most wrong",
+                examples=tuple(
+                    Example(
+                        prompt=one["prompt"],
+                        answer=one["chosen"],
+                        score=one["margin"],
+                        label="the better answer; the score is by how much it lies behind",
+                        other=one["rejected"],
+                    )
+                    for one in _wrong(gold, gold_margins)[:READ]
+                ),
+            ),
+        ),
     )
 
 

@@ -3,6 +3,7 @@
 import torch
 from safetensors.torch import load_file
 
+from measures.trust.findings import Table
 from measures.trust.wording import plain
 from workers.checks.asking import BATCH, ask, evaluation_sampling, fixed_prompts, speaker
 from workers.checks.found import CONFIRMS, REFUTES, UNDECIDED, Found
@@ -10,7 +11,7 @@ from workers.checks.pace import Pace
 from workers.checks.scoring import fresh_reward
 from workers.context import RunContext
 from workers.ppo.actor_critic import CRITIC_FILE, VALUE_HEAD_FILE, ActorCritic, critic_of
-from workers.preflight.critic import FixedRollout, critic_finding, fit_critic
+from workers.preflight.critic import DEAD, FixedRollout, critic_finding, fit_critic
 from workers.preflight.findings import BLOCK, OK, WARN
 from workers.preflight.parts import critic_parts
 from workers.recipes.settings.checks import CheckSettings
@@ -75,6 +76,23 @@ def look(context: RunContext, settings: CheckSettings, pace: Pace) -> Found:
                 )
             ],
         },
+        evidence=(
+            Table(
+                title="Variance of the returns that the critic explains",
+                columns=("When", "Explained variance"),
+                formats=("text", "number"),
+                rows=(
+                    *(
+                        (("in the run", settings.reported),)
+                        if settings.reported is not None
+                        else ()
+                    ),
+                    ("before the fit", fit.before),
+                    (f"after {fit.steps} steps alone", fit.after),
+                ),
+                note=f"{DEAD:g} at least after the fit, or it is dead; 1 explains everything.",
+            ),
+        ),
     )
 
 

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from measures.estimate import Interval
+from measures.trust.findings import Block
 
 CONFIRMS, REFUTES, UNDECIDED = "confirms", "refutes", "undecided"
 OUTCOMES = (CONFIRMS, REFUTES, UNDECIDED)
@@ -15,14 +16,15 @@ OUTCOMES = (CONFIRMS, REFUTES, UNDECIDED)
 class Found:
     """`outcome`: of the suspicion that the check was launched for (workers.diagnosis.experiments
     says what either means). `words`: one or two sentences with numbers, n and interval. `figures`:
-    plain numbers, and intervals as {value, low, high, n}. `details`: data for a page: histogram,
-    rows of tables, ids of samples."""
+    plain numbers, and intervals as {value, low, high, n}. `details`: plain data, rows of tables,
+    ids of samples. `evidence`: what a page draws."""
 
     outcome: str
     words: str
     n: int
     figures: Mapping[str, Any] = field(default_factory=dict)
     details: Mapping[str, Any] = field(default_factory=dict)
+    evidence: tuple[Block, ...] = ()
 
     def __post_init__(self) -> None:
         if self.outcome not in OUTCOMES:

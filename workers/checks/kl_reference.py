@@ -13,6 +13,7 @@ import numpy as np
 
 from measures.estimate import Interval
 from measures.intervals import mean_interval
+from measures.trust.findings import Histogram, Intervals
 from measures.trust.wording import number, percent, plain
 from workers.checks.again import as_responses, encode_again
 from workers.checks.asking import (
@@ -39,6 +40,7 @@ ZERO = 1e-6  # nats per answer: the run compared a model with itself
 EXACT = 1e-3  # share of the figure, within which a repeated evaluation is the same
 ERRORS = 3.0  # of the mean, and of the run's own, which is as uncertain
 LEAST_ANSWERS = 8
+BINS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +102,34 @@ def look(context: RunContext, settings: CheckSettings, pace: Pace) -> Found:
             ],
             "kept": agreement.rows if agreement else [],
         },
+        evidence=(
+            Intervals(
+                title="Divergence from the registered reference, nats an answer",
+                rows=(("asked now", fresh), *_reported(settings.reported)),
+                unit="number",
+                reference=0.0,
+                reference_label="no divergence",
+            ),
+            spread(per_answer, "Divergence of single answers", "nats"),
+        ),
+    )
+
+
+def _reported(value: float | None) -> tuple[tuple[str, Interval], ...]:
+    if value is None:
+        return ()
+    told = Interval(value=value, low=None, high=None, n=0, no_interval="as the run reported it")
+    return (("reported by the run", told),)
+
+
+def spread(values: Sequence[float], title: str, unit: str) -> Histogram:
+    """Of one figure of every answer."""
+    counts, edges = np.histogram(values, BINS)
+    return Histogram(
+        title=title,
+        edges=tuple(edges.tolist()),
+        groups=(("answers", tuple((counts / max(1, len(values))).tolist())),),
+        x_label=unit,
     )
 
 

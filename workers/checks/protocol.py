@@ -4,6 +4,7 @@ import numpy as np
 
 from measures.estimate import Interval
 from measures.intervals import paired_difference
+from measures.trust.findings import Curve, Intervals, Series
 from measures.trust.wording import number, plain, signed
 from workers.checks.asking import (
     BATCH,
@@ -56,7 +57,30 @@ def look(context: RunContext, settings: CheckSettings, pace: Pace) -> Found:
                 for messages, a, b in zip(prompts.messages, then[:n], now[:n], strict=False)
             ],
         },
+        evidence=(
+            Intervals(
+                title="Change of the mean score since the start",
+                rows=(("asked the same way", change), *_reported(settings.reported)),
+                unit="number",
+                reference=0.0,
+                reference_label="no change",
+            ),
+            Curve(
+                title="Each prompt, answered by the first model and by this one",
+                series=(Series(label="prompts", x=tuple(then[:n]), y=tuple(now[:n]), points=True),),
+                x_label="score at the start",
+                y_label="score now",
+                diagonal=True,
+            ),
+        ),
     )
+
+
+def _reported(value: float | None) -> tuple[tuple[str, Interval], ...]:
+    if value is None:
+        return ()
+    told = Interval(value=value, low=None, high=None, n=0, no_interval="as the run reported it")
+    return (("reported by the run", told),)
 
 
 def scores_of(

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from measures.trust.findings import Curve, Series, Table
 from measures.trust.people import spearman
 from measures.trust.wording import plain
 from workers.checks.found import CONFIRMS, REFUTES, UNDECIDED, Found, interval
@@ -12,6 +13,7 @@ from workers.context import RunContext
 from workers.recipes.settings.checks import CheckSettings
 
 SHOWN = 20
+DRAWN = 300  # points
 FEW = 0.1  # share of the answers: less is an exception
 SAME_ORDER = 0.999  # rank correlation from which two lists of scores are in one order
 
@@ -36,6 +38,7 @@ def look(context: RunContext, settings: CheckSettings, pace: Pace) -> Found:
     largest = float(gaps.max()) * spread
     order = spearman(kept, new) if np.isfinite(new).all() else None
     n = len(rows)
+    worst = np.argsort(-gaps, kind="stable")[:SHOWN].tolist()
     said = f"{int(apart.sum()):,} of {n:,} kept answers score differently when asked again"
     if not apart.any():
         words = (
@@ -67,9 +70,35 @@ def look(context: RunContext, settings: CheckSettings, pace: Pace) -> Found:
                     "prompt": rows[i].words,
                     "response": rows[i].response,
                 }
-                for i in np.argsort(-gaps, kind="stable")[:SHOWN].tolist()
+                for i in worst
             ],
         },
+        evidence=(
+            Curve(
+                title="The score of an answer when it was drawn, and now",
+                series=(
+                    Series(
+                        label="kept answers",
+                        x=tuple(kept[:DRAWN].tolist()),
+                        y=tuple(new[:DRAWN].tolist()),
+                        points=True,
+                    ),
+                ),
+                x_label="as the run kept it",
+                y_label="asked again",
+                diagonal=True,
+            ),
+            Table(
+                title="Largest differences",
+                columns=("Step and place", "Kept", "Now", "Answer"),
+                formats=("text", "number", "number", "text"),
+                rows=tuple(
+                    (rows[i].id, float(kept[i]), float(new[i]), rows[i].response[:200])
+                    for i in worst
+                    if apart[i]
+                ),
+            ),
+        ),
     )
 
 

@@ -7,6 +7,7 @@ import numpy as np
 
 from measures.estimate import Interval
 from measures.kept_rewards import Mode, carried_share, mode_of, rank_correlation_within
+from measures.trust.findings import Block, Example, Histogram, Table, Texts
 from measures.trust.shapes import LEAST_SCORES, Shape, shape_of
 from measures.trust.wording import number, percent, plain
 from workers.checks.found import CONFIRMS, REFUTES, UNDECIDED, Found, interval
@@ -24,6 +25,7 @@ ALIKE, ONE_VALUE, TAIL, LENGTH, WELL = (
 )
 BINS = 30
 SHOWN = 10  # answers at either end
+READ = 4  # of them are shown to be read
 MOSTLY, MOSTLY_OF_A_RULE = 0.5, 0.95  # a rule that says right or wrong has a mode of half at least
 TAIL_SHARE = 0.5  # of the squared deviations, held by 1 % of the answers; see `carried_share`
 FOLLOWS = 0.5  # |ρ|: its interval must lie beyond it
@@ -89,7 +91,55 @@ def judge(rows: Sequence[KeptAnswer], *, by_rule: bool) -> Found:
             "highest": _ends(rows, scores, highest=True),
             "lowest": _ends(rows, scores, highest=False),
         },
+        evidence=_evidence(rows, scores),
     )
+
+
+def _evidence(rows: Sequence[KeptAnswer], scores: np.ndarray) -> tuple[Block, ...]:
+    bins, thirds = _histogram(rows, scores), _thirds(rows, scores)
+    return (
+        Histogram(
+            title="Rewards of the kept answers",
+            edges=tuple(bins["edges"]),
+            groups=tuple(
+                (f"{name} answers" if name == "all" else f"{name} third", _shares(counts))
+                for name, counts in bins["counts"].items()
+            ),
+            x_label="raw score",
+        ),
+        Table(
+            title="By the order in which they were drawn",
+            columns=("Third", "Steps", "Answers", "Mean reward", "Deviation", "Tokens", "At mode"),
+            formats=("text", "text", "count", "number", "number", "number", "share"),
+            rows=tuple(
+                (
+                    one["name"],
+                    f"{one['steps'][0]}–{one['steps'][1]}",
+                    *(one[key] for key in ("n", "mean", "std", "tokens", "mode_share")),
+                )
+                for one in thirds
+            ),
+        ),
+        *(
+            Texts(
+                title=title,
+                examples=tuple(
+                    Example(
+                        prompt=one["prompt"],
+                        answer=one["response"],
+                        score=one["reward"],
+                        label=f"step {one['step']}, {one['tokens']} tokens",
+                    )
+                    for one in _ends(rows, scores, highest=highest)[:READ]
+                ),
+            )
+            for title, highest in (("Highest rewards", True), ("Lowest rewards", False))
+        ),
+    )
+
+
+def _shares(counts: Sequence[int]) -> tuple[float, ...]:
+    return tuple(count / max(1, sum(counts)) for count in counts)
 
 
 def _class(

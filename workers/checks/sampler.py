@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from measures.intervals import mean_interval
+from measures.trust.findings import Table
 from measures.trust.wording import percent, signed
 from workers.checks.again import as_responses, encode_again
 from workers.checks.asking import (
@@ -92,6 +93,19 @@ def look(context: RunContext, settings: CheckSettings, pace: Pace) -> Found:
                 for i in range(part.rows.start, part.rows.start + len(part.responses.texts))
             ],
         },
+        evidence=(
+            Table(
+                title="Surprise and entropy, nats a token",
+                columns=("Answers", "Number", "Surprise", "Entropy", "Standard errors apart"),
+                formats=("text", "count", "number", "number", "number"),
+                rows=tuple(
+                    (name, one.n, one.surprise, one.entropy, one.z)
+                    for name, one in (("drawn now", fresh), ("kept by the run", kept))
+                    if one is not None
+                ),
+                note=f"Past {SAMPLER_ERRORS:g} standard errors they are not one distribution.",
+            ),
+        ),
     )
 
 

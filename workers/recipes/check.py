@@ -8,6 +8,7 @@ why it cannot; its data is the artifact check.json. docs/checks.md.
 
 import importlib
 import json
+from dataclasses import asdict
 from typing import Any
 
 from workers.checks.found import Found, jsonable
@@ -39,9 +40,8 @@ def run(context: RunContext) -> dict[str, Any]:
         }
     )
     path = context.workdir / FILE
-    path.write_text(
-        json.dumps({"version": VERSION, **told, "details": jsonable(found.details)}, indent=1)
-    )
+    seen = {"details": found.details, "evidence": [asdict(block) for block in found.evidence]}
+    path.write_text(json.dumps({"version": VERSION, **told, **jsonable(seen)}, indent=1))
     context.save_artifact(path, media_type="application/json")
     context.log(f"{settings.check_} {found.outcome}: {found.words}")
     context.progress(1, 1, "done")

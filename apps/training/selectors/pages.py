@@ -12,6 +12,8 @@ from apps.training.selectors.metrics import metric_latest
 from apps.training.selectors.runs import run_list
 
 CHOICES = 200  # of each sort in a form; older ones are found by the API
+EVERYTHING = "everything"
+LOOKING = (Run.Kind.CHECK, Run.Kind.PROBE)  # they train nothing
 
 Choices = list[tuple[str, str]]
 
@@ -23,9 +25,16 @@ def runs_for_list(
     kind: str = "",
     states: Collection[str] = (),
     group: str = "",
+    with_checks: bool = False,
 ) -> QuerySet[Run]:
-    """Newest first, with `open_alerts`; `search` looks at names, ids and groups."""
-    runs = run_list(project=project, states=states, kinds=[kind] if kind else ())
+    """Newest first, with `open_alerts`; `search` looks at names, ids and groups. Checks and probes,
+    of which there are many, are among them only when they are asked for, searched for included;
+    the kind `everything` asks for them too."""
+    runs = run_list(
+        project=project, states=states, kinds=[kind] if kind and kind != EVERYTHING else ()
+    )
+    if not (with_checks or kind or search):
+        runs = runs.exclude(kind__in=LOOKING)
     if search:
         named = Q(name__icontains=search) | Q(pk__startswith=search) | Q(group=search)
         runs = runs.filter(named)
@@ -119,12 +128,15 @@ def _judged(model: Checkpoint) -> str:
     )
 
 
-def input_resolve(project: Project, reference: str) -> Snapshot | Run | Checkpoint:
-    """What "snapshot:…", "run:…" or "checkpoint:…" means in this project. Raises `Missing`."""
+def input_resolve(project: Project, reference: str) -> Snapshot | Run | Checkpoint | Artifact:
+    """What "snapshot:…", "run:…", "checkpoint:…" or "artifact:…" means in this project. Raises
+    `Missing`."""
     sort, _, key = reference.partition(":")
     model = {"snapshot": Snapshot, "run": Run, "checkpoint": Checkpoint}.get(sort)
     known = model is not None and "\x00" not in key  # PostgreSQL refuses to look for a NUL
     row = model.objects.filter(project=project, pk=key).first() if model and known else None
+    if sort == "artifact" and key.isascii() and key.isdigit() and len(key) < 19:
+        row = Artifact.objects.filter(run__project=project, pk=key).select_related("run").first()
     if row is None:
         raise Missing(f"There is no '{reference}' in this project.", field="inputs")
     return row

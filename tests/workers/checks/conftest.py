@@ -9,6 +9,8 @@ import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
+from apps.common.drawing.blocks import parts
+from measures.trust.findings import block_from_json
 from tests.workers.recipes.conftest import SUBJECTS
 from tests.workers.recipes.language import (
     ASSISTANT,
@@ -142,6 +144,8 @@ def ask(
         assert {key: written[key] for key in ("check", "outcome", "words", "n")} == {
             key: summary[key] for key in ("check", "outcome", "words", "n")
         }
+        drawn = parts([block_from_json(block) for block in written["evidence"]])
+        assert [part.kind for part in drawn if part.kind == "undrawn"] == []
         return summary | {"details": written["details"]}
 
     return asked
