@@ -3,6 +3,9 @@
 Each check raises `RecipeError` with a stable kind that begins with `contract_`.
 """
 
+import math
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
 
@@ -13,7 +16,9 @@ from workers.rl.masked import masked_mean
 
 KL_AT_START = 1e-4  # nats per token, mean; two float32 forwards of one model differ by less
 ROUNDING = 1e-4  # of rewards and returns in single precision, relative
-SAMPLER_ERRORS = 4.0
+SAMPLER_ERRORS = 4.5  # of up to SAMPLER_LOOKS rollouts pooled
+SAMPLER_LOOKS = 3
+SAMPLER_LEAST = 0.02  # nats per token: a smaller gap is no evidence
 LOG_RATIO_BEFORE_UPDATE = 0.05  # nats per token, mean; room for half precision
 
 
@@ -122,19 +127,26 @@ def sampler_z(logprobs: Tensor, entropy: Tensor, mask: Tensor) -> float:
     """Distance of E[−log π(a)] from the entropy, in standard errors. [B, R] × 3.
 
     Where answers were drawn from the very distribution they are looked at with, the surprise of a
-    token exceeds the entropy by nothing on average, so the sums over answers have mean 0.
+    token exceeds the entropy by nothing on average, so the sums over answers have mean 0. Their own
+    spread is the standard error, but of a policy that is nearly certain all surprise lies in rare
+    draws, and a batch without one has hardly any spread: so no error smaller than `SAMPLER_LEAST`
+    a token is believed.
     """
     sums = torch.where(mask.bool(), -logprobs - entropy, torch.zeros_like(entropy)).sum(1)
-    error = sums.double().square().sum().sqrt()
-    return float(sums.double().sum() / error) if error > 0 else 0.0
+    least = SAMPLER_LEAST * float(mask.sum())
+    return float(sums.double().sum()) / math.hypot(float(sums.double().norm()), least)
 
 
-def check_sampler(z: float, before: float) -> None:
-    """Sampler and trainer are one distribution: past four standard errors twice in a row they are
-    not (another temperature, a penalty, a filter of the sampler's)."""
-    if abs(z) > SAMPLER_ERRORS and abs(before) > SAMPLER_ERRORS:
+def check_sampler(looks: Sequence[float]) -> None:
+    """Sampler and trainer are one distribution. `looks` are z of the newest rollouts: of two or
+    three pooled, Σz/√n past the limit says they are not (another temperature, a penalty, a filter
+    of the sampler's)."""
+    if len(looks) < 2:
+        return
+    pooled = math.fsum(looks) / math.sqrt(len(looks))
+    if abs(pooled) > SAMPLER_ERRORS:
         raise _breach(
             "sampler",
-            f"the answers' surprise is {z:+.1f} standard errors off the policy's entropy: they "
-            "were drawn from another distribution than the one that learns",
+            f"the answers' surprise is {pooled:+.1f} standard errors off the policy's entropy: "
+            "they were drawn from another distribution than the one that learns",
         )

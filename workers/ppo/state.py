@@ -32,7 +32,7 @@ class TrainingState:
     watch: dict[str, Any] = field(default_factory=dict)  # what its counters look back over
     histograms: dict[str, Any] = field(default_factory=dict)  # their bins
     diagnosis: dict[str, Any] = field(default_factory=dict)  # what it saw and found
-    sampler_z: float = 0.0  # of the last rollout (workers.contracts.sampler_z)
+    sampler: list[float] = field(default_factory=list)  # z of the last rollouts
     adjusted: dict[str, float] = field(default_factory=dict)  # factors and terms, by setting
 
 

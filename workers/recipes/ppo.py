@@ -125,7 +125,7 @@ class Loop(Course):
             | looking.watched(self, rollout)
             | (stats.metrics if stats else {})
             | {"rollout/lag": 0.0, "numerics/non_finite": float(bool(breaches))}
-            | {"rollout/sampler_z": self.state.sampler_z}
+            | {"rollout/sampler_z": self.state.sampler[-1]}
             | {"learning_rate": rate, "kl_coef": self.steering.kl_coef}
         )
         timed = times.figures(tokens=int(rollout.mask.sum()))
@@ -184,8 +184,8 @@ class Loop(Course):
         if self.state.policy_version == 0 and not self.settings.reference_differs:
             contracts.check_kl_at_start(rollout.logprobs, rollout.ref_logprobs, rollout.mask)
         z = contracts.sampler_z(rollout.logprobs, rollout.entropy, rollout.mask)
-        contracts.check_sampler(z, self.state.sampler_z)
-        self.state.sampler_z = z
+        self.state.sampler = [*self.state.sampler, z][-contracts.SAMPLER_LOOKS :]
+        contracts.check_sampler(self.state.sampler)
 
     @property
     def threshold(self) -> float | None:
