@@ -12,8 +12,7 @@ are taken from there when there are any; making them can be stopped at any time.
 and seeds to report are apart (`diagnosis_world/seeds.py`). What came out: docs/diagnosis.md.
 
 Run: python -m benchmarks.diagnosis [report] --set tuning|final
-     python -m benchmarks.diagnosis run --set tuning|final [--faults …] [--seeds …]
-     python -m benchmarks.diagnosis build --set final    (the worlds alone, before their runs)
+     python -m benchmarks.diagnosis run --set tuning|final [--faults …] [--seeds …] [--shapes …]
 """
 
 import os
@@ -50,10 +49,11 @@ RIVALS = ("rldoctor", "rlprobe")
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.diagnosis")
-    parser.add_argument("what", choices=("build", "run", "report"), nargs="?", default="report")
+    parser.add_argument("what", choices=("run", "report"), nargs="?", default="report")
     parser.add_argument("--set", choices=("tuning", "final"), default="final", dest="which")
     parser.add_argument("--faults", nargs="*", default=[])
     parser.add_argument("--seeds", nargs="*", type=int, default=[])
+    parser.add_argument("--shapes", nargs="*", default=[])
     chosen = parser.parse_args()
     folder = Path(os.environ.get("VAR_DIR", ROOT / "var")) / "diagnosis"
     if chosen.what == "report":
@@ -61,10 +61,8 @@ def main() -> None:
     import workers.recipes  # noqa: F401  (quiet, offline libraries)
     from benchmarks.diagnosis_world import runs
 
-    if chosen.what == "build":
-        runs.build_all(chosen.which, folder)
-    else:
-        runs.run_all(chosen.which, folder, chosen.faults, chosen.seeds)
+    only = {"faults": chosen.faults, "seeds": chosen.seeds, "shapes": chosen.shapes}
+    runs.run_all(chosen.which, folder, **only)
     return None
 
 

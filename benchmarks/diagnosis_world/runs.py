@@ -85,24 +85,19 @@ def _short(which: str, seeds: Sequence[int], healthy: Sequence[int]) -> list[Job
     return every[:SHORT_RUNS]
 
 
-def run_all(which: str, root: Path, only: Sequence[str] = (), seeds: Sequence[int] = ()) -> None:
-    """What is missing of a set; worlds lie in `root`/worlds, records in `root`/`which`."""
+def run_all(which: str, root: Path, **only: Sequence[object]) -> None:
+    """What is missing of a set; worlds lie in `root`/worlds, records in `root`/`which`.
+
+    `only` these faults, seeds or shapes; all of them where none are named. Two shapes may be made
+    at the same time."""
     for job in jobs(which):
-        if (only and job.fault.name not in only) or (seeds and job.seed not in seeds):
+        here = {"faults": job.fault.name, "seeds": job.seed, "shapes": job.shape}
+        if any(chosen and here[name] not in chosen for name, chosen in only.items()):
             continue
         if stored(root / which, job.name) is None:
             record = run(open_world(root / "worlds", job.seed, job.shape), job)
             write(record, root / which)
             print(told(record), flush=True)
-
-
-def build_all(which: str, root: Path) -> None:
-    """The worlds of a set, with everything that its runs will ask of them."""
-    for job in jobs(which):
-        world = open_world(root / "worlds", job.seed, job.shape)
-        for name in {**INPUTS, **job.fault.inputs}.values():
-            world.need(name)
-        world.keep()
 
 
 def run(world: World, job: Job) -> Record:
