@@ -50,7 +50,7 @@
     for (const source of main) for (const chart of source.charts) {
       // Lines of several runs in several colours each cannot be told apart: one chart a metric.
       const alone = main.length > 1 && chart.names.length > 1;
-      const parts = alone ? chart.names.map((name, i) => ({ ...chart, key: name, title: `${chart.title}: ${chart.labels[i]}`, names: [name], labels: [name] })) : [chart];
+      const parts = alone ? chart.names.map((name, i) => ({ ...chart, key: name, title: `${chart.title}: ${chart.labels[i]}`, about: "", names: [name], labels: [name] })).filter(({ key }) => !key.endsWith("/reference")) : [chart];
       for (const part of parts) {
         const known = found.get(part.key);
         if (!known) found.set(part.key, part);

@@ -28,6 +28,8 @@ PER_PAGE = 50
 LOG_LINES = 400
 # Tabs whose content grows while the run lives; the charts ask for their own data.
 GROWING = frozenset({"overview", "alerts", "checks", "logs", "samples"})
+# Tabs of what only our own trainers leave; a run that was imported has none of it.
+TRAINERS = frozenset({"checks", "repeat", "logs"})
 # Tables of a summary that have a place of their own: here, or on a reward model's page.
 SHOWN_ELSEWHERE = frozenset({"splits", "lines", "figures", "preflight", "bottleneck", "latency"})
 ROLLED_BACK = {*START_ROLE, "dpo"}  # kinds that start from a model, which they can go back to
@@ -102,9 +104,10 @@ def _other(run: Run, tab: RunTab) -> dict[str, Any]:
 
 def tab_labels(run: Run, others: Iterable[RunTab], open_alerts: int) -> list[tuple[str, str, int]]:
     """(name, label, how many things wait there); what later apps add stands after the charts."""
-    own = [(name, name.capitalize(), open_alerts if name == "alerts" else 0) for name in TABS]
+    names = [name for name in TABS if run.kind != Run.Kind.IMPORTED or name not in TRAINERS]
+    own = [(name, name.capitalize(), open_alerts if name == "alerts" else 0) for name in names]
     added = [(tab.name, tab.label, tab.badge(run) if tab.badge else 0) for tab in others]
-    place = list(TABS).index("charts") + 1
+    place = names.index("charts") + 1
     return [*own[:place], *added, *own[place:]]
 
 
