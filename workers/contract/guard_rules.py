@@ -316,11 +316,13 @@ POLICY = (
         bound="above",
         threshold=0.5,
         unit="minibatches",
+        patience=(3, 5),
         actions=ANY_ACTION,
         adjustment=(SLOWER,),
         advice="π/π_old passed ratio_limit, so these minibatches gave no gradient. Lower the "
         "learning rate; if it stays, sampler and trainer disagree.",
-        source="SPEC E7; TRL's ratio_threshold of 10.",
+        source="SPEC E7; TRL's ratio_threshold of 10. One token of one minibatch passes it in healthy "
+        "runs as well, so once is none.",
     ),
 )
 

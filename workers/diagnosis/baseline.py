@@ -24,10 +24,18 @@ class Usual:
     runs: int
 
     def z(self, value: float, least: float = 0.0) -> float:
-        """Distance of a further run in prediction errors, s√(1 + 1/R); `least` is the smallest
-        deviation that is believed of so few runs."""
+        """How far out a further run lies, as a standard normal deviate: t of the prediction error
+        s√(1 + 1/R) with R − 1 degrees of freedom, so that few runs say little. `least` is the
+        smallest deviation that is believed.
+
+        The deviate is Wallace's approximation (1959), within 0.03 for 3 degrees or more."""
         spread = max(self.deviation, least) * math.sqrt(1 + 1 / self.runs)
-        return (value - self.mean) / spread if spread > 0 else math.inf * (value - self.mean or 0)
+        gap = value - self.mean
+        if spread <= 0:
+            return math.copysign(math.inf, gap) if gap else 0.0
+        df, t = self.runs - 1, gap / spread
+        size = (8 * df + 1) / (8 * df + 3) * math.sqrt(df * math.log1p(t * t / df))
+        return math.copysign(size, t)
 
 
 @dataclass(frozen=True)

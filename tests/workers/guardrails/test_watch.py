@@ -48,7 +48,7 @@ def test_it_is_told_again_only_after_ten_calm_looks_well_inside() -> None:
 
 
 def test_two_alerts_of_a_rule_are_twenty_looks_apart() -> None:
-    flickering = ([50.0] + [0.1] * 11) * 20
+    flickering = ([50.0] * 3 + [0.1] * 11) * 20
     steps = [s for s, _ in looks(Guardrails("ppo"), "update/skipped_minibatches", flickering)]
     assert len(steps) > 3
     assert min(b - a for a, b in itertools.pairwise(steps)) >= 20
@@ -78,7 +78,9 @@ def test_a_rule_that_is_off_says_nothing_and_another_threshold_is_kept_to() -> N
 
 def test_of_several_stops_the_outermost_in_the_diagnosis_counts() -> None:
     choice = {"action": "stop", "patience": 1}
-    guards = Guardrails("ppo", {"reference_kl": choice, "repetition": choice, "ratio": "warn"})
+    guards = Guardrails(
+        "ppo", {"reference_kl": choice, "repetition": choice, "ratio": {"patience": 1}}
+    )
     found = guards.look(
         1, {"objective/kl": 50.0, "response/repetition": 0.9, "update/skipped_minibatches": 3.0}
     )
