@@ -18,6 +18,7 @@ class MonitoringConfig(AppConfig):
     label = "monitoring"
 
     def ready(self) -> None:
+        from apps.monitoring import checks as _checks  # noqa: F401 - registers them
         from apps.monitoring.services.alerting import alert_take, end_take
         from apps.monitoring.services.probes import probe_ended
 

@@ -62,9 +62,13 @@ def hook(project: Project) -> Channel:
 def test_a_hundred_alerts_of_one_cause_are_one_incident_told_of_three_times(
     heard: Callable[..., list[Incident]], hook: Channel
 ) -> None:
-    for step in range(1, 101):
-        severity = "critical" if step >= 50 else "warning"
-        heard(alert("reference_kl", step, severity), evidence("reference_kl", "policy", step))
+    for first in range(1, 101, 10):
+        events: list[Event] = []
+        for step in range(first, first + 10):
+            severity = "critical" if step >= 50 else "warning"
+            events.append(alert("reference_kl", step, severity))
+            events.append(evidence("reference_kl", "policy", step))
+        heard(*events)
     (incident,) = Incident.objects.all()
     assert (incident.alerts, incident.severity, incident.link) == (100, "critical", "policy")
     assert told(incident) == ["opened", "alert_2", "escalated"]

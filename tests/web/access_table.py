@@ -583,6 +583,14 @@ IN_SERVICE_API = [
     api("GET /projects/{slug}/watches", STAFF),
 ]
 
+INCIDENT = "/projects/{slug}/incidents/{incident_id}"
+INCIDENTS_API = [
+    api("GET /projects/{slug}/incidents", STAFF),
+    api(f"GET {INCIDENT}", STAFF, args=incident_id),
+    api(f"POST {INCIDENT}/acknowledge", STAFF, args=incident_id),
+    api(f"POST {INCIDENT}/resolve", STAFF, args=incident_id, data={"lesson": "Look first."}),
+]
+
 TABLE: list[Line] = [
     *ACCOUNTS,
     *ACCOUNTS_API,
@@ -602,5 +610,6 @@ TABLE: list[Line] = [
     *PEOPLE_AND_MODELS_API,
     *MONITORING,
     *INCIDENTS,
+    *INCIDENTS_API,
     *IN_SERVICE_API,
 ]

@@ -59,6 +59,12 @@ def incident_get(*, project: Project, incident_id: str, lock: bool = False) -> I
     return found
 
 
+def incident_shown(*, project: Project, incident_id: str) -> Incident:
+    """With `muted`, as in the list. Raises `Missing`."""
+    found = incident_get(project=project, incident_id=incident_id)
+    return incidents(project=project, filters=Filters(state="any")).get(pk=found.pk)
+
+
 def incidents(*, project: Project, filters: Filters | None = None) -> QuerySet[Incident]:
     """Each with `muted`, whether nobody is told of it now."""
     given = filters or Filters()

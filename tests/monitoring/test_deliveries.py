@@ -1,0 +1,375 @@
+"""What is told arrives: signed, once, again after a failure, and never inside a private network."""
+
+import hashlib
+import hmac
+import json
+import re
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core import mail
+from django.db import connection
+from django.utils import timezone
+from pytest_django.fixtures import Settings
+
+from apps.accounts.models import Project, User
+from apps.common.errors import Conflict, DomainError
+from apps.monitoring.checks import mail_check
+from apps.monitoring.models import Channel, Delivery, Incident
+from apps.monitoring.services import channels, deliveries, incidents, webhooks
+from apps.monitoring.services.webhooks import SendError
+from tests.monitoring.receivers import Receiver, receiver
+
+
+@pytest.fixture
+def hears(settings: Settings) -> Iterator[Receiver]:
+    settings.WEBHOOK_HOSTS = ["127.0.0.1"]
+    with receiver() as kept:
+        yield kept
+
+
+@pytest.fixture
+def hook(project: Project, emil: User, hears: Receiver) -> Channel:
+    return channels.channel_create(project=project, user=emil, kind="webhook", address=hears.url)
+
+
+@pytest.fixture
+def opened(project: Project) -> Callable[..., Incident]:
+    def make(key: str = "watch:1", severity: str = "warning", **more: Any) -> Incident:
+        given = {"link": "reward", "rule": "drift", "title": "It drifts", "message": "0.7 → 0.4"}
+        return incidents.incident_open(
+            project=project, key=key, severity=severity, **(given | more)
+        )
+
+    return make
+
+
+def due() -> None:
+    Delivery.objects.update(next_at=timezone.now() - timedelta(seconds=1))
+
+
+def test_a_message_is_signed_as_the_guide_says(
+    hook: Channel, hears: Receiver, opened: Callable[..., Incident]
+) -> None:
+    incident = opened()
+    assert deliveries.deliveries_send() == 1
+    ((headers, raw),) = hears.got
+    mac = hmac.new(
+        hook.secret.encode(), headers["x-concord-timestamp"].encode() + b"." + raw, hashlib.sha256
+    )
+    assert headers["x-concord-signature"] == f"v1={mac.hexdigest()}"
+    assert abs(int(headers["x-concord-timestamp"]) - time.time()) < 5
+    body = json.loads(raw)
+    assert (body["event"], body["incident"]["id"]) == ("incident.opened", incident.pk)
+    assert body["id"] == headers["x-concord-delivery"] == str(Delivery.objects.get().pk)
+    assert body["incident"]["url"].endswith(f"/p/arguments/monitoring/incidents/{incident.pk}/")
+    assert hook.secret.encode() not in raw
+
+
+def test_the_guides_sample_accepts_what_is_sent_and_refuses_the_rest() -> None:
+    guide = Path("docs/alerts.md").read_text()
+    sample = next(s for s in re.findall(r"```python\n(.*?)```", guide, re.S) if "def is_" in s)
+    known: dict[str, Any] = {}
+    exec(sample, known)  # noqa: S102 - the documentation's own sample is what is tested
+    now = int(time.time())
+    raw, headers = webhooks.signed("s", delivery="1", event="test", body={"a": 1}, timestamp=now)
+    ask = known["is_genuine"]
+    lower = {name.lower(): value for name, value in headers.items()}
+    assert ask("s", lower, raw)
+    assert not ask("another", lower, raw)
+    assert not ask("s", lower, raw + b" ")
+    assert not ask("s", lower | {"x-concord-timestamp": str(now + 1)}, raw)
+    old, headers = webhooks.signed("s", delivery="1", event="t", body={}, timestamp=now - 400)
+    assert not ask("s", {name.lower(): value for name, value in headers.items()}, old), "replayed"
+
+
+def test_after_a_failure_it_is_sent_again_with_the_same_id(
+    hook: Channel, hears: Receiver, opened: Callable[..., Incident]
+) -> None:
+    hears.answers = [500, 503]
+    opened()
+    assert deliveries.deliveries_send() == 0
+    row = Delivery.objects.get()
+    assert (row.state, row.tries, row.error) == ("pending", 1, "The receiver answered 500.")
+    assert row.next_at > timezone.now() + timedelta(seconds=10)
+    assert deliveries.deliveries_send() == 0, "it is not due"
+    for _ in range(2):
+        due()
+        deliveries.deliveries_send()
+    row.refresh_from_db()
+    assert (row.state, row.tries, row.error) == ("sent", 3, "")
+    assert len(set(hears.ids)) == 1
+    assert len(hears.ids) == 3
+
+
+def test_it_is_given_up_in_the_end_and_can_be_sent_again(
+    hook: Channel, hears: Receiver, opened: Callable[..., Incident], emil: User
+) -> None:
+    hears.answers = [500] * deliveries.MOST_TRIES
+    opened()
+    for _ in range(deliveries.MOST_TRIES + 2):
+        due()
+        deliveries.deliveries_send()
+    row = Delivery.objects.get()
+    assert (row.state, row.tries) == ("failed", deliveries.MOST_TRIES)
+    deliveries.delivery_again(channel=hook, delivery_id=row.pk, user=emil)
+    assert deliveries.deliveries_send() == 1
+
+
+def test_killed_between_sending_and_marking_it_comes_twice_with_one_id_and_is_not_lost(
+    hook: Channel,
+    hears: Receiver,
+    opened: Callable[..., Incident],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Killed(BaseException):
+        pass
+
+    def kill(*_: Any, **__: Any) -> None:
+        send(*_, **__)
+        raise Killed
+
+    opened()
+    send = deliveries._send
+    monkeypatch.setattr(deliveries, "_send", kill)
+    with pytest.raises(Killed):
+        deliveries.deliveries_send()
+    monkeypatch.undo()
+    assert Delivery.objects.get().state == "pending"
+    due()
+    assert deliveries.deliveries_send() == 1
+    assert hears.ids == [str(Delivery.objects.get().pk)] * 2
+    due()
+    assert deliveries.deliveries_send() == 0
+
+
+@pytest.mark.django_db(transaction=True)
+def test_many_senders_send_each_message_once(
+    hook: Channel, hears: Receiver, opened: Callable[..., Incident]
+) -> None:
+    for n in range(12):
+        opened(f"watch:{n}")
+
+    def send(_: int) -> int:
+        try:
+            return deliveries.deliveries_send()
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(4) as pool:
+        sent = sum(pool.map(send, range(4)))
+    assert sent == 12
+    assert len(set(hears.ids)) == len(hears.ids) == 12
+
+
+def test_a_dead_receiver_costs_one_try_and_holds_up_nobody(
+    project: Project, emil: User, hook: Channel, hears: Receiver, opened: Callable[..., Incident]
+) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        dead = f"http://127.0.0.1:{free.getsockname()[1]}/"
+    first = channels.channel_create(project=project, user=emil, kind="webhook", address=dead)
+    for n in range(5):
+        opened(f"watch:{n}")
+    assert deliveries.deliveries_send() == 5
+    tries = Delivery.objects.filter(channel=first).order_by("pk").values_list("tries", flat=True)
+    assert list(tries) == [1, 0, 0, 0, 0]
+    opened("watch:5")
+    assert Delivery.objects.filter(channel=first).latest("pk").next_at > timezone.now()
+
+
+# --- where nothing is sent to ---
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "127.0.0.1", "10.1.2.3", "192.168.0.9", "172.16.5.4", "169.254.169.254", "100.64.0.1",
+        "0.0.0.1", "224.0.0.1", "::1", "fe80::1", "fd00::1", "::ffff:127.0.0.1",
+        "::ffff:169.254.169.254", "64:ff9b::7f00:1", "2002:7f00:1::",
+    ],
+)  # fmt: skip
+def test_private_addresses_are_refused_whatever_name_leads_there(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def resolve(*_: Any, **__: Any) -> list[Any]:
+        return [(0, 0, 0, "", ("93.184.216.34", 443)), (0, 0, 0, "", (address, 443))]
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
+    with pytest.raises(SendError, match="private network") as refused:
+        webhooks.checked_address(webhooks.address_of("https://innocent.example.org/"))
+    assert refused.value.final
+
+
+def test_a_public_address_passes_and_the_connection_goes_to_the_one_that_was_checked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[Any] = []
+    monkeypatch.setattr(
+        socket, "getaddrinfo", lambda *a, **k: [(0, 0, 0, "", ("93.184.216.34", 80))]
+    )
+
+    def connect(where: Any, *_: Any) -> None:
+        asked.append(where)
+        raise OSError
+
+    monkeypatch.setattr(socket, "create_connection", connect)
+    with pytest.raises(SendError, match="connection failed"):
+        webhooks.post("http://example.org/hook", b"{}", {})
+    assert asked == [("93.184.216.34", 80)], "no second look-up that could say something else"
+
+
+def test_the_guard_refuses_a_real_receiver_on_this_machine_unless_the_setting_names_it(
+    hears: Receiver, settings: Settings, project: Project, emil: User,
+    opened: Callable[..., Incident],
+) -> None:  # fmt: skip
+    channels.channel_create(project=project, user=emil, kind="webhook", address=hears.url)
+    settings.WEBHOOK_HOSTS = []
+    opened()
+    assert deliveries.deliveries_send() == 0
+    row = Delivery.objects.get()
+    assert (row.state, row.tries) == ("failed", 1)
+    assert "WEBHOOK_HOSTS" in row.error
+    assert hears.got == []
+
+
+def test_redirects_are_not_followed(hears: Receiver) -> None:
+    hears.answers, hears.headers = [302], {"Location": hears.url}
+    with pytest.raises(SendError, match="redirects"):
+        webhooks.post(hears.url, b"{}", {})
+    assert len(hears.got) == 1
+
+
+def test_a_receiver_that_never_ends_its_answer_is_left(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings.WEBHOOK_HOSTS = ["127.0.0.1"]
+    monkeypatch.setattr(webhooks, "TOTAL_SECONDS", 0.5)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def drip() -> None:
+            peer, _ = server.accept()
+            try:
+                for letter in "HTTP/1.1 200 OK\r\nX: " + "x" * 100:
+                    peer.sendall(letter.encode())
+                    time.sleep(0.05)
+            except OSError:
+                peer.close()
+
+        threading.Thread(target=drip, daemon=True).start()
+        began = time.monotonic()
+        with pytest.raises(SendError):
+            webhooks.post(f"http://127.0.0.1:{server.getsockname()[1]}/", b"{}", {})
+        assert time.monotonic() - began < 2
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["ftp://example.org/", "file:///etc/passwd", "https://", "https://a:b@example.org/",
+     "https://example.org:99999/", "https://example.org/a b", "javascript:alert(1)", "x"],
+)  # fmt: skip
+def test_addresses_that_are_none_are_refused_when_they_are_typed(
+    address: str, project: Project, emil: User
+) -> None:
+    with pytest.raises(DomainError) as refused:
+        channels.channel_create(project=project, user=emil, kind="webhook", address=address)
+    assert refused.value.field == "address"
+
+
+# --- e-mail, tests, switches ---
+
+
+def test_an_email_says_what_broke_and_where_to_look(
+    project: Project, emil: User, settings: Settings
+) -> None:
+    settings.EMAIL_URL = "smtp://mail.example.org"
+    channels.channel_create(project=project, user=emil, kind="email", address="oncall@example.org")
+    incident = incidents.incident_open(
+        project=project, key="k", link="reward", rule="r", severity="critical",
+        title="The reward points\nthe wrong way", message="Canaries: 31 % right.",
+    )  # fmt: skip
+    assert deliveries.deliveries_send() == 1
+    (sent,) = mail.outbox
+    assert sent.subject == "[Arguments] The reward points the wrong way"
+    assert sent.to == ["oncall@example.org"]
+    assert "Canaries: 31 % right." in sent.body
+    assert f"/p/arguments/monitoring/incidents/{incident.pk}/" in sent.body
+    assert sent.message()["Message-ID"].startswith(f"<delivery-{Delivery.objects.get().pk}@")
+
+
+def test_without_a_mail_server_in_production_the_message_says_what_is_missing(
+    project: Project, emil: User, settings: Settings, opened: Callable[..., Incident]
+) -> None:
+    channels.channel_create(project=project, user=emil, kind="email", address="a@example.org")
+    assert [one.id for one in mail_check(databases=["default"])] == ["monitoring.W001"]
+    settings.MAIL_READY = False
+    opened()
+    assert deliveries.deliveries_send() == 0
+    assert "EMAIL_URL" in Delivery.objects.get().error
+    settings.EMAIL_URL = "smtp://mail.example.org"
+    assert mail_check(databases=["default"]) == []
+
+
+def test_a_channel_hears_only_of_what_is_severe_enough_and_of_the_end_of_what_it_heard(
+    project: Project, hook: Channel, hears: Receiver, emil: User,
+    opened: Callable[..., Incident],
+) -> None:  # fmt: skip
+    channels.channel_update(
+        project=project, channel_id=hook.pk, user=emil, least_severity="critical"
+    )
+    quiet, loud = opened("watch:1"), opened("watch:2", "critical")
+    done = {"root_cause": "It was moved.", "fix": "Moved back."}
+    for one in (quiet, loud):
+        incidents.incident_resolve(project=project, incident_id=one.pk, user=emil, learned=done)
+    deliveries.deliveries_send()
+    told = [(json.loads(raw)["event"], json.loads(raw)["incident"]["id"]) for _, raw in hears.got]
+    assert told == [("incident.opened", loud.pk), ("incident.resolved", loud.pk)]
+    assert json.loads(hears.got[-1][1])["incident"]["fix"] == "Moved back."
+
+
+def test_a_test_goes_the_way_incidents_go_and_a_double_click_sends_one(
+    project: Project, hook: Channel, hears: Receiver, emil: User
+) -> None:
+    for _ in range(2):
+        channels.channel_test(project=project, channel_id=hook.pk, user=emil)
+    assert deliveries.deliveries_send() == 1
+    assert json.loads(hears.got[0][1])["event"] == "test"
+
+
+def test_a_new_secret_signs_what_comes_after(
+    project: Project, hook: Channel, hears: Receiver, emil: User, opened: Callable[..., Incident]
+) -> None:
+    opened()
+    fresh = channels.channel_secret_rotate(project=project, channel_id=hook.pk, user=emil)
+    assert fresh.secret != hook.secret
+    deliveries.deliveries_send()
+    ((headers, raw),) = hears.got
+    expected = webhooks.signature(fresh.secret, int(headers["x-concord-timestamp"]), raw)
+    assert headers["x-concord-signature"] == expected
+
+
+def test_a_channel_that_is_switched_off_is_told_nothing_and_keeps_nothing_waiting(
+    project: Project, hook: Channel, hears: Receiver, emil: User, opened: Callable[..., Incident]
+) -> None:
+    opened()
+    channels.channel_update(project=project, channel_id=hook.pk, user=emil, enabled=False)
+    opened("watch:2")
+    due()
+    assert deliveries.deliveries_send() == 0
+    assert list(Delivery.objects.values_list("state", flat=True)) == ["failed"]
+    with pytest.raises(Conflict):
+        channels.channel_test(project=project, channel_id=hook.pk, user=emil)
+
+
+def test_the_same_address_twice_is_one_channel(
+    project: Project, hook: Channel, hears: Receiver, emil: User
+) -> None:
+    with pytest.raises(Conflict):
+        channels.channel_create(project=project, user=emil, kind="webhook", address=hears.url)
