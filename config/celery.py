@@ -75,6 +75,12 @@ app.conf.update(
             "schedule": 15.0,
             "options": {"queue": wire.QUEUE_HOUSE, "expires": 15.0},
         },
+        "thin-old-runs": {
+            "task": "apps.monitoring.tasks.thin_old_runs",
+            "schedule": 3600.0,
+            # Among the slow ones, so that no event waits for it.
+            "options": {"queue": wire.QUEUE_FIGURES, "expires": 3600.0},
+        },
         "sweep-runs": {
             "task": wire.TASK_SWEEP_RUNS,
             "schedule": 5.0,

@@ -207,6 +207,10 @@ RUN_GRACE_SECONDS = env.number("RUN_GRACE_SECONDS", 20, low=1, high=3600)
 # Wall clock of one attempt.
 RUN_MAX_SECONDS = env.number("RUN_MAX_SECONDS", 86_400, low=1, high=30 * 86_400)
 
+# Runs that ended so many days ago keep so many points of each metric, its extremes; 0 days: all.
+METRICS_KEEP_DAYS = env.number("METRICS_KEEP_DAYS", 90, low=0, high=36_500)
+METRICS_KEEP_POINTS = env.number("METRICS_KEEP_POINTS", 1000, low=50, high=1_000_000)
+
 # --- language, time, log -----------------------------------------------------------------------
 LANGUAGE_CODE = "en-us"
 TIME_ZONE = "UTC"

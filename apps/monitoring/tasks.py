@@ -5,6 +5,7 @@ from celery import shared_task
 from apps.monitoring.services.alerting import incidents_sweep
 from apps.monitoring.services.deliveries import deliveries_send
 from apps.monitoring.services.probes import probes_launch
+from apps.monitoring.services.retention import points_thin
 
 
 @shared_task(name="apps.monitoring.tasks.send_deliveries")
@@ -23,3 +24,9 @@ def sweep_incidents() -> int:
 def launch_probes() -> int:
     """Every minute: models under watch whose probe is due, and probes that ended unseen."""
     return probes_launch()
+
+
+@shared_task(name="apps.monitoring.tasks.thin_old_runs")
+def thin_old_runs() -> int:
+    """Every hour: what old runs measured becomes its extremes. A few runs a time."""
+    return points_thin().runs

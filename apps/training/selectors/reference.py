@@ -26,7 +26,7 @@ def healthy_like(run: Run) -> list[Run]:
         return []
     others = (
         Run.objects.filter(project=run.project_id, kind=run.kind, state=Run.State.FINISHED)
-        .filter(about=None)
+        .filter(about=None, thinned_at=None)  # extremes alone would mislead
         .exclude(pk=run.pk)
         .exclude(alerts__severity__in=["warning", "critical"])
         .order_by("-created_at")[:_LOOKED_AT]

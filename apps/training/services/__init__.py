@@ -16,6 +16,7 @@ from apps.training.services.rollback import HEALTHY, START, roll_back_plan, run_
 from apps.training.services.seeds import MOST_SEEDS, runs_launch, seeds_add
 from apps.training.services.spools import Imported, spool_import
 from apps.training.services.sweeping import runs_sweep
+from apps.training.services.thinning import Thinned, runs_thin
 from apps.training.services.wishes import run_cancel, run_resume, run_stop_and_keep
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "START",
     "Applied",
     "Imported",
+    "Thinned",
     "alert_acknowledge",
     "checkpoint_evaluate",
     "evaluation_inputs",
@@ -43,6 +45,7 @@ __all__ = [
     "run_stop_and_keep",
     "runs_launch",
     "runs_sweep",
+    "runs_thin",
     "seeds_add",
     "spool_import",
 ]

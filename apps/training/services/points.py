@@ -48,9 +48,7 @@ def metrics_store(
     was undefined at that step; NaN and infinities may be floats or the contract's words. The
     attempt's numbering goes on, so pages see that there is something new.
     """
-    columns = {name: one for name, one in series_columns(series).items() if len(one)}
-    total = sum(map(len, columns.values()))
-    pieces = -(-total // FULL_POINTS)
+    columns = series_columns(series)
     with transaction.atomic():
         if run_locked(run.pk) is None:
             raise Missing("There is no such run any more.", field="run")
@@ -60,12 +58,22 @@ def metrics_store(
             MetricBlock.objects.filter(run=run, attempt=attempt).aggregate(m=Max("last_seq"))["m"]
             or 0,
         )
-        stored = [
-            block_add(run_id=run.pk, attempt=attempt, first_seq=seq + n, columns=piece)
-            for n, piece in enumerate(_cut(columns, pieces), 1)
-        ]
-        tried.update(last_seq=seq + pieces)
+        stored = pieces_add(run_id=run.pk, attempt=attempt, seq=seq, columns=columns)
+        tried.update(last_seq=seq + len(stored))
     return stored
+
+
+def pieces_add(
+    *, run_id: str, attempt: int, seq: int, columns: Mapping[str, Column]
+) -> list[MetricBlock]:
+    """As few rows as hold these points, numbered from `seq` + 1."""
+    columns = {name: one for name, one in columns.items() if len(one)}
+    pieces = -(-sum(map(len, columns.values())) // FULL_POINTS)
+    rows = [
+        block_add(run_id=run_id, attempt=attempt, first_seq=n, columns=piece)
+        for n, piece in enumerate(_cut(columns, pieces), seq + 1)
+    ]
+    return [row for row in rows if row is not None]
 
 
 def _cut(columns: Mapping[str, Column], pieces: int) -> Iterator[dict[str, Column]]:
