@@ -45,7 +45,7 @@ class GroupReporter(Reporter):
         self.is_best = False
         self.not_better = 0  # evaluations since the best
         self.mark: dict[str, Any] | None = None  # the baseline, to ride in checkpoints
-        self.diagnosis = LiveDiagnosis("grpo", asdict(settings), self.guards, settings.guards)
+        self.diagnosis = LiveDiagnosis(context.spec, asdict(settings), self.guards, settings.guards)
         # What else rides in checkpoints, by name.
         self.riders: dict[str, Rider] = {"diagnosis": self.diagnosis}
 

@@ -18,7 +18,9 @@ from workers.context import RunContext
 from workers.contract.events import Alert
 from workers.contract.guard_rule import OFF
 from workers.contract.guards import rules_of
+from workers.contract.jobs import JobSpec
 from workers.diagnosis import Detective, Finding, verdict
+from workers.diagnosis.baseline import baseline_from_json
 from workers.diagnosis.evidence import CONTRACT
 from workers.diagnosis.experiments import next_experiments
 from workers.guardrails.breach import Breach, with_unit
@@ -29,10 +31,17 @@ class LiveDiagnosis:
     """One run's detective, beside its guardrails."""
 
     def __init__(
-        self, kind: str, config: Mapping[str, Any], guards: Guardrails, overrides: Mapping[str, Any]
+        self,
+        spec: JobSpec,
+        config: Mapping[str, Any],
+        guards: Guardrails,
+        overrides: Mapping[str, Any],
     ) -> None:
-        """`overrides`: what the setting `guards` says, for the rule that a found cause is."""
-        self.detective = Detective(kind, config)
+        """`spec` says of which kind the run is and brings the healthy runs it is compared with;
+        `overrides` are the setting `guards`, for the rule that a found cause is."""
+        kind = spec.kind
+        healthy = baseline_from_json(spec.baseline) if spec.baseline else None
+        self.detective = Detective(kind, config, healthy)
         self._guards = guards
         self._rule = next(rule for rule in rules_of(kind, overrides) if rule.test == "diagnosed")
         self._read = {one.rule: one.metrics[0] for one in self.detective.detectors}

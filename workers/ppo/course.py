@@ -71,7 +71,7 @@ class Course:
         optimizer = make_optimizer(models.actor_critic, settings)
         state = TrainingState(kl_coef=settings.kl_coef)
         guards = Guardrails("ppo", settings.guards, per_look=settings.batch_size)
-        diagnosis = LiveDiagnosis("ppo", asdict(settings), guards, settings.guards)
+        diagnosis = LiveDiagnosis(context.spec, asdict(settings), guards, settings.guards)
         kept = keeping.Kept(settings.keep_rollouts)
         watch, histograms = make_watch(context, settings), Histograms()
         resumed = context.resume_path()

@@ -1,6 +1,6 @@
 """Faults planted in tiny PPO runs: each leaves its own piece of evidence, and a fair run none."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +11,7 @@ from tests.workers.recipes.conftest import SUBJECTS
 from tests.workers.recipes.language import Notebook, Outcome, Workshop, assistant, tiny_llama, user
 from tests.workers.recipes.test_ppo_faults import ROLES, SHORT, Scaled
 from workers import train
+from workers.diagnosis.baseline import Baseline
 from workers.ppo import course, evaluation
 from workers.ppo import rollout as rollouts
 from workers.recipes import ppo as recipe
@@ -19,6 +20,15 @@ from workers.rl import advantages
 
 TINY = SHORT | {"steps": 4, "eval_every": 2, "audit_samples": 1, "baseline_answers": 2}
 Patch = pytest.MonkeyPatch
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread() -> Iterator[None]:
+    """Models of this size lose more by sharing than they gain."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
 
 
 class NoWish:
@@ -303,6 +313,19 @@ def test_a_trouble_that_guardrail_and_diagnosis_see_is_one_alert_and_one_evidenc
     outcome = ran(known, "one_voice")
     assert [one["rule"] for one in outcome.all("Alert")] == ["non_finite"]
     assert [one["rule"] for one in outcome.all("Evidence")] == ["non_finite"]
+
+
+def test_a_run_is_compared_with_the_healthy_ones_that_its_job_brings(
+    known: Workshop, monkeypatch: Patch
+) -> None:
+    """They moved by a tenth of a nat where this one moves by several."""
+    fair(monkeypatch)
+    healthy = [{"objective/kl": [(s, 0.1 + 0.01 * run) for s in range(60)]} for run in range(6)]
+    config = {"steps": 12, "learning_rate": 5e-3, "kl_coef": 0.01, "update_kl_target": 1.0}
+    spec = known.spec("compared", "ppo", TINY | config, **ROLES)
+    outcome = known.run_here(replace(spec, baseline=Baseline.of(healthy).to_json()))
+    assert max(outcome.curve("objective/kl").values()) > 1.0
+    assert said(outcome)["divergence_unusual"]["link"] == "policy"
 
 
 def test_a_resumed_run_does_not_say_again_what_it_said(known: Workshop, monkeypatch: Patch) -> None:
