@@ -23,6 +23,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import argparse
 import json
 import subprocess
+from collections import Counter
 from pathlib import Path
 
 from benchmarks.diagnosis_world.articles import articles
@@ -34,6 +35,7 @@ from benchmarks.diagnosis_world.judging import (
     concord,
     confusion,
     delays,
+    guarded,
     judge_all,
     percent,
     summary,
@@ -78,7 +80,10 @@ def report(which: str, folder: Path) -> None:
     ours = judged["Concord"]
     print_table(f"Faults of the {which} set, by Concord's diagnosis", by_fault(ours))
     print_table("Broken link and the one named first", confusion(ours))
+    healthy = [record for record in records if not record.link]
     print_table("Findings in healthy runs", _false_alarms(ours))
+    alerted = judge_all(healthy, guarded)
+    print_table("Alerts in healthy runs, guardrails included", _by_rule(alerted))
     rows = [
         {"figure": figure} | {name: percent(summary(own)[figure]) for name, own in judged.items()}
         for figure in summary(ours)
@@ -132,6 +137,11 @@ def _false_alarms(outcomes: list[Outcome]) -> list[dict[str, object]]:
         for one in outcomes
         if not one.record.link and one.found
     ]
+
+
+def _by_rule(outcomes: list[Outcome]) -> list[dict[str, object]]:
+    counts = Counter(rule for one in outcomes for rule in one.said.rules)
+    return [{"rule": rule, "runs": n, "of": len(outcomes)} for rule, n in counts.most_common()]
 
 
 def _plain(figures: dict[str, Interval]) -> dict[str, dict[str, object]]:

@@ -11,14 +11,13 @@ from statistics import median
 
 from benchmarks.diagnosis_world.faults import HEALTHY, SHORT, STEPS
 from benchmarks.diagnosis_world.records import Record
+from benchmarks.diagnosis_world.replaying import alerts_of, evidence_of
 from measures.estimate import Interval
 from measures.intervals import wilson
-from workers.contract.events import Evidence
-from workers.contract.guards import LINKS, RULES
+from workers.contract.guards import LINKS
 from workers.diagnosis import diagnose
 
 SOON = 0.2  # share of the planned steps in which a statistical fault should be found
-GUARDS = frozenset(rule.name for rule in RULES)
 CONTRACT_STEPS = 3  # updates in which a contract should be
 
 
@@ -35,13 +34,12 @@ Judge = Callable[[Record], Said]
 
 
 def concord(record: Record) -> Said:
-    """The diagnosis of this repository, over what the run emitted and nothing else. Of what the run
-    said of itself, its guardrails count; what its own diagnosis said live is found anew."""
+    """The diagnosis of this repository, over what the run emitted and nothing else."""
     found = diagnose(
         record.curves,
         kind="ppo",
         config=record.config,
-        evidence=[Evidence(**event) for event in record.evidence if event["rule"] in GUARDS],
+        evidence=evidence_of(record),
         failure=record.failure,
     )
     if found.verdict is None:
@@ -75,6 +73,16 @@ class Outcome:
 
     def named(self, places: int) -> bool:
         return self.record.link in self.said.links[:places]
+
+
+def guarded(record: Record) -> Said:
+    """Every alert of the run itself: of its guardrails as they are shipped, and its diagnosis."""
+    alerts = alerts_of(record)
+    return Said(
+        min((alert.step for alert in alerts), default=None),
+        (),
+        tuple(dict.fromkeys(alert.rule for alert in alerts)),
+    )
 
 
 def judge_all(records: Iterable[Record], judge: Judge) -> list[Outcome]:
