@@ -3,15 +3,16 @@
 from celery import shared_task
 
 from apps.monitoring.services.alerting import incidents_sweep
-from apps.monitoring.services.deliveries import deliveries_send
 from apps.monitoring.services.probes import probes_launch
 from apps.monitoring.services.retention import points_thin
+from apps.monitoring.services.sender import sender
 
 
 @shared_task(name="apps.monitoring.tasks.send_deliveries")
-def send_deliveries() -> int:
-    """After each commit that has something to tell, and every 15 seconds for what was missed."""
-    return deliveries_send()
+def send_deliveries() -> None:
+    """After each commit that has something to tell, and every 15 seconds for what was missed.
+    Returns at once: the sending goes on beside the events that share this process."""
+    sender.wake()
 
 
 @shared_task(name="apps.monitoring.tasks.sweep_incidents")

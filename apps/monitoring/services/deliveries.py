@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 MOST_TRIES = 16
 FIRST_WAIT, LONGEST_WAIT = 15, 900  # seconds, doubling: given up after about two hours
 LEASE = 60  # seconds after which a message that was claimed, and not marked, is sent again
-MOST_SECONDS = 30.0  # of one task
+MOST_SECONDS = 120.0  # of one waking
 _State = Delivery.State
 
 
