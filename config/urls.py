@@ -6,6 +6,7 @@ from django.urls import include, path
 from apps.accounts.views.session import admin_sign_in, home
 from apps.common.views import healthz
 from apps.labeling.views.home import work
+from apps.monitoring.views.metrics import metrics
 from config.api import urls as api_urls
 
 admin.site.login = admin_sign_in
@@ -14,6 +15,7 @@ urlpatterns = [
     path("", home, name="home"),
     path("my-work/", work, name="work"),
     path("healthz", healthz, name="healthz"),
+    path("metrics", metrics, name="metrics"),
     path("", include("apps.accounts.urls")),
     path("api/v1/", api_urls),
     path("admin/", admin.site.urls),
@@ -21,7 +23,8 @@ urlpatterns = [
     path("p/", include("apps.labeling.urls")),
     path("p/", include("apps.agreement.urls")),
     path("p/", include("apps.snapshots.urls")),
-    path("p/", include("apps.training.urls")),
+    # Before training, whose `runs/<id>/` would take `runs/import/` for a run.
     path("p/", include("apps.monitoring.urls")),
+    path("p/", include("apps.training.urls")),
     path("p/", include("apps.evaluation.urls")),
 ]

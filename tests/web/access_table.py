@@ -76,6 +76,7 @@ def person(world: World) -> dict[str, Any]:
 
 ACCOUNTS = [
     page("home", SIGNED_IN, ok=302),
+    page("metrics", SIGNED_IN, ok=404, expect=anyone(404)),  # off until a token is set
     page("healthz", SIGNED_IN, ok=503, expect=anyone(503)),  # no workers run beside this test
     page("accounts:sign_in", SIGNED_IN, ok=302, expect=anyone(200)),
     post("accounts:sign_out", SIGNED_IN),
@@ -530,6 +531,9 @@ MONITORING = [
     page("monitoring:playbook", STAFF),
     page("monitoring:playbook_entry", STAFF, args={"entry": "not-a-number"}),
     page("monitoring:diagnosis", STAFF, args=run_id),
+    post("monitoring:check_launch", STAFF, args=run_id, ok=404),  # no check is named
+    page("monitoring:run_import", STAFF),
+    post("monitoring:run_import", STAFF, ok=422),
 ]
 
 

@@ -2,21 +2,27 @@
 
 from typing import Any
 
+from django.contrib import messages
 from django.http import HttpResponse
-from django.shortcuts import render
-from django.views.decorators.http import require_GET
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_GET, require_POST
 
 from apps.accounts.permissions import STAFF, project_page
 from apps.common.http import Request
 from apps.monitoring.models import Incident
-from apps.monitoring.screens.diagnosis import diagnosis_view
+from apps.monitoring.screens.diagnosis import diagnosis_view, tab_url
+from apps.monitoring.screens.next_checks import FILE, ChecksView, checks_view
 from apps.monitoring.screens.onset_chart import OnsetChart, metric_of, onset_chart
+from apps.monitoring.selectors.checks import experiment_states
 from apps.monitoring.selectors.diagnosis import run_diagnosis, trained_kind
+from apps.monitoring.services.checks import check_launch as launch
 from apps.training import selectors
 from apps.training.models import Run
+from apps.training.selectors.reports import report_read
 from workers.diagnosis import Finding
 
 CHART_POINTS = 300
+CHECK_POLL_S, RUN_POLL_S = 3, 15
 
 
 @require_GET
@@ -27,7 +33,30 @@ def diagnosis(request: Request, run_id: str) -> HttpResponse:
     context = _context(run)
     if request.htmx and request.GET.get("seen") == context["seen"]:
         return HttpResponse(status=204)
-    context |= {"page_title": f"Diagnosis of {run.name}", "nav": "runs"}
+    return _shown(request, context)
+
+
+@require_POST
+@project_page(STAFF)
+def check_launch(request: Request, run_id: str) -> HttpResponse:
+    """Launch one of the next checks; a form's `key` launches once."""
+    run = selectors.run_get(project=request.project, run_id=run_id)
+    first = _first(run)
+    made = launch(
+        run=run,
+        experiment=request.POST.get("experiment", ""),
+        user=request.user,
+        key=request.POST.get("key", "")[:64],
+        step=first.onset if first else None,
+    )
+    if request.htmx:
+        return _shown(request, _context(run))
+    messages.success(request, f"{made.name} is {made.get_state_display()}.")
+    return redirect(tab_url(run))
+
+
+def _shown(request: Request, context: dict[str, Any]) -> HttpResponse:
+    context |= {"page_title": f"Diagnosis of {context['run'].name}", "nav": "runs"}
     template = "_diagnosis" if request.htmx else "diagnosis"
     return render(request, f"monitoring/{template}.html", context)
 
@@ -37,15 +66,32 @@ def _context(run: Run) -> dict[str, Any]:
         return {"run": run, "view": None, "seen": "", "every": 0}
     found = run_diagnosis(run)
     view = diagnosis_view(run, found)
-    incident = Incident.objects.filter(run=run).exclude(state=Incident.State.RESOLVED).first()
+    first = view.first.finding if view.first else None
+    checks = _checks(run, first)
     return {
         "run": run,
         "view": view,
-        "chart": _chart(run, view.first.finding) if view.first else None,
-        "incident": incident,
-        "seen": f"{found.at:.3f}",
-        "every": 15 if run.is_live else 0,
+        "chart": _chart(run, first) if first else None,
+        "checks": checks,
+        "incident": Incident.objects.filter(run=run).exclude(state=Incident.State.RESOLVED).first(),
+        "seen": f"{found.at:.3f}-{checks.seen}",
+        "every": CHECK_POLL_S if checks.any_live else RUN_POLL_S if run.is_live else 0,
     }
+
+
+def _first(run: Run) -> Finding | None:
+    said = run_diagnosis(run).verdict if trained_kind(run) else None
+    return said.first if said else None
+
+
+def _checks(run: Run, first: Finding | None) -> ChecksView:
+    """An imported run has left nothing that a check could look at."""
+    if run.kind == Run.Kind.IMPORTED:
+        return checks_view(first, [], {})
+    states = experiment_states(run, step=first.onset if first else None)
+    ended = [one.run for one in states if one.run is not None and not one.run.is_live]
+    reports = {one.pk: report_read(one, FILE, version=None).data for one in ended}
+    return checks_view(first, states, reports)
 
 
 def _chart(run: Run, first: Finding) -> OnsetChart | None:

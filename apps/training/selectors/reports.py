@@ -26,8 +26,8 @@ class Report:
     problem: str = ""
 
 
-def report_read(run: Run, name: str, *, version: int = 1) -> Report:
-    """The newest file of this name that the run left."""
+def report_read(run: Run, name: str, *, version: int | None = 1) -> Report:
+    """The newest file of this name that the run left; `version` None for one that says none."""
     row = Artifact.objects.filter(run=run, name=name).order_by("-attempt", "-seq").first()
     if row is None:
         return Report()
