@@ -52,7 +52,7 @@ def _of_check(run: Run) -> CheckResult:
     name = run.config.get("check", "reward_plot")
     experiment = EXPERIMENTS.get(name) if isinstance(name, str) else None
     question = experiment.question if experiment else ""
-    outcome, words = run.summary.get("outcome"), run.summary.get("words")
+    outcome, words = str(run.summary.get("outcome")), run.summary.get("words")
     if run.state != Run.State.FINISHED or outcome not in OUTCOMES or not isinstance(words, str):
         return CheckResult(question=question)
     label, tone, icon = OUTCOMES[outcome]
