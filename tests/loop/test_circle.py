@@ -30,12 +30,13 @@ def test_a_lap_is_a_chain_of_runs_that_wait_for_each_other(
 ) -> None:
     runs = circle_start(project=project, data=data, user=emil, preset="demo", seed=3)
     models = {"reward": "reward", "judge": "judge"}
+    known = {"canaries": "Pairs for the judge", "reward_data": "Pairs"}
     assert wires(runs) == {
         "sft": {"data": "Shown"},
         "reward": {"data": "Pairs", "sft": "sft"},
         "judge": {"data": "Pairs for the judge", "sft": "sft"},
         "dpo": {"data": "Pairs", "sft": "sft"},
-        "ppo": {"prompts": "Asked", "sft": "sft"} | models,
+        "ppo": {"prompts": "Asked", "sft": "sft"} | models | known,
         "evaluate": {"prompts": "Asked", "policy": "ppo", "sft": "sft"} | models,
         "assess": {"data": "Pairs", "prompts": "Asked", "policy": "ppo", "sft": "sft"} | models,
         "generate": {"prompts": "Asked", "policy": "ppo", "sft": "sft"},
