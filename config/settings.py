@@ -211,6 +211,13 @@ RUN_MAX_SECONDS = env.number("RUN_MAX_SECONDS", 86_400, low=1, high=30 * 86_400)
 METRICS_KEEP_DAYS = env.number("METRICS_KEEP_DAYS", 90, low=0, high=36_500)
 METRICS_KEEP_POINTS = env.number("METRICS_KEEP_POINTS", 1000, low=50, high=1_000_000)
 
+# --- /metrics -----------------------------------------------------------------------------------
+# Who may read it; neither set, it does not exist. It names projects only where this is wanted.
+METRICS_TOKEN = env.token("METRICS_TOKEN", least=16)
+METRICS_ALLOW = env.networks("METRICS_ALLOW")
+METRICS_PROJECT_LABELS = env.flag("METRICS_PROJECT_LABELS")
+SECURE_REDIRECT_EXEMPT = [r"^metrics$"]  # read inside the private network, without the proxy
+
 # --- language, time, log -----------------------------------------------------------------------
 LANGUAGE_CODE = "en-us"
 TIME_ZONE = "UTC"

@@ -2,6 +2,7 @@
 
 import os
 import secrets
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -49,6 +50,25 @@ def choice(name: str, default: str, allowed: tuple[str, ...]) -> str:
 
 def words(name: str, default: str = "") -> list[str]:
     return [word.strip() for word in text(name, default).split(",") if word.strip()]
+
+
+def token(name: str, *, least: int) -> str:
+    """A secret of at least `least` characters, or empty; its value is never printed."""
+    value = text(name)
+    if value and (len(value) < least or not value.isascii()):
+        raise BadEnvironment(f"{name} must be at least {least} ASCII characters")
+    return value
+
+
+def networks(name: str) -> list[IPv4Network | IPv6Network]:
+    """Comma-separated addresses and networks, such as 10.0.0.0/8."""
+    found = []
+    for word in words(name):
+        try:
+            found.append(ip_network(word))
+        except ValueError:
+            raise BadEnvironment(f"{name}: {word!r} is no network, such as 10.0.0.0/8") from None
+    return found
 
 
 def var_dir() -> Path:

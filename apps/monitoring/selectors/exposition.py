@@ -1,0 +1,270 @@
+"""What a monitoring system is told of the site: a few counts, no name of a run or a person.
+
+Every family has few series however large the site is: labels are states, kinds, queues and links,
+never ids. A value of a label that nobody foresaw counts as "other" once there are too many.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+import redis
+from django.conf import settings
+from django.db import DatabaseError, connection
+from django.db.models import Count, F, Max, Min, QuerySet
+from django.utils import timezone
+
+from apps.labeling.models import Vote
+from apps.monitoring.models import Delivery, Incident, Watch
+from apps.monitoring.selectors.broker import QUEUES, broker_look
+from apps.training.models import Run, RunAttempt
+
+MOST_SERIES = 200  # of a family; the smallest are added up as "other"
+MOST_PROJECTS = 50
+NEWEST_VOTES = 100_000  # among which those of the last hour are counted
+TABLES = {
+    "training_metricblock": "metric_blocks",
+    "training_runevent": "run_events",
+    "training_sample": "samples",
+    "labeling_vote": "votes",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """A gauge: `rows` are (values of `labels`, value). All times are seconds."""
+
+    name: str
+    help: str
+    labels: tuple[str, ...] = ()
+    rows: list[tuple[tuple[str, ...], float]] = field(default_factory=list)
+
+
+Read = Callable[[datetime], Iterable[Family]]
+
+
+def site_families(*, now: datetime | None = None) -> list[Family]:
+    """Everything; a part that does not answer is left out and says so in `concord_part_up`."""
+    now = now or timezone.now()
+    started = time.perf_counter()
+    parts: dict[str, tuple[Read, type[Exception] | tuple[type[Exception], ...]]] = {
+        "database": (_of_database, DatabaseError),
+        "broker": (_of_broker, (redis.RedisError, OSError)),
+    }
+    found: list[Family] = []
+    up = []
+    for part, (read, trouble) in parts.items():
+        try:
+            found += list(read(now))
+            up.append(((part,), 1.0))
+        except trouble:
+            up.append(((part,), 0.0))
+    took = [((), time.perf_counter() - started)]
+    return [
+        Family("concord_part_up", "Whether this part answered.", ("part",), up),
+        Family("concord_scrape_seconds", "How long it took to read all of this.", (), took),
+        *found,
+    ]
+
+
+def _of_database(now: datetime) -> Iterable[Family]:
+    yield from _runs(now)
+    yield from _incidents()
+    yield from _deliveries(now)
+    yield from _watches(now)
+    yield from _votes(now)
+    yield from _storage()
+    if settings.METRICS_PROJECT_LABELS:
+        yield from _projects(now)
+
+
+def _runs(now: datetime) -> Iterable[Family]:
+    groups = list(
+        Run.objects.order_by()
+        .values("state", "kind", "queue")
+        .annotate(n=Count("pk"), heard=Min("heard_at"))
+    )
+    yield Family(
+        "concord_runs",
+        "Runs.",
+        ("state", "kind", "queue"),
+        capped([((g["state"], g["kind"], g["queue"]), g["n"]) for g in groups]),
+    )
+    silent: dict[tuple[str, ...], float] = {}
+    for g in groups:
+        if g["state"] in (Run.State.RUNNING, Run.State.STOPPING) and g["heard"]:
+            key = (g["queue"],)
+            silent[key] = max(silent.get(key, 0.0), _age(now, g["heard"]))
+    yield Family(
+        "concord_run_silence_seconds",
+        "The longest time for which a running run has said nothing.",
+        ("queue",),
+        capped(silent.items()),
+    )
+    waiting = (
+        RunAttempt.objects.filter(run__state=Run.State.QUEUED, number=F("run__attempt"))
+        .order_by()
+        .values_list("run__queue")
+        .annotate(Min("created_at"))
+    )
+    yield Family(
+        "concord_run_oldest_queued_seconds",
+        "How long the oldest queued run has waited for a worker.",
+        ("queue",),
+        capped([((queue,), _age(now, since)) for queue, since in waiting]),
+    )
+
+
+def _incidents() -> Iterable[Family]:
+    groups = _counted(
+        Incident.objects.exclude(state=Incident.State.RESOLVED), "severity", "link", "state"
+    )
+    yield Family(
+        "concord_incidents_open",
+        "Incidents that nobody has resolved.",
+        ("severity", "link", "state"),
+        capped(groups),
+    )
+
+
+def _deliveries(now: datetime) -> Iterable[Family]:
+    unsent = Delivery.objects.exclude(state=Delivery.State.SENT)
+    found = {state: n for (state,), n in _counted(unsent, "state")}
+    yield Family(
+        "concord_deliveries",
+        "Messages about incidents that wait to be sent, or were given up.",
+        ("state",),
+        [((s,), found.get(s, 0)) for s in (Delivery.State.PENDING, Delivery.State.FAILED)],
+    )
+    since = unsent.filter(state=Delivery.State.PENDING).aggregate(m=Min("created_at"))["m"]
+    yield Family(
+        "concord_delivery_oldest_pending_seconds",
+        "How long the oldest message waits to be sent.",
+        (),
+        [((), _age(now, since) if since else 0.0)],
+    )
+
+
+def _watches(now: datetime) -> Iterable[Family]:
+    enabled = Watch.objects.filter(enabled=True)
+    yield Family(
+        "concord_watches",
+        "Models under watch.",
+        ("kind", "state"),
+        capped(_counted(enabled, "kind", "state")),
+    )
+    due = enabled.aggregate(m=Min("next_at"))["m"]
+    yield Family(
+        "concord_watch_overdue_seconds",
+        "How long the probe that is most overdue should have begun.",
+        (),
+        [((), max(0.0, _age(now, due)) if due else 0.0)],
+    )
+
+
+def _votes(now: datetime) -> Iterable[Family]:
+    yield Family(
+        "concord_votes_last_hour",
+        "Votes cast by people in the last hour.",
+        ("source",),
+        capped(_counted(_recent_votes(now), "source")),
+    )
+
+
+def _recent_votes(now: datetime) -> QuerySet[Vote]:
+    """By number, since no index is by time alone: a scrape must not read a million votes."""
+    newest = Vote.objects.aggregate(m=Max("pk"))["m"] or 0
+    return Vote.objects.filter(
+        pk__gt=newest - NEWEST_VOTES, cast_at__gt=now - timedelta(hours=1)
+    ).exclude(source=Vote.Source.IMPORT)
+
+
+def _storage() -> Iterable[Family]:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT relname, pg_total_relation_size(oid) FROM pg_class "
+            "WHERE relkind = 'r' AND relname = ANY(%s)",
+            [list(TABLES)],
+        )
+        sizes = cursor.fetchall()
+    yield Family(
+        "concord_storage_bytes",
+        "What a table takes on disk, with its indexes.",
+        ("table",),
+        [((TABLES[table],), size) for table, size in sizes],
+    )
+
+
+def _projects(now: datetime) -> Iterable[Family]:
+    """Only where METRICS_PROJECT_LABELS says that project names may be told."""
+    families = {
+        "concord_project_runs": ("Runs of a project.", "state", Run.objects.all()),
+        "concord_project_incidents_open": (
+            "Incidents of a project that nobody has resolved.",
+            "severity",
+            Incident.objects.exclude(state=Incident.State.RESOLVED),
+        ),
+        "concord_project_votes_last_hour": (
+            "Votes cast in a project in the last hour.",
+            "source",
+            _recent_votes(now),
+        ),
+    }
+    for name, (words, by, rows) in families.items():
+        counted = _counted(rows, "project__slug", by)
+        totals: dict[str, float] = {}
+        for (slug, _), n in counted:
+            totals[slug] = totals.get(slug, 0) + n
+        shown = set(sorted(totals, key=lambda slug: (-totals[slug], slug))[:MOST_PROJECTS])
+        told: dict[tuple[str, ...], float] = {}
+        for (slug, value), n in counted:
+            key = (slug if slug in shown else "other", value)
+            told[key] = told.get(key, 0) + n
+        yield Family(name, words, ("project", by), capped(told.items()))
+
+
+def _of_broker(now: datetime) -> Iterable[Family]:
+    look = broker_look()
+    yield Family(
+        "concord_queue_length",
+        "Messages that no worker has taken yet.",
+        ("queue",),
+        [((queue,), look.lengths[queue]) for queue in QUEUES],
+    )
+    yield Family(
+        "concord_worker_seen",
+        "Whether a process that serves this queue gave a sign of life in the last half minute.",
+        ("queue",),
+        [((name,), float(seen)) for name, seen in look.seen.items()],
+    )
+    yield Family(
+        "concord_event_delay_seconds",
+        "How old the newest event of the oldest batch is that waits to be stored; 0 if none waits.",
+        (),
+        [((), max(0.0, now.timestamp() - look.oldest_event_at) if look.oldest_event_at else 0.0)],
+    )
+
+
+def _counted(rows: QuerySet, *by: str) -> list[tuple[tuple[str, ...], float]]:
+    found = rows.order_by().values_list(*by).annotate(Count("pk"))
+    return [(tuple(map(str, values)), n) for *values, n in found]
+
+
+def _age(now: datetime, since: datetime) -> float:
+    return (now - since).total_seconds()
+
+
+def capped(
+    rows: Iterable[tuple[tuple[str, ...], float]] | Mapping[tuple[str, ...], float],
+    most: int = MOST_SERIES,
+) -> list[tuple[tuple[str, ...], float]]:
+    """At most `most` series, largest first; what is left over is one series, "other"."""
+    known: Sequence[tuple[tuple[str, ...], float]] = sorted(
+        rows.items() if isinstance(rows, Mapping) else rows, key=lambda row: (-row[1], row[0])
+    )
+    if len(known) <= most:
+        return list(known)
+    rest = known[most - 1 :]
+    other = ("other",) * len(rest[0][0])
+    return [*known[: most - 1], (other, sum(value for _, value in rest))]
