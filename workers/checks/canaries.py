@@ -125,7 +125,7 @@ def margins(
         ).values
         found += np.subtract(scores[: len(batch)], scores[len(batch) :]).tolist()
     if not np.isfinite(found).all():
-        raise RecipeError("non_finite", Fault.DATA, "the reward of a canary pair is not finite")
+        raise RecipeError("non_finite_score", Fault.DATA, "the reward of a pair is not finite")
     return found
 
 

@@ -49,7 +49,7 @@ def fixed_answers(folder: Path, *, most: int, seed: int) -> list[FixedAnswer]:
             for row in (shown[i] for i in choose(len(shown), most, seed))
         ]
     raise RecipeError(
-        "bad_data",
+        "wrong_input",
         Fault.CONFIGURATION,
         "the input 'prompts' holds no answers to score: a reward model alone is probed on "
         "preferences or demonstrations; add a policy to have prompts answered",

@@ -60,7 +60,7 @@ def run(context: RunContext) -> dict[str, Any]:
     broken = [row["id"] for row in rows if not np.isfinite(row["score"])]
     if broken:
         raise RecipeError(
-            "non_finite",
+            "non_finite_score",
             Fault.DATA,
             f"the score of {len(broken)} of {len(rows)} answers is no number",
         )
