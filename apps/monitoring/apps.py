@@ -4,10 +4,12 @@ from django.apps import AppConfig
 
 from apps.common.registry import (
     Bell,
+    NavItem,
     RunTab,
     alert_listener_add,
     bell_set,
     end_listener_add,
+    nav_add,
     playbook_set,
     run_tab_add,
 )
@@ -25,6 +27,8 @@ class MonitoringConfig(AppConfig):
         alert_listener_add(alert_take)
         end_listener_add(end_take)
         end_listener_add(probe_ended)
+        staff = frozenset({"engineer", "admin"})
+        nav_add(NavItem(44, "Monitoring", "monitoring:overview", "gauge", "monitoring", staff))
         self._diagnosis()
         self._bell()
 

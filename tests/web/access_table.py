@@ -576,6 +576,23 @@ INCIDENTS = [
     ),
 ]
 
+
+def watch_id(world: World) -> dict[str, Any]:
+    return {"watch_id": world.watch.pk}
+
+
+IN_SERVICE = [
+    page("monitoring:overview", STAFF),
+    page("monitoring:watch_new", STAFF),
+    post("monitoring:watch_new", STAFF, ok=422),
+    page("monitoring:watch", STAFF, args=watch_id),
+    page("monitoring:watch_csv", STAFF, args=watch_id),
+    post("monitoring:watch_pause", STAFF, args=watch_id, data={"enabled": "no"}),
+    post("monitoring:watch_probe", STAFF, args=watch_id),
+    post("monitoring:watch_change", STAFF, args=watch_id, ok=422),
+    post("monitoring:watch_rebase", STAFF, args=watch_id, ok=422),
+    post("monitoring:watch_retarget", STAFF, args=watch_id, ok=422),
+]
 IN_SERVICE_API = [
     api("GET /projects/{slug}/outcomes", STAFF),
     api(
@@ -615,5 +632,6 @@ TABLE: list[Line] = [
     *MONITORING,
     *INCIDENTS,
     *INCIDENTS_API,
+    *IN_SERVICE,
     *IN_SERVICE_API,
 ]

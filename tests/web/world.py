@@ -9,7 +9,7 @@ from django.utils import timezone
 from apps.accounts.models import Project, Role, User
 from apps.labeling.models import Comparison, ImportJob
 from apps.labeling.services import comparisons_import, import_job_create
-from apps.monitoring.models import Channel, Incident, Mute
+from apps.monitoring.models import Channel, Incident, Mute, Watch
 from apps.snapshots.models import Snapshot
 from apps.training.models import Alert, Checkpoint, Run, RunAttempt
 from tests.people import person_make
@@ -166,6 +166,18 @@ class World:
             tags=["final"],
         )
 
+    @cached_property
+    def watch(self) -> Watch:
+        """The reward model, in service."""
+        return Watch.objects.create(
+            project=self.project,
+            kind=Watch.Kind.REWARD,
+            name="judge",
+            checkpoint=self.reward_model,
+            prompts=self.snapshot,
+            next_at=timezone.now(),
+        )
+
 
 def world_make() -> World:
     project = Project.objects.create(slug="arguments", name="Arguments")
@@ -180,4 +192,5 @@ def world_make() -> World:
     )
     _ = world.comparison, world.snapshot, world.checkpoint, world.alert, world.import_job
     _ = world.reward_model, world.seed, world.incident, world.mute, world.channel
+    _ = world.watch
     return world

@@ -88,16 +88,18 @@ def outcome_series(
     return [_series(name, rows[::-1]) for name, rows in sorted(found.items())]
 
 
-def reward_series(watch: Watch, *, since: datetime | None = None) -> Series | None:
+def reward_series(
+    watch: Watch, *, since: datetime | None = None, most: int = NEWEST
+) -> Series | None:
     """Mean reward of a policy's probes, by the reward model that scores them today: the first and
-    the newest of the window, which is all that a comparison reads. None where there is none."""
+    the newest (`most`) of the window; a comparison reads no more. None where there is none."""
     if watch.kind != Watch.Kind.POLICY:
         return None
     start = max(timezone.now() - WINDOW, since) if since else timezone.now() - WINDOW
     rows = ProbeResult.objects.filter(
         watch=watch, at__gte=start, details__reward=watch.reward_id
     ).exclude(figures={})
-    newest = list(rows.order_by("-at", "-pk")[:NEWEST])[::-1]
+    newest = list(rows.order_by("-at", "-pk")[:most])[::-1]
     first = list(rows.order_by("at", "pk")[:FIRST])
     points = {row.pk: reward_point(row) for row in [*first, *newest]}
     known = sorted(point for point in points.values() if point is not None)

@@ -16,11 +16,14 @@ from apps.snapshots.models import Snapshot
 from apps.training.models import Checkpoint, Run
 from apps.training.services.kinds import KINDS, POLICIES, REWARDS
 from apps.training.storable import storable
+from workers.contract.recipes import recipe_config, recipe_fields
 
 LONGEST_NAME = 120
 LONGEST_REASON = 500
+MOST_SECONDS = 3600
 LEAST_MINUTES, MOST_MINUTES = 5, 7 * 24 * 60
 HOURLY = 60
+_AS_TRAINED = ("max_prompt_length", "max_new_tokens", "temperature")
 
 
 def watch_create(
@@ -35,7 +38,8 @@ def watch_create(
     user: User | None = None,
 ) -> Watch:
     """Ask the model the prompts of a frozen snapshot from now on; the first answers become its
-    baseline. A policy needs the reward model that scores its answers.
+    baseline. A policy needs the reward model that scores its answers. What `config` does not say
+    is as it was while the model trained, else the recipe's default.
 
     Raises `DomainError` naming the field; then nothing was stored.
     """
@@ -55,7 +59,7 @@ def watch_create(
         checkpoint=checkpoint,
         reward=reward,
         prompts=prompts,
-        config=_config_checked(config or {}),
+        config=config_like(checkpoint) | _config_checked(config or {}),
         every_minutes=_minutes_checked(every_minutes),
         next_at=timezone.now(),
         created_by=user,
@@ -64,6 +68,13 @@ def watch_create(
         _save_named(watch)
         _audit(watch, user, "created", {"checkpoint": checkpoint.pk, "prompts": prompts.pk})
     return watch
+
+
+def config_like(checkpoint: Checkpoint) -> dict[str, Any]:
+    """How the model was asked while it trained, as far as a probe has the same settings."""
+    known = {field.name for field in recipe_fields(Run.Kind.PROBE)} & set(_AS_TRAINED)
+    trained = recipe_config(checkpoint.run.kind, checkpoint.run.config)
+    return {name: trained[name] for name in sorted(known) if name in trained}
 
 
 def watch_get(*, project: Project, watch_id: str, lock: bool = False) -> Watch:
@@ -81,14 +92,28 @@ def watch_get(*, project: Project, watch_id: str, lock: bool = False) -> Watch:
 
 @transaction.atomic
 def watch_change(
-    *, project: Project, watch_id: str, name: str, every_minutes: int, user: User
+    *,
+    project: Project,
+    watch_id: str,
+    name: str,
+    every_minutes: int,
+    user: User,
+    max_seconds: float | None = None,
 ) -> Watch:
-    """Another name, another interval. What is asked stays: to ask something else, put the model
-    under watch once more."""
+    """Another name, another interval, more time for a probe. What is asked stays: to ask something
+    else, put the model under watch once more."""
     watch = watch_get(project=project, watch_id=watch_id, lock=True)
-    before = {"name": watch.name, "every_minutes": watch.every_minutes}
+    before = _settings_of(watch)
     watch.name, watch.every_minutes = _name_checked(name), _minutes_checked(every_minutes)
-    after = {"name": watch.name, "every_minutes": watch.every_minutes}
+    if max_seconds is not None:
+        if not 0 < max_seconds <= MOST_SECONDS:
+            raise DomainError(
+                f"More than 0 and at most {MOST_SECONDS:,} seconds.",
+                code="bad_time",
+                field="max_seconds",
+            )
+        watch.config = watch.config | {"max_seconds": max_seconds}
+    after = _settings_of(watch)
     if before == after:
         return watch
     if before["every_minutes"] > watch.every_minutes:
@@ -164,6 +189,14 @@ def watch_rebase(*, project: Project, watch_id: str, reason: str, user: User) ->
     details = {"reason": reason, "from": before, "to": watch.baseline_run_id}
     _audit(watch, user, "rebased", details)
     return watch
+
+
+def _settings_of(watch: Watch) -> dict[str, Any]:
+    return {
+        "name": watch.name,
+        "every_minutes": watch.every_minutes,
+        "max_seconds": watch.config.get("max_seconds"),
+    }
 
 
 def _is_of_now(watch: Watch, result: ProbeResult) -> bool:

@@ -1,0 +1,193 @@
+"""What the pages of models in service send."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from django import forms
+
+from apps.accounts.models import Project
+from apps.common.errors import DomainError
+from apps.monitoring.models import Watch
+from apps.monitoring.services.watches import (
+    HOURLY,
+    LEAST_MINUTES,
+    LONGEST_NAME,
+    LONGEST_REASON,
+    MOST_MINUTES,
+    MOST_SECONDS,
+)
+from apps.training.models import Checkpoint
+from apps.training.selectors.pages import input_resolve, snapshot_choices
+from apps.training.services.kinds import KINDS, POLICIES, REWARDS
+
+MOST_CHOICES = 200
+_SETTINGS = ("eval_prompts", "max_new_tokens", "max_seconds")
+
+
+def model_choices(project: Project, kinds: frozenset[str]) -> list[tuple[str, str]]:
+    """Checkpoints that may be in service, approved ones first, then the newest."""
+    rows = (
+        Checkpoint.objects.filter(project=project, run__kind__in=kinds)
+        .exclude(tags=[])
+        .exclude(status__in=[Checkpoint.Status.REJECTED, Checkpoint.Status.RETIRED])
+        .select_related("run")
+        .order_by("-created_at")[:MOST_CHOICES]
+    )
+    ordered = sorted(rows, key=lambda row: row.status != Checkpoint.Status.APPROVED)
+    return [
+        (
+            f"checkpoint:{row.pk}",
+            f"{row.run.name} · step {row.step:,} · {row.get_status_display()} · {row.pk}",
+        )
+        for row in ordered
+    ]
+
+
+class _Asking(forms.Form):
+    """Errors of a service go to the field they name."""
+
+    def refuse(self, error: DomainError) -> None:
+        self.add_error(error.field if error.field in self.fields else None, error.message)
+
+
+class WatchForm(_Asking):
+    """Putting a model under watch."""
+
+    name = forms.CharField(
+        label="Name",
+        max_length=LONGEST_NAME,
+        help_text="What people call it, such as assistant in production.",
+    )
+    checkpoint = forms.ChoiceField(
+        label="Model in service", help_text="A policy or a reward model; approved ones come first."
+    )
+    reward = forms.ChoiceField(
+        label="Reward model that scores it",
+        required=False,
+        help_text="Of a policy: whose answers it scores. Leave it empty for a reward model.",
+    )
+    prompts = forms.ChoiceField(
+        label="Fixed prompts",
+        help_text="A frozen dataset; the same rows are asked every time. For a reward model, one "
+        "with answers: comparisons or demonstrations.",
+    )
+    every_minutes = forms.IntegerField(
+        label="Every (minutes)",
+        initial=HOURLY,
+        min_value=LEAST_MINUTES,
+        max_value=MOST_MINUTES,
+    )
+    eval_prompts = forms.IntegerField(
+        label="Prompts asked",
+        initial=64,
+        min_value=8,
+        max_value=2000,
+        help_text="More show smaller changes and take longer; 8 is the least that says anything.",
+    )
+    max_new_tokens = forms.IntegerField(
+        label="Longest answer (tokens)",
+        required=False,
+        min_value=1,
+        max_value=100_000,
+        help_text="As in its training, if left empty.",
+    )
+    max_seconds = forms.FloatField(
+        label="Time for a probe (seconds)",
+        initial=300,
+        min_value=1,
+        max_value=MOST_SECONDS,
+        help_text="A probe that needs longer fails, for half a probe compares with nothing.",
+    )
+
+    def __init__(
+        self,
+        data: Mapping[str, Any] | None = None,
+        *,
+        project: Project,
+        checkpoint: Checkpoint | None = None,
+    ) -> None:
+        initial: dict[str, Any] = {}
+        if checkpoint is not None:
+            initial["checkpoint"] = f"checkpoint:{checkpoint.pk}"
+            initial["name"] = f"{checkpoint.run.name}, step {checkpoint.step:,}"[:LONGEST_NAME]
+        super().__init__(data, initial=initial)
+        self.project = project
+        policies, rewards = model_choices(project, POLICIES), model_choices(project, REWARDS)
+        groups = [("Policies", policies), ("Reward models", rewards)]
+        self.fields["checkpoint"].choices = [
+            ("", "Choose a model"),
+            *((name, rows) for name, rows in groups if rows),
+        ]
+        self.fields["reward"].choices = [("", "None"), *rewards]
+        allowed = KINDS["probe"].roles["prompts"].snapshots
+        self.snapshots = snapshot_choices(project, allowed)
+        self.fields["prompts"].choices = [("", "Choose a dataset"), *self.snapshots]
+
+    @property
+    def missing(self) -> str:
+        """What the project has to make first; empty when nothing is."""
+        if len(self.fields["checkpoint"].choices) == 1:
+            return "models"
+        return "" if self.snapshots else "datasets"
+
+    def given(self) -> dict[str, Any]:
+        """For `watch_create`."""
+        data = self.cleaned_data
+        found = {
+            name: input_resolve(self.project, data[name]) if data[name] else None
+            for name in ("checkpoint", "reward", "prompts")
+        }
+        config = {name: data[name] for name in _SETTINGS if data[name] is not None}
+        return found | {
+            "name": data["name"],
+            "every_minutes": data["every_minutes"],
+            "config": config,
+        }
+
+
+class ChangeForm(_Asking):
+    """Name and rhythm of a watch."""
+
+    name = forms.CharField(label="Name", max_length=LONGEST_NAME)
+    every_minutes = forms.IntegerField(
+        label="Every (minutes)", min_value=LEAST_MINUTES, max_value=MOST_MINUTES
+    )
+    max_seconds = forms.FloatField(
+        label="Time for a probe (seconds)", min_value=1, max_value=MOST_SECONDS
+    )
+
+    def __init__(self, data: Mapping[str, Any] | None = None, *, watch: Watch) -> None:
+        initial = {
+            "name": watch.name,
+            "every_minutes": watch.every_minutes,
+            "max_seconds": watch.config.get("max_seconds", 60),
+        }
+        super().__init__(data, initial=initial, prefix="change")
+
+
+class RebaseForm(_Asking):
+    """Why what the model answers now is what is normal."""
+
+    reason = forms.CharField(
+        label="Why",
+        max_length=LONGEST_REASON,
+        help_text="It stays in the audit log, such as: release 2 was rolled out on purpose.",
+    )
+
+    def __init__(self, data: Mapping[str, Any] | None = None) -> None:
+        super().__init__(data, prefix="rebase")
+
+
+class RetargetForm(_Asking):
+    """Which model is in service from now on."""
+
+    checkpoint = forms.ChoiceField(label="Model in service now")
+    reason = forms.CharField(label="Why", max_length=LONGEST_REASON)
+
+    def __init__(self, data: Mapping[str, Any] | None = None, *, watch: Watch) -> None:
+        super().__init__(data, prefix="retarget")
+        kinds = POLICIES if watch.kind == Watch.Kind.POLICY else REWARDS
+        current = f"checkpoint:{watch.checkpoint_id}"
+        rows = [row for row in model_choices(watch.project, kinds) if row[0] != current]
+        self.fields["checkpoint"].choices = [("", "Choose a model"), *rows]
+        self.has_choices = bool(rows)

@@ -1,0 +1,245 @@
+"""Models in service as their pages print them."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from apps.common.drawing.figures import places_for
+from apps.common.templatetags.frame import figure, fixed
+from apps.monitoring.models import ProbeResult, Watch
+from apps.monitoring.screens.time_charts import Spark, TimeChart, TimePoint, spark, time_chart
+from apps.monitoring.selectors.probes import REWARD, shift_of
+from measures.drift import Level, Shift
+
+STATE_TONES = {"new": "", "steady": "good", "drifted": "bad", "broken": "bad"}
+STATE_ICONS = {
+    "new": "hourglass",
+    "steady": "circle-check",
+    "drifted": "triangle-alert",
+    "broken": "circle-x",
+}
+# (label, whether it is a share, what it says), in the order of the tables.
+FIGURES: dict[str, tuple[str, bool, str]] = {
+    REWARD: ("Reward score", False, "raw, by the reward model; it has no origin of its own"),
+    "calibrated": ("Calibrated score", True, "against a known good model's answers"),
+    "margin": ("Margin", False, "score of the better answer of a pair less the other's"),
+    "accuracy": ("Pairs ordered right", True, "of pairs whose better answer is known"),
+    "response_length": ("Length", False, "tokens of an answer"),
+    "ended": ("Ended by itself", True, "answers that were not cut off"),
+    "repetition": ("Repetition", True, "of an answer's four-word runs, those said before"),
+    "distinct": ("Diversity", True, "of an answer's word pairs, those that are different"),
+    "compression": ("Compression", False, "how much smaller its text packs"),
+    "refusals": ("Refusals", True, "answers that refuse"),
+    "politeness": ("Politeness", True, "answers with phrases of courtesy"),
+}
+_ORDER = {name: place for place, name in enumerate(FIGURES)}
+_Z95 = 1.959963984540054
+
+
+@dataclass(frozen=True, slots=True)
+class FigureRow:
+    """`tone` and `verdict` say what the difference means."""
+
+    name: str
+    label: str
+    what: str
+    baseline: str
+    now: str
+    n: int
+    change: str
+    bounds: str
+    verdict: str
+    tone: str
+    spark: Spark | None
+
+
+def label_of(name: str) -> str:
+    return FIGURES[name][0] if name in FIGURES else name
+
+
+def figure_rows(
+    result: ProbeResult | None, history: Sequence[ProbeResult], baseline: Mapping[str, Any]
+) -> list[FigureRow]:
+    """Of one probe beside its baseline; `history` in order of time, for the small lines."""
+    if result is None:
+        return []
+    names = sorted(result.figures, key=lambda name: (_ORDER.get(name, len(_ORDER)), name))
+    return [_row(name, result, history, baseline) for name in names]
+
+
+def _row(
+    name: str, result: ProbeResult, history: Sequence[ProbeResult], baseline: Mapping[str, Any]
+) -> FigureRow:
+    now = result.figures[name]
+    shift = shift_of(now)
+    is_share = FIGURES[name][1] if name in FIGURES else False
+    then = now.get("baseline")
+    verdict, tone = _verdict(name, result, shift)
+    change, bounds = _change(shift, is_share)
+    return FigureRow(
+        name=name,
+        label=label_of(name),
+        what=FIGURES[name][2] if name in FIGURES else "",
+        baseline=_value(then, is_share) if then is not None else "—",
+        now=_estimate(now, is_share),
+        n=int(now["n"]),
+        change=change,
+        bounds=bounds,
+        verdict=verdict,
+        tone=tone,
+        spark=spark(label_of(name), points_of(name, history), baseline=_base(name, baseline)),
+    )
+
+
+def points_of(name: str, history: Sequence[ProbeResult]) -> list[TimePoint]:
+    points = []
+    for result in history:
+        found = result.figures.get(name)
+        if found is None:
+            continue
+        half = _Z95 * found["deviation"] / math.sqrt(max(1, found["n"]))
+        fired = any(one.get("figure") == name for one in result.findings)
+        points.append(
+            TimePoint(result.at, found["mean"], found["mean"] - half, found["mean"] + half, fired)
+        )
+    return points
+
+
+def figure_charts(
+    history: Sequence[ProbeResult], baseline: Mapping[str, Any]
+) -> list[tuple[str, str, TimeChart]]:
+    """(name, what it says, chart) of every figure that was ever measured."""
+    names = {name for result in history for name in result.figures}
+    found = []
+    for name in sorted(names, key=lambda one: (_ORDER.get(one, len(_ORDER)), one)):
+        chart = time_chart(label_of(name), points_of(name, history), baseline=_base(name, baseline))
+        if chart is not None:
+            found.append((name, FIGURES[name][2] if name in FIGURES else "", chart))
+    return found
+
+
+def _base(name: str, baseline: Mapping[str, Any]) -> float | None:
+    found = baseline.get("figures", {}).get(name)
+    return found["mean"] if found else None
+
+
+def _verdict(name: str, result: ProbeResult, shift: Shift | None) -> tuple[str, str]:
+    if shift is None:
+        return "baseline" if not result.findings else "", ""
+    if shift.undefined:
+        return shift.undefined, ""
+    if any(one.get("figure") == name for one in result.findings):
+        return "has moved", "bad"
+    if shift.level != Level.NONE:
+        return "may have moved: the next probe decides", "warn"
+    return ("unchanged", "good") if not shift.value else ("within noise", "good")
+
+
+def _change(shift: Shift | None, is_share: bool) -> tuple[str, str]:
+    if shift is None or shift.value is None:
+        return "—", ""
+    scale = 100.0 if is_share else 1.0
+    if shift.low is None or shift.high is None:
+        return _signed(scale * shift.value, 2 if is_share else 3), "no interval"
+    if shift.value == 0 and shift.low == shift.high:
+        return "0", ""
+    low, high = scale * shift.low, scale * shift.high
+    places = places_for(low, high)
+    return _signed(scale * shift.value, places), f"{fixed(low, places)} … {fixed(high, places)}"
+
+
+def _signed(value: float, places: int) -> str:
+    text = fixed(value, places)
+    return text if value <= 0 or text.strip("0.") == "" else f"+{text}"
+
+
+def _value(value: float, is_share: bool) -> str:
+    return f"{100 * value:.1f} %".replace("-", "−") if is_share else str(figure(value))
+
+
+def _estimate(now: Mapping[str, Any], is_share: bool) -> str:
+    half = _Z95 * now["deviation"] / math.sqrt(max(1, now["n"]))
+    if is_share:
+        return f"{100 * now['mean']:.1f} % ± {100 * half:.1f}".replace("-", "−")
+    places = places_for(-half, half) if half else 3
+    return f"{fixed(now['mean'], places)} ± {fixed(half, places)}"
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeRow:
+    """A probe in the history."""
+
+    result: ProbeResult
+    score: str
+    change: str
+    words: str
+    tone: str
+    is_baseline: bool
+
+
+def probe_rows(results: Sequence[ProbeResult], watch: Watch) -> list[ProbeRow]:
+    rows = []
+    for result in results:
+        score = result.figures.get(REWARD)
+        change, _ = _change(shift_of(score), False)
+        words, tone = _words(result)
+        rows.append(
+            ProbeRow(
+                result=result,
+                score=_estimate(score, False) if score else "—",
+                change=change,
+                words=words,
+                tone=tone,
+                is_baseline=result.run_id == watch.baseline_run_id,
+            )
+        )
+    return rows
+
+
+def _words(result: ProbeResult) -> tuple[str, str]:
+    if not result.findings:
+        return "nothing found", "good"
+    if not result.figures:
+        return "could not be asked", "bad"
+    others = len(result.findings) - 1
+    return result.findings[0]["title"] + (f", and {others} more" if others else ""), "bad"
+
+
+def finding_tone(finding: Mapping[str, Any]) -> str:
+    return "bad" if finding.get("severity") == "critical" else "warn"
+
+
+def csv_rows(results: Sequence[ProbeResult]) -> list[dict[str, Any]]:
+    """A line for each figure of each probe."""
+    rows = []
+    for result in results:
+        for name, found in result.figures.items():
+            shift = shift_of(found)
+            rows.append(
+                {
+                    "probed_at": result.at.isoformat(),
+                    "run": result.run_id,
+                    "figure": name,
+                    "mean": found["mean"],
+                    "deviation": found["deviation"],
+                    "n": int(found["n"]),
+                    "baseline": found.get("baseline"),
+                    "change": shift.value if shift else None,
+                    "change_low": shift.low if shift else None,
+                    "change_high": shift.high if shift else None,
+                    "p": shift.p if shift else None,
+                    "fired": any(one.get("figure") == name for one in result.findings),
+                }
+            )
+        if not result.figures:
+            rows.append(
+                {"probed_at": result.at.isoformat(), "run": result.run_id, "fired": result.fired}
+            )
+    return rows
+
+
+CSV_COLUMNS = (
+    *("probed_at", "run", "figure", "mean", "deviation", "n"),
+    *("baseline", "change", "change_low", "change_high", "p", "fired"),
+)

@@ -1,0 +1,112 @@
+"""What the monitoring page shows at a glance."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from django.db.models import Count, Q
+
+from apps.accounts.models import Project
+from apps.common.health import queues_heard
+from apps.monitoring.models import Incident, ProbeResult, Watch
+from apps.monitoring.selectors.outcomes import (
+    Scope,
+    Series,
+    outcome_series,
+    reward_series,
+    scopes_of,
+)
+from apps.monitoring.selectors.probes import probe_results, watches_of
+from apps.training.models import Checkpoint, Run
+from workers.contract.wire import QUEUE_SHORT
+
+SPARK_PROBES = 48
+CHART_PROBES = 500
+MOST_INCIDENTS = 5
+MOST_RUNS = 10
+MOST_POINTS = 120
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """A model in service with its newest probes, in order of time."""
+
+    watch: Watch
+    history: Sequence[ProbeResult]
+    incident: Incident | None
+
+    @property
+    def latest(self) -> ProbeResult | None:
+        return self.history[-1] if self.history else None
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Series of one model: what the world says and what its reward was."""
+
+    title: str
+    watch: str
+    series: Sequence[Series]
+    reward: Series | None
+
+
+def watched(project: Project) -> list[Watched]:
+    return [
+        Watched(watch, history_of(watch, SPARK_PROBES), incident_of(watch))
+        for watch in watches_of(project)
+    ]
+
+
+def history_of(watch: Watch, most: int = CHART_PROBES) -> list[ProbeResult]:
+    """The newest probes, in order of time."""
+    return list(probe_results(watch)[:most])[::-1]
+
+
+def incident_of(watch: Watch) -> Incident | None:
+    """The open one."""
+    rows = Incident.objects.filter(project=watch.project_id, key=f"watch:{watch.pk}")
+    return rows.exclude(state=Incident.State.RESOLVED).first()
+
+
+def open_incidents(project: Project) -> tuple[list[Incident], int]:
+    """(the most severe and newest ones, how many there are)."""
+    rows = Incident.objects.filter(project=project).exclude(state=Incident.State.RESOLVED)
+    ordered = rows.select_related("run").order_by("severity", "-opened_at")  # critical < warning
+    return list(ordered[:MOST_INCIDENTS]), rows.count()
+
+
+def live_runs_with_alerts(project: Project) -> list[Run]:
+    """Runs that train now and have said that something is wrong; with `open_alerts`."""
+    unseen = Q(alerts__acknowledged_at__isnull=True) & ~Q(alerts__severity="info")
+    rows = Run.objects.filter(project=project, state__in=Run.LIVE_STATES)
+    rows = rows.annotate(open_alerts=Count("alerts", filter=unseen)).filter(open_alerts__gt=0)
+    return list(rows.order_by("-open_alerts", "-created_at")[:MOST_RUNS])
+
+
+def measurements(project: Project) -> list[Measured]:
+    found = []
+    for scope in scopes_of(project):
+        watch = Watch.objects.filter(pk=scope.watch).first() if scope.watch else None
+        found.append(
+            Measured(
+                title=_title(scope, watch),
+                watch=watch.pk if watch is not None else "",
+                series=outcome_series(project=project, scope=scope, most=MOST_POINTS),
+                reward=reward_series(watch, most=MOST_POINTS) if watch is not None else None,
+            )
+        )
+    return found
+
+
+def _title(scope: Scope, watch: Watch | None) -> str:
+    if watch is not None:
+        return watch.name
+    if scope.checkpoint:
+        model = Checkpoint.objects.select_related("run").get(pk=scope.checkpoint)
+        return f"{model.run.name}, step {model.step:,}"
+    return "The project as a whole"
+
+
+def worker_missing() -> bool:
+    """Whether nobody takes probes: none would ever end."""
+    heard = queues_heard()
+    return heard is not None and QUEUE_SHORT not in heard
