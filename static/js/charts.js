@@ -26,6 +26,7 @@
     inks: figures.inks(root),
     weight: 0,
     zoom: null, // {min, max} of the steps shown, or null for the whole run
+    step: root.dataset.step ? Number(root.dataset.step) : null, // that the address points at
     spreading: false, // one chart's zoom is being given to the others
     bands: {},
     band: (name) => page.bands[name] ?? null,
@@ -40,6 +41,10 @@
     onZoom: (min, max) => { if (max > min) { page.zoom = { min, max }; later(spread); look(); } },
     onWhole: () => { page.zoom = null; later(spread); look(); },
   };
+  // Only what is on the screen is drawn: a hundred charts zoom as quickly as four.
+  const views = new IntersectionObserver((entries) => {
+    for (const { target, isIntersecting } of entries) [...plots.values()].find(({ figure }) => figure === target)?.seen(isIntersecting);
+  }, { rootMargin: "100px" });
   const main = page.sources.filter(({ role }) => role !== "reference");
   const behind = page.sources.filter(({ role }) => role === "reference");
 
@@ -81,7 +86,9 @@
       const known = plots.get(chart.key);
       if (!known || known.chart.names.length !== chart.names.length) {
         known?.plot?.destroy();
+        if (known) views.unobserve(known.figure);
         plots.set(chart.key, new Plot(chart, page));
+        views.observe(plots.get(chart.key).figure);
       }
       return plots.get(chart.key).figure;
     };
@@ -114,8 +121,7 @@
   const later = (act) => { cancelAnimationFrame(due); due = requestAnimationFrame(act); };
   const spread = () => {
     page.spreading = true;
-    const [from, to] = page.whole();
-    for (const { plot, figure } of plots.values()) if (plot && figure.isConnected) plot.setScale("x", page.zoom ?? { min: from, max: to });
+    for (const plot of plots.values()) plot.zoomed();
     page.spreading = false;
   };
   let looking = 0;

@@ -44,6 +44,7 @@ def charts_context(run: Run, asked: QueryDict) -> dict[str, Any]:
         "band_url": _band_url(run, found) if found.as_band else "",
         "band_words": _band_words(found),
         "spreads": _spreads(run, asked),
+        "pointed_at": step if (step := asked.get("step", "")).isdecimal() else "",
         "kept": [
             (n, v) for n in asked if not n.startswith(("from-", "to-")) for v in asked.getlist(n)
         ],

@@ -40,8 +40,8 @@ class Chosen:
 def samples_chosen(
     run: Run, *, bucket: str = "", step: int | None = None, until: int | None = None
 ) -> Chosen:
-    """Latest step first; at a step the highest rewards first, of the lowest the lowest. `until`
-    chooses the last step up to it that kept any."""
+    """Latest step first; at a step the highest rewards first, of the lowest the lowest. `until`,
+    or a `step` that kept none, chooses the last one up to it that did."""
     counted = _that_count(run)
     asked = reviews(run)
     keys = list(counted.values_list("step", "pk", "bucket"))
@@ -54,6 +54,9 @@ def samples_chosen(
     }
     apart = [one for one in asked if one not in why.values()]
     steps = sorted({key[0] for key in keys} | {one.step for one in apart}, reverse=True)
+    if step not in steps:  # others link to steps without knowing which of them kept answers
+        until = until if step is None else step
+        step = None
     if step is None and until is not None and steps:
         step = next((one for one in steps if one <= until), steps[-1])
     rows: list[tuple[int, int | None, Review | None]] = [

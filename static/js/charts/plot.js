@@ -15,12 +15,30 @@
   };
 
   class Plot {
+    // Comes into view, or leaves it.
+    seen(inView) {
+      this.inView = inView;
+      if (!inView) return;
+      this.update(false);
+      if (this.behind) this.zoomed();
+    }
+
+    // Shows the steps that the page has zoomed to.
+    zoomed() {
+      this.behind = !this.inView;
+      if (this.behind || !this.plot) return;
+      const [min, max] = this.page.zoom ? [this.page.zoom.min, this.page.zoom.max] : this.page.whole();
+      this.plot.setScale("x", { min, max });
+    }
+
     // `page` has sources, inks, weight, zoom, band(name), onZoom(min, max), onWhole().
     constructor(chart, page) {
       this.chart = chart;
       this.page = page;
       this.plot = null;
       this.shape = "";
+      this.inView = false; // the page tells; what is not seen is drawn once it is
+      this.behind = false; // the zoom has moved on since it was last seen
       this.figure = element("figure", "curve");
       this.caption = element("figcaption");
       const titles = element("span", "titles");
@@ -98,12 +116,20 @@
 
     update(force) {
       const lines = this.lines();
+      if (!this.inView) {
+        this.stale ||= force;
+        this.now = lines;
+        this.tell();
+        return;
+      }
+      force ||= this.stale;
+      this.stale = false;
       const band = this.chart.names.length === 1 ? this.page.band(this.chart.names[0]) : null;
+      this.now = lines;
       const shape = JSON.stringify([lines.map(({ source, name }) => [source.id, name]), Boolean(band), this.page.weight, lines.map(({ series }) => series.steps.length <= FEW)]);
       const stamp = [...lines.map(({ series }) => series), band];
       const same = this.stamp?.length === stamp.length && stamp.every((one, i) => one === this.stamp[i]);
       if (this.plot && same && !force && shape === this.shape) return;
-      this.now = lines;
       this.stamp = stamp;
       if (!this.plot || force || shape !== this.shape) this.build(lines, band);
       else {
@@ -215,17 +241,20 @@
       };
       ctx.save();
       ctx.lineWidth = pixel;
-      for (const attempt of this.page.sources[0].role === "self" ? this.page.sources[0].attempts : []) {
-        const x = u.valToPos(attempt.step, "x", true);
-        if (!inside(x)) continue;
-        ctx.strokeStyle = inks["line-strong"];
+      const upright = (step, ink, text) => {
+        const x = u.valToPos(step, "x", true);
+        if (!inside(x)) return;
+        ctx.strokeStyle = ink;
         ctx.setLineDash([3 * pixel, 3 * pixel]);
         ctx.beginPath(); ctx.moveTo(x, bbox.top); ctx.lineTo(x, bbox.top + bbox.height); ctx.stroke();
         ctx.setLineDash([]);
         ctx.fillStyle = inks["text-2"];
         ctx.font = `${10 * pixel}px sans-serif`;
-        ctx.fillText(`attempt ${attempt.number}`, x + 3 * pixel, bbox.top + 10 * pixel);
-      }
+        ctx.fillText(text, x + 3 * pixel, bbox.top + 10 * pixel);
+      };
+      const own = this.page.sources[0];
+      for (const { step, number: n } of own.role === "self" ? own.attempts : []) upright(step, inks["line-strong"], `attempt ${n}`);
+      if (this.page.step !== null) upright(this.page.step, inks.accent, `step ${this.page.step}`);
       for (const { value, stops } of this.limits()) across(u.valToPos(value, "y", true), stops ? inks.bad : inks.warn, [6, 4]);
       const alerts = this.alerts();
       for (const { onset, step, severity, threshold } of alerts) {
@@ -313,10 +342,11 @@
       }
       const limits = this.limits().map(({ value, bound, stops }) => `${stops ? "stops" : "alarms"} ${bound === "above" ? "over" : "under"} ${number(value)}`);
       this.foot.textContent = [this.chart.about, limits.length ? `Guardrail ${limits.join(", ")}.` : ""].filter(Boolean).join(" ");
-      this.read(this.plot.cursor.idx);
+      this.read(this.plot?.cursor.idx);
     }
 
     read(idx) {
+      if (!this.inView && this.reading.childNodes.length && idx !== undefined) return;
       const at = this.plot?.data[0]?.[idx];
       const parts = this.now.filter(({ level }) => !level).slice(0, 5).map((line) => {
         const value = at === undefined ? line.series.values.at(-1) : this.near(line.series, at);
