@@ -14,12 +14,9 @@ from benchmarks.diagnosis_world.records import Record
 from benchmarks.diagnosis_world.runs import Job, run
 from benchmarks.diagnosis_world.world import World, open_world
 
-IN_SMALL = {"steps": 6, "eval_every": 3, "eval_prompts": 8, "baseline_answers": 2}
+IN_SMALL = {"steps": 4, "eval_every": 4, "eval_prompts": 4, "baseline_answers": 2}
 # Of every kind of planting one: in inputs, in the configuration, in the recipe's code.
-QUICK = (
-    *("reference_aliased", "reference_wrong", "padding_in_loss", "done_mask"),
-    *("stale", "sampler_mismatch", "kl_zero", "lr_x100"),
-)
+QUICK = ("reference_wrong", "padding_in_loss", "sampler_mismatch", "kl_zero", "lr_x100")
 
 
 @pytest.fixture(scope="module")
@@ -28,8 +25,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # models of this size lose more by sharing than they gain
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(making, "DEMONSTRATIONS", 16)
-        patch.setattr(making, "PAIRS", 300)
+        patch.setattr(making, "DEMONSTRATIONS", 8)
+        patch.setattr(making, "PAIRS", 200)
         patch.setattr(making, "SFT", making.SFT | {"epochs": 2})
         yield open_world(tmp_path_factory.mktemp("suite"), 7, "llama")
     torch.set_num_threads(threads)
@@ -49,9 +46,9 @@ def test_a_planted_fault_is_named_by_its_link(world: World, name: str) -> None:
 
 
 def test_a_healthy_run_is_left_alone(world: World) -> None:
-    record = planted(world, Fault(HEALTHY, "", "nothing is wrong"), steps=12, eval_every=6)
+    record = planted(world, Fault(HEALTHY, "", "nothing is wrong"), steps=8)
     assert record.failure is None
-    assert max(step for step, _ in record.curves["objective/kl"]) == 12
+    assert max(step for step, _ in record.curves["objective/kl"]) == 8
     assert concord(record).rules == ()
 
 
