@@ -1,8 +1,9 @@
 """Incidents as pages print them: words, tones, the timeline, the post-mortem's first draft."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import groupby
 from typing import Any
 
 from django.urls import reverse
@@ -158,7 +159,7 @@ def timeline(
     entries: Iterable[IncidentEntry], deliveries: Iterable[Delivery], checks: Iterable[Run]
 ) -> list[Line]:
     """Everything that happened, oldest first."""
-    lines = [line for entry in entries if (line := _line(entry)) is not None]
+    lines = [line for part in _parts(entries) if (line := _line_of(part)) is not None]
     lines += [_delivery(one) for one in deliveries]
     lines += [
         Line(
@@ -172,6 +173,31 @@ def timeline(
         for run in checks
     ]
     return sorted(lines, key=lambda line: line.at)
+
+
+def _parts(entries: Iterable[IncidentEntry]) -> Iterable[list[IncidentEntry]]:
+    """Entries one by one; alerts of a rule that follow each other, and were told to nobody,
+    together."""
+    return [list(part) for _, part in groupby(entries, key=_kind)]
+
+
+def _kind(entry: IncidentEntry) -> Any:
+    if entry.kind == "alert" and not entry.body.get("told"):
+        return entry.body.get("rule"), entry.body.get("severity"), bool(entry.body.get("muted"))
+    return entry.pk
+
+
+def _line_of(part: Sequence[IncidentEntry]) -> Line | None:
+    first, last = part[0], part[-1]
+    line = _line(first)
+    if len(part) == 1 or line is None:
+        return line
+    steps = [one.body["step"] for one in (first, last) if isinstance(one.body.get("step"), int)]
+    span = f", steps {steps[0]:,} to {steps[1]:,}" if len(steps) == 2 else ""
+    words = (
+        f"{len(part):,} alerts of {first.body.get('rule')}{span}: {first.body.get('message', '')}"
+    )
+    return replace(line, at=last.at, words=words)
 
 
 def _line(entry: IncidentEntry) -> Line | None:

@@ -2,14 +2,12 @@
 
 from collections.abc import Iterable
 from dataclasses import fields
-from math import inf
 from typing import Any
 
 from django.db.models import Min
 
 from apps.monitoring.models import Incident, IncidentEntry
 from apps.training.models import Alert, Run, RunEvent
-from apps.training.selectors.checkpoints import attempt_ends
 from workers.contract.events import Evidence
 from workers.contract.guards import RULES
 from workers.diagnosis.contracts import finding_of_failure
@@ -24,15 +22,16 @@ _FIELDS = {field.name for field in fields(Evidence)}
 
 
 def evidence_of(run: Run, *, after: int = 0) -> list[Evidence]:
-    """What the run has said of itself, in order, that still counts; of events later than `after`
-    (a key of RunEvent) only."""
-    ends = attempt_ends(run)
-    rows = RunEvent.objects.filter(run=run, type="Evidence", pk__gt=after)
-    said = [
-        (row.attempt, Evidence(**{k: v for k, v in row.body.items() if k in _FIELDS}))
-        for row in rows.order_by("attempt", "seq")[:MOST_EVIDENCE]
+    """What the run has said of itself, in order; of events later than `after` (a key of RunEvent)
+    only. Attempts that a later one superseded count too: the trouble did happen, and an incident
+    is about what happened, whatever becomes of the run."""
+    rows = RunEvent.objects.filter(run=run, type="Evidence", pk__gt=after).order_by(
+        "attempt", "seq"
+    )
+    return [
+        Evidence(**{name: value for name, value in body.items() if name in _FIELDS})
+        for body in rows.values_list("body", flat=True)[:MOST_EVIDENCE]
     ]
-    return [one for attempt, one in said if one.step <= ends.get(attempt, inf)]
 
 
 def findings_of(run: Run, *, alerts: Iterable[int], after: int = 0) -> list[Finding]:
