@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from measures.accuracy import pair_credit
-from workers.behaviour.phrases import REFUSALS, Phrases, plain, refused
+from workers.behaviour.phrases import POLITENESS, REFUSALS, Phrases, plain, refused
 from workers.checks.asking import BATCH, Speaker, ask, fixed_prompts, speaker
 from workers.checks.fixed_answers import FixedAnswer, answer_id, fixed_answers
 from workers.checks.found import jsonable
@@ -34,7 +34,7 @@ from workers.rewards.ensemble import EnsembleReward
 from workers.rewards.model import ModelReward
 from workers.rewards.source import RewardSource
 from workers.rewards.weighted import WeightedSum
-from workers.rl.behaviour import distinct, repetition
+from workers.rl.behaviour import compression, distinct, repetition
 from workers.rollouts.sampling import Sampling, derive_seed
 
 CONFIG = ProbeSettings
@@ -97,7 +97,7 @@ def answered(
     """One row a prompt: the mean over its draws, and the first answer to read."""
     prompts = fixed_prompts(context, settings, policy)
     rows: list[Row] = []
-    refusals = Phrases(REFUSALS)
+    refusals, courtesies = Phrases(REFUSALS), Phrases(POLITENESS)
     messages = [prompt for prompt in prompts.messages for _ in range(settings.draws)]
     ids = [row for row in prompts.ids for _ in range(settings.draws)]
     sampling = Sampling(
@@ -123,6 +123,8 @@ def answered(
                     "ended": float(responses.ended[i]),
                     "repetition": repeated[i],
                     "refusals": float(refused(refusals, plain(text))),
+                    "politeness": float(courtesies.found(plain(text))),
+                    "compression": compression([text]),
                     "distinct": distinct(responses.response_ids[one], responses.response_mask[one]),
                 }
             )
@@ -166,6 +168,8 @@ MEASURED = (
     "ended",
     "repetition",
     "refusals",
+    "politeness",
+    "compression",
     "distinct",
     "margin",
     "accuracy",
