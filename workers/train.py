@@ -39,6 +39,7 @@ from workers.contract.jobs import JobSpec, spec_from_json
 from workers.control import CANCEL, CONTROL_FILE, STOP, Wish, wish_read
 from workers.diagnosis.contracts import finding_of_failure
 from workers.emitter import EVENTS_FILE, Emitter
+from workers.tracking.mirror import Writer, mirrored
 
 EXIT_FINISHED, EXIT_FAILED, EXIT_CANCELLED = 0, 1, 3
 TRACEBACK_CHARACTERS = 20_000
@@ -101,9 +102,10 @@ def main(argv: list[str] | None = None) -> int:
     return train(spec, workdir, writer, StopSignal(workdir))
 
 
-def train(spec: JobSpec, workdir: Path, writer: Emitter | None, stop: StopSignal) -> int:
+def train(spec: JobSpec, workdir: Path, writer: Writer | None, stop: StopSignal) -> int:
     """Runs the recipe of `spec.kind`; reports Opened first and exactly one outcome last."""
     context: RunContext | None = None
+    writer = mirrored(writer, spec) if writer else None
     try:
         context = RunContext(
             spec=spec,
@@ -141,7 +143,7 @@ def _ending(
     context: RunContext,
     stop: StopSignal,
     summary: Mapping[str, Any] | None,
-    writer: Emitter | None,
+    writer: Writer | None,
 ) -> Event:
     """The outcome of a recipe that returned."""
     step = writer.step if writer else None

@@ -1,0 +1,1 @@
+"""Runs mirrored to other tools."""
