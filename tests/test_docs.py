@@ -12,7 +12,8 @@ def environment_names() -> set[str]:
     for path in [*ROOT.glob("config/*.py"), *ROOT.glob("apps/**/*.py")]:
         names |= set(
             re.findall(
-                r"\benv\.(?:text|flag|number|choice|words)\(\s*\"([A-Z_]+)\"", path.read_text()
+                r"\benv\.(?:text|flag|number|choice|words|token|networks)\(\s*\"([A-Z_]+)\"",
+                path.read_text(),
             )
         )
     return names
