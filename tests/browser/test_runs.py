@@ -10,6 +10,7 @@ from playwright.sync_api import Page, expect
 
 from apps.accounts.models import Project, Role
 from apps.training.models import Run
+from tests.browser.readable import readable
 from tests.people import person_make
 from tests.training.stack import Stack
 from tests.web.runs import event_add, metrics_add, run_make
@@ -135,3 +136,52 @@ def test_zoom_and_smoothing_stay_when_new_points_arrive(
     assert before[:64] == zoomed[:64]
     assert zoomed != whole
     shot(page, "charts-smoothed")
+
+
+def test_marks_are_reached_by_keyboard_and_what_is_folded_is_fetched_when_opened(
+    live_server, open_page, sign_in, project
+) -> None:
+    run = run_make(project, kind="ppo", state="finished", config={}, name="longer")
+    steps = list(range(1, 31))
+    names = ("objective__scores", "objective__kl", "response__length_ratio", "loss__policy_avg")
+    metrics_add(run, 1, steps, **{name: [i / 10 for i in steps] for name in names})
+    event_add(run, 2, "Evidence", {"link": "reward", "rule": "length", "step": 25, "onset": 18})
+    page = open_page()
+    sign_in(page, "emil")
+    asked = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto(f"{live_server.url}/p/arguments/runs/{run.pk}/?tab=charts")
+    ratio = page.locator("figure", has_text="response/length_ratio")
+    expect(ratio.locator("canvas")).to_be_visible()
+    ratio.locator("button.mark").focus()
+    expect(ratio.get_by_text("Step 25, began about step 18")).to_be_visible()
+    expect(ratio.get_by_role("link", name="Samples at this step")).to_be_visible()
+    readable(page, "run-charts")
+    page.keyboard.press("Escape")
+    expect(ratio.get_by_text("Step 25, began")).not_to_be_visible()
+
+    assert not any("policy_avg" in url for url in asked)  # folded: not asked for
+    page.locator("[data-panel=training] summary").click()
+    folded = page.locator("figure", has_text="loss/policy_avg")
+    folded.scroll_into_view_if_needed()
+    expect(folded.locator("canvas")).to_be_visible()
+    assert any("policy_avg" in url for url in asked)
+
+
+def test_runs_are_ticked_in_the_list_and_drawn_in_one_chart(
+    live_server, open_page, sign_in, project
+) -> None:
+    for name in ("slow", "fast"):
+        run = run_make(project, state="finished", name=name)
+        metrics_add(run, 1, [1, 2, 3], drill__value=[0.1, 0.2, 0.3])
+    page = open_page(dark=True)
+    sign_in(page, "emil")
+    page.get_by_label("Compare slow").check()
+    page.get_by_label("Compare fast").check()
+    page.get_by_role("button", name="Compare ticked runs").click()
+    figure = page.locator("figure", has_text="drill/value")
+    expect(figure.locator("p")).to_contain_text("slow: 3 points")
+    readable(page, "run-compare")
+    page.get_by_role("button", name="slow").click()
+    expect(page.get_by_role("button", name="slow")).to_have_attribute("aria-pressed", "false")
+    expect(figure.locator("p")).not_to_contain_text("slow")
