@@ -27,8 +27,8 @@
     zoomed() {
       this.behind = !this.inView;
       if (this.behind || !this.plot) return;
-      const [min, max] = this.page.zoom ? [this.page.zoom.min, this.page.zoom.max] : this.page.whole();
-      this.plot.setScale("x", { min, max });
+      const steps = this.plot.data[0];
+      this.plot.setScale("x", this.page.zoom ?? { min: steps[0], max: steps[steps.length - 1] });
     }
 
     // `page` has sources, inks, weight, zoom, band(name), onZoom(min, max), onWhole().
