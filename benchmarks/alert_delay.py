@@ -91,7 +91,11 @@ def program(folder: Path, name: str) -> Iterator[None]:
             yield
         finally:
             process.terminate()
-            process.wait(20)
+            try:
+                process.wait(20)
+            except subprocess.TimeoutExpired:  # a busy machine; nothing of it is kept
+                process.kill()
+                process.wait()
 
 
 def batch_of(run: str) -> dict[str, Any]:
@@ -149,6 +153,7 @@ def measure(project: Any, arrivals: Arrivals, n: int, between: float, name: str)
     delays = np.array(
         [arrivals.at.get(run, np.inf) - at + COLLECTED_S for run, at in stamped.items()]
     )
+    print(f"{name}: {sum(run in arrivals.at for run in runs)} of {n} arrived", file=sys.stderr)
     p50, p95 = (float(np.quantile(delays, q, method="higher")) for q in (0.5, 0.95))
     return {
         "alerts": name,

@@ -13,6 +13,7 @@ from django.utils import timezone
 
 from apps.accounts.models import Project, User
 from apps.accounts.services import token_create
+from apps.common.registry import playbook_url
 from apps.monitoring.models import Channel, Delivery, Incident, Mute
 from apps.monitoring.selectors.incidents import bell_count
 from apps.monitoring.services import incidents, mutes
@@ -158,9 +159,12 @@ def test_lessons_of_the_same_rule_are_shown_on_the_next_incident(
     incidents.incident_resolve(
         project=project, incident_id=old.pk, user=emil, learned={"lesson": "Clip the reward."}
     )
-    page = signed_in(emil).get(page_of(opened("new"))).content.decode()
+    client = signed_in(emil)
+    page = client.get(page_of(opened("new"))).content.decode()
     assert "What was learned before" in page
     assert "Clip the reward." in page
+    entry = client.get(playbook_url(project.slug, "reward_tail")).content.decode()
+    assert "Clip the reward." in entry, "and where the playbook speaks of the rule"
 
 
 def test_many_are_acknowledged_and_resolved_at_once(

@@ -1,5 +1,6 @@
 """Reads: the inbox, the bell, one incident, and what was learned from those that are closed."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from django.db.models import Case, IntegerField, Q, QuerySet, Value, When
@@ -137,18 +138,24 @@ def deliveries_of(incident: Incident) -> list[Delivery]:
     return list(incident.deliveries.select_related("channel").order_by("pk"))
 
 
+def lessons_of(*, project: Project, rules: Collection[str], most: int = 10) -> list[Incident]:
+    """Closed incidents of any of the rules, with what was learned; newest first."""
+    return list(_closed(project).filter(rule__in=rules)[:most])
+
+
 def lessons(
     *, project: Project, rule: str = "", link: str = "", leave_out: str = "", most: int = 10
 ) -> list[Incident]:
     """Closed incidents of a rule that somebody wrote something about, then those of the link;
     newest first."""
-    closed = Incident.objects.filter(project=project, state=Incident.State.RESOLVED).exclude(
-        Q(root_cause="", fix="", lesson="")
-    )
-    rows = (
-        closed.exclude(pk=leave_out).select_related("run", "resolved_by").order_by("-resolved_at")
-    )
+    rows = _closed(project).exclude(pk=leave_out)
     found = list(rows.filter(rule=rule)[:most]) if rule else []
     if link and len(found) < most:
         found += list(rows.filter(link=link).exclude(rule=rule)[: most - len(found)])
     return found
+
+
+def _closed(project: Project) -> QuerySet[Incident]:
+    rows = Incident.objects.filter(project=project, state=Incident.State.RESOLVED)
+    told = rows.exclude(Q(root_cause="", fix="", lesson=""))
+    return told.select_related("run", "resolved_by").order_by("-resolved_at")

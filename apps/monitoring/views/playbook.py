@@ -10,6 +10,7 @@ from apps.common.http import Request
 from apps.monitoring import playbook
 from apps.monitoring.chain import LINK_NAMES
 from apps.monitoring.screens.playbook import entry_view, sections
+from apps.monitoring.selectors.incidents import lessons_of
 from apps.training import selectors
 from apps.training.models import Run
 
@@ -47,6 +48,7 @@ def playbook_entry(request: Request, entry: str) -> HttpResponse:
         "nav": "monitoring",
         "run": run,
         "entry": entry_view(known, run),
+        "lessons": lessons_of(project=request.project, rules=known.rules),
     }
     return render(request, "monitoring/playbook_entry.html", context)
 
