@@ -27,13 +27,11 @@ from collections import Counter
 from pathlib import Path
 
 from benchmarks.diagnosis_world.articles import articles
-from benchmarks.diagnosis_world.faults import HEALTHY
 from benchmarks.diagnosis_world.judging import (
     Judge,
     Outcome,
     Said,
     by_fault,
-    compared,
     concord,
     confusion,
     delays,
@@ -45,7 +43,6 @@ from benchmarks.diagnosis_world.judging import (
 from benchmarks.diagnosis_world.records import Record, read_all
 from benchmarks.report import print_report, print_table, versions
 from measures.estimate import Interval
-from workers.diagnosis.baseline import LEAST_RUNS
 
 ROOT = Path(__file__).parents[1]
 RIVALS_PYTHON = ROOT / ".venv-rivals" / "bin" / "python"
@@ -77,7 +74,6 @@ def report(which: str, folder: Path) -> None:
         raise SystemExit(f"There are no runs yet: python -m benchmarks.diagnosis run --set {which}")
     judged = {
         "Concord": judge_all(records, concord),
-        **past_runs(records, which, folder.parent / "tuning"),
         "articles, literally": judge_all(records, articles),
         **{name: judge_all(records, judge) for name, judge in rivals(folder).items()},
     }
@@ -105,14 +101,6 @@ def report(which: str, folder: Path) -> None:
             "versions": versions("torch", "transformers"),
         },
     )
-
-
-def past_runs(records: list[Record], which: str, tuning: Path) -> dict[str, list[Outcome]]:
-    """The final set beside the healthy runs of the other one; nothing where there are too few."""
-    past = [record for record in read_all(tuning) if record.fault == HEALTHY]
-    if which != "final" or len(past) < 2 * LEAST_RUNS:
-        return {}
-    return {"Concord, with past runs": judge_all(records, compared(past))}
 
 
 def rivals(folder: Path) -> dict[str, Judge]:

@@ -10,13 +10,12 @@ from dataclasses import dataclass
 from statistics import median
 
 from benchmarks.diagnosis_world.faults import HEALTHY, SHORT, STEPS
-from benchmarks.diagnosis_world.records import Point, Record
+from benchmarks.diagnosis_world.records import Record
 from benchmarks.diagnosis_world.replaying import alerts_of, evidence_of
 from measures.estimate import Interval
 from measures.intervals import wilson
 from workers.contract.guards import LINKS
 from workers.diagnosis import diagnose
-from workers.diagnosis.baseline import Baseline
 
 SOON = 0.2  # share of the planned steps in which a statistical fault should be found
 CONTRACT_STEPS = 3  # updates in which a contract should be
@@ -34,16 +33,15 @@ class Said:
 Judge = Callable[[Record], Said]
 
 
-def concord(record: Record, past: Baseline | None = None) -> Said:
-    """The diagnosis of this repository, over what the run emitted and, where there are any, `past`
-    healthy runs."""
+def concord(record: Record) -> Said:
+    """The diagnosis of this repository, over what the run emitted and nothing else. It is not
+    compared with past healthy runs: every world has a reward model of its own."""
     found = diagnose(
         record.curves,
         kind="ppo",
         config=record.config,
         evidence=evidence_of(record),
         failure=record.failure,
-        baseline=past,
     )
     if found.verdict is None:
         return Said()
@@ -76,16 +74,6 @@ class Outcome:
 
     def named(self, places: int) -> bool:
         return self.record.link in self.said.links[:places]
-
-
-def compared(past: Iterable[Record]) -> Judge:
-    """The diagnosis beside healthy runs of other seeds, each shape beside its own."""
-    curves: dict[str, list[Mapping[str, list[Point]]]] = {}
-    for record in past:
-        if record.fault == HEALTHY:
-            curves.setdefault(record.shape, []).append(record.curves)
-    healthy = {shape: Baseline.of(series) for shape, series in curves.items()}
-    return lambda record: concord(record, healthy.get(record.shape))
 
 
 def guarded(record: Record) -> Said:
