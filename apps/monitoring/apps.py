@@ -22,10 +22,12 @@ class MonitoringConfig(AppConfig):
     def ready(self) -> None:
         from apps.monitoring import checks as _checks  # noqa: F401 - registers them
         from apps.monitoring.services.alerting import alert_take, end_take
+        from apps.monitoring.services.checks import check_ended
         from apps.monitoring.services.probes import probe_ended
 
         alert_listener_add(alert_take)
         end_listener_add(end_take)
+        end_listener_add(check_ended)
         end_listener_add(probe_ended)
         staff = frozenset({"engineer", "admin"})
         nav_add(NavItem(44, "Monitoring", "monitoring:overview", "gauge", "monitoring", staff))

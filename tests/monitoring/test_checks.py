@@ -9,6 +9,8 @@ from django.utils import timezone
 
 from apps.accounts.models import AuditEvent, Project, User
 from apps.common.errors import DomainError, Missing
+from apps.monitoring.models import Incident
+from apps.monitoring.services.alerting import incidents_sweep
 from apps.monitoring.services.checks import check_launch, check_results, experiment_states
 from apps.snapshots.models import Snapshot
 from apps.training import selectors, services
@@ -320,3 +322,40 @@ def test_files_of_other_projects_and_other_files_are_refused(
         services.run_launch(project=run.project, inputs={}, **check)
     with pytest.raises(DomainError, match="no such run"):
         services.run_launch(project=elsewhere, inputs={}, about=run, **check | {"kind": "drill"})
+
+
+def test_a_check_whose_model_made_room_while_it_waited_asks_the_newer_one(
+    ppo: Callable[..., Run], commits: Callable[..., Any], emil: User
+) -> None:
+    run = ppo(*LEFT)
+    first = check_launch(run=run, experiment="sampler", user=emil)
+    report(run, saved(60, "last"), first=2 + len(LEFT))
+    gone = Failed("damaged_input", Fault.DATA, "input 'policy': artifact 'x' is missing")
+    with commits():
+        report(first, OPENED, gone)
+    (state,) = check_results(run)
+    assert (state.run.pk != first.pk, state.is_live, state.run.created_by) == (True, True, emil)
+    assert given(state.run)["policy"].step == 60
+    for _ in range(2):
+        (state,) = check_results(run)
+        with commits():
+            report(state.run, OPENED, gone)
+    assert Run.objects.filter(about=run).count() == 3, "twice again, and no more"
+    report(run, Finished(step=60, summary={}), first=3 + len(LEFT))
+    after = check_launch(run=run, experiment="sampler", user=emil)
+    with commits():
+        report(after, OPENED, gone)
+    assert Run.objects.filter(about=run).count() == 4, "what an ended run left does not make room"
+
+
+def test_a_trouble_that_a_repetition_brings_back_opens_no_incident(
+    ppo: Callable[..., Run], commits: Callable[..., Any]
+) -> None:
+    with commits():
+        run = ppo(*LEFT, alert("kl"))
+    assert Incident.objects.filter(run=run).count() == 1
+    made = check_launch(run=run, experiment="minimal")
+    with commits():
+        report(made, OPENED, alert("kl"), Failed("contract_mask", Fault.BUG, "row 3"))
+    incidents_sweep()
+    assert list(Incident.objects.values_list("run", flat=True)) == [run.pk]

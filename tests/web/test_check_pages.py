@@ -76,7 +76,7 @@ def test_a_check_says_what_it_found_and_which_run_it_is_about(
 ) -> None:
     text = page(signed_in(emil), check)
     assert "43 of 128 kept answers" in text
-    assert "Confirmed" in text
+    assert "Suspicion confirmed" in text
     assert "Does the reward say the same of the same answer?" in text
     assert "another model, a truncated text or chance decides the reward" in text
     assert f"/runs/{policy.pk}/?tab=diagnosis" in text

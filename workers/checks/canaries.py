@@ -71,13 +71,12 @@ def look(context: RunContext, settings: CheckSettings, pace: Pace) -> Found:
                 reference_label="a coin",
             ),
             Texts(
-                title="Where it is most wrong",
+                title="Where it is most wrong; the score is the better answer's less the other's",
                 examples=tuple(
                     Example(
                         prompt=one["prompt"],
                         answer=one["chosen"],
                         score=one["margin"],
-                        label="the better answer; the score is by how much it lies behind",
                         other=one["rejected"],
                     )
                     for one in _wrong(gold, gold_margins)[:READ]

@@ -34,7 +34,7 @@ def look(context: RunContext, settings: CheckSettings, pace: Pace) -> Found:
     raw = torch.tensor(scores.values, device=responses.response_ids.device)
     moments = RunningMoments()
     moments.update(raw)
-    context.progress(1, 2, "fitting the critic")
+    context.progress(0, 1, "fitting the critic")
     actor_critic = trained(context, policy.model.requires_grad_(True))
     fit = fit_critic(
         critic_parts(actor_critic),

@@ -35,7 +35,7 @@ class Pace:
             if start and (wish or self._clock() > self._ends):
                 self.over = True
                 return
-            self._context.progress(start, total, doing)
+            self._context.progress(0, 1, f"{doing}: {start:,} of {total:,}"[:60])
             yield slice(start, min(start + size, total))
 
     @property

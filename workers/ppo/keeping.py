@@ -15,7 +15,9 @@ from workers.ppo.setup import Models
 from workers.ppo.state import TrainingState, save
 
 ROLLOUTS_FILE = "rollouts.jsonl"
-PUBLISHED = 3  # newest ones kept: a check of a live run may be about to read the one before
+PAUSE_S = 20.0  # between two publications of a run that goes on
+# How long one that is no longer the newest stays: a check may wait for its worker that long.
+KEPT_S = 900.0
 
 
 class Kept:
@@ -25,7 +27,7 @@ class Kept:
         self._records: deque[dict[str, Any]] = deque(maxlen=most)
         self._added = 0
         self._told_of = 0  # answers added when they were last published
-        self._published: list[str] = []
+        self._published: list[tuple[float, str]] = []  # when, where
 
     def add(self, records: Sequence[Mapping[str, Any]]) -> None:
         self._records.extend(dict(record) for record in records)
@@ -45,10 +47,14 @@ class Kept:
             with path.open(encoding="utf-8") as lines:
                 self._records.extend(json.loads(line) for line in lines)
 
-    def publish(self, context: RunContext) -> None:
+    def publish(self, context: RunContext, *, pause_s: float = 0.0) -> None:
         """As the artifact rollouts.jsonl, whose newest one counts; nothing where no answer was
-        added since. Each has a place of its own, so that what was named by its hash stays."""
+        added since, or where the last was published less than `pause_s` ago. Each has a place of
+        its own, so that what was named by its hash stays."""
+        now = context.clock()
         if not self._records or self._told_of == self._added:
+            return
+        if self._published and now - self._published[-1][0] < pause_s:
             return
         self.write(context.workdir)
         uri = context.save_artifact(
@@ -57,9 +63,9 @@ class Kept:
             media_type="application/x-ndjson",
         )
         self._told_of = self._added
-        self._published.append(uri)
-        while len(self._published) > PUBLISHED:
-            context.forget_artifact(self._published.pop(0))
+        self._published.append((now, uri))
+        while now - self._published[0][0] > KEPT_S:
+            context.forget_artifact(self._published.pop(0)[1])
 
 
 def save_checkpoint(
@@ -78,7 +84,7 @@ def save_checkpoint(
     kept.write(folder)
     context.save_checkpoint(folder, step=state.step, tags=tags, metrics=metrics)
     shutil.rmtree(folder)
-    kept.publish(context)
+    kept.publish(context, pause_s=PAUSE_S)
 
 
 def note_evaluation(state: TrainingState, headline: float) -> bool:

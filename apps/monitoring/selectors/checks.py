@@ -125,7 +125,9 @@ def check_result(made: Run) -> tuple[str, str]:
     """(outcome, words) of an ended check; a trainer wrote them, so they are checked."""
     if made.state != Run.State.FINISHED:
         why = made.failure_message or f"It was {made.get_state_display()}."
-        return UNDECIDED, f"The check gave no answer. {why}"
+        if made.failure_kind == "damaged_input" and "missing" in why:
+            why += ". Newer ones took its place while the check waited; launch it again."
+        return UNDECIDED, f"The check gave no answer: {why}"
     outcome, words = made.summary.get("outcome"), made.summary.get("words")
     if outcome not in (CONFIRMS, REFUTES, UNDECIDED) or not isinstance(words, str):
         return UNDECIDED, "The check ended without an answer."

@@ -29,14 +29,16 @@ _State = Incident.State
 
 
 def alert_take(run: Run, alert: Alert) -> None:
-    """Hear of an alert, inside the transaction that stores it: settle the run after it."""
-    if alert.severity != "info":
+    """Hear of an alert, inside the transaction that stores it: settle the run after it. What comes
+    back in an experiment about another run is what the experiment asks, and no trouble of its
+    own."""
+    if alert.severity != "info" and run.about_id is None:
         transaction.on_commit(partial(_settle_after, run.pk))
 
 
 def end_take(run: Run) -> None:
     """Hear of a run that has ended: a contract it broke is a trouble without an alert."""
-    if run.failure_kind:
+    if run.failure_kind and run.about_id is None:
         transaction.on_commit(partial(_settle_after, run.pk))
 
 
@@ -109,8 +111,11 @@ def incidents_sweep() -> int:
 
 
 def _loose(alerts: QuerySet[Alert]) -> QuerySet[Alert]:
-    """Those that no incident has taken; what somebody has seen already needs none."""
-    return alerts.filter(entry__isnull=True, acknowledged_at__isnull=True).exclude(severity="info")
+    """Those that no incident has taken; what somebody has seen already needs none, nor what an
+    experiment about another run brought back."""
+    return alerts.filter(
+        entry__isnull=True, acknowledged_at__isnull=True, run__about__isnull=True
+    ).exclude(severity="info")
 
 
 def _prefix(run: Run) -> str:

@@ -4,6 +4,8 @@ Each is a run of its own on the queue `short`, which has a worker of its own: it
 training that it is about occupies the main one.
 """
 
+import logging
+from functools import partial
 from hashlib import sha256
 from secrets import token_hex
 from typing import Any
@@ -12,7 +14,7 @@ from django.db import transaction
 
 from apps.accounts.models import User
 from apps.accounts.services import audit_record
-from apps.common.errors import Missing
+from apps.common.errors import DomainError, Missing
 from apps.monitoring.selectors.checks import (
     REPEATS,
     ExperimentState,
@@ -28,7 +30,9 @@ from workers.contract.wire import QUEUE_SHORT
 from workers.diagnosis.evidence import Experiment
 from workers.diagnosis.experiments import EXPERIMENTS
 
+log = logging.getLogger(__name__)
 _LONGEST_NAME = 120
+_AGAIN, _MOST_AGAIN = "~", 2  # at the end of a launch key
 _TITLES = {
     "reward_plot": "Rewards",
     "rescore": "Rescoring",
@@ -84,6 +88,32 @@ def check_launch(
     return made
 
 
+def check_ended(run: Run) -> None:
+    """Hear of a run that has ended. A check of a live run may have waited until what it was to read
+    had made room for newer things; then it is launched again with those, twice at most."""
+    if (
+        run.kind == Run.Kind.CHECK
+        and run.failure_kind == "damaged_input"
+        and run.about_id is not None
+        and run.launch_key.count(_AGAIN) < _MOST_AGAIN
+    ):
+        transaction.on_commit(partial(_again, run_id=run.pk), robust=True)
+
+
+def _again(*, run_id: str) -> Run | None:
+    """None where the run that it is about has ended: what that left stays, so it is damaged."""
+    ended = Run.objects.select_related("about__project", "created_by").get(pk=run_id)
+    about, wanted = ended.about, EXPERIMENTS.get(experiment_of(ended))
+    if about is None or wanted is None or not about.is_live:
+        return None
+    left = LeftBehind(about, ended.config.get("step"))
+    try:
+        return _launch(left, wanted, ended.created_by, f"{ended.launch_key}{_AGAIN}")
+    except DomainError as error:
+        log.warning("check %s is not launched again: %s", run_id, error.message)
+        return None
+
+
 def check_results(run: Run) -> list[ExperimentState]:
     """Those experiments about `run` that were launched, in the order of the walkthrough."""
     return [one for one in experiment_states(run) if one.run is not None]
@@ -124,4 +154,4 @@ def _key(run: Run, wanted: Experiment, key: str) -> str:
     return f"check:{wanted.id}:{own}"
 
 
-__all__ = ["check_launch", "check_results", "experiment_states"]
+__all__ = ["check_ended", "check_launch", "check_results", "experiment_states"]

@@ -12,8 +12,8 @@ from workers.diagnosis.experiments import EXPERIMENTS
 
 FILES = {Run.Kind.CHECK: "check.json", Run.Kind.PROBE: "probe.json"}
 OUTCOMES = {
-    "confirms": ("Confirmed", "bad", "circle-alert"),
-    "refutes": ("Refuted", "good", "circle-check"),
+    "confirms": ("Suspicion confirmed", "bad", "circle-alert"),
+    "refutes": ("Suspicion refuted", "good", "circle-check"),
     "undecided": ("Undecided", "warn", "circle-help"),
 }
 _MOST_DRAWN = 8

@@ -9,7 +9,7 @@ from tests.workers.recipes.language import Notebook, Outcome
 from workers.artifacts import ArtifactError
 from workers.checks.kept import read_kept
 from workers.context import RecipeError, RunContext
-from workers.ppo.keeping import PUBLISHED, Kept
+from workers.ppo.keeping import KEPT_S, PAUSE_S, Kept
 
 
 def test_the_answers_of_a_run_are_published_with_every_checkpoint(
@@ -21,23 +21,33 @@ def test_the_answers_of_a_run_are_published_with_every_checkpoint(
         case.store.get_file(one["uri"], sha256=one["sha256"], cache=case.root)
 
 
-def test_older_ones_make_room_and_nothing_is_published_twice(case: Case) -> None:
+def test_older_ones_make_room_after_a_while_and_nothing_is_published_twice(case: Case) -> None:
     spec = case.spec("publishing", "ppo", {})
     notebook = Notebook(spec)
     folder = case.root / "publishing"
     folder.mkdir()
-    context, kept = RunContext(spec, case.store, folder, notebook), Kept(10)
+    time = [0.0]
+    context = RunContext(spec, case.store, folder, notebook, clock=lambda: time[0])
+    kept = Kept(10)
+
+    def saved() -> list[dict]:
+        return [envelope["event"] for envelope in notebook.envelopes]
+
     kept.publish(context)
-    for step in range(5):
+    assert saved() == [], "there is nothing yet"
+    for step, moment in enumerate((0.0, 1.0, PAUSE_S, PAUSE_S + KEPT_S + 1.0)):
+        time[0] = moment
         kept.add([{"step": step}])
-        kept.publish(context)
-        kept.publish(context)
-    saved = [envelope["event"] for envelope in notebook.envelopes]
-    assert len(saved) == 5
-    there = [case.store.exists(one["uri"]) for one in saved]
-    assert there == [False] * (5 - PUBLISHED) + [True] * PUBLISHED
+        for _ in range(2):
+            kept.publish(context, pause_s=PAUSE_S)
+    assert len(saved()) == 3, "the second came too soon"
+    there = [case.store.exists(one["uri"]) for one in saved()]
+    assert there == [False, False, True]
     with pytest.raises(ArtifactError, match="missing"):
-        case.store.get_file(saved[0]["uri"], sha256=saved[0]["sha256"], cache=folder)
+        case.store.get_file(saved()[0]["uri"], sha256=saved()[0]["sha256"], cache=folder)
+    kept.add([{"step": 9}])
+    kept.publish(context)
+    assert len(saved()) == 4, "the end does not wait"
 
 
 def test_kept_answers_are_named_by_step_and_place_and_bad_lines_by_their_number(
