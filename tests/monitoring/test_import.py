@@ -46,7 +46,7 @@ def test_emil_imports_a_run_and_reads_its_diagnosis(
     run = Run.objects.get(kind="imported")
     assert sent["Location"].endswith(f"/runs/{run.pk}/?tab=diagnosis")
     assert (run.name, run.state, run.step, run.created_by) == ("verl", "finished", 60, emil)
-    assert run.config == {"trained_as": "ppo"}
+    assert run.config == {"file": "verl.jsonl", "trained_as": "ppo"}
     series = metric_series(run=run)
     assert set(series) == {"policy/clipfrac_avg", "objective/scores", "my/own"}
     assert series["my/own"] == [(s, float(s)) for s in range(1, 61)]

@@ -90,7 +90,6 @@ ENTRIES = (
             "A sign: mend the reward's expression; the reward model itself is fine.",
             "Throw away what the policy learned under it.",
         ),
-        sources=("SPEC F6",),
         see=("reward-hacking", "data-checks"),
     ),
     Entry(
@@ -141,7 +140,6 @@ ENTRIES = (
             "No setting mends this. Mend the code, the tokenizer or the rows, and start afresh: "
             "a contract never fires by chance.",
         ),
-        sources=("SPEC E3",),
         see=("data-checks",),
     ),
     Entry(
@@ -197,7 +195,6 @@ ENTRIES = (
             "Concord does most of this before the first step of a run (preflight) and stops it "
             "when the answer is no.",
         ),
-        sources=("SPEC E19",),
         see=("reward-histograms", "labels-turned-round", "masks-and-ends"),
     ),
 )

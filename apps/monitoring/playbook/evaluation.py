@@ -44,7 +44,10 @@ ENTRIES = (
             "An ensemble, its lowest member or its mean less its spread, holds out longer than "
             "one model.",
         ),
-        sources=("Gao et al. 2022", "Coste et al. 2023"),
+        sources=(
+            "Gao et al. 2022",
+            "Coste et al. 2023",
+        ),
         see=("reward-up-benchmark-flat", "reward-hacking"),
     ),
     Entry(
@@ -112,7 +115,6 @@ ENTRIES = (
             "Name the reward by its checkpoint, not by an address that may change.",
             "Restart from the last checkpoint before the change.",
         ),
-        sources=("SPEC E14",),
         see=("reward-jumped",),
     ),
 )

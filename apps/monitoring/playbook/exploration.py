@@ -60,7 +60,6 @@ ENTRIES = (
             "A task with one right answer ends with low entropy and rightly so: read the share "
             "of step 0 and the held-out score together.",
         ),
-        sources=("SPEC E6",),
         see=("exploration-table", "template"),
     ),
     Entry(
@@ -81,7 +80,6 @@ ENTRIES = (
             Check("Try a tenth of the learning rate.", experiment="slower"),
         ),
         fixes=("Lower entropy_coef or the learning rate; check the sign first.",),
-        sources=("SPEC E6",),
         see=("labels-turned-round", "exploration-table"),
     ),
     Entry(
@@ -110,7 +108,6 @@ ENTRIES = (
             Check("Reproduce it in small.", experiment="minimal"),
         ),
         fixes=("Easier prompts or partial credit; a higher learning rate; a lower kl_coef.",),
-        sources=("SPEC E6",),
         see=("rewards-rare", "accurate-reward-no-progress"),
     ),
     Entry(
@@ -134,7 +131,7 @@ ENTRIES = (
             "Comparisons of the template with plain answers; then retrain the reward model.",
             "Entropy or divergence priced higher until then.",
         ),
-        sources=("SPEC E6", "Li et al. 2016 (distinct-n)"),
+        sources=("Li et al. 2016 (distinct-n)",),
         see=("reward-hacking", "format-hacking"),
     ),
     Entry(

@@ -55,7 +55,6 @@ ENTRIES = (
             "Raise value_learning_rate or critic_warmup_steps; a separate critic; normalised "
             "returns.",
         ),
-        sources=("SPEC E11",),
         see=("critic-table", "values-blow-up"),
     ),
     Entry(
@@ -75,7 +74,6 @@ ENTRIES = (
             _FIT,
         ),
         fixes=("Lower value_learning_rate, clip values, normalise returns.",),
-        sources=("SPEC E10, E11",),
         see=("critic-table",),
     ),
     Entry(
@@ -105,7 +103,6 @@ ENTRIES = (
             "drawing and learning.",
             "Make the slow part faster before anything is made asynchronous.",
         ),
-        sources=("SPEC E9",),
         see=("not-the-same-model", "who-waits"),
     ),
     Entry(
@@ -153,7 +150,6 @@ ENTRIES = (
             "Draw at temperature 1 without filters, or divide the trainer's logits alike.",
             "Send weights after every update and check their version.",
         ),
-        sources=("SPEC E3, E10",),
         see=("stale-answers", "minibatches-skipped"),
     ),
     Entry(
@@ -194,7 +190,6 @@ ENTRIES = (
             "of that step.",
             "Resume from last: weights with a NaN in them are never saved as last or best.",
         ),
-        sources=("SPEC E10",),
         see=("numerics-table", "gradient-jumps"),
     ),
     Entry(
@@ -226,7 +221,6 @@ ENTRIES = (
             Check("Try a tenth of the learning rate.", experiment="slower"),
         ),
         fixes=("Keep max_grad_norm; lower the learning rate; lengthen the warm-up.",),
-        sources=("SPEC E10",),
         see=("numerics-table", "not-a-number"),
     ),
     Entry(
@@ -267,7 +261,6 @@ ENTRIES = (
             "A part that grew slow makes answers stale when drawing is asynchronous: mend it "
             "before it becomes a matter of learning.",
         ),
-        sources=("SPEC E12, E15",),
         see=("memory-table", "stale-answers"),
     ),
 )

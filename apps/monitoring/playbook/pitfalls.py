@@ -51,7 +51,10 @@ ENTRIES = (
             "One more penalty moves the hole. Log parts apart, retrain on the newest answers, "
             "keep the policy near its reference, and let people gate what goes out.",
         ),
-        sources=("Amodei et al. 2016", "Gao et al. 2022", "SPEC F6"),
+        sources=(
+            "Amodei et al. 2016",
+            "Gao et al. 2022",
+        ),
         see=("reward-up-benchmark-flat", "format-hacking", "refusal-hacking"),
     ),
     Entry(
@@ -218,7 +221,6 @@ ENTRIES = (
             "Pay for form only where the answer is right, or as a small gate.",
             "Test the verifier like code: a table of answers it must accept and refuse.",
         ),
-        sources=("SPEC F6",),
         see=("agent-pitfalls", "reward-hacking"),
     ),
     Entry(
@@ -255,7 +257,6 @@ ENTRIES = (
             "Comparisons where plain help wins on harmless prompts.",
             "Two measures, helpful and harmless, each with its own line; never only their sum.",
         ),
-        sources=("SPEC F6",),
         see=("refusals-rise", "reward-hacking"),
     ),
     Entry(
@@ -326,7 +327,6 @@ ENTRIES = (
             "Store a failed tool as a failure, with its message.",
             "Give credit at checkpoints of the task rather than only at its end.",
         ),
-        sources=("SPEC F6",),
         see=("format-hacking", "stale-answers"),
     ),
 )

@@ -52,7 +52,7 @@ ENTRIES = (
         ),
         checks=(_SLOWER, _EPOCHS),
         fixes=("Halve the learning rate; fewer update_epochs; larger batches.",),
-        sources=("SPEC E5", "Schulman et al. 2017"),
+        sources=("Schulman et al. 2017",),
         see=("reward-down-kl-spike", "clipped-away"),
     ),
     Entry(
@@ -91,7 +91,7 @@ ENTRIES = (
             "No single number of nats is right for every task: longer answers carry more. Read "
             "the divergence beside the held-out score.",
         ),
-        sources=("SPEC E5", "Gao et al. 2022"),
+        sources=("Gao et al. 2022",),
         see=("kl-explodes", "held-out-falls"),
     ),
     Entry(
@@ -129,7 +129,6 @@ ENTRIES = (
             "Name the reference by its checkpoint and start again from the beginning: every "
             "price that was paid for divergence was wrong.",
         ),
-        sources=("SPEC E3, E5",),
         see=("kl-explodes",),
     ),
     Entry(
@@ -163,7 +162,6 @@ ENTRIES = (
             ),
         ),
         fixes=("One pass less, then half the learning rate; one at a time.",),
-        sources=("SPEC E6",),
         see=("update-cut-short", "not-the-same-model"),
     ),
     Entry(
@@ -199,7 +197,6 @@ ENTRIES = (
             "A lower learning rate; if it stays, look for another precision, temperature or "
             "adapter in the sampler.",
         ),
-        sources=("SPEC E7",),
         see=("not-the-same-model",),
     ),
     Entry(
@@ -221,7 +218,6 @@ ENTRIES = (
             Check("Fit the critic alone.", experiment="critic_fit"),
         ),
         fixes=("Roll back to best; go on with smaller steps.",),
-        sources=("SPEC F4",),
         see=("reward-down-kl-spike", "critic-explains-nothing"),
     ),
 )

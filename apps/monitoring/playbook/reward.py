@@ -52,7 +52,6 @@ ENTRIES = (
             "Mend the rule, or give partial credit.",
             "Take prompts at which the starting policy sometimes succeeds.",
         ),
-        sources=("SPEC E2",),
         see=("rewards-rare", "stopped-exploring"),
     ),
     Entry(
@@ -83,7 +82,7 @@ ENTRIES = (
             "Begin with easier prompts, and mix harder ones in as they are solved.",
             "Partial credit for steps that can be checked; more answers for each prompt.",
         ),
-        sources=("SPEC E2", "Yu et al. 2025 (DAPO)"),
+        sources=("Yu et al. 2025 (DAPO)",),
         see=("constant-reward", "silent-groups"),
     ),
     Entry(
@@ -110,7 +109,10 @@ ENTRIES = (
             "Let people compare the flagged answers, then retrain all members.",
             "Raise kl_coef, so that the policy stays where the members know something.",
         ),
-        sources=("Coste et al. 2023", "Eisenstein et al. 2023"),
+        sources=(
+            "Coste et al. 2023",
+            "Eisenstein et al. 2023",
+        ),
         see=("far-from-reference",),
     ),
     Entry(
@@ -144,7 +146,6 @@ ENTRIES = (
             _PLOT,
         ),
         fixes=("Nothing by itself. Stop when the held-out score no longer rises.",),
-        sources=("SPEC F2",),
         see=("reward-up-benchmark-flat", "thresholds-read-literally"),
     ),
     Entry(
@@ -171,7 +172,6 @@ ENTRIES = (
             _PLOT,
         ),
         fixes=("A template: see that entry. Blindness: comparisons of answers that are close.",),
-        sources=("SPEC F2",),
         see=("template", "accurate-reward-no-progress"),
     ),
     Entry(
@@ -204,7 +204,6 @@ ENTRIES = (
             "checkpoint.",
             "A trick: read “Reward hacking”.",
         ),
-        sources=("SPEC F3",),
         see=("not-reproducible", "reward-hacking"),
     ),
     Entry(
@@ -244,7 +243,6 @@ ENTRIES = (
             Check("Score them again.", experiment="rescore"),
         ),
         fixes=("Clip rewards (reward_clip) and normalise them; add a rule for the strange texts.",),
-        sources=("SPEC E7",),
         see=("rewards-rare",),
     ),
     Entry(
@@ -272,7 +270,6 @@ ENTRIES = (
             "A penalty that the policy can learn from, rather than only a bar.",
             "Comparisons that show the rule being kept.",
         ),
-        sources=("SPEC E18",),
     ),
     Entry(
         slug="answers-longer",
@@ -319,7 +316,7 @@ ENTRIES = (
             "Look at the lines “beats length” and “matched for length” on the reward model's "
             "page before training against it again.",
         ),
-        sources=("Singhal et al. 2023", "SPEC F6"),
+        sources=("Singhal et al. 2023",),
         see=("reward-up-benchmark-flat", "reward-hacking"),
     ),
     Entry(
@@ -395,7 +392,6 @@ ENTRIES = (
             "Measure help on harmless prompts and refusal on harmful ones apart; one number "
             "hides the trade.",
         ),
-        sources=("SPEC F6",),
         see=("refusal-hacking", "reward-hacking"),
     ),
 )

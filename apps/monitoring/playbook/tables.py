@@ -58,7 +58,6 @@ ENTRIES = (
             "Change one thing at a time, in a run of minutes. An experiment with two changes "
             "answers no question.",
         ),
-        sources=("SPEC F5",),
         see=("data-checks", "during-a-run"),
     ),
     Entry(
@@ -404,7 +403,7 @@ ENTRIES = (
                 ),
             ),
         ),
-        sources=("SPEC F2, F3, F10", "Andrychowicz et al. 2020"),
+        sources=("Andrychowicz et al. 2020",),
         see=("which-link-first", "near-the-top"),
     ),
 )

@@ -113,7 +113,10 @@ ENTRIES = (
             "Log the parts of the reward apart (correctness, form, length, safety), so that next "
             "time the part that moves is seen to move.",
         ),
-        sources=("Gao et al. 2022", "Singhal et al. 2023", "SPEC F6"),
+        sources=(
+            "Gao et al. 2022",
+            "Singhal et al. 2023",
+        ),
         see=("held-out-falls", "answers-longer", "reward-hacking"),
     ),
     Entry(
@@ -205,7 +208,10 @@ ENTRIES = (
             "Keep update_kl_target on: it ends an update that has gone far enough.",
             "Check that rewards are normalised and clipped, and advantages whitened.",
         ),
-        sources=("Schulman et al. 2017", "Engstrom et al. 2020", "SPEC E5, E6"),
+        sources=(
+            "Schulman et al. 2017",
+            "Engstrom et al. 2020",
+        ),
         see=("update-cut-short", "far-from-reference", "clipped-away"),
     ),
     Entry(
@@ -259,7 +265,6 @@ ENTRIES = (
             "Raise kl_coef; with a phrase the reference also says now and then, a low price never "
             "stops it.",
         ),
-        sources=("SPEC F2, F6",),
         see=("reward-hacking", "stopped-exploring", "answers-repeat"),
     ),
     Entry(
@@ -315,7 +320,6 @@ ENTRIES = (
             "Start again from the checkpoint before the rise, with the reference named explicitly.",
             "Raise kl_coef by factors of two, or let it adapt to a target.",
         ),
-        sources=("SPEC E5",),
         see=("far-from-reference", "reward-down-kl-spike"),
     ),
     Entry(
@@ -386,7 +390,7 @@ ENTRIES = (
             "never learned from.",
             "Add comparisons of answers that are close in worth; they teach what is missing.",
         ),
-        sources=("SPEC F2", "Lambert et al. 2024 (RewardBench)"),
+        sources=("Lambert et al. 2024 (RewardBench)",),
         see=("answers-score-alike", "judge-pitfalls"),
     ),
     Entry(
@@ -441,7 +445,6 @@ ENTRIES = (
             "Settle disputed pairs by review and leave out those that stay undecided; what a "
             "filter leaves out is counted on the dataset's page.",
         ),
-        sources=("SPEC B, C",),
         see=("rlhf-pitfalls", "data-checks"),
     ),
 )

@@ -11,6 +11,7 @@ from apps.common.templatetags.frame import figure
 from apps.monitoring.chain import LINK_NAMES
 from apps.monitoring.selectors.diagnosis import Diagnosed
 from apps.training.models import Run
+from apps.training.screens.marks import samples_near
 from workers.contract.guards import LINKS
 from workers.diagnosis import Finding, Verdict
 from workers.diagnosis.detectors import detectors_of
@@ -28,6 +29,18 @@ SUBJECTS = {
     "freshness": "The freshness of the answers",
     "numerics": "The numerics",
     "resources": "The resources",
+}
+# And within one.
+NOUNS = {
+    "data": "the data",
+    "evaluation": "the evaluation protocol",
+    "reward": "the reward",
+    "policy": "the policy update",
+    "critic": "the critic",
+    "exploration": "exploration",
+    "freshness": "freshness",
+    "numerics": "the numerics",
+    "resources": "the resources",
 }
 STATES = {
     FIRST: ("Broke first", "bad", "circle-x"),
@@ -71,6 +84,7 @@ class FindingView:
     value: str
     expected: str
     playbook: str
+    samples: str
     suspects: str
 
 
@@ -187,7 +201,9 @@ def _chain(found: Diagnosed, said: Verdict | None) -> list[LinkView]:
                 tone=tone,
                 icon=icon,
                 since=at_step(min(one.onset for one in own)) if own else "",
-                missing=_missing(found, link)[:SHOWN_MISSING] if state == UNKNOWN else (),
+                missing=tuple(map(_breakable, _missing(found, link)[:SHOWN_MISSING]))
+                if state == UNKNOWN
+                else (),
             )
         )
     return views
@@ -200,6 +216,11 @@ def _missing(found: Diagnosed, link: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(named))
 
 
+def _breakable(name: str) -> str:
+    """A long name may break after a slash or an underscore."""
+    return name.replace("/", "/\u200b").replace("_", "_\u200b")
+
+
 class _views:
     """Findings of one run as rows."""
 
@@ -209,7 +230,7 @@ class _views:
     def __call__(self, one: Finding) -> FindingView:
         name, explained = CLASSES.get(one.evidence_class, (one.evidence_class, ""))
         url = playbook_url(self._slug, one.rule)
-        suspects = [LINK_NAMES[link] for link in one.suspects if link in LINK_NAMES]
+        suspects = [NOUNS[link] for link in one.suspects if link in NOUNS]
         return FindingView(
             finding=one,
             title=one.title,
@@ -221,6 +242,7 @@ class _views:
             value=words(one.value) if one.value is not None else "—",
             expected=one.expected,
             playbook=f"{url}?run={self._run.pk}" if url else "",
+            samples=samples_near(self._run, one.step),
             suspects=_or(suspects),
         )
 
@@ -230,7 +252,7 @@ def tab_url(run: Run, tab: str = "diagnosis") -> str:
 
 
 def _links(findings: Sequence[Finding], *, but: set[str]) -> list[str]:
-    return [LINK_NAMES[link] for link in dict.fromkeys(f.link for f in findings) if link not in but]
+    return [NOUNS[link] for link in dict.fromkeys(f.link for f in findings) if link not in but]
 
 
 def _counted(n: int, noun: str) -> str:

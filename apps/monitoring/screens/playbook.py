@@ -11,6 +11,7 @@ from apps.monitoring.playbook import Check, Entry, Reading, entry_for_rule, entr
 from apps.monitoring.playbook.entry import SORTS
 from apps.training.models import Run
 from workers.contract.guards import RULES, TESTS
+from workers.diagnosis.detector import Detector
 from workers.diagnosis.detectors import DETECTORS
 from workers.diagnosis.experiments import EXPERIMENTS
 
@@ -129,9 +130,19 @@ def _detectors(entry: Entry) -> list[RuleView]:
             title=one.title,
             kinds=", ".join(one.kinds),
             watches=", ".join(one.metrics),
-            alarms="",
+            alarms=_speaks(one),
             source=one.why,
         )
         for one in DETECTORS
         if one.rule in entry.rules
     ]
+
+
+def _speaks(one: Detector) -> str:
+    """Its limit and its patience, where one number says it."""
+    k, n = one.patience
+    looks = "at once" if n == 1 else f"{k} looks in a row" if k == n else f"{k} of {n} looks"
+    for side, word in (("above", "over"), ("below", "under")):
+        if isinstance(one.given.get(side), int | float):
+            return f"{word} {one.given[side]:g} {one.unit}, {looks}"
+    return ""

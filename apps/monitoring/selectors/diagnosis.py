@@ -2,10 +2,10 @@
 record: nothing of it is stored, only kept for a while so that a page which polls costs little.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields
 from math import inf
-from time import monotonic, time
+from time import thread_time, time
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from apps.training.selectors.reference import baseline_of
 from workers.contract.events import Evidence
 from workers.contract.guards import LINKS, RULES
 from workers.diagnosis import Finding, Verdict, diagnose, verdict
-from workers.diagnosis.baseline import Baseline, baseline_from_json
+from workers.diagnosis.baseline import WIDTH, Baseline, baseline_from_json
 from workers.diagnosis.detectors import detectors_of, needed_metrics
 from workers.diagnosis.evidence import finding_from_json
 
@@ -44,7 +44,7 @@ class Unjudged:
 @dataclass(frozen=True, slots=True)
 class Diagnosed:
     """`kind` is what was trained, `judged` the metrics that were looked at, `steps` how many steps
-    have figures, of which `looks` were looked at; `cost_s` what that took."""
+    have figures, of which `looks` were looked at; `cost_s` what that took of a processor."""
 
     kind: str
     findings: tuple[Finding, ...]
@@ -111,11 +111,11 @@ def evidence_said(run: Run) -> list[Evidence]:
 
 
 def _diagnosed(run: Run) -> Diagnosed:
-    begun, kind = monotonic(), trained_kind(run)
+    begun, kind = thread_time(), trained_kind(run)
     baseline = _baseline(run)
     columns = metric_columns(run=run)
     series = looks_at(columns, kind)
-    steps = np.unique(np.concatenate([one.steps for one in columns.values()])) if columns else []
+    steps = _union(_distinct_steps(columns).values())
     failed = (run.step, run.failure_kind, run.failure_message) if run.failure_kind else None
     found = diagnose(
         series,
@@ -135,11 +135,9 @@ def _diagnosed(run: Run) -> Diagnosed:
         looks=len({step for points in series.values() for step, _ in points}),
         first_step=int(steps[0]) if len(steps) else None,
         last_step=int(steps[-1]) if len(steps) else None,
-        compared_with=max((len(v) for m in baseline.means.values() for v in m.values()), default=0)
-        if baseline
-        else 0,
+        compared_with=_compared_with(baseline),
         at=time(),
-        cost_s=monotonic() - begun,
+        cost_s=thread_time() - begun,
     )
 
 
@@ -149,23 +147,35 @@ def looks_at(columns: Mapping[str, Column], kind: str) -> dict[str, list[Point]]
     itself. Short curves (evaluations) keep every step, and so does a number that is none, in
     whichever curve it stands."""
     needed = set(needed_metrics(kind))
-    long = [one.steps for one in columns.values() if len(one) > MOST_LOOKS]
-    short = [one.steps for one in columns.values() if len(one) <= MOST_LOOKS]
-    kept = np.unique(np.concatenate(short)) if short else np.zeros(0, dtype=np.int64)
+    distinct = _distinct_steps(columns)
+    long = [steps for steps in distinct.values() if len(steps) > MOST_LOOKS]
+    short = [steps for steps in distinct.values() if len(steps) <= MOST_LOOKS]
+    kept = _union(short)
     if len(kept) > 2 * MOST_LOOKS:
         kept = kept[:: -(-len(kept) // MOST_LOOKS)]
-    if long:
-        every = np.unique(np.concatenate(long))
-        kept = np.union1d(kept, every[:: -(-len(every) // MOST_LOOKS)])
+    every = _union(long)
+    kept = np.union1d(kept, every[:: -(-len(every) // MOST_LOOKS)]) if len(every) else kept
+    masks = {key: np.isin(steps, kept) for key, steps in distinct.items()}
     series = {}
     for name, one in columns.items():
         broken = ~np.isfinite(one.values)
         if one.undefined is not None:
             broken &= ~one.undefined
-        chosen = broken if name not in needed else broken | np.isin(one.steps, kept)
+        chosen = broken if name not in needed else broken | masks[one.steps.tobytes()]
         if chosen.any():
             series[name] = one.kept(chosen).points()
     return series
+
+
+def _distinct_steps(columns: Mapping[str, Column]) -> dict[bytes, np.ndarray]:
+    """Most metrics of a run are measured at the same steps: what is to be known of steps is worked
+    out once for all of them."""
+    return {one.steps.tobytes(): one.steps for one in columns.values()}
+
+
+def _union(steps: Collection[np.ndarray]) -> np.ndarray:
+    """All of them, ascending, each once."""
+    return np.unique(np.concatenate(list(steps))) if steps else np.zeros(0, dtype=np.int64)
 
 
 def _baseline(run: Run) -> Baseline | None:
@@ -174,6 +184,19 @@ def _baseline(run: Run) -> Baseline | None:
     spec = run.attempts.order_by("-number").values_list("spec", flat=True).first() or {}
     taken = spec.get("baseline")
     return baseline_from_json(taken) if taken else baseline_of(run)
+
+
+def _compared_with(baseline: Baseline | None) -> int:
+    """How many healthy runs stand behind the comparison; 0 where they are too few for any."""
+    if baseline is None:
+        return 0
+    usual = [
+        found
+        for name, buckets in baseline.means.items()
+        for bucket in buckets
+        if (found := baseline.at(name, bucket * WIDTH)) is not None
+    ]
+    return max((one.runs for one in usual), default=0)
 
 
 # --- kept for a while ---

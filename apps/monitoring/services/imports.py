@@ -55,6 +55,7 @@ def run_import(
     digest = sha256(data).hexdigest()
     key = f"import:{trained_as}:{digest[:40]}"
     named = ours(found.series, trained_as)
+    config = storable({**found.config, "file": PurePath(file_name).name, "trained_as": trained_as})
     with transaction.atomic():
         Project.objects.select_for_update().get(pk=project.pk)  # two uploads at once are one
         known = Run.objects.filter(project=project, launch_key=key).first()
@@ -65,7 +66,7 @@ def run_import(
                 field="file",
                 details={"run": known.pk},
             )
-        run = _run(project, user, name, trained_as, key, found, named)
+        run = _run(project, user, name, config, key, found, named)
         RunAttempt.objects.create(
             run=run,
             number=1,
@@ -91,7 +92,7 @@ def _run(
     project: Project,
     user: User,
     name: str,
-    trained_as: str,
+    config: dict[str, Any],
     key: str,
     found: Read,
     named: Named,
@@ -113,7 +114,7 @@ def _run(
         name=name,
         kind=Run.Kind.IMPORTED,
         state=Run.State.FINISHED,
-        config=storable({**found.config, "trained_as": trained_as}),
+        config=config,
         attempt=1,
         step=last,
         total_steps=last,
