@@ -8,6 +8,7 @@ from typing import Any
 from apps.common.drawing.figures import places_for
 from apps.common.templatetags.frame import figure, fixed
 from apps.monitoring.models import ProbeResult, Watch
+from apps.monitoring.probe_words import FIGURES, is_share, label_of
 from apps.monitoring.screens.time_charts import Spark, TimeChart, TimePoint, spark, time_chart
 from apps.monitoring.selectors.probes import REWARD, shift_of
 from measures.drift import Level, Shift
@@ -19,21 +20,8 @@ STATE_ICONS = {
     "drifted": "triangle-alert",
     "broken": "circle-x",
 }
-# (label, whether it is a share, what it says), in the order of the tables.
-FIGURES: dict[str, tuple[str, bool, str]] = {
-    REWARD: ("Reward score", False, "raw, by the reward model; it has no origin of its own"),
-    "calibrated": ("Calibrated score", True, "against a known good model's answers"),
-    "margin": ("Margin", False, "score of the better answer of a pair less the other's"),
-    "accuracy": ("Pairs ordered right", True, "of pairs whose better answer is known"),
-    "response_length": ("Length", False, "tokens of an answer"),
-    "ended": ("Ended by itself", True, "answers that were not cut off"),
-    "repetition": ("Repetition", True, "of an answer's four-word runs, those said before"),
-    "distinct": ("Diversity", True, "of an answer's word pairs, those that are different"),
-    "compression": ("Compression", False, "how much smaller its text packs"),
-    "refusals": ("Refusals", True, "answers that refuse"),
-    "politeness": ("Politeness", True, "answers with phrases of courtesy"),
-}
 _ORDER = {name: place for place, name in enumerate(FIGURES)}
+BASELINE = "is the baseline"
 _Z95 = 1.959963984540054
 
 
@@ -54,10 +42,6 @@ class FigureRow:
     spark: Spark | None
 
 
-def label_of(name: str) -> str:
-    return FIGURES[name][0] if name in FIGURES else name
-
-
 def figure_rows(
     result: ProbeResult | None, history: Sequence[ProbeResult], baseline: Mapping[str, Any]
 ) -> list[FigureRow]:
@@ -73,16 +57,16 @@ def _row(
 ) -> FigureRow:
     now = result.figures[name]
     shift = shift_of(now)
-    is_share = FIGURES[name][1] if name in FIGURES else False
-    then = now.get("baseline")
+    share = is_share(name)
     verdict, tone = _verdict(name, result, shift)
-    change, bounds = _change(shift, is_share)
+    then = now["mean"] if verdict == BASELINE else now.get("baseline")
+    change, bounds = _change(shift, share)
     return FigureRow(
         name=name,
         label=label_of(name),
         what=FIGURES[name][2] if name in FIGURES else "",
-        baseline=_value(then, is_share) if then is not None else "—",
-        now=_estimate(now, is_share),
+        baseline=_value(then, share) if then is not None else "—",
+        now=_estimate(now, share),
         n=int(now["n"]),
         change=change,
         bounds=bounds,
@@ -106,16 +90,14 @@ def points_of(name: str, history: Sequence[ProbeResult]) -> list[TimePoint]:
     return points
 
 
-def figure_charts(
-    history: Sequence[ProbeResult], baseline: Mapping[str, Any]
-) -> list[tuple[str, str, TimeChart]]:
-    """(name, what it says, chart) of every figure that was ever measured."""
+def figure_charts(history: Sequence[ProbeResult], baseline: Mapping[str, Any]) -> list[TimeChart]:
+    """Of every figure that was ever measured."""
     names = {name for result in history for name in result.figures}
     found = []
     for name in sorted(names, key=lambda one: (_ORDER.get(one, len(_ORDER)), one)):
         chart = time_chart(label_of(name), points_of(name, history), baseline=_base(name, baseline))
         if chart is not None:
-            found.append((name, FIGURES[name][2] if name in FIGURES else "", chart))
+            found.append(chart)
     return found
 
 
@@ -126,7 +108,7 @@ def _base(name: str, baseline: Mapping[str, Any]) -> float | None:
 
 def _verdict(name: str, result: ProbeResult, shift: Shift | None) -> tuple[str, str]:
     if shift is None:
-        return "baseline" if not result.findings else "", ""
+        return (BASELINE, "") if not result.findings else ("", "")
     if shift.undefined:
         return shift.undefined, ""
     if any(one.get("figure") == name for one in result.findings):
@@ -136,17 +118,19 @@ def _verdict(name: str, result: ProbeResult, shift: Shift | None) -> tuple[str, 
     return ("unchanged", "good") if not shift.value else ("within noise", "good")
 
 
-def _change(shift: Shift | None, is_share: bool) -> tuple[str, str]:
+def _change(shift: Shift | None, share: bool) -> tuple[str, str]:
+    """(change, bounds), of shares in points."""
     if shift is None or shift.value is None:
         return "—", ""
-    scale = 100.0 if is_share else 1.0
+    scale, unit = (100.0, " points") if share else (1.0, "")
     if shift.low is None or shift.high is None:
-        return _signed(scale * shift.value, 2 if is_share else 3), "no interval"
+        return _signed(scale * shift.value, 1 if share else 3) + unit, "no interval"
     if shift.value == 0 and shift.low == shift.high:
         return "0", ""
     low, high = scale * shift.low, scale * shift.high
-    places = places_for(low, high)
-    return _signed(scale * shift.value, places), f"{fixed(low, places)} … {fixed(high, places)}"
+    places = 1 if share else places_for(low, high)
+    bounds = f"{fixed(low, places)} … {fixed(high, places)}"
+    return _signed(scale * shift.value, places) + unit, bounds
 
 
 def _signed(value: float, places: int) -> str:
@@ -154,13 +138,13 @@ def _signed(value: float, places: int) -> str:
     return text if value <= 0 or text.strip("0.") == "" else f"+{text}"
 
 
-def _value(value: float, is_share: bool) -> str:
-    return f"{100 * value:.1f} %".replace("-", "−") if is_share else str(figure(value))
+def _value(value: float, share: bool) -> str:
+    return f"{100 * value:.1f} %".replace("-", "−") if share else str(figure(value))
 
 
-def _estimate(now: Mapping[str, Any], is_share: bool) -> str:
+def _estimate(now: Mapping[str, Any], share: bool) -> str:
     half = _Z95 * now["deviation"] / math.sqrt(max(1, now["n"]))
-    if is_share:
+    if share:
         return f"{100 * now['mean']:.1f} % ± {100 * half:.1f}".replace("-", "−")
     places = places_for(-half, half) if half else 3
     return f"{fixed(now['mean'], places)} ± {fixed(half, places)}"

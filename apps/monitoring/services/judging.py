@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from apps.monitoring.models import Watch
+from apps.monitoring.probe_words import is_share, label_of
 from apps.monitoring.selectors.probes import REWARD, shift_of
 from apps.monitoring.services.baselines import Brought
 from apps.training.models import Run
@@ -183,16 +184,18 @@ def _shift_finding(
     test = (
         f", {'t' if shift.paired else 'z'} = {_signed(shift.statistic)}" if shift.statistic else ""
     )
-    pairs = "the same prompts" if shift.paired else "answers"
+    pairs = "prompts in pairs" if shift.paired else "answers"
+    label, share = label_of(name), is_share(name)
+    moved = _signed(100 * (shift.value or 0)) + " points" if share else _signed(shift.value)
     return {
         "rule": SHIFTED,
         "link": "reward" if watch.kind == Watch.Kind.REWARD else "policy",
         "severity": "critical" if abs(effect) >= STRONG else "warning",
         "figure": name,
         "value": now["mean"],
-        "title": f"{name} has moved from its baseline",
-        "message": f"{name} was {_plainly(then['mean'])} at the baseline and is "
-        f"{_plainly(now['mean'])}: {_signed(shift.value)} ({size}{test}, {shift.n:,} {pairs}).",
+        "title": f"{label} has moved from its baseline",
+        "message": f"{label} was {_plainly(then['mean'], share)} at the baseline and is "
+        f"{_plainly(now['mean'], share)} now: {moved} ({size}{test}, {shift.n:,} {pairs}).",
     }
 
 
@@ -221,8 +224,9 @@ def _changes(found: Brought, baseline: Mapping[str, Any]) -> list[dict[str, Any]
     return changed[:MOST_CHANGES]
 
 
-def _plainly(value: float) -> str:
-    return f"{value:.4g}".replace("-", "−")
+def _plainly(value: float, share: bool) -> str:
+    text = f"{100 * value:.1f} %" if share else f"{value:.4g}"
+    return text.replace("-", "−")
 
 
 def _signed(value: float | None) -> str:

@@ -1,0 +1,26 @@
+"""What the figures of a probe are called, in the order of the tables."""
+
+from apps.monitoring.selectors.probes import REWARD
+
+# name: (label, whether it is a share, what it says)
+FIGURES: dict[str, tuple[str, bool, str]] = {
+    REWARD: ("Reward score", False, "raw, by the reward model; it has no origin of its own"),
+    "calibrated": ("Calibrated score", True, "against a known good model's answers"),
+    "margin": ("Margin", False, "score of the better answer of a pair less the other's"),
+    "accuracy": ("Pairs ordered right", True, "of pairs whose better answer is known"),
+    "response_length": ("Length", False, "tokens of an answer"),
+    "ended": ("Ended by itself", True, "answers that were not cut off"),
+    "repetition": ("Repetition", True, "of an answer's four-token runs, those said before"),
+    "distinct": ("Diversity", True, "of an answer's token pairs, those that are different"),
+    "compression": ("Compression", False, "bytes of an answer over its bytes when packed"),
+    "refusals": ("Refusals", True, "answers that open as a refusal"),
+    "politeness": ("Politeness", True, "answers with a phrase of courtesy"),
+}
+
+
+def label_of(name: str) -> str:
+    return FIGURES[name][0] if name in FIGURES else name
+
+
+def is_share(name: str) -> bool:
+    return name in FIGURES and FIGURES[name][1]
