@@ -9,7 +9,7 @@ from apps.common.templatetags.frame import figure
 from apps.training.screens.metric_words import words_of
 from apps.training.selectors.histograms import Spread
 
-WIDTH, HEIGHT, LEFT, RIGHT, TOP, FLOOR = 520, 220, 52, 512, 10, 184
+WIDTH, HEIGHT, LEFT, RIGHT, TOP, FLOOR = 520, 220, 52, 498, 10, 184
 MOST_COLUMNS = 90
 LEVELS = 8  # shades; more cannot be told apart
 TITLES = {"reward": "Reward", "response_length": "Length"}
