@@ -106,7 +106,7 @@ def ingested(layout: str, app: str, project: Any, var: Path, seconds: float) -> 
         run = run_make(project, f"{layout} {n}")
         trainers.append(Trainer(run.pk, folder, line, values))
     with event_worker(app) as pid:
-        drain(trainers)  # the first message pays for imports and connections
+        drain(trainers, limit_s=300)  # the worker starts; the first message pays for connections
         for trainer in trainers:
             trainer.delays.clear()
         servers = Servers.of(web=pid, var=var)
@@ -117,7 +117,7 @@ def ingested(layout: str, app: str, project: Any, var: Path, seconds: float) -> 
         spent = servers.used().since(used)
         waiting = line.batches_waiting()
         behind = sum(len(one.written) - one.acked for one in trainers)
-        drained = drain(trainers)
+        drained = drain(trainers, limit_s=300)
         inserted = {table: now - written[table] for table, now in counted().items()}
     applied = points_stored([one.run for one in trainers])
     offered = sum(one.step for one in trainers) * METRICS
