@@ -14,6 +14,7 @@ from workers import train
 from workers.diagnosis.baseline import Baseline
 from workers.ppo import course, evaluation
 from workers.ppo import rollout as rollouts
+from workers.recipes import grpo
 from workers.recipes import ppo as recipe
 from workers.rewards.source import Scores
 from workers.rl import advantages
@@ -343,3 +344,35 @@ def test_a_resumed_run_does_not_say_again_what_it_said(known: Workshop, monkeypa
     ]
     assert bins[0] == bins[1]
     assert len(bins[0]) == 1
+
+
+@pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")  # inside TRL
+def test_a_run_of_groups_says_the_same_of_itself(known: Workshop, monkeypatch: Patch) -> None:
+    monkeypatch.setattr(grpo, "build_reward", lambda *a, **k: GoodWords(sign=-1.0))
+    config = {
+        "steps": 2,
+        "batch_size": 16,
+        "group_size": 4,
+        "max_prompt_length": 16,
+        "max_new_tokens": 8,
+        "eval_every": 2,
+        "eval_prompts": 4,
+        "sample_every": 1,
+        "baseline_answers": 2,
+        "reward_check": "off",
+        "watch_phrases": ["good"],
+        "guards": {"cause_found": "warn"},
+    }
+    spec = known.spec("groups", "grpo", config, **ROLES, canaries="known_pairs")
+    outcome = known.run_here(spec)
+    assert said(outcome)["reward_inverted"]["step"] == 0
+    assert [a["rule"] for a in outcome.all("Alert")].count("cause_found") == 1
+    assert outcome.curve("eval/canary_accuracy") == {0: 0.0, 2: 0.0}
+    assert outcome.curve("eval/reproducibility") == {0: 0.0, 2: 0.0}
+    spread = [(h["step"], h["name"]) for h in outcome.all("Histogram")]
+    assert spread == [(s, n) for s in (0, 1, 2) for n in ("reward", "response_length")]
+    assert set(outcome.curve("behaviour/phrase/good/reference")) == {0}
+    assert set(outcome.curve("behaviour/phrase/good")) == {1, 2}
+    saved = outcome.all("CheckpointSaved")[-1]["metrics"]
+    assert "eval/score" in saved
+    assert "eval/protocol" not in saved
