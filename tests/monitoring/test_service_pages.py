@@ -10,7 +10,7 @@ from django.test import Client
 from django.utils import timezone
 
 from apps.accounts.models import Project, User
-from apps.monitoring.models import Watch
+from apps.monitoring.models import Incident, Watch
 from apps.monitoring.services.outcomes import outcomes_record
 from apps.training.models import Alert, Run
 from tests.monitoring.probed import (
@@ -102,6 +102,8 @@ def test_the_pages_tell_of_a_watch_in_every_state(browser: Client, project: Proj
     assert "Answers that changed most" in html
     assert HOSTILE not in html
     assert "differs from its baseline" in text_of(browser, "/p/arguments/monitoring/")
+    incident = Incident.objects.get(key=f"watch:{watch.pk}")
+    assert base(watch) in text_of(browser, f"/p/arguments/monitoring/incidents/{incident.pk}/")
     probe_fail(probe_launched(watch))
     html = text_of(browser, base(watch))
     assert "cannot be asked" in html

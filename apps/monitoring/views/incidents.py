@@ -134,6 +134,7 @@ def _page(
         "tone": screen.TONES[incident.severity],
         "state_tone": screen.STATE_TONES[incident.state],
         "link": screen.link_name(incident.link),
+        "watch": incident.key.partition(":")[2] if incident.key.startswith("watch:") else "",
         "is_open": incident.state != Incident.State.RESOLVED,
         "muted": mute_of(incident),
         "judged": draft,
