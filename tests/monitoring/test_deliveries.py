@@ -176,6 +176,8 @@ def test_a_dead_receiver_costs_one_try_and_holds_up_nobody(
         free.bind(("127.0.0.1", 0))
         dead = f"http://127.0.0.1:{free.getsockname()[1]}/"
     first = channels.channel_create(project=project, user=emil, kind="webhook", address=dead)
+    Channel.objects.filter(pk=hook.pk).update(id=first.pk + 1)
+    hook.pk = first.pk + 1
     for n in range(5):
         opened(f"watch:{n}")
     assert deliveries.deliveries_send() == 5
@@ -183,6 +185,12 @@ def test_a_dead_receiver_costs_one_try_and_holds_up_nobody(
     assert list(tries) == [1, 0, 0, 0, 0]
     opened("watch:5")
     assert Delivery.objects.filter(channel=first).latest("pk").next_at > timezone.now()
+    hears.got.clear()
+    opened("watch:6")
+    due()
+    row = deliveries._claim()
+    assert row is not None
+    assert row.channel_id == hook.pk, "who answers goes first, although the other was added before"
 
 
 # --- where nothing is sent to ---

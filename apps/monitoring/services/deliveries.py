@@ -44,12 +44,14 @@ def deliveries_send(*, most_seconds: float = MOST_SECONDS) -> int:
 def _claim() -> Delivery | None:
     """The next message that is due, of a channel that nobody else is claiming for."""
     now = timezone.now()
-    due = Delivery.objects.filter(state=_State.PENDING, next_at__lte=now)
+    waiting = Delivery.objects.filter(state=_State.PENDING)
+    due = waiting.filter(next_at__lte=now)
+    failing = waiting.filter(channel=OuterRef("pk"), tries__gt=0)
     with transaction.atomic():
         channel = (
             Channel.objects.select_for_update(skip_locked=True, no_key=True)
             .filter(Exists(due.filter(channel=OuterRef("pk"))), enabled=True)
-            .order_by("pk")
+            .order_by(Exists(failing), "pk")  # who answers first; who does not costs seconds
             .first()
         )
         if channel is None:
