@@ -4,6 +4,7 @@ record: nothing of it is stored, only kept for a while so that a page which poll
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields
+from hashlib import sha256
 from math import inf
 from time import thread_time, time
 from typing import Any
@@ -19,14 +20,16 @@ from workers.contract.events import Evidence
 from workers.contract.guards import LINKS, RULES
 from workers.diagnosis import Finding, Verdict, diagnose, verdict
 from workers.diagnosis.baseline import WIDTH, Baseline, baseline_from_json
-from workers.diagnosis.detectors import detectors_of, needed_metrics
+from workers.diagnosis.detectors import DETECTORS, detectors_of, needed_metrics
 from workers.diagnosis.evidence import finding_from_json
 
 MOST_LOOKS = 2000
 KEPT_S = 24 * 3600
 LIVE_S, PATIENCE = 10, 20  # a live run is judged again after so long, or so many times its cost
 TRAINED = frozenset({"sft", "reward", "dpo", "ppo", "grpo"})
-_VERSION = 1
+# What was worked out by other detectors, or kept in another form, is not shown.
+_FORM = 2
+_VERSION = sha256(f"{_FORM}{DETECTORS}".encode()).hexdigest()[:12]
 _FIELDS = {field.name for field in fields(Evidence)}
 _INFORM = {rule.name for rule in RULES if rule.severity == "info"}
 
