@@ -13,7 +13,7 @@ from django.db.models import Q
 
 from apps.accounts.models import Project
 from apps.labeling.models import Vote
-from apps.snapshots.models import Snapshot, SnapshotRow
+from apps.snapshots.models import LOOKING, Snapshot, SnapshotRow
 
 
 @dataclass(slots=True)
@@ -152,11 +152,15 @@ def origins(run: Any) -> Origins:
     queue, seen = deque([run]), {run.pk}
     while queue:
         current = queue.popleft()
-        for link in current.inputs.select_related("snapshot", "checkpoint__run", "upstream"):
+        links = current.inputs.select_related(
+            "snapshot", "checkpoint__run", "upstream", "artifact__run"
+        )
+        for link in links:
             if link.snapshot is not None:
                 snapshots[link.snapshot_id] = link.snapshot
                 continue
-            before = link.checkpoint.run if link.checkpoint is not None else link.upstream
+            source = link.checkpoint or link.artifact
+            before = source.run if source is not None else link.upstream
             if before.pk not in seen:
                 seen.add(before.pk)
                 runs.append(before)
@@ -171,7 +175,9 @@ def snapshot_votes(snapshots: Iterable[str]) -> set[int]:
 
 
 def _links(manager: Any) -> Any:
-    return manager.select_related("run__project").order_by("run__created_at", "pk")
+    """Without checks and probes, which make nothing: a probe an hour would bury the rest."""
+    rows = manager.exclude(run__kind__in=LOOKING)
+    return rows.select_related("run__project").order_by("run__created_at", "pk")
 
 
 def _readers(run: Any) -> list[Any]:

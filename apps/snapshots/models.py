@@ -7,6 +7,8 @@ from apps.accounts.models import Project, User
 from apps.common.models import Named
 from apps.labeling.models import Comparison
 
+LOOKING = ("check", "probe")  # kinds of run that only look at a dataset and make nothing of it
+
 
 class Snapshot(Named):
     """A dataset that never changes once frozen (a database trigger refuses it).

@@ -12,7 +12,7 @@ from apps.accounts.models import Project
 from apps.common.errors import Missing
 from apps.labeling.models import Annotator, Comparison, LabelingSettings, Prompt, Vote
 from apps.snapshots.assembling.rows import Texts, source_of
-from apps.snapshots.models import Snapshot, SnapshotRow
+from apps.snapshots.models import LOOKING, Snapshot, SnapshotRow
 from apps.snapshots.recipe import TRAIN, Filters, SnapshotRecipe
 from apps.snapshots.recipe_json import recipe_from_json
 from apps.snapshots.store import artifact_store
@@ -203,8 +203,10 @@ def overlap_with_demonstrations(snapshot: Snapshot) -> tuple[Snapshot, Overlap] 
 
 
 def uses_of(snapshot: Snapshot) -> list[Any]:
-    """Runs that read it, each with its role: [RunInput], newest run first."""
-    return list(snapshot.used_by.select_related("run").order_by("-run__created_at", "role"))
+    """Runs that read it, each with its role: [RunInput], newest run first; without checks and
+    probes, which make nothing of it."""
+    rows = snapshot.used_by.exclude(run__kind__in=LOOKING)
+    return list(rows.select_related("run").order_by("-run__created_at", "role"))
 
 
 def comparison_counts(*, project: Project, by: str, most: int = 200) -> list[tuple[str, int]]:

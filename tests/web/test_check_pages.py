@@ -12,7 +12,7 @@ from django.utils import timezone
 from pytest_django.fixtures import Settings
 
 from apps.accounts.models import Project, User
-from apps.training.models import Artifact, Run
+from apps.training.models import Artifact, Run, RunInput
 from measures.trust.findings import Table
 
 FOUND = {
@@ -82,6 +82,19 @@ def test_a_check_says_what_it_found_and_which_run_it_is_about(
     assert f"/runs/{policy.pk}/?tab=diagnosis" in text
     assert "Largest differences" in text
     assert "−1.25" in text
+
+
+@pytest.mark.parametrize("tab", ["charts", "config", "lineage", "repeat", "checks", "logs"])
+def test_every_tab_of_a_check_that_read_a_file_opens(
+    check: Run, policy: Run, signed_in: Callable[[User], Client], emil: User, tab: str
+) -> None:
+    kept = Artifact.objects.create(
+        run=policy, attempt=1, seq=2, name="rollouts.jsonl", uri="x", sha256="0" * 64
+    )
+    RunInput.objects.create(run=check, role="rollouts", artifact=kept)
+    text = page(signed_in(emil), check, f"?tab={tab}")
+    if tab == "lineage":
+        assert "its rollouts.jsonl" in text
 
 
 def test_what_a_trainer_wrote_wrongly_breaks_no_page(

@@ -165,7 +165,7 @@ def judge(
     agreement: Agreement | None, fresh: Interval, error: float, reported: float | None
 ) -> tuple[str, str]:
     """(outcome, words)."""
-    now = f"The policy is {number(fresh)} nats an answer from it (n = {fresh.n})"
+    now = f"The policy is {number(fresh)} nats an answer from the reference (n = {fresh.n})"
     if agreement is not None and not agreement.same:
         who = (
             "its divergences were all 0, so the run compared the policy with itself"

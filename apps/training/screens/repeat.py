@@ -83,7 +83,7 @@ def _evaluate(model: Checkpoint) -> str:
 
 def _rows(run: Run) -> list[RunInput]:
     rows = RunInput.objects.filter(run=run).order_by("role")
-    return list(rows.select_related("snapshot", "checkpoint__run", "upstream"))
+    return list(rows.select_related("snapshot", "checkpoint__run", "upstream", "artifact__run"))
 
 
 def _input(row: RunInput) -> InputRow:
@@ -94,6 +94,10 @@ def _input(row: RunInput) -> InputRow:
         model = row.checkpoint
         name = f"{model.run.name}, step {model.step:,}"
         return InputRow(row.role, name, "model", f"checkpoint:{model.pk}", model.sha256)
+    if row.artifact is not None:
+        file = row.artifact
+        name = f"{file.name} of {file.run.name}"
+        return InputRow(row.role, name, "file", f"artifact:{file.pk}", file.sha256)
     return InputRow(row.role, row.upstream.name, "run", f"run:{row.upstream.pk}", "")
 
 

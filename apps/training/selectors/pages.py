@@ -145,12 +145,13 @@ def input_resolve(project: Project, reference: str) -> Snapshot | Run | Checkpoi
 def models_for_list(
     *, project: Project, search: str = "", kind: str = "", status: str = ""
 ) -> QuerySet[Checkpoint]:
-    """Checkpoints that carry a tag, newest first, with `uses`: how many runs read each."""
+    """Checkpoints that carry a tag, newest first, with `uses`: how many runs read each, without
+    those that only look."""
     rows = (
         Checkpoint.objects.filter(project=project)
         .exclude(tags=[])
         .select_related("run")
-        .annotate(uses=Count("used_by", distinct=True))
+        .annotate(uses=Count("used_by", distinct=True, filter=~Q(used_by__run__kind__in=LOOKING)))
     )
     if kind:
         rows = rows.filter(run__kind=kind)

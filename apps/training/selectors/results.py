@@ -13,8 +13,11 @@ _TRAINED = (Run.Kind.SFT, Run.Kind.REWARD, Run.Kind.DPO, Run.Kind.PPO, Run.Kind.
 
 
 def run_results(project: Project) -> list[RunResult]:
-    """Finished training runs, newest first, each with the newest evaluation of its model."""
-    runs = Run.objects.filter(project=project, kind__in=_TRAINED, state=Run.State.FINISHED)
+    """Finished training runs, newest first, each with the newest evaluation of its model; not the
+    repetitions in small that only ask what broke in another."""
+    runs = Run.objects.filter(
+        project=project, kind__in=_TRAINED, state=Run.State.FINISHED, about=None
+    )
     return [_result(run, project) for run in runs.order_by("-ended_at")]
 
 
