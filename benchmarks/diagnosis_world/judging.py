@@ -69,7 +69,7 @@ class Outcome:
     def in_time(self) -> bool:
         """Before the fault was planted nothing can be found: that would be a false alarm."""
         limit = CONTRACT_STEPS if self.record.contract else SOON * STEPS
-        early = self.said.step is not None and self.said.step < self.record.since - 1
+        early = self.record.since > 1 and (self.said.step or 0) < self.record.since
         return self.delay is not None and self.delay <= limit and not early
 
     def named(self, places: int) -> bool:

@@ -113,7 +113,8 @@ def test_a_fault_is_found_in_time_only_after_it_was_planted() -> None:
     assert not outcome("lr_x5", None).in_time
     assert outcome("reference_wrong", 3).in_time
     assert not outcome("reference_wrong", 4).in_time
-    assert not outcome("protocol_change", 4).in_time  # planted at step 20: a false alarm
+    assert outcome("sign_flip", 0).in_time  # seen before the first step
+    assert not outcome("protocol_change", 19).in_time  # planted at step 20: a false alarm
     assert outcome("protocol_change", 20).delay == 1
 
 
