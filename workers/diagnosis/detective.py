@@ -29,7 +29,7 @@ class Detective:
         self.kind = kind
         self.config = dict(config or {})
         self.baseline = baseline
-        self.detectors = detectors_of(kind)
+        self.detectors = detectors_of(kind, self.config)
         self.findings: list[Finding] = []
         self._memory: dict[str, Memory] = {}
         self._step = -1

@@ -34,4 +34,5 @@ class Detector:
     slack: int = 0
     suspects: tuple[str, ...] = ()
     experiment: str = ""
+    of_models: bool = False  # says something of reward models only, not of rules and verifiers
     why: str  # what the figure means when it is off, for people

@@ -5,6 +5,9 @@ healthy runs of the same kind (`unusual`) they are narrow. How they were chosen 
 are wrong is measured: docs/diagnosis.md.
 """
 
+from collections.abc import Mapping
+from typing import Any
+
 from workers.diagnosis.detector import Detector
 from workers.diagnosis.evidence import CONTRACT, PROBE
 
@@ -118,6 +121,7 @@ REWARD = (
         test="average",
         given={"above": 0.5, "window": 5, "least": 3},
         unit="share",
+        of_models=True,
         experiment="reward_plot",
         why="A reward that is mostly one value teaches from a few answers only.",
     ),
@@ -256,16 +260,28 @@ POLICY = (
 
 CRITIC = (
     Detector(
+        rule="critic_flat",
+        link="critic",
+        title="The critic says the same of everything",
+        metrics=("val/value_scale",),
+        test="average",
+        given={"below": 0.02, "window": 5},
+        unit="× the returns' deviation",
+        grace=2,
+        experiment="critic_fit",
+        why="Its values do not differ while the returns do: a head that does not learn.",
+    ),
+    Detector(
         rule="critic_dead",
         link="critic",
         title="The critic explains nothing",
         metrics=("val/explained_variance",),
         test="average",
-        given={"below": 0.02, "window": 10},
+        given={"below": 0.0, "window": 10, "unless_rising": 0.05},
         unit="explained variance",
-        grace=15,
+        grace=25,
         experiment="critic_fit",
-        why="After this many steps its values say nothing of the returns, so advantages are noise.",
+        why="After this many steps its values are worse than a constant, so advantages are noise.",
     ),
     Detector(
         rule="critic_unusual",
@@ -370,8 +386,12 @@ DETECTORS = (
 _BY_RULE = {one.rule: one for one in DETECTORS}
 
 
-def detectors_of(kind: str) -> list[Detector]:
-    return [one for one in DETECTORS if kind in one.kinds]
+def detectors_of(kind: str, config: Mapping[str, Any] | None = None) -> list[Detector]:
+    """Those of a kind of run. A rule may well give most answers one score: where `config` names
+    another reward than a model, what only models do wrong is not looked for."""
+    reward = (config or {}).get("reward")
+    by_model = not isinstance(reward, Mapping) or reward.get("type", "model") == "model"
+    return [one for one in DETECTORS if kind in one.kinds and (by_model or not one.of_models)]
 
 
 def needed_metrics(kind: str) -> list[str]:

@@ -47,13 +47,19 @@ def average(
 ) -> Look | None:
     """The median of the last `window` looks against `above` or `below`: one look of a small batch
     says little, and a median does not hear a single outlier. It began with the first of them that
-    was itself beyond the limit."""
+    was itself beyond the limit. With `unless_rising`, a figure whose newer half lies that much over
+    its older half is left alone."""
     value = figures[detector.metrics[0]]
     value = abs(value) if detector.given.get("size") else value
     kept = _keep(memory, [step, value], detector.given["window"])
     if len(kept) < detector.given.get("least", detector.given["window"]):
         return None
     look = _against(detector, median(one for _, one in kept))
+    half = len(kept) // 2
+    older, newer = (median(one for _, one in part) for part in (kept[:half], kept[half:]))
+    rises = newer - older > detector.given.get("unless_rising", math.inf)
+    if rises:  # it is on its way: no trouble yet, and no all-clear
+        look = replace(look, off=False, clear=False)
     if not look.off:
         memory.pop("since", None)
         return look

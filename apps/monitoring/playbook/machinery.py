@@ -30,6 +30,7 @@ ENTRIES = (
         rules=(
             "explained_variance",
             "critic_dead",
+            "critic_flat",
             "critic_unusual",
         ),
         causes=(

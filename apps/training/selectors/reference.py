@@ -15,7 +15,7 @@ _POINTS = 2000
 _INPUTS = ("sft", "policy", "reference", "reward", "prompts")
 _SETTINGS = (
     *("batch_size", "max_new_tokens", "temperature", "lora_rank", "critic", "group_size"),
-    "minimal",
+    *("steps", "minimal"),  # a longer run warms up for longer and slows down later
 )
 
 

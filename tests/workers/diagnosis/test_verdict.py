@@ -196,3 +196,26 @@ def test_a_long_run_is_looked_at_every_so_often_and_at_its_evaluations() -> None
     assert [one.rule for one in said.findings] == ["clipped_often", "protocol_changed"]
     assert said.findings[0].onset - 300 < 40
     assert said.findings[1].onset == 410
+
+
+def test_a_critic_that_is_on_its_way_is_no_trouble_and_a_dead_one_is() -> None:
+    def learned(values: list[float]) -> list[str]:
+        points = list(enumerate(values, start=1))
+        found = diagnose({"val/explained_variance": points}, kind="ppo").findings
+        return [one.rule for one in found]
+
+    late = [-0.5 + 0.02 * step for step in range(60)]
+    assert learned(late) == []
+    assert learned([-0.01] * 60) == ["critic_dead"]
+    assert learned([-0.3] * 60) == ["critic_dead"]
+    still = {"val/value_scale": [(step, 0.0) for step in range(1, 12)]}
+    assert [one.rule for one in diagnose(still, kind="ppo").findings] == ["critic_flat"]
+    woken = {"val/value_scale": [(step, 0.08 * (step - 1)) for step in range(1, 12)]}
+    assert diagnose(woken, kind="ppo").findings == ()
+
+
+def test_a_rule_may_give_most_answers_one_score_and_a_model_may_not() -> None:
+    series = {"reward/mode_share": [(step, 0.9) for step in range(1, 12)]}
+    rule = {"reward": {"type": "verifier"}}
+    assert diagnose(series, kind="ppo", config=rule).findings == ()
+    assert [one.rule for one in diagnose(series, kind="ppo").findings] == ["reward_one_value"]
