@@ -138,6 +138,17 @@ REWARD = (
         why="Their advantages outweigh the rest of the batch; most such scores are errors.",
     ),
     Detector(
+        rule="refusals_liked",
+        link="reward",
+        title="Refusals score above other answers",
+        metrics=("reward/refusal_lift",),
+        test="average",
+        given={"above": 0.5, "window": 5, "least": 3},
+        unit="deviations",
+        experiment="reward_plot",
+        why="The policy will take to refusing, for that is what is paid.",
+    ),
+    Detector(
         rule="refusals_rewarded",
         link="reward",
         title="Refusals are rewarded and grow",

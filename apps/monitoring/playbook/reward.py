@@ -356,7 +356,10 @@ ENTRIES = (
         symptom="The share of answers that decline, apologise or give no information rises, and "
         "they score well.",
         tags=("refusal", "safety", "i don't know", "over-refusal", "apology"),
-        rules=("refusals_rewarded",),
+        rules=(
+            "refusals_liked",
+            "refusals_rewarded",
+        ),
         causes=(
             Cause(
                 "reward",
