@@ -321,8 +321,8 @@ POLICY = (
         adjustment=(SLOWER,),
         advice="π/π_old passed ratio_limit, so these minibatches gave no gradient. Lower the "
         "learning rate; if it stays, sampler and trainer disagree.",
-        source="SPEC E7; TRL's ratio_threshold of 10. One token of one minibatch passes it in healthy "
-        "runs as well, so once is none.",
+        source="SPEC E7; TRL's ratio_threshold of 10. One token of one minibatch passes it in "
+        "healthy runs as well, so once is none.",
     ),
 )
 
