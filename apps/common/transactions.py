@@ -1,4 +1,5 @@
-"""Transactions that are run again when the database chose them to resolve a deadlock.
+"""Transactions that are run again when the database chose them to resolve a deadlock, and what
+follows a commit.
 
 PostgreSQL ends one of the transactions that wait for each other; doing its work again is the
 remedy it asks for. `FOR UPDATE SKIP LOCKED` does not rule such cycles out: a row version that was
@@ -11,10 +12,10 @@ import random
 import time
 from collections.abc import Callable
 from functools import wraps
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import psycopg.errors
-from django.db import OperationalError, connection
+from django.db import OperationalError, connection, transaction
 
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
@@ -44,3 +45,18 @@ def retried(function: Callable[Given, Result]) -> Callable[Given, Result]:
         raise AssertionError("not reached")
 
     return run
+
+
+def after_commit(act: Callable[..., Any], **given: Any) -> None:
+    """Call `act(**given)` once the transaction is committed. What it raises is logged and holds up
+    nothing else; a sweep must find what it left undone.
+
+    Not `on_commit(partial(…), robust=True)`: Django asks a callback that raised for its name, which
+    a partial lacks, and so raises itself.
+    """
+
+    @wraps(act)
+    def call() -> None:
+        act(**given)
+
+    transaction.on_commit(call, robust=True)

@@ -1,9 +1,9 @@
-from functools import partial
 from typing import Any
 
 from django.apps import AppConfig
-from django.db import transaction
 from django.db.models.signals import post_save
+
+from apps.common.transactions import after_commit
 
 
 class LoopConfig(AppConfig):
@@ -20,4 +20,4 @@ def _run_saved(instance: Any, **kwargs: Any) -> None:
     if instance.kind == "generate" and instance.state == "finished":
         from apps.loop import services
 
-        transaction.on_commit(partial(services.fresh_pairs_try, run_id=instance.pk), robust=True)
+        after_commit(services.fresh_pairs_try, run_id=instance.pk)

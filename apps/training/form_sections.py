@@ -172,6 +172,8 @@ SECTIONS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
             "imitation_prompts",
             "imitation_max_new_tokens",
             "audit_samples",
+            "refusal_phrases",
+            "watch_phrases",
             "keep_rollouts",
             "latency_requests",
             "bootstrap_replicates",

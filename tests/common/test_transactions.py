@@ -7,7 +7,7 @@ import pytest
 from django.db import OperationalError, connection, transaction
 
 from apps.accounts.models import Project
-from apps.common.transactions import retried
+from apps.common.transactions import after_commit, retried
 
 
 @pytest.mark.django_db(transaction=True)
@@ -52,3 +52,20 @@ def test_another_failure_is_not_tried_again() -> None:
     with pytest.raises(OperationalError, match="disk"):
         fail()
     assert len(tries) == 1
+
+
+@pytest.mark.django_db(transaction=True)
+def test_what_fails_after_a_commit_holds_up_nothing_else(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    done: list[str] = []
+
+    def burst(*, name: str) -> None:
+        raise ValueError(name)
+
+    with transaction.atomic():
+        after_commit(burst, name="ring")
+        after_commit(lambda word: done.append(word), word="sent")
+        assert done == [], "nothing happens before the commit"
+    assert done == ["sent"]
+    assert "ring" in caplog.text

@@ -5,7 +5,6 @@ training that it is about occupies the main one.
 """
 
 import logging
-from functools import partial
 from hashlib import sha256
 from secrets import token_hex
 from typing import Any
@@ -15,6 +14,7 @@ from django.db import transaction
 from apps.accounts.models import User
 from apps.accounts.services import audit_record
 from apps.common.errors import DomainError, Missing
+from apps.common.transactions import after_commit
 from apps.monitoring.selectors.checks import (
     REPEATS,
     ExperimentState,
@@ -97,7 +97,7 @@ def check_ended(run: Run) -> None:
         and run.about_id is not None
         and run.launch_key.count(_AGAIN) < _MOST_AGAIN
     ):
-        transaction.on_commit(partial(_again, run_id=run.pk), robust=True)
+        after_commit(_again, run_id=run.pk)
 
 
 def _again(*, run_id: str) -> Run | None:

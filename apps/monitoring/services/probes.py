@@ -9,7 +9,6 @@ the two, so no second probe begins beside one, and each result is taken once.
 import logging
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from functools import partial
 from typing import Any
 
 from django.db import transaction
@@ -17,6 +16,7 @@ from django.utils import timezone
 
 from apps.accounts.models import Project, User
 from apps.common.errors import Conflict, DomainError
+from apps.common.transactions import after_commit
 from apps.monitoring.models import Incident, ProbeResult, Watch
 from apps.monitoring.services.baselines import Brought, baseline_of, brought_by
 from apps.monitoring.services.incidents import incident_open
@@ -65,7 +65,7 @@ def probe_now(*, project: Project, watch_id: str, user: User) -> Run:
 def probe_ended(run: Run) -> None:
     """A listener of ended runs, inside their transaction."""
     if run.kind == Run.Kind.PROBE:
-        transaction.on_commit(partial(probe_take, run_id=run.pk), robust=True)
+        after_commit(probe_take, run_id=run.pk)
 
 
 def probe_take(*, run_id: str) -> ProbeResult | None:

@@ -5,14 +5,13 @@ Locks go from a run to those that wait for it, never back, so no two transaction
 """
 
 import logging
-from functools import partial
 from typing import Any
 
 from django.conf import settings
-from django.db import transaction
 from django.utils import timezone
 
 from apps.common.registry import run_ended
+from apps.common.transactions import after_commit
 from apps.training import dispatch
 from apps.training.models import Checkpoint, Run, RunAttempt, RunInput
 from apps.training.selectors.checkpoints import checkpoint_for_use, checkpoints
@@ -55,7 +54,7 @@ def run_dispatch(*, run: Run, cause: str) -> RunAttempt | None:
         resumed_from_step=resume.step if resume else None,
     )
     # Robust: what goes wrong there is logged, and the sweep's business; the run is stored.
-    transaction.on_commit(partial(run_send, run_id=run.pk, attempt=run.attempt), robust=True)
+    after_commit(run_send, run_id=run.pk, attempt=run.attempt)
     return attempt
 
 

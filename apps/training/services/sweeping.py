@@ -3,12 +3,12 @@
 import logging
 from collections import Counter
 from datetime import datetime, timedelta
-from functools import partial
 
 from django.conf import settings
 from django.db import transaction
 from django.utils import timezone
 
+from apps.common.transactions import after_commit
 from apps.training import dispatch
 from apps.training.models import Run, RunAttempt
 from apps.training.services.attempts import (
@@ -49,7 +49,7 @@ def _sweep(run: Run) -> str | None:
         run_dispatch(run=run, cause=RunAttempt.Cause.LAUNCH)
         return "released" if run.state != Run.State.WAITING else None
     if run.wish:
-        transaction.on_commit(partial(wish_deliver, run_id=run.pk), robust=True)
+        after_commit(wish_deliver, run_id=run.pk)
     if run.state == Run.State.QUEUED and run.dispatched_at is None:
         return _send(run)
     standing = dispatch.standing(run.pk)
@@ -72,7 +72,7 @@ def _last_sign(run: Run) -> datetime:
 
 
 def _send(run: Run) -> str:
-    transaction.on_commit(partial(run_send, run_id=run.pk, attempt=run.attempt), robust=True)
+    after_commit(run_send, run_id=run.pk, attempt=run.attempt)
     return "sent"
 
 

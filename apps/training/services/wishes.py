@@ -1,13 +1,12 @@
 """What people may wish of a run: cancel it, stop and keep it, resume it."""
 
-from functools import partial
-
 from django.db import transaction
 from django.utils import timezone
 
 from apps.accounts.models import User
 from apps.accounts.services import audit_record
 from apps.common.errors import Conflict
+from apps.common.transactions import after_commit
 from apps.training import dispatch
 from apps.training.models import Run, RunAttempt
 from apps.training.services.attempts import run_dispatch, run_end, run_locked
@@ -27,7 +26,7 @@ def run_cancel(*, run: Run, user: User | None = None) -> Run:
             return run
         run.state = Run.State.STOPPING
         run.save()
-        transaction.on_commit(partial(wish_deliver, run_id=run.pk), robust=True)
+        after_commit(wish_deliver, run_id=run.pk)
     run.refresh_from_db()
     return run
 
@@ -47,7 +46,7 @@ def run_stop_and_keep(*, run: Run, user: User | None = None) -> Run:
         run.state = Run.State.STOPPING
         run.save()
         _audit("run.stopped", run, user)
-        transaction.on_commit(partial(wish_deliver, run_id=run.pk), robust=True)
+        after_commit(wish_deliver, run_id=run.pk)
     return run
 
 

@@ -383,15 +383,11 @@
   }
 
   concord.swatch = (n, dashed) => {
-    const space = "http://www.w3.org/2000/svg";
-    const svg = document.createElementNS(space, "svg");
-    svg.setAttribute("viewBox", "0 0 20 8");
-    svg.setAttribute("class", "line-swatch");
-    svg.setAttribute("aria-hidden", "true");
-    const line = document.createElementNS(space, "line");
-    for (const [name, value] of Object.entries({ x1: 0, x2: 20, y1: 4, y2: 4, class: `ink-line-${n}` })) line.setAttribute(name, value);
-    if (dashed) line.setAttribute("stroke-dasharray", "2 3");
-    svg.append(line);
+    const holder = document.createElement("template");
+    holder.innerHTML = '<svg viewBox="0 0 20 8" class="line-swatch" aria-hidden="true"><line x1="0" x2="20" y1="4" y2="4"/></svg>';
+    const svg = holder.content.firstChild;
+    svg.firstChild.setAttribute("class", `ink-line-${n}`);
+    if (dashed) svg.firstChild.setAttribute("stroke-dasharray", "2 3");
     return svg;
   };
   concord.Plot = Plot;
