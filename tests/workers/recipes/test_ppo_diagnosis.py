@@ -196,7 +196,7 @@ def test_another_reference_is_evidence_before_the_first_update(
     known: Workshop, monkeypatch: Patch
 ) -> None:
     fair(monkeypatch)
-    outcome = ran(known, "stranger", inputs={"reference": "stranger"})
+    outcome = ran(known, "strange_reference", inputs={"reference": "stranger"})
     assert outcome.envelopes[-1]["event"]["kind"] == "contract_kl_at_start"
     assert said(outcome)["contract_kl_at_start"]["experiment"] == "kl_reference"
 
