@@ -32,7 +32,7 @@ run: $(STAMP) ## start everything; Ctrl-C stops it
 	@exec $(BIN)/python manage.py up
 
 test: $(STAMP) ## the whole test suite
-	$(BIN)/python -m pytest -n auto --dist loadgroup --no-loadscope-reorder
+	$(BIN)/python -m pytest -n auto --no-loadscope-reorder
 
 demo: $(STAMP) ## the whole circle headless, at most ten minutes; writes VAR_DIR/demo/report.json
 	@exec $(BIN)/python manage.py demo

@@ -1,9 +1,11 @@
 """Fixtures of the whole suite. The servers come from `tests.servers`, loaded earlier."""
 
 from collections.abc import Generator
+from typing import Any
 
 import pytest
 from hypothesis import settings
+from xdist.scheduler import LoadScopeScheduling
 
 pytest_plugins = ["tests.people"]
 
@@ -17,18 +19,30 @@ settings.load_profile("suite")
 TOGETHER = ("tests/workers/recipes",)
 
 
+class Together(LoadScopeScheduling):
+    """A file's tests, and those of a dear folder, run in one process.
+
+    pytest-xdist 3.8 has `xdist_group` for this, which pytest 9.2 leaves without effect: the names
+    of tests no longer come from the attribute it writes."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.partition("::")[0]
+        return next((folder for folder in TOGETHER if file.startswith(f"{folder}/")), file)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Together:
+    return Together(config, log)
+
+
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None]:
     """Browser tests last: Playwright leaves an event loop running in the main thread. The dear
     folders begin right before them, so that with two processes one trains while one clicks.
 
-    Where tests run in several processes, a file's tests stay together, and browser and stack tests,
-    which wait for other processes on a busy machine, may try a second time; a summary names them.
+    Browser and stack tests, which wait for other processes on a busy machine, may try a second
+    time; a summary names them.
     """
-    for item in items:  # before pytest-xdist reads the groups
-        path = item.path.as_posix()
-        folder = next((name for name in TOGETHER if f"{name}/" in path), None)
-        item.add_marker(pytest.mark.xdist_group(folder or item.nodeid.partition("::")[0]))
+    for item in items:
         if item.get_closest_marker("browser") or item.get_closest_marker("stack"):
             item.add_marker(pytest.mark.flaky(reruns=1))
     yield
