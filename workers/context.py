@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from workers import ranks
 from workers.artifacts import ArtifactError, Store, file_sha256
 from workers.contract.events import (
     ArtifactSaved,
@@ -29,6 +30,7 @@ from workers.contract.jobs import InputRef, JobSpec
 
 METRICS_FLUSH_S = 1.0
 PROGRESS_INTERVAL_S = 0.5
+_WISHES = (None, "stop", "cancel")  # weakest first
 KEPT_CHECKPOINTS = 2  # newest ones kept whatever their tags: events may still be on their way
 
 
@@ -128,12 +130,13 @@ class RunContext:
     # --- wishes of the people who watch ---
 
     def should_stop(self) -> str | None:
-        """None, "stop" or "cancel". Call it every step; a wish once seen is not taken back,
-        except that "cancel" overrides "stop"."""
+        """None, "stop" or "cancel", the same on every rank. Call it every step; a wish once seen is
+        not taken back, except that "cancel" overrides "stop"."""
         if self._pending:
             self._flush_when_due()
         if self.stopped != "cancel":
             self.stopped = self.stop_signal() or self.stopped
+        self.stopped = _WISHES[ranks.highest(_WISHES.index(self.stopped))]
         return self.stopped
 
     # --- inputs ---

@@ -32,6 +32,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from workers import ranks
 from workers.artifacts import ArtifactError, Store
 from workers.context import RecipeError, RunContext
 from workers.contract.events import Cancelled, Event, Failed, Fault, Finished, Opened
@@ -93,10 +94,9 @@ def main(argv: list[str] | None = None) -> int:
         _hold_lifeline(arguments.lifeline)
     workdir = (arguments.workdir or arguments.job.parent).resolve()
     spec = spec_from_json(json.loads(arguments.job.read_text()))
-    is_first_rank = int(os.environ.get("RANK", "0")) == 0
     writer = (
         Emitter(workdir / EVENTS_FILE, run=spec.run, attempt=spec.attempt)
-        if is_first_rank
+        if ranks.is_first()
         else None
     )
     return train(spec, workdir, writer, StopSignal(workdir))
@@ -237,7 +237,7 @@ def environment() -> dict[str, Any]:
             for line in path.read_text().splitlines()
             if line.startswith("Model")
         ],
-        "world_size": int(os.environ.get("WORLD_SIZE", "1")),
+        "world_size": ranks.world(),
         "versions": versions,
     }
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from workers.contract import Envelope, JobSpec, Limits, Resume, envelope_from_json, spec_to_json
+from workers.contract.layouts import DATA, EVERY_GPU, ONE, PLAIN
 from workers.supervisor.child import end_with_parent
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -23,7 +24,7 @@ def drill_spec(
     kind: str = "drill",
     resume: Resume | None = None,
     limits: Limits | None = None,
-    launcher: str = "plain",
+    launcher: str = PLAIN,
 ) -> JobSpec:
     return JobSpec(
         run=run or f"run-{secrets.token_hex(4)}",
@@ -36,6 +37,8 @@ def drill_spec(
         resume=resume,
         limits=limits or Limits(lease_s=2, grace_s=1, max_s=60),
         launcher=launcher,
+        layout=ONE if launcher == PLAIN else DATA,
+        processes=1 if launcher == PLAIN else EVERY_GPU,
     )
 
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from workers.contract.layouts import EVERY_GPU, LAUNCHERS, LAYOUTS, MOST_PROCESSES, ONE, PLAIN
 from workers.contract.wire import LEASE_SECONDS, QUEUE_CPU, VERSION, ContractError, build
 
 
@@ -42,7 +43,8 @@ class JobSpec:
     """One attempt of one run, complete: the trainer needs nothing else but the artifact store.
 
     `config` is the recipe's own configuration, checked by the recipe. `attempt` counts from 1 and
-    fences: events of a lower attempt than the run's current one change no state.
+    fences: events of a lower attempt than the run's current one change no state. `layout` and
+    `processes` say how it spreads over the GPUs of its machine (`workers.contract.layouts`).
     """
 
     run: str
@@ -54,7 +56,9 @@ class JobSpec:
     config: Mapping[str, Any] = field(default_factory=dict)
     inputs: tuple[InputRef, ...] = ()
     queue: str = QUEUE_CPU
-    launcher: str = "plain"
+    launcher: str = PLAIN
+    layout: str = ONE
+    processes: int = 1  # EVERY_GPU: as many as the machine has
     code_version: str = ""
     resume: Resume | None = None
     limits: Limits = field(default_factory=Limits)
@@ -97,4 +101,21 @@ def spec_from_json(data: Mapping[str, Any]) -> JobSpec:
     for name in ("run", "kind", "artifacts_url"):
         if not isinstance(getattr(spec, name), str) or not getattr(spec, name):
             raise ContractError(f"job.{name}: must be a non-empty string")
+    if (problem := layout_problem(spec.launcher, spec.layout, spec.processes)) is not None:
+        raise ContractError(f"job.{problem[0]}: {problem[1]}")
     return spec
+
+
+def layout_problem(launcher: str, layout: str, processes: int) -> tuple[str, str] | None:
+    """(field, sentence) of what does not go together; None when all does."""
+    if launcher not in LAUNCHERS:
+        return "launcher", f"'{launcher}' is none of {', '.join(LAUNCHERS)}"
+    if layout not in LAYOUTS:
+        return "layout", f"'{layout}' is none of {', '.join(LAYOUTS)}"
+    if type(processes) is not int or not EVERY_GPU <= processes <= MOST_PROCESSES:
+        return "processes", f"{processes!r} is no number from {EVERY_GPU} to {MOST_PROCESSES}"
+    if (launcher == PLAIN) != (layout == ONE):
+        return "launcher", f"'{launcher}' does not start the layout '{layout}'"
+    if layout == ONE and processes != 1:
+        return "processes", "the layout 'one' is one process"
+    return None

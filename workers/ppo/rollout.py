@@ -1,7 +1,8 @@
 """What a policy did, kept with everything needed to learn from it or to repeat it."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -18,8 +19,9 @@ from workers.reference import Reference
 from workers.rewards.source import Scores
 from workers.rl.kl import kl_estimate
 from workers.rl.masked import masked_sum
-from workers.rollouts.local import Responses, generate
-from workers.rollouts.sampling import Sampling, derive_seed
+from workers.rollouts.drawing import Drawer, LocalDrawer, chunks_of
+from workers.rollouts.local import Responses
+from workers.rollouts.sampling import Sampling
 
 
 @dataclass(slots=True)
@@ -88,30 +90,29 @@ def collect(
     max_tokens: int | None = None,
     exact_kl: bool = False,
     on_drawn: Callable[[list[Messages], list[str]], None] | None = None,
+    drawer: Drawer | None = None,
 ) -> Rollout:
     """Draw an answer to each prompt and look at it with policy, critic and reference. Raises
     `NonFinite` where the policy holds numbers that are none.
 
-    Answers are drawn `chunk` at a time; `on_drawn` hears of every chunk at once, so that scoring
-    can begin while the next one is drawn. The behaviour log-probabilities come from the forward
-    pass that the update uses too, rather than from the sampler, whose cache and batch shapes round
-    differently; `max_tokens` bounds that pass and changes nothing else.
+    Answers are drawn `chunk` at a time, by `drawer` (in this process if None); `on_drawn` hears of
+    every chunk at once, so that scoring can begin while the next one is drawn. The behaviour
+    log-probabilities come from the forward pass that the update uses too, rather than from the
+    sampler, whose cache and batch shapes round differently; `max_tokens` bounds that pass and
+    changes nothing else.
     """
-    stop = stop_ids(actor_critic.policy, tokenizer)
-    size = chunk or len(prompts)
-    drawn: list[Responses] = []
-    for start in range(0, len(prompts), size):
-        seed = sampling.seed if len(prompts) <= size else derive_seed(sampling.seed, start)
-        responses = _drawn(
-            actor_critic,
-            tokenizer,
-            prompt_ids[start : start + size],
-            replace(sampling, seed=seed),
-            stop,
+    if drawer is None:
+        drawer = LocalDrawer(
+            actor_critic.policy, tokenizer, stop_ids(actor_critic.policy, tokenizer)
         )
-        if on_drawn is not None:
-            on_drawn(list(prompts[start : start + size]), responses.texts)
-        drawn.append(responses)
+    drawn: list[Responses] = []
+    with _numbers_only():
+        for one in drawer.draw(
+            chunks_of(prompts, prompt_ids, sampling, chunk), version=policy_version
+        ):
+            if on_drawn is not None:
+                on_drawn(one.chunk.messages, one.responses.texts)
+            drawn.append(one.responses)
     responses = _joined(drawn, tokenizer.pad_token_id)
     shape = responses.response_ids.shape
     device = responses.response_ids.device
@@ -145,15 +146,11 @@ def collect(
     )
 
 
-def _drawn(
-    actor_critic: ActorCritic,
-    tokenizer: PreTrainedTokenizerBase,
-    prompt_ids: Sequence[Sequence[int]],
-    sampling: Sampling,
-    stop: Sequence[int],
-) -> Responses:
+@contextmanager
+def _numbers_only() -> Iterator[None]:
+    """`NonFinite` where a draw fails because a probability is no number."""
     try:
-        return generate(actor_critic.policy, tokenizer, prompt_ids, sampling, stop=stop)
+        yield
     except RuntimeError as error:
         if "probability tensor" not in str(error):
             raise

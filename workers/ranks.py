@@ -1,0 +1,43 @@
+"""The processes of one job: which one this is, and what they settle together.
+
+Only the first rank reports and writes files. Whatever may come out differently on two ranks, a wish
+seen a moment earlier or a clock, must be settled here before it decides about a step, or the ranks
+wait for each other for ever. No torch until there is more than one process.
+"""
+
+import os
+
+
+def rank() -> int:
+    """0 for the first process, which reports."""
+    return int(os.environ.get("RANK", "0"))
+
+
+def world() -> int:
+    """Processes of this job."""
+    return int(os.environ.get("WORLD_SIZE", "1"))
+
+
+def is_first() -> bool:
+    return rank() == 0
+
+
+def highest(value: int) -> int:
+    """The highest `value` any rank has; every rank must ask. Alone, or before the ranks have met
+    (`torch.distributed` is not initialised), one's own."""
+    if world() == 1:
+        return value
+    import torch
+    from torch import distributed
+
+    if not distributed.is_initialized():
+        return value
+    on = "cuda" if distributed.get_backend() == "nccl" else "cpu"
+    told = torch.tensor([value], device=on)
+    distributed.all_reduce(told, op=distributed.ReduceOp.MAX)
+    return int(told)
+
+
+def any_of(flag: bool) -> bool:
+    """Whether it is so on any rank; every rank must ask."""
+    return bool(highest(int(flag)))
