@@ -17,7 +17,7 @@ help: ## this list
 
 install: $(STAMP) ## make .venv with the locked dependencies
 
-$(STAMP): pyproject.toml requirements/web.lock requirements/train.constraints.txt
+$(STAMP): pyproject.toml requirements/web.lock requirements/train.constraints.txt requirements/overrides.txt
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed"; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed, $(PYTHON) is older"; exit 1; }
 	@echo "[1/3] virtual environment"
@@ -25,7 +25,7 @@ $(STAMP): pyproject.toml requirements/web.lock requirements/train.constraints.tx
 	@echo "[2/3] web side, locked by hash"
 	@$(BIN)/uv pip install --python $(BIN)/python --require-hashes -r requirements/web.lock
 	@echo "[3/3] training side and tools"
-	@$(BIN)/uv pip install --python $(BIN)/python -c requirements/train.constraints.txt -e '.[web,gpu,dev]' -e clients/python
+	@$(BIN)/uv pip install --python $(BIN)/python --overrides requirements/overrides.txt -c requirements/train.constraints.txt -e '.[web,gpu,dev]' -e clients/python
 	@touch $@
 
 run: $(STAMP) ## start everything; Ctrl-C stops it
@@ -68,7 +68,7 @@ format: $(STAMP) ## format the code
 
 lock: $(STAMP) ## write the lock files anew from pyproject.toml
 	$(BIN)/uv pip compile pyproject.toml --extra web --universal --generate-hashes --no-annotate --no-header --no-emit-index-url --no-emit-find-links --python-version 3.11 --quiet -o requirements/web.lock
-	$(BIN)/uv pip compile pyproject.toml --extra web --extra gpu --extra dev --universal --no-annotate --no-header --no-emit-index-url --no-emit-find-links --python-version 3.11 -c requirements/web.lock \
+	$(BIN)/uv pip compile pyproject.toml --extra web --extra gpu --extra dev --overrides requirements/overrides.txt --universal --no-annotate --no-header --no-emit-index-url --no-emit-find-links --python-version 3.11 -c requirements/web.lock \
 	  | grep -vE '^(torch|nvidia|triton|cuda)' > requirements/train.constraints.txt
 
 clean: ## remove the virtual environment (state in VAR_DIR stays)
