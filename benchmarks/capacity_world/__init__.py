@@ -1,0 +1,1 @@
+"""The capacity model: what is measured, what is assumed, and what follows."""
