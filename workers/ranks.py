@@ -6,6 +6,7 @@ wait for each other for ever. No torch until there is more than one process.
 """
 
 import os
+from typing import Any
 
 
 def rank() -> int:
@@ -41,3 +42,26 @@ def highest(value: int) -> int:
 def any_of(flag: bool) -> bool:
     """Whether it is so on any rank; every rank must ask."""
     return bool(highest(int(flag)))
+
+
+def gathered(value: Any) -> list[Any]:
+    """What each rank has, in the order of the ranks; every rank must ask. `value` is anything that
+    can be pickled, for ranks are processes of one job and trust each other; tensors on the CPU."""
+    if world() == 1:
+        return [value]
+    from torch import distributed
+
+    told: list[Any] = [None] * world()
+    distributed.all_gather_object(told, value)
+    return told
+
+
+def from_first(value: Any) -> Any:
+    """What the first rank has; every rank must ask."""
+    if world() == 1:
+        return value
+    from torch import distributed
+
+    told = [value]
+    distributed.broadcast_object_list(told, src=0)
+    return told[0]
