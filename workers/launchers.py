@@ -1,47 +1,162 @@
-"""How a trainer is started: the argument list for each launcher a job may name."""
+"""How a trainer is started: the command and environment of each launcher a job may name.
+
+    plain        one Python process
+    torchrun     torch.distributed.run on this machine, a rank per GPU
+    accelerate   `accelerate launch` with the layout's shipped configuration
+
+The recipes set up the layout themselves, so the two launchers of ranks give the same run. On a
+machine without a GPU the ranks meet over gloo, on the loopback interface.
+"""
 
 import os
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from workers import layouts, machine
+from workers.contract.events import Failed, Fault
 from workers.contract.jobs import JobSpec
+from workers.contract.layouts import (
+    ACCELERATE,
+    EVERY_GPU,
+    LAYOUTS,
+    PLAIN,
+    TORCHRUN,
+)
+from workers.contract.wire import QUEUE_CPU, QUEUE_SHORT
 
 
-class UnknownLauncher(ValueError):
-    """The job names a launcher this worker does not have; the text lists those it has."""
+class CannotStart(Exception):
+    """The job cannot be started on this machine; `failure` says why and whose turn it is."""
+
+    def __init__(self, failure: Failed) -> None:
+        super().__init__(failure.message)
+        self.failure = failure
 
 
-def _plain(spec: JobSpec) -> list[str]:
-    return [sys.executable, "-m"]
+@dataclass(frozen=True)
+class Machine:
+    """What the choice of a command depends on: the names of its GPUs, and what is not installed."""
+
+    gpus: list[str] = field(default_factory=machine.gpus)
+    lacks: Callable[[str], bool] = machine.lacks
 
 
-def _torchrun(spec: JobSpec) -> list[str]:
-    """One process per GPU of this machine; `TRAINER_PROCESSES` says otherwise."""
-    processes = os.environ.get("TRAINER_PROCESSES", "gpu")
-    run = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    return [*run, "--nproc-per-node", processes, "-m"]
+def _plain(spec: JobSpec, here: Machine) -> list[str]:
+    return ["-m"]
 
 
-LAUNCHERS: dict[str, Callable[[JobSpec], list[str]]] = {"plain": _plain, "torchrun": _torchrun}
+def _torchrun(spec: JobSpec, here: Machine) -> list[str]:
+    processes = str(wanted_processes(spec) or "gpu")
+    run = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", processes]
+    return [*run, "-m"]
 
 
-def trainer_argv(spec: JobSpec, job: Path, workdir: Path, *, silence_s: float) -> list[str]:
-    """The command that runs `spec`, stored at `job`, in `workdir`.
+def _accelerate(spec: JobSpec, here: Machine) -> list[str]:
+    processes = str(wanted_processes(spec) or len(here.gpus))
+    run = ["-m", "accelerate.commands.launch"]
+    config = str(layouts.accelerate_config(spec.layout))
+    return [*run, "--config_file", config, "--num_processes", processes, "-m"]
+
+
+LAUNCHERS: dict[str, Callable[[JobSpec, Machine], list[str]]] = {
+    PLAIN: _plain,
+    TORCHRUN: _torchrun,
+    ACCELERATE: _accelerate,
+}
+_ON_TORCH = {"ACCELERATE_USE_CPU": "true"}
+_ON_DEEPSPEED = {"DS_ACCELERATOR": "cpu"}
+_NEEDS = {PLAIN: "", TORCHRUN: "torch", ACCELERATE: "accelerate"}  # packages
+
+
+def trainer_argv(
+    spec: JobSpec, job: Path, workdir: Path, *, silence_s: float, here: Machine
+) -> list[str]:
+    """The command that runs `spec`, stored at `job`, in `workdir`. Raises `CannotStart`.
 
     `silence_s` is how long the trainer may hear nothing of its supervisor. Ranks share one
     standard input, on which only its end can be seen by all of them."""
     launcher = LAUNCHERS.get(spec.launcher)
     if launcher is None:
-        raise UnknownLauncher(
-            f"launcher '{spec.launcher}' is none of {', '.join(sorted(LAUNCHERS))}"
+        known = ", ".join(sorted(LAUNCHERS))
+        raise CannotStart(
+            Failed(
+                "unknown_launcher",
+                Fault.CONFIGURATION,
+                f"launcher '{spec.launcher}' is none of {known}",
+            )
         )
-    silence = silence_s if spec.launcher == "plain" else 0
+    _check(spec, here)
+    silence = silence_s if spec.launcher == PLAIN else 0
     arguments = ["workers.train", str(job), "--workdir", str(workdir), "--lifeline", str(silence)]
-    return [*launcher(spec), *arguments]
+    return [sys.executable, *launcher(spec, here), *arguments]
+
+
+def rank_environment(spec: JobSpec, here: Machine) -> dict[str, str]:
+    """Variables that the ranks of `spec` need beyond the worker's own; one process needs none.
+
+    A variable that is set for the worker is left as it is."""
+    if spec.launcher == PLAIN:
+        return {}
+    wanted = {"GLOO_SOCKET_IFNAME": "lo"}  # one machine: nothing leaves it
+    if not here.gpus:  # `accelerate` told to use processors would leave DeepSpeed out
+        wanted |= _ON_DEEPSPEED if LAYOUTS[spec.layout].package else _ON_TORCH
+    return {name: value for name, value in wanted.items() if name not in os.environ}
 
 
 def hears_signals(spec: JobSpec) -> bool:
-    """Whether SIGTERM reaches the trainer itself. `torchrun` would end its ranks instead; they
+    """Whether SIGTERM reaches the trainer itself. A launcher would end its ranks instead; they
     find a wish by looking for the control file."""
-    return spec.launcher == "plain"
+    return spec.launcher == PLAIN
+
+
+def wanted_processes(spec: JobSpec) -> int:
+    """How many ranks: as the job says; where it says "every GPU", `TRAINER_PROCESSES`, or 0."""
+    if spec.processes != EVERY_GPU:
+        return spec.processes
+    told = os.environ.get("TRAINER_PROCESSES", "").strip()
+    if not told or told == "gpu":
+        return EVERY_GPU
+    if not told.isdecimal() or int(told) < 1:
+        raise CannotStart(
+            Failed(
+                "bad_setting",
+                Fault.MACHINE,
+                f"TRAINER_PROCESSES of this worker is '{told}', no number from 1.",
+            )
+        )
+    return int(told)
+
+
+def _check(spec: JobSpec, here: Machine) -> None:
+    """Raises `CannotStart` when this machine lacks what the ranks of `spec` would miss later."""
+    if spec.launcher == PLAIN:
+        return
+    for package in (_NEEDS[spec.launcher], LAYOUTS[spec.layout].package):
+        if package and here.lacks(package):
+            raise CannotStart(
+                Failed(
+                    "missing_package",
+                    Fault.MACHINE,
+                    f"This machine lacks the package '{package}', which the launcher "
+                    f"'{spec.launcher}' with the layout '{spec.layout}' needs.",
+                )
+            )
+    processes = wanted_processes(spec)
+    if here.gpus:
+        enough = processes <= len(here.gpus)
+    else:  # over gloo, unless GPUs were asked for
+        asked_here = spec.processes == EVERY_GPU or spec.queue in (QUEUE_CPU, QUEUE_SHORT)
+        enough = processes > 0 and asked_here
+    if not enough:
+        raise CannotStart(Failed("too_few_gpus", Fault.MACHINE, _too_few(processes, here)))
+
+
+def _too_few(processes: int, here: Machine) -> str:
+    asked = f"{processes} GPUs" if processes else "every GPU there is"
+    if here.gpus:
+        has = f"this machine has {len(here.gpus)}: {', '.join(here.gpus)}."
+    else:
+        has = "this machine has none. Name a number of processes and the machine class cpu."
+    return f"The run asks for {asked}; {has}"

@@ -115,7 +115,7 @@ def train(spec: JobSpec, workdir: Path, writer: Writer | None, stop: StopSignal)
             stop_signal=stop,
         )
         resumed_from = spec.resume.step if spec.resume else None
-        context.emit(Opened(resumed_from_step=resumed_from, environment=environment()))
+        context.emit(Opened(resumed_from_step=resumed_from, environment=environment(spec)))
         summary = recipe_of(spec.kind).run(context)
         outcome = _ending(context, stop, summary, writer)
     except BaseException as error:  # whatever it was, the run must be told
@@ -218,7 +218,7 @@ def recipe_of(kind: str) -> ModuleType:
     return module
 
 
-def environment() -> dict[str, Any]:
+def environment(spec: JobSpec) -> dict[str, Any]:
     """Where and with what this attempt runs; read without importing anything heavy."""
     versions = {}
     for package in _PACKAGES:
@@ -237,6 +237,8 @@ def environment() -> dict[str, Any]:
             for line in path.read_text().splitlines()
             if line.startswith("Model")
         ],
+        "launcher": spec.launcher,
+        "layout": spec.layout,
         "world_size": ranks.world(),
         "versions": versions,
     }

@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -28,17 +28,20 @@ class Trainer:
     group kill of `close`. Start it from the main thread: the kernel watches the thread.
     """
 
-    def __init__(self, argv: list[str], *, output: Path) -> None:
+    def __init__(
+        self, argv: list[str], *, output: Path, environment: Mapping[str, str] | None = None
+    ) -> None:
+        """`environment` is added to what the trainer inherits of ours."""
         self._output = output
         self._kills_before = _out_of_memory_kills()
-        environment = {name: v for name, v in os.environ.items() if name not in _WITHHELD}
-        environment.setdefault("HF_HUB_OFFLINE", "1")
-        environment["PYTHONUNBUFFERED"] = "1"
+        inherited = {name: v for name, v in os.environ.items() if name not in _WITHHELD}
+        inherited.setdefault("HF_HUB_OFFLINE", "1")
+        inherited["PYTHONUNBUFFERED"] = "1"
         with output.open("ab") as file:
             self._process = subprocess.Popen(
                 argv,
                 cwd=ROOT,
-                env=environment,
+                env=inherited | dict(environment or {}),
                 stdin=subprocess.PIPE,
                 stdout=file,
                 stderr=subprocess.STDOUT,

@@ -21,7 +21,7 @@ from workers.contract.events import Cancelled, Event, Failed, Fault, Log
 from workers.contract.jobs import JobSpec, spec_to_json
 from workers.control import CANCEL, CONTROL_FILE, STOP, Wish, wish_write
 from workers.emitter import EVENTS_FILE
-from workers.launchers import UnknownLauncher, hears_signals, trainer_argv
+from workers.launchers import CannotStart, Machine, hears_signals, rank_environment, trainer_argv
 from workers.supervisor import last_words
 from workers.supervisor import lease as leases
 from workers.supervisor.child import Trainer
@@ -150,13 +150,20 @@ class Supervisor:
         job = self._folder / "job.json"
         job.write_text(json.dumps(spec_to_json(self._spec)))
         self._share_spool()
+        here = Machine()
         try:
-            argv = trainer_argv(self._spec, job, self._folder, silence_s=self._timing.kill_age_s)
-        except UnknownLauncher as error:
-            self._spool.close_with(Failed("unknown_launcher", Fault.CONFIGURATION, str(error)))
+            argv = trainer_argv(
+                self._spec, job, self._folder, silence_s=self._timing.kill_age_s, here=here
+            )
+        except CannotStart as error:
+            self._spool.close_with(error.failure)
             return
         self._relay.say_alive()
-        self._trainer = Trainer(argv, output=self._folder / LOG_FILE)
+        self._trainer = Trainer(
+            argv,
+            output=self._folder / LOG_FILE,
+            environment=rank_environment(self._spec, here),
+        )
         log.info("%s/%s: trainer %s", self._spec.run, self._spec.attempt, self._trainer.pid)
         ends_at = self._clock() + self._timing.max_s
         while (status := self._trainer.wait(TICK_S)) is None:
