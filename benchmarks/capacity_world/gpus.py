@@ -50,11 +50,13 @@ class Traffic:
         return self.requests_per_s * (1 - self.cached)
 
 
-def decode_tokens_per_s(gpu: Gpu, model: Model, length: float, *, share: float = 0.9) -> float:
-    """Tokens a second of one GPU that generates for as many answers as fit in `share` of its
-    memory, each `length` tokens long with its prompt. 0 where the weights do not fit."""
+def decode_tokens_per_s(
+    gpu: Gpu, model: Model, length: float, *, share: float = 0.9, most_rows: float = float("inf")
+) -> float:
+    """Tokens a second of one GPU that generates for as many answers at once as fit in `share` of
+    its memory, each `length` tokens long with its prompt. 0 where the weights do not fit."""
     weights = model.parameters * model.weight_bytes
-    rows = (share * gpu.memory - weights) / (model.kv_bytes * length)
+    rows = min(most_rows, (share * gpu.memory - weights) / (model.kv_bytes * length))
     if rows < 1:
         return 0.0
     read_s = (weights + rows * model.kv_bytes * length) / (gpu.bandwidth * gpu.bandwidth_reached)
@@ -98,9 +100,10 @@ def ppo_step(
     of them a step takes at least a G-th of that."""
     tokens = answers * (prompt + answer)
     per_s = gpu.flops * gpu.flops_reached
-    speed = decode_tokens_per_s(gpu, policy, prompt + answer / 2)
+    speed = decode_tokens_per_s(gpu, policy, prompt + answer / 2, most_rows=answers)
+    reading = answers * prompt * FORWARD * policy.parameters / per_s
     return Step(
-        generation=answers * answer / speed if speed else float("inf"),
+        generation=reading + (answers * answer / speed if speed else float("inf")),
         look=2 * tokens * FORWARD * policy.parameters / per_s,
         reward=tokens * FORWARD * reward.parameters / per_s,
         update=epochs * tokens * BOTH * policy.parameters / per_s,
