@@ -8,7 +8,7 @@ PPO step, and what a job holds in memory under each layout, by the memory ledger
 
 The named alternative of each table is its first row.
 
-Run: python -m benchmarks.capacity [--cycles 400] [--write: measured.json and docs/scale.md anew]
+Run: python -m benchmarks.capacity [--cycles 1000] [--write: measured.json and docs/scale.md anew]
 """
 
 import argparse
@@ -28,12 +28,13 @@ from benchmarks.site import site
 ROOT = Path(__file__).resolve().parent.parent
 RECORD = ROOT / "benchmarks/capacity_world/measured.json"
 PAGE = ROOT / "docs/scale.md"
-BATCHES = 400
+STEPS = 4_000  # of the run whose events are applied, a batch each
+BATCHES = 1_000  # of these, whose cost is taken
 
 
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    arguments.add_argument("--cycles", type=int, default=400)
+    arguments.add_argument("--cycles", type=int, default=1000)
     arguments.add_argument("--write", action="store_true")
     chosen = arguments.parse_args()
     os.environ["DATABASE_POOL"] = "1"
@@ -81,16 +82,17 @@ def vote_costs(var: Path, cycles: int) -> dict[str, float]:
 
 def batch_costs(var: Path) -> dict[str, float]:
     """As the event worker applies them, without Celery's own work."""
-    from apps.training.dispatch import ack_send
-    from benchmarks.events import MILLION_STEPS, apply, batches, run_make, sizes, vacuum
-    from benchmarks.events_world.trainers import METRICS, curves
-
     from apps.accounts.models import Project
+    from apps.training.dispatch import ack_send
+    from benchmarks.events import apply, run_make, sizes, vacuum
+    from benchmarks.events_world.trainers import METRICS, curves, names
 
     project = Project.objects.create(slug="runs", name="Runs")
     run = run_make(project, "capacity")
-    several = list(batches(run, curves(MILLION_STEPS, seed=2)))
-    points = len(several[0]["steps"]) * METRICS
+    several = [
+        {"steps": [step], "values": {n: [v] for n, v in zip(names(), row, strict=True)}}
+        for step, row in enumerate(curves(STEPS, seed=2).tolist(), 1)
+    ]
     before = sizes()
 
     def take(first: int, last: int) -> None:
@@ -108,8 +110,8 @@ def batch_costs(var: Path) -> dict[str, float]:
         "batch_postgres_ms": spent["postgres_ms"] / BATCHES,
         "batch_redis_commands": spent["redis_commands"] / BATCHES,
         "batch_wal_bytes": spent["wal_bytes"] / BATCHES,
-        "batch_points": points,
-        "million_points_bytes": stored / (len(several) * points / 1e6),
+        "batch_points": METRICS,
+        "million_points_bytes": stored / (STEPS * METRICS / 1e6),
     }
 
 

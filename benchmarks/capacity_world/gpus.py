@@ -1,10 +1,10 @@
 """What serving and PPO ask of GPUs: a calculation from counted work and published speeds.
 
 Nothing here was measured by us. A GPU is described by its data sheet and by how much of that real
-programs reach; both are arguments. Formulas: 2 operations per parameter and token for a forward pass,
-6 for forward and backward (Kaplan et al. 2020, "Scaling Laws for Neural Language Models", section
-2.1); a token that is generated reads every weight once for the whole batch and its own keys and
-values (Pope et al. 2022, "Efficiently Scaling Transformer Inference").
+programs reach; both are arguments. Formulas: 2 operations per parameter and token for a forward
+pass, 6 for forward and backward (Kaplan et al. 2020, "Scaling Laws for Neural Language Models",
+section 2.1); a token that is generated reads every weight once for the whole batch and its own keys
+and values (Pope et al. 2022, "Efficiently Scaling Transformer Inference").
 """
 
 from dataclasses import dataclass

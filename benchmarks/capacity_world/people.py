@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 HOUR_S, DAY_H = 3600.0, 24.0
 WORKED = 0.5  # of a core's time: above that, waits grow faster than work
-BATCHES_PER_RUN_S = 2.0  # the supervisor sends at most so many batches of events
+BATCHES_PER_RUN_S = 0.2  # a step of five seconds, told when it ends; at most 2 are sent
 REDIS_COMMANDS_PER_RUN_S = 4.0  # lease, wishes, acknowledgements; docs/jobs.md has their times
 LABELS_PER_HOUR = 240.0  # of somebody at work: one in 15 s
 WORKDAY_H = 6.0  # of labeling, of those who come
@@ -13,7 +13,7 @@ WORKDAY_H = 6.0  # of labeling, of those who come
 @dataclass(frozen=True, slots=True)
 class Measured:
     """Of one label page cycle (a vote, answered with the next pair) and of one batch of events (50
-    metrics at ten steps). CPU in ms, the rest in bytes or counts."""
+    metrics of one step). CPU in ms, the rest in bytes or counts."""
 
     vote_web_ms: float
     vote_postgres_ms: float
@@ -63,8 +63,7 @@ CROWDS = (Crowd(10, 1.0, 1.0), Crowd(1_000, 0.3, 0.5), Crowd(100_000, 0.2, 0.3))
 
 
 def load_of(found: Measured, crowd: Crowd, runs: int) -> Load:
-    """What `crowd` in its busiest hour and `runs` trainings at once ask for. A run is counted as
-    one that reports as fast as a supervisor sends; most report less."""
+    """What `crowd` in its busiest hour and `runs` trainings at once ask for."""
     votes, batches = crowd.votes_per_s, runs * BATCHES_PER_RUN_S
     points_per_day = batches * found.batch_points * HOUR_S * DAY_H
     redis_s = votes * found.vote_redis_commands + runs * (

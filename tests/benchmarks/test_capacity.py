@@ -50,8 +50,8 @@ def test_servers_for_a_round_number_of_people_are_what_one_gets_by_hand() -> Non
 def test_a_hundred_runs_ask_for_events_and_not_for_web_cores() -> None:
     load = load_of(ROUND, Crowd(0, 0.0, 0.0), runs=100)
     assert load.web_cores == 0
-    assert load.event_cores == pytest.approx(200 * 5 / 1000 / 0.5)
-    assert load.redis_commands_s == pytest.approx(100 * (4 + 2 * 2))
+    assert load.event_cores == pytest.approx(20 * 5 / 1000 / 0.5), "a batch every five seconds"
+    assert load.redis_commands_s == pytest.approx(100 * 4 + 20 * 2)
 
 
 def test_generation_is_bound_by_memory_with_few_answers_and_by_operations_with_many() -> None:
