@@ -71,6 +71,18 @@ class Store:
                 if line.strip():
                     yield json.loads(line)
 
+    def names(self, relative: str) -> list[str]:
+        """Names of the files right below a folder, sorted; none where there is no such folder."""
+        path = self._at(relative)
+        self._fs.invalidate_cache(path)  # others write there too
+        try:
+            found = self._fs.ls(path, detail=True)
+        except FileNotFoundError:
+            return []
+        return sorted(
+            PurePosixPath(entry["name"]).name for entry in found if entry["type"] == "file"
+        )
+
     def delete_tree(self, relative: str) -> None:
         path = self._at(relative)
         if self._fs.exists(path):

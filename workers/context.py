@@ -41,13 +41,15 @@ class EventWriter(Protocol):
 
 
 class RecipeError(Exception):
-    """A failure a person can act on. `kind` is a stable code, `fault` says whose turn it is."""
+    """A failure a person can act on. `kind` is a stable code, `fault` says whose turn it is;
+    `retryable`: another attempt may fare better, without anybody's doing."""
 
-    def __init__(self, kind: str, fault: Fault, message: str) -> None:
+    def __init__(self, kind: str, fault: Fault, message: str, *, retryable: bool = False) -> None:
         super().__init__(message)
         self.kind = kind
         self.fault = fault
         self.message = message
+        self.retryable = retryable
 
 
 @dataclass

@@ -170,7 +170,7 @@ def _advised(failure: Failed, spec: JobSpec) -> Failed:
 def failure_of(error: BaseException, *, step: int | None = None) -> Failed:
     """What went wrong, whose turn it is, and whether trying again may help."""
     if isinstance(error, RecipeError):
-        return Failed(error.kind, error.fault, error.message, step=step)
+        return Failed(error.kind, error.fault, error.message, step=step, retryable=error.retryable)
     if isinstance(error, KeyboardInterrupt):
         return replace(_TERMINATED, step=step)
     text = f"{type(error).__name__}: {error}"

@@ -15,10 +15,12 @@ from workers.recipes.samples import choose, encode_fitting
 from workers.recipes.settings.assessment import AssessSettings
 from workers.rollouts.answers import answer
 from workers.rollouts.sampling import Sampling, derive_seed
+from workers.servers.answers import served_input
 
 
 class Models:
-    """`looking.Answering` by the checkpoints of the run's inputs. One model is held at a time."""
+    """`looking.Answering` by the checkpoints of the run's inputs. One model is held at a time, and
+    none for the one that is served."""
 
     def __init__(
         self,
@@ -30,6 +32,7 @@ class Models:
         self._context = context
         self._settings = settings
         self._drawn = drawn
+        self.served = served_input(context, settings.server)
         self._held: tuple[str, PreTrainedModel, PreTrainedTokenizerBase] | None = None
 
     def has(self, role: str) -> bool:
@@ -59,7 +62,6 @@ class Models:
         return [kept[i] for i in choose(len(kept), self._settings.max_outputs, seed)]
 
     def answers(self, role: str, prompts: Sequence[Messages], *, purpose: str) -> list[str]:
-        model, tokenizer = self._model(role)
         seed = derive_seed(self._context.spec.seed, "assess", purpose, role)
         sampling = Sampling(
             self._settings.max_new_tokens,
@@ -68,6 +70,11 @@ class Models:
             top_k=self._settings.top_k,
             seed=seed,
         )
+        if self.served and role == self.served.role:
+            given = self.served.answer(prompts, sampling, doing=f"asking the server, {purpose}")
+            self._drawn(DRAWN * len(prompts))
+            return [one.text for one in given]
+        model, tokenizer = self._model(role)
         ids = [encode_prompt(tokenizer, prompt) for prompt in prompts]
         texts: list[str] = []
         step = self._settings.batch_size * 4

@@ -55,10 +55,12 @@ def speaker(context: RunContext, role: str) -> Speaker:
     return Speaker(freeze(load_causal(folder)), load_tokenizer(folder))
 
 
-def fixed_prompts(context: RunContext, settings: AskingSettings, by: Speaker) -> Prompts:
+def fixed_prompts(
+    context: RunContext, settings: AskingSettings, tokenizer: PreTrainedTokenizerBase
+) -> Prompts:
     """Those that the run's evaluations asked, where seed and settings are the run's."""
     folder, seed = context.input_path("prompts"), context.spec.seed
-    return read_evaluation_prompts(folder, by.tokenizer, settings, seed=seed)
+    return read_evaluation_prompts(folder, tokenizer, settings, seed=seed)
 
 
 def evaluation_sampling(context: RunContext, settings: AskingSettings) -> Sampling:

@@ -24,7 +24,7 @@ def look(context: RunContext, settings: CheckSettings, pace: Pace) -> Found:
     """γ = 1 and no price of divergence, so that every token's return is its answer's normalised
     score: what a critic must be able to tell before anything harder."""
     policy = speaker(context, "policy")
-    prompts = fixed_prompts(context, settings, policy)
+    prompts = fixed_prompts(context, settings, policy.tokenizer)
     parts = pace.parts(min(BATCH, len(prompts)), BATCH, "answering the fixed prompts")
     drawn = next(ask(policy, prompts.ids[:BATCH], evaluation_sampling(context, settings), parts))
     responses = drawn.responses

@@ -64,7 +64,7 @@ def look(context: RunContext, settings: CheckSettings, pace: Pace) -> Found:
     if context.has_input(ROLE):
         kept = read_kept(context, last=min(KEPT, settings.last))
         agreement = compare_kept(kept, reference, pace)
-    prompts = fixed_prompts(context, settings, policy)
+    prompts = fixed_prompts(context, settings, policy.tokenizer)
     per_answer: list[float] = []
     tokens: list[int] = []
     for part in ask(

@@ -30,7 +30,7 @@ LEAST = 8
 
 def look(context: RunContext, settings: CheckSettings, pace: Pace) -> Found:
     policy, first = speaker(context, "policy"), speaker(context, "sft")
-    prompts = fixed_prompts(context, settings, policy)
+    prompts = fixed_prompts(context, settings, policy.tokenizer)
     reward = fresh_reward(context, settings)
     then = scores_of(context, settings, pace, first, prompts, reward, "answering as at the start")
     now = scores_of(context, settings, pace, policy, prompts, reward, "answering as at this step")

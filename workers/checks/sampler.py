@@ -49,7 +49,7 @@ class Surprise:
 
 def look(context: RunContext, settings: CheckSettings, pace: Pace) -> Found:
     policy = speaker(context, "policy")
-    prompts = fixed_prompts(context, settings, policy)
+    prompts = fixed_prompts(context, settings, policy.tokenizer)
     parts = list(
         ask(
             policy,

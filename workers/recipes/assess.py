@@ -30,6 +30,7 @@ from workers.rewards.ensemble import EnsembleReward, threshold_of
 from workers.rewards.model import ModelReward
 from workers.rewards.precision import BFLOAT16, INT8
 from workers.rewards.source import RewardSource
+from workers.servers.asking import Cancelled
 
 CONFIG = AssessSettings
 CHEAPER = (BFLOAT16, INT8)
@@ -43,16 +44,20 @@ def run(context: RunContext) -> dict[str, Any]:
     rows = splits_of(context.input_path("data"))
     folder = context.input_path("reward")
     reward = load_reward(folder, name="reward_model", batch_size=settings.batch_size)
+    models = Models(context, settings, drawn=phases.done)
     subject = Subject(
         reward=reward,
         rows=rows,
         other=_other(context),
         judge=build_judge(context, batch_size=settings.batch_size),
-        answering=Models(context, settings, drawn=phases.done),
+        answering=models,
         lower=_cheaper(folder, settings) if settings.check_precision else None,
         threshold=threshold_of(reward),
     )
-    material = look(subject, settings, seed=context.spec.seed, progress=phases)
+    try:
+        material = look(subject, settings, seed=context.spec.seed, progress=phases)
+    except Cancelled:
+        return {"step": 0}
     if context.should_stop() == "cancel":
         return {"step": 0}
     if material.held_out is None and not material.missing:
@@ -71,7 +76,7 @@ def run(context: RunContext) -> dict[str, Any]:
         rows={name: len(of) for name, of in rows.items()},
     )
     phases.finish()
-    return summary
+    return summary | ({"server": models.served.as_summary()} if models.served else {})
 
 
 def _other(context: RunContext) -> list[Preference]:

@@ -1,8 +1,9 @@
 """The policy against its SFT model, on fixed prompts: did training help, and who says so?
 
 Inputs: `policy`, `sft`, `prompts`, `reward` unless the reward is a rule, and `judge` where there is
-one. The reward is what the policy was trained to please; only the judge, which it never met, can
-say that it became better. Both models answer the same prompts; differences are paired.
+one. A model answers here, or where it is served (`server`). The reward is what the policy was
+trained to please; only the judge, which it never met, can say that it became better. Both models
+answer the same prompts; differences are paired.
 """
 
 import json
@@ -29,6 +30,8 @@ from workers.rewards.build import build_judge, build_reward
 from workers.rewards.source import RewardSource
 from workers.rollouts.answers import Answer, answer
 from workers.rollouts.sampling import derive_seed
+from workers.servers.answers import Served, served_input
+from workers.servers.asking import Cancelled
 
 CONFIG = EvaluateSettings
 SHOWN = 8  # answers emitted as samples
@@ -39,8 +42,12 @@ def run(context: RunContext) -> dict[str, Any]:
     settings: EvaluateSettings = settings_for("evaluate", context.spec.config)
     set_seed(context.spec.seed)
     rows = _prompts(context, settings)
-    policy_answers = _answers(context, settings, rows, "policy")
-    sft_answers = _answers(context, settings, rows, "sft")
+    served = served_input(context, settings.server)
+    try:
+        policy_answers = _answers(context, settings, rows, "policy", served)
+        sft_answers = _answers(context, settings, rows, "sft", served)
+    except Cancelled:
+        return {"step": 0}
     sources: dict[str, RewardSource] = {
         "reward": build_reward(context, settings.reward, batch_size=settings.batch_size)
     }
@@ -53,6 +60,8 @@ def run(context: RunContext) -> dict[str, Any]:
         "policy": _behaviour(policy_answers),
         "sft": _behaviour(sft_answers),
     }
+    if served:
+        report["server"] = served.as_summary()
     scores: dict[str, list[float]] = {}
     for name, source in sources.items():
         scores[name] = _score(source, rows, policy_answers)
@@ -87,11 +96,18 @@ def _prompts(context: RunContext, settings: EvaluateSettings) -> list[Prompt]:
 
 
 def _answers(
-    context: RunContext, settings: EvaluateSettings, rows: Sequence[Prompt], role: str
+    context: RunContext,
+    settings: EvaluateSettings,
+    rows: Sequence[Prompt],
+    role: str,
+    served: Served | None,
 ) -> list[Answer]:
     """Answers of one model. The policy's carry their divergence from the SFT model where the whole
-    distribution was sampled, which is when it can be measured."""
+    distribution was sampled, which is when it can be measured; a server's never do."""
     context.progress(0, 1, f"answering as {role}")
+    sampling = sampling_of(settings, derive_seed(context.spec.seed, "evaluate"))
+    if served and role == served.role:
+        return served.answer([row.messages for row in rows], sampling)
     tokenizer = load_tokenizer(context.input_path(role))
     ids = [encode_prompt(tokenizer, row.messages) for row in rows]
     whole = settings.temperature > 0 and settings.top_p == 1.0 and settings.top_k == 0
@@ -104,7 +120,7 @@ def _answers(
         freeze(load_causal(context.input_path(role))),
         tokenizer,
         ids,
-        sampling_of(settings, derive_seed(context.spec.seed, "evaluate")),
+        sampling,
         batch_size=settings.batch_size,
         reference=reference,
     )

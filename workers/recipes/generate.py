@@ -1,6 +1,7 @@
 """Fresh pairs of answers for people to compare.
 
-Inputs: `policy`, `prompts`, and for the opponent "baseline" also `sft`. Writes candidates.jsonl,
+Inputs: `policy`, `prompts`, and for the opponent "baseline" also `sft`. The models answer here, or
+one of them where it is served (`server`). Writes candidates.jsonl,
 one pair a line, and announces it; the web side puts the pairs into the label queue. Which of the
 two stands first is settled there, per person. Pairs with an answer that the filter blocks are left
 out; against the opponent "revision" revisions.jsonl holds the same pairs as preferences.
@@ -26,8 +27,10 @@ from workers.recipes.settings import settings_for
 from workers.recipes.settings.sampling import AnsweringSettings, GenerateSettings
 from workers.rewards.build import build_reward
 from workers.rollouts.answers import Answer, answer
-from workers.rollouts.revision import Revision, revise
+from workers.rollouts.revision import Ask, Revision, revise
 from workers.rollouts.sampling import Sampling, derive_seed
+from workers.servers.answers import Served, served_input
+from workers.servers.asking import Cancelled
 
 CONFIG = GenerateSettings
 
@@ -42,17 +45,29 @@ def run(context: RunContext) -> dict[str, Any]:
         tokenizer, [row.messages for row in rows], settings.max_prompt_length
     )
     prompts = [prompts[i] for i in choose(len(prompts), settings.max_prompts, context.spec.seed)]
-    answered = len(prompts)
+    try:
+        served = served_input(context, settings.server)
+        return _generate(context, settings, prompts, served)
+    except Cancelled:
+        return {"step": 1, "pairs": 0}
 
+
+def _generate(
+    context: RunContext,
+    settings: GenerateSettings,
+    prompts: list[Messages],
+    served: Served | None,
+) -> dict[str, Any]:
     context.progress(0, 2, "answering as policy")
-    first = [given.text for given in _answers(context, settings, prompts, "policy", "a")]
+    answers = _answers(context, settings, prompts, "policy", "a", served)
+    prompts, first = _answered(prompts, answers)
+    answered = len(prompts)
     if context.should_stop() == "cancel":
         return {"step": 1, "pairs": 0}
     if settings.opponent == "revision":
         context.progress(1, 2, "criticising and rewriting")
-        revisions = _revisions(context, settings, prompts, first)
+        revisions = _revisions(context, settings, prompts, first, served)
         kept = [i for i, revision in enumerate(revisions) if revision.text is not None]
-        prompts, first = [prompts[i] for i in kept], [first[i] for i in kept]
         revisions = [revisions[i] for i in kept]
         second = [revision.text or "" for revision in revisions]
         role = "policy"
@@ -60,27 +75,38 @@ def run(context: RunContext) -> dict[str, Any]:
         role = "policy" if settings.opponent == "self" else "sft"
         context.progress(1, 2, f"answering as {role}")
         revisions = []
-        second = [given.text for given in _answers(context, settings, prompts, role, "b")]
+        others = _answers(context, settings, prompts, role, "b", served)
+        kept = [i for i, other in enumerate(others) if other is not None]
+        second = [other.text for other in others if other is not None]
+    prompts, first = [prompts[i] for i in kept], [first[i] for i in kept]
     if context.should_stop() == "cancel":
         return {"step": 2, "pairs": 0}
 
     usable = _usable(context, settings, prompts, first, second)
     differ = [a.strip() != b.strip() for a, b in zip(first, second, strict=True)]
     pairs = [
-        _pair(context, settings, prompts[i], first[i], second[i], role)
+        _pair(context, settings, prompts[i], first[i], second[i], role, served)
         | (_revised(revisions[i]) if revisions else {})
         for i in range(len(prompts))
         if usable[i] and differ[i]  # else there is nothing to choose between
     ]
+    if served and settings.temperature and settings.opponent == "self" and not any(differ):
+        context.log(
+            "the server said the same twice to every prompt: it may not sample at all. See what "
+            "its model's generation_config says (do_sample)",
+            level="warning",
+        )
     _publish(context, pairs)
     if settings.opponent == "revision":
         _publish_preferences(context, pairs)
     context.progress(2, 2, "done")
-    told = {"step": 2, "pairs": len(pairs), "identical": differ.count(False)}
+    told: dict[str, Any] = {"step": 2, "pairs": len(pairs), "identical": differ.count(False)}
     if settings.filter:
         told["blocked"] = usable.count(False)
     if settings.opponent == "revision":
         told["too_long"] = answered - len(prompts)
+    if served:
+        told |= {"server": served.as_summary(), "unanswered": served.failed}
     return told
 
 
@@ -90,16 +116,28 @@ def _answers(
     prompts: Sequence[Messages],
     role: str,
     side: str,
-) -> list[Answer]:
+    served: Served | None,
+) -> Sequence[Answer | None]:
+    sampling = sampling_of(settings, derive_seed(context.spec.seed, "candidates", side))
+    if served and role == served.role:
+        return served.answer_most(prompts, sampling)
     folder = context.input_path(role)
     tokenizer = load_tokenizer(folder)
     return answer(
         freeze(load_causal(folder)),
         tokenizer,
         [encode_prompt(tokenizer, prompt) for prompt in prompts],
-        sampling_of(settings, derive_seed(context.spec.seed, "candidates", side)),
+        sampling,
         batch_size=settings.batch_size,
     )
+
+
+def _answered(
+    prompts: Sequence[Messages], answers: Sequence[Answer | None]
+) -> tuple[list[Messages], list[str]]:
+    """Prompts that have an answer, and its text."""
+    both = [(prompt, one.text) for prompt, one in zip(prompts, answers, strict=True) if one]
+    return [prompt for prompt, _ in both], [text for _, text in both]
 
 
 def _revisions(
@@ -107,8 +145,27 @@ def _revisions(
     settings: GenerateSettings,
     prompts: Sequence[Messages],
     answers: Sequence[str],
+    served: Served | None,
 ) -> list[Revision]:
     """The policy on its own answers. A conversation that leaves no room for an answer ends."""
+    seed = derive_seed(context.spec.seed, "principles")
+    asker = _asking_server(context, settings, served) if served else _asking(context, settings)
+    return revise(asker, prompts, answers, settings.principles, seed=seed)
+
+
+def _asking_server(context: RunContext, settings: GenerateSettings, served: Served) -> Ask:
+    """The server says what is too long for it, as one of the failures it is allowed."""
+    rounds = itertools.count()
+
+    def ask(conversations: Sequence[Messages]) -> list[str | None]:
+        seed = derive_seed(context.spec.seed, "revision", next(rounds))
+        given = served.answer_most(conversations, sampling_of(settings, seed), doing="revising")
+        return [one.text if one else None for one in given]
+
+    return ask
+
+
+def _asking(context: RunContext, settings: GenerateSettings) -> Ask:
     folder = context.input_path("policy")
     tokenizer = load_tokenizer(folder)
     model = freeze(load_causal(folder))
@@ -129,8 +186,7 @@ def _revisions(
         said = {i: one.text for i, one in zip(fitting, given, strict=True)}
         return [said.get(i) for i in range(len(ids))]
 
-    seed = derive_seed(context.spec.seed, "principles")
-    return revise(ask, prompts, answers, settings.principles, seed=seed)
+    return ask
 
 
 def _usable(
@@ -156,11 +212,12 @@ def _pair(
     first: str,
     second: str,
     role: str,
+    served: Served | None,
 ) -> dict[str, Any]:
     return {
         "prompt": prompt,
-        "response_a": {"text": first, "origin": _origin(context, "policy")},
-        "response_b": {"text": second, "origin": _origin(context, role)},
+        "response_a": {"text": first, "origin": _origin(context, "policy", served)},
+        "response_b": {"text": second, "origin": _origin(context, role, served)},
         "sampling": {
             "temperature": settings.temperature,
             "top_p": settings.top_p,
@@ -211,8 +268,10 @@ def sampling_of(settings: AnsweringSettings, seed: int) -> Sampling:
     )
 
 
-def _origin(context: RunContext, role: str) -> dict[str, str]:
-    """Which checkpoint wrote a response, for lineage; hidden from whoever compares."""
+def _origin(context: RunContext, role: str, served: Served | None) -> dict[str, Any]:
+    """Which checkpoint wrote a response, for lineage; hidden from whoever compares. Of a server
+    nobody can say which weights it holds: the checkpoint is then what it was said to serve."""
     ref: InputRef | None = context.spec.input(role)
     assert ref is not None  # noqa: S101 — its folder was read before
-    return {"role": role, "checkpoint": ref.id, "sha256": ref.sha256, "run": context.spec.run}
+    own = {"role": role, "checkpoint": ref.id, "sha256": ref.sha256, "run": context.spec.run}
+    return own | ({"server": served.as_summary()} if served and role == served.role else {})

@@ -6,16 +6,20 @@ sampling decide every answer, so between two probes only the model differs. Ever
 its deviation and n, and the answers and scores one by one as the artifact probe.json, so that two
 probes can be compared in pairs. The weights' hash is of the model that really answered: a file that
 is not what it was named by fails as `damaged_input`, and another model that took its place shows in
-the hash.
+the hash. A policy that is served elsewhere (`server`) has none: nobody can read its weights.
 """
 
+import functools
 import json
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any
 
 import numpy as np
+from torch import Tensor
+from transformers import PreTrainedTokenizerBase
 
 from measures.accuracy import pair_credit
 from workers.behaviour.phrases import POLITENESS, REFUSALS, Phrases, plain, refused
@@ -26,6 +30,8 @@ from workers.checks.pace import Cancelled, Pace
 from workers.checks.scoring import fresh_reward
 from workers.context import RecipeError, RunContext
 from workers.contract.events import Fault
+from workers.data.padding import pad_right
+from workers.data.snapshot import Messages
 from workers.models import weights_sha256
 from workers.recipes.settings import settings_for
 from workers.recipes.settings.checks import ProbeSettings
@@ -36,6 +42,8 @@ from workers.rewards.source import RewardSource
 from workers.rewards.weighted import WeightedSum
 from workers.rl.behaviour import compression, distinct, repetition
 from workers.rollouts.sampling import Sampling, derive_seed
+from workers.servers import asking
+from workers.servers.answers import Served, served_input
 
 CONFIG = ProbeSettings
 FILE, VERSION = "probe.json", 1
@@ -48,14 +56,19 @@ def run(context: RunContext) -> dict[str, Any]:
     reward = fresh_reward(context, settings)
     weights = {"reward": weights_of(reward)}
     pace = Pace(context, max_seconds=settings.max_seconds)
+    served: Served | None = None
     try:
         if context.has_input("policy"):
-            policy = speaker(context, "policy")
-            weights["policy"] = weights_sha256(policy.model)
-            rows = answered(context, settings, policy, reward, pace)
+            served = served_input(context, settings.server)
+            if served is None:
+                weights["policy"] = weights_sha256((policy := speaker(context, "policy")).model)
+                tokenizer, say = policy.tokenizer, functools.partial(_say, policy)
+            else:
+                tokenizer, say = served.tokenizer, functools.partial(_have_said, served)
+            rows = answered(context, settings, tokenizer, say, reward, pace)
         else:
             rows = scored(context, settings, reward, pace)
-    except Cancelled:
+    except (Cancelled, asking.Cancelled):
         return {"step": 0}
     broken = [row["id"] for row in rows if not np.isfinite(row["score"])]
     if broken:
@@ -77,6 +90,7 @@ def run(context: RunContext) -> dict[str, Any]:
             "weights_sha256": {role: value for role, value in weights.items() if value},
             "rows": len(rows),
         }
+        | ({"server": served.as_summary()} if served else {})
     )
     path = context.workdir / FILE
     path.write_text(
@@ -87,15 +101,74 @@ def run(context: RunContext) -> dict[str, Any]:
     return {"step": 1, **summary}
 
 
+@dataclass(frozen=True, slots=True)
+class Said:
+    """Answers to the prompts of `rows`; ids and mask are [B, R], the end token among them where
+    the model itself spoke."""
+
+    rows: slice
+    texts: list[str]
+    lengths: list[int]
+    ended: list[bool]
+    ids: Tensor
+    mask: Tensor
+
+
+# Prompts, their ids, how to draw, and the parts to go by.
+Say = Callable[[Sequence[Messages], Sequence[list[int]], Sampling, Iterator[slice]], Iterator[Said]]
+
+
+def _say(
+    policy: Speaker,
+    messages: Sequence[Messages],
+    ids: Sequence[list[int]],
+    sampling: Sampling,
+    parts: Iterator[slice],
+) -> Iterator[Said]:
+    for part in ask(policy, ids, sampling, parts):
+        given = part.responses
+        yield Said(
+            part.rows,
+            given.texts,
+            given.lengths.tolist(),
+            given.ended.tolist(),
+            given.response_ids,
+            given.response_mask,
+        )
+
+
+def _have_said(
+    served: Served,
+    messages: Sequence[Messages],
+    ids: Sequence[list[int]],
+    sampling: Sampling,
+    parts: Iterator[slice],
+) -> Iterator[Said]:
+    """Ids are those of the text, as the policy's tokenizer reads it."""
+    for rows in parts:
+        own = replace(sampling, seed=derive_seed(sampling.seed, "batch", rows.start))
+        given = served.answer(messages[rows], own)
+        texts = [one.text for one in given]
+        read = [served.tokenizer(text, add_special_tokens=False)["input_ids"] for text in texts]
+        yield Said(
+            rows,
+            texts,
+            [one.tokens for one in given],
+            [one.ended for one in given],
+            *pad_right(read, 0),
+        )
+
+
 def answered(
     context: RunContext,
     settings: ProbeSettings,
-    policy: Speaker,
+    tokenizer: PreTrainedTokenizerBase,
+    say: Say,
     reward: RewardSource,
     pace: Pace,
 ) -> list[Row]:
     """One row a prompt: the mean over its draws, and the first answer to read."""
-    prompts = fixed_prompts(context, settings, policy)
+    prompts = fixed_prompts(context, settings, tokenizer)
     rows: list[Row] = []
     refusals, courtesies = Phrases(REFUSALS), Phrases(POLITENESS)
     messages = [prompt for prompt in prompts.messages for _ in range(settings.draws)]
@@ -106,26 +179,23 @@ def answered(
         seed=derive_seed(context.spec.seed, "probe"),
     )
     drawn: list[Row] = []
-    for part in ask(policy, ids, sampling, pace.parts(len(ids), BATCH, "answering")):
-        responses = part.responses
-        scores = reward.score(messages[part.rows], responses.texts).values
-        repeated = repetition(responses.response_ids, responses.response_mask)
-        for i, (text, score, length) in enumerate(
-            zip(responses.texts, scores, responses.lengths.tolist(), strict=True)
-        ):
+    for said in say(messages, ids, sampling, pace.parts(len(ids), BATCH, "answering")):
+        scores = reward.score(messages[said.rows], said.texts).values
+        repeated = repetition(said.ids, said.mask)
+        for i, (text, score) in enumerate(zip(said.texts, scores, strict=True)):
             one = slice(i, i + 1)
             drawn.append(
                 {
-                    "prompt": messages[part.rows][i],
+                    "prompt": messages[said.rows][i],
                     "response": text,
                     "score": score,
-                    "response_length": length,
-                    "ended": float(responses.ended[i]),
+                    "response_length": said.lengths[i],
+                    "ended": float(said.ended[i]),
                     "repetition": repeated[i],
                     "refusals": float(refused(refusals, plain(text))),
                     "politeness": float(courtesies.found(plain(text))),
                     "compression": compression([text]),
-                    "distinct": distinct(responses.response_ids[one], responses.response_mask[one]),
+                    "distinct": distinct(said.ids[one], said.mask[one]),
                 }
             )
     for start in range(0, len(drawn), settings.draws):

@@ -7,8 +7,6 @@ by service_answer.py. Only hosts that the worker's REWARD_HOSTS names are asked,
 followed nowhere, and a token goes to the configured address alone.
 """
 
-import logging
-import os
 import random
 import threading
 import time
@@ -25,21 +23,20 @@ from workers.recipes.settings.rewards import HttpSettings
 from workers.rewards.cached import TextRow
 from workers.rewards.service_answer import BadAnswer, read_answer, read_id
 from workers.rewards.source import Scores, join
+from workers.service import (
+    FIRST_PAUSE_S,
+    TooLong,
+    TryAgain,
+    client,
+    pause_before,
+    request,
+    require_allowed,
+    token_of,
+)
 
-logging.getLogger("httpx2").setLevel(logging.WARNING)  # a line per request buries a run's log
 HOSTS_VARIABLE = "REWARD_HOSTS"
-MOST_BYTES = 8_000_000  # of an answer
 MOST_ITEM_CHARACTERS = 100_000
 MOST_CHARACTERS = 400_000  # of a request, as Concord's own API has it
-FIRST_PAUSE_S, LONGEST_PAUSE_S, LONGEST_ASKED_S = 0.5, 30.0, 60.0
-
-
-class _TryAgain(Exception):
-    """Something that may pass; `after`: seconds the service asked for."""
-
-    def __init__(self, what: str, after: float = 0.0) -> None:
-        super().__init__(what)
-        self.after = after
 
 
 class HttpReward:
@@ -69,11 +66,10 @@ class HttpReward:
         self._names: tuple[str, ...] | None = None
         self._lock = threading.Lock()
         self._url = httpx2.URL(settings.url)
-        self._headers = {"Accept-Encoding": "identity", "Accept": "application/json"}
-        self._token = _token(settings)
-        if self._token:
-            self._headers["Authorization"] = f"Bearer {self._token}"
-        _allowed(self._url)
+        self._token = token_of(settings.token_env, field="reward.token_env")
+        require_allowed(
+            self._url, variable=HOSTS_VARIABLE, field="reward.url", what="reward services"
+        )
 
     def score(self, prompts: Sequence[Messages], responses: Sequence[str]) -> Scores:
         return self.score_rows(self.encode(prompts, responses))
@@ -104,11 +100,10 @@ class HttpReward:
                     one.cancel()
 
     def _client(self) -> httpx2.Client:
-        seconds = self._settings.timeout_s
-        return httpx2.Client(
-            headers=self._headers,
-            timeout=httpx2.Timeout(seconds, connect=min(10.0, seconds)),
-            follow_redirects=False,
+        return client(
+            token=self._token,
+            timeout_s=self._settings.timeout_s,
+            at_once=self._settings.concurrency,
             transport=self._transport,
         )
 
@@ -135,65 +130,62 @@ class HttpReward:
         if batch:
             yield batch
 
-    def _ask(self, client: httpx2.Client, items: list[dict[str, Any]]) -> Scores:
+    def _ask(self, by: httpx2.Client, items: list[dict[str, Any]]) -> Scores:
         for attempt in range(self._settings.retries + 1):
             if self._stop.is_set():
                 break
             try:
-                return self._understood(self._answered(client, items), len(items))
-            except (_TryAgain, httpx2.TransportError) as error:
+                return self._understood(self._answered(by, items), len(items))
+            except (TryAgain, httpx2.TransportError) as error:
                 last = error
             if attempt < self._settings.retries:
-                self._wait(max(self._pause(attempt), getattr(last, "after", 0.0)))
+                after = getattr(last, "after", 0.0)
+                self._wait(max(pause_before(attempt, self._random), after))
         else:
             what = str(last) or type(last).__name__
             told = f"no scores after {self._settings.retries + 1} tries, the last one: {what}"
             raise RecipeError("reward_service", Fault.MACHINE, self._told(told)) from last
         raise RecipeError("reward_service", Fault.MACHINE, self._told("another batch failed"))
 
-    def _pause(self, attempt: int) -> float:
-        """Exponential, between half of it and all of it, so that callers do not come back at once
-        together."""
-        longest = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2**attempt)
-        return longest * (0.5 + 0.5 * self._random.random())
-
-    def _answered(self, client: httpx2.Client, items: list[dict[str, Any]]) -> bytes:
+    def _answered(self, by: httpx2.Client, items: list[dict[str, Any]]) -> bytes:
         """The body of a 200; asks again under the given address while the service says 202."""
         until = self._clock() + self._settings.timeout_s
-        status, body, location = self._request(client, "POST", self._url, until, {"items": items})
+        status, body, location = self._request(by, "POST", self._url, until, {"items": items})
         pause = FIRST_PAUSE_S
         while status == 202:
             if self._clock() >= until:
-                raise _TryAgain(f"not ready within {self._settings.timeout_s:g} s")
+                raise TryAgain(f"not ready within {self._settings.timeout_s:g} s")
             self._wait(pause)
             pause = min(2.0, 2 * pause)
             address = self._later(body, location)
-            status, body, _ = self._request(client, "GET", address, until)
+            status, body, _ = self._request(by, "GET", address, until)
         return body
 
     def _request(
-        self, client: httpx2.Client, method: str, url: httpx2.URL, until: float, data: Any = None
+        self, by: httpx2.Client, method: str, url: httpx2.URL, until: float, data: Any = None
     ) -> tuple[int, bytes, str]:
         """(200 or 202, body, Location). Any other status raises."""
         with self._lock:
             self.tries += 1
-        with client.stream(method, url, json=data) as response:
-            body = bytearray()
-            for chunk in response.iter_bytes():
-                body += chunk
-                if len(body) > MOST_BYTES:
-                    told = f"the answer is longer than {MOST_BYTES:,} bytes"
-                    raise RecipeError("reward_service_answer", Fault.DATA, self._told(told))
-                if self._clock() > until:
-                    raise _TryAgain(f"no whole answer within {self._settings.timeout_s:g} s")
-        status = response.status_code
-        if status in (200, 202):
-            return status, bytes(body), response.headers.get("Location", "")
-        told = f"{status} {self._excerpt(bytes(body))}".strip()
-        if status == 429 or status >= 500:
-            raise _TryAgain(told, _seconds(response.headers.get("Retry-After", "")))
-        if 300 <= status < 400:
-            told = f"{status}: a redirect, which is not followed. Give the address it leads to"
+        seconds = self._settings.timeout_s
+
+        def expired() -> str | None:
+            return f"no whole answer within {seconds:g} s" if self._clock() > until else None
+
+        try:
+            reply = request(by, method, url, data=data, expired=expired)
+        except TooLong as error:
+            raise RecipeError(
+                "reward_service_answer", Fault.DATA, self._told(str(error))
+            ) from error
+        if reply.status in (200, 202):
+            return reply.status, reply.body, reply.headers.get("Location", "")
+        reply.raise_if_passing(self._token)
+        told = reply.told(self._token)
+        if 300 <= reply.status < 400:
+            told = (
+                f"{reply.status}: a redirect, which is not followed. Give the address it leads to"
+            )
         raise RecipeError("reward_service_refused", Fault.CONFIGURATION, self._told(told))
 
     def _later(self, body: bytes, location: str) -> httpx2.URL:
@@ -245,37 +237,6 @@ class HttpReward:
                 raise RecipeError("reward_service_answer", Fault.DATA, self._told(told))
         return scores
 
-    def _excerpt(self, body: bytes) -> str:
-        text = " ".join(body[:400].decode(errors="replace").split())[:200]
-        return text.replace(self._token, "…") if self._token else text
-
     def _told(self, what: str) -> str:
         """Never with headers or a query in it: those may hold secrets."""
         return f"reward service {self._url.host}{self._url.path}: {what}"
-
-
-def _token(settings: HttpSettings) -> str:
-    if settings.token_env is None:
-        return ""
-    token = os.environ.get(settings.token_env, "").strip()
-    if not token:
-        told = f"the worker has no {settings.token_env}, which reward.token_env names"
-        raise RecipeError("no_token", Fault.MACHINE, told)
-    return token
-
-
-def _allowed(url: httpx2.URL) -> None:
-    """A configuration must not send a worker anywhere: whoever runs the worker says where to."""
-    hosts = [name.strip() for name in os.environ.get(HOSTS_VARIABLE, "").split(",")]
-    if url.host not in hosts and f"{url.host}:{url.port}" not in hosts:
-        raise RecipeError(
-            "host_not_allowed",
-            Fault.CONFIGURATION,
-            f"reward.url: this worker may not ask {url.host}. Whoever runs it lists the hosts of "
-            f"reward services in {HOSTS_VARIABLE}.",
-        )
-
-
-def _seconds(text: str) -> float:
-    """Retry-After in seconds, within reason; a date is not read."""
-    return min(LONGEST_ASKED_S, float(text)) if text.isdigit() else 0.0

@@ -13,8 +13,9 @@ from workers.context import RecipeError
 from workers.recipes.settings.parsing import read
 from workers.recipes.settings.rewards import HttpSettings
 from workers.rewards.cached import CachedReward
-from workers.rewards.http import MOST_BYTES, HttpReward
+from workers.rewards.http import HttpReward
 from workers.scoring.cache import ScoreCache
+from workers.service import MOST_BYTES
 
 URL = "https://judge.example/score"
 SECRET = "s3cret-token"

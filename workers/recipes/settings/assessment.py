@@ -1,8 +1,11 @@
 """Settings of `assess`, which looks at a reward model from every side and trains nothing."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from workers.recipes.settings.parsing import option
+from workers.recipes.settings.server import DOC, server_errors
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,3 +72,7 @@ class AssessSettings:
     bootstrap_replicates: int = option(
         1000, "Resamples behind each interval.", minimum=100, maximum=100_000
     )
+    server: Mapping[str, Any] = option({}, DOC)
+
+    def check(self) -> list[str]:
+        return server_errors(self.server)

@@ -6,6 +6,7 @@ from typing import Any
 
 from workers.recipes.settings.parsing import option
 from workers.recipes.settings.rewards import reward_errors
+from workers.recipes.settings.server import DOC, POLICY, server_errors
 
 CHECKS = (
     "reward_plot",
@@ -107,3 +108,7 @@ class ProbeSettings(AskingSettings):
     score_temperature: float = option(
         1.0, "T of the calibrated score, from the reward model's page.", unit="raw score", above=0.0
     )
+    server: Mapping[str, Any] = option({}, DOC)
+
+    def check(self) -> list[str]:
+        return super().check() + server_errors(self.server, serves=(POLICY,))

@@ -6,6 +6,7 @@ from typing import Any
 
 from workers.recipes.settings.parsing import option
 from workers.recipes.settings.rewards import needs_model, reward_errors
+from workers.recipes.settings.server import DOC, POLICY, SFT, server_errors
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,6 +26,7 @@ class AnsweringSettings:
     top_p: float = option(1.0, "Mass of the likeliest tokens kept.", above=0.0, maximum=1.0)
     top_k: int = option(0, "Likeliest tokens kept; 0 keeps all.", unit="tokens", minimum=0)
     batch_size: int = option(32, "Prompts answered at once.", unit="prompts", minimum=1)
+    server: Mapping[str, Any] = option({}, DOC)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +59,8 @@ class GenerateSettings(AnsweringSettings):
             errors.append("filter: a reward model blocks nothing")
         if not self.principles or not all(text.strip() for text in self.principles):
             errors.append("principles: must hold at least one, and none that is empty")
-        return errors
+        serves = (POLICY, SFT) if self.opponent == "baseline" else (POLICY,)
+        return errors + server_errors(self.server, may_fail=True, serves=serves)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,4 +78,4 @@ class EvaluateSettings(AnsweringSettings):
     )
 
     def check(self) -> list[str]:
-        return reward_errors(self.reward)
+        return reward_errors(self.reward) + server_errors(self.server)

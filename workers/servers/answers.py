@@ -1,0 +1,135 @@
+"""Answers to a list of prompts by a server, as `workers.rollouts.answers` gives those of a model.
+
+What a server does not say is left out: no log-probabilities, so no divergence from a reference.
+"""
+
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from transformers import PreTrainedTokenizerBase
+
+from workers.context import RunContext
+from workers.data.snapshot import Messages
+from workers.models import load_tokenizer
+from workers.recipes.settings.server import CHAT, ServerSettings, read_server
+from workers.rollouts.answers import Answer
+from workers.rollouts.sampling import Sampling, derive_seed
+from workers.servers.asking import Asked, ask_all
+from workers.servers.client import Server
+from workers.servers.kept import KeptAnswers
+
+
+class Served:
+    """The input `role` behind a server. Its tokenizer counts where the server does not."""
+
+    def __init__(
+        self, context: RunContext, settings: ServerSettings, tokenizer: PreTrainedTokenizerBase
+    ) -> None:
+        self.role = settings.serves
+        self.server = Server(settings)
+        self.requests = 0  # answered or not, those that an earlier attempt made included
+        self.failed = 0
+        self._context = context
+        self._settings = settings
+        self.tokenizer = tokenizer
+        self._kept = KeptAnswers(context)
+
+    def answer(
+        self, prompts: Sequence[Messages], sampling: Sampling, *, doing: str = "answering"
+    ) -> list[Answer]:
+        """An answer to each prompt, in order. The same prompt several times running is asked for
+        in requests of up to `server.n` answers; each request has a seed of its own."""
+        return [one for one in self._answers(prompts, sampling, doing, 0.0) if one is not None]
+
+    def answer_most(
+        self, prompts: Sequence[Messages], sampling: Sampling, *, doing: str = "answering"
+    ) -> list[Answer | None]:
+        """The same; None where the server failed, as far as `server.failed_share` lets it."""
+        return self._answers(prompts, sampling, doing, self._settings.failed_share)
+
+    def as_summary(self) -> dict[str, Any]:
+        """Who answered, as far as a server can be known. Its weights cannot."""
+        told = {"role": self.role, "at": self.server.place, "model": self._settings.model}
+        return told | ({"says": self.server.model} if self.server.model else {})
+
+    def _answers(
+        self, prompts: Sequence[Messages], sampling: Sampling, doing: str, share: float
+    ) -> list[Answer | None]:
+        parts = _parts(prompts, self._settings.n)
+        asked = [
+            Asked(rows.start + 1, self._body(prompts[rows.start], rows, sampling)) for rows in parts
+        ]
+        given = ask_all(
+            self._context,
+            self.server,
+            asked,
+            kept=self._kept,
+            doing=doing,
+            allowed=int(share * len(asked)),
+        )
+        self.requests += len(asked)
+        answers: list[Answer | None] = []
+        for rows, texts in zip(parts, given, strict=True):
+            self.failed += texts is None
+            answers += (
+                [None] * (rows.stop - rows.start)
+                if texts is None
+                else [
+                    Answer(one.text, self._count(one.text, one.ended, one.tokens), one.ended)
+                    for one in texts
+                ]
+            )
+        return answers
+
+    def _body(self, prompt: Messages, rows: slice, sampling: Sampling) -> dict[str, Any]:
+        own = self._settings
+        body: dict[str, Any] = {
+            "model": own.model,
+            "max_tokens": sampling.max_new_tokens,
+            "temperature": sampling.temperature,
+            "top_p": sampling.top_p,
+            "seed": derive_seed(sampling.seed, "served", rows.start),
+        }
+        if own.api == CHAT:
+            body["messages"] = list(prompt)
+        else:
+            body["prompt"] = self.tokenizer.apply_chat_template(
+                list(prompt), tokenize=False, add_generation_prompt=True
+            )
+        if rows.stop - rows.start > 1:
+            body["n"] = rows.stop - rows.start
+        if sampling.top_k:
+            body["top_k"] = sampling.top_k
+        if own.stop:
+            body["stop"] = list(own.stop)
+        return body | dict(own.extra)
+
+    def _count(self, text: str, ended: bool, said: int | None) -> int:
+        """As the server counts; where it does not, as the input's tokenizer does, the end token
+        included."""
+        if said is not None:
+            return said
+        return len(self.tokenizer(text, add_special_tokens=False)["input_ids"]) + ended
+
+
+def _parts(prompts: Sequence[Messages], most: int) -> list[slice]:
+    """Stretches of equal prompts, at most `most` long."""
+    parts: list[slice] = []
+    start = 0
+    for _, same in itertools.groupby(prompts):
+        end = start + sum(1 for _ in same)
+        parts += [slice(at, min(at + most, end)) for at in range(start, end, most)]
+        start = end
+    return parts
+
+
+def served_input(
+    context: RunContext, config: Mapping[str, Any], *, role: str | None = None
+) -> Served | None:
+    """Who answers for an input of this run, if a server does; None also where it answers for
+    another input than `role`."""
+    settings = read_server(config)
+    if settings is None or (role is not None and settings.serves != role):
+        return None
+    return Served(context, settings, load_tokenizer(context.input_path(settings.serves)))

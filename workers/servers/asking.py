@@ -1,0 +1,150 @@
+"""Many requests to a server, some at a time: kept as they are answered, named where they fail."""
+
+import queue
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from workers.context import RecipeError, RunContext
+from workers.contract.events import Fault
+from workers.servers.client import Server, Stopped, Unanswered
+from workers.servers.kept import KeptAnswers, request_key
+from workers.servers.reading import Given
+
+LOOK_S = 0.5  # how long a wish to cancel may wait
+SHOWN = 5  # failures told in the run's error
+LOGGED = 20
+
+
+class Cancelled(Exception):
+    """Somebody cancelled the run while answers were waited for. What came is kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """`row`: which of the caller's rows it is, counted from 1, for people to find it."""
+
+    row: int
+    body: Mapping[str, Any]
+
+
+def ask_all(
+    context: RunContext,
+    server: Server,
+    asked: Sequence[Asked],
+    *,
+    kept: KeptAnswers,
+    doing: str,
+    allowed: int = 0,
+) -> list[list[Given] | None]:
+    """The answers to each request, None where one failed for good and no more than `allowed` did.
+
+    Raises `RecipeError` once more fail, with the rows and why; what was answered is kept then, as
+    after a kill, and another attempt of the run asks the rest only. Raises `Cancelled`.
+    """
+    keys = [request_key(server.place, one.body) for one in asked]
+    found = {i: given for i, key in enumerate(keys) if (given := kept.get(key)) is not None}
+    if found:
+        context.log(f"{len(found)} of {len(asked)} requests were answered in an earlier attempt")
+    failed: dict[int, Unanswered] = {}
+    crew = _Crew(server, {i: dict(one.body) for i, one in enumerate(asked) if i not in found})
+    try:
+        while len(found) + len(failed) < len(asked):
+            context.progress(0, 1, f"{doing}: {len(found):,} of {len(asked):,}"[:60])
+            if context.should_stop() == "cancel":
+                raise Cancelled
+            for i, outcome in crew.outcomes(LOOK_S):
+                if isinstance(outcome, Unanswered):
+                    failed[i] = outcome
+                    _log(context, asked[i], outcome, len(failed))
+                elif isinstance(outcome, BaseException):
+                    raise outcome
+                else:
+                    found[i] = outcome
+                    kept.add(keys[i], outcome)
+            if len(failed) > allowed:
+                raise _given_up(server, asked, found, failed)
+    finally:
+        crew.dismiss()
+        with suppress(Exception):  # the error on its way says more
+            kept.flush()
+    return [found.get(i) for i in range(len(asked))]
+
+
+def _log(context: RunContext, asked: Asked, why: Unanswered, count: int) -> None:
+    if count <= LOGGED:
+        context.log(f"row {asked.row}: the inference server gave no answer: {why}", level="warning")
+
+
+def _given_up(
+    server: Server,
+    asked: Sequence[Asked],
+    found: Mapping[int, Any],
+    failed: Mapping[int, Unanswered],
+) -> RecipeError:
+    some = list(failed.items())[:SHOWN]
+    rows = "; ".join(f"row {asked[i].row}: {why}" for i, why in some)
+    more = f" and {len(failed) - len(some)} more" if len(failed) > len(some) else ""
+    passing = any(why.passing for why in failed.values())
+    told = (
+        f"{len(failed)} of {len(asked)} requests failed for good ({rows}{more}). "
+        f"{len(found)} answers are kept: another attempt of this run asks the rest only"
+    )
+    kind = "inference_server" if passing else "inference_server_answer"
+    fault = Fault.MACHINE if passing else Fault.DATA
+    return RecipeError(kind, fault, server.told(told), retryable=passing)
+
+
+class _Crew:
+    """Threads that ask. They are daemons: one that waits for a server which never answers must not
+    keep the trainer alive, and ends by its timeout. The last to leave closes the connections."""
+
+    def __init__(self, server: Server, bodies: Mapping[int, dict[str, Any]]) -> None:
+        self._server = server
+        self._todo: queue.SimpleQueue[tuple[int, dict[str, Any]]] = queue.SimpleQueue()
+        self._done: queue.SimpleQueue[tuple[int, list[Given] | BaseException]] = queue.SimpleQueue()
+        server.stop.clear()
+        for item in bodies.items():
+            self._todo.put(item)
+        self._present = min(server.settings.concurrency, len(bodies))
+        self._lock = threading.Lock()
+        self._client = server.open() if bodies else None
+        for k in range(self._present):
+            threading.Thread(target=self._work, name=f"inference-{k}", daemon=True).start()
+
+    def outcomes(self, timeout: float) -> list[tuple[int, list[Given] | BaseException]]:
+        """All that came since, after a while at the latest."""
+        found = []
+        with suppress(queue.Empty):
+            found.append(self._done.get(timeout=timeout))
+            while True:
+                found.append(self._done.get_nowait())
+        return found
+
+    def dismiss(self) -> None:
+        self._server.stop.set()
+
+    def _work(self) -> None:
+        try:
+            with suppress(queue.Empty, Stopped):
+                while not self._server.stop.is_set():
+                    i, body = self._todo.get_nowait()
+                    self._done.put((i, self._outcome(body)))
+        finally:
+            with self._lock:
+                self._present -= 1
+                if not self._present and self._client is not None:
+                    self._client.close()
+
+    def _outcome(self, body: dict[str, Any]) -> list[Given] | BaseException:
+        try:
+            return self._server.ask(self._client, body)
+        except Stopped:
+            raise
+        except Unanswered as error:
+            return error
+        except BaseException as error:
+            self._server.stop.set()  # no other request would fare better
+            return error

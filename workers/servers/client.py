@@ -1,0 +1,150 @@
+"""One request to an OpenAI-compatible inference server, tried until it is answered or hopeless.
+
+    POST url/chat/completions   {"model", "messages", "max_tokens", "temperature", "seed" …}
+    POST url/completions        {"model", "prompt", …}
+
+Only hosts that the worker's INFERENCE_HOSTS names are asked, a redirect is followed nowhere, and a
+token goes to the configured address alone.
+"""
+
+import random
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import httpx2
+
+from workers.context import RecipeError
+from workers.contract.events import Fault
+from workers.recipes.settings.server import CHAT, ServerSettings
+from workers.servers.reading import BadAnswer, Given, read_answer
+from workers.service import (
+    TooLong,
+    TryAgain,
+    client,
+    pause_before,
+    request,
+    require_allowed,
+    token_of,
+)
+
+HOSTS_VARIABLE = "INFERENCE_HOSTS"
+# The address, the token or the model is wrong: no other request would fare better.
+HOPELESS = frozenset({401, 403, 404, 405})
+# This one prompt is not answered, too long for the model for instance.
+REFUSED = frozenset({400, 413, 422})
+
+
+class Unanswered(Exception):
+    """This request fails for good; others may not. `passing`: another day it may succeed."""
+
+    def __init__(self, why: str, *, passing: bool = False) -> None:
+        super().__init__(why)
+        self.passing = passing
+
+
+class Stopped(Exception):
+    """Nobody waits for the answer any more."""
+
+
+class Server:
+    """Asks; safe to use from several threads. `requests` counts tries, `model` is what the server
+    says that it is."""
+
+    def __init__(
+        self,
+        settings: ServerSettings,
+        *,
+        pause: Callable[[float], object] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Raises `RecipeError` if the worker does not allow the host, or has no such token."""
+        self.settings = settings
+        self.requests = 0
+        self.model = ""
+        self.stop = threading.Event()
+        self._wait = pause or self.stop.wait
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._random = random.Random()  # waits only: no draw of the run depends on it
+        self._chat = settings.api == CHAT
+        path = "chat/completions" if self._chat else "completions"
+        self._url = httpx2.URL(settings.url.rstrip("/") + "/" + path)
+        self._token = token_of(settings.token_env, field="server.token_env")
+        require_allowed(
+            self._url, variable=HOSTS_VARIABLE, field="server.url", what="inference servers"
+        )
+
+    @property
+    def place(self) -> str:
+        """Host and path, without what might be secret in it."""
+        return f"{self._url.netloc.decode()}{self._url.path}"
+
+    def open(self) -> httpx2.Client:
+        own = self.settings
+        return client(token=self._token, timeout_s=own.timeout_s, at_once=own.concurrency)
+
+    def ask(self, by: httpx2.Client, body: dict[str, Any]) -> list[Given]:
+        """As many answers as `body` asks for. Raises `Unanswered`, `Stopped` and, where every other
+        request would fail too, `RecipeError`."""
+        for attempt in range(self.settings.retries + 1):
+            if self.stop.is_set():
+                raise Stopped
+            try:
+                return self._once(by, body)
+            except (TryAgain, httpx2.TransportError) as error:
+                last = error
+            if attempt < self.settings.retries:
+                after = getattr(last, "after", 0.0)
+                self._wait(max(pause_before(attempt, self._random), after))
+        if self.stop.is_set():
+            raise Stopped
+        what = str(last) or type(last).__name__
+        raise Unanswered(
+            f"no answer after {self.settings.retries + 1} tries, the last one: {what}", passing=True
+        ) from last
+
+    def _once(self, by: httpx2.Client, body: dict[str, Any]) -> list[Given]:
+        with self._lock:
+            self.requests += 1
+        seconds = self.settings.timeout_s
+        until = self._clock() + seconds
+
+        def expired() -> str | None:
+            return f"no whole answer within {seconds:g} s" if self._clock() > until else None
+
+        try:
+            reply = request(by, "POST", self._url, data=body, expired=expired)
+        except (TooLong, httpx2.DecodingError) as error:
+            raise Unanswered(str(error)) from error
+        if reply.status == 200:
+            return self._understood(reply.body, reply.headers, body.get("n", 1))
+        reply.raise_if_passing(self._token)
+        told = reply.told(self._token)
+        if 300 <= reply.status < 400:
+            told = (
+                f"{reply.status}: a redirect, which is not followed. Give the address it leads to"
+            )
+        if reply.status in REFUSED:
+            raise Unanswered(told)
+        raise RecipeError("inference_server_refused", Fault.CONFIGURATION, self.told(told))
+
+    def _understood(self, body: bytes, headers: httpx2.Headers, count: int) -> list[Given]:
+        kind = headers.get("Content-Type", "").partition(";")[0].strip().lower()
+        if kind and kind != "application/json":
+            raise Unanswered(f"the answer is {kind[:60]}, not application/json")
+        try:
+            read = read_answer(body, chat=self._chat, count=count)
+        except BadAnswer as error:
+            raise Unanswered(f"the answer {error}") from error
+        with self._lock:
+            self.model = self.model or read.model
+            if read.model and read.model != self.model:
+                told = f"says it is {read.model[:80]!r}, and was {self.model[:80]!r}"
+                raise RecipeError("inference_server_changed", Fault.DATA, self.told(told))
+        return read.given
+
+    def told(self, what: str) -> str:
+        """Never with headers or a query in it: those may hold secrets."""
+        return f"inference server {self.place}: {what}"

@@ -1,0 +1,131 @@
+"""A service elsewhere that is asked over HTTP and believed nothing: what rewards by a service and
+inference servers have in common.
+
+Only hosts that a variable of the worker names are asked, a redirect is followed nowhere, a body has
+an end and an answer a deadline, and a token is never part of an error.
+"""
+
+import logging
+import os
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import httpx2
+
+from workers.context import RecipeError
+from workers.contract.events import Fault
+
+logging.getLogger("httpx2").setLevel(logging.WARNING)  # a line per request buries a run's log
+MOST_BYTES = 8_000_000  # of an answer
+FIRST_PAUSE_S, LONGEST_PAUSE_S, LONGEST_ASKED_S = 0.5, 30.0, 60.0
+
+
+class TryAgain(Exception):
+    """Something that may pass; `after`: seconds the service asked for."""
+
+    def __init__(self, what: str, after: float = 0.0) -> None:
+        super().__init__(what)
+        self.after = after
+
+
+class TooLong(Exception):
+    """A body over `MOST_BYTES`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    status: int
+    headers: httpx2.Headers
+    body: bytes
+
+    def excerpt(self, secret: str = "") -> str:
+        """What it says, on one line, at most 200 characters, never with `secret` in it."""
+        text = " ".join(self.body[:400].decode(errors="replace").split())[:200]
+        return text.replace(secret, "…") if secret else text
+
+    def told(self, secret: str = "") -> str:
+        return f"{self.status} {self.excerpt(secret)}".strip()
+
+    def raise_if_passing(self, secret: str = "") -> None:
+        """`TryAgain` for 429 and 5xx, after what `Retry-After` asks for, within reason."""
+        if self.status == 429 or self.status >= 500:
+            raise TryAgain(self.told(secret), _seconds(self.headers.get("Retry-After", "")))
+
+
+def client(
+    *, token: str, timeout_s: float, at_once: int, transport: httpx2.BaseTransport | None = None
+) -> httpx2.Client:
+    """For `at_once` threads; one for all of them, since each would read all certificates anew.
+
+    Compressed answers are not asked for: their length would say nothing of what they become.
+    """
+    headers = {"Accept-Encoding": "identity", "Accept": "application/json"}
+    if token:
+        headers["Authorization"] = f"Bearer {token}"
+    return httpx2.Client(
+        headers=headers,
+        timeout=httpx2.Timeout(timeout_s, connect=min(10.0, timeout_s)),
+        limits=httpx2.Limits(max_connections=at_once, max_keepalive_connections=at_once),
+        follow_redirects=False,
+        transport=transport,
+    )
+
+
+def request(
+    by: httpx2.Client,
+    method: str,
+    url: httpx2.URL,
+    *,
+    data: Any = None,
+    expired: Callable[[], str | None] = lambda: None,
+) -> Reply:
+    """The whole reply, whatever its status. `expired` says why it comes too late, if it does.
+
+    Raises `TryAgain` then, `TooLong`, and `httpx2.TransportError` when the connection fails.
+    """
+    with by.stream(method, url, json=data) as response:
+        body = bytearray()
+        for chunk in response.iter_bytes():
+            body += chunk
+            if len(body) > MOST_BYTES:
+                raise TooLong(f"the answer is longer than {MOST_BYTES:,} bytes")
+            if (late := expired()) is not None:
+                raise TryAgain(late)
+    return Reply(response.status_code, response.headers, bytes(body))
+
+
+def pause_before(attempt: int, dice: random.Random) -> float:
+    """Seconds before try `attempt` + 1: exponential, between half of it and all of it, so that
+    callers do not come back at once together."""
+    longest = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2**attempt)
+    return longest * (0.5 + 0.5 * dice.random())
+
+
+def token_of(name: str | None, *, field: str) -> str:
+    """The worker's variable `name`, empty without one. `RecipeError` where it is not set."""
+    if name is None:
+        return ""
+    token = os.environ.get(name, "").strip()
+    if not token:
+        told = f"the worker has no {name}, which {field} names"
+        raise RecipeError("no_token", Fault.MACHINE, told)
+    return token
+
+
+def require_allowed(url: httpx2.URL, *, variable: str, field: str, what: str) -> None:
+    """A configuration must not send a worker anywhere: whoever runs the worker says where to."""
+    hosts = [name.strip() for name in os.environ.get(variable, "").split(",")]
+    if url.host not in hosts and f"{url.host}:{url.port}" not in hosts:
+        raise RecipeError(
+            "host_not_allowed",
+            Fault.CONFIGURATION,
+            f"{field}: this worker may not ask {url.host}. Whoever runs it lists the hosts of "
+            f"{what} in {variable}.",
+        )
+
+
+def _seconds(text: str) -> float:
+    """Retry-After in seconds, within reason; a date is not read."""
+    return min(LONGEST_ASKED_S, float(text)) if text.isdigit() else 0.0
