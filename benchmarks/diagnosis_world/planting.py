@@ -15,9 +15,10 @@ import torch
 from benchmarks.diagnosis_world import rewards
 from benchmarks.diagnosis_world.rewards import Change
 from benchmarks.diagnosis_world.world import World
-from workers.ppo import course, rollout, setup
+from workers.ppo import course, setup
 from workers.ppo import update as updating
 from workers.recipes import ppo as recipe
+from workers.rollouts import drawing
 
 Plant = Callable[[World], AbstractContextManager[object]]
 
@@ -56,13 +57,13 @@ def aliased_reference(world: World) -> AbstractContextManager[object]:
 
 def padding_in_the_loss(world: World) -> AbstractContextManager[object]:
     """The mask covers the padding after an answer too."""
-    real = rollout.generate
+    real = drawing.generate
 
     def generate(*args: Any, **kwargs: Any) -> Any:
         drawn = real(*args, **kwargs)
         return replace(drawn, response_mask=torch.ones_like(drawn.response_mask))
 
-    return patch.object(rollout, "generate", generate)
+    return patch.object(drawing, "generate", generate)
 
 
 def no_done(world: World) -> AbstractContextManager[object]:
@@ -82,13 +83,13 @@ def sampler(**changes: Callable[[Any], Any]) -> Plant:
     """Answers are drawn by other rules than the trainer believes: {field: old value -> new}."""
 
     def plant(world: World) -> AbstractContextManager[object]:
-        real = rollout.generate
+        real = drawing.generate
 
         def generate(model: Any, names: Any, ids: Any, sampling: Any, **kwargs: Any) -> Any:
             new = {name: change(getattr(sampling, name)) for name, change in changes.items()}
             return real(model, names, ids, replace(sampling, **new), **kwargs)
 
-        return patch.object(rollout, "generate", generate)
+        return patch.object(drawing, "generate", generate)
 
     return plant
 

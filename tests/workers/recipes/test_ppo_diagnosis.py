@@ -13,11 +13,11 @@ from tests.workers.recipes.test_ppo_faults import ROLES, SHORT, Scaled
 from workers import train
 from workers.diagnosis.baseline import Baseline
 from workers.ppo import course, evaluation
-from workers.ppo import rollout as rollouts
 from workers.recipes import grpo
 from workers.recipes import ppo as recipe
 from workers.rewards.source import Scores
 from workers.rl import advantages
+from workers.rollouts import drawing
 
 TINY = SHORT | {"steps": 4, "eval_every": 2, "audit_samples": 1, "baseline_answers": 2}
 Patch = pytest.MonkeyPatch
@@ -98,23 +98,23 @@ def fair(monkeypatch: Patch, **kwargs: float) -> None:
 
 
 def padding_in_the_loss(monkeypatch: Patch) -> None:
-    real = rollouts.generate
+    real = drawing.generate
 
     def whole(*args: Any, **kwargs: Any) -> Any:
         answers = real(*args, **kwargs)
         answers.response_mask = torch.ones_like(answers.response_mask)
         return answers
 
-    monkeypatch.setattr(rollouts, "generate", whole)
+    monkeypatch.setattr(drawing, "generate", whole)
 
 
 def another_temperature(monkeypatch: Patch) -> None:
-    real = rollouts.generate
+    real = drawing.generate
 
     def hotter(model: Any, tokenizer: Any, ids: Any, sampling: Any, **kwargs: Any) -> Any:
         return real(model, tokenizer, ids, replace(sampling, temperature=3.0), **kwargs)
 
-    monkeypatch.setattr(rollouts, "generate", hotter)
+    monkeypatch.setattr(drawing, "generate", hotter)
 
 
 def score_beside_the_last_token(monkeypatch: Patch) -> None:

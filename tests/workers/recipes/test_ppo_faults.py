@@ -2,6 +2,7 @@
 be seen by its guardrail or contract, and a run without one by none."""
 
 import json
+import math
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -15,10 +16,14 @@ from tests.workers.recipes.test_resume import check_joined
 from workers import contracts
 from workers.context import RecipeError
 from workers.ppo import course
-from workers.ppo import rollout as rollouts
+from workers.ppo.figures import rollout_figures
+from workers.ppo.rollout import Rollout
 from workers.recipes import ppo as recipe
 from workers.rewards.source import Scores
 from workers.rl import advantages
+from workers.rollouts import drawing
+from workers.rollouts.local import Responses
+from workers.rollouts.sampling import Sampling
 
 SHORT = PLANTED_PPO | {
     "steps": 8,
@@ -169,12 +174,12 @@ def test_a_single_loss_without_numbers_is_skipped_and_the_run_goes_on(
 def test_a_sampler_with_another_temperature_breaks_a_contract(
     workshop: Workshop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = rollouts.generate
+    real = drawing.generate
 
     def hotter(model, tokenizer, ids, sampling, **kwargs):
         return real(model, tokenizer, ids, replace(sampling, temperature=3.0), **kwargs)
 
-    monkeypatch.setattr(rollouts, "generate", hotter)
+    monkeypatch.setattr(drawing, "generate", hotter)
     kind, events = stopped(workshop, "hot", batch_size=64, minibatch_size=32)
     assert kind == "contract_sampler"
     steps = [s for e in events if e["type"] == "Metrics" for s in e["event"]["steps"]]
@@ -202,14 +207,26 @@ def test_a_return_that_looks_beyond_the_end_breaks_a_contract() -> None:
 
 def test_doubled_length_leaves_the_figure_per_token_unchanged() -> None:
     one = torch.tensor([[0.1, -0.2, 0.3]])
-    ref = torch.zeros(1, 3)
-    figures = []
-    for logprobs, reference in ((one, ref), (one.repeat(1, 2), ref.repeat(1, 2))):
-        mask = torch.ones_like(logprobs)
-        k3 = rollouts.kl_estimate(logprobs, reference, "k3")
-        figures.append((float((k3 * mask).sum() / mask.sum()), float((logprobs).sum())))
-    assert figures[0][0] == pytest.approx(figures[1][0])
-    assert figures[1][1] == pytest.approx(2 * figures[0][1])
+    found = []
+    for logprobs in (one, one.repeat(1, 2)):
+        ones = torch.ones_like(logprobs, dtype=torch.long)
+        responses = Responses(
+            prompt_ids=ones[:, :1],
+            prompt_mask=ones[:, :1],
+            response_ids=ones,
+            response_mask=ones,
+            ended=torch.tensor([True]),
+            texts=["word"],
+        )
+        zeros = torch.zeros_like(logprobs)
+        rollout = Rollout(0, Sampling(8), [[]], responses, logprobs, zeros, zeros, zeros)
+        found.append(rollout_figures(rollout, torch.zeros(1), zeros, zeros))
+    short, long = found
+    # By hand: k3 of log-ratios r is e^−r − 1 + r.
+    by_hand = sum(math.exp(-r) - 1 + r for r in (0.1, -0.2, 0.3)) / 3
+    assert short["objective/kl_per_token"] == pytest.approx(by_hand, rel=1e-4)
+    assert long["objective/kl_per_token"] == pytest.approx(by_hand, rel=1e-4)
+    assert long["objective/kl"] == pytest.approx(2 * short["objective/kl"]) == pytest.approx(0.4)
 
 
 def test_patience_stops_and_keeps_what_was_best(workshop: Workshop) -> None:
