@@ -20,6 +20,7 @@ from workers.contract.jobs import JobSpec
 from workers.contract.layouts import (
     ACCELERATE,
     EVERY_GPU,
+    LAUNCHERS,
     LAYOUTS,
     PLAIN,
     TORCHRUN,
@@ -43,31 +44,25 @@ class Machine:
     lacks: Callable[[str], bool] = machine.lacks
 
 
-def _plain(spec: JobSpec, here: Machine) -> list[str]:
-    return ["-m"]
-
-
 def _torchrun(spec: JobSpec, here: Machine) -> list[str]:
     processes = str(wanted_processes(spec) or "gpu")
-    run = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", processes]
-    return [*run, "-m"]
+    return ["torch.distributed.run", "--standalone", "--nproc-per-node", processes, "-m"]
 
 
 def _accelerate(spec: JobSpec, here: Machine) -> list[str]:
     processes = str(wanted_processes(spec) or len(here.gpus))
-    run = ["-m", "accelerate.commands.launch"]
-    config = str(layouts.accelerate_config(spec.layout))
-    return [*run, "--config_file", config, "--num_processes", processes, "-m"]
+    config = ["--config_file", str(layouts.accelerate_config(spec.layout))]
+    return ["accelerate.commands.launch", *config, "--num_processes", processes, "-m"]
 
 
-LAUNCHERS: dict[str, Callable[[JobSpec, Machine], list[str]]] = {
-    PLAIN: _plain,
+# What starts ranks: a module and its arguments, up to the trainer's own.
+_LAUNCHERS: dict[str, Callable[[JobSpec, Machine], list[str]]] = {
     TORCHRUN: _torchrun,
     ACCELERATE: _accelerate,
 }
 _ON_TORCH = {"ACCELERATE_USE_CPU": "true"}
 _ON_DEEPSPEED = {"DS_ACCELERATOR": "cpu"}
-_NEEDS = {PLAIN: "", TORCHRUN: "torch", ACCELERATE: "accelerate"}  # packages
+_NEEDS = {TORCHRUN: "torch", ACCELERATE: "accelerate"}  # packages
 
 
 def trainer_argv(
@@ -75,11 +70,10 @@ def trainer_argv(
 ) -> list[str]:
     """The command that runs `spec`, stored at `job`, in `workdir`. Raises `CannotStart`.
 
-    `silence_s` is how long the trainer may hear nothing of its supervisor. Ranks share one
-    standard input, on which only its end can be seen by all of them."""
-    launcher = LAUNCHERS.get(spec.launcher)
-    if launcher is None:
-        known = ", ".join(sorted(LAUNCHERS))
+    `silence_s` is how long the trainer may hear nothing of its supervisor. For ranks their launcher
+    listens; they share one standard input, on which only its end can be seen by all of them."""
+    if spec.launcher not in LAUNCHERS:
+        known = ", ".join(LAUNCHERS)
         raise CannotStart(
             Failed(
                 "unknown_launcher",
@@ -88,9 +82,11 @@ def trainer_argv(
             )
         )
     _check(spec, here)
-    silence = silence_s if spec.launcher == PLAIN else 0
-    arguments = ["workers.train", str(job), "--workdir", str(workdir), "--lifeline", str(silence)]
-    return [sys.executable, *launcher(spec, here), *arguments]
+    train = ["workers.train", str(job), "--workdir", str(workdir), "--lifeline"]
+    if spec.launcher == PLAIN:
+        return [sys.executable, "-m", *train, str(silence_s)]
+    watch = ["workers.launch_ranks", str(workdir), str(silence_s)]
+    return [sys.executable, "-m", *watch, *_LAUNCHERS[spec.launcher](spec, here), *train, "0"]
 
 
 def rank_environment(spec: JobSpec, here: Machine) -> dict[str, str]:

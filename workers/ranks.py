@@ -6,6 +6,7 @@ wait for each other for ever. No torch until there is more than one process.
 """
 
 import os
+import sys
 from typing import Any
 
 
@@ -26,7 +27,7 @@ def is_first() -> bool:
 def highest(value: int) -> int:
     """The highest `value` any rank has; every rank must ask. Alone, or before the ranks have met
     (`torch.distributed` is not initialised), one's own."""
-    if world() == 1:
+    if world() == 1 or "torch.distributed" not in sys.modules:
         return value
     import torch
     from torch import distributed

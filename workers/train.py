@@ -7,7 +7,10 @@ job.json lies in unless told). How it ended is an event, never only an exit stat
 Wishes come as a small JSON file `control` in FOLDER together with SIGTERM. With `--lifeline S`,
 end of file on standard input, or S seconds without a byte there (0: any number), means that the
 supervisor is gone or stopped; the trainer and its children end at once, so that a run never has
-two trainers.
+two trainers. A rank also ends with its launcher.
+
+One of several ranks does not say that the run failed: it leaves a note, and the supervisor tells
+which of the notes was the cause (`workers.rank_ends`).
 """
 
 import argparse
@@ -19,11 +22,9 @@ import json
 import math
 import os
 import platform
-import select
 import signal
 import socket
 import sys
-import threading
 import time
 import traceback
 from collections.abc import Mapping
@@ -32,7 +33,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from workers import ranks
+from workers import lifeline, rank_ends, ranks
 from workers.artifacts import ArtifactError, Store
 from workers.context import RecipeError, RunContext
 from workers.contract.events import Cancelled, Event, Failed, Fault, Finished, Opened
@@ -40,7 +41,7 @@ from workers.contract.jobs import JobSpec, spec_from_json
 from workers.control import CANCEL, CONTROL_FILE, STOP, Wish, wish_read
 from workers.diagnosis.contracts import finding_of_failure
 from workers.emitter import EVENTS_FILE, Emitter
-from workers.tracking.mirror import Writer, mirrored
+from workers.tracking.mirror import Mirrored, Writer, mirrored
 
 EXIT_FINISHED, EXIT_FAILED, EXIT_CANCELLED = 0, 1, 3
 TRACEBACK_CHARACTERS = 20_000
@@ -91,7 +92,9 @@ def main(argv: list[str] | None = None) -> int:
     )
     arguments = parser.parse_args(argv)
     if arguments.lifeline is not None:
-        _hold_lifeline(arguments.lifeline)
+        lifeline.hold(arguments.lifeline)
+        if ranks.world() > 1:
+            lifeline.end_with_parent()
     workdir = (arguments.workdir or arguments.job.parent).resolve()
     spec = spec_from_json(json.loads(arguments.job.read_text()))
     writer = (
@@ -105,6 +108,7 @@ def main(argv: list[str] | None = None) -> int:
 def train(spec: JobSpec, workdir: Path, writer: Writer | None, stop: StopSignal) -> int:
     """Runs the recipe of `spec.kind`; reports Opened first and exactly one outcome last."""
     context: RunContext | None = None
+    cause: BaseException | None = None
     writer = mirrored(writer, spec) if writer else None
     try:
         context = RunContext(
@@ -120,11 +124,31 @@ def train(spec: JobSpec, workdir: Path, writer: Writer | None, stop: StopSignal)
         outcome = _ending(context, stop, summary, writer)
     except BaseException as error:  # whatever it was, the run must be told
         traceback.print_exc()
+        cause = error
         outcome = _advised(failure_of(error, step=writer.step if writer else None), spec)
         if context is not None:
             _witness(context, outcome)
+    if ranks.world() > 1 and isinstance(outcome, Failed) and not _was_wished(outcome, cause):
+        rank_ends.leave_note(workdir, outcome, cause, rank=ranks.rank(), world=ranks.world())
+        _end_quietly(context, writer, outcome)
+        return EXIT_FAILED
     (context.emit if context else writer.write if writer else _nobody)(outcome)
+    if not ranks.is_first():
+        return EXIT_FINISHED  # the launcher would end the others, who may still be saving
     return {Finished: EXIT_FINISHED, Cancelled: EXIT_CANCELLED}.get(type(outcome), EXIT_FAILED)
+
+
+def _was_wished(outcome: Failed, cause: BaseException | None) -> bool:
+    """Whether the supervisor asked for just this failure; a SIGTERM does not say who sent it."""
+    return cause is None and outcome.kind != _TERMINATED.kind
+
+
+def _end_quietly(context: RunContext | None, writer: Writer | None, outcome: Failed) -> None:
+    """Leave the last word to the supervisor, with everything else said."""
+    if context is not None:
+        context.flush()
+    if isinstance(writer, Mirrored):
+        writer.end(outcome)
 
 
 def _witness(context: RunContext, failure: Failed) -> None:
@@ -242,19 +266,6 @@ def environment(spec: JobSpec) -> dict[str, Any]:
         "world_size": ranks.world(),
         "versions": versions,
     }
-
-
-def _hold_lifeline(silence_s: float) -> None:
-    """End at once, with all children, when standard input closes or says nothing for too long."""
-
-    def watch() -> None:
-        while select.select([0], [], [], silence_s or None)[0] and os.read(0, 4096):
-            pass
-        if os.getpgrp() == os.getpid():
-            os.killpg(0, signal.SIGKILL)
-        os.kill(os.getpid(), signal.SIGKILL)
-
-    threading.Thread(target=watch, name="lifeline", daemon=True).start()
 
 
 if __name__ == "__main__":

@@ -25,6 +25,7 @@ def drill_spec(
     resume: Resume | None = None,
     limits: Limits | None = None,
     launcher: str = PLAIN,
+    processes: int = EVERY_GPU,
 ) -> JobSpec:
     return JobSpec(
         run=run or f"run-{secrets.token_hex(4)}",
@@ -38,7 +39,7 @@ def drill_spec(
         limits=limits or Limits(lease_s=2, grace_s=1, max_s=60),
         launcher=launcher,
         layout=ONE if launcher == PLAIN else DATA,
-        processes=1 if launcher == PLAIN else EVERY_GPU,
+        processes=1 if launcher == PLAIN else processes,
     )
 
 

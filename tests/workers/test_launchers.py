@@ -45,14 +45,16 @@ def test_a_plain_trainer_is_one_python_process_that_counts_on_its_supervisor() -
 
 
 def test_torchrun_starts_as_many_ranks_as_the_job_says() -> None:
-    command = f"-m torch.distributed.run --standalone --nproc-per-node 2 {TRAIN} 0"
+    watch = "-m workers.launch_ranks /w 27.0"
+    command = f"{watch} torch.distributed.run --standalone --nproc-per-node 2 {TRAIN} 0"
     assert argv(spec_of("torchrun")) == [sys.executable, *command.split()]
 
 
 @pytest.mark.parametrize("layout", [DATA, FSDP, ZERO2, ZERO3])
 def test_accelerate_starts_them_with_the_layouts_shipped_configuration(layout: str) -> None:
     config = ROOT / "workers" / "layouts" / f"{layout}.yaml"
-    command = f"-m accelerate.commands.launch --config_file {config} --num_processes 2 {TRAIN} 0"
+    watch = "-m workers.launch_ranks /w 27.0 accelerate.commands.launch"
+    command = f"{watch} --config_file {config} --num_processes 2 {TRAIN} 0"
     assert argv(spec_of("accelerate", layout)) == [sys.executable, *command.split()]
 
 
@@ -120,7 +122,7 @@ def test_a_machine_without_a_package_refuses_and_names_it(
 def test_an_unknown_launcher_is_refused_with_those_there_are() -> None:
     kind, _, message = refusal(spec_of("ray"), machine_of())
     assert kind == "unknown_launcher"
-    assert "launcher 'ray' is none of accelerate, plain, torchrun" in message
+    assert "launcher 'ray' is none of plain, torchrun, accelerate" in message
 
 
 def test_only_a_plain_trainer_is_sent_signals() -> None:

@@ -1,88 +1,24 @@
 """The supervisor over a real Redis and a real child: every end has a name, and comes in time."""
 
-import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.workers.attempt import ROOT, drill_spec
-from workers.contract import Envelope, JobSpec, Limits, envelope_from_json, wire
+from tests.workers.attempt import ROOT
+from tests.workers.supervised import FOR_EVER, Web, lives, state_of, trainers, until
+from workers.contract import Limits, wire
 from workers.supervisor import Supervisor
 from workers.supervisor.child import end_with_parent
 from workers.supervisor.lease import Lease
 from workers.supervisor.line import Line
-
-FOR_EVER = {"steps": 100_000, "step_seconds": 0.02}
-
-
-class Web(Line):
-    """The real Redis with a web side that answers at once. `after` is called once so many events
-    are in: what a person, or an accident, does meanwhile."""
-
-    def __init__(self) -> None:
-        super().__init__(os.environ["REDIS_URL"], timeout_s=0.3)
-        self.events: list[Envelope] = []
-        self.heartbeats = 0
-        self.answers = True
-        self.after: tuple[int, Callable[[], Any]] | None = None
-
-    def send(self, batch: dict[str, Any]) -> bool:
-        batch = json.loads(json.dumps(batch))
-        self.heartbeats += not batch["events"]
-        for event in batch["events"]:
-            if event["seq"] == len(self.events) + 1:
-                self.events.append(envelope_from_json(event))
-        if self.answers:
-            with contextlib.suppress(Exception):
-                self.redis.set(wire.ack_key(batch["run"], batch["attempt"]), len(self.events))
-        if self.after is not None and len(self.events) >= self.after[0]:
-            (_, act), self.after = self.after, None
-            act()
-        return True
-
-    @property
-    def last(self) -> Any:
-        return self.events[-1].event
-
-    @property
-    def kinds(self) -> list[str]:
-        return [type(e.event).__name__ for e in self.events]
-
-
-@pytest.fixture
-def web() -> Iterator[Web]:
-    with contextlib.closing(Web()) as web:
-        yield web
-
-
-@pytest.fixture
-def supervise(tmp_path: Path, web: Web) -> Callable[..., tuple[str, JobSpec]]:
-    def run(config: dict[str, Any], *, leaving: Any = lambda: False, **spec: Any) -> Any:
-        job = drill_spec(tmp_path, config, **spec)
-        supervisor = Supervisor(
-            job, line=web, work=tmp_path / "work", created_at=time.time(), leaving=leaving
-        )
-        return supervisor.run(), job
-
-    return run
-
-
-def trainers(folder: Path) -> list[int]:
-    found = []
-    for process in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            words = (process / "cmdline").read_bytes()
-            if b"workers.train" in words and str(folder).encode() in words:
-                found.append(int(process.name))
-    return found
 
 
 def test_a_run_that_goes_well_is_relayed_whole_and_tidied_up(
@@ -126,7 +62,7 @@ def test_a_trainer_that_ends_without_a_word_is_given_one(
 def test_a_kill_by_the_kernel_for_want_of_memory_is_told_apart(
     supervise: Any, web: Web, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    counts = iter([4, 5])
+    counts = chain([4], repeat(5))
     monkeypatch.setattr("workers.supervisor.child._out_of_memory_kills", lambda: next(counts))
     supervise({"steps": 5, "step_seconds": 0, "fault": "kill"})
     assert (web.last.kind, web.last.retryable) == ("out_of_memory", True)
@@ -135,7 +71,7 @@ def test_a_kill_by_the_kernel_for_want_of_memory_is_told_apart(
 def test_a_launcher_it_does_not_have_is_the_configurations_fault(supervise: Any, web: Web) -> None:
     became, _ = supervise({}, launcher="ray")
     assert (became, web.last.kind) == ("done", "unknown_launcher")
-    assert "plain, torchrun" in web.last.message
+    assert "plain, torchrun, accelerate" in web.last.message
 
 
 @pytest.mark.parametrize(
@@ -162,7 +98,7 @@ def test_a_wish_is_passed_on_politely_first_and_by_force_after_the_grace_time(
 def test_an_attempt_that_takes_too_long_is_ended_after_a_checkpoint(
     supervise: Any, web: Web
 ) -> None:
-    supervise(FOR_EVER, limits=Limits(lease_s=2, grace_s=1, max_s=0.6))
+    supervise(FOR_EVER, limits=Limits(lease_s=2, grace_s=1, max_s=3))
     assert (web.last.kind, web.last.fault) == ("time_limit", "configuration")
     assert web.kinds[-2] == "CheckpointSaved"
 
@@ -349,13 +285,6 @@ def test_a_killed_supervisor_takes_even_a_stopped_trainer_along(
     assert not lives(trainer)
 
 
-def until(condition: Callable[[], Any]) -> None:
-    deadline = time.monotonic() + 10
-    while not condition():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.02)
-
-
 def test_what_a_trainer_leaves_behind_ends_with_it(supervise: Any, web: Web) -> None:
     supervise({"steps": 2, "step_seconds": 0, "children": 2})
     assert web.kinds[-1] == "Finished"
@@ -363,42 +292,3 @@ def test_what_a_trainer_leaves_behind_ends_with_it(supervise: Any, web: Web) -> 
     left = [int(line.rpartition(" ")[2]) for line in said if line.startswith("left behind")]
     assert len(left) == 2
     assert [pid for pid in left if lives(pid)] == []
-
-
-def test_under_torchrun_one_rank_reports_and_all_of_them_hear_a_stop(
-    supervise: Any, web: Web, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("TRAINER_PROCESSES", "2")
-    run = f"ranks-{time.time_ns()}"
-    seen: list[int] = []
-
-    def stop() -> None:
-        seen.extend(trainers(tmp_path))
-        web.redis.set(wire.control_key(run), "stop", ex=60)
-
-    web.after = (4, stop)
-    limits = Limits(lease_s=6, grace_s=10, max_s=60)
-    became, _ = supervise(FOR_EVER, run=run, launcher="torchrun", limits=limits)
-    assert (became, web.kinds.count("Opened"), web.kinds[-1]) == ("done", 1, "Finished")
-    assert web.last.stopped_early
-    assert web.events[0].event.environment["world_size"] == 2
-    assert len(seen) == 3, "the launcher and two ranks"
-    assert trainers(tmp_path) == []
-
-
-def state_of(pid: int) -> str | None:
-    """The kernel's letter for the process: R, S, T (stopped), Z (zombie) …; None when gone."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except FileNotFoundError:
-        return None
-
-
-def lives(pid: int) -> bool:
-    """Still there after a second; a zombie only has nobody left to collect it."""
-    deadline = time.monotonic() + 1
-    while time.monotonic() < deadline:
-        if state_of(pid) in (None, "Z"):
-            return False
-        time.sleep(0.02)
-    return True

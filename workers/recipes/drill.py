@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from workers import ranks
 from workers.context import RecipeError, RunContext
 from workers.contract.events import Fault, Sample
 from workers.emitter import EVENTS_FILE
@@ -35,6 +36,7 @@ class DrillSettings:
     metrics_per_step: int = option(1, "Points per step, one a name.", minimum=1, maximum=1000)
     sample_every: int = option(0, "Steps between samples; 0 for none.", unit="steps", minimum=0)
     fault: str = option("none", "What goes wrong at `fault_at`.", choices=FAULTS)
+    fault_rank: int = option(0, "The rank on which it goes wrong.", minimum=0)
     fault_at: int = option(1, "The step at which it goes wrong.", unit="steps", minimum=1)
     fault_attempts: int = option(1, "Attempts in which it goes wrong; later ones run through.")
     hold_after: int = option(
@@ -42,6 +44,9 @@ class DrillSettings:
     )
     hold_file: str | None = option(None, "Waited for in the first `fault_attempts` attempts.")
     exit_code: int = option(7, "Of the fault `exit`.", minimum=0, maximum=255)
+    meet: bool = option(
+        False, "Ranks meet over torch.distributed (gloo) at every step, as in real training."
+    )
     children: int = option(
         0, "Processes it starts and leaves behind, as a careless data loader does.", minimum=0
     )
@@ -86,6 +91,8 @@ def run(context: RunContext) -> dict[str, Any]:
     )
     if settings.ignore_stop:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    if settings.meet and ranks.world() > 1:
+        _meet()
     step, state, best = _start(context)
     for _ in range(settings.children):
         child = subprocess.Popen(["sleep", "600"])
@@ -99,7 +106,7 @@ def run(context: RunContext) -> dict[str, Any]:
         step += 1
         state = (state * 6364136223846793005 + 1442695040888963407 + step) & _MASK
         value = state / _MASK
-        if step == settings.fault_at and context.spec.attempt <= settings.fault_attempts:
+        if step == settings.fault_at and _is_due(settings, context):
             _go_wrong(settings, context)
         context.metrics(step, {"drill/value": value} | _more(settings.metrics_per_step, value))
         context.progress(step, settings.steps, phase="drilling")
@@ -116,13 +123,25 @@ def run(context: RunContext) -> dict[str, Any]:
     return {"steps": step, "best": best, "value": state / _MASK}
 
 
+def _meet() -> None:
+    """From here on `should_stop`, asked at every step, is a collective operation."""
+    from torch import distributed
+
+    distributed.init_process_group("gloo")
+
+
+def _is_due(settings: DrillSettings, context: RunContext) -> bool:
+    return context.spec.attempt <= settings.fault_attempts and ranks.rank() == settings.fault_rank
+
+
 def _hold(settings: DrillSettings, context: RunContext, step: int) -> None:
     """Stand still, alive and listening, so that a test can act at a known step."""
     if step != settings.hold_after or not settings.hold_file:
         return
     if context.spec.attempt > settings.fault_attempts:
         return
-    while not Path(settings.hold_file).exists() and not context.should_stop():
+    held = Path(settings.hold_file)
+    while not ranks.any_of(held.exists()) and not context.should_stop():
         context.progress(step, settings.steps, phase="holding")
         time.sleep(0.02)
 
@@ -137,6 +156,8 @@ def _start(context: RunContext) -> tuple[int, int, float]:
 
 
 def _save(context: RunContext, step: int, state: int, best: float, tags: list[str]) -> None:
+    if context.writer is None:
+        return  # the first rank's folder is everybody's
     folder = context.workdir / "checkpoint"
     folder.mkdir(exist_ok=True)
     saved = {"step": step, "state": str(state), "best": best}

@@ -1,18 +1,19 @@
 """The trainer as a process: started so that it never outlives us, ended politely or not."""
 
 import contextlib
-import ctypes
 import os
 import signal
 import subprocess
-import sys
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from workers.lifeline import end_with_parent
+
 ROOT = Path(__file__).resolve().parents[2]
-_PR_SET_PDEATHSIG = 1
-# Loaded before any fork: a child between fork and exec must not take locks.
-_LIBC = ctypes.CDLL(None) if sys.platform.startswith("linux") else None
+# Carried by everything a trainer starts, in whatever session: who bears it belongs to the run.
+MARK = "CONCORD_RUN"
+_UNTIL_DEAD_S = 5.0
 # What a trainer has no business with. It reaches the artifact store, and nothing else.
 _WITHHELD = ("REDIS_URL", "CACHE_URL", "DATABASE_URL", "SECRET_KEY")
 _CRASHES = {signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL}
@@ -24,19 +25,28 @@ class Trainer:
     """A child in its own session, so that signals reach its whole process group and nobody else.
 
     Three things end it when we die, `kill -9` included: the kernel's parent-death signal (to the
-    direct child), end of file on its standard input (to every rank below a launcher), and the
-    group kill of `close`. Start it from the main thread: the kernel watches the thread.
+    direct child, and from a launcher to its ranks), end of file on its standard input, and, as long
+    as we live, `kill`. Start it from the main thread: the kernel watches the thread.
     """
 
     def __init__(
-        self, argv: list[str], *, output: Path, environment: Mapping[str, str] | None = None
+        self,
+        argv: list[str],
+        *,
+        run: str,
+        output: Path,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
-        """`environment` is added to what the trainer inherits of ours."""
+        """`environment` is added to what the trainer inherits of ours. What an earlier attempt of
+        `run` may have left on this machine is ended first."""
+        end_processes_of(run)
+        self._run = run
         self._output = output
         self._kills_before = _out_of_memory_kills()
         inherited = {name: v for name, v in os.environ.items() if name not in _WITHHELD}
         inherited.setdefault("HF_HUB_OFFLINE", "1")
         inherited["PYTHONUNBUFFERED"] = "1"
+        inherited[MARK] = run
         with output.open("ab") as file:
             self._process = subprocess.Popen(
                 argv,
@@ -62,10 +72,13 @@ class Trainer:
         self._signal_group(signal.SIGTERM)
 
     def kill(self) -> None:
-        """End the trainer and its ranks, whatever they do; returns when it is dead."""
+        """End the trainer, its ranks and all they started; returns when they are dead."""
+        if self._dead:
+            return
         self._signal_group(signal.SIGKILL)
         self._process.wait()
         self._dead = True
+        end_processes_of(self._run)
         with contextlib.suppress(OSError):
             self._process.stdin.close()  # type: ignore[union-attr]
 
@@ -91,26 +104,46 @@ class Trainer:
         except FileNotFoundError:
             return []
 
-    def died_of(self, status: int) -> tuple[str, str]:
+    def lacked_memory(self) -> bool:
+        """Whether the kernel has ended processes for want of memory since the trainer began."""
+        return _out_of_memory_kills() > self._kills_before
+
+    def died_of(self, status: int, *, called: str = "trainer") -> tuple[str, str]:
         """(failure kind, sentence) for a trainer that ended without a word."""
         if status >= 0:
-            return "exited", f"The trainer ended with status {status} and without a word."
+            return "exited", f"The {called} ended with status {status} and without a word."
         number = -status
         name = signal.Signals(number).name if number in set(signal.Signals) else str(number)
         if number in _CRASHES:
-            return "crashed", f"The trainer crashed ({name})."
-        if number == signal.SIGKILL and _out_of_memory_kills() > self._kills_before:
+            return "crashed", f"The {called} crashed ({name})."
+        if number == signal.SIGKILL and self.lacked_memory():
             return (
                 "out_of_memory",
-                "The machine ran out of memory and the kernel ended the trainer.",
+                f"The machine ran out of memory and the kernel ended the {called}.",
             )
-        return "killed", f"The trainer was killed from outside ({name})."
+        return "killed", f"The {called} was killed from outside ({name})."
 
 
-def end_with_parent() -> None:
-    """Ask the kernel to kill this process when the thread that started it dies (Linux)."""
-    if _LIBC is not None:
-        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+def end_processes_of(run: str) -> None:
+    """Kill whatever on this machine was started for `run`: ranks and data loaders lead sessions of
+    their own, which no signal to the trainer's group reaches. Waits a few seconds for their end."""
+    deadline = time.monotonic() + _UNTIL_DEAD_S
+    while (found := _processes_of(run)) and time.monotonic() < deadline:
+        for pid in found:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.02)
+
+
+def _processes_of(run: str) -> list[int]:
+    """Those that bear the mark of `run`; a zombie has no environment left to bear it in."""
+    mark = f"{MARK}={run}".encode()
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if mark in (process / "environ").read_bytes().split(b"\0"):
+                found.append(int(process.name))
+    return [pid for pid in found if pid != os.getpid()]
 
 
 def _end_with(parent: int) -> Callable[[], None]:

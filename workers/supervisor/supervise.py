@@ -19,9 +19,11 @@ from pathlib import Path
 from workers.artifacts import Store
 from workers.contract.events import Cancelled, Event, Failed, Fault, Log
 from workers.contract.jobs import JobSpec, spec_to_json
+from workers.contract.layouts import PLAIN
 from workers.control import CANCEL, CONTROL_FILE, STOP, Wish, wish_write
 from workers.emitter import EVENTS_FILE
 from workers.launchers import CannotStart, Machine, hears_signals, rank_environment, trainer_argv
+from workers.rank_ends import end_of_ranks
 from workers.supervisor import last_words
 from workers.supervisor import lease as leases
 from workers.supervisor.child import Trainer
@@ -43,6 +45,11 @@ class _Ending:
     word: str
     kill_at: float
     last_word: Event
+
+
+def _is_no_cause(outcome: Failed) -> bool:
+    """What becomes of ranks that are ended by force is not why they were."""
+    return outcome.kind in ("terminated", "rank_lost")
 
 
 class Supervisor:
@@ -161,6 +168,7 @@ class Supervisor:
         self._relay.say_alive()
         self._trainer = Trainer(
             argv,
+            run=self._spec.run,
             output=self._folder / LOG_FILE,
             environment=rank_environment(self._spec, here),
         )
@@ -234,10 +242,13 @@ class Supervisor:
 
     def _name_its_end(self, trainer: Trainer, status: int) -> None:
         """A last word for a trainer that had none of its own."""
-        if self._ending is not None:
-            outcome = self._ending.last_word
-        else:
-            kind, message = trainer.died_of(status)
+        wish = self._ending
+        outcome: Event | None = end_of_ranks(self._folder, out_of_memory=trainer.lacked_memory())
+        if wish is not None and (outcome is None or wish.word == CANCEL or _is_no_cause(outcome)):
+            outcome = wish.last_word
+        if outcome is None:
+            called = "trainer" if self._spec.launcher == PLAIN else "launcher of the ranks"
+            kind, message = trainer.died_of(status, called=called)
             outcome = Failed(kind, Fault.MACHINE, message, retryable=True)
         printed = trainer.tail() if isinstance(outcome, Failed) else []
         log_of_it = [Log(lines=printed, level="error")] if printed else []

@@ -112,13 +112,14 @@ class Mirrored:
 
     def write(self, event: Event) -> None:
         if isinstance(event, Finished | Failed | Cancelled):
-            self._end(event)  # the outcome is the last word, so the tools are heard before it
+            self.end(event)  # the outcome is the last word, so the tools are heard before it
         self._writer.write(event)
         for mirror in self._mirrors:
             mirror.take(event)
         self._tell()
 
-    def _end(self, outcome: Event) -> None:
+    def end(self, outcome: Event) -> None:
+        """Tell the tools how it ended, without writing it."""
         deadline = time.monotonic() + END_S
         for mirror in self._mirrors:
             mirror.end(outcome, within_s=deadline - time.monotonic())
