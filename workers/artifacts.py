@@ -1,24 +1,37 @@
 """The artifact store: files and file trees under one URL, named by content.
 
 `ARTIFACTS_URL` is a folder by default and may be any fsspec URL (S3 …). Importable by apps: no
-torch, no Django. Every path is relative to the store and may not leave it.
+torch, no Django. Every path is relative to the store and may not leave it. What is read is checked
+against its hash while it comes; several files of a tree travel at once. See docs/artifacts.md.
 """
 
+import errno
 import hashlib
 import json
-import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
 import fsspec
 
+from workers.artifact_cache import filling
+
 MANIFEST = "manifest.json"
+AT_ONCE = 4  # files of a tree under way
+PART = 16 << 20  # bytes of one part of an upload, held in memory
 _BLOCK = 1 << 20
+_DISK = (errno.ENOSPC, errno.EDQUOT)
+_OBJECTS = {"s3", "s3a", "gs", "gcs", "abfs", "az"}  # stores that know no folders
 
 
 class ArtifactError(ValueError):
     """A path that leaves the store, a file that is missing, or content that is not as named."""
+
+
+class StoreUnreachable(ArtifactError):
+    """The store does not answer, or refuses us: nothing is said about the content."""
 
 
 def _checked(relative: str) -> str:
@@ -29,11 +42,15 @@ def _checked(relative: str) -> str:
 
 
 class Store:
-    """Reads and writes below one root."""
+    """Reads and writes below one root. Raises `ArtifactError`, of a store elsewhere also
+    `StoreUnreachable`."""
 
     def __init__(self, url: str) -> None:
         self.url = url.rstrip("/")
-        self._fs, self._root = fsspec.core.url_to_fs(self.url)
+        # Listings are not remembered: other machines write there too.
+        self._fs, self._root = fsspec.core.url_to_fs(self.url, use_listings_cache=False)
+        protocol = self._fs.protocol
+        self._protocols = {protocol} if isinstance(protocol, str) else set(protocol)
 
     def _at(self, relative: str) -> str:
         return f"{self._root}/{_checked(relative)}"
@@ -41,24 +58,27 @@ class Store:
     def open(self, relative: str, mode: str = "rb") -> IO[Any]:
         """A file object; folders are made for writing modes."""
         path = self._at(relative)
-        if "r" not in mode:
-            self._fs.makedirs(path.rsplit("/", 1)[0], exist_ok=True)
-        elif not self._fs.exists(path):
-            raise ArtifactError(f"artifact '{relative}' is missing")
-        return self._fs.open(path, mode)
+        reads = "r" in mode
+        with self._clear(relative, writes=not reads):
+            if not reads and not self._protocols & _OBJECTS:
+                self._fs.makedirs(path.rsplit("/", 1)[0], exist_ok=True)
+            if self._is_local():
+                return self._fs.open(path, mode)
+            return self._fs.open(path, mode, block_size=PART)
 
     def exists(self, relative: str) -> bool:
-        return self._fs.exists(self._at(relative))
+        with self._clear(relative):
+            return self._fs.exists(self._at(relative))
 
     def write_bytes(self, relative: str, data: bytes) -> str:
         """Writes whole, returns the SHA-256 of the content."""
-        with self.open(relative, "wb") as file:
+        with self._clear(relative, writes=True), self.open(relative, "wb") as file:
             file.write(data)
         return hashlib.sha256(data).hexdigest()
 
     def read_bytes(self, relative: str, *, sha256: str | None = None) -> bytes:
         """Raises `ArtifactError` when missing, or when the content is not that of `sha256`."""
-        with self.open(relative) as file:
+        with self._clear(relative), self.open(relative) as file:
             data = file.read()
         if sha256 is not None and hashlib.sha256(data).hexdigest() != sha256:
             raise ArtifactError(f"artifact '{relative}' is not the content it was named by")
@@ -74,58 +94,75 @@ class Store:
     def names(self, relative: str) -> list[str]:
         """Names of the files right below a folder, sorted; none where there is no such folder."""
         path = self._at(relative)
-        self._fs.invalidate_cache(path)  # others write there too
-        try:
-            found = self._fs.ls(path, detail=True)
-        except FileNotFoundError:
-            return []
+        with self._clear(relative):
+            try:
+                found = self._fs.ls(path, detail=True)
+            except FileNotFoundError:
+                return []
         return sorted(
             PurePosixPath(entry["name"]).name for entry in found if entry["type"] == "file"
         )
 
     def delete_tree(self, relative: str) -> None:
         path = self._at(relative)
-        if self._fs.exists(path):
-            self._fs.rm(path, recursive=True)
+        with self._clear(relative, writes=True):
+            if self._fs.exists(path):
+                self._fs.rm(path, recursive=True)
+
+    def put_file(self, local: Path, relative: str) -> str:
+        """Copy a local file into the store; returns the SHA-256 of what was copied."""
+        with (
+            local.open("rb") as source,
+            self._clear(relative, writes=True),
+            self.open(relative, "wb") as target,
+        ):
+            return _copy(source, target)
 
     def put_tree(self, local: Path, relative: str) -> tuple[str, int]:
         """Copy a local folder into the store with a manifest; returns (sha256, bytes).
 
-        The manifest is written last, so a tree without one is an unfinished copy. When the store
-        is that same folder nothing is copied.
+        The manifest is written last and has the hashes of what was copied, so a tree without one
+        is an unfinished copy. When the store is that same folder nothing is copied.
         """
-        manifest, size = tree_manifest(local)
+        if self._is_local() and Path(self._at(relative)).resolve() == local.resolve():
+            manifest, size = tree_manifest(local)
+        else:
+            names, size = _tree_names(local)
+            copied = _at_once(
+                {name: (self.put_file, local / name, f"{relative}/{name}") for name in names}
+            )
+            manifest = {name: copied[name] for name in names}
         text = json.dumps(manifest, sort_keys=True, indent=1).encode()
-        target = self._at(relative)
-        if Path(target).resolve() != local.resolve() or not self._is_local():
-            for name in manifest:
-                with (local / name).open("rb") as src, self.open(f"{relative}/{name}", "wb") as dst:
-                    shutil.copyfileobj(src, dst, _BLOCK)
         self.write_bytes(f"{relative}/{MANIFEST}", text)
         return hashlib.sha256(text).hexdigest(), size
 
     def get_tree(self, relative: str, *, sha256: str, cache: Path) -> Path:
         """A local folder with the tree's files, verified against its manifest and `sha256`.
 
-        A store on this machine's disk is read in place; others are copied to `cache/<sha256>`.
+        A store on this machine's disk is read in place; others are copied to `cache/<sha256>`,
+        each file once: what lies there already and is whole is not fetched again.
         """
-        text = self.read_bytes(f"{relative}/{MANIFEST}", sha256=sha256)
+        try:
+            text = self.read_bytes(f"{relative}/{MANIFEST}", sha256=sha256)
+        except ArtifactError as error:
+            if "is missing" not in str(error):
+                raise
+            told = f"artifact '{relative}' is missing, or was never stored whole (no {MANIFEST})"
+            raise ArtifactError(told) from error
         manifest: dict[str, str] = json.loads(text)
         if self._is_local():
             folder = Path(self._at(relative))
-        else:
-            folder = cache / sha256
-            for name in manifest:
-                target = folder / _checked(name)
-                if not target.exists():
-                    target.parent.mkdir(parents=True, exist_ok=True)
-                    part = target.with_name(target.name + ".part")
-                    with self.open(f"{relative}/{name}") as src, part.open("wb") as dst:
-                        shutil.copyfileobj(src, dst, _BLOCK)
-                    part.rename(target)
-        for name, digest in manifest.items():
-            if file_sha256(folder / _checked(name)) != digest:
-                raise ArtifactError(f"artifact '{relative}/{name}' is damaged: wrong content hash")
+            for name, digest in manifest.items():
+                if file_sha256(folder / _checked(name)) != digest:
+                    raise _damaged(f"{relative}/{name}")
+            return folder
+        with filling(cache, sha256) as folder:
+            _at_once(
+                {
+                    name: (self._fetch, f"{relative}/{name}", folder / _checked(name), digest)
+                    for name, digest in manifest.items()
+                }
+            )
         return folder
 
     def get_file(self, relative: str, *, sha256: str, cache: Path) -> Path:
@@ -135,28 +172,88 @@ class Store:
         """
         if self._is_local():
             path = Path(self._at(relative))
-        else:
-            path = cache / sha256 / PurePosixPath(_checked(relative)).name
             if not path.exists():
-                path.parent.mkdir(parents=True, exist_ok=True)
-                part = path.with_name(path.name + ".part")
-                with self.open(relative) as src, part.open("wb") as dst:
-                    shutil.copyfileobj(src, dst, _BLOCK)
-                part.rename(path)
-        if not path.exists():
-            raise ArtifactError(f"artifact '{relative}' is missing")
-        if file_sha256(path) != sha256:
-            raise ArtifactError(f"artifact '{relative}' is damaged: wrong content hash")
+                raise ArtifactError(f"artifact '{relative}' is missing")
+            if file_sha256(path) != sha256:
+                raise _damaged(relative)
+            return path
+        with filling(cache, sha256) as folder:
+            path = folder / PurePosixPath(_checked(relative)).name
+            self._fetch(relative, path, sha256)
         return path
+
+    def _fetch(self, relative: str, target: Path, sha256: str) -> None:
+        """`target` holds the file, checked while it came. A copy that is whole stays."""
+        if target.exists() and file_sha256(target) == sha256:
+            return
+        target.parent.mkdir(parents=True, exist_ok=True)
+        part = target.with_name(target.name + ".part")
+        with self._clear(relative), self.open(relative) as source, part.open("wb") as file:
+            digest = _copy(source, file)
+        if digest != sha256:
+            part.unlink()
+            raise _damaged(relative)
+        part.replace(target)
 
     def local_path(self, relative: str) -> Path | None:
         """The path on this machine's disk, or None for a remote store."""
         return Path(self._at(relative)) if self._is_local() else None
 
     def _is_local(self) -> bool:
-        return "file" in (
-            (self._fs.protocol,) if isinstance(self._fs.protocol, str) else self._fs.protocol
-        )
+        return "file" in self._protocols
+
+    @contextmanager
+    def _clear(self, relative: str, *, writes: bool = False) -> Iterator[None]:
+        """Whatever the store's own library raises becomes an error that names the artifact."""
+        try:
+            yield
+        except ArtifactError:
+            raise
+        except FileNotFoundError as error:
+            if not writes:
+                raise ArtifactError(f"artifact '{relative}' is missing") from error
+            raise self._unreachable(relative, error) from error
+        except Exception as error:
+            full = isinstance(error, OSError) and error.errno in _DISK
+            if self._is_local() or full or not _of_a_store(error):
+                raise
+            raise self._unreachable(relative, error) from error
+
+    def _unreachable(self, relative: str, error: Exception) -> StoreUnreachable:
+        what = " ".join(str(error).split())[:300] or type(error).__name__
+        return StoreUnreachable(f"the artifact store failed at '{relative}': {what}")
+
+
+def _of_a_store(error: Exception) -> bool:
+    """s3fs raises OSError where it knows the answer, and what it was told by its libraries else."""
+    package = type(error).__module__.partition(".")[0]
+    return isinstance(error, OSError | TimeoutError) or package in (
+        *("botocore", "aiobotocore", "aiohttp"),
+    )
+
+
+def _damaged(relative: str) -> ArtifactError:
+    return ArtifactError(f"artifact '{relative}' is damaged: wrong content hash")
+
+
+def _at_once(calls: Mapping[str, tuple[Any, ...]]) -> dict[str, Any]:
+    """{name: what its call returns}, some at a time; the first error ends the rest."""
+    with ThreadPoolExecutor(AT_ONCE, "artifacts") as pool:
+        pending = {name: pool.submit(*call) for name, call in calls.items()}
+        try:
+            return {name: one.result() for name, one in pending.items()}
+        finally:
+            for one in pending.values():
+                one.cancel()
+
+
+def _copy(source: IO[bytes], target: IO[bytes]) -> str:
+    """The SHA-256 of what went by."""
+    digest = hashlib.sha256()
+    while block := source.read(_BLOCK):
+        digest.update(block)
+        target.write(block)
+    return digest.hexdigest()
 
 
 def file_sha256(path: Path) -> str:
@@ -173,10 +270,14 @@ def file_sha256(path: Path) -> str:
 
 def tree_manifest(folder: Path) -> tuple[dict[str, str], int]:
     """({relative name: sha256}, total bytes) of a local folder, without its own manifest."""
+    names, size = _tree_names(folder)
+    return {name: file_sha256(folder / name) for name in names}, size
+
+
+def _tree_names(folder: Path) -> tuple[list[str], int]:
     names = sorted(
         str(path.relative_to(folder).as_posix())
         for path in folder.rglob("*")
         if path.is_file() and path.name != MANIFEST
     )
-    size = sum((folder / name).stat().st_size for name in names)
-    return {name: file_sha256(folder / name) for name in names}, size
+    return names, sum((folder / name).stat().st_size for name in names)

@@ -7,7 +7,6 @@ configuration before two seconds of imports.
 """
 
 import math
-import shutil
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -15,7 +14,8 @@ from pathlib import Path
 from typing import Protocol
 
 from workers import ranks
-from workers.artifacts import ArtifactError, Store, file_sha256
+from workers.artifact_cache import cache_folder
+from workers.artifacts import ArtifactError, Store, StoreUnreachable
 from workers.contract.events import (
     ArtifactSaved,
     CheckpointSaved,
@@ -160,7 +160,9 @@ class RunContext:
                 "wrong_input", Fault.CONFIGURATION, f"input '{role}' must be a file of a run"
             )
         try:
-            return self.store.get_file(ref.uri, sha256=ref.sha256, cache=self.workdir / "inputs")
+            return self.store.get_file(ref.uri, sha256=ref.sha256, cache=cache_folder())
+        except StoreUnreachable:
+            raise
         except ArtifactError as error:
             raise RecipeError("damaged_input", Fault.DATA, f"input '{role}': {error}") from error
 
@@ -183,7 +185,9 @@ class RunContext:
 
     def _tree(self, uri: str, sha256: str, what: str) -> Path:
         try:
-            return self.store.get_tree(uri, sha256=sha256, cache=self.workdir / "inputs")
+            return self.store.get_tree(uri, sha256=sha256, cache=cache_folder())
+        except StoreUnreachable:
+            raise
         except ArtifactError as error:
             raise RecipeError("damaged_input", Fault.DATA, f"{what}: {error}") from error
 
@@ -239,9 +243,8 @@ class RunContext:
         name = name or path.name
         uri = "/".join(filter(None, (self.spec.folder, "artifacts", place, name)))
         if self.writer is not None:
-            with path.open("rb") as source, self.store.open(uri, "wb") as target:
-                shutil.copyfileobj(source, target)
-            self.emit(ArtifactSaved(name, uri, file_sha256(path), path.stat().st_size, media_type))
+            sha256 = self.store.put_file(path, uri)
+            self.emit(ArtifactSaved(name, uri, sha256, path.stat().st_size, media_type))
         return uri
 
     def forget_artifact(self, uri: str) -> None:

@@ -34,7 +34,7 @@ from types import ModuleType
 from typing import Any
 
 from workers import lifeline, rank_ends, ranks
-from workers.artifacts import ArtifactError, Store
+from workers.artifacts import ArtifactError, Store, StoreUnreachable
 from workers.context import RecipeError, RunContext
 from workers.contract.events import Cancelled, Event, Failed, Fault, Finished, Opened
 from workers.contract.jobs import JobSpec, spec_from_json
@@ -203,6 +203,8 @@ def failure_of(error: BaseException, *, step: int | None = None) -> Failed:
         return Failed("out_of_memory", Fault.MACHINE, text, step=step, traceback=trace)
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         return Failed("disk_full", Fault.MACHINE, text, step=step, traceback=trace)
+    if isinstance(error, StoreUnreachable):
+        return Failed("store_unreachable", Fault.MACHINE, str(error), step=step, retryable=True)
     if isinstance(error, ArtifactError):
         return Failed("damaged_input", Fault.DATA, str(error), step=step, traceback=trace)
     return Failed("bug", Fault.BUG, text, step=step, traceback=trace)
