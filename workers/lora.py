@@ -16,8 +16,10 @@ from pathlib import Path
 import torch
 from peft import LoraConfig, PeftModel, TaskType, get_peft_model, set_peft_model_state_dict
 from peft.utils import load_peft_weights
+from torch import nn
 from transformers import PreTrainedModel
 
+from workers.layouts.whole import whole_of
 from workers.models import state_sha256
 
 ADAPTER = "adapter"
@@ -72,10 +74,15 @@ def attach_policy_lora(
         return get_peft_model(model, config)
 
 
+def body_of(model: nn.Module) -> PreTrainedModel:
+    """The model below adapters, or itself. Adapters sit in its layers, so it answers with them."""
+    return model.get_base_model() if isinstance(model, PeftModel) else model
+
+
 def base_sha256(model: PeftModel) -> str:
     """Identity of the weights below the adapters, by content: names, shapes and bytes."""
-    state = model.get_base_model().state_dict()
-    return state_sha256({name: own for name, own in state.items() if "lora_" not in name})
+    state = model.get_base_model().state_dict(keep_vars=True)
+    return state_sha256({name: whole_of(own) for name, own in state.items() if "lora_" not in name})
 
 
 def merged(model: PeftModel) -> PreTrainedModel:

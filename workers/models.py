@@ -19,16 +19,20 @@ from transformers import (
 )
 from transformers.utils import logging as hf_logging
 
+from workers import ranks
 from workers.context import RecipeError
 from workers.contract.events import Fault
 from workers.data.encoding import ENCODER_TEMPLATE, PLAIN_TEMPLATE
+from workers.layouts.whole import size_of
 
 hf_logging.disable_progress_bar()  # a run's log is read line by line
 
 
 def pick_device() -> torch.device:
-    """The accelerator if there is one, else the processor."""
-    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    """The accelerator of this process if there is one, else the processor."""
+    if not torch.cuda.is_available():
+        return torch.device("cpu")
+    return torch.device("cuda", ranks.local_rank()) if ranks.world() > 1 else torch.device("cuda")
 
 
 def load_tokenizer(source: str | Path) -> PreTrainedTokenizerBase:
@@ -156,7 +160,11 @@ def readable_length(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) 
 
 
 def parameter_count(model: nn.Module) -> int:
-    return sum(p.numel() for p in model.parameters())
+    return sum(size_of(p) for p in model.parameters())
+
+
+def trained_parameter_count(model: nn.Module) -> int:
+    return sum(size_of(p) for p in model.parameters() if p.requires_grad)
 
 
 def stop_ids(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> tuple[int, ...]:

@@ -7,12 +7,20 @@ wait for each other for ever. No torch until there is more than one process.
 
 import os
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 def rank() -> int:
     """0 for the first process, which reports."""
     return int(os.environ.get("RANK", "0"))
+
+
+def local_rank() -> int:
+    """Which process of its machine this is, and so which accelerator is its own."""
+    return int(os.environ.get("LOCAL_RANK", "0"))
 
 
 def world() -> int:
@@ -27,15 +35,12 @@ def is_first() -> bool:
 def highest(value: int) -> int:
     """The highest `value` any rank has; every rank must ask. Alone, or before the ranks have met
     (`torch.distributed` is not initialised), one's own."""
-    if world() == 1 or "torch.distributed" not in sys.modules:
+    if not _met():
         return value
     import torch
     from torch import distributed
 
-    if not distributed.is_initialized():
-        return value
-    on = "cuda" if distributed.get_backend() == "nccl" else "cpu"
-    told = torch.tensor([value], device=on)
+    told = torch.tensor([value], device=_device())
     distributed.all_reduce(told, op=distributed.ReduceOp.MAX)
     return int(told)
 
@@ -48,7 +53,7 @@ def any_of(flag: bool) -> bool:
 def gathered(value: Any) -> list[Any]:
     """What each rank has, in the order of the ranks; every rank must ask. `value` is anything that
     can be pickled, for ranks are processes of one job and trust each other; tensors on the CPU."""
-    if world() == 1:
+    if not _met():
         return [value]
     from torch import distributed
 
@@ -57,12 +62,39 @@ def gathered(value: Any) -> list[Any]:
     return told
 
 
+def summed(values: "Tensor") -> "Tensor":
+    """The sum of `values` over the ranks, as long on each of them; every rank must ask."""
+    if not _met():
+        return values
+    from torch import distributed
+
+    total = values.to(_device(), copy=True)
+    distributed.all_reduce(total)
+    return total.to(values.device)
+
+
 def from_first(value: Any) -> Any:
     """What the first rank has; every rank must ask."""
-    if world() == 1:
+    if not _met():
         return value
     from torch import distributed
 
     told = [value]
     distributed.broadcast_object_list(told, src=0)
     return told[0]
+
+
+def _met() -> bool:
+    """Whether there are several ranks, and they can talk."""
+    if world() == 1 or "torch.distributed" not in sys.modules:
+        return False
+    from torch import distributed
+
+    return distributed.is_initialized()
+
+
+def _device() -> str:
+    """Where tensors must lie to be sent."""
+    from torch import distributed
+
+    return "cuda" if "nccl" in distributed.get_backend() else "cpu"

@@ -14,6 +14,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from workers.contracts import check_distinct, check_unchanged
+from workers.layouts.whole import is_split
 from workers.lora import base_sha256
 from workers.models import freeze, weights_sha256
 from workers.rollouts.forward import score_responses
@@ -47,7 +48,8 @@ class Reference:
             yield self.model
             return
         with self.adapted.disable_adapter():
-            yield self.model
+            # Weights that are split come together where the outermost model is called.
+            yield self.adapted if is_split(self.adapted) else self.model
 
     @torch.no_grad()
     def logprobs(

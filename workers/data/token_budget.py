@@ -27,13 +27,19 @@ def rectangles(lengths: Sequence[int]) -> list[list[int]]:
     return found
 
 
-def padded_tokens(lengths: Sequence[int]) -> int:
-    """Tokens of the rectangles, padding included."""
+def padded_tokens(lengths: Sequence[int], *, one_rectangle: bool = False) -> int:
+    """Tokens of the rectangles, or of a single one, padding included."""
+    if one_rectangle:
+        return len(lengths) * max(lengths)
     return sum(len(rows) * lengths[rows[0]] for rows in rectangles(lengths))
 
 
 def parts_under(
-    pairs: Sequence[tuple[int, ...]], *, budget: int | None, at_least: int = 1
+    pairs: Sequence[tuple[int, ...]],
+    *,
+    budget: int | None,
+    at_least: int = 1,
+    one_rectangle: bool = False,
 ) -> list[list[int]]:
     """Indices of pairs (or single texts), given by the lengths of their texts, in parts of at most
     `budget` padded tokens and at least so many parts; what is over it alone is a part by itself.
@@ -46,7 +52,8 @@ def parts_under(
     for index in order:
         trial = [*parts[-1], index] if parts else [index]
         lengths = [length for i in trial for length in pairs[i]]
-        if parts and len(trial) <= most_rows and (not budget or padded_tokens(lengths) <= budget):
+        fits = not budget or padded_tokens(lengths, one_rectangle=one_rectangle) <= budget
+        if parts and len(trial) <= most_rows and fits:
             parts[-1] = trial
         else:
             parts.append([index])

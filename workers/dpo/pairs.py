@@ -9,7 +9,7 @@ from transformers import PreTrainedTokenizerBase
 
 from workers.data.encoding import Encoded, PairEncoder
 from workers.data.snapshot import Preference
-from workers.data.token_budget import parts_under
+from workers.layouts.shares import ALONE, Shares
 from workers.recipes.settings.preference import DPOSettings
 from workers.rollouts.answer_tokens import answer_start, batch_of
 
@@ -52,35 +52,42 @@ def encode_pairs(
 
 
 class StepCollator:
-    """The pairs of one step as parts of at most the budget's tokens. A part holds the `batch` of
-    its distinct texts, the `places` [2n] of the chosen then the rejected answers among its rows,
-    the part's share of the step's pairs and of its chosen answers' tokens, and [2, n] `reference`
-    log-probabilities where all pairs have them."""
+    """This rank's pairs of one step as parts of at most the budget's tokens. A part holds the
+    `batch` of its distinct texts, the `places` [2n] of the chosen then the rejected answers among
+    its rows, the part's share of the step's pairs and of its chosen answers' tokens, and [2, n]
+    `reference` log-probabilities where all pairs have them."""
 
-    def __init__(self, settings: DPOSettings, pad_id: int) -> None:
+    def __init__(self, settings: DPOSettings, pad_id: int, shares: Shares = ALONE) -> None:
         self.settings = settings
         self.pad_id = pad_id
+        self.shares = shares
 
     def __call__(self, pairs: Sequence[Pair]) -> list[dict[str, Any]]:
-        parts = parts_under(
+        parts = self.shares.parts(
             [pair.lengths for pair in pairs],
             budget=self.settings.max_tokens_per_batch,
             at_least=self.settings.gradient_accumulation,
         )
         tokens = _chosen_tokens(pairs)
-        return [self._part([pairs[i] for i in part], len(pairs), tokens) for part in parts]
+        return [
+            self._part([pairs[i] for i in part.rows], len(pairs), tokens, taken=float(part.counts))
+            for part in parts
+        ]
 
-    def _part(self, pairs: Sequence[Pair], total: int, tokens: int) -> dict[str, Any]:
+    def _part(
+        self, pairs: Sequence[Pair], total: int, tokens: int, *, taken: float
+    ) -> dict[str, Any]:
         texts = [pair.chosen for pair in pairs] + [pair.rejected for pair in pairs]
         keys = [(tuple(text.ids), text.prompt_length) for text in texts]
         distinct = dict(zip(keys, texts, strict=True))
-        batch, rows = batch_of(list(distinct.values()), self.pad_id)
+        batch, rows = batch_of(list(distinct.values()), self.pad_id, self.shares.rectangles)
         row_of = dict(zip(distinct, rows, strict=True))
         known = [pair.reference for pair in pairs if pair.reference is not None]
         return {
             "rectangles": batch.rectangles,
             "counts": batch.counts,
             "places": torch.tensor([row_of[key] for key in keys]),
+            "taken": taken,
             "pair_share": len(pairs) / total,
             "token_share": _chosen_tokens(pairs) / tokens,
             "reference": torch.tensor(known).T if len(known) == len(pairs) else None,

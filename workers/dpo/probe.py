@@ -1,14 +1,16 @@
 """While a DPO run goes on: answers to fixed held-out prompts, and how far from the reference."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
-from peft import PeftModel
 from transformers import PreTrainedTokenizerBase, TrainerCallback
 
+from workers import ranks
 from workers.context import RunContext
 from workers.data.snapshot import Messages
 from workers.dpo.reference import on_device
+from workers.lora import body_of
 from workers.recipes.samples import choose, emit_samples, encode_fitting
 from workers.recipes.settings.preference import DPOSettings
 from workers.reference import Reference
@@ -33,8 +35,8 @@ class Probe(TrainerCallback):
         """`look` has the guardrails look at the figures of a step."""
         self.look = look
         self.context = context
-        # Adapters sit in the layers, so the model below them answers as the policy.
-        self.policy = policy.get_base_model() if isinstance(policy, PeftModel) else policy
+        # The policy as one, to be asked, or None on a rank that need not: `SplitWeights.whole`.
+        self.whole: Callable[[], AbstractContextManager[Any]] = lambda: nullcontext(policy)
         self.reference = reference
         self.tokenizer = tokenizer
         self.sampling = Sampling(settings.sample_max_new_tokens, seed=context.spec.seed)
@@ -50,28 +52,49 @@ class Probe(TrainerCallback):
     def on_evaluate(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         if not self.ids:
             return
-        self.policy.eval()
-        with on_device(self.reference, self.policy.device) as reference:
-            self.answers = answer(
-                self.policy, self.tokenizer, self.ids, self.sampling, reference=reference
-            )
-        nats = [given.kl or 0.0 for given in self.answers]
-        tokens = [given.tokens for given in self.answers]
-        self.kl = sum(nats) / len(nats)
-        figures = {
-            "objective/kl": self.kl,
-            "objective/kl_per_token": sum(nats) / sum(tokens),
-            "response/length": sum(tokens) / len(tokens),
-        }
+        with self.whole() as policy:
+            if policy is not None:
+                self._answer(policy)
+        figures = ranks.from_first(self._figures())
+        self.kl = figures["objective/kl"]
         self.context.metrics(state.global_step, figures)
         self.look(state.global_step, figures)
 
+    def _answer(self, policy: Any) -> None:
+        body = body_of(policy)
+        body.eval()
+        with self._reference_of(policy) as reference:
+            self.answers = answer(
+                body, self.tokenizer, self.ids, self.sampling, reference=reference
+            )
+
+    @contextmanager
+    def _reference_of(self, policy: Any) -> Iterator[Reference]:
+        """What `policy`, or a copy of it, is compared with."""
+        if self.reference.adapted is not None and self.reference.adapted is not policy:
+            yield Reference.below_adapters(policy)
+            return
+        with on_device(self.reference, body_of(policy).device) as reference:
+            yield reference
+
+    def _figures(self) -> dict[str, float]:
+        if not self.answers:
+            return {}
+        nats = [given.kl or 0.0 for given in self.answers]
+        tokens = [given.tokens for given in self.answers]
+        return {
+            "objective/kl": sum(nats) / len(nats),
+            "objective/kl_per_token": sum(nats) / sum(tokens),
+            "response/length": sum(tokens) / len(tokens),
+        }
+
     def show(self, step: int) -> None:
         """The last answers, each beside the reference's own."""
-        if self.answers:
-            with (
-                on_device(self.reference, self.policy.device) as reference,
-                reference.weights() as model,
-            ):
+        if not self.ids:
+            return
+        with self.whole() as policy:
+            if policy is None or not self.answers:
+                return
+            with self._reference_of(policy) as reference, reference.weights() as model:
                 baselines = answer(model, self.tokenizer, self.ids, self.sampling)
             emit_samples(self.context, step, self.prompts, self.answers, baselines=baselines)

@@ -20,6 +20,7 @@ from trl.trainer.utils import add_fused_lm_head
 
 from workers.dpo.pairs import Pair, StepCollator
 from workers.dpo.reference import Precomputed, sequence_logprobs
+from workers.layouts.shares import ALONE, Shares
 from workers.recipes.parted_trl import PartedTRL, placeholder_rows
 from workers.recipes.settings.preference import DPOSettings
 from workers.recipes.trainer_bridge import GuardedTrainer
@@ -52,6 +53,8 @@ class PairTrainer(GuardedTrainer, PartedTRL, DPOTrainer):
 
     reference: Reference | None = None
     precomputed: Precomputed | None = None
+    _built = False
+    _fsdp = False
 
     def __init__(
         self,
@@ -65,6 +68,7 @@ class PairTrainer(GuardedTrainer, PartedTRL, DPOTrainer):
         callbacks: list[Any] | None = None,
         reference: Reference | None = None,
         precomputed: Precomputed | None = None,
+        shares: Shares = ALONE,
     ) -> None:
         """`reference` is asked along the way; with `precomputed` the pairs have its values."""
         args.precompute_ref_log_probs = True  # so that it neither loads nor keeps a reference
@@ -74,15 +78,25 @@ class PairTrainer(GuardedTrainer, PartedTRL, DPOTrainer):
             train_dataset=placeholder_rows(),
             eval_dataset=placeholder_rows(),
             processing_class=tokenizer,
-            data_collator=StepCollator(settings, tokenizer.pad_token_id),
+            data_collator=StepCollator(settings, tokenizer.pad_token_id, shares),
             callbacks=callbacks,
         )
         if isinstance(self.model, PeftModel):
             self.model.delete_adapter("ref")  # a copy of adapters is not our reference
+        self._built = True
         self.take_rows(train_pairs, eval_pairs)
         self.reference, self.precomputed = reference, precomputed
         if self.fused and reference is not None and reference.adapted is None:
             add_fused_lm_head(reference.model)
+
+    @property
+    def is_fsdp_enabled(self) -> bool:
+        """Not told while TRL builds: it would load a reference of its own for FSDP."""
+        return self._fsdp and self._built
+
+    @is_fsdp_enabled.setter
+    def is_fsdp_enabled(self, value: bool) -> None:
+        self._fsdp = value
 
     def _prepare_dataset(self, dataset: Any, *args: Any, **kwargs: Any) -> Any:
         return dataset
@@ -139,7 +153,7 @@ class PairTrainer(GuardedTrainer, PartedTRL, DPOTrainer):
         over_tokens["entropy"] = chosen + rejected
         pairs = len(tokens.label_mask) / 2
         try:
-            with self.weighing(lambda name: over_tokens.get(name, pairs)):
+            with self.weighing(lambda name: part["taken"] * over_tokens.get(name, pairs)):
                 return self._compute_loss(lambda **_: tokens, read, return_outputs=False)
         finally:
             self.loss_weights = weights

@@ -1,7 +1,7 @@
 """What a step of GRPO says about itself. Names, units and estimators: docs/metrics.md."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 import torch
 from torch import Tensor
@@ -66,6 +66,10 @@ def _against(baseline: Baseline, judged: Judged) -> Figures:
     }
 
 
+# How the fields of `UpdateSums` are joined that do not add up.
+_JOINED = {"clip_low": max, "clip_high": max, "ratio_max": max, "logprob_min": min}
+
+
 @dataclass(slots=True)
 class UpdateSums:
     """Sums over the forward passes of the steps since the last point; tensors [B, R] come in."""
@@ -119,6 +123,16 @@ class UpdateSums:
         self.ratio_max = max(self.ratio_max, float(ratio.max()))
         least = torch.where(mask.bool(), logprobs, torch.zeros_like(logprobs)).min()
         self.logprob_min = min(self.logprob_min, float(least))
+
+    @classmethod
+    def of_all(cls, parts: Sequence["UpdateSums"]) -> "UpdateSums":
+        """Those of all ranks together."""
+        joined = {}
+        for one in fields(cls):
+            values = [getattr(part, one.name) for part in parts]
+            how = _JOINED.get(one.name, sum)
+            joined[one.name] = how(values)
+        return cls(**joined)
 
     def figures(self) -> Figures:
         if not self.tokens:

@@ -118,6 +118,8 @@ class GroupReporter(Reporter):
 
     def finish_folder(self, folder: Path) -> None:
         super().finish_folder(folder)
+        if self.context.writer is None:
+            return
         kept = {
             "best_score": self.best_score,
             "not_better": self.not_better,

@@ -10,6 +10,7 @@ import torch
 from transformers import PreTrainedTokenizerBase
 
 from measures.groups import silent_groups
+from workers import ranks
 from workers.context import RecipeError
 from workers.contract.events import Fault
 from workers.contracts import check_finite
@@ -118,9 +119,9 @@ def _asked(
     source: RewardSource, prompts: Sequence[Messages], texts: Sequence[str], name: str
 ) -> Scores:
     """The scores, one finite number an answer; anything else ends the run, for TRL would train on
-    what is left."""
+    what is left. The first rank asks: a service need not answer alike twice."""
     try:
-        scores = source.score(prompts, texts)
+        scores = ranks.from_first(source.score(prompts, texts) if ranks.is_first() else None)
     except (RecipeError, MemoryError, torch.OutOfMemoryError):
         raise  # they have names of their own
     except Exception as error:

@@ -26,12 +26,13 @@ from torch.utils.data import Sampler
 from transformers import PreTrainedModel
 from trl import GRPOTrainer
 
-from workers import contracts
+from workers import contracts, ranks
 from workers.behaviour.watch import Watch
 from workers.data.encoding import encode_prompt
 from workers.data.snapshot import Messages
 from workers.grpo.figures import Figures, UpdateSums, answer_figures, averaged
 from workers.grpo.order import GroupOrder
+from workers.grpo.ranked import alone, average_gradients, own_rows, same_randomness
 from workers.grpo.rewards import GroupReward
 from workers.lora import load_adapter, merged, save_adapter
 from workers.models import stop_ids
@@ -50,7 +51,7 @@ logging.getLogger("trl.trainer.grpo_trainer").addFilter(
 
 
 class Trainer(GuardedTrainer, GRPOTrainer):
-    """One process. `evaluation` answers the fixed prompts and returns figures named eval_…."""
+    """`evaluation` answers the fixed prompts and returns figures named eval_…."""
 
     def __init__(
         self,
@@ -113,9 +114,9 @@ class Trainer(GuardedTrainer, GRPOTrainer):
         self.check_speech(prompt_ids[0])
         was_training = self.model.training
         self.model.eval()
-        answers: list[list[int]] = []
+        drawn: dict[int, list[list[int]]] = {}
         chunk = self.settings.rollout_chunk
-        for start in range(0, len(prompt_ids), chunk):
+        for start in range(ranks.rank() * chunk, len(prompt_ids), ranks.world() * chunk):
             seed = derive_seed(self.args.seed, "rollout", self.state.global_step, start)
             with self.accelerator.autocast():
                 responses = generate(
@@ -129,13 +130,15 @@ class Trainer(GuardedTrainer, GRPOTrainer):
                     ),
                     stop=self.eos_token_ids,
                 )
-            answers += [
+            drawn[start] = [
                 ids[mask.bool()].tolist()
                 for ids, mask in zip(responses.response_ids, responses.response_mask, strict=True)
             ]
+        for told in ranks.gathered(drawn):
+            drawn |= told
         self.model.train(was_training)
         self.seconds["rollout"] += time.monotonic() - started
-        return answers, None
+        return [answer for start in sorted(drawn) for answer in drawn[start]], None
 
     @torch.no_grad()
     def check_speech(self, prompt_ids: list[int]) -> None:
@@ -156,7 +159,9 @@ class Trainer(GuardedTrainer, GRPOTrainer):
         step = self.state.global_step + 1
         due = step % self.settings.sample_every < self.settings.update_epochs
         self.reward.ask_check = due or not self.reward.check_is_model
-        output = super()._generate_and_score_completions(inputs)
+        with alone(self):
+            output = super()._generate_and_score_completions(inputs)
+        same_randomness()
         self.seconds["reward"] += self.reward.seconds
         mask, ids = output["completion_mask"], output["completion_ids"]
         whole = mask.bool().any(1) if self.settings.mask_truncated else torch.ones_like(mask[:, 0])
@@ -231,7 +236,17 @@ class Trainer(GuardedTrainer, GRPOTrainer):
         return found, torch.cat(entropy) if compute_entropy else None, None
 
     def _compute_loss(self, model: torch.nn.Module, inputs: dict[str, Tensor]) -> Tensor:
-        loss = super()._compute_loss(model, inputs)
+        inputs, rows, tokens = own_rows(inputs)
+        by = {"dapo": float(rows > 0), "bnpo": tokens}.get(self.loss_type, rows)
+        coef = self.entropy_coef
+        self.entropy_coef = coef * tokens / by if by else 0.0  # the bonus is a mean over tokens
+        try:
+            with alone(self):
+                loss = super()._compute_loss(model, inputs) * (by * ranks.world())
+        finally:
+            self.entropy_coef = coef
+        if not rows:
+            return loss
         logprobs, entropy = self.seen
         ref, mask = inputs["ref_per_token_logps"], inputs["completion_mask"]
         old = inputs.get("old_per_token_logps", logprobs)
@@ -252,8 +267,9 @@ class Trainer(GuardedTrainer, GRPOTrainer):
     def _clip_grad_norm(self, model: torch.nn.Module) -> Tensor:
         """A step in which no answer was better than another is none: without gradients (None, not
         zero) the optimizer leaves weights and moments as they are."""
+        average_gradients(self.model)
         norm = super()._clip_grad_norm(model)
-        if not self.teaches:
+        if not ranks.any_of(self.teaches):
             model.zero_grad(set_to_none=True)
         self.teaches = False
         return norm
@@ -265,6 +281,7 @@ class Trainer(GuardedTrainer, GRPOTrainer):
         for gathered in self._metrics.values():
             gathered.clear()
         if "loss" in logs:
+            self.sums = UpdateSums.of_all(ranks.gathered(self.sums))
             logs |= averaged(self.drawn) | self.sums.figures() | self._times()
             self.drawn, self.sums = [], self._no_sums()
             self.seconds = dict.fromkeys(self.seconds, 0.0)
@@ -291,12 +308,13 @@ class Trainer(GuardedTrainer, GRPOTrainer):
     def evaluate(
         self, eval_dataset: Any = None, ignore_keys: Any = None, metric_key_prefix: str = "eval"
     ) -> dict[str, float]:
-        """The fixed prompts, always with the same seed, in place of TRL's groups."""
+        """The fixed prompts, always with the same seed, in place of TRL's groups; by the first
+        rank, which tells the others."""
         was_training = self.model.training
         self.model.eval()
         self.check_speech(encode_prompt(self.processing_class, self.eval_dataset[0]["prompt"]))
         with self.accelerator.autocast():
-            figures = self.evaluation()
+            figures = ranks.from_first(self.evaluation() if ranks.is_first() else None)
         self.model.train(was_training)
         self.log(figures)
         self.control = self.callback_handler.on_evaluate(

@@ -30,8 +30,15 @@ from workers.dpo.pairs import Pair, encode_pairs
 from workers.dpo.probe import Probe
 from workers.dpo.reference import Precomputed, precompute, reference_key
 from workers.dpo.trainer import PairTrainer, loss_arguments
+from workers.layouts.shares import Shares
 from workers.lora import attach_policy_lora
-from workers.models import load_causal, load_tokenizer, parameter_count, readable_length
+from workers.models import (
+    load_causal,
+    load_tokenizer,
+    parameter_count,
+    readable_length,
+    trained_parameter_count,
+)
 from workers.preflight.begin import settings_of
 from workers.preflight.parts import Parts
 from workers.preflight.run import run_preflight
@@ -98,7 +105,9 @@ def run(context: RunContext) -> dict[str, Any]:
         callbacks=[reporter, probe],
         reference=None if known else reference,
         precomputed=known,
+        shares=Shares.of(context.spec.layout),
     )
+    probe.whole = trainer.whole
     train(context, trainer)
     reference.check()
 
@@ -108,7 +117,7 @@ def run(context: RunContext) -> dict[str, Any]:
     return {
         "step": step,
         "parameters": parameter_count(policy),
-        "trained_parameters": sum(p.numel() for p in policy.parameters() if p.requires_grad),
+        "trained_parameters": trained_parameter_count(policy),
         "train_rows": len(pairs[TRAIN]),
         "dropped_rows": len(splits[TRAIN]) - len(pairs[TRAIN]),
         "truncated_share": _cut(pairs[TRAIN]) / len(pairs[TRAIN]),

@@ -20,6 +20,7 @@ from peft import PeftModel
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, set_seed
 from trl import GRPOConfig
 
+from workers import ranks
 from workers.behaviour.build import make_watch
 from workers.behaviour.histograms import Histograms
 from workers.behaviour.watch import Watch
@@ -223,6 +224,8 @@ class Outside:
             reporter.restore(resumed)
             self.baseline = Baseline(**reporter.mark) if reporter.mark else None
             return
+        if not ranks.is_first():
+            return  # it is measured against by the first alone
         self.baseline = measure_baseline(
             self.models.reference,
             self.models.tokenizer,

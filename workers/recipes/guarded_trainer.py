@@ -12,10 +12,14 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 import torch
+from accelerate.data_loader import BatchSamplerShard
 from torch import Tensor
 
+from workers import ranks
 from workers.data.batching import LengthGroupedSampler
 from workers.guardrails.watch import GuardStop
+from workers.layouts.whole import own
+from workers.recipes.split_weights import SplitWeights
 
 FOUND = ("", "the loss", "the gradient")
 
@@ -27,7 +31,7 @@ class Guard(Protocol):
         """Report it; raises `GuardStop` when the run must end."""
 
 
-class GuardedTrainer:
+class GuardedTrainer(SplitWeights):
     """Mixed into a trainer class, before it: finite numbers only, batches of similar length."""
 
     row_lengths: Sequence[int] | None = None  # tokens per training row, in dataset order
@@ -51,23 +55,33 @@ class GuardedTrainer:
 
     def _clip_grad_norm(self, model: torch.nn.Module) -> Tensor:
         norm = super()._clip_grad_norm(model)  # type: ignore[misc]
+        if hasattr(norm, "full_tensor"):
+            norm = norm.full_tensor()
+        if self._steps_inside and self._own_optimizer.overflow:
+            norm = math.nan
         found = self._found or 2 * (not torch.isfinite(torch.as_tensor(norm)))
         before, self._found, self._loss_before = self._loss_before, 0, None
         if found := self._on_any_rank(found):
             step = self.state.global_step + 1  # type: ignore[attr-defined]
-            model.zero_grad(set_to_none=True)
+            self._skip(model)
             if before is not None:
                 self._tr_loss.copy_(before)  # type: ignore[attr-defined]
             self._skipped += 1
             self._tell(step, FOUND[found])
         return norm
 
+    def _skip(self, model: torch.nn.Module) -> None:
+        """Weights and moments stay as they are."""
+        if not self._steps_inside:
+            model.zero_grad(set_to_none=True)
+            return
+        # DeepSpeed steps inside the backward pass, and drops what is no number by itself; the
+        # schedule goes on all the same, as it does without it.
+        self._own_optimizer.overflow = False
+
     def _on_any_rank(self, found: int) -> int:
         """Ranks must skip together, or their weights part."""
-        accelerator = self.accelerator  # type: ignore[attr-defined]
-        if accelerator.num_processes == 1:
-            return found
-        return int(accelerator.gather(torch.tensor([found], device=accelerator.device)).max())
+        return ranks.highest(found)
 
     def _tell(self, step: int, what: str, *, again: bool = False) -> None:
         if self.guard is not None:
@@ -96,11 +110,13 @@ class GuardedTrainer:
         if not self._keeps_failed:
             self.check_weights()
         super()._save_checkpoint(*args, **kwargs)  # type: ignore[misc]
+        self.accelerator.wait_for_everyone()  # type: ignore[attr-defined]  # each rank adds a file
 
     def check_weights(self) -> None:
         """Raises `GuardStop` (through the guard) when a weight is NaN or infinite."""
         model: torch.nn.Module = self.model  # type: ignore[attr-defined]
-        if not all(bool(torch.isfinite(p).all()) for p in model.parameters()):
+        broken = not all(bool(torch.isfinite(own(p)).all()) for p in model.parameters())
+        if ranks.any_of(broken):
             self._tell(self.state.global_step, "a weight", again=True)  # type: ignore[attr-defined]
 
     def save_failed(self) -> str:
@@ -117,6 +133,15 @@ class GuardedTrainer:
         return folder
 
     # --- evaluation and order ---
+
+    def get_train_dataloader(self) -> Any:
+        """Every rank reads the rows of the whole step, and its collator takes the rank's share
+        (`workers.layouts.shares`): so each knows what the step's loss is divided by."""
+        loader = super().get_train_dataloader()  # type: ignore[misc]
+        shard = getattr(loader, "batch_sampler", None)
+        if isinstance(shard, BatchSamplerShard):
+            shard.num_processes, shard.process_index, shard.even_batches = 1, 0, False
+        return loader
 
     def prediction_step(
         self, model: torch.nn.Module, inputs: Any, prediction_loss_only: bool, *_: Any, **__: Any

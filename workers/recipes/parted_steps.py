@@ -5,6 +5,7 @@ a part's share of the step's loss, so the gradient is the step's however it was 
 """
 
 import contextlib
+import math
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from peft import PeftModel
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from workers import ranks
 from workers.lora import load_adapter, merged, save_adapter
 
 
@@ -22,19 +24,29 @@ class PartedSteps:
     def training_step(
         self, model: torch.nn.Module, inputs: list[Any], num_items_in_batch: Any = None
     ) -> Tensor:
-        """Loss of the step. Gradients add up over its parts."""
+        """Loss of the step, times the ranks: the library takes the mean over them, of losses and
+        of gradients, where ours add up, as they do over the parts."""
         model.train()
-        parts = self._prepare_input(inputs)  # type: ignore[attr-defined]
+        parts, world = self._prepare_input(inputs), self.accelerator.num_processes  # type: ignore[attr-defined]
         loss = torch.zeros((), device=self.args.device)  # type: ignore[attr-defined]
         for number, part in enumerate(parts, start=1):
             last = number == len(parts)
             together = contextlib.nullcontext() if last else self.accelerator.no_sync(model)  # type: ignore[attr-defined]
+            if self._steps_inside:  # type: ignore[attr-defined]
+                # Where `no_sync` says nothing, and the step is taken after the last part.
+                self.accelerator.gradient_state._set_sync_gradients(last)  # type: ignore[attr-defined]
             with together:
                 with self.compute_loss_context_manager():  # type: ignore[attr-defined]
-                    share = self.compute_loss(model, part)  # type: ignore[attr-defined]
+                    share = self.compute_loss(model, part) * (part["taken"] * world)  # type: ignore[attr-defined]
+                if last and self._steps_inside:  # type: ignore[attr-defined]
+                    share = _or_nothing(share, loss)
                 self.accelerator.backward(share)  # type: ignore[attr-defined]
             loss += share.detach()
         return loss
+
+    def _prepare_input(self, data: Any) -> Any:
+        """On the device, in the precision it has: DeepSpeed's would round weights and targets."""
+        return moved(data, self.args.device)  # type: ignore[attr-defined]
 
     def floating_point_ops(self, inputs: Any) -> int:
         return 0  # nobody reads it, and the library counts the tokens of one rectangle
@@ -55,3 +67,20 @@ class PartedSteps:
             load_adapter(self.model, Path(resume_from_checkpoint))
         else:
             super()._load_from_checkpoint(resume_from_checkpoint, model)  # type: ignore[misc]
+
+
+def _or_nothing(share: Tensor, loss: Tensor) -> Tensor:
+    """The last part's `share`; NaN where the step's loss so far, or this, is no number on any rank:
+    then the gradient is none either, and the step inside the backward pass is not taken."""
+    return share * math.nan if ranks.any_of(not bool(torch.isfinite(loss + share))) else share
+
+
+def moved(data: Any, device: torch.device) -> Any:
+    """Tensors of nested lists, tuples and dictionaries on `device`."""
+    if isinstance(data, Tensor):
+        return data.to(device)
+    if isinstance(data, dict):
+        return {name: moved(value, device) for name, value in data.items()}
+    if isinstance(data, list | tuple):
+        return type(data)(moved(value, device) for value in data)
+    return data

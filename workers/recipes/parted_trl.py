@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from datasets import Dataset
 
+from workers import ranks
 from workers.context import RecipeError
 from workers.contract.events import Fault
 from workers.recipes.parted_steps import PartedSteps
@@ -68,15 +69,23 @@ class PartedTRL(PartedSteps):
         noted: dict[str, list[float]] = defaultdict(list)
         mode = self.mode
         self._metrics[mode] = noted  # type: ignore[attr-defined]
-        yield
+        with _asking_nobody(self.accelerator):  # type: ignore[attr-defined]
+            yield
         for name, values in noted.items():
             self.weighted[mode][name].append((values[-1], weight_of(name)))
 
     def log(self, logs: dict[str, float], *args: Any, **kwargs: Any) -> None:
         """TRL's figures over the rows since the last point, however they were split."""
+        taken = {
+            name: [point for point in points if point[1]]
+            for name, points in sorted(self.weighted[self.mode].items())
+        }
+        sums = [
+            [sum(v * w for v, w in points), sum(w for _, w in points)] for points in taken.values()
+        ]
+        joined = ranks.summed(torch.tensor(sums, dtype=torch.float64)).tolist()
         self._metrics[self.mode] = {  # type: ignore[attr-defined]
-            name: [sum(v * w for v, w in points) / sum(w for _, w in points)]
-            for name, points in self.weighted[self.mode].items()
+            name: [total / weight] for name, (total, weight) in zip(taken, joined, strict=True)
         }
         self.weighted[self.mode].clear()
         super().log(logs, *args, **kwargs)  # type: ignore[misc]
@@ -99,7 +108,8 @@ class PartedTRL(PartedSteps):
             share = sum(map(self.row_weight, batch)) / total
             for part in self._prepare_input(self.data_collator(batch)):  # type: ignore[attr-defined]
                 with self.compute_loss_context_manager():  # type: ignore[attr-defined]
-                    loss += float(self.compute_loss(self.model, part)) * share  # type: ignore[attr-defined]
+                    loss += float(self.compute_loss(self.model, part)) * part["taken"] * share  # type: ignore[attr-defined]
+        loss = float(ranks.summed(torch.tensor(loss, dtype=torch.float64)))
         figures = {f"{metric_key_prefix}_loss": loss}
         self.log(figures)
         self.control = self.callback_handler.on_evaluate(  # type: ignore[attr-defined]
@@ -109,3 +119,21 @@ class PartedTRL(PartedSteps):
             figures,
         )
         return figures
+
+
+@contextlib.contextmanager
+def _asking_nobody(accelerator: Any) -> Iterator[None]:
+    """Inside, what TRL gathers of all ranks is what this one has: ranks may have as many parts as
+    their rows need, and the figures are joined when they are logged."""
+    kept = {name: getattr(accelerator, name) for name in ("gather", "gather_for_metrics")}
+    try:
+        for name in kept:
+            setattr(accelerator, name, _same)
+        yield
+    finally:
+        for name in kept:
+            delattr(accelerator, name)
+
+
+def _same(tensor: Any, *_: Any, **__: Any) -> Any:
+    return tensor

@@ -15,6 +15,7 @@ from peft import PeftModel
 from torch import Tensor
 from torch.utils.data import Sampler
 
+from workers import ranks
 from workers.data.batching import LengthGroupedSampler
 from workers.data.padding import pad_right
 from workers.data.sampling import (
@@ -23,7 +24,7 @@ from workers.data.sampling import (
     length_strata,
     stratified_order,
 )
-from workers.data.token_budget import parts_under, rectangles
+from workers.layouts.shares import ALONE, Shares
 from workers.recipes.parted_steps import PartedSteps
 from workers.recipes.reward_data import EncodedPair
 from workers.recipes.settings.preference import RewardSettings
@@ -34,27 +35,31 @@ Part = dict[str, Any]
 
 
 class StepCollator:
-    """The pairs of one step as parts: rectangles of ids [b, L] with their masks, `places` [2n] of
-    the chosen then the rejected scores among the rectangles' rows, and [n] of target, weight and
-    margin. Texts that recur in a part are read once."""
+    """This rank's pairs of one step as parts: rectangles of ids [b, L] with their masks, `places`
+    [2n] of the chosen then the rejected scores among the rectangles' rows, and [n] of target,
+    weight and margin. Texts that recur in a part are read once."""
 
-    def __init__(self, settings: RewardSettings, pad_id: int) -> None:
+    def __init__(self, settings: RewardSettings, pad_id: int, shares: Shares = ALONE) -> None:
         self.settings = settings
         self.pad_id = pad_id
+        self.shares = shares
 
     def __call__(self, pairs: Sequence[EncodedPair]) -> list[Part]:
-        parts = parts_under(
+        parts = self.shares.parts(
             [pair.lengths for pair in pairs],
             budget=self.settings.max_tokens_per_batch,
             at_least=self.settings.gradient_accumulation,
         )
         total = torch.tensor(sum(pair.row.weight for pair in pairs))
-        return [self._part([pairs[i] for i in part], total) for part in parts]
+        return [
+            self._part([pairs[i] for i in part.rows], total, taken=float(part.counts))
+            for part in parts
+        ]
 
-    def _part(self, pairs: Sequence[EncodedPair], total: Tensor) -> Part:
+    def _part(self, pairs: Sequence[EncodedPair], total: Tensor, *, taken: float) -> Part:
         texts = [tuple(p.chosen.ids) for p in pairs] + [tuple(p.rejected.ids) for p in pairs]
         distinct = list(dict.fromkeys(texts))
-        groups = rectangles([len(ids) for ids in distinct])
+        groups = self.shares.rectangles([len(ids) for ids in distinct])
         place = {distinct[i]: k for k, i in enumerate(i for group in groups for i in group)}
         soft = self.settings.labels == "soft"
         rows = [pair.row for pair in pairs]
@@ -67,6 +72,7 @@ class StepCollator:
                 [self.settings.margin_coef * (row.strength or 0.0) for row in rows]
             ),
             "total_weight": total,
+            "taken": taken,
         }
 
 
@@ -79,6 +85,7 @@ class RewardTrainer(GuardedTrainer, PartedSteps, transformers.Trainer):
         super().__init__(*args, **kwargs)
         self.settings = settings
         self.seen: list[Tensor] = []  # [2, n] scores of the steps since the last point
+        self._has_seen = False
         body = self.model.get_base_model() if isinstance(self.model, PeftModel) else self.model
         # A cache of keys and values is for generation; scoring would only fill it.
         known = inspect.signature(body.forward).parameters
@@ -95,7 +102,9 @@ class RewardTrainer(GuardedTrainer, PartedSteps, transformers.Trainer):
     ) -> Tensor:
         """A part's share of the step's loss."""
         chosen, rejected = self._scores(model, inputs).chunk(2)
-        self.seen.append(torch.stack([chosen, rejected]).detach())
+        self._has_seen = True  # on some rank
+        if inputs["taken"]:
+            self.seen.append(torch.stack([chosen, rejected]).detach())
         return bradley_terry_loss(
             chosen,
             rejected,
@@ -161,9 +170,12 @@ class RewardTrainer(GuardedTrainer, PartedSteps, transformers.Trainer):
         self.model.eval()
         texts = [tuple(p.chosen.ids) for p in pairs] + [tuple(p.rejected.ids) for p in pairs]
         distinct = sorted(set(texts), key=lambda ids: (len(ids), ids))
-        found: dict[tuple[int, ...], float] = {}
-        rows = 2 * self.args.eval_batch_size
-        for start in range(0, len(distinct), rows):
+        place = {ids: row for row, ids in enumerate(distinct)}
+        found = torch.zeros(len(distinct))
+        rows, shares = 2 * self.args.eval_batch_size, self.data_collator.shares
+        starts = range(0, len(distinct), rows)
+        for number in range(shares.rank, shares.rounds(len(starts)), shares.world):
+            start = starts[min(number, len(starts) - 1)]
             batch = distinct[start : start + rows]
             ids, mask = pad_right(batch, self.data_collator.pad_id)
             with self.compute_loss_context_manager():
@@ -172,22 +184,28 @@ class RewardTrainer(GuardedTrainer, PartedSteps, transformers.Trainer):
                     attention_mask=mask.to(self.args.device),
                     **self.forward_options,
                 )
-            found.update(zip(batch, output.logits.squeeze(-1).float().tolist(), strict=True))
+            if number < len(starts):
+                found[start : start + rows] = output.logits.squeeze(-1).float().cpu()
         self.model.train(was_training)
-        return torch.tensor([found[ids] for ids in texts]).chunk(2)
+        return ranks.summed(found)[[place[ids] for ids in texts]].chunk(2)
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         """Adds what the scores of the steps since the last point say, under TRL's names."""
-        if self.seen and "loss" in logs:
-            logs |= _figures(*torch.cat(self.seen, dim=1), prefix="")
-            self.seen.clear()
+        if self._has_seen and "loss" in logs:
+            nothing = torch.zeros(2, 0, device=self.args.device)
+            logs |= _figures(*torch.cat([nothing, *self.seen], dim=1), prefix="")
+            self.seen, self._has_seen = [], False
         super().log(logs, start_time)
 
 
 def _figures(chosen: Tensor, rejected: Tensor, prefix: str) -> dict[str, float]:
-    """accuracy (a tie counts half), margin and mean_reward of [n] scores."""
+    """accuracy (a tie counts half), margin and mean_reward of the [n] scores of every rank."""
+    chosen, rejected = chosen.double(), rejected.double()
+    right = (torch.sign(chosen - rejected) + 1) / 2
+    each = torch.stack([right, chosen - rejected, (chosen + rejected) / 2, torch.ones_like(right)])
+    accuracy, margin, reward, count = ranks.summed(each.sum(1)).tolist()
     return {
-        f"{prefix}accuracy": ((torch.sign(chosen - rejected) + 1) / 2).mean().item(),
-        f"{prefix}margin": (chosen - rejected).mean().item(),
-        f"{prefix}mean_reward": torch.cat([chosen, rejected]).mean().item(),
+        f"{prefix}accuracy": accuracy / count,
+        f"{prefix}margin": margin / count,
+        f"{prefix}mean_reward": reward / count,
     }

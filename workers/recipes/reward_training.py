@@ -17,6 +17,7 @@ from transformers import PreTrainedTokenizerBase, TrainingArguments, set_seed
 
 from workers.context import RecipeError, RunContext
 from workers.contract.events import Fault
+from workers.layouts.shares import Shares
 from workers.lora import attach_lora
 from workers.models import load_scorer
 from workers.recipes.reward_data import PairData
@@ -91,7 +92,7 @@ class Training:
             return self._result(part, watch.reason, steps, kept, loss, {})
         if self.settings.patience and not self.context.stopped:
             trainer.accelerator.wait_for_everyone()  # the first rank has written it
-            trainer._load_from_checkpoint(str(self._best))
+            trainer.take_weights(self._best)
             kept, loss = watched.lowest_at, watched.lowest
         return self._result(part, watch.reason, steps, kept, loss, self._score(part))
 
@@ -129,7 +130,11 @@ class Training:
             train_dataset=[self.data.train[i] for i in part.rows],
             eval_dataset=self.data.held_out[self.validation],
             processing_class=self.tokenizer,
-            data_collator=StepCollator(self.settings, self.tokenizer.pad_token_id),
+            data_collator=StepCollator(
+                self.settings,
+                self.tokenizer.pad_token_id,
+                Shares.of(self.context.spec.layout),
+            ),
             callbacks=[watch],
             settings=self.settings,
         )
@@ -182,13 +187,12 @@ class Training:
         return self.context.workdir / "members"
 
     def _keep_best(self) -> None:
-        if not self.first_rank:
-            return
-        shutil.rmtree(self._best, ignore_errors=True)
+        if self.first_rank:
+            shutil.rmtree(self._best, ignore_errors=True)
         self._save_weights(self._best)
 
     def _save_weights(self, folder: Path) -> None:
-        """The present weights as a normal model folder."""
+        """The present weights as a normal model folder; every rank must call."""
         if self.trainer is None:
             raise RuntimeError("no model is being trained")
         self.trainer.save_model(str(folder))
@@ -215,16 +219,17 @@ class Training:
     def save_ended(self, part: Part, result: Result) -> None:
         """A part is done: its weights, and with the last one the model of the run."""
         self.progress.current = None
-        if not self.first_rank:
-            return
         if part.kind == MEMBER:
             self._save_weights(self._members / part.name)
         last = len(self.progress.done) == len(self.parts)
         folder = self.context.workdir / "ended"
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir()
+        if self.first_rank:
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir()
         if not (last and part.kind == MEMBER):  # a finished ensemble is its members
             self._save_weights(folder)
+        if not self.first_rank:
+            return
         self._complete(folder)
         tags = ["last"]
         if last:

@@ -25,13 +25,15 @@ from workers.data.snapshot import (
     evaluation_splits,
     read_demonstrations,
 )
-from workers.lora import attach_policy_lora
+from workers.layouts.shares import Shares
+from workers.lora import attach_policy_lora, body_of
 from workers.models import (
     load_causal,
     load_tokenizer,
     parameter_count,
     pick_device,
     readable_length,
+    trained_parameter_count,
 )
 from workers.preflight.begin import settings_of
 from workers.preflight.parts import Parts
@@ -84,6 +86,7 @@ def run(context: RunContext) -> dict[str, Any]:
         eval_rows=eval_rows.encoded,
         tokenizer=tokenizer,
         callbacks=[reporter],
+        shares=Shares.of(context.spec.layout),
     )
     train(context, trainer)
 
@@ -91,12 +94,14 @@ def run(context: RunContext) -> dict[str, Any]:
     if context.stopped != "cancel":
         room = max(1, max_length - settings.sample_max_new_tokens)
         prompts, ids = encode_fitting(tokenizer, [row.prompt for row in held_out], room)
-        _show_samples(context, settings, body, tokenizer, prompts, ids, step)
-        imitation = _imitation(context, settings, body, tokenizer, held_out, step)
+        with trainer.whole() as whole:
+            if whole is not None:
+                _show_samples(context, settings, body_of(whole), tokenizer, prompts, ids, step)
+                imitation = _imitation(context, settings, body_of(whole), tokenizer, held_out, step)
     return {
         "step": step,
         "parameters": parameter_count(body),
-        "trained_parameters": sum(p.numel() for p in model.parameters() if p.requires_grad),
+        "trained_parameters": trained_parameter_count(model),
         "max_length": max_length,
         "train_rows": len(train_rows.encoded),
         "held_out_rows": len(eval_rows.encoded),

@@ -21,10 +21,12 @@ from transformers import (
     TrainingArguments,
 )
 
+from workers import ranks
 from workers.context import RecipeError, RunContext
 from workers.contract.events import Fault
 from workers.data.snapshot import TRAIN
 from workers.guardrails.watch import Breach, Guardrails, GuardStop, first_stop, report, stop_error
+from workers.layouts.arguments import layout_arguments
 from workers.recipes.guarded_trainer import GuardedTrainer
 from workers.recipes.settings.common import TrainingSettings
 
@@ -86,8 +88,9 @@ class Reporter(TrainerCallback):
 
     def look(self, step: int, figures: Mapping[str, float | None], **parts: Any) -> None:
         """Guard the figures of a step of this model. `parts` are the trainer's, as callbacks get
-        them. Raises `GuardStop` when a rule ends the run."""
-        breaches = self.judge(self.offset + step, figures)
+        them. Raises `GuardStop` when a rule ends the run. All ranks judge by the first one's
+        figures, which may be rounded otherwise than theirs."""
+        breaches = self.judge(self.offset + step, ranks.from_first(dict(figures)))
         report(self.context, breaches)
         for breach in breaches:
             for change in breach.adjustment:
@@ -128,7 +131,8 @@ class Reporter(TrainerCallback):
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> TrainerControl:
         elapsed = time.monotonic() - self.started
-        self.timed_out = self.max_seconds is not None and elapsed > self.max_seconds
+        over = self.max_seconds is not None and elapsed > self.max_seconds
+        self.timed_out = ranks.any_of(over)  # clocks differ
         self._progress(state, elapsed)
         wish = self.context.should_stop()
         if wish or self.timed_out:
@@ -174,7 +178,7 @@ class Reporter(TrainerCallback):
         metrics: dict[str, float] | None = None,
         **kwargs: Any,
     ) -> None:
-        self.evaluated = reported(metrics or {})
+        self.evaluated = ranks.from_first(reported(metrics or {}))
         self.evaluated_at = state.global_step
         self.losses.append((state.global_step, self.evaluated.get("eval/loss", math.nan)))
 
@@ -240,7 +244,7 @@ def trainer_arguments(context: RunContext, settings: TrainingSettings) -> dict[s
         "activation_checkpointing": False,
         "dataloader_pin_memory": on_gpu,
         "remove_unused_columns": False,  # our collators know what they read
-    }
+    } | layout_arguments(context.spec)
 
 
 def scale_learning_rate(optimizer: Any, scheduler: Any, factor: float) -> None:

@@ -5,7 +5,7 @@ read in rectangles of similar length, and only the positions before answer token
 layer: prompts and padding cost no projection on the vocabulary.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 
 import torch
@@ -49,9 +49,14 @@ class Batch:
         return Batch(moved, self.counts.to(device))  # type: ignore[arg-type]
 
 
-def batch_of(texts: Sequence[Encoded], pad_id: int) -> tuple[Batch, list[int]]:
-    """The texts in rectangles, and at which row of the result each of them comes."""
-    groups = rectangles([len(text.ids) for text in texts])
+def batch_of(
+    texts: Sequence[Encoded],
+    pad_id: int,
+    grouped: Callable[[Sequence[int]], list[list[int]]] = rectangles,
+) -> tuple[Batch, list[int]]:
+    """The texts in rectangles, as `grouped` puts them together by their lengths, and at which row
+    of the result each of them comes."""
+    groups = grouped([len(text.ids) for text in texts])
     built, counts = [], []
     for group in groups:
         ids, mask = pad_right([texts[i].ids for i in group], pad_id)

@@ -13,7 +13,7 @@ from transformers import PreTrainedTokenizerBase
 from trl import SFTConfig, SFTTrainer
 
 from workers.data.encoding import Encoded
-from workers.data.token_budget import parts_under
+from workers.layouts.shares import ALONE, Shares
 from workers.recipes.parted_trl import PartedTRL, placeholder_rows
 from workers.recipes.settings.supervised import SFTSettings
 from workers.recipes.trainer_bridge import GuardedTrainer
@@ -32,25 +32,33 @@ def answer_length(row: Encoded) -> int:
 
 
 class StepCollator:
-    """The rows of one step as parts of at most the budget's tokens; `total` counts the answer
-    tokens of the whole step."""
+    """This rank's rows of one step as parts of at most the budget's tokens; `total` counts the
+    answer tokens of the whole step."""
 
-    def __init__(self, settings: SFTSettings, pad_id: int) -> None:
+    def __init__(self, settings: SFTSettings, pad_id: int, shares: Shares = ALONE) -> None:
         self.settings = settings
         self.pad_id = pad_id
+        self.shares = shares
 
     def __call__(self, rows: Sequence[Encoded]) -> list[dict[str, Any]]:
-        parts = parts_under(
+        parts = self.shares.parts(
             [(len(row.ids),) for row in rows],
             budget=self.settings.max_tokens_per_batch,
             at_least=self.settings.gradient_accumulation,
         )
         total = torch.tensor(sum(map(answer_length, rows)))
-        batches = [batch_of([rows[i] for i in part], self.pad_id)[0] for part in parts]
-        return [
-            {"rectangles": batch.rectangles, "counts": batch.counts, "total": total}
-            for batch in batches
-        ]
+        built = []
+        for part in parts:
+            batch, _ = batch_of([rows[i] for i in part.rows], self.pad_id, self.shares.rectangles)
+            built.append(
+                {
+                    "rectangles": batch.rectangles,
+                    "counts": batch.counts,
+                    "total": total,
+                    "taken": float(part.counts),
+                }
+            )
+        return built
 
 
 class DemonstrationTrainer(GuardedTrainer, PartedTRL, SFTTrainer):
@@ -66,16 +74,17 @@ class DemonstrationTrainer(GuardedTrainer, PartedTRL, SFTTrainer):
         eval_rows: Sequence[Encoded],
         tokenizer: PreTrainedTokenizerBase,
         callbacks: list[Any] | None = None,
+        shares: Shares = ALONE,
     ) -> None:
         args.dataset_kwargs = {"skip_prepare_dataset": True}
-        args.average_tokens_across_devices = False  # each rank's mean is over its own tokens
+        args.average_tokens_across_devices = False  # our collator counts those of all ranks
         super().__init__(
             model=model,
             args=args,
             train_dataset=placeholder_rows(),
             eval_dataset=placeholder_rows(),
             processing_class=tokenizer,
-            data_collator=StepCollator(settings, tokenizer.pad_token_id),
+            data_collator=StepCollator(settings, tokenizer.pad_token_id, shares),
             callbacks=callbacks,
         )
         self.take_rows(train_rows, eval_rows)
@@ -100,7 +109,7 @@ class DemonstrationTrainer(GuardedTrainer, PartedTRL, SFTTrainer):
         batch = Batch(inputs["rectangles"], inputs["counts"])
         tokens = answer_tokens(with_output_layer(model), batch, fused=self.fused)
         read = {"attention_mask": tokens.label_mask.long()}
-        with self.weighing(lambda name: float(batch.counts.sum())):
+        with self.weighing(lambda name: inputs["taken"] * float(batch.counts.sum())):
             return super().compute_loss(
                 lambda **_: tokens, read, num_items_in_batch=inputs["total"]
             )

@@ -1,0 +1,33 @@
+"""What a layout is in the words of the library's trainer.
+
+The recipes pass these themselves, so that `torchrun` alone starts any layout, and what `accelerate
+launch` is told beside them (the shipped configurations of this folder) is the same.
+"""
+
+import json
+from typing import Any
+
+from workers.contract.jobs import JobSpec
+from workers.contract.layouts import FSDP, ONE, ZERO2, ZERO3
+from workers.layouts import deepspeed_config
+
+
+def layout_arguments(spec: JobSpec) -> dict[str, Any]:
+    """Keyword arguments of `TrainingArguments` for the layout of `spec`; none for one process."""
+    if spec.layout == ONE:
+        return {}
+    if spec.layout == FSDP:
+        return {"fsdp": True, "fsdp_config": {"version": 2, "state_dict_type": "FULL_STATE_DICT"}}
+    if spec.layout in (ZERO2, ZERO3):
+        _without_compiling()
+        return {"deepspeed": json.loads(deepspeed_config(spec.layout).read_text())}
+    # Buffers are constants here, and ranks may call the model unequally often.
+    return {"ddp_broadcast_buffers": False, "ddp_find_unused_parameters": False}
+
+
+def _without_compiling() -> None:
+    """Where processes talk by gloo, DeepSpeed would compile a faster way with the machine's C++
+    compiler when it starts: most of a minute, on machines that are for trials only."""
+    import deepspeed.ops
+
+    deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
