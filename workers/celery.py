@@ -11,6 +11,7 @@ from celery import Celery
 from celery.signals import worker_process_init, worker_shutting_down
 from kombu import Exchange, Queue
 
+from workers import fleet
 from workers.contract import wire
 from workers.contract.alive import announce
 from workers.contract.broker import broker_settings
@@ -27,6 +28,7 @@ app.conf.update(
     imports=["workers.tasks"],
 )
 announce(app)
+fleet.announce(app)
 
 # One byte shared with the forked pool processes: the main process hears that the worker is to
 # shut down, the supervisor in the pool must know.

@@ -20,7 +20,7 @@ PARTS: dict[str, tuple[str, ...]] = {
     "house worker": (wire.QUEUE_HOUSE,),
     "imports worker": (wire.QUEUE_IMPORTS,),
     "figures worker": (wire.QUEUE_FIGURES,),
-    "training worker": (wire.QUEUE_GPU, wire.QUEUE_CPU),
+    "training worker": (wire.QUEUE_GPU, wire.QUEUE_GPU_LARGE, wire.QUEUE_CPU),
     "scheduler": (SCHEDULER,),
 }
 

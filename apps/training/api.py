@@ -2,7 +2,7 @@
 
 from dataclasses import asdict
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 from django.http import HttpRequest
 from ninja import Field, Query, Router, Schema, Status
@@ -12,6 +12,8 @@ from apps.accounts.permissions import STAFF, project_for
 from apps.training import display, selectors, services
 from apps.training.models import Checkpoint, Run, Sample
 from apps.training.selectors import pages
+from apps.training.selectors.queueing import queue_words, why_it_waits
+from workers.contract.layouts import MOST_PROCESSES
 
 router = Router(tags=["runs"])
 BASE = "/projects/{slug}/runs"
@@ -37,7 +39,17 @@ class RunIn(Schema):
         max_length=40,
         description="a group to join: its runs must be alike but for their seed",
     )
-    queue: str = "cpu"
+    queue: str = Field("cpu", description="the machine class: cpu, gpu, gpu-large")
+    layout: str = Field(
+        "one", description="how it spreads over processes: one, data, fsdp, zero2, zero3"
+    )
+    processes: int = Field(
+        1, ge=0, le=MOST_PROCESSES, description="of its layout; 0: one for each GPU of its machine"
+    )
+    launcher: str = Field("", description="plain, torchrun or accelerate; empty: by the layout")
+    priority: Literal["low", "normal", "high"] = Field(
+        "normal", description="among the runs that wait for its machine class"
+    )
     idempotency_key: str = Field(
         "", max_length=80, description="the same key in a project launches once"
     )
@@ -72,6 +84,11 @@ class RunOut(Schema):
         description="waiting, queued, running, stopping, finished, failed, cancelled"
     )
     queue: str
+    layout: str
+    processes: int
+    launcher: str
+    priority: str
+    waits: str = Field(description="why a queued run has not begun, and its place; else empty")
     attempt: int
     wish: str = Field(description='"stop" or "cancel" while a wish is under way')
     step: int
@@ -93,10 +110,13 @@ class RunOut(Schema):
     ended_at: datetime | None
 
     @classmethod
-    def of(cls, run: Run) -> "RunOut":
-        values = {n: getattr(run, n) for n in cls.model_fields if n != "created_by"}
-        author = run.created_by.username if run.created_by else None
-        return cls(**values, created_by=author)
+    def of(cls, run: Run, waits: str | None = None) -> "RunOut":
+        made = {
+            "created_by": run.created_by.username if run.created_by else None,
+            "priority": run.get_priority_display(),
+            "waits": waits if waits is not None else why_it_waits(run),
+        }
+        return cls(**{n: getattr(run, n) for n in cls.model_fields if n not in made}, **made)
 
 
 class RunPage(Schema):
@@ -185,7 +205,8 @@ def run_list(
         group=group,
         with_checks=True,
     )
-    items = [RunOut.of(run) for run in rows[offset : offset + limit]]
+    words = queue_words()
+    items = [RunOut.of(run, words.get(run.pk, "")) for run in rows[offset : offset + limit]]
     return RunPage(count=rows.count(), items=items)
 
 
@@ -198,7 +219,8 @@ def run_create(request: HttpRequest, slug: str, payload: RunIn) -> Status:
     run, *_ = services.runs_launch(
         project=project,
         user=request.user,
-        **payload.dict(exclude={"inputs"}),
+        **payload.dict(exclude={"inputs", "priority"}),
+        priority=Run.Priority[payload.priority.upper()],
         inputs={role: pages.input_resolve(project, ref) for role, ref in payload.inputs.items()},
     )
     return Status(201, RunOut.of(run))

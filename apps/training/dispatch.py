@@ -26,7 +26,6 @@ from workers.contract.lease import FENCE
 log = logging.getLogger(__name__)
 ACK_SECONDS = 7 * 86_400
 WISH_SECONDS = 7 * 86_400
-_JOB_HEADER = "concord_job"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +62,7 @@ def job_send(spec: Mapping[str, Any], *, created_at: float) -> bool:
             args=[dict(spec)],
             kwargs={"created_at": created_at},
             queue=spec["queue"],
-            headers={_JOB_HEADER: _job_name(spec["run"], spec["attempt"])},
+            headers={wire.JOB_HEADER: _job_name(spec["run"], spec["attempt"])},
             retry=False,
         )
     except (KombuError, redis.RedisError, OSError) as error:
@@ -84,7 +83,7 @@ def jobs_waiting(queue: str) -> set[tuple[str, int]] | None:
 def _job_of(message: bytes) -> tuple[str, int] | None:
     """(run, attempt) of a message as kombu stores it; None when it is no job of ours."""
     try:
-        run, _, attempt = json.loads(message)["headers"][_JOB_HEADER].partition("/")
+        run, _, attempt = json.loads(message)["headers"][wire.JOB_HEADER].partition("/")
         return run, int(attempt)
     except (ValueError, KeyError, TypeError, AttributeError):
         return None

@@ -4,12 +4,14 @@ The run row is the truth; messages are hints. `(run, attempt, seq)` is unique, s
 may arrive twice; `Run.attempt` fences, so events of a superseded attempt change no state.
 """
 
+from django.core.validators import MinValueValidator
 from django.db import models
 from django.db.models import Q
 
 from apps.accounts.models import Project, User
-from apps.common.models import Named
+from apps.common.models import Named, Stamped
 from apps.snapshots.models import Snapshot
+from workers.contract.layouts import ONE, PLAIN
 
 
 class Run(Named):
@@ -38,6 +40,11 @@ class Run(Named):
         FAILED = "failed", "failed"
         CANCELLED = "cancelled", "cancelled"
 
+    class Priority(models.IntegerChoices):
+        LOW = 0, "low"
+        NORMAL = 1, "normal"
+        HIGH = 2, "high"
+
     LIVE_STATES = ("waiting", "queued", "running", "stopping")
     ENDED_STATES = ("finished", "failed", "cancelled")
 
@@ -45,7 +52,19 @@ class Run(Named):
     name = models.CharField(max_length=120)
     kind = models.CharField(max_length=10, choices=Kind.choices)
     state = models.CharField(max_length=9, choices=State.choices, default=State.QUEUED)
-    queue = models.CharField(max_length=10, default="cpu")
+    queue = models.CharField(max_length=10, default="cpu", help_text="its machine class")
+    layout = models.CharField(max_length=10, default=ONE)  # of workers.contract.layouts
+    processes = models.PositiveSmallIntegerField(
+        default=1, help_text="over which the layout spreads it; 0: one for each GPU of its machine"
+    )
+    launcher = models.CharField(max_length=12, default=PLAIN)
+    priority = models.PositiveSmallIntegerField(choices=Priority.choices, default=Priority.NORMAL)
+    place = models.BigIntegerField(
+        default=0, help_text="among those that wait for a slot: the least goes first"
+    )
+    goes_on = models.BooleanField(
+        default=False, help_text="it had a slot and lost its machine: before all that wait"
+    )
     config = models.JSONField(default=dict)
     seed = models.BigIntegerField(default=0)
     code_version = models.CharField(max_length=80, blank=True)
@@ -81,6 +100,9 @@ class Run(Named):
     group = models.CharField(
         max_length=40, blank=True, help_text="runs that differ in their seed only share it"
     )
+    admitted_at = models.DateTimeField(
+        null=True, blank=True, help_text="since when its attempt has a slot of its machine class"
+    )
     dispatched_at = models.DateTimeField(null=True, blank=True)
     started_at = models.DateTimeField(null=True, blank=True)
     heard_at = models.DateTimeField(null=True, blank=True, help_text="last sign of life")
@@ -114,6 +136,11 @@ class Run(Named):
                 condition=Q(state__in=["waiting", "queued", "running", "stopping"]),
                 name="run_live",
             ),
+            models.Index(
+                fields=["queue"],
+                condition=Q(state__in=["queued", "running", "stopping"]),
+                name="run_in_class",
+            ),
         ]
 
     def __str__(self) -> str:
@@ -122,6 +149,22 @@ class Run(Named):
     @property
     def is_live(self) -> bool:
         return self.state in self.LIVE_STATES
+
+
+class RunQuota(Stamped):
+    """How many runs of a project may have a slot at once; a project without a row has no limit.
+    Checks and probes, which take a minute, do not count."""
+
+    project = models.OneToOneField(Project, on_delete=models.CASCADE, related_name="run_quota")
+    runs_at_once = models.PositiveSmallIntegerField(validators=[MinValueValidator(1)])
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(condition=Q(runs_at_once__gte=1), name="run_quota_is_positive")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.runs_at_once} runs at once in {self.project_id}"
 
 
 class RunAttempt(models.Model):

@@ -16,7 +16,10 @@ from apps.accounts.models import Project, User
 from apps.snapshots.models import Snapshot
 from apps.training import dispatch, services
 from apps.training.models import Run
+from apps.training.selectors import fleet
 from tests.training.stack import QUICK, Stack
+from workers.contract.fleet import Fleet, WorkerReport
+from workers.contract.wire import JOB_QUEUES
 
 
 @pytest.fixture
@@ -58,6 +61,13 @@ def drill(project: Project, tmp_path: Path) -> Callable[..., Run]:
     return launch
 
 
+def worker_make(name: str, **more: Any) -> WorkerReport:
+    """A worker as the fleet reports it; keyword arguments replace what it says."""
+    at = timezone.now().timestamp()
+    given = {"host": name.partition("@")[2], "pid": 1, "queues": ("cpu",), "at": at} | more
+    return WorkerReport(name=name, **given)
+
+
 class FakeWire:
     """The wire to the workers, as far as services use it: records what is said, answers what a
     test says it answers. The real one is proved in test_job_path.py."""
@@ -70,6 +80,8 @@ class FakeWire:
         self.standings: dict[str, dispatch.Standing] = {}
         self.reachable = True
         self.queued: set[tuple[str, int]] = set()
+        self.workers = [worker_make("train@box", slots=100, queues=JOB_QUEUES)]
+        self.heard: dict[str, float] = {}
 
     def job_send(self, spec: dict[str, Any], *, created_at: float) -> bool:
         if self.takes_jobs:
@@ -98,6 +110,9 @@ class FakeWire:
     def jobs_waiting(self, queue: str) -> set[tuple[str, int]] | None:
         return self.queued if self.reachable else None
 
+    def fleet_look(self) -> Fleet | None:
+        return Fleet(tuple(self.workers), dict(self.heard)) if self.reachable else None
+
     def claimed(self, run: Run, *, leased: bool = True) -> None:
         """A worker has started the run's current attempt."""
         self.standings[run.pk] = dispatch.Standing(leased, run.attempt)
@@ -106,6 +121,7 @@ class FakeWire:
 @pytest.fixture
 def wire(monkeypatch: pytest.MonkeyPatch) -> FakeWire:
     fake = FakeWire()
+    monkeypatch.setattr(fleet, "fleet_look", fake.fleet_look)
     for name in ("job_send", "wish_send", "ack_send", "attempt_fence", "standing", "jobs_waiting"):
         monkeypatch.setattr(dispatch, name, getattr(fake, name))
     return fake

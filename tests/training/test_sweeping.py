@@ -228,7 +228,7 @@ def test_one_runs_trouble_does_not_keep_the_others_from_being_looked_at(
     running: Run, sweep: Sweep, wire: FakeWire, project: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = services.run_launch(project=project, kind="drill", name="b", config={}, inputs={})
-    Run.objects.filter(pk=other.pk).update(dispatched_at=None)
+    Run.objects.filter(pk=other.pk).update(admitted_at=timezone.now(), dispatched_at=None)
     standing = wire.standing
 
     def stumble(run: str) -> Any:

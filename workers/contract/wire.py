@@ -12,13 +12,16 @@ VERSION = 1
 # one for the web side's own scheduled work, one for imports and freezes, which may take minutes,
 # and one for figures over whole projects, which take seconds and must not hold up events.
 QUEUE_GPU = "gpu"
+QUEUE_GPU_LARGE = "gpu-large"  # machines with several GPUs, or GPUs with more memory
 QUEUE_CPU = "cpu"
 QUEUE_SHORT = "short"
 QUEUE_EVENTS = "events"
 QUEUE_HOUSE = "house"
 QUEUE_IMPORTS = "imports"
 QUEUE_FIGURES = "figures"
-JOB_QUEUES = (QUEUE_GPU, QUEUE_CPU, QUEUE_SHORT)
+JOB_QUEUES = (QUEUE_GPU, QUEUE_GPU_LARGE, QUEUE_CPU, QUEUE_SHORT)
+
+JOB_HEADER = "concord_job"  # of a job's message: "<run>/<attempt>"
 
 TASK_RUN_JOB = "workers.tasks.run_job"
 TASK_RECORD_EVENTS = "apps.training.tasks.record_events"

@@ -2,10 +2,17 @@
 
 from apps.training.services.alerts import alert_acknowledge
 from apps.training.services.applying import Applied, events_apply
-from apps.training.services.attempts import run_dispatch, run_send
+from apps.training.services.attempts import run_dispatch
 from apps.training.services.kinds import KINDS
 from apps.training.services.launching import run_clone, run_launch
 from apps.training.services.points import metrics_store
+from apps.training.services.queueing import (
+    quota_set,
+    run_move,
+    run_prioritise,
+    run_send,
+    runs_admit,
+)
 from apps.training.services.repeating import (
     checkpoint_evaluate,
     evaluation_inputs,
@@ -33,16 +40,20 @@ __all__ = [
     "evaluation_missing",
     "events_apply",
     "metrics_store",
+    "quota_set",
     "roll_back_plan",
     "run_cancel",
     "run_clone",
     "run_dispatch",
     "run_launch",
+    "run_move",
+    "run_prioritise",
     "run_reproduce_small",
     "run_resume",
     "run_roll_back",
     "run_send",
     "run_stop_and_keep",
+    "runs_admit",
     "runs_launch",
     "runs_sweep",
     "runs_thin",

@@ -12,10 +12,10 @@ from django.utils import timezone
 
 from apps.common.registry import run_ended
 from apps.common.transactions import after_commit
-from apps.training import dispatch
 from apps.training.models import Checkpoint, Run, RunAttempt, RunInput
 from apps.training.selectors.checkpoints import checkpoint_for_use, checkpoints
 from apps.training.selectors.reference import baseline_of
+from apps.training.services.queueing import place_now, runs_admit
 from workers.artifacts import MANIFEST, ArtifactError, Store
 from workers.contract import wire
 from workers.contract.events import Fault
@@ -32,7 +32,8 @@ def run_locked(run_id: str, **lock: bool) -> Run | None:
 
 
 def run_dispatch(*, run: Run, cause: str) -> RunAttempt | None:
-    """Open the next attempt and send it once this transaction is committed.
+    """Open the next attempt; once this transaction is committed it waits for a slot of its machine
+    class, before all others where it had one and lost its machine.
 
     A run whose upstream runs have not finished waits instead; one of whose upstream runs has
     failed, fails. Then there is no attempt, and None is returned.
@@ -44,7 +45,10 @@ def run_dispatch(*, run: Run, cause: str) -> RunAttempt | None:
     run.state = Run.State.QUEUED
     run.wish = run.phase = run.fault = run.failure_kind = run.failure_message = ""
     run.step = resume.step if resume else 0
-    run.eta_s = run.dispatched_at = run.heard_at = run.ended_at = None
+    run.eta_s = run.admitted_at = run.dispatched_at = run.heard_at = run.ended_at = None
+    run.goes_on = cause == _Cause.RETRY
+    if not run.goes_on:
+        run.place = place_now()
     run.save()
     attempt = RunAttempt.objects.create(
         run=run,
@@ -54,26 +58,8 @@ def run_dispatch(*, run: Run, cause: str) -> RunAttempt | None:
         resumed_from_step=resume.step if resume else None,
     )
     # Robust: what goes wrong there is logged, and the sweep's business; the run is stored.
-    after_commit(run_send, run_id=run.pk, attempt=run.attempt)
+    after_commit(runs_admit)
     return attempt
-
-
-def run_send(*, run_id: str, attempt: int) -> bool:
-    """Hand an open attempt to the broker. While that is away the run stays queued, and the sweep
-    sends it again. Sending twice is harmless: an attempt starts once."""
-    opened = (
-        RunAttempt.objects.select_related("run")
-        .filter(run_id=run_id, number=attempt, run__attempt=attempt, run__state=Run.State.QUEUED)
-        .first()
-    )
-    if opened is None:
-        return False
-    if not opened.run.wish and not dispatch.wish_send(run_id, ""):
-        return False
-    if not dispatch.job_send(opened.spec, created_at=opened.created_at.timestamp()):
-        return False
-    Run.objects.filter(pk=run_id, attempt=attempt).update(dispatched_at=timezone.now())
-    return True
 
 
 def run_end(
@@ -93,6 +79,7 @@ def run_end(
     if summary is not None:
         run.summary = summary
     run.save()
+    after_commit(runs_admit)
     run_ended(run)
     for row in RunInput.objects.filter(upstream=run, run__state=Run.State.WAITING):
         waiting = run_locked(row.run_id)
@@ -187,6 +174,9 @@ def _spec(run: Run, resume: Checkpoint | None) -> JobSpec:
         config=run.config,
         inputs=tuple(_reference(row) for row in rows.order_by("role")),
         queue=run.queue or wire.QUEUE_CPU,
+        launcher=run.launcher,
+        layout=run.layout,
+        processes=run.processes,
         code_version=run.code_version,
         resume=Resume(resume.uri, resume.sha256, resume.step) if resume else None,
         limits=Limits(

@@ -15,7 +15,9 @@ from apps.training.models import Artifact, Checkpoint, Run, RunAttempt, RunInput
 from apps.training.services.attempts import run_dispatch
 from apps.training.services.completeness import context_check
 from apps.training.services.kinds import KINDS, SHORT, Input, approval_check, inputs_check
+from apps.training.services.layouts import launcher_of, needs_check, needs_of
 from apps.training.storable import storable
+from workers.contract.layouts import ONE
 from workers.contract.wire import JOB_QUEUES, QUEUE_CPU, QUEUE_SHORT
 
 _LONGEST_NAME = 120
@@ -33,6 +35,10 @@ def run_launch(
     inputs: Mapping[str, Input],
     seed: int = 0,
     queue: str = QUEUE_CPU,
+    layout: str = ONE,
+    processes: int = 1,
+    launcher: str = "",
+    priority: int = Run.Priority.NORMAL,
     user: User | None = None,
     idempotency_key: str = "",
     override_reason: str = "",
@@ -49,11 +55,17 @@ def run_launch(
     differ in their seed only; `runs_launch` makes such groups. `about` is the run whose trouble
     this one looks into. Checks and probes go to the queue `short`, whatever is given.
 
+    `queue`, `layout`, `processes` and `launcher` are what the run needs (see `layouts`); without a
+    launcher it is the one that goes with the layout. `priority` orders it among those that wait
+    for a slot of its machine class.
+
     Raises `DomainError` naming the field; then nothing was stored.
     """
     name, override_reason = storable(name.strip()), storable(override_reason)
     idempotency_key = storable(idempotency_key)
     _check_plain(kind, name, config, seed, queue, idempotency_key)
+    launcher = launcher or launcher_of(layout)
+    needs_check(kind=kind, layout=layout, processes=processes, launcher=launcher, priority=priority)
     if len(override_reason) > _LONGEST_REASON:
         raise DomainError(
             f"The reason is longer than {_LONGEST_REASON} characters.",
@@ -78,6 +90,10 @@ def run_launch(
         config=storable(dict(config)),
         seed=seed,
         queue=QUEUE_SHORT if kind in SHORT else queue,
+        layout=layout,
+        processes=processes,
+        launcher=launcher,
+        priority=priority,
         code_version=code_version(),
         created_by=user,
         launch_key=idempotency_key,
@@ -103,12 +119,17 @@ def run_clone(
     config: Mapping[str, Any] | None = None,
     seed: int | None = None,
     queue: str = "",
+    layout: str = "",
+    processes: int | None = None,
+    launcher: str = "",
+    priority: int | None = None,
     about: Run | None = None,
     user: User | None = None,
     idempotency_key: str = "",
     override_reason: str | None = None,
 ) -> Run:
-    """A new run like `run`, with the same inputs; what is given replaces what it had."""
+    """A new run like `run`, with the same inputs; what is given replaces what it had. A new layout
+    without a launcher or a number of processes takes those that go with it."""
     rows = RunInput.objects.filter(run=run).select_related(
         "snapshot", "checkpoint", "upstream", "artifact__run"
     )
@@ -122,6 +143,8 @@ def run_clone(
         },
         seed=run.seed if seed is None else seed,
         queue=queue or run.queue,
+        **needs_of(run, layout=layout, processes=processes, launcher=launcher),
+        priority=run.priority if priority is None else priority,
         about=about or run.about,
         user=user,
         idempotency_key=idempotency_key,
@@ -145,6 +168,10 @@ def _store(run: Run, inputs: Mapping[str, Input]) -> Run:
         details["about"] = run.about_id
     if run.override_reason:
         details["override_reason"] = run.override_reason
+    if run.layout != ONE:
+        details |= {"layout": run.layout, "processes": run.processes}
+    if run.priority != Run.Priority.NORMAL:
+        details["priority"] = run.get_priority_display()
     if run.group:
         details |= {"group": run.group, "seed": run.seed}
     audit_record(

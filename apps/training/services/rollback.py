@@ -19,6 +19,7 @@ from apps.training.models import Checkpoint, Run, RunInput
 from apps.training.selectors.healthy import checkpoints_judged, last_healthy, started_from
 from apps.training.services.kinds import Input
 from apps.training.services.launching import run_launch
+from apps.training.services.layouts import needs_of
 from apps.training.storable import storable
 from workers.contract.recipes import recipe_config, recipe_fields
 
@@ -106,6 +107,8 @@ def run_roll_back(
             inputs=plan.inputs,
             seed=plan.seed,
             queue=run.queue,
+            **needs_of(run),
+            priority=run.priority,
             user=user,
             idempotency_key=idempotency_key,
             override_reason=run.override_reason,

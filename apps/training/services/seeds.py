@@ -13,7 +13,9 @@ from apps.training.models import Run
 from apps.training.selectors.groups import group_runs
 from apps.training.services.kinds import Input
 from apps.training.services.launching import run_launch
+from apps.training.services.layouts import needs_of
 from apps.training.storable import storable
+from workers.contract.layouts import ONE
 from workers.contract.wire import QUEUE_CPU
 
 MOST_SEEDS = 20  # of one launch: a group trains one after the other on a machine
@@ -32,6 +34,10 @@ def runs_launch(
     seeds: int = 1,
     group: str = "",
     queue: str = QUEUE_CPU,
+    layout: str = ONE,
+    processes: int = 1,
+    launcher: str = "",
+    priority: int = Run.Priority.NORMAL,
     user: User | None = None,
     idempotency_key: str = "",
     override_reason: str = "",
@@ -49,6 +55,10 @@ def runs_launch(
         "config": config,
         "inputs": inputs,
         "queue": queue,
+        "layout": layout,
+        "processes": processes,
+        "launcher": launcher,
+        "priority": priority,
         "user": user,
         "override_reason": override_reason,
     }
@@ -152,6 +162,8 @@ def seeds_add(
         seeds=seeds,
         group=group,
         queue=last.queue,
+        **needs_of(last),
+        priority=last.priority,
         user=user,
         idempotency_key=idempotency_key,
         override_reason=last.override_reason,

@@ -16,8 +16,8 @@ from apps.training.services.attempts import (
     run_end,
     run_fail_or_retry,
     run_locked,
-    run_send,
 )
+from apps.training.services.queueing import run_send, runs_admit
 from apps.training.services.spools import spool_import_stored
 from apps.training.services.wishes import wish_deliver
 from workers.contract.events import Fault
@@ -41,6 +41,7 @@ def runs_sweep() -> Counter[str]:
         except Exception:
             log.exception("sweeping run %s", run_id)
             done["error"] += 1
+    after_commit(runs_admit)  # what nobody admitted: a worker has come, a process was killed
     return done
 
 
@@ -50,6 +51,8 @@ def _sweep(run: Run) -> str | None:
         return "released" if run.state != Run.State.WAITING else None
     if run.wish:
         after_commit(wish_deliver, run_id=run.pk)
+    if run.state == Run.State.QUEUED and run.admitted_at is None:
+        return None  # it waits for a slot
     if run.state == Run.State.QUEUED and run.dispatched_at is None:
         return _send(run)
     standing = dispatch.standing(run.pk)

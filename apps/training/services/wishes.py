@@ -21,6 +21,13 @@ def run_cancel(*, run: Run, user: User | None = None) -> Run:
             return run
         run.wish = "cancel"
         _audit("run.cancelled", run, user)
+        if run.state == Run.State.QUEUED and run.admitted_at is None:
+            # It was never sent, so there is nobody to ask.
+            RunAttempt.objects.filter(run=run, number=run.attempt).update(
+                outcome="cancelled", ended_at=timezone.now()
+            )
+            run_end(run=run, state=Run.State.CANCELLED)
+            return run
         if run.state == Run.State.WAITING:
             run_end(run=run, state=Run.State.CANCELLED)
             return run

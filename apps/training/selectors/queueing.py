@@ -1,0 +1,216 @@
+"""Who waits for a slot of which machine class, in which order, and why.
+
+A run that is queued waits until it is admitted: then it has a slot, and its job is sent. A machine
+class has as many slots as its live workers have, and at least one, so that a run is at its broker
+when the first worker comes. The order is that of the database, never that of the broker:
+
+    what lost its machine and goes on, then priority, then place (age, unless somebody moved it)
+
+A run that its project's quota or its needs hold back lets those behind it pass.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from django.utils import timezone
+
+from apps.training.models import Run, RunInput, RunQuota
+from apps.training.selectors import fleet as fleet_reading
+from workers.contract.fleet import Fleet, WorkerReport
+from workers.contract.layouts import ACCELERATE, LAYOUTS, ONE
+from workers.contract.wire import JOB_QUEUES, QUEUE_SHORT
+
+HOLDERS = (Run.State.QUEUED, Run.State.RUNNING, Run.State.STOPPING)
+# Settings of a recipe that need a package of the machine when they are on.
+PACKAGE_SETTINGS = {"rollout_workers": "ray", "reward_workers": "ray"}
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A run without a slot. `held`: "", "quota" or "needs", which let others pass; `ahead`: runs
+    that go first; `next_free`: there is a slot for it now."""
+
+    run: Run
+    words: str
+    held: str = ""
+    ahead: int = 0
+    next_free: bool = False
+
+
+@dataclass(slots=True)
+class Line:
+    """One machine class. `live`: slots of the workers that were heard, None when unknown."""
+
+    queue: str
+    live: int | None
+    has: list[Run] = field(default_factory=list)
+    waiting: list[Waiting] = field(default_factory=list)
+
+    @property
+    def slots(self) -> int:
+        return max(1, self.live or 0)
+
+
+def queue_lines(*, fleet: Fleet | None, now: datetime | None = None) -> dict[str, Line]:
+    """Every machine class with who has its slots and who waits for them."""
+    now = now or timezone.now()
+    runs = Run.objects.filter(state__in=HOLDERS).order_by("pk")
+    lines = {
+        queue: Line(queue, None if fleet is None else fleet.slots(queue)) for queue in JOB_QUEUES
+    }
+    waiting: dict[str, list[Run]] = {}
+    used: Counter[str] = Counter()
+    for run in runs:
+        if run.admitted_at is not None:
+            if run.queue in lines:
+                lines[run.queue].has.append(run)
+            used[run.project_id] += run.queue != QUEUE_SHORT
+        elif run.state == Run.State.QUEUED:
+            waiting.setdefault(run.queue, []).append(run)
+    quotas = dict(RunQuota.objects.values_list("project_id", "runs_at_once"))
+    for queue, line in lines.items():
+        workers = fleet.of_class(queue) if fleet is not None else []
+        silence = silence_words(queue, fleet, now)
+        free, ahead = line.slots - len(line.has), 0
+        for run in sorted(waiting.get(queue, ()), key=order):
+            quota = quotas.get(run.project_id) if queue != QUEUE_SHORT else None
+            if unmet := needs_unmet(run, workers):
+                line.waiting.append(Waiting(run, unmet, held="needs", ahead=ahead))
+            elif quota is not None and used[run.project_id] >= quota:
+                line.waiting.append(Waiting(run, quota_words(quota), held="quota", ahead=ahead))
+            elif free > 0:
+                free -= 1
+                used[run.project_id] += queue != QUEUE_SHORT
+                words = silence or "There is a slot for it: it is sent within seconds."
+                line.waiting.append(Waiting(run, words, next_free=True))
+            else:
+                words = f"{ahead_words(ahead, line)} {silence}".strip()
+                line.waiting.append(Waiting(run, words, ahead=ahead))
+                ahead += 1
+    return lines
+
+
+def order(run: Run) -> tuple[Any, ...]:
+    """The least goes first."""
+    return (not run.goes_on, -run.priority, run.place, run.created_at, run.pk)
+
+
+# --- what a run needs ---
+
+
+def packages_needed(run: Run) -> list[str]:
+    """Packages that its machine must have beyond those of every trainer."""
+    layout = LAYOUTS.get(run.layout)
+    found = [layout.package] if layout and layout.package else []
+    if run.launcher == ACCELERATE:
+        found.append("accelerate")
+    settings = run.config if isinstance(run.config, dict) else {}
+    found += [package for name, package in PACKAGE_SETTINGS.items() if settings.get(name)]
+    return list(dict.fromkeys(found))
+
+
+def needs_unmet(run: Run, workers: Sequence[WorkerReport]) -> str:
+    """Why no live worker of its class can do it; empty where one can, or where none is alive.
+
+    Processes are counted against GPUs only where there are any: a class of CPUs runs a layout in
+    so many processes of its own."""
+    if not workers or all(_meets(run, [worker]) for worker in workers):
+        return ""
+    if any(_meets(run, [worker]) for worker in workers):
+        return ""
+    many = len({worker.host for worker in workers})
+    whose = f"of the {many} machines" if many > 1 else "machine"
+    for package in packages_needed(run):
+        if not any(package in worker.versions for worker in workers):
+            none = f"none {whose}" if many > 1 else "the machine"
+            has = "has it" if many > 1 else "does not have it"
+            return f"It needs {package}: {none} of class {run.queue} {has}."
+    most = max(len(worker.gpus) for worker in workers)
+    if run.processes > most:
+        largest = "the largest machine" if many > 1 else "the machine"
+        return f"It needs {run.processes} GPUs: {largest} of class {run.queue} has {most}."
+    return (
+        f"No single machine of class {run.queue} has the GPUs and the packages that it needs: "
+        f"{run.processes} GPUs, {', '.join(packages_needed(run))}."
+    )
+
+
+def _meets(run: Run, workers: Iterable[WorkerReport]) -> bool:
+    wanted = packages_needed(run)
+    return any(
+        all(package in worker.versions for package in wanted)
+        and (run.layout == ONE or not worker.gpus or run.processes <= len(worker.gpus))
+        for worker in workers
+    )
+
+
+# --- words ---
+
+
+def quota_words(quota: int) -> str:
+    return f"This project's quota of {quota} run{'s' if quota > 1 else ''} at once is used."
+
+
+def ahead_words(ahead: int, line: Line) -> str:
+    if ahead:
+        return f"{ahead} run{'s' if ahead > 1 else ''} before it."
+    slots = f"the {line.slots} slots" if line.slots > 1 else "the slot"
+    are = "are" if line.slots > 1 else "is"
+    return f"Next in class {line.queue}: {slots} {are} in use."
+
+
+def silence_words(queue: str, fleet: Fleet | None, now: datetime) -> str:
+    """Empty while a worker of the class is heard."""
+    if fleet is None:
+        return "Redis does not answer, so nothing can be sent; it is tried again by itself."
+    if fleet.of_class(queue):
+        return ""
+    at = fleet.heard.get(queue)
+    if at is None:
+        return f"No worker of class {queue} has been heard yet; it starts when one comes."
+    since = span(max(0.0, now.timestamp() - at))
+    return f"No worker of class {queue} has been heard for {since}; it starts when one comes."
+
+
+def span(seconds: float) -> str:
+    """ "40 s", "3 min", "5 h", "2 d" """
+    for size, unit in ((86_400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s"
+
+
+def queue_words(*, fleet: Fleet | None = None) -> dict[str, str]:
+    """Run id -> why it has not begun, for every queued run of the site."""
+    fleet = fleet if fleet is not None else fleet_reading.fleet_look()
+    lines = queue_lines(fleet=fleet)
+    found = {one.run.pk: one.words for line in lines.values() for one in line.waiting}
+    for line in lines.values():
+        silence = silence_words(line.queue, fleet, timezone.now())
+        for run in line.has:
+            if run.state == Run.State.QUEUED:
+                found[run.pk] = _sent_words(run, silence, fleet)
+    return found
+
+
+def _sent_words(run: Run, silence: str, fleet: Fleet | None) -> str:
+    if run.dispatched_at is None:
+        return silence or "It has a slot and is being sent."
+    if silence:
+        return f"Sent. {silence}"
+    workers = fleet.of_class(run.queue) if fleet is not None else []
+    if all(len(worker.runs) >= worker.slots for worker in workers):
+        return f"Sent; every worker of class {run.queue} is at another run."
+    return f"Sent; a free worker of class {run.queue} takes it."
+
+
+def why_it_waits(run: Run) -> str:
+    """Why a run has not begun; empty once it has."""
+    if run.state == Run.State.WAITING:
+        rows = RunInput.objects.filter(run=run, checkpoint__isnull=True).select_related("upstream")
+        names = [f"“{row.upstream.name}”" for row in rows if row.upstream and row.upstream.is_live]
+        return f"It waits for {' and '.join(dict.fromkeys(names))} to finish." if names else ""
+    return queue_words().get(run.pk, "") if run.state == Run.State.QUEUED else ""

@@ -1,0 +1,203 @@
+"""Admission: which of the runs that wait get a slot of their machine class, and their order.
+
+Happens after every launch, end and change of order, and in every sweep. One at a time on the whole
+site (an advisory lock of the transaction), so no slot is given twice; what a lost message or a
+killed process leaves undone, the next sweep does.
+"""
+
+import logging
+import time
+
+from django.db import connection, transaction
+from django.utils import timezone
+
+from apps.accounts.models import Project, User
+from apps.accounts.services import audit_record
+from apps.common.errors import Conflict, DomainError
+from apps.common.transactions import after_commit
+from apps.training import dispatch
+from apps.training.models import Run, RunAttempt, RunQuota
+from apps.training.selectors import fleet as fleet_reading
+from apps.training.selectors.queueing import order, queue_lines
+
+log = logging.getLogger(__name__)
+_ADMISSION = 0x636F6E636F7264  # the number of the advisory lock
+UP, DOWN, FIRST = "up", "down", "first"
+MOST_AT_ONCE = 1000
+
+
+def runs_admit() -> int:
+    """Give every free slot to the run it is due to, and send these. Returns how many were admitted.
+
+    A run whose row somebody is working on is passed over; that one's commit, or the next sweep,
+    looks again."""
+    if not Run.objects.filter(state=Run.State.QUEUED, admitted_at=None).exists():
+        return 0
+    fleet = fleet_reading.fleet_look()  # before the lock: Redis may take its time
+    with transaction.atomic():
+        _lock()
+        due = [
+            waiting.run.pk
+            for line in queue_lines(fleet=fleet).values()
+            for waiting in line.waiting
+            if waiting.next_free
+        ]
+        rows = Run.objects.select_for_update(skip_locked=True, of=("self",)).filter(
+            pk__in=due, state=Run.State.QUEUED, admitted_at=None
+        )
+        admitted = list(rows)
+        for run in admitted:
+            run.admitted_at = timezone.now()
+            run.save(update_fields=["admitted_at", "updated_at"])
+            after_commit(run_send, run_id=run.pk, attempt=run.attempt)
+    return len(admitted)
+
+
+def run_send(*, run_id: str, attempt: int) -> bool:
+    """Hand an admitted attempt to the broker. While that is away the run stays queued, and the
+    sweep sends it again. Sending twice is harmless: an attempt starts once."""
+    opened = (
+        RunAttempt.objects.select_related("run")
+        .filter(
+            run_id=run_id,
+            number=attempt,
+            run__attempt=attempt,
+            run__state=Run.State.QUEUED,
+            run__admitted_at__isnull=False,
+        )
+        .first()
+    )
+    if opened is None:
+        return False
+    if not opened.run.wish and not dispatch.wish_send(run_id, ""):
+        return False
+    if not dispatch.job_send(opened.spec, created_at=opened.created_at.timestamp()):
+        return False
+    Run.objects.filter(pk=run_id, attempt=attempt).update(dispatched_at=timezone.now())
+    return True
+
+
+def place_now() -> int:
+    """The place of a run that comes to the queue now: behind all that came before."""
+    return time.time_ns() // 1000
+
+
+def run_prioritise(*, run: Run, priority: int, user: User | None = None) -> Run:
+    """Raise or lower a run that waits. Raises `Conflict` when it has its slot already."""
+    if priority not in Run.Priority.values:
+        raise DomainError(
+            f"There is no such priority; there are: {', '.join(Run.Priority.labels)}.",
+            code="bad_priority",
+            field="priority",
+        )
+    with transaction.atomic():
+        _lock()
+        run = _waiting(run)
+        if run.priority == priority:
+            return run
+        before, run.priority = run.get_priority_display(), priority
+        run.save(update_fields=["priority", "updated_at"])
+        _audit("run.prioritised", run, user, {"from": before, "to": run.get_priority_display()})
+        after_commit(runs_admit)
+    return run
+
+
+def run_move(*, run: Run, to: str, user: User | None = None) -> Run:
+    """Change places among the waiting runs of the same project, machine class and priority: `up`
+    or `down` by one, or `first`. Runs of other projects keep theirs."""
+    if to not in (UP, DOWN, FIRST):
+        raise DomainError("A run moves up, down or first.", code="bad_move", field="to")
+    with transaction.atomic():
+        _lock()
+        run = _waiting(run)
+        peers = sorted(
+            Run.objects.select_for_update(of=("self",)).filter(
+                project_id=run.project_id,
+                queue=run.queue,
+                state=Run.State.QUEUED,
+                admitted_at=None,
+                goes_on=run.goes_on,
+                priority=run.priority,
+            ),
+            key=order,
+        )
+        if run not in peers:  # it waits for its inputs and has no place yet
+            raise Conflict("The run is not in the queue yet.", code="run_not_queued")
+        places = _distinct([peer.place for peer in peers])
+        now = peers.index(run)
+        wanted = {UP: max(0, now - 1), DOWN: min(len(peers) - 1, now + 1), FIRST: 0}[to]
+        peers.insert(wanted, peers.pop(now))
+        for peer, place in zip(peers, places, strict=True):
+            if peer.place != place:
+                peer.place = place
+                peer.save(update_fields=["place", "updated_at"])
+        if wanted != now:
+            _audit("run.moved", run, user, {"to": to})
+        after_commit(runs_admit)
+    run.refresh_from_db()
+    return run
+
+
+def quota_set(
+    *, project: Project, runs_at_once: int | None, user: User | None = None
+) -> RunQuota | None:
+    """How many runs of the project may have a slot at once; None lifts the limit. What runs goes
+    on, whatever the new quota is."""
+    if runs_at_once is not None and not 1 <= runs_at_once <= MOST_AT_ONCE:
+        raise DomainError(
+            f"The quota is a number from 1 to {MOST_AT_ONCE}, or blank for none.",
+            code="bad_quota",
+            field="runs_at_once",
+        )
+    with transaction.atomic():
+        row = None
+        if runs_at_once is None:
+            RunQuota.objects.filter(project=project).delete()
+        else:
+            row, _ = RunQuota.objects.update_or_create(
+                project=project, defaults={"runs_at_once": runs_at_once}
+            )
+        audit_record(
+            action="project.quota_set",
+            actor=user,
+            project=project,
+            subject=project.pk,
+            details={"runs_at_once": runs_at_once},
+        )
+        after_commit(runs_admit)
+    return row
+
+
+def _lock() -> None:
+    """Until the transaction ends. Taken before any row, so that nobody waits in a ring."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_xact_lock(%s)", [_ADMISSION])
+
+
+def _waiting(run: Run) -> Run:
+    """The run, locked, if it has no slot yet."""
+    locked = Run.objects.select_for_update(of=("self",)).filter(pk=run.pk).first()
+    if locked is None:
+        raise Conflict("The run does not exist any more.", code="run_is_gone")
+    if locked.state == Run.State.WAITING or (
+        locked.state == Run.State.QUEUED and locked.admitted_at is None
+    ):
+        return locked
+    raise Conflict(
+        "The run has its slot already; its place in the queue says nothing any more."
+        if locked.is_live
+        else f"The run is {locked.state}.",
+        code="run_has_slot",
+    )
+
+
+def _distinct(places: list[int]) -> list[int]:
+    """Rising strictly, so that an exchange is one also where two runs had the same place."""
+    made: list[int] = []
+    for place in sorted(places):
+        made.append(place if not made or place > made[-1] else made[-1] + 1)
+    return made
+
+
+def _audit(action: str, run: Run, user: User | None, details: dict[str, str]) -> None:
+    audit_record(action=action, actor=user, project=run.project, subject=run.pk, details=details)

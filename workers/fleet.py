@@ -1,0 +1,229 @@
+"""A worker tells what machine it stands on and what it is at, every few seconds.
+
+The telling hangs on the heartbeat of the worker's main process, as its sign of life does. Nothing
+here blocks that loop and nothing imports a library to learn its version: `nvidia-smi` is started
+at one beat and read at a later one, and a broker that is away is skipped.
+"""
+
+import contextlib
+import csv
+import os
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import redis
+from celery import Celery
+from celery.signals import heartbeat_sent, worker_ready, worker_shutdown
+from celery.worker import state
+
+from workers.contract import fleet
+from workers.contract.alive import BEAT_EVERY_SECONDS
+from workers.contract.code_version import code_version
+from workers.contract.fleet import Gpu, WorkerReport
+from workers.contract.wire import JOB_HEADER
+
+GPUS_EVERY_SECONDS = 15.0
+GPUS_GIVEN_UP_SECONDS = 30.0
+_MIB = 2**20
+_QUERY = ("index", "uuid", "name", "memory.total", "memory.free", "driver_version")
+
+
+def installed(names: Iterable[str] = fleet.PACKAGES) -> dict[str, str]:
+    """The versions of those that are installed, read from their metadata."""
+    found = {}
+    for name in names:
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            found[name] = metadata.version(name)
+    return found
+
+
+def memory() -> tuple[int | None, int | None]:
+    """(bytes of this machine, bytes that can be had without swapping); Linux only."""
+    values: dict[str, int] = {}
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            name, _, rest = line.partition(":")
+            if name in ("MemTotal", "MemAvailable"):
+                values[name] = 1024 * int(rest.split()[0])
+    return values.get("MemTotal"), values.get("MemAvailable")
+
+
+def gpus_read(text: str, visible: str | None = None) -> tuple[Gpu, ...]:
+    """What `nvidia-smi --query-gpu` printed, as far as CUDA_VISIBLE_DEVICES (`visible`) lets a
+    trainer of this worker use it; indices and the beginnings of UUIDs are understood."""
+    rows = [
+        [value.strip() for value in row]
+        for row in csv.reader(text.splitlines())
+        if len(row) == len(_QUERY)
+    ]
+    if visible is not None:
+        wanted = [word.strip() for word in visible.split(",") if word.strip()]
+        rows = [row for row in rows if any(_names(row, word) for word in wanted)]
+    return tuple(
+        Gpu(
+            name=row[2],
+            total_bytes=_mebibytes(row[3]),
+            free_bytes=_mebibytes(row[4]),
+            driver=row[5],
+        )
+        for row in rows
+    )
+
+
+def _names(row: Sequence[str], word: str) -> bool:
+    return row[0] == word or (word.startswith("GPU-") and row[1].startswith(word))
+
+
+def _mebibytes(text: str) -> int | None:
+    """ "[N/A]", which some devices say, is None."""
+    with contextlib.suppress(ValueError):
+        return int(float(text) * _MIB)
+    return None
+
+
+class Gpus:
+    """The GPUs as `nvidia-smi` last listed them; empty where there is none. `tick` never waits."""
+
+    def __init__(self) -> None:
+        self._program = shutil.which("nvidia-smi")
+        self._asked: subprocess.Popen[str] | None = None
+        self._asked_at = float("-inf")
+        self.known: tuple[Gpu, ...] = ()
+
+    def tick(self, now: float) -> None:
+        if self._program is None:
+            return
+        if self._asked is None:
+            if now - self._asked_at >= GPUS_EVERY_SECONDS:
+                self._ask(now)
+        elif self._asked.poll() is not None:
+            text, _ = self._asked.communicate()
+            ok, self._asked = self._asked.returncode == 0, None
+            # A driver that fails takes its GPUs from the report: a job would not find them either.
+            self.known = gpus_read(text, os.environ.get("CUDA_VISIBLE_DEVICES")) if ok else ()
+        elif now - self._asked_at > GPUS_GIVEN_UP_SECONDS:
+            self._asked.kill()
+
+    def _ask(self, now: float) -> None:
+        self._asked_at = now
+        with contextlib.suppress(OSError):
+            self._asked = subprocess.Popen(
+                [self._program, f"--query-gpu={','.join(_QUERY)}", "--format=csv,noheader,nounits"],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,  # a line for each GPU: far less than a pipe holds
+                stderr=subprocess.DEVNULL,
+                text=True,
+            )
+
+    def close(self) -> None:
+        if self._asked is not None:
+            self._asked.kill()
+            self._asked.communicate()
+
+
+class Reporter:
+    """Writes the report of one worker, at most every few seconds."""
+
+    def __init__(self, redis_url: str, *, name: str, queues: Iterable[str], slots: int) -> None:
+        self._client = redis.Redis.from_url(redis_url, socket_timeout=1, socket_connect_timeout=1)
+        self._gpus = Gpus()
+        self._due = 0.0
+        total, _ = memory()
+        self._same: dict[str, Any] = {
+            "name": name,
+            "host": socket.gethostname(),
+            "pid": os.getpid(),
+            "queues": tuple(sorted(queues)),
+            "slots": slots,
+            "cpus": len(os.sched_getaffinity(0)),
+            "memory_bytes": total,
+            "versions": installed(),
+            "code_version": code_version(),
+            "started_at": time.time(),
+        }
+
+    def beat(self) -> None:
+        now = time.monotonic()
+        self._gpus.tick(now)
+        if now < self._due:
+            return
+        self._due = now + BEAT_EVERY_SECONDS
+        self.tell(self.report())
+
+    def report(self) -> WorkerReport:
+        return WorkerReport(
+            **self._same,
+            at=time.time(),
+            memory_free_bytes=memory()[1],
+            gpus=self._gpus.known,
+            runs=tuple(sorted(runs_at(request._request_dict for request in _active()))),
+        )
+
+    def tell(self, report: WorkerReport) -> None:
+        with contextlib.suppress(redis.RedisError, OSError):
+            pipe = self._client.pipeline(transaction=False)
+            pipe.set(
+                fleet.worker_key(report.name),
+                fleet.report_to_json(report),
+                ex=fleet.REPORT_SECONDS,
+            )
+            pipe.zadd(fleet.WORKERS_KEY, {report.name: report.at})
+            pipe.zremrangebyscore(fleet.WORKERS_KEY, "-inf", report.at - fleet.KEPT_SECONDS)
+            if report.queues:
+                pipe.hset(fleet.HEARD_KEY, mapping=dict.fromkeys(report.queues, report.at))
+            pipe.execute()
+
+    def leave(self) -> None:
+        """A worker that shuts down in order is no longer counted."""
+        self._gpus.close()
+        with contextlib.suppress(redis.RedisError, OSError):
+            self._client.delete(fleet.worker_key(self._same["name"]))
+            self._client.zrem(fleet.WORKERS_KEY, self._same["name"])
+
+
+def _active() -> list[Any]:
+    """Requests that a pool process works on; the set may change while it is copied."""
+    with contextlib.suppress(RuntimeError):
+        return list(state.active_requests)
+    return []
+
+
+def runs_at(headers: Iterable[Mapping[str, Any]]) -> set[str]:
+    """The runs that job messages with these headers are of."""
+    names = (str(one.get(JOB_HEADER) or "") for one in headers)
+    return {name.partition("/")[0] for name in names if name}
+
+
+def announce(app: Celery) -> None:
+    """Connect this worker's signals to its reporter. Called where the app is made."""
+    reporters: list[Reporter] = []
+
+    def ready(sender: Any = None, **_: object) -> None:
+        reporters[:] = [
+            Reporter(
+                os.environ["REDIS_URL"],
+                name=sender.hostname,
+                queues=app.amqp.queues.consume_from,
+                slots=sender.pool.num_processes,
+            )
+        ]
+        beat()
+
+    def beat(**_: object) -> None:
+        for reporter in reporters:
+            reporter.beat()
+
+    def leave(**_: object) -> None:
+        for reporter in reporters:
+            reporter.leave()
+        reporters.clear()
+
+    heartbeat_sent.connect(beat, weak=False)
+    worker_ready.connect(ready, weak=False)
+    worker_shutdown.connect(leave, weak=False)
