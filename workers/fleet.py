@@ -56,28 +56,29 @@ def memory() -> tuple[int | None, int | None]:
 
 def gpus_read(text: str, visible: str | None = None) -> tuple[Gpu, ...]:
     """What `nvidia-smi --query-gpu` printed, as far as CUDA_VISIBLE_DEVICES (`visible`) lets a
-    trainer of this worker use it; indices and the beginnings of UUIDs are understood."""
+    trainer of this worker use it."""
     rows = [
         [value.strip() for value in row]
         for row in csv.reader(text.splitlines())
         if len(row) == len(_QUERY)
     ]
     if visible is not None:
-        wanted = [word.strip() for word in visible.split(",") if word.strip()]
-        rows = [row for row in rows if any(_names(row, word) for word in wanted)]
+        rows = [row for word in chosen(visible) for row in _named(rows, word)]
     return tuple(
-        Gpu(
-            name=row[2],
-            total_bytes=_mebibytes(row[3]),
-            free_bytes=_mebibytes(row[4]),
-            driver=row[5],
-        )
-        for row in rows
+        Gpu(name, total_bytes=_mebibytes(total), free_bytes=_mebibytes(free), driver=driver)
+        for _, _, name, total, free, driver in rows
     )
 
 
-def _names(row: Sequence[str], word: str) -> bool:
-    return row[0] == word or (word.startswith("GPU-") and row[1].startswith(word))
+def _named(rows: Sequence[list[str]], word: str) -> list[list[str]]:
+    """The GPU that an entry of CUDA_VISIBLE_DEVICES means. A part of one (MIG), whose memory the
+    query does not tell, is one without memory; what names nothing is none."""
+    for row in rows:
+        if row[0] == word or (word.startswith("GPU-") and row[1].startswith(word)):
+            return [row]
+    if word.startswith("MIG-") and rows:
+        return [["", word, f"a part of {rows[0][2]}", "", "", rows[0][5]]]
+    return []
 
 
 def _mebibytes(text: str) -> int | None:

@@ -10,6 +10,7 @@ from typing import Any
 from apps.common.templatetags.frame import fixed
 from apps.training.headline import HEADLINES, kind_of
 from apps.training.models import Run, RunAttempt
+from workers.contract.layouts import ONE, TORCHRUN
 
 TONES = {
     "waiting": "",
@@ -70,6 +71,16 @@ def _eta(run: Run, attempt: RunAttempt | None) -> float | None:
     done = run.step - (attempt.resumed_from_step or 0)
     seconds = (run.heard_at - attempt.opened_at).total_seconds()
     return seconds / done * (run.total_steps - run.step) if done > 0 < seconds else None
+
+
+def layout_words(run: Run) -> str:
+    """ "fsdp over 4 processes"; empty for a run of one process."""
+    if run.layout == ONE:
+        return ""
+    many = run.processes
+    over = f"{many} process{'' if many == 1 else 'es'}" if many else "every GPU of its machine"
+    by = f" by {run.launcher}" if run.launcher != TORCHRUN else ""
+    return f"{run.layout} over {over}{by}"
 
 
 def imported_from(run: Run) -> str:

@@ -24,6 +24,7 @@ from apps.training.models import Run, RunInput
 from apps.training.selectors import pages
 from apps.training.services.kinds import KINDS, OPTIMISED, Role
 from apps.training.services.layouts import SPREAD, needs_of
+from apps.training.services.queueing import MOST_AT_ONCE
 from apps.training.services.seeds import MOST_SEEDS
 from workers.contract.guards import guard_errors
 from workers.contract.layouts import EVERY_GPU, LAUNCHERS, LAYOUTS, MOST_PROCESSES, ONE, PLAIN
@@ -298,6 +299,8 @@ class RunForm(forms.Form):
         cleaned["layout"] = cleaned.get("layout") or ONE
         if cleaned.get("processes") is None:
             cleaned["processes"] = 1 if cleaned["layout"] == ONE else EVERY_GPU
+            if cleaned["processes"] == EVERY_GPU and cleaned.get("queue") == QUEUE_CPU:
+                self.add_error("processes", "Say how many: machines of class cpu have no GPUs.")
         cleaned["seeds"] = cleaned.get("seeds") or 1
         cleaned["inputs"] = {
             name.removeprefix("input_"): pages.input_resolve(self.project, value)
@@ -312,6 +315,17 @@ class RunForm(forms.Form):
         name = f"input_{where.removeprefix('inputs.')}" if where.startswith("inputs.") else where
         name = {"config": "pasted", "idempotency_key": "key"}.get(name, name)
         self.add_error(name if name in self.fields else None, error.message)
+
+
+class QuotaForm(forms.Form):
+    runs_at_once = forms.IntegerField(
+        label="Runs at once",
+        required=False,
+        min_value=1,
+        max_value=MOST_AT_ONCE,
+        help_text="Of this project, over all machine classes; checks and probes do not count. "
+        "Blank: no limit.",
+    )
 
 
 def _queue_words(name: str, heard: frozenset[str] | None) -> str:

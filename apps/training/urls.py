@@ -1,9 +1,11 @@
 from django.urls import path
 
-from apps.training.views import actions, compare, figures, groups, launch, models, runs
+from apps.training.views import actions, compare, figures, fleet, groups, launch, models, runs
 
 app_name = "training"
 urlpatterns = [
+    path("<slug:slug>/fleet/", fleet.fleet, name="fleet"),
+    path("<slug:slug>/fleet/quota/", fleet.quota, name="quota"),
     path("<slug:slug>/runs/", runs.run_list, name="runs"),
     path("<slug:slug>/runs/new/", launch.run_kinds, name="run_kinds"),
     path("<slug:slug>/runs/new/<slug:kind>/", launch.run_new, name="run_new"),
@@ -31,6 +33,8 @@ urlpatterns = [
     path("<slug:slug>/runs/<str:run_id>/cancel/", actions.run_cancel, name="run_cancel"),
     path("<slug:slug>/runs/<str:run_id>/resume/", actions.run_resume, name="run_resume"),
     path("<slug:slug>/runs/<str:run_id>/roll-back/", actions.run_roll_back, name="run_roll_back"),
+    path("<slug:slug>/runs/<str:run_id>/move/", fleet.run_move, name="run_move"),
+    path("<slug:slug>/runs/<str:run_id>/priority/", fleet.run_priority, name="run_priority"),
     path("<slug:slug>/runs/<str:run_id>/minimal/", actions.run_minimal, name="run_minimal"),
     path(
         "<slug:slug>/runs/<str:run_id>/alerts/<int:alert_id>/acknowledge/",

@@ -381,6 +381,11 @@ def alert_id(world: World) -> dict[str, Any]:
 RUN = "/projects/{slug}/runs/{run_id}"
 TRAINING = [
     page("training:runs", STAFF),
+    page("training:fleet", STAFF),
+    post("training:quota", ADMINS, data={"runs_at_once": "2"}),
+    # the world's run has finished, so it has no place any more
+    post("training:run_move", STAFF, args=run_id, data={"to": "up"}, ok=409),
+    post("training:run_priority", STAFF, args=run_id, data={"priority": "2"}, ok=409),
     page("training:run_kinds", STAFF),
     page("training:run_new", STAFF, args={"kind": "drill"}),
     post("training:run_new", STAFF, args={"kind": "drill"}, ok=422),
@@ -423,6 +428,9 @@ TRAINING_API = [
     api(f"GET {RUN}/samples", STAFF, args=run_id),
     api(f"GET {RUN}/log", STAFF, args=run_id),
     api(f"GET {RUN}/lineage", STAFF, args=run_id),
+    api("GET /projects/{slug}/fleet", STAFF),
+    api(f"POST {RUN}/move", STAFF, args=run_id, data={"to": "up"}, ok=409),
+    api(f"POST {RUN}/priority", STAFF, args=run_id, data={"priority": "low"}, ok=409),
     api(f"POST {RUN}/cancel", STAFF, args=run_id, ok=409),
     api(f"POST {RUN}/stop", STAFF, args=run_id, ok=409),
     api(f"POST {RUN}/resume", STAFF, args=run_id, ok=409),

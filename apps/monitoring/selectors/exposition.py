@@ -19,9 +19,12 @@ from apps.labeling.models import Vote
 from apps.monitoring.models import Delivery, Incident, Watch
 from apps.monitoring.selectors.broker import QUEUES, broker_look
 from apps.training.models import Run, RunAttempt
+from apps.training.selectors.fleet import fleet_look
+from apps.training.selectors.queueing import queue_lines
 
 MOST_SERIES = 200  # of a family; the smallest are added up as "other"
 MOST_PROJECTS = 50
+WAITS_FOR = ("slot", "quota", "needs")
 NEWEST_VOTES = 100_000  # among which those of the last hour are counted
 TABLES = {
     "training_metricblock": "metric_blocks",
@@ -51,6 +54,7 @@ def site_families(*, now: datetime | None = None) -> list[Family]:
     parts: dict[str, tuple[Read, type[Exception] | tuple[type[Exception], ...]]] = {
         "database": (_of_database, DatabaseError),
         "broker": (_of_broker, (redis.RedisError, OSError)),
+        "fleet": (_of_fleet, (DatabaseError, redis.RedisError, OSError)),
     }
     found: list[Family] = []
     up = []
@@ -243,6 +247,43 @@ def _of_broker(now: datetime) -> Iterable[Family]:
         "How old the newest event of the oldest batch is that waits to be stored; 0 if none waits.",
         (),
         [((), max(0.0, now.timestamp() - look.oldest_event_at) if look.oldest_event_at else 0.0)],
+    )
+
+
+def _of_fleet(now: datetime) -> Iterable[Family]:
+    """By machine class; a worker that serves two of them counts in both."""
+    fleet = fleet_look()
+    if fleet is None:
+        raise OSError("Redis does not answer")
+    lines = queue_lines(fleet=fleet, now=now)
+    yield Family(
+        "concord_worker_slots",
+        "Runs that the workers which were heard take at once.",
+        ("queue",),
+        [((queue,), fleet.slots(queue)) for queue in lines],
+    )
+    yield Family(
+        "concord_gpus",
+        "GPUs that the workers which were heard may use.",
+        ("queue",),
+        [((queue,), sum(len(w.gpus) for w in fleet.of_class(queue))) for queue in lines],
+    )
+    yield Family(
+        "concord_slots_taken",
+        "Runs that have a slot of their machine class.",
+        ("queue",),
+        [((queue,), len(line.has)) for queue, line in lines.items()],
+    )
+    reasons = [
+        ((queue, reason), sum((one.held or "slot") == reason for one in line.waiting))
+        for queue, line in lines.items()
+        for reason in WAITS_FOR
+    ]
+    yield Family(
+        "concord_runs_waiting",
+        "Runs that wait for a slot of their machine class, by what they lack.",
+        ("queue", "reason"),
+        reasons,
     )
 
 

@@ -7,7 +7,9 @@ from apps.training.code_version import DIRTY, UNKNOWN
 from apps.training.models import Checkpoint, Run, RunInput
 from apps.training.selectors.checkpoints import checkpoint_for_use
 from apps.training.services.kinds import POLICIES
+from apps.training.services.layouts import needs_of
 from apps.training.services.repeating import evaluation_missing
+from workers.contract.layouts import ONE
 from workers.contract.recipes import recipe_config, recipe_fields
 
 
@@ -64,6 +66,7 @@ def repeat_view(run: Run) -> Repeat:
             "inputs": {row.role: row.key for row in inputs},
             "seed": run.seed,
             "queue": run.queue,
+            **({} if run.layout == ONE else needs_of(run)),
         },
         model=model,
         evaluate=_evaluate(model) if model else "",

@@ -10,7 +10,7 @@ A run that its project's quota or its needs hold back lets those behind it pass.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -20,8 +20,8 @@ from django.utils import timezone
 from apps.training.models import Run, RunInput, RunQuota
 from apps.training.selectors import fleet as fleet_reading
 from workers.contract.fleet import Fleet, WorkerReport
-from workers.contract.layouts import ACCELERATE, LAYOUTS, ONE
-from workers.contract.wire import JOB_QUEUES, QUEUE_SHORT
+from workers.contract.layouts import ACCELERATE, EVERY_GPU, LAYOUTS, ONE
+from workers.contract.wire import JOB_QUEUES, QUEUE_CPU, QUEUE_SHORT
 
 HOLDERS = (Run.State.QUEUED, Run.State.RUNNING, Run.State.STOPPING)
 # Settings of a recipe that need a package of the machine when they are on.
@@ -113,13 +113,8 @@ def packages_needed(run: Run) -> list[str]:
 
 
 def needs_unmet(run: Run, workers: Sequence[WorkerReport]) -> str:
-    """Why no live worker of its class can do it; empty where one can, or where none is alive.
-
-    Processes are counted against GPUs only where there are any: a class of CPUs runs a layout in
-    so many processes of its own."""
-    if not workers or all(_meets(run, [worker]) for worker in workers):
-        return ""
-    if any(_meets(run, [worker]) for worker in workers):
+    """Why no live worker of its class can do it; empty where one can, or where none is alive."""
+    if not workers or any(_meets(run, worker) for worker in workers):
         return ""
     many = len({worker.host for worker in workers})
     whose = f"of the {many} machines" if many > 1 else "machine"
@@ -131,20 +126,23 @@ def needs_unmet(run: Run, workers: Sequence[WorkerReport]) -> str:
     most = max(len(worker.gpus) for worker in workers)
     if run.processes > most:
         largest = "the largest machine" if many > 1 else "the machine"
-        return f"It needs {run.processes} GPUs: {largest} of class {run.queue} has {most}."
+        return f"It needs {run.processes} GPUs: {largest} of class {run.queue} has {most or 'none'}."
     return (
         f"No single machine of class {run.queue} has the GPUs and the packages that it needs: "
         f"{run.processes} GPUs, {', '.join(packages_needed(run))}."
     )
 
 
-def _meets(run: Run, workers: Iterable[WorkerReport]) -> bool:
-    wanted = packages_needed(run)
-    return any(
-        all(package in worker.versions for package in wanted)
-        and (run.layout == ONE or not worker.gpus or run.processes <= len(worker.gpus))
-        for worker in workers
-    )
+def _meets(run: Run, worker: WorkerReport) -> bool:
+    """As the launcher decides on the machine (`workers.launchers`): without GPUs the class cpu runs
+    a layout in processes of its own, and "every GPU" may be a number that the worker was told."""
+    if not all(package in worker.versions for package in packages_needed(run)):
+        return False
+    if run.layout == ONE:
+        return True
+    if not worker.gpus:
+        return run.processes == EVERY_GPU or run.queue in (QUEUE_CPU, QUEUE_SHORT)
+    return run.processes <= len(worker.gpus)
 
 
 # --- words ---
@@ -183,10 +181,14 @@ def span(seconds: float) -> str:
     return f"{seconds:.0f} s"
 
 
-def queue_words(*, fleet: Fleet | None = None) -> dict[str, str]:
-    """Run id -> why it has not begun, for every queued run of the site."""
-    fleet = fleet if fleet is not None else fleet_reading.fleet_look()
-    lines = queue_lines(fleet=fleet)
+def queue_words(
+    *, fleet: Fleet | None = None, lines: dict[str, Line] | None = None
+) -> dict[str, str]:
+    """Run id -> why it has not begun, for every queued run of the site. Both are read where
+    `lines` are not given."""
+    if lines is None:
+        fleet = fleet_reading.fleet_look()
+        lines = queue_lines(fleet=fleet)
     found = {one.run.pk: one.words for line in lines.values() for one in line.waiting}
     for line in lines.values():
         silence = silence_words(line.queue, fleet, timezone.now())

@@ -3,6 +3,7 @@
 import secrets
 from collections.abc import Callable, Iterable
 from typing import Any
+from zlib import crc32
 
 from django.core.paginator import Paginator
 from django.http import HttpResponse
@@ -19,6 +20,7 @@ from apps.training.guidance import PREFLIGHT, failure_of
 from apps.training.models import Run
 from apps.training.screens import alerts, back, charts, checks, repeat, samples
 from apps.training.selectors import pages
+from apps.training.selectors.queueing import queue_words, why_it_waits
 from apps.training.services.kinds import POLICIES
 from apps.training.services.rollback import START_ROLE
 from apps.training.views.launch import KINDS
@@ -44,6 +46,7 @@ def run_list(request: Request) -> HttpResponse:
     states = Run.LIVE_STATES if state == "live" else [state] if state else []
     rows = pages.runs_for_list(project=request.project, search=search, kind=kind, states=states)
     page = Paginator(rows, PER_PAGE).get_page(request.GET.get("page"))
+    words = queue_words() if any(run.state == Run.State.QUEUED for run in page) else {}
     sizes = selectors.group_sizes(request.project, [run.group for run in page])
     context = {
         "page": page,
@@ -52,6 +55,7 @@ def run_list(request: Request) -> HttpResponse:
                 "run": run,
                 "tone": display.TONES[run.state],
                 "progress": display.progress(run),
+                "waits": words.get(run.pk, ""),
                 "group_size": sizes.get(run.group, 0),
             }
             for run in page
@@ -77,13 +81,19 @@ def run_detail(request: Request, run_id: str) -> HttpResponse:
     others = {tab.name: tab for tab in run_tabs(run)}
     tab = request.GET.get("tab", "overview")
     tab = tab if tab in TABS or tab in others else "overview"
+    waits = why_it_waits(run)
     seen = f"{run.updated_at.timestamp()}-{pages.newest_event(run)}"
+    seen += f"-{crc32(waits.encode())}" if waits else ""
     if request.htmx and request.GET.get("seen") == seen:
         return HttpResponse(status=204)
     growing = tab in GROWING
     head_only = request.htmx and not growing
-    context = header(run) | {"tab": tab, "seen": seen, "growing": growing, "nav": "runs"}
-    context |= {"page_title": run.name, "tab_template": f"training/_{tab}.html"}
+    context = (
+        header(run)
+        | {"waits": waits}
+        | {"tab": tab, "seen": seen, "growing": growing, "nav": "runs"}
+    )
+    context |= {"waits": waits, "page_title": run.name, "tab_template": f"training/_{tab}.html"}
     if tab in others:
         context |= _other(run, others[tab])
     elif not head_only:
@@ -118,6 +128,7 @@ def header(run: Run) -> dict[str, Any]:
     return {
         "run": run,
         "tone": display.TONES[run.state],
+        "layout_words": display.layout_words(run),
         "favicon": display.FAVICONS.get(run.state, "favicon.svg"),
         "tab_title": display.title(run),
         "progress": display.progress(run, attempt),

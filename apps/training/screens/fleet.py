@@ -1,0 +1,228 @@
+"""The fleet as its page shows it: machines, what they are at, who waits for them and why.
+
+Runs of other projects are counted and never named.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from apps.accounts.models import Project
+from apps.common.templatetags.frame import filesize
+from apps.training import display
+from apps.training.code_version import UNKNOWN, code_version
+from apps.training.models import Run, RunQuota
+from apps.training.selectors import fleet as fleet_reading
+from apps.training.selectors.queueing import Line, queue_lines, queue_words
+from workers.contract.fleet import PACKAGES, Fleet, Gpu, WorkerReport
+from workers.contract.wire import QUEUE_SHORT
+
+MOST_ROWS = 50  # of one class
+ELSEWHERE = "a run of another project"
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What a worker is at: `run` is None for a run of another project."""
+
+    run: Run | None
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """One worker and where it stands. `odd` are its differences from the rest, in words."""
+
+    worker: WorkerReport
+    gpus: list[str]
+    processor: str
+    jobs: list[Job]
+    odd: list[str]
+    versions: str
+    started_at: datetime
+    heard_at: datetime
+
+    @property
+    def idle_slots(self) -> int:
+        return max(0, self.worker.slots - len(self.jobs))
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A run that has a slot or waits for one; `number` is its place among those that wait. `run`
+    is None for a run of another project."""
+
+    run: Run | None
+    words: str
+    priority: str
+    tone: str = ""
+    number: int | None = None
+    held: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ClassView:
+    queue: str
+    summary: str
+    silent: bool
+    rows: list[Row]
+    more: int
+
+
+@dataclass(frozen=True, slots=True)
+class Quota:
+    limit: int | None
+    used: int
+
+
+@dataclass(frozen=True, slots=True)
+class FleetView:
+    """`unknown`: Redis does not answer. `unused`: classes nobody serves and nobody asks for."""
+
+    unknown: bool
+    machines: list[Machine]
+    classes: list[ClassView]
+    unused: list[str]
+    quota: Quota
+
+
+def fleet_view(project: Project) -> FleetView:
+    fleet = fleet_reading.fleet_look()
+    lines = queue_lines(fleet=fleet)
+    known = fleet or Fleet()
+    classes, unused = [], []
+    words = queue_words(fleet=fleet, lines=lines)
+    for line in lines.values():
+        if line.has or line.waiting or known.of_class(line.queue):
+            classes.append(_class_view(line, known, project, words))
+        else:
+            unused.append(line.queue)
+    runs = {run.pk: run for line in lines.values() for run in line.has}
+    return FleetView(
+        unknown=fleet is None,
+        machines=[
+            _machine(worker, known.workers, runs, project, code_version())
+            for worker in known.workers
+        ],
+        classes=classes,
+        unused=unused,
+        quota=Quota(
+            RunQuota.objects.filter(project=project).values_list("runs_at_once", flat=True).first(),
+            sum(run.project_id == project.pk and run.queue != QUEUE_SHORT for run in runs.values()),
+        ),
+    )
+
+
+# --- machines ---
+
+
+def _machine(
+    worker: WorkerReport,
+    all_workers: Sequence[WorkerReport],
+    runs: Mapping[str, Run],
+    project: Project,
+    site_code: str,
+) -> Machine:
+    memory = [
+        f"{worker.cpus} CPU{'' if worker.cpus == 1 else 's'}",
+        *([f"{filesize(worker.memory_bytes)} of memory"] if worker.memory_bytes else []),
+        *([f"{filesize(worker.memory_free_bytes)} free"] if worker.memory_free_bytes else []),
+    ]
+    return Machine(
+        worker=worker,
+        gpus=gpu_words(worker.gpus),
+        processor=", ".join(memory),
+        jobs=[_job(run_id, runs, project) for run_id in worker.runs],
+        odd=differences(worker, all_workers, site_code),
+        versions=", ".join(
+            f"{name} {worker.versions[name]}" for name in PACKAGES if name in worker.versions
+        ),
+        started_at=datetime.fromtimestamp(worker.started_at, UTC),
+        heard_at=datetime.fromtimestamp(worker.at, UTC),
+    )
+
+
+def _job(run_id: str, runs: Mapping[str, Run], project: Project) -> Job:
+    run = runs.get(run_id)
+    if run is not None and run.project_id == project.pk:
+        return Job(run, display.progress(run).words or run.get_state_display())
+    # A run that has ended a moment ago is not among those with a slot; it is not looked up, so
+    # that another project's is not told from one's own.
+    return Job(None, ELSEWHERE if run is not None else "a run that is ending")
+
+
+def gpu_words(gpus: Sequence[Gpu]) -> list[str]:
+    """ "2 × NVIDIA H200, 151 GB each, 140 and 151 GB free" for each model of GPU."""
+    found = []
+    for (name, total, driver), n in Counter(
+        (gpu.name, gpu.total_bytes, gpu.driver) for gpu in gpus
+    ).items():
+        free = [
+            gpu.free_bytes
+            for gpu in gpus
+            if (gpu.name, gpu.total_bytes, gpu.driver) == (name, total, driver)
+        ]
+        parts = [f"{n} × {name}" if n > 1 else name]
+        if total is not None:
+            parts.append(f"{filesize(total)}{' each' if n > 1 else ''}")
+        if all(one is not None for one in free):
+            least = min(one for one in free if one is not None)
+            parts.append(f"{'at least ' if n > 1 else ''}{filesize(least)} free")
+        found.append(", ".join(parts) + (f" (driver {driver})" if driver else ""))
+    return found
+
+
+def differences(
+    worker: WorkerReport, all_workers: Sequence[WorkerReport], site_code: str
+) -> list[str]:
+    """What this worker has otherwise than most of the others, or than the site. Where no version
+    is the most common one, everybody is told of: nobody can say who is right."""
+    found = []
+    for name in PACKAGES:
+        own = worker.versions.get(name)
+        counted = Counter(one.versions[name] for one in all_workers if name in one.versions)
+        if own is None or len(counted) < 2 or _is_most_common(own, counted):
+            continue
+        others = " and ".join(sorted(version for version in counted if version != own))
+        found.append(f"{name} {own} here; elsewhere {others}.")
+    if worker.code_version != site_code and UNKNOWN not in (worker.code_version, site_code):
+        found.append(f"Code {worker.code_version or 'unknown'} here; this site runs {site_code}.")
+    return found
+
+
+def _is_most_common(version: str, counted: Counter[str]) -> bool:
+    return all(n < counted[version] for other, n in counted.items() if other != version)
+
+
+# --- queues ---
+
+
+def _class_view(line: Line, fleet: Fleet, project: Project, words: Mapping[str, str]) -> ClassView:
+    rows = []
+    for run in line.has:
+        text = display.progress(run).words if run.state != Run.State.QUEUED else words[run.pk]
+        rows.append(_row(run, project, text, tone=display.TONES[run.state]))
+    for number, waiting in enumerate(line.waiting, 1):
+        rows.append(_row(waiting.run, project, waiting.words, number=number, held=waiting.held))
+    workers = len(fleet.of_class(line.queue))
+    summary = [
+        f"{workers} worker{'' if workers == 1 else 's'}",
+        f"{len(line.has)} of {line.slots} slot{'' if line.slots == 1 else 's'} taken",
+        f"{len(line.waiting)} waiting",
+    ]
+    return ClassView(
+        queue=line.queue,
+        summary=" · ".join(summary),
+        silent=not workers,
+        rows=rows[:MOST_ROWS],
+        more=max(0, len(rows) - MOST_ROWS),
+    )
+
+
+def _row(run: Run, project: Project, words: str, **more: Any) -> Row:
+    own = run.project_id == project.pk
+    if not own:
+        words = ELSEWHERE if more.get("number") is None else "waits"
+    return Row(run if own else None, words, run.get_priority_display(), **more)

@@ -1,0 +1,65 @@
+"""The fleet: machines, queues by machine class, the order of those that wait, the quota."""
+
+from django.contrib import messages
+from django.http import HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_GET, require_POST
+
+from apps.accounts.permissions import ADMIN, STAFF, project_page
+from apps.common.errors import DomainError
+from apps.common.http import Request
+from apps.training import selectors, services
+from apps.training.forms import QuotaForm
+from apps.training.screens.fleet import fleet_view
+
+
+@require_GET
+@project_page(STAFF)
+def fleet(request: Request) -> HttpResponse:
+    view = fleet_view(request.project)
+    context = {
+        "fleet": view,
+        "quota_form": QuotaForm(initial={"runs_at_once": view.quota.limit}),
+        "may_set_quota": request.role == ADMIN,
+        "page_title": "Fleet",
+        "nav": "fleet",
+    }
+    template = "training/_fleet.html" if request.htmx else "training/fleet.html"
+    return render(request, template, context)
+
+
+@require_POST
+@project_page(frozenset({ADMIN}))
+def quota(request: Request) -> HttpResponse:
+    form = QuotaForm(request.POST)
+    if not form.is_valid():
+        raise DomainError(
+            "The quota is a whole number, or blank for none.",
+            code="bad_quota",
+            field="runs_at_once",
+        )
+    limit = form.cleaned_data["runs_at_once"]
+    services.quota_set(project=request.project, runs_at_once=limit, user=request.user)
+    words = f"at most {limit} at once" if limit else "as many as there are slots"
+    messages.success(request, f"Runs of this project: {words}.")
+    return redirect("training:fleet", request.project.slug)
+
+
+@require_POST
+@project_page(STAFF)
+def run_move(request: Request, run_id: str) -> HttpResponse:
+    run = selectors.run_get(project=request.project, run_id=run_id)
+    services.run_move(run=run, to=request.POST.get("to", ""), user=request.user)
+    return redirect("training:fleet", request.project.slug)
+
+
+@require_POST
+@project_page(STAFF)
+def run_priority(request: Request, run_id: str) -> HttpResponse:
+    run = selectors.run_get(project=request.project, run_id=run_id)
+    given = request.POST.get("priority", "")
+    run = services.run_prioritise(
+        run=run, priority=int(given) if given.isdecimal() else -1, user=request.user
+    )
+    messages.success(request, f"{run.name} has {run.get_priority_display()} priority.")
+    return redirect("training:fleet", request.project.slug)

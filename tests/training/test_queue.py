@@ -1,0 +1,296 @@
+"""Admission: who gets a slot of a machine class, in which order, and why the others wait."""
+
+import threading
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.utils import timezone
+
+from apps.accounts.models import AuditEvent, Project, User
+from apps.common.errors import Conflict, DomainError
+from apps.training import services
+from apps.training.models import Run, RunAttempt
+from apps.training.selectors.queueing import queue_words, span, why_it_waits
+from tests.training.conftest import FakeWire, worker_make
+from tests.training.reports import report
+from workers.contract import Failed, Fault, Finished, Opened
+from workers.contract.fleet import Gpu
+
+Commits = Callable[..., AbstractContextManager[Any]]
+Launch = Callable[..., Run]
+
+
+@pytest.fixture
+def launch(
+    project: Project, wire: FakeWire, artifacts: Any, commits: Commits
+) -> Callable[..., Run]:
+    """A drill on the one slot of class cpu, unless something else is said."""
+    wire.workers = [worker_make("train@box")]
+
+    def make(name: str, **more: Any) -> Run:
+        given = {"project": project, "kind": "drill", "config": {}, "inputs": {}} | more
+        with commits():
+            run = services.run_launch(name=name, **given)
+        run.refresh_from_db()
+        return run
+
+    return make
+
+
+def sent(wire: FakeWire) -> list[str]:
+    """The names of the runs whose jobs were sent, in that order."""
+    names = dict(Run.objects.values_list("pk", "name"))
+    return [names[job["run"]] for job in wire.jobs]
+
+
+def end(run: Run, commits: Commits) -> None:
+    with commits():
+        report(run, Opened(), Finished(step=1))
+
+
+def test_a_class_gets_as_many_runs_as_it_has_slots_and_the_next_when_one_ends(
+    launch: Launch, wire: FakeWire, commits: Commits
+) -> None:
+    wire.workers = [worker_make("a@box", slots=2), worker_make("b@box", queues=("gpu",))]
+    runs = [launch(name) for name in "abcd"]
+    assert sent(wire) == ["a", "b"]
+    assert [run.admitted_at is None for run in runs] == [False, False, True, True]
+    end(runs[0], commits)
+    assert sent(wire) == ["a", "b", "c"]
+
+
+def test_a_class_without_a_worker_gets_one_run_and_says_that_nobody_is_there(
+    launch: Launch, wire: FakeWire
+) -> None:
+    wire.workers, wire.heard = [], {"cpu": timezone.now().timestamp() - 180}
+    first, second = launch("first"), launch("second")
+    assert sent(wire) == ["first"]
+    silence = "No worker of class cpu has been heard for 3 min; it starts when one comes."
+    assert why_it_waits(first) == f"Sent. {silence}"
+    assert why_it_waits(second) == f"Next in class cpu: the slot is in use. {silence}"
+
+
+def test_priority_goes_before_age_and_a_place_before_both_of_its_kind(
+    launch: Launch, wire: FakeWire, commits: Commits, emil: User
+) -> None:
+    runs = {name: launch(name) for name in ("now", "a", "b", "c")}
+    runs["high"] = launch("high", priority=Run.Priority.HIGH)
+    runs["low"] = launch("low", priority=Run.Priority.LOW)
+    assert why_it_waits(runs["low"]) == "4 runs before it."
+    assert why_it_waits(runs["a"]) == "1 run before it."
+    with commits():
+        services.run_move(run=runs["c"], to="first", user=emil)
+        services.run_move(run=runs["a"], to="down", user=emil)
+        services.run_prioritise(run=runs["low"], priority=Run.Priority.HIGH, user=emil)
+    for name in ("now", "high", "low", "c", "b"):
+        end(runs[name], commits)
+    assert sent(wire) == ["now", "high", "low", "c", "b", "a"]
+    actions = list(AuditEvent.objects.filter(actor=emil).values_list("action", flat=True))
+    assert sorted(actions) == ["run.moved", "run.moved", "run.prioritised"]
+
+
+def test_moving_a_run_changes_no_place_of_another_project(
+    launch: Launch, wire: FakeWire, commits: Commits
+) -> None:
+    other = Project.objects.create(slug="other", name="Other")
+    launch("now")
+    launch("mine 1")
+    theirs = [launch("theirs 1", project=other), launch("theirs 2", project=other)]
+    mine = launch("mine 2")
+    places = [run.place for run in theirs]
+    with commits():
+        services.run_move(run=mine, to="first")
+    waiting = Run.objects.filter(admitted_at=None).order_by("place")
+    assert [run.name for run in waiting] == ["mine 2", "theirs 1", "theirs 2", "mine 1"]
+    assert [Run.objects.get(pk=run.pk).place for run in theirs] == places
+
+
+def test_a_quota_holds_a_projects_runs_back_and_lets_others_pass(
+    launch: Launch, wire: FakeWire, commits: Commits, project: Project, ada: User
+) -> None:
+    other = Project.objects.create(slug="other", name="Other")
+    wire.workers = [worker_make("train@box", slots=3)]
+    services.quota_set(project=project, runs_at_once=1, user=ada)
+    runs = {name: launch(name) for name in ("mine 1", "mine 2")}
+    launch("theirs", project=other)
+    assert sent(wire) == ["mine 1", "theirs"]
+    assert why_it_waits(runs["mine 2"]) == "This project's quota of 1 run at once is used."
+    with commits():
+        services.quota_set(project=project, runs_at_once=None, user=ada)
+    assert sent(wire)[-1] == "mine 2"
+
+
+def test_a_check_does_not_wait_for_the_quota_of_trainings(
+    launch: Launch, wire: FakeWire, project: Project
+) -> None:
+    wire.workers = [worker_make("all@box", slots=9, queues=("cpu", "short"))]
+    services.quota_set(project=project, runs_at_once=1)
+    launch("training")
+    Run.objects.filter(pk=launch("check").pk).update(queue="short")  # a drill stands for a check
+    assert sent(wire) == ["training"]
+    launch("held")
+    assert sent(wire) == ["training", "check"]
+
+
+@pytest.mark.parametrize("number", [0, 1001, -1])
+def test_a_quota_that_is_no_number_of_runs_is_refused(project: Project, number: int) -> None:
+    with pytest.raises(DomainError) as refusal:
+        services.quota_set(project=project, runs_at_once=number)
+    assert (refusal.value.field, refusal.value.code) == ("runs_at_once", "bad_quota")
+
+
+def test_a_run_that_lost_its_machine_goes_on_before_all_that_wait(
+    launch: Launch, wire: FakeWire, commits: Commits
+) -> None:
+    first = launch("first", priority=Run.Priority.LOW)
+    launch("urgent", priority=Run.Priority.HIGH)
+    with commits():
+        report(
+            first, Opened(), Failed("lost", Fault.MACHINE, "its machine is gone", retryable=True)
+        )
+    assert sent(wire) == ["first", "first"]
+    first.refresh_from_db()
+    assert (first.attempt, first.goes_on) == (2, True)
+
+
+def test_a_run_that_waits_for_a_slot_is_cancelled_at_once_and_never_sent(
+    launch: Launch, wire: FakeWire, commits: Commits
+) -> None:
+    first, second = launch("first"), launch("second")
+    with commits():
+        services.run_cancel(run=second)
+    second.refresh_from_db()
+    assert second.state == "cancelled"
+    assert RunAttempt.objects.get(run=second).outcome == "cancelled"
+    end(first, commits)
+    assert sent(wire) == ["first"]
+
+
+def test_the_sweep_admits_what_a_killed_process_left_waiting(
+    launch: Launch, wire: FakeWire, commits: Commits, project: Project
+) -> None:
+    services.run_launch(project=project, kind="drill", name="left", config={}, inputs={})
+    assert sent(wire) == [], "its transaction's callbacks were never run"
+    with commits():
+        services.runs_sweep()
+    assert sent(wire) == ["left"]
+
+
+def test_a_run_with_a_slot_can_no_longer_be_moved_or_raised(launch: Launch, wire: FakeWire) -> None:
+    run = launch("first")
+    for change in (
+        lambda: services.run_move(run=run, to="up"),
+        lambda: services.run_prioritise(run=run, priority=2),
+    ):
+        with pytest.raises(Conflict) as refusal:
+            change()
+        assert refusal.value.code == "run_has_slot"
+
+
+GPUS = (Gpu("H200"), Gpu("H200"))
+DEEPSPEED = {"deepspeed": "0.19"}
+
+
+@pytest.mark.parametrize(
+    ("needs", "workers", "words"),
+    [
+        (
+            {"layout": "zero3", "processes": 2},
+            [("a@one", {}), ("b@two", {})],
+            "It needs deepspeed: none of the 2 machines of class gpu has it.",
+        ),
+        (
+            {"layout": "fsdp", "processes": 4},
+            [("a@one", {"gpus": GPUS}), ("b@two", {"gpus": GPUS[:1]})],
+            "It needs 4 GPUs: the largest machine of class gpu has 2.",
+        ),
+        (
+            {"config": {"rollout_workers": 2}},
+            [("a@one", {})],
+            "It needs ray: the machine of class gpu does not have it.",
+        ),
+        (
+            {"layout": "zero2", "processes": 2},
+            [
+                ("a@one", {"gpus": GPUS}),
+                ("b@two", {"gpus": GPUS[:1], "versions": {"deepspeed": "1"}}),
+            ],
+            "No single machine of class gpu has the GPUs and the packages that it needs: 2 GPUs, "
+            "deepspeed.",
+        ),
+    ],
+)
+def test_what_no_machine_can_do_is_held_with_the_reason_and_lets_others_pass(
+    launch: Launch,
+    wire: FakeWire,
+    commits: Commits,
+    needs: dict[str, Any],
+    workers: list[tuple[str, dict[str, Any]]],
+    words: str,
+) -> None:
+    wire.workers = [worker_make(name, queues=("gpu",), **more) for name, more in workers]
+    run = launch("large", queue="gpu", **needs)
+    launch("small", queue="gpu")
+    assert why_it_waits(run) == words
+    assert sent(wire) == ["small"]
+    able = worker_make(
+        "c@three", queues=("gpu",), gpus=GPUS * 2, versions={"deepspeed": "1", "ray": "2"}
+    )
+    wire.workers.append(able)
+    with commits():
+        services.runs_sweep()
+    assert sent(wire) == ["small", "large"]
+    assert wire.jobs[-1]["layout"] == needs.get("layout", "one")
+
+
+def test_words_name_the_broker_when_it_is_away(launch: Launch, wire: FakeWire) -> None:
+    wire.reachable = False
+    run = launch("one")
+    assert queue_words()[run.pk].startswith("Redis does not answer")
+
+
+def test_spans_are_told_in_one_unit() -> None:
+    assert [span(s) for s in (12.2, 61, 7200, 172_800)] == ["12 s", "1 min", "2 h", "2 d"]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_launches_at_the_same_moment_never_give_more_slots_than_there_are(
+    project: Project, wire: FakeWire, artifacts: Any
+) -> None:
+    """Threads of their own connections, all of which admit at once, then all runs end at once."""
+    wire.workers = [worker_make("train@box", slots=3)]
+
+    def together(acts: list[Callable[[], Any]]) -> None:
+        gate, troubles = threading.Barrier(len(acts)), []
+
+        def do(act: Callable[[], Any]) -> None:
+            try:
+                gate.wait(30)
+                act()
+            except Exception as error:
+                troubles.append(error)
+            finally:
+                connection.close()
+
+        threads = [threading.Thread(target=do, args=(act,)) for act in acts]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+        assert troubles == []
+
+    def one(number: int) -> Callable[[], Run]:
+        return lambda: services.run_launch(
+            project=project, kind="drill", name=str(number), config={}, inputs={}
+        )
+
+    together([one(number) for number in range(8)])
+    holding = Run.objects.filter(admitted_at__isnull=False, ended_at=None)
+    assert (holding.count(), len(wire.jobs)) == (3, 3)
+    together([lambda run=run: services.run_cancel(run=run) for run in holding])
+    services.runs_sweep()
+    assert holding.count() == 3
+    assert len({job["run"] for job in wire.jobs}) == len(wire.jobs) == 6
