@@ -27,6 +27,7 @@ from workers.contract.alive import BEAT_EVERY_SECONDS
 from workers.contract.code_version import code_version
 from workers.contract.fleet import Gpu, WorkerReport
 from workers.contract.wire import JOB_HEADER
+from workers.machine import chosen
 
 GPUS_EVERY_SECONDS = 15.0
 GPUS_GIVEN_UP_SECONDS = 30.0

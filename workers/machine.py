@@ -20,7 +20,7 @@ def gpus() -> list[str]:
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is None:
         return names
-    return [_named(word, names) for word in _chosen(visible)]
+    return [_named(word, names) for word in chosen(visible)]
 
 
 def lacks(package: str) -> bool:
@@ -40,7 +40,7 @@ def _all_gpus() -> list[str]:
     ]
 
 
-def _chosen(visible: str) -> list[str]:
+def chosen(visible: str) -> list[str]:
     """The entries of `CUDA_VISIBLE_DEVICES` that count: those before the first that names none."""
     chosen: list[str] = []
     for word in (part.strip() for part in visible.split(",")):

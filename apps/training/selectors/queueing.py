@@ -126,7 +126,9 @@ def needs_unmet(run: Run, workers: Sequence[WorkerReport]) -> str:
     most = max(len(worker.gpus) for worker in workers)
     if run.processes > most:
         largest = "the largest machine" if many > 1 else "the machine"
-        return f"It needs {run.processes} GPUs: {largest} of class {run.queue} has {most or 'none'}."
+        return (
+            f"It needs {run.processes} GPUs: {largest} of class {run.queue} has {most or 'none'}."
+        )
     return (
         f"No single machine of class {run.queue} has the GPUs and the packages that it needs: "
         f"{run.processes} GPUs, {', '.join(packages_needed(run))}."
