@@ -146,7 +146,7 @@ class RunForm(forms.Form):
         **kwargs: Any,
     ) -> None:
         super().__init__(data, **kwargs)
-        self.project, self.kind = project, kind
+        self.project, self.kind, self.source = project, kind, source
         self.options = {option.name: option for option in recipe_fields(kind)}
         start = recipe_config(kind, source.config if source else {"preset": preset})
         if start.get("preset") == "":

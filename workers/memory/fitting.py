@@ -158,7 +158,7 @@ def sharding(name: str, devices: int) -> Measure:
     return Measure(
         name=name,
         title=f"{titles[name]} over {devices} devices",
-        fields=("sharding",),
+        fields=() if name == "zero1" else ("layout",),  # ZeRO 1 is no layout of ours
         change=_sharded(name, devices),
     )
 
@@ -206,14 +206,16 @@ def way_to_fit(found: Ledger, room: float) -> Way:
         CRITIC,
         SEQUENCE,
         OPTIMIZER,
-        *(sharding("zero3", devices) for devices in DEVICES),
+        *(
+            sharding("fsdp", devices) for devices in DEVICES
+        ),  # needs torch alone
     )
     taken: list[Measure] = []
     plan = found.plan
     for measure in order:
         if ledger(plan).peak <= least:
             break
-        if taken and taken[-1].name == measure.name == "zero3":
+        if taken and taken[-1].name == measure.name == "fsdp":
             taken.pop()  # more devices take the place of fewer
         new = measure.change(plan)
         if new is not None and ledger(new).peak < ledger(plan).peak:

@@ -5,9 +5,11 @@ from typing import Any
 
 from workers.memory.entries import LOOK, PHASES, RESIDENT, ROLES, Ledger
 from workers.memory.fitting import GB, TIGHT, Measure, Way, savings, way_to_fit
+from workers.memory.layouts import layouts_json
 from workers.memory.room import Room
 
 VERSION = 1
+NEEDS = ("layout",)  # what every run can say of its machine, beside its recipe's settings
 LARGEST = 4  # parts that a sentence names
 
 
@@ -107,6 +109,7 @@ def to_json(found: Ledger, room: Room | None, *, fields: Iterable[str] = ()) -> 
             }
             for saving in savings(found)
         ],
+        "layouts": layouts_json(plan, room),
         "would_fit": None
         if way is None
         else {
@@ -156,7 +159,7 @@ def _rows(way: Way) -> str:
 
 
 def _field(measure: Measure, fields: set[str]) -> str | None:
-    return next((name for name in measure.fields if name in fields), None)
+    return next((name for name in measure.fields if name in fields or name in NEEDS), None)
 
 
 def _listed(words: list[str]) -> str:

@@ -3,10 +3,11 @@
 from dataclasses import fields
 from typing import Any
 
+from workers import ranks
 from workers.context import RunContext
 from workers.contract.events import Fault
 from workers.memory.entries import Ledger
-from workers.memory.ledger import ledger
+from workers.memory.layouts import layout_ledger
 from workers.memory.plan import plan_for
 from workers.memory.report import fits, message, tight, to_json
 from workers.memory.room import Room, room
@@ -21,9 +22,10 @@ def ledger_of(
     longest_prompt: int | None = None,
     longest_row: int | None = None,
 ) -> Ledger | None:
-    """The ledger of a run from its inputs' configurations; None where there are none to read."""
+    """The ledger of one process of a run, from its inputs' configurations; None where there are
+    none to read."""
     plan = plan_for(context, kind, settings, longest_prompt=longest_prompt, longest_row=longest_row)
-    return None if plan is None else ledger(plan)
+    return None if plan is None else layout_ledger(plan, context.spec.layout, ranks.world())
 
 
 def memory_finding(found: Ledger | None, settings: Any, here: Room | None = None) -> Finding:

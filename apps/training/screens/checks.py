@@ -13,6 +13,7 @@ from apps.common.templatetags.frame import figure, filesize
 from apps.training.models import Run
 from apps.training.selectors.reports import report_read
 from measures.trust.findings import block_from_json
+from workers.contract.layouts import LAYOUTS
 
 METRICS = (
     "time/rollout_s",
@@ -66,6 +67,15 @@ class Bar:
 
 
 @dataclass(frozen=True, slots=True)
+class LayoutRow:
+    """A layout with its peak by number of processes: (processes, size, whether it fits)."""
+
+    name: str
+    title: str
+    sizes: list[tuple[int, str, bool | None]]
+
+
+@dataclass(frozen=True, slots=True)
 class Memory:
     """`verdict` says whether it fits; `bars` are the phases; `lines` every entry of the ledger."""
 
@@ -76,6 +86,7 @@ class Memory:
     lines: list[tuple[str, str, str, str, str]]
     measures: list[tuple[str, str, str, str, str]]
     would_fit: str
+    layouts: list[LayoutRow]
     limit: float | None  # where the room ends on the bars, in units of the drawing
 
 
@@ -225,8 +236,33 @@ def _memory(data: Mapping[str, Any]) -> Memory:
             for one in data["measures"][:MOST]
         ],
         would_fit=str((data.get("would_fit") or {}).get("message") or ""),
+        layouts=layout_rows(data.get("layouts") or []),
         limit=round(BAR * room_bytes / most, 1) if room_bytes and room_bytes <= most else None,
     )
+
+
+def layout_rows(rows: Sequence[Mapping[str, Any]]) -> list[LayoutRow]:
+    """The ledger's comparison of layouts, in the words of the form; of a layout that this version
+    does not know nothing is shown."""
+    found: dict[str, LayoutRow] = {}
+    for row in rows[:MOST]:
+        layout = LAYOUTS.get(str(row["layout"]))
+        if layout is None:
+            continue
+        shown = found.setdefault(layout.name, LayoutRow(layout.name, layout.title, []))
+        fits = row.get("fits")
+        size = filesize(_whole(row["peak_bytes"]))
+        shown.sizes.append((_whole(row["processes"]), size, fits if type(fits) is bool else None))
+    return list(found.values())
+
+
+def layouts_of(run: Run) -> list[LayoutRow]:
+    """What the preflight of `run` said would fit; empty where it said nothing that can be read."""
+    memory = report_read(run, "preflight.json").data.get("memory") or {}
+    try:
+        return layout_rows(memory.get("layouts") or [])
+    except _WRONG:
+        return []
 
 
 def _fits_words(peak: int, room: Mapping[str, Any] | None, fits: bool | None) -> str:

@@ -16,6 +16,9 @@ from apps.training import selectors, services
 from apps.training.forms import RunForm
 from apps.training.guidance import advised_changes
 from apps.training.models import Run
+from apps.training.screens.checks import layouts_of
+from apps.training.selectors.queueing import why_it_waits
+from workers.contract.layouts import LAYOUTS, MOST_PROCESSES, ONE
 from workers.contract.recipes import preset_purposes, recipe_presets
 
 # In the order of the loop, with what each is for.
@@ -77,8 +80,10 @@ def run_new(request: Request, kind: str) -> HttpResponse:
             if others:
                 messages.success(request, f"{len(others) + 1} runs are launched as one group.")
                 return redirect("training:group", request.project.slug, first.group)
-            messages.success(request, f"{first.name} is {first.get_state_display()}.")
+            waits = why_it_waits(first)
+            messages.success(request, f"{first.name} is {first.get_state_display()}. {waits}")
             return redirect("training:run", request.project.slug, first.pk)
+    source = form.source
     label, purposes = dict(Run.Kind.choices)[kind], preset_purposes(kind)
     context = {
         "form": form,
@@ -87,10 +92,21 @@ def run_new(request: Request, kind: str) -> HttpResponse:
         "text": dict(KINDS)[kind],
         "presets": [(name, purposes.get(name, "")) for name in recipe_presets(kind)],
         "preset": request.GET.get("preset", ""),
+        "source": source,
+        "layouts": layouts_of(source) if source is not None and "layout" in form.fields else [],
         "page_title": f"New run: {label}",
         "nav": "runs",
     }
     return render(request, "training/new.html", context, status=422 if form.errors else 200)
+
+
+def needs_asked(request: Request) -> dict[str, Any]:
+    """`?layout=fsdp&processes=4`, as a page proposes it; what is no such thing is left out."""
+    layout, processes = request.GET.get("layout", ""), request.GET.get("processes", "")
+    if layout not in LAYOUTS or not processes.isdecimal() or int(processes) > MOST_PROCESSES:
+        return {}
+    alone = layout == ONE
+    return {"layout": layout, "processes": None if alone else int(processes), "launcher": ""}
 
 
 def _form(request: Request, kind: str) -> RunForm:
@@ -108,6 +124,7 @@ def _form(request: Request, kind: str) -> RunForm:
     initial = {"name": f"{kind}-{count + 1}", "key": secrets.token_urlsafe(16)}
     if source:
         del initial["name"]
+        common["needs"] = needs_asked(request)
         if "advised" in request.GET:  # by the guardrail that stopped it
             common["changes"] = advised_changes(source)
     return RunForm(initial=initial, source=source, preset=request.GET.get("preset", ""), **common)

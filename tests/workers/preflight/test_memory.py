@@ -15,8 +15,9 @@ from transformers import (
     PretrainedConfig,
 )
 
+from workers.contract.layouts import LAYOUTS
 from workers.memory.advice import out_of_memory_advice
-from workers.memory.entries import LOOK, UPDATE, Held, Ledger, Plan
+from workers.memory.entries import GENERATION, LOOK, RESIDENT, UPDATE, Held, Ledger, Plan
 from workers.memory.fitting import (
     ADAPTERS,
     ALONE,
@@ -25,6 +26,7 @@ from workers.memory.fitting import (
     sharding,
     way_to_fit,
 )
+from workers.memory.layouts import layout_ledger, layouts_json
 from workers.memory.ledger import ledger
 from workers.memory.plan import plan_of
 from workers.memory.report import message, to_json
@@ -314,12 +316,12 @@ def test_a_measure_that_costs_more_than_it_saves_is_not_offered() -> None:
     assert CHECKPOINTING not in [saving.measure for saving in savings(found)]
 
 
-def test_a_measure_without_a_setting_is_said_to_have_none() -> None:
+def test_a_layout_is_named_as_the_setting_that_splits_the_weights() -> None:
     settings = ppo(lora_rank=16, max_prompt_length=512)
     found = ledger(plan_of("ppo", settings, policy=SEVEN, device="cuda"))
     card = replace(CARD, bytes=24e9)  # less than the frozen weights alone
     said = message(found, card, fields=[field.name for field in fields(settings)])
-    assert "ZeRO 3 over 2 devices. This recipe has no setting for ZeRO 3 over 2 devices" in said
+    assert "FSDP over 2 devices (layout)" in said
 
 
 def test_a_critic_of_its_own_can_be_spared() -> None:
@@ -340,6 +342,53 @@ def test_a_small_run_fits_this_machine() -> None:
     found = ledger(plan_of("ppo", ppo(), policy=LLAMA))
     assert 0 < found.peak < here.bytes
     assert "It does not fit" not in message(found, here)
+
+
+# --- over several processes ---
+
+
+def peaks(plan: Plan) -> dict[tuple[str, int], int]:
+    return {(r["layout"], r["processes"]): r["peak_bytes"] for r in layouts_json(plan, CARD)}
+
+
+def test_every_layout_is_compared_and_told_to_fit_by_the_room() -> None:
+    plan = plan_of("ppo", ppo(), policy=LLAMA)
+    rows = layouts_json(plan, CARD)
+    assert {row["layout"] for row in rows} == set(LAYOUTS)
+    assert rows[0] == {
+        "layout": "one",
+        "processes": 1,
+        "peak_bytes": round(ledger(plan).peak),
+        "fits": True,
+    }
+    nothing = replace(CARD, bytes=1.0)
+    assert not any(row["fits"] for row in layouts_json(plan, nothing))
+
+
+def test_more_is_split_from_layout_to_layout_and_data_parallel_splits_nothing() -> None:
+    found = peaks(plan_of("sft", settings_for("sft", {}), policy=SEVEN, device="cuda"))
+    assert found["data", 4] >= found["one", 1] > found["zero2", 4] > found["zero3", 4]
+    assert found["zero3", 4] == found["fsdp", 4] > found["fsdp", 8]
+
+
+def test_frozen_models_stay_whole_and_answers_need_gathered_weights() -> None:
+    """By hand: of `n` bytes of weights, fully_shard leaves n / 4 of the trained model, all of a
+    frozen one, and while answers are drawn the rest of the trained one comes back."""
+    plan = plan_of("ppo", ppo(), policy=SEVEN, reference=SEVEN, device="cuda")
+    split = layout_ledger(plan, "fsdp", 4)
+    sizes = {held.role: held.own_parameters * held.weight_bytes for held in plan.models}
+    parts = {
+        (role, phase): sum(
+            line.bytes
+            for line in split.lines
+            if line.role == role and line.phase == phase and "weights" in line.part
+        )
+        for role in ("policy", "reference")
+        for phase in (RESIDENT, GENERATION)
+    }
+    assert parts["policy", RESIDENT] == pytest.approx(sizes["policy"] / 4)
+    assert parts["policy", GENERATION] == pytest.approx(3 * sizes["policy"] / 4)
+    assert parts["reference", RESIDENT] == pytest.approx(sizes["reference"])
 
 
 # --- when it ran out all the same ---
