@@ -1,0 +1,180 @@
+"""What a worker tells: GPUs (by a stub of nvidia-smi), libraries, the runs it is at."""
+
+import os
+import stat
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from workers import fleet
+from workers.contract.fleet import (
+    Gpu,
+    WorkerReport,
+    report_from_json,
+    report_to_json,
+    reports_of,
+)
+from workers.contract.wire import ContractError
+
+LISTED = """\
+0, GPU-1111aaaa, NVIDIA H200, 143771, 140000, 570.86.15
+1, GPU-2222bbbb, NVIDIA H200, 143771, 9, 570.86.15
+2, GPU-3333cccc, NVIDIA T4, [N/A], [N/A], 570.86.15
+"""
+MIB = 1_048_576
+
+
+class Pipe:
+    """A Redis client that keeps what a pipeline was told."""
+
+    def __init__(self) -> None:
+        self.said: list[tuple[str, tuple[Any, ...]]] = []
+
+    def pipeline(self, transaction: bool) -> "Pipe":
+        return self
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *given, **more: self.said.append((name, given))
+
+
+@pytest.fixture
+def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A program `nvidia-smi` on the path, which prints the list above."""
+    path = tmp_path / "nvidia-smi"
+    path.write_text(f"#!/bin/sh\ncat <<'END'\n{LISTED}END\n")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    return path
+
+
+def known(gpus: fleet.Gpus, seconds: float = 60) -> tuple[Gpu, ...]:
+    """What is known once the program has ended; it is never waited for by the one who asks."""
+    until = time.monotonic() + seconds
+    gpus.tick(0.0)
+    while gpus._asked is not None and time.monotonic() < until:
+        gpus.tick(0.0)
+        time.sleep(0.02)
+    return gpus.known
+
+
+def test_gpus_are_those_that_the_driver_lists_with_their_memory(program: Path) -> None:
+    assert known(fleet.Gpus()) == (
+        Gpu("NVIDIA H200", 143_771 * MIB, 140_000 * MIB, "570.86.15"),
+        Gpu("NVIDIA H200", 143_771 * MIB, 9 * MIB, "570.86.15"),
+        Gpu("NVIDIA T4", None, None, "570.86.15"),
+    )
+
+
+def test_a_program_that_fails_or_hangs_leaves_no_gpus_and_holds_nothing_up(program: Path) -> None:
+    program.write_text("#!/bin/sh\nexit 9\n")
+    assert known(fleet.Gpus()) == ()
+    program.write_text("#!/bin/sh\nexec sleep 600\n")
+    gpus = fleet.Gpus()
+    begun = time.monotonic()
+    gpus.tick(0.0)
+    gpus.tick(1.0)
+    assert time.monotonic() - begun < 60
+    assert gpus._asked is not None
+    gpus.tick(fleet.GPUS_GIVEN_UP_SECONDS + 1)
+    assert known(gpus) == ()
+    gpus.close()
+
+
+def test_a_machine_without_the_program_has_no_gpus(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    gpus = fleet.Gpus()
+    gpus.tick(0.0)
+    assert gpus.known == ()
+
+
+@pytest.mark.parametrize(
+    ("visible", "names"),
+    [
+        (None, ["NVIDIA H200", "NVIDIA H200", "NVIDIA T4"]),
+        ("2", ["NVIDIA T4"]),
+        ("GPU-2222", ["NVIDIA H200"]),
+        ("2,0", ["NVIDIA T4", "NVIDIA H200"]),
+        ("0,-1,1", ["NVIDIA H200"]),
+        ("", []),
+        ("7", []),
+        ("MIG-1", ["a part of NVIDIA H200"]),
+    ],
+)
+def test_only_gpus_that_a_trainer_would_see_are_told(visible: str | None, names: list[str]) -> None:
+    assert [gpu.name for gpu in fleet.gpus_read(LISTED, visible)] == names
+
+
+def test_what_is_no_list_of_gpus_is_no_gpu() -> None:
+    assert fleet.gpus_read("No devices were found\n") == ()
+
+
+def test_installed_libraries_are_told_without_loading_them() -> None:
+    import subprocess
+    import sys
+
+    words = (
+        "import sys; from workers import fleet; v = fleet.installed(('torch', 'no-such-thing')); "
+        "assert list(v) == ['torch'], v; assert 'torch' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", words], check=True, timeout=120)
+
+
+def test_a_report_says_what_the_worker_is_and_what_it_is_at(
+    program: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Request:
+        _request_dict: Mapping[str, Any] = {"concord_job": "run7/2", "id": "x"}
+
+    monkeypatch.setattr(fleet, "_active", lambda: [Request()])
+    reporter = fleet.Reporter("redis://127.0.0.1:1/0", name="a@box", queues={"gpu"}, slots=2)
+    reporter._client = pipe = Pipe()  # type: ignore[assignment]
+    known(reporter._gpus)
+    reporter.beat()
+    reporter.beat()
+    (key, text), *_ = [given for name, given in pipe.said if name == "set"]
+    told = report_from_json(text)
+    assert key == "concord:worker:a@box"
+    assert (told.queues, told.slots, told.runs) == (("gpu",), 2, ("run7",))
+    assert [gpu.name for gpu in told.gpus][-1] == "NVIDIA T4"
+    assert told.cpus == len(os.sched_getaffinity(0))
+    assert told.memory_bytes is not None
+    assert told.memory_bytes > (told.memory_free_bytes or 0) > 0
+    assert [name for name, _ in pipe.said].count("set") == 1, "not more than every few seconds"
+    reporter.leave()
+    assert ("delete", ("concord:worker:a@box",)) in pipe.said
+
+
+def test_a_broker_that_is_away_does_not_stop_a_worker() -> None:
+    reporter = fleet.Reporter("redis://127.0.0.1:1/0", name="a@box", queues={"cpu"}, slots=1)
+    reporter.beat()
+    reporter.leave()
+
+
+REPORT = WorkerReport("a@box", "box", 7, ("gpu",), at=5.0, gpus=(Gpu("T4", 1, 2),), runs=("r",))
+
+
+def test_a_report_survives_its_json_form() -> None:
+    assert report_from_json(report_to_json(REPORT)) == REPORT
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("{no", "not JSON"),
+        ("[]", "expected an object"),
+        ('{"name": "a"}', "missing field 'host'"),
+        (report_to_json(REPORT).replace('"gpus": [', '"gpus": 3, "x": ['), "gpus: is no list"),
+        (report_to_json(REPORT).replace('"slots": 1', '"slots": -1'), "slots"),
+        (report_to_json(REPORT).replace('"at": 5.0', '"at": "now"'), "at: is no time"),
+    ],
+)
+def test_a_report_that_cannot_be_read_says_why_and_is_left_out(text: str, words: str) -> None:
+    with pytest.raises(ContractError, match=words):
+        report_from_json(text)
+    assert reports_of([text, None, report_to_json(REPORT)]) == (REPORT,)
