@@ -52,11 +52,10 @@ def stack(running_stack: Stack, transactional_db: None, settings: Settings) -> I
 def drill(project: Project, tmp_path: Path) -> Callable[..., Run]:
     """Launch a drill; keyword arguments go into its configuration."""
 
-    def launch(**config: Any) -> Run:
+    def launch(queue: str = "cpu", **config: Any) -> Run:
         config.setdefault("witness", str(tmp_path / "witness.jsonl"))
-        return services.run_launch(
-            project=project, kind="drill", name="a drill", config=config, inputs={}, seed=3
-        )
+        given = {"kind": "drill", "name": "a drill", "config": config, "inputs": {}, "seed": 3}
+        return services.run_launch(project=project, queue=queue, **given)
 
     return launch
 

@@ -14,8 +14,11 @@ from apps.accounts.models import Project, User
 from apps.common.errors import Conflict
 from apps.training import dispatch, selectors, services
 from apps.training.models import MetricBlock, Run, RunAttempt, RunEvent
+from apps.training.selectors.fleet import fleet_look
+from apps.training.selectors.queueing import why_it_waits
 from tests.training.stack import Stack, redis_client, wait_until, witnessed
 from workers.contract import wire
+from workers.contract.fleet import Fleet
 
 pytestmark = pytest.mark.stack
 FOR_EVER = {"steps": 100_000, "step_seconds": 0.05}
@@ -127,13 +130,13 @@ def test_a_lost_message_is_sent_again(
     stack: Stack, drill: Callable[..., Run], tmp_path: Path
 ) -> None:
     busy = at_work(drill(**FOR_EVER, witness=str(tmp_path / "busy.jsonl")))
-    run = drill(steps=5)
-    assert dispatch.jobs_waiting("cpu") == {(run.pk, 1)}
-    redis_client().delete("cpu")  # the broker forgets it
+    run = drill(queue="gpu", steps=5)  # the other class of the same worker: it is sent, and waits
+    assert dispatch.jobs_waiting("gpu") == {(run.pk, 1)}
+    redis_client().delete("gpu")  # the broker forgets it
     wait_until(
-        lambda: services.runs_sweep()["sent"] == 1, seconds=3, what="the sweep that misses it"
+        lambda: services.runs_sweep()["sent"] == 1, seconds=30, what="the sweep that misses it"
     )
-    assert dispatch.jobs_waiting("cpu") == {(run.pk, 1)}
+    assert dispatch.jobs_waiting("gpu") == {(run.pk, 1)}
     assert services.runs_sweep()["sent"] == 0, "what waits in the queue is not sent twice"
     services.run_cancel(run=busy)
     assert in_state(run, "finished").attempt == 1
@@ -144,10 +147,10 @@ def test_a_cancelled_run_that_still_waits_in_the_queue_never_starts(
     stack: Stack, drill: Callable[..., Run], tmp_path: Path
 ) -> None:
     busy = at_work(drill(**FOR_EVER, witness=str(tmp_path / "busy.jsonl")))
-    run = services.run_cancel(run=drill(steps=5))
+    run = services.run_cancel(run=drill(queue="gpu", steps=5))
     assert run.state == "cancelled"
     services.run_cancel(run=busy)
-    wait_until(lambda: redis_client().llen("cpu") == 0, what="the message taken")
+    wait_until(lambda: redis_client().llen("gpu") == 0, what="the message taken")
     in_state(busy, "cancelled")
     time.sleep(0.3)
     assert starts(tmp_path / "witness.jsonl") == 0
@@ -253,3 +256,23 @@ def test_the_spool_of_a_run_given_up_as_lost_can_be_replayed(
     assert "applied     0" in again.getvalue()
     steps = [step for step, _ in selectors.metric_series(run=run)["drill/value"]]
     assert steps == list(range(1, 41))
+
+
+def test_a_second_run_waits_in_the_database_until_the_workers_slot_is_free(
+    stack: Stack, drill: Callable[..., Run], tmp_path: Path
+) -> None:
+    """The real report of the worker, read back: one slot for each of its classes, and its run."""
+    busy = at_work(drill(**FOR_EVER, witness=str(tmp_path / "busy.jsonl")))
+    run = drill(steps=5)
+    assert (dispatch.jobs_waiting("cpu"), run.admitted_at) == (set(), None)
+    fleet = wait_until(lambda: told_by_worker(busy), what="a report that names the run")
+    assert (fleet.slots("cpu"), fleet.slots("gpu"), fleet.slots("short")) == (1, 1, 0)
+    assert "torch" in fleet.workers[0].versions
+    assert why_it_waits(run) == "Next in class cpu: the slot is in use."
+    services.run_cancel(run=busy)
+    assert in_state(run, "finished").attempt == 1
+
+
+def told_by_worker(run: Run) -> Fleet | None:
+    told = fleet_look()
+    return told if told and any(run.pk in worker.runs for worker in told.workers) else None
