@@ -221,7 +221,7 @@ def test_a_known_site_is_told_as_it_is(site: Project) -> None:
     assert values(text, "concord_delivery_oldest_pending_seconds")[()] / 4 == hour
     assert values(text, "concord_watches") == {("policy", "drifted"): 1}
     assert values(text, "concord_watch_overdue_seconds")[()] == hour
-    assert values(text, "concord_part_up") == {("database",): 1, ("broker",): 1}
+    assert values(text, "concord_part_up") == {("database",): 1, ("broker",): 1, ("fleet",): 1}
     assert values(text, "concord_worker_seen") == {("events",): 1, ("gpu",): 0}
     assert values(text, "concord_event_delay_seconds") == {(): 0}
     assert values(text, "concord_storage_bytes")[("metric_blocks",)] > 0
@@ -291,7 +291,7 @@ def test_a_part_that_is_away_is_said_to_be_and_hides_no_other(
 
     monkeypatch.setattr(exposition, "broker_look", away)
     text = read()
-    assert values(text, "concord_part_up") == {("database",): 1, ("broker",): 0}
+    assert values(text, "concord_part_up") == {("database",): 1, ("broker",): 0, ("fleet",): 1}
     assert "concord_queue_length" not in text
     assert values(text, "concord_deliveries")[("pending",)] == 2
 

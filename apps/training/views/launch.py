@@ -117,6 +117,7 @@ def _form(request: Request, kind: str) -> RunForm:
     }
     if request.method == "POST":
         return RunForm(request.POST, **common)
+    common["needs"] = needs_asked(request)
     source = None
     if "from" in request.GET:
         source = selectors.run_get(project=request.project, run_id=request.GET["from"])
@@ -124,7 +125,6 @@ def _form(request: Request, kind: str) -> RunForm:
     initial = {"name": f"{kind}-{count + 1}", "key": secrets.token_urlsafe(16)}
     if source:
         del initial["name"]
-        common["needs"] = needs_asked(request)
         if "advised" in request.GET:  # by the guardrail that stopped it
             common["changes"] = advised_changes(source)
     return RunForm(initial=initial, source=source, preset=request.GET.get("preset", ""), **common)
