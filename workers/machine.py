@@ -42,12 +42,12 @@ def _all_gpus() -> list[str]:
 
 def chosen(visible: str) -> list[str]:
     """The entries of `CUDA_VISIBLE_DEVICES` that count: those before the first that names none."""
-    chosen: list[str] = []
+    found: list[str] = []
     for word in (part.strip() for part in visible.split(",")):
         if word in ("", "-1"):
             break
-        chosen.append(word)
-    return chosen
+        found.append(word)
+    return found
 
 
 def _named(word: str, names: list[str]) -> str:

@@ -222,6 +222,9 @@ def test_a_known_site_is_told_as_it_is(site: Project) -> None:
     assert values(text, "concord_watches") == {("policy", "drifted"): 1}
     assert values(text, "concord_watch_overdue_seconds")[()] == hour
     assert values(text, "concord_part_up") == {("database",): 1, ("broker",): 1, ("fleet",): 1}
+    waiting = values(text, "concord_runs_waiting")  # queue, reason
+    assert {key: n for key, n in waiting.items() if n} == {("cpu", "slot"): 2}
+    assert set(values(text, "concord_slots_taken").values()) == {0}, "rows of tests were not sent"
     assert values(text, "concord_worker_seen") == {("events",): 1, ("gpu",): 0}
     assert values(text, "concord_event_delay_seconds") == {(): 0}
     assert values(text, "concord_storage_bytes")[("metric_blocks",)] > 0
