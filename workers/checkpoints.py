@@ -13,8 +13,10 @@ from typing import Any
 import torch
 from safetensors.torch import load_file, save_file
 
+from workers import ranks
 from workers.context import RecipeError
 from workers.contract.events import Fault
+from workers.models import laid_like, whole
 
 TENSORS = "training_state.safetensors"
 SCALARS = "training_state.json"
@@ -26,12 +28,20 @@ def save_training_state(
     names: Mapping[torch.nn.Parameter, str],
     scalars: Mapping[str, Any],
 ) -> None:
-    """Write the optimizer's moments under the parameters' names, and `scalars` as JSON."""
-    tensors = {
-        f"{names[parameter]}.{key}": torch.as_tensor(value).detach().cpu().contiguous().clone()
-        for parameter, state in optimizer.state.items()
-        for key, value in state.items()
-    }
+    """Write the optimizer's moments under the parameters' names, and `scalars` as JSON.
+
+    The first rank of a job writes; every rank must call, for moments may be split over them. What
+    is written is whole, so that any number of ranks can go on from it.
+    """
+    tensors = {}
+    for parameter, state in optimizer.state.items():
+        for key, value in state.items():
+            moment = whole(torch.as_tensor(value))
+            if ranks.is_first():
+                name = f"{names[parameter]}.{key}"
+                tensors[name] = moment.detach().cpu().contiguous().clone()
+    if not ranks.is_first():
+        return
     save_file(tensors, folder / TENSORS)
     (folder / SCALARS).write_text(json.dumps(dict(scalars), indent=1))
 
@@ -63,5 +73,5 @@ def load_training_state(
                 f"the training state of '{name}' does not fit this model",
             )
         # The step counter stays on the CPU, as the optimizer keeps it.
-        optimizer.state[parameter][key] = value.to(parameter.device) if value.dim() else value
+        optimizer.state[parameter][key] = laid_like(parameter, value) if value.dim() else value
     return scalars

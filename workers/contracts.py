@@ -40,6 +40,17 @@ def check_unchanged(sha256: str, loaded: str) -> None:
         raise _breach("reference_changed", "the reference's weights have changed")
 
 
+def check_alike(sha256s: Sequence[str]) -> None:
+    """The copies of the weights that the ranks of a job hold are one: their hashes, by rank."""
+    apart = [str(rank) for rank, sha256 in enumerate(sha256s) if sha256 != sha256s[0]]
+    if apart:
+        raise _breach(
+            "ranks_apart",
+            f"the weights of rank {', '.join(apart)} are not those of the first rank: their "
+            "updates have come apart",
+        )
+
+
 def check_kl_at_start(logprobs: Tensor, ref_logprobs: Tensor, mask: Tensor) -> None:
     """Before the first update the policy is its reference. [B, R] × 3."""
     distance = float(masked_mean((logprobs - ref_logprobs).abs(), mask))

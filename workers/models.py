@@ -10,6 +10,7 @@ from pathlib import Path
 
 import torch
 from torch import Tensor, nn
+from torch.distributed.tensor import DTensor, distribute_tensor
 from transformers import (
     AutoModelForCausalLM,
     AutoModelForSequenceClassification,
@@ -120,10 +121,25 @@ def weights_sha256(model: nn.Module) -> str:
     return state_sha256(model.state_dict())
 
 
+def whole(tensor: Tensor) -> Tensor:
+    """All of a tensor that is split over the ranks of a job, for which every rank must ask; any
+    other tensor itself."""
+    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+
+
+def laid_like(parameter: Tensor, value: Tensor) -> Tensor:
+    """A whole `value` on the device of `parameter`, and split over the ranks of a job as it is."""
+    value = value.to(parameter.device)
+    if not isinstance(parameter, DTensor):
+        return value
+    return distribute_tensor(value, parameter.device_mesh, parameter.placements, src_data_rank=None)
+
+
 def state_sha256(state: Mapping[str, Tensor]) -> str:
     """The same of some of a model's weights, by name."""
     digest = hashlib.sha256()
-    for name, tensor in sorted(state.items()):
+    for name in sorted(state):
+        tensor = whole(state[name])
         digest.update(f"{name}{tuple(tensor.shape)}{tensor.dtype}".encode())
         digest.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()

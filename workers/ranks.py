@@ -75,12 +75,17 @@ def summed(values: "Tensor") -> "Tensor":
 
 def from_first(value: Any) -> Any:
     """What the first rank has; every rank must ask."""
+    return from_rank(0, value)
+
+
+def from_rank(source: int, value: Any) -> Any:
+    """What the rank `source` has; every rank must ask."""
     if not _met():
         return value
     from torch import distributed
 
     told = [value]
-    distributed.broadcast_object_list(told, src=0)
+    distributed.broadcast_object_list(told, src=source)
     return told[0]
 
 

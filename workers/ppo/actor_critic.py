@@ -12,8 +12,8 @@ built into its layers, and `adapted` the handle that switches, saves and merges 
 """
 
 import copy
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 from peft import PeftModel
@@ -30,9 +30,9 @@ VALUE_HEAD_FILE = "value_head.safetensors"
 CRITIC_FILE = "critic.safetensors"
 
 
-@dataclass(slots=True)
-class ActorCriticOutputs:
-    """Per response token, [B, R]; what lies under the padding means nothing."""
+class ActorCriticOutputs(NamedTuple):
+    """Per response token, [B, R]; what lies under the padding means nothing. A tuple, in which
+    `fully_shard` finds the tensors whose backward pass it must hear of."""
 
     logprobs: Tensor  # nats, tempered
     entropy: Tensor  # nats per token, tempered

@@ -14,6 +14,7 @@ from transformers import PreTrainedTokenizerBase
 
 from workers.behaviour.watch import Watch
 from workers.data.snapshot import Messages
+from workers.ppo.first import by_first
 from workers.ppo.setup import Prompts
 from workers.recipes.settings.policy import PPOSettings
 from workers.reference import Reference
@@ -82,18 +83,25 @@ def measure_baseline(
     ids = [row for row in prompts.ids for _ in range(draws)]
     messages = [row for row in prompts.messages for _ in range(draws)]
     with reference.weights() as model:
-        answers = answer(model, tokenizer, ids, sampling, batch_size=settings.rollout_chunk)
+        answers = answer(
+            model, tokenizer, ids, sampling, batch_size=settings.rollout_chunk, by_ranks=True
+        )
     texts = [given.text for given in answers]
-    scores = np.array(reward.score(messages, texts).values)
     few = min(KEPT, len(texts))
     kept = [(messages[i], texts[i]) for i in (j * len(texts) // few for j in range(few))]
-    found = Baseline(
-        means=scores.reshape(-1, draws).mean(axis=1).tolist(),
-        mean=float(scores.mean()),
-        high=float(np.quantile(scores, HIGH)),
-        length=float(np.mean([given.tokens for given in answers])),
-        deviation=float(scores.std()),
-        kept=kept,
-        behaviour=watch.reference(texts) if watch else {},
-    )
-    return replace(found, kept_scores=found.score_kept(reward))
+    behaviour = watch.reference(texts) if watch else {}
+
+    def scored() -> Baseline:
+        scores = np.array(reward.score(messages, texts).values)
+        found = Baseline(
+            means=scores.reshape(-1, draws).mean(axis=1).tolist(),
+            mean=float(scores.mean()),
+            high=float(np.quantile(scores, HIGH)),
+            length=float(np.mean([given.tokens for given in answers])),
+            deviation=float(scores.std()),
+            kept=kept,
+            behaviour=behaviour,
+        )
+        return replace(found, kept_scores=found.score_kept(reward))
+
+    return by_first(scored)

@@ -7,6 +7,7 @@ share a rectangle, and no rectangle holds more tokens than the budget.
 import torch
 from torch import Tensor
 
+from workers import ranks
 from workers.rollouts.local import Responses
 
 
@@ -31,8 +32,10 @@ def parts_of(
     """`rows` in parts of at most so many rows and padded tokens, longest first.
 
     A row over the budget by itself is a part by itself. Without limits all rows are one part, in
-    their order.
+    their order. No rows are no parts.
     """
+    if not len(rows):
+        return []
     if most_tokens is None:
         return list(rows.split(most_rows or len(rows)))
     prompts = responses.prompt_mask.sum(1)[rows].tolist()
@@ -50,3 +53,21 @@ def parts_of(
             parts.append([i])
             longest = (prompts[i], answers[i])
     return [rows[torch.tensor(part)] for part in parts]
+
+
+def shared_parts(
+    responses: Responses, rows: Tensor, *, most_rows: int | None, most_tokens: int | None
+) -> list[tuple[Tensor, bool]]:
+    """The parts of this rank's share of `rows`, as many on every rank, and whether each counts.
+
+    Every n-th row is this rank's. Ranks meet in their passes wherever weights are split over them,
+    so one with fewer parts passes over a row again that counts for nothing. Each rank knows the
+    lengths of all answers, hence how many parts the others have.
+    """
+    split = [
+        parts_of(responses, rows[i :: ranks.world()], most_rows=most_rows, most_tokens=most_tokens)
+        for i in range(ranks.world())
+    ]
+    mine = split[ranks.rank()]
+    idle = max(map(len, split)) - len(mine)
+    return [*((part, True) for part in mine), *[(rows[:1], False)] * idle]

@@ -7,12 +7,14 @@ from typing import Any, Self
 import torch
 from accelerate import Accelerator
 
+from workers import contracts, ranks
 from workers.behaviour.build import make_watch
 from workers.behaviour.histograms import Histograms
 from workers.behaviour.watch import Watch
 from workers.context import RunContext
 from workers.guardrails.diagnosing import LiveDiagnosis
 from workers.guardrails.watch import Breach, Guardrails, stop_error
+from workers.models import state_sha256
 from workers.ppo import keeping, looking
 from workers.ppo.baseline import Baseline, measure_baseline
 from workers.ppo.evaluation import Evaluation, audit, evaluate
@@ -21,6 +23,7 @@ from workers.ppo.probes import RewardProbes, read_probes
 from workers.ppo.setup import (
     Models,
     Prompts,
+    check_layout,
     load_models,
     make_accelerator,
     make_optimizer,
@@ -28,10 +31,12 @@ from workers.ppo.setup import (
     read_training_prompts,
 )
 from workers.ppo.state import TrainingState, restore
+from workers.ppo.sharding import is_split
 from workers.ppo.steering import Steering
 from workers.recipes.settings.policy import PPOSettings
 from workers.rewards.build import build_judge, build_reward
 from workers.rewards.pending import ScoreQueue
+from workers.rewards.ranked import RankedQueue
 from workers.rewards.source import RewardSource
 
 
@@ -46,7 +51,7 @@ class Course:
     optimizer: torch.optim.Optimizer
     reward: RewardSource
     judge: RewardSource | None
-    scoring: ScoreQueue
+    scoring: RankedQueue
     prompts: Prompts
     eval_prompts: Prompts
     steering: Steering
@@ -65,6 +70,7 @@ class Course:
 
     @classmethod
     def build(cls, context: RunContext, settings: PPOSettings) -> Self:
+        check_layout(context)
         accelerator = make_accelerator(settings)
         models = load_models(context, settings)
         folder = context.input_path("prompts")
@@ -82,7 +88,8 @@ class Course:
             histograms.restore(state.histograms)
             diagnosis.restore(state.diagnosis)
             kept.load(resumed)
-        models.actor_critic = accelerator.prepare(models.actor_critic)
+        if ranks.world() == 1:  # over several, gradients are added up by the update
+            models.actor_critic = accelerator.prepare(models.actor_critic)
         reward = build_reward(context, settings.reward, batch_size=settings.reward_batch_size)
         return cls(
             context=context,
@@ -92,7 +99,7 @@ class Course:
             optimizer=optimizer,
             reward=reward,
             judge=build_judge(context, batch_size=settings.reward_batch_size),
-            scoring=ScoreQueue(reward, batch_size=settings.reward_batch_size),
+            scoring=RankedQueue(ScoreQueue(reward, batch_size=settings.reward_batch_size)),
             prompts=read_training_prompts(folder, models.tokenizer, settings),
             eval_prompts=read_evaluation_prompts(
                 folder, models.tokenizer, settings, seed=context.spec.seed
@@ -142,20 +149,22 @@ class Course:
 
     def begin(self) -> None:
         """What is measured before the first step, and what it shows already."""
+        self.check_ranks()
         self.measure_baseline()
         self.evaluate()
         self.act(self.diagnosis.look(self.context, 0, self.last.figures()))
 
     def measure_baseline(self) -> None:
-        found = measure_baseline(
-            self.models.reference,
-            self.models.tokenizer,
-            self.eval_prompts,
-            self.reward,
-            self.settings,
-            seed=self.context.spec.seed,
-            watch=self.watch,
-        )
+        with self.models.whole():
+            found = measure_baseline(
+                self.models.reference,
+                self.models.tokenizer,
+                self.eval_prompts,
+                self.reward,
+                self.settings,
+                seed=self.context.spec.seed,
+                watch=self.watch,
+            )
         self.state.baseline = found.to_json() if found else None
         if found:
             self.context.metrics(0, found.behaviour)
@@ -165,19 +174,20 @@ class Course:
 
     def evaluate(self) -> bool:
         """Answer the fixed prompts and report; whether this is the best evaluation so far."""
-        self.last = evaluate(
-            self.models.actor_critic.policy,
-            self.models.reference,
-            self.models.tokenizer,
-            self.eval_prompts,
-            self.reward,
-            self.judge,
-            self.settings,
-            seed=self.context.spec.seed,
-            baseline=self.baseline,
-            probes=self.probes,
-            deviation=self.watch.deviation,
-        )
+        with self.models.whole():
+            self.last = evaluate(
+                self.models.actor_critic.policy,
+                self.models.reference,
+                self.models.tokenizer,
+                self.eval_prompts,
+                self.reward,
+                self.judge,
+                self.settings,
+                seed=self.context.spec.seed,
+                baseline=self.baseline,
+                probes=self.probes,
+                deviation=self.watch.deviation,
+            )
         self.first = self.first or self.last
         self.evaluated_at = self.state.step
         self.context.metrics(self.state.step, self.last.figures())
@@ -204,8 +214,16 @@ class Course:
         self.act(breaches)
         return ended
 
+    def check_ranks(self) -> None:
+        """Where each rank keeps a copy of what is trained, the copies are one to the bit."""
+        actor_critic = self.models.actor_critic
+        if ranks.world() > 1 and not is_split(actor_critic):
+            trained = {name: p for p, name in actor_critic.trained_names().items()}
+            contracts.check_alike(ranks.gathered(state_sha256(trained)))
+
     def save(self, tags: list[str]) -> None:
         self.models.reference.check()
+        self.check_ranks()
         self.state.guards = self.guards.state()
         self.state.watch = self.watch.state()
         self.state.histograms = self.histograms.state()
@@ -218,16 +236,17 @@ class Course:
     def finish(self) -> dict[str, Any]:
         """The audit, unless someone cancelled, and the headline figures."""
         if self.context.stopped != "cancel" and self.last is not None:
-            audit(
-                self.context,
-                self.models.reference,
-                self.models.tokenizer,
-                self.eval_prompts,
-                self.last,
-                self.reward,
-                self.settings,
-                step=self.state.step,
-            )
+            with self.models.whole():
+                audit(
+                    self.context,
+                    self.models.reference,
+                    self.models.tokenizer,
+                    self.eval_prompts,
+                    self.last,
+                    self.reward,
+                    self.settings,
+                    step=self.state.step,
+                )
             self.kept.publish(self.context)
             return looking.summary(self) | looking.latency(self)
         return looking.summary(self)

@@ -5,10 +5,12 @@ from dataclasses import dataclass, field
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from workers import ranks
 from workers.audit import AuditSample, pick, publish
 from workers.context import RunContext
 from workers.contract.events import ReviewRequested, Sample
 from workers.ppo.baseline import Baseline
+from workers.ppo.first import by_first
 from workers.ppo.probes import RewardProbes, protocol_number
 from workers.ppo.rollout import Rollout
 from workers.ppo.setup import Prompts
@@ -77,17 +79,21 @@ def evaluate(
     sampling = Sampling(
         settings.max_new_tokens, temperature=settings.temperature, seed=derive_seed(seed, "eval")
     )
-    answers = answer(policy, tokenizer, prompts.ids, sampling, reference=reference)
+    answers = answer(policy, tokenizer, prompts.ids, sampling, reference=reference, by_ranks=True)
     texts = [given.text for given in answers]
-    scores = reward.score(prompts.messages, texts)
-    return Evaluation(
-        answers,
-        scores,
-        judge.score(prompts.messages, texts) if judge else None,
-        baseline.calibrated_by_prompt(scores.values) if baseline else None,
-        (probes or RewardProbes()).figures(reward, baseline, deviation=deviation)
-        | {"eval/protocol": protocol_number(prompts.ids, sampling)},
-    )
+
+    def judged() -> Evaluation:
+        scores = reward.score(prompts.messages, texts)
+        return Evaluation(
+            answers,
+            scores,
+            judge.score(prompts.messages, texts) if judge else None,
+            baseline.calibrated_by_prompt(scores.values) if baseline else None,
+            (probes or RewardProbes()).figures(reward, baseline, deviation=deviation)
+            | {"eval/protocol": protocol_number(prompts.ids, sampling)},
+        )
+
+    return by_first(judged)
 
 
 def sample(context: RunContext, rollout: Rollout, scores: Scores, *, step: int) -> None:
@@ -161,7 +167,10 @@ def audit(
         seed=derive_seed(context.spec.seed, "baseline"),
     )
     with reference.weights() as model:
-        baselines = [given.text for given in answer(model, tokenizer, ids, sampling)]
+        given = answer(model, tokenizer, ids, sampling, by_ranks=True)
+    baselines = [one.text for one in given]
+    if not ranks.is_first():
+        return  # which alone asks the reward and writes
     baseline_scores = reward.score(messages, baselines).values
     samples = []
     for (bucket, i), prompt, text, score in zip(

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from workers import ranks
 from workers.audit import write_lines
 from workers.context import RunContext
 from workers.ppo.setup import Models
@@ -52,6 +53,8 @@ class Kept:
         added since, or where the last was published less than `pause_s` ago. Each has a place of
         its own, so that what was named by its hash stays."""
         now = context.clock()
+        if not ranks.is_first():
+            return
         if not self._records or self._told_of == self._added:
             return
         if self._published and now - self._published[-1][0] < pause_s:
@@ -78,9 +81,12 @@ def save_checkpoint(
     metrics: Mapping[str, float],
 ) -> None:
     """Everything to go on from, stored under the state's step; the local copy is removed. The
-    newest answers are published beside it: people can look into a run that still goes on."""
+    newest answers are published beside it: people can look into a run that still goes on. Every
+    rank must call; the first one writes."""
     folder = context.workdir / f"checkpoint-{state.step}"
-    save(folder, models.actor_critic, models.tokenizer, optimizer, state)
+    save(folder, models.actor_critic, models.tokenizer, optimizer, state, afresh=models.afresh)
+    if not ranks.is_first():
+        return
     kept.write(folder)
     context.save_checkpoint(folder, step=state.step, tags=tags, metrics=metrics)
     shutil.rmtree(folder)

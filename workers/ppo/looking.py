@@ -6,12 +6,15 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from workers import ranks
 from workers.bottleneck import bottleneck
 from workers.latency import measure_latency
 from workers.models import parameter_count, stop_ids
 from workers.ppo.batches import sequences_of
 from workers.ppo.figures import Figures, score_figures
+from workers.ppo.first import by_first
 from workers.ppo.rollout import Rollout
+from workers.ppo.sharding import is_split
 from workers.preflight.findings import Report
 from workers.preflight.parts import Parts, critic_parts
 from workers.preflight.run import run_preflight
@@ -25,23 +28,22 @@ LATENCY_FILE = "latency.json"
 
 
 def preflight(loop: "Course") -> Report:
-    """Data, memory and the reward before the first step; the critic too where a person asked."""
+    """Data, memory and the reward before the first step; the critic too where a person asked and
+    its weights are not split over ranks. The first rank looks for all."""
     settings, models = loop.settings, loop.models
-    return run_preflight(
-        loop.context,
-        "ppo",
-        settings,
-        Parts(
-            tokenizer=models.tokenizer,
-            policy=models.actor_critic.policy,
-            prompts=loop.prompts.messages,
-            prompt_ids=loop.prompts.ids,
-            left_out=loop.prompts.left_out,
-            eval_prompts=loop.eval_prompts.messages,
-            reward=loop.reward,
-            critic=critic_parts(models.actor_critic) if settings.preflight else None,
-        ),
+    fits = settings.preflight and not is_split(models.actor_critic)
+    parts = Parts(
+        tokenizer=models.tokenizer,
+        policy=models.actor_critic.policy,
+        prompts=loop.prompts.messages,
+        prompt_ids=loop.prompts.ids,
+        left_out=loop.prompts.left_out,
+        eval_prompts=loop.eval_prompts.messages,
+        reward=loop.reward,
+        critic=critic_parts(models.actor_critic) if fits else None,
     )
+    with models.whole():
+        return by_first(lambda: run_preflight(loop.context, "ppo", settings, parts))
 
 
 def scored(loop: "Course", rollout: Rollout, trusted: Tensor) -> Figures:
@@ -92,6 +94,11 @@ def latency(loop: "Course") -> dict[str, Any]:
     requests = loop.settings.latency_requests
     if not requests:
         return {}
+    with loop.models.whole():
+        return _timed(loop, requests) if ranks.is_first() else {}
+
+
+def _timed(loop: "Course", requests: int) -> dict[str, Any]:
     models, prompts = loop.models, loop.eval_prompts
     policy, stop = (
         models.actor_critic.policy,

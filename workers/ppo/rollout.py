@@ -9,18 +9,21 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
+from workers import ranks
 from workers.data.snapshot import Messages
 from workers.models import stop_ids
 from workers.ppo.actor_critic import ActorCritic
 from workers.ppo.batches import parts_of, sequences_of
 from workers.ppo.exact_kl import exact_kl_of
 from workers.ppo.finite import NonFinite
+from workers.ppo.sums import add_up
 from workers.reference import Reference
 from workers.rewards.source import Scores
 from workers.rl.kl import kl_estimate
 from workers.rl.masked import masked_sum
 from workers.rollouts.drawing import Drawer, LocalDrawer, chunks_of
 from workers.rollouts.local import Responses
+from workers.rollouts.ranked import RankedDrawer
 from workers.rollouts.sampling import Sampling
 
 
@@ -99,12 +102,15 @@ def collect(
     every chunk at once, so that scoring can begin while the next one is drawn. The behaviour
     log-probabilities come from the forward pass that the update uses too, rather than from the
     sampler, whose cache and batch shapes round differently; `max_tokens` bounds that pass and
-    changes nothing else.
+    changes nothing else. The ranks of a job share the drawing and the looking, and each returns
+    the whole batch, alike to the bit.
     """
     if drawer is None:
         drawer = LocalDrawer(
             actor_critic.policy, tokenizer, stop_ids(actor_critic.policy, tokenizer)
         )
+        if ranks.world() > 1:
+            drawer = RankedDrawer(drawer, actor_critic.policy.device)
     drawn: list[Responses] = []
     with _numbers_only():
         for one in drawer.draw(
@@ -118,8 +124,8 @@ def collect(
     device = responses.response_ids.device
     looked = {name: torch.zeros(shape, device=device) for name in ("own", "ref", "entropy", "v")}
     exact = torch.zeros(shape, device=device) if exact_kl else None
-    everything = torch.arange(len(prompts))
-    for rows in parts_of(responses, everything, most_rows=None, most_tokens=max_tokens):
+    mine = torch.arange(len(prompts))[ranks.rank() :: ranks.world()]
+    for rows in parts_of(responses, mine, most_rows=None, most_tokens=max_tokens):
         *sequences, width = sequences_of(responses, rows)
         own = actor_critic(*sequences, temperature=sampling.temperature)
         looked["own"][rows, :width] = own.logprobs.float()
@@ -131,6 +137,9 @@ def collect(
             exact[rows, :width] = exact_kl_of(
                 actor_critic.policy, reference, sequences, temperature=sampling.temperature
             )
+    # Every rank looked at its rows; the others' are still 0 there.
+    for seen in (*looked.values(), *([] if exact is None else [exact])):
+        add_up(seen)
     if not all(torch.isfinite(looked[name]).all() for name in ("own", "ref", "v")):
         raise NonFinite("the log-probability or value of an answer")
     return Rollout(

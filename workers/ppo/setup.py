@@ -1,22 +1,34 @@
 """What a PPO run is made of, before its first step."""
 
+import os
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 import torch
-from accelerate import Accelerator
+from accelerate import Accelerator, InitProcessGroupKwargs
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from workers import ranks
 from workers.context import RecipeError, RunContext
 from workers.contract.events import Fault
+from workers.contract.layouts import FSDP, ONE, ZERO2, ZERO3
 from workers.data.snapshot import TRAIN, Messages, Prompt, evaluation_splits, read_prompts
 from workers.lora import attach_policy_lora
 from workers.models import load_causal, load_tokenizer
 from workers.ppo.actor_critic import ActorCritic, critic_of
+from workers.ppo.sharding import split, whole_weights
 from workers.recipes.samples import choose, encode_fitting
 from workers.recipes.settings.policy import PPOSettings
 from workers.reference import Reference
 from workers.rollouts.sampling import derive_seed
+
+# Longer than one rank may keep the others waiting, while it alone scores or stores something. A
+# rank that dies is noticed by who started it, not by this.
+LONGEST_WAIT = timedelta(hours=2)
 
 
 @dataclass(slots=True)
@@ -26,6 +38,11 @@ class Models:
     actor_critic: ActorCritic
     reference: Reference
     tokenizer: PreTrainedTokenizerBase
+    afresh: Callable[[], ActorCritic]  # another of the same kind, on the CPU, on this rank alone
+
+    def whole(self) -> AbstractContextManager[None]:
+        """Inside, policy, critic and reference can be asked by one rank without the others."""
+        return whole_weights(self.actor_critic, self.reference.model)
 
 
 @dataclass(slots=True)
@@ -43,20 +60,37 @@ class Prompts:
         return [self.messages[i] for i in indices], [self.ids[i] for i in indices]
 
 
+def check_layout(context: RunContext) -> None:
+    """Raises `RecipeError` (bad_config) where PPO cannot run as the job is laid out."""
+    layout = context.spec.layout
+    if layout in (ZERO2, ZERO3):
+        raise RecipeError(
+            "bad_config",
+            Fault.CONFIGURATION,
+            f"layout: a ppo run does not train with '{layout}'; 'fsdp' splits the same things",
+        )
+    if layout == ONE and ranks.world() > 1:
+        raise RecipeError(
+            "bad_config",
+            Fault.CONFIGURATION,
+            f"layout: 'one' is one process, and this job was started in {ranks.world()}",
+        )
+
+
 def make_accelerator(settings: PPOSettings) -> Accelerator:
     """Device, precision and processes. Weights stay in float32; bfloat16 is for the passes."""
     on_gpu = torch.cuda.is_available()
     half = settings.precision == "bfloat16" or (
         settings.precision == "auto" and on_gpu and torch.cuda.is_bf16_supported()
     )
-    accelerator = Accelerator(mixed_precision="bf16" if half else "no", cpu=not on_gpu)
-    if accelerator.num_processes > 1:
-        raise RecipeError(
-            "bad_config",
-            Fault.CONFIGURATION,
-            "a ppo run trains in one process; launch it with the plain launcher",
-        )
-    return accelerator
+    # What `accelerate launch` would have a model wrapped in; here the recipe splits it itself.
+    for wrapper in ("ACCELERATE_USE_FSDP", "ACCELERATE_USE_DEEPSPEED"):
+        os.environ.pop(wrapper, None)
+    return Accelerator(
+        mixed_precision="bf16" if half else "no",
+        cpu=not on_gpu,
+        kwargs_handlers=[InitProcessGroupKwargs(timeout=LONGEST_WAIT)],
+    )
 
 
 def load_models(context: RunContext, settings: PPOSettings) -> Models:
@@ -66,17 +100,8 @@ def load_models(context: RunContext, settings: PPOSettings) -> Models:
     resumed = context.resume_path()
     tokenizer = load_tokenizer(resumed or start)
     adapters = settings.lora_rank > 0
-    policy = load_causal(start if adapters else resumed or start)
-    _check_room(policy, settings)
-    critic = critic_of(policy) if settings.critic == "separate" else None
-    if settings.gradient_checkpointing == "on" or (
-        settings.gradient_checkpointing == "auto" and policy.device.type == "cuda"
-    ):
-        policy.activation_checkpointing_enable()
-    adapted = None
-    if adapters:
-        adapted = attach_policy_lora(policy, rank=settings.lora_rank, alpha=settings.lora_alpha)
-    actor_critic = ActorCritic(policy, adapted=adapted, critic=critic)
+    actor_critic = _actor_critic(start if adapters else resumed or start, settings)
+    policy, adapted = actor_critic.policy, actor_critic.adapted
     if adapted is not None and reference_folder == start:
         reference = Reference.below_adapters(adapted)
     else:
@@ -84,7 +109,26 @@ def load_models(context: RunContext, settings: PPOSettings) -> Models:
     if resumed:
         actor_critic.load(resumed)
     actor_critic.eval()  # dropout is off anyway; nothing may differ between rollout and update
-    return Models(actor_critic, reference, tokenizer)
+    if context.spec.layout == FSDP and ranks.world() > 1:
+        split(actor_critic, reference)
+    afresh = partial(_actor_critic, start, settings, device=torch.device("cpu"))
+    return Models(actor_critic, reference, tokenizer, afresh)
+
+
+def _actor_critic(
+    folder: Path, settings: PPOSettings, *, device: torch.device | None = None
+) -> ActorCritic:
+    policy = load_causal(folder, device=device)
+    _check_room(policy, settings)
+    critic = critic_of(policy) if settings.critic == "separate" else None
+    if settings.gradient_checkpointing == "on" or (
+        settings.gradient_checkpointing == "auto" and policy.device.type == "cuda"
+    ):
+        policy.activation_checkpointing_enable()
+    adapted = None
+    if settings.lora_rank > 0:
+        adapted = attach_policy_lora(policy, rank=settings.lora_rank, alpha=settings.lora_alpha)
+    return ActorCritic(policy, adapted=adapted, critic=critic)
 
 
 def make_optimizer(actor_critic: ActorCritic, settings: PPOSettings) -> torch.optim.AdamW:

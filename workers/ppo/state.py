@@ -1,5 +1,6 @@
 """Everything a PPO run must remember to go on as if it had never stopped."""
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -7,8 +8,10 @@ from typing import Any
 import torch
 from transformers import PreTrainedTokenizerBase
 
+from workers import ranks
 from workers.checkpoints import load_training_state, save_training_state
 from workers.ppo.actor_critic import ActorCritic
+from workers.ppo.sharding import is_split, whole_state
 from workers.rl.moments import RunningMoments
 
 
@@ -42,9 +45,22 @@ def save(
     tokenizer: PreTrainedTokenizerBase,
     optimizer: torch.optim.Optimizer,
     state: TrainingState,
+    *,
+    afresh: Callable[[], ActorCritic] | None = None,
 ) -> None:
-    """A model folder that any program can load, with the training state beside it."""
-    actor_critic.save(tokenizer, folder)
+    """A model folder that any program can load, with the training state beside it.
+
+    The first rank of a job writes; every rank must call. Weights that are split over the ranks are
+    brought together in the model that `afresh` makes; others need none.
+    """
+    whole = whole_state(actor_critic, keep=ranks.is_first()) if is_split(actor_critic) else None
+    if ranks.is_first():
+        model = actor_critic
+        if whole is not None and afresh is not None:
+            with torch.random.fork_rng():
+                model = afresh()
+            model.load_state_dict(whole)
+        model.save(tokenizer, folder)
     save_training_state(folder, optimizer, actor_critic.trained_names(), asdict(state))
 
 

@@ -7,12 +7,17 @@ from dataclasses import dataclass, field
 import torch
 from accelerate import Accelerator
 from torch import Tensor
+from torch.nn.utils import clip_grad_norm_
 
+from workers import ranks
 from workers.contracts import check_first_ratio
+from workers.models import whole
 from workers.ppo.actor_critic import ActorCritic
-from workers.ppo.batches import parts_of, sequences_of
+from workers.ppo.batches import sequences_of, shared_parts
 from workers.ppo.finite import NonFinite
 from workers.ppo.rollout import Rollout
+from workers.ppo.sharding import is_split
+from workers.ppo.sums import add_up_gradients
 from workers.recipes.settings.policy import PPOSettings
 from workers.rl.kl import kl_k3
 from workers.rl.losses import clip_fraction, mean_ratio, policy_loss, value_loss
@@ -45,6 +50,20 @@ class Minibatch:
     @property
     def finite(self) -> bool:
         return all(map(torch.isfinite, self.means.values())) and math.isfinite(self.ratio_max)
+
+    def of_all_ranks(self) -> "Minibatch":
+        """What is decided by these is decided alike everywhere: sums of the ranks' shares, and
+        their greatest and least. Added up in one order, so alike to the bit."""
+        own = ({k: float(v) for k, v in self.means.items()}, self.ratio_max, self.logprob_min)
+        told = ranks.gathered(own)
+        if len(told) == 1:
+            return self
+        names = {name: None for means, *_ in told for name in means}
+        return Minibatch(
+            {n: torch.tensor(sum(means.get(n, 0.0) for means, *_ in told)) for n in names},
+            max((ratio for _, ratio, _ in told), key=_or_nan),
+            min(logprob for *_, logprob in told),
+        )
 
 
 def update(
@@ -126,7 +145,8 @@ class _Learner:
         self.entropy_coef = entropy_coef
         self.critic_alone = critic_alone
         self.accelerator = accelerator
-        self.trained = [p for p in actor_critic.parameters() if p.requires_grad]
+        # Those of the optimizer: of weights split over ranks, the parts that this one holds.
+        self.trained = [p for group in optimizer.param_groups for p in group["params"]]
         self.seen: dict[str, list[float]] = defaultdict(list)
         self.steps = 0
         self.skipped = 0
@@ -147,7 +167,7 @@ class _Learner:
             self.optimizer.zero_grad(set_to_none=True)
             self.skipped += 1
             return True
-        norm = torch.nn.utils.clip_grad_norm_(self.trained, self.settings.max_grad_norm)
+        norm = whole(clip_grad_norm_(self.trained, self.settings.max_grad_norm))
         if not torch.isfinite(norm):
             raise NonFinite("the gradient of the update")
         self.seen["grad_norm"].append(float(norm))
@@ -159,14 +179,15 @@ class _Learner:
     def gradients(self, rows: Tensor) -> Minibatch:
         """Accumulate the gradient of one minibatch, in parts; returns its statistics.
 
-        Every sum is divided by the minibatch's token count, so the split changes nothing. Before
-        the first step of an update the ratio must be 1.
+        Every sum is divided by the minibatch's token count, so the split changes nothing, neither
+        that into parts nor that over the ranks of a job. Before the first step of an update the
+        ratio must be 1.
         """
         settings, rollout = self.settings, self.rollout
         total = rollout.mask[rows].sum()
         sums: dict[str, Tensor] = defaultdict(lambda: torch.zeros(()))
         ratio_max, logprob_min = 1.0, 0.0
-        for part in parts_of(
+        for part, counts in shared_parts(
             rollout.responses,
             rows,
             most_rows=settings.microbatch_size,
@@ -181,7 +202,7 @@ class _Learner:
                 entropy_gradient=self.entropy_coef > 0,
                 values_alone=self.critic_alone,
             )
-            if self.steps == 0 and self.skipped == 0:
+            if self.steps == 0 and self.skipped == 0 and counts:
                 check_first_ratio(new.logprobs.detach(), old, mask)
             policy = policy_loss(
                 new.logprobs, old, self.advantages[part, :width], mask, clip=settings.clip
@@ -197,7 +218,9 @@ class _Learner:
             loss = settings.value_coef * value
             if not self.critic_alone:
                 loss = loss + policy - self.entropy_coef * entropy
-            self._backward(loss / total)
+            self._backward(loss / total if counts else loss * 0.0)
+            if not counts:
+                continue
             with torch.no_grad():
                 share = mask.sum() / total
                 for name, amount in {
@@ -216,7 +239,13 @@ class _Learner:
                 moved = (new.logprobs - old)[real].abs().amax().clamp(max=_LARGEST_LOG_RATIO)
                 ratio_max = max(ratio_max, float(moved.exp()))
                 logprob_min = min(logprob_min, float(new.logprobs[real].amin()))
-        return Minibatch(dict(sums), ratio_max, logprob_min)
+        self._add_up()
+        return Minibatch(dict(sums), ratio_max, logprob_min).of_all_ranks()
+
+    def _add_up(self) -> None:
+        """The gradient of the whole minibatch on every rank; split weights add up as they go."""
+        if not is_split(self.actor_critic):
+            add_up_gradients(self.trained)
 
     def _backward(self, loss: Tensor) -> None:
         if self.accelerator is None:
@@ -238,6 +267,11 @@ class _Learner:
             "update/stopped_by_kl": float(stopped_by_kl),
         }
         return UpdateStats(metrics, self.steps, stopped_by_kl, self.skipped, list(norms))
+
+
+def _or_nan(value: float) -> float:
+    """A NaN is the greatest of all, so that it is not lost among numbers."""
+    return math.inf if math.isnan(value) else value
 
 
 def _mean(values: list[float]) -> float:

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 from transformers import set_seed
 
-from workers import contracts
+from workers import contracts, ranks
 from workers.context import RunContext
 from workers.data.prompt_order import PromptOrder
 from workers.guardrails.watch import Breach
@@ -77,7 +77,9 @@ class Loop(Course):
             elapsed = time.monotonic() - started
             pace = elapsed / (self.state.step - first_step)
             self.report_progress(eta_s=pace * (self.settings.steps - self.state.step))
-            over = self.settings.max_seconds is not None and elapsed > self.settings.max_seconds
+            over = self.settings.max_seconds is not None and ranks.any_of(
+                elapsed > self.settings.max_seconds
+            )
             last = over or self.state.step == self.settings.steps
             ended = self.evaluate_and_save(last=last or bool(self.context.should_stop()))
         if not ended and self.context.stopped != "cancel":
@@ -88,7 +90,8 @@ class Loop(Course):
     def step(self) -> None:
         step, times = self.state.step + 1, StepTimes()
         try:
-            rollout = self.roll_out(step, times)
+            with self.models.whole():
+                rollout = self.roll_out(step, times)
         except NonFinite as error:  # the policy itself holds numbers that are none
             figures = {"numerics/non_finite": 1.0}
             self.context.metrics(step, figures)
@@ -117,6 +120,7 @@ class Loop(Course):
         began = time.monotonic()
         stats, breaches = self.learn(rollout, advantages, returns, trusted, step)
         times.update_s = time.monotonic() - began
+        times = ranks.from_first(times)  # guardrails look at them, and must see one thing
         self.state.policy_version += stats.steps if stats else 0
         figures = (
             rollout_figures(rollout, normalised, rewards, returns)

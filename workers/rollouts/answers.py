@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from workers import ranks
 from workers.models import stop_ids
 from workers.reference import Reference
 from workers.rl.kl import kl_k1
@@ -34,15 +35,21 @@ def answer(
     *,
     batch_size: int = 32,
     reference: Reference | None = None,
+    by_ranks: bool = False,
 ) -> list[Answer]:
     """An answer to each prompt (token ids), in order; each batch draws from its own derived seed.
+
+    `by_ranks`: every rank of this job asks for the same, each gives every n-th batch, and all get
+    all answers.
 
     With `reference`, each answer carries log π − log π_ref summed over its tokens (k1): its mean
     over answers estimates the sequence KL without bias. Sampling must then be from the whole
     tempered distribution (no top_p, top_k), or the estimate is of another policy.
     """
-    answers: list[Answer] = []
-    for start in range(0, len(prompts), batch_size):
+    starts = range(0, len(prompts), batch_size)
+    first, step = (ranks.rank(), ranks.world()) if by_ranks else (0, 1)
+    batches: list[list[Answer]] = []
+    for start in starts[first::step]:
         responses = generate(
             model,
             tokenizer,
@@ -62,10 +69,14 @@ def answer(
             ref = reference.logprobs(*sequences, temperature=sampling.temperature)
             per_token = kl_k1(own.logprobs, ref)
             kl = masked_sum(per_token, responses.response_mask, dim=1).tolist()
-        answers.extend(
-            Answer(text, int(tokens), bool(ended), nats)
-            for text, tokens, ended, nats in zip(
-                responses.texts, responses.lengths, responses.ended, kl, strict=True
-            )
+        batches.append(
+            [
+                Answer(text, int(tokens), bool(ended), nats)
+                for text, tokens, ended, nats in zip(
+                    responses.texts, responses.lengths, responses.ended, kl, strict=True
+                )
+            ]
         )
-    return answers
+    told = ranks.gathered(batches) if by_ranks else [batches]
+    in_order = (told[i % step][i // step] for i in range(len(starts)))
+    return [answer for batch in in_order for answer in batch]

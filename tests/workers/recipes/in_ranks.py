@@ -1,0 +1,94 @@
+"""Jobs in turn on every rank of one `torchrun`, so that its start is paid once.
+
+    python -m torch.distributed.run --standalone --nproc-per-node 2 -m tests.workers.recipes.in_ranks
+        ROOT FILE
+
+FILE is a list of {"spec": …, "after": step or null, "wish": …, "resumes": run or null, "plant": …}.
+A wish is seen by the first rank alone, and a planted fault lies on the last. What the first rank
+reports goes to events.jsonl in the job's folder, what it raises is the last event there.
+"""
+
+import importlib
+import itertools
+import json
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from tests.workers.recipes.language import Notebook, Outcome, Workshop
+from workers import ranks
+from workers.context import RecipeError, RunContext
+from workers.contract.events import Failed, Finished
+from workers.contract.jobs import spec_from_json
+from workers.ppo import course
+
+warnings.filterwarnings("ignore")  # of libraries; the one process beside these is strict
+
+
+@contextmanager
+def planted(fault: str | None) -> Iterator[None]:
+    """`apart`: the last rank begins with other weights. `broken`: its weights hold a NaN."""
+    load = course.load_models
+
+    def faulty(*arguments: Any) -> Any:
+        models = load(*arguments)
+        if ranks.rank() == ranks.world() - 1:
+            with torch.no_grad():
+                models.actor_critic.value_head.weight.add_({"apart": 1e-3}.get(fault, torch.nan))
+        return models
+
+    course.load_models = faulty if fault else load
+    try:
+        yield
+    finally:
+        course.load_models = load
+
+
+def run(shop: Workshop, job: dict[str, Any], done: dict[str, Outcome]) -> Outcome:
+    spec = spec_from_json(job["spec"])
+    if job.get("resumes"):
+        first = ranks.from_first(shop.resume(done[job["resumes"]]) if ranks.is_first() else None)
+        spec = replace(spec, resume=first)
+    notebook = Notebook(spec)
+    after, wish = job.get("after"), job.get("wish", "stop")
+    ticks = itertools.count(step=10)
+    folder = shop.folder(spec)
+    folder.mkdir(parents=True, exist_ok=True)
+    context = RunContext(
+        spec,
+        shop.store,
+        folder,
+        notebook if ranks.is_first() else None,
+        stop_signal=lambda: (
+            wish if ranks.is_first() and after is not None and notebook.step >= after else None
+        ),
+        clock=lambda: next(ticks),
+    )
+    recipe = importlib.import_module(f"workers.recipes.{spec.kind}")
+    try:
+        with planted(job.get("plant")):
+            summary = recipe.run(context)
+        context.emit(Finished(step=notebook.step, summary=summary))
+    except RecipeError as error:
+        context.emit(Failed(error.kind, error.fault, error.message))
+    if ranks.is_first():
+        lines = [json.dumps(envelope) + "\n" for envelope in notebook.envelopes]
+        (folder / "events.jsonl").write_text("".join(lines))
+        (folder / "log.txt").touch()
+    return Outcome(notebook.envelopes)
+
+
+def main(root: Path, jobs: list[dict[str, Any]]) -> None:
+    shop, done = Workshop(root), dict[str, Outcome]()
+    for job in jobs:
+        done[job["spec"]["run"]] = run(shop, job, done)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), json.loads(Path(sys.argv[2]).read_text()))

@@ -1,0 +1,110 @@
+"""Weights, gradients and optimizer split over the ranks of a job: torch's `fully_shard` ("FSDP2").
+
+While the policy learns, a layer's weights come together for its pass and part again, and its
+gradient is added up where its weights lie. While it answers, all weights are whole on every rank
+(`whole_weights`), because ranks draw answers of different lengths, and a layer that waited for the
+others at every token would wait for ever.
+
+Source: Zhao et al. 2023, "PyTorch FSDP"; torch.distributed.fsdp.fully_shard. Departure: gradients
+are added and not averaged, for each rank divides by the tokens of the whole minibatch.
+"""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+import torch
+from torch import Tensor, nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import FSDPModule, fully_shard
+
+from workers import ranks
+from workers.context import RecipeError
+from workers.contract.events import Fault
+from workers.models import whole
+from workers.ppo.actor_critic import ActorCritic
+from workers.reference import Reference
+
+
+def split(actor_critic: ActorCritic, reference: Reference) -> None:
+    """Split a policy, its critic and a reference of its own in place. Every rank must hold the same
+    weights before. Raises `RecipeError` (bad_config) for a model that names no layers."""
+    _split_model(actor_critic.policy)
+    if actor_critic.critic is not None:
+        _split_model(actor_critic.critic)
+    fully_shard(actor_critic, mesh=_mesh(actor_critic.policy))  # the value head
+    if reference.adapted is None:
+        _split_model(reference.model)
+    for part in (*_parts(actor_critic), *_parts(reference.model)):
+        part.set_gradient_divide_factor(1.0)
+        part.set_force_sum_reduction_for_comms(True)
+    # torch takes the module whose forward pass comes first for the one that holds all others.
+    one = torch.ones(1, 1, dtype=torch.long, device=actor_critic.policy.device)
+    with torch.no_grad():
+        actor_critic(one, one, one, one, temperature=1.0)
+        reference.logprobs(one, one, one, one, temperature=1.0)
+
+
+def _split_model(model: nn.Module) -> None:
+    """Each layer by itself, and the rest together. The rest stays whole from its forward to its
+    backward pass, for the output layer is also read outside of the model's own forward."""
+    names = set(getattr(model, "_no_split_modules", None) or ())
+    layers = [module for module in model.modules() if type(module).__name__ in names]
+    if not layers:
+        raise RecipeError(
+            "bad_config",
+            Fault.CONFIGURATION,
+            f"layout: 'fsdp' cannot split this policy, for {type(model).__name__} does not say "
+            "what its layers are; 'data' keeps a copy on each GPU",
+        )
+    for layer in layers:
+        fully_shard(layer, mesh=_mesh(model))
+    fully_shard(model, mesh=_mesh(model), reshard_after_forward=False)
+
+
+def _mesh(model: nn.Module):
+    kind = next(model.parameters()).device.type
+    return init_device_mesh(kind, (ranks.world(),))
+
+
+def is_split(module: nn.Module) -> bool:
+    return isinstance(module, FSDPModule)
+
+
+@contextmanager
+def whole_weights(*models: nn.Module) -> Iterator[None]:
+    """Inside, each rank holds all weights of `models` and asks nobody in a forward pass, so that
+    each may make as many as it likes. No gradients inside. Nothing where nothing is split."""
+    with ExitStack() as stack:
+        for model in models:
+            if isinstance(model, FSDPModule):
+                stack.enter_context(_whole(model))
+        yield
+
+
+@contextmanager
+def _whole(model: FSDPModule) -> Iterator[None]:
+    parts = _parts(model)
+    layers = [part for part in parts if _parts(part) == [part]]
+    for part in parts:
+        part.set_reshard_after_forward(False, recurse=False)
+        part.unshard()
+    try:
+        yield
+    finally:
+        model.reset_iter_state()  # splits again, and forgets the passes that only this rank made
+        for layer in layers:
+            layer.set_reshard_after_forward(True, recurse=False)
+
+
+def whole_state(model: nn.Module, *, keep: bool) -> dict[str, Tensor]:
+    """Every weight whole on the CPU, on the ranks that `keep` it; every rank must ask."""
+    state = {}
+    for name, tensor in model.state_dict().items():
+        full = whole(tensor)
+        if keep:
+            state[name] = full.detach().cpu()
+    return state
+
+
+def _parts(model: nn.Module) -> list[FSDPModule]:
+    return [module for module in model.modules() if isinstance(module, FSDPModule)]
