@@ -30,8 +30,8 @@ from workers.ppo.setup import (
     read_evaluation_prompts,
     read_training_prompts,
 )
-from workers.ppo.state import TrainingState, restore
 from workers.ppo.sharding import is_split
+from workers.ppo.state import TrainingState, restore
 from workers.ppo.steering import Steering
 from workers.recipes.settings.policy import PPOSettings
 from workers.rewards.build import build_judge, build_reward

@@ -1,7 +1,8 @@
 """Jobs in turn on every rank of one `torchrun`, so that its start is paid once.
 
-    python -m torch.distributed.run --standalone --nproc-per-node 2 -m tests.workers.recipes.in_ranks
-        ROOT FILE
+    python -m torch.distributed.run --standalone --nproc-per-node 2 -m
+        tests.workers.recipes.in_ranks
+            ROOT FILE
 
 FILE is a list of {"spec": …, "after": step or null, "wish": …, "resumes": run or null, "plant": …}.
 A wish is seen by the first rank alone, and a planted fault lies on the last. What the first rank
