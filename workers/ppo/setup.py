@@ -42,7 +42,8 @@ class Models:
 
     def whole(self) -> AbstractContextManager[None]:
         """Inside, policy, critic and reference can be asked by one rank without the others."""
-        return whole_weights(self.actor_critic, self.reference.model)
+        own = [] if self.reference.adapted else [self.reference.model]
+        return whole_weights(self.actor_critic, *own)
 
 
 @dataclass(slots=True)

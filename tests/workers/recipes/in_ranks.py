@@ -14,7 +14,7 @@ import itertools
 import json
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -28,27 +28,36 @@ from workers.context import RecipeError, RunContext
 from workers.contract.events import Failed, Finished
 from workers.contract.jobs import spec_from_json
 from workers.ppo import course
+from workers.rollouts.drawing import Chunk, Drawn, LocalDrawer
 
 warnings.filterwarnings("ignore")  # of libraries; the one process beside these is strict
 
 
 @contextmanager
 def planted(fault: str | None) -> Iterator[None]:
-    """`apart`: the last rank begins with other weights. `broken`: its weights hold a NaN."""
-    load = course.load_models
+    """`apart`: the last rank begins with other weights. `draw`: it cannot draw in step 2."""
+    load, draw = course.load_models, LocalDrawer.draw
 
-    def faulty(*arguments: Any) -> Any:
+    def other_weights(*arguments: Any) -> Any:
         models = load(*arguments)
-        if ranks.rank() == ranks.world() - 1:
-            with torch.no_grad():
-                models.actor_critic.value_head.weight.add_({"apart": 1e-3}.get(fault, torch.nan))
+        with torch.no_grad():
+            models.actor_critic.value_head.weight.add_(1e-3)
         return models
 
-    course.load_models = faulty if fault else load
+    def no_draw(drawer: LocalDrawer, chunks: Sequence[Chunk], *, version: int) -> Iterator[Drawn]:
+        calls.append(version)
+        if len(calls) == 3:  # there are two rounds in a step
+            raise RuntimeError("probability tensor contains either `inf`, `nan` or element < 0")
+        return draw(drawer, chunks, version=version)
+
+    calls: list[int] = []
+    if ranks.rank() == ranks.world() - 1:
+        course.load_models = other_weights if fault == "apart" else load
+        LocalDrawer.draw = no_draw if fault == "draw" else draw
     try:
         yield
     finally:
-        course.load_models = load
+        course.load_models, LocalDrawer.draw = load, draw
 
 
 def run(shop: Workshop, job: dict[str, Any], done: dict[str, Outcome]) -> Outcome:
