@@ -14,7 +14,7 @@ from contextlib import ExitStack, contextmanager
 
 import torch
 from torch import Tensor, nn
-from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import FSDPModule, fully_shard
 
 from workers import ranks
@@ -42,6 +42,11 @@ def split(actor_critic: ActorCritic, reference: Reference) -> None:
     with torch.no_grad():
         actor_critic(one, one, one, one, temperature=1.0)
         reference.logprobs(one, one, one, one, temperature=1.0)
+    # What stays whole after a forward pass is split again, or an optimizer would be given the
+    # whole weights, which never see a gradient.
+    actor_critic.reset_iter_state()
+    if reference.adapted is None:
+        reference.model.reset_iter_state()
 
 
 def _split_model(model: nn.Module) -> None:
@@ -61,7 +66,7 @@ def _split_model(model: nn.Module) -> None:
     fully_shard(model, mesh=_mesh(model), reshard_after_forward=False)
 
 
-def _mesh(model: nn.Module):
+def _mesh(model: nn.Module) -> DeviceMesh:
     kind = next(model.parameters()).device.type
     return init_device_mesh(kind, (ranks.world(),))
 

@@ -5,6 +5,7 @@ here.
 """
 
 import json
+import math
 import os
 import subprocess
 import sys
@@ -128,7 +129,7 @@ def differing(wanted: Outcome, found: Outcome, *, after: int = -1) -> dict[str, 
         if name.startswith(CLOCKS):
             continue
         one, other = (
-            {step: value for step, value in outcome.curve(name).items() if step > after}
+            {s: math.inf if v is None else v for s, v in outcome.curve(name).items() if s > after}
             for outcome in (wanted, found)
         )
         if one != pytest.approx(other, rel=ROUNDING, abs=ROUNDING, nan_ok=True):
