@@ -206,9 +206,7 @@ def way_to_fit(found: Ledger, room: float) -> Way:
         CRITIC,
         SEQUENCE,
         OPTIMIZER,
-        *(
-            sharding("fsdp", devices) for devices in DEVICES
-        ),  # needs torch alone
+        *(sharding("fsdp", devices) for devices in DEVICES),  # needs torch alone
     )
     taken: list[Measure] = []
     plan = found.plan
