@@ -65,6 +65,7 @@ SECTIONS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
             "temperature",
             "top_p",
             "top_k",
+            "server",
             "opponent",
             "principles",
             "filter",

@@ -1,18 +1,19 @@
-"""Recipes that ask models, with a real `transformers serve` of a self-made model on loopback."""
+"""Recipes that ask models: the server of `transformers serve`, a self-made model, loopback."""
 
 import contextlib
 import json
+import multiprocessing
 import os
-import signal
 import socket
-import subprocess
-import sys
 import time
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import pytest
+from transformers.cli.serve import Serve
 
 from tests.workers.recipes.conftest import SUBJECTS, preference_rows
 from tests.workers.recipes.language import Workshop, tiny_llama, user, word_tokenizer
@@ -35,38 +36,40 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Workshop:
     return shop
 
 
+def _serve(folder: str, port: int, log: str) -> None:
+    """What `transformers serve FOLDER --host 127.0.0.1 --port PORT --device cpu` does."""
+    end_with_parent()
+    warnings.simplefilter("ignore")  # theirs
+    with Path(log).open("wb") as output:
+        os.dup2(output.fileno(), 1)
+        os.dup2(output.fileno(), 2)
+        Serve(folder, host="127.0.0.1", port=port, device="cpu")
+
+
 @pytest.fixture(scope="module")
 def server(shop: Workshop) -> Iterator[dict[str, str]]:
-    """The setting `server` for the policy, served by a child process."""
-    folder = str(shop.root / "models" / "policy")
+    """The setting `server` for the policy, served by a child process: forked, since a fresh one
+    would import for longer than all tests of this file take."""
+    folder, log = str(shop.root / "models" / "policy"), shop.root / "serve.log"
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    log = shop.root / "serve.log"
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            [
-                *(str(Path(sys.executable).with_name("transformers")), "serve", folder),
-                *("--host", "127.0.0.1", "--port", str(port), "--device", "cpu"),
-            ],
-            env=os.environ | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"},
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            preexec_fn=end_with_parent,
-        )
+    process = multiprocessing.get_context("fork").Process(
+        target=_serve, args=(folder, port, str(log)), daemon=True
+    )
+    process.start()
     try:
         _wait_for(f"http://127.0.0.1:{port}/health", process, log)
         yield {"url": f"http://127.0.0.1:{port}/v1", "model": folder}
     finally:
-        process.send_signal(signal.SIGKILL)
-        process.wait(30)
+        process.kill()
+        process.join(30)
 
 
-def _wait_for(url: str, process: "subprocess.Popen[bytes]", log: Path) -> None:
+def _wait_for(url: str, process: Any, log: Path) -> None:
     until = time.monotonic() + 240
     while time.monotonic() < until:
-        assert process.poll() is None, log.read_text()[-3000:]
+        assert process.is_alive(), log.read_text()[-3000:]
         with contextlib.suppress(httpx2.TransportError):
             if httpx2.get(url, timeout=5).status_code == 200:
                 return
@@ -172,7 +175,7 @@ def test_a_trainer_killed_on_the_way_asks_the_rest_only(shop: Workshop, stub) ->
     first = shop.spec("killed", "generate", config, **roles)
     process = shop.start(first)
     kept = shop.root / "store" / "runs" / "killed" / "answers"
-    until = time.monotonic() + 240
+    until = time.monotonic() + 500
     while not (kept.is_dir() and len(_rows(kept)) >= 4):
         assert process.poll() is None, shop.outcome(first).log[-2000:]
         assert time.monotonic() < until
