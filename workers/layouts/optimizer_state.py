@@ -63,7 +63,7 @@ def _of_deepspeed(optimizer: Any, groups: Groups) -> State:
     if steps:
         _link(optimizer)
     state: State = {"state": {}, "param_groups": []}
-    for group, options in zip(groups, inner.param_groups, strict=True):
+    for group, options in zip(groups, _options(inner, groups), strict=True):
         first = len(state["state"])
         if steps:
             for index, parameter in enumerate(group, start=first):
@@ -77,7 +77,7 @@ def _of_deepspeed(optimizer: Any, groups: Groups) -> State:
 
 def _to_deepspeed(optimizer: Any, groups: Groups, state: State) -> None:
     inner: torch.optim.Optimizer = optimizer.optimizer
-    for options, known in zip(inner.param_groups, state["param_groups"], strict=True):
+    for options, known in zip(_options(inner, groups), state["param_groups"], strict=True):
         options.update({name: value for name, value in known.items() if name != "params"})
     if not state["state"]:
         return
@@ -94,6 +94,12 @@ def _to_deepspeed(optimizer: Any, groups: Groups, state: State) -> None:
             for name in _MOMENTS:
                 _put_moment(parameter, name, state["state"][index][name])
             index += 1
+
+
+def _options(inner: torch.optim.Optimizer, groups: Groups) -> list[dict[str, Any]]:
+    """Of each group; DeepSpeed leaves out those without a parameter, for which a copy stands in."""
+    kept = iter(inner.param_groups)
+    return [next(kept) if group else dict(inner.param_groups[0]) for group in groups]
 
 
 def _whole_weights(optimizer: Any) -> bool:
