@@ -17,7 +17,8 @@ from apps.snapshots.models import Snapshot
 from apps.training import dispatch, services
 from apps.training.models import Run
 from apps.training.selectors import fleet
-from tests.training.stack import QUICK, Stack
+from tests.training.drilled import PLAN
+from tests.training.stack import QUICK, Stack, wait_until
 from workers.contract.fleet import Fleet, WorkerReport
 from workers.contract.wire import JOB_QUEUES
 
@@ -65,6 +66,23 @@ def worker_make(name: str, **more: Any) -> WorkerReport:
     at = timezone.now().timestamp()
     given = {"host": name.partition("@")[2], "pid": 1, "queues": ("cpu",), "at": at} | more
     return WorkerReport(name=name, **given)
+
+
+@pytest.fixture
+def held(drill: Callable[..., Run], tmp_path: Path) -> Callable[..., Run]:
+    """Launch a drill and wait until it stands still after step 12 of its first attempt."""
+
+    def launch(**changes: Any) -> Run:
+        run = drill(**PLAN | {"hold_file": str(tmp_path / "go on")} | changes)
+        wait_until(lambda: Run.objects.filter(pk=run.pk, step=12).exists(), what="step 12")
+        return run
+
+    return launch
+
+
+@pytest.fixture
+def go_on(tmp_path: Path) -> Callable[[], None]:
+    return lambda: (tmp_path / "go on").touch()
 
 
 class FakeWire:
