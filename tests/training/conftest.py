@@ -74,7 +74,8 @@ def held(drill: Callable[..., Run], tmp_path: Path) -> Callable[..., Run]:
 
     def launch(**changes: Any) -> Run:
         run = drill(**PLAN | {"hold_file": str(tmp_path / "go on")} | changes)
-        wait_until(lambda: Run.objects.filter(pk=run.pk, step=12).exists(), what="step 12")
+        there = Run.objects.filter(pk=run.pk, step=12)
+        wait_until(there.exists, seconds=120, what="step 12")  # workers may be just starting
         return run
 
     return launch

@@ -26,7 +26,7 @@ def finish(run: Run) -> Run:
     wait_until(
         lambda: Run.objects.filter(pk=run.pk, state__in=Run.ENDED_STATES).exists(),
         meanwhile=services.runs_sweep,
-        seconds=30,
+        seconds=120,
         what="the end of the run",
     )
     return Run.objects.get(pk=run.pk)

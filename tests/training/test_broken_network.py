@@ -48,6 +48,9 @@ class Machine:
                     found.append(int(process.name))
         return found
 
+    def log(self) -> str:
+        return self.worker.output.read_text()
+
     def die(self) -> None:
         """All at once, with its disk."""
         trainers = self.trainers()
@@ -98,6 +101,7 @@ def test_a_machine_whose_line_breaks_trains_on_and_its_events_arrive_once(
     machine.link.cut()
     go_on()
     wait_until(lambda: '"Finished"' in machine.spool(run).read_text(), what="the end of training")
+    wait_until(lambda: "Redis does not answer" in machine.log(), what="a call that gave up")
     run.refresh_from_db()
     assert (run.state, run.step) == ("running", 12), "what was said meanwhile arrived nowhere"
     machine.link.mend()
