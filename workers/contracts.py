@@ -87,9 +87,10 @@ def check_first_ratio(logprobs: Tensor, old_logprobs: Tensor, mask: Tensor) -> N
         )
 
 
-def check_fresh(policy_version: int, rollout_version: int) -> None:
-    """The rollout was drawn from the policy that is about to learn from it."""
-    if policy_version != rollout_version:
+def check_fresh(policy_version: int, rollout_version: int, *, allowed: int = 0) -> None:
+    """The rollout was drawn from the policy that is about to learn from it, or from one that is at
+    most `allowed` optimizer steps older."""
+    if not 0 <= policy_version - rollout_version <= allowed:
         raise _breach(
             "stale_rollout",
             f"a rollout of policy version {rollout_version} meets version {policy_version}",

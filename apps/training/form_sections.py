@@ -75,6 +75,18 @@ SECTIONS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         ),
     ),
     (
+        "Actors beyond this process",
+        "Answers and scores by Ray actors (docs/ray.md); all 0 needs no Ray.",
+        (
+            "rollout_workers",
+            "rollout_lag",
+            "rollout_max_age",
+            "importance_cap",
+            "reward_workers",
+            "worker_gpus",
+        ),
+    ),
+    (
         "Reward",
         "Where scores come from and what is done to them before they teach.",
         (

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import torch
 from accelerate import Accelerator
@@ -39,6 +39,9 @@ from workers.rewards.pending import ScoreQueue
 from workers.rewards.ranked import RankedQueue
 from workers.rewards.source import RewardSource
 
+if TYPE_CHECKING:
+    from workers.ppo.actors import Actors
+
 
 @dataclass
 class Course:
@@ -67,6 +70,7 @@ class Course:
     stopped_by: str = ""
     evaluated_at: int = -1
     timed: list[dict[str, float]] = field(default_factory=list)
+    actors: "Actors | None" = None
 
     @classmethod
     def build(cls, context: RunContext, settings: PPOSettings) -> Self:
@@ -90,8 +94,13 @@ class Course:
             kept.load(resumed)
         if ranks.world() == 1:  # over several, gradients are added up by the update
             models.actor_critic = accelerator.prepare(models.actor_critic)
-        reward = build_reward(context, settings.reward, batch_size=settings.reward_batch_size)
-        return cls(
+        actors = _actors(context, settings, models, accelerator)
+        reward = actors.reward if actors else None
+        reward = reward or build_reward(
+            context, settings.reward, batch_size=settings.reward_batch_size
+        )
+        at_once = settings.reward_batch_size * max(1, settings.reward_workers)
+        course = cls(
             context=context,
             settings=settings,
             accelerator=accelerator,
@@ -99,7 +108,7 @@ class Course:
             optimizer=optimizer,
             reward=reward,
             judge=build_judge(context, batch_size=settings.reward_batch_size),
-            scoring=RankedQueue(ScoreQueue(reward, batch_size=settings.reward_batch_size)),
+            scoring=RankedQueue(ScoreQueue(reward, batch_size=at_once)),
             prompts=read_training_prompts(folder, models.tokenizer, settings),
             eval_prompts=read_evaluation_prompts(
                 folder, models.tokenizer, settings, seed=context.spec.seed
@@ -112,7 +121,19 @@ class Course:
             probes=read_probes(context),
             histograms=histograms,
             diagnosis=diagnosis,
+            actors=actors,
         )
+        if actors is not None:
+            actors.draw_ahead_by(course.scoring.submit)
+        return course
+
+    def close(self) -> None:
+        """End what works beside this thread."""
+        if self.actors is not None:
+            self.actors.stop()
+        self.scoring.close()
+        if self.actors is not None:
+            self.actors.close()
 
     @property
     def is_fresh(self) -> bool:
@@ -250,3 +271,15 @@ class Course:
             self.kept.publish(self.context)
             return looking.summary(self) | looking.latency(self)
         return looking.summary(self)
+
+
+def _actors(
+    context: RunContext, settings: PPOSettings, models: Models, accelerator: Accelerator
+) -> "Actors | None":
+    """Actors beyond this process, where the settings want any; only then is Ray needed."""
+    if not settings.rollout_workers and not settings.reward_workers:
+        return None
+    from workers.ppo.actors import open_actors
+
+    half = accelerator.mixed_precision == "bf16"
+    return open_actors(context, settings, models, half=half)

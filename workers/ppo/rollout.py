@@ -21,7 +21,7 @@ from workers.reference import Reference
 from workers.rewards.source import Scores
 from workers.rl.kl import kl_estimate
 from workers.rl.masked import masked_sum
-from workers.rollouts.drawing import Drawer, LocalDrawer, chunks_of
+from workers.rollouts.drawing import Drawer, Drawn, LocalDrawer, chunks_of
 from workers.rollouts.local import Responses
 from workers.rollouts.ranked import RankedDrawer
 from workers.rollouts.sampling import Sampling
@@ -31,16 +31,20 @@ from workers.rollouts.sampling import Sampling
 class Rollout:
     """B answers of one policy version. P, R as in `Responses`; tensors [B, R] unless said."""
 
-    policy_version: int  # optimizer steps taken before it was drawn
+    policy_version: int  # optimizer steps taken before it was drawn, by whoever drew it
     sampling: Sampling
     prompts: list[Messages]
     responses: Responses
-    logprobs: Tensor  # behaviour policy, nats, recomputed in one forward pass
+    logprobs: Tensor  # of the policy as it stands, nats, recomputed in one forward pass
     ref_logprobs: Tensor  # nats
     entropy: Tensor  # nats per token
     values: Tensor  # deviations
     full_kl: Tensor | None = None  # nats, exact at each position, where it was asked for
     scores: Scores | None = field(default=None)  # raw, with their parts
+    # Where an earlier version drew: what that one thought, nats, and the weights that correct it.
+    drawn_logprobs: Tensor | None = None
+    drawn_entropy: Tensor | None = None
+    importance: Tensor | None = None
 
     @property
     def mask(self) -> Tensor:
@@ -112,6 +116,7 @@ def collect(
         if ranks.world() > 1:
             drawer = RankedDrawer(drawer, actor_critic.policy.device)
     drawn: list[Responses] = []
+    came: list[Drawn] = []
     with _numbers_only():
         for one in drawer.draw(
             chunks_of(prompts, prompt_ids, sampling, chunk), version=policy_version
@@ -119,6 +124,7 @@ def collect(
             if on_drawn is not None:
                 on_drawn(one.chunk.messages, one.responses.texts)
             drawn.append(one.responses)
+            came.append(one)
     responses = _joined(drawn, tokenizer.pad_token_id)
     shape = responses.response_ids.shape
     device = responses.response_ids.device
@@ -143,7 +149,7 @@ def collect(
     if not all(torch.isfinite(looked[name]).all() for name in ("own", "ref", "v")):
         raise NonFinite("the log-probability or value of an answer")
     return Rollout(
-        policy_version=policy_version,
+        policy_version=came[0].version,
         sampling=sampling,
         prompts=list(prompts),
         responses=responses,
@@ -152,6 +158,8 @@ def collect(
         entropy=looked["entropy"],
         values=looked["v"],
         full_kl=exact,
+        drawn_logprobs=_spread([one.logprobs for one in came], shape[1]),
+        drawn_entropy=_spread([one.entropy for one in came], shape[1]),
     )
 
 
@@ -164,6 +172,13 @@ def _numbers_only() -> Iterator[None]:
         if "probability tensor" not in str(error):
             raise
         raise NonFinite("the probability of a token") from error
+
+
+def _spread(pieces: Sequence[Tensor | None], width: int) -> Tensor | None:
+    """Rows of all chunks, padded right with 0: [B, width]; None where nobody said any."""
+    if any(piece is None for piece in pieces):
+        return None
+    return torch.cat([torch.nn.functional.pad(p, (0, width - p.shape[1])) for p in pieces])
 
 
 def _joined(chunks: Sequence[Responses], pad_id: int) -> Responses:

@@ -204,9 +204,12 @@ class _Learner:
             )
             if self.steps == 0 and self.skipped == 0 and counts:
                 check_first_ratio(new.logprobs.detach(), old, mask)
-            policy = policy_loss(
+            policy_losses = policy_loss(
                 new.logprobs, old, self.advantages[part, :width], mask, clip=settings.clip
-            ).sum()
+            )
+            if rollout.importance is not None:  # drawn by an earlier version
+                policy_losses = policy_losses * rollout.importance[part, :width]
+            policy = policy_losses.sum()
             value = value_loss(
                 new.values,
                 rollout.values[part, :width],

@@ -25,6 +25,7 @@ from transformers import set_seed
 from workers import contracts, ranks
 from workers.context import RunContext
 from workers.data.prompt_order import PromptOrder
+from workers.data.snapshot import Messages
 from workers.guardrails.watch import Breach
 from workers.models import stop_ids
 from workers.ppo import looking
@@ -42,6 +43,8 @@ from workers.rewards.ensemble import threshold_of
 from workers.rewards.pending import Pending
 from workers.rewards.source import join
 from workers.rl.advantages import gae, shaped_rewards
+from workers.rl.importance import importance_weights
+from workers.rollouts.drawing import chunks_of
 from workers.rollouts.sampling import Sampling, derive_seed
 
 CONFIG = PPOSettings
@@ -61,7 +64,7 @@ def run(context: RunContext) -> dict[str, Any]:
         loop.train()
         return loop.finish() | ({"preflight": found.summary()} if found else {})
     finally:
-        loop.scoring.close()
+        loop.close()
 
 
 class Loop(Course):
@@ -114,6 +117,7 @@ class Loop(Course):
             lam=self.settings.gae_lambda,
         )
         contracts.check_done(rewards, returns, rollout.mask)
+        self.draw_ahead(step + 1)
         rate = set_learning_rate(
             self.optimizer, self.settings, step, scale=self.steering.rate_factor
         )
@@ -121,6 +125,7 @@ class Loop(Course):
         stats, breaches = self.learn(rollout, advantages, returns, trusted, step)
         times.update_s = time.monotonic() - began
         times = ranks.from_first(times)  # guardrails look at them, and must see one thing
+        learner = self.state.policy_version
         self.state.policy_version += stats.steps if stats else 0
         figures = (
             rollout_figures(rollout, normalised, rewards, returns)
@@ -128,7 +133,9 @@ class Loop(Course):
             | baseline_figures(rollout, self.baseline)
             | looking.watched(self, rollout)
             | (stats.metrics if stats else {})
-            | {"rollout/lag": 0.0, "numerics/non_finite": float(bool(breaches))}
+            | {"rollout/lag": float(rollout.policy_version != learner)}
+            | (self.actors.figures(rollout, learner) if self.actors else {})
+            | {"numerics/non_finite": float(bool(breaches))}
             | {"rollout/sampler_z": self.state.sampler[-1]}
             | {"learning_rate": rate, "kl_coef": self.steering.kl_coef}
         )
@@ -147,13 +154,9 @@ class Loop(Course):
 
     def roll_out(self, step: int, times: StepTimes) -> Rollout:
         """Answers of the present policy to the next prompts, scored while they are drawn."""
-        order = PromptOrder(len(self.prompts), seed=self.context.spec.seed)
-        messages, ids = self.prompts.at(order.take(self.state.position, self.settings.batch_size))
-        sampling = Sampling(
-            self.settings.max_new_tokens,
-            temperature=self.settings.temperature,
-            seed=derive_seed(self.context.spec.seed, "rollout", step),
-        )
+        messages, ids, sampling = self.asked(step, self.state.position)
+        actors = self.actors
+        hand_in = actors.ahead.scores_of if actors and actors.ahead else self.scoring.submit
         pending: list[Pending] = []
         worked, began = self.scoring.worked_s, time.monotonic()
         with self.accelerator.autocast():
@@ -168,13 +171,45 @@ class Loop(Course):
                 chunk=self.settings.rollout_chunk,
                 max_tokens=self.settings.max_tokens_per_batch,
                 exact_kl=self.settings.kl_estimator == "full",
-                on_drawn=lambda asked, texts: pending.append(self.scoring.submit(asked, texts)),
+                on_drawn=lambda asked, texts: pending.append(hand_in(asked, texts)),
+                drawer=actors.who_draws() if actors else None,
+            )
+        if rollout.drawn_logprobs is not None:
+            rollout.importance = importance_weights(
+                rollout.logprobs,
+                rollout.drawn_logprobs,
+                rollout.mask,
+                cap=self.settings.importance_cap,
             )
         times.rollout_s = time.monotonic() - began
         rollout.scores = join([one.result() for one in pending])
         times.reward_wait_s = time.monotonic() - began - times.rollout_s
         times.reward_s = self.scoring.worked_s - worked
         return rollout
+
+    def asked(self, step: int, position: int) -> tuple[list[Messages], list[list[int]], Sampling]:
+        """What a step asks: its prompts, their tokens, and how answers are drawn."""
+        order = PromptOrder(len(self.prompts), seed=self.context.spec.seed)
+        messages, ids = self.prompts.at(order.take(position, self.settings.batch_size))
+        return (
+            messages,
+            ids,
+            Sampling(
+                self.settings.max_new_tokens,
+                temperature=self.settings.temperature,
+                seed=derive_seed(self.context.spec.seed, "rollout", step),
+            ),
+        )
+
+    def draw_ahead(self, step: int) -> None:
+        """Let others draw the answers of the next step while this one is learned from."""
+        if self.actors is None or self.actors.ahead is None or step > self.settings.steps:
+            return
+        messages, ids, sampling = self.asked(step, self.state.position + self.settings.batch_size)
+        self.actors.ahead.begin(
+            chunks_of(messages, ids, sampling, self.settings.rollout_chunk),
+            version=self.state.policy_version,
+        )
 
     def check(self, rollout: Rollout) -> None:
         """What must hold exactly; a breach stops the run."""
@@ -184,10 +219,16 @@ class Loop(Course):
             rollout.responses.response_ids,
             stop_ids(self.models.actor_critic.policy, self.models.tokenizer),
         )
-        contracts.check_fresh(self.state.policy_version, rollout.policy_version)
+        contracts.check_fresh(
+            self.state.policy_version,
+            rollout.policy_version,
+            allowed=self.settings.oldest_rollout,
+        )
         if self.state.policy_version == 0 and not self.settings.reference_differs:
             contracts.check_kl_at_start(rollout.logprobs, rollout.ref_logprobs, rollout.mask)
-        z = contracts.sampler_z(rollout.logprobs, rollout.entropy, rollout.mask)
+        drew = rollout.logprobs if rollout.drawn_logprobs is None else rollout.drawn_logprobs
+        unsure = rollout.entropy if rollout.drawn_entropy is None else rollout.drawn_entropy
+        z = contracts.sampler_z(drew, unsure, rollout.mask)
         self.state.sampler = [*self.state.sampler, z][-contracts.SAMPLER_LOOKS :]
         contracts.check_sampler(self.state.sampler)
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from workers.data.snapshot import Messages
@@ -49,11 +50,13 @@ def chunks_of(
 @dataclass(slots=True)
 class Drawn:
     """The answers to one chunk, and the version of the policy that gave them: optimizer steps
-    taken before."""
+    taken before. What that version thinks of them, [B, R] in nats, where it was asked."""
 
     chunk: Chunk
     responses: Responses
     version: int
+    logprobs: Tensor | None = None
+    entropy: Tensor | None = None
 
 
 class Drawer(Protocol):

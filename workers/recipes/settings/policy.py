@@ -34,6 +34,52 @@ class PPOSettings(OptimisedSettings):
         unit="sequences",
         minimum=1,
     )
+    # actors (docs/ray.md)
+    rollout_workers: int = option(
+        0,
+        "Ray actors that draw the answers, each with a copy of the policy; 0 draws them here. "
+        "Needs the extra 'ray'. Raise it when generation takes most of a step.",
+        unit="actors",
+        minimum=0,
+        maximum=256,
+    )
+    rollout_lag: int = option(
+        0,
+        "0: the answers of a step are drawn by the policy that learns from them. 1: those of the "
+        "next step are drawn while this one is learned from, by the policy before its update, and "
+        "the loss corrects for that; needs rollout_workers.",
+        unit="steps",
+        minimum=0,
+        maximum=1,
+    )
+    rollout_max_age: int | None = option(
+        None,
+        "With rollout_lag: answers drawn more optimizer steps ago are thrown away and drawn "
+        "afresh; empty allows those of one update.",
+        unit="optimizer steps",
+        minimum=1,
+    )
+    importance_cap: float = option(
+        2.0,
+        "With rollout_lag: the most that a token's loss is multiplied by for being likelier now "
+        "than when it was drawn.",
+        minimum=1.0,
+    )
+    reward_workers: int = option(
+        0,
+        "Ray actors that score the answers, each with the whole reward; 0 scores them here. Raise "
+        "it when steps wait for the reward.",
+        unit="actors",
+        minimum=0,
+        maximum=256,
+    )
+    worker_gpus: float = option(
+        0.0,
+        "GPUs of each actor: whole ones, or a share of one; 0 draws and scores on processors.",
+        unit="GPUs",
+        minimum=0.0,
+        maximum=8.0,
+    )
     # reward
     reward_clip: float = option(
         5.0, "Normalised scores beyond this are cut.", unit="deviations", above=0.0
@@ -165,8 +211,18 @@ class PPOSettings(OptimisedSettings):
         maximum=10_000,
     )
 
+    @property
+    def oldest_rollout(self) -> int:
+        """Optimizer steps between an answer and the policy that learns from it, at most."""
+        one_update = self.update_epochs * (self.batch_size // self.minibatch_size)
+        return (self.rollout_max_age or one_update) if self.rollout_lag else 0
+
     def check(self) -> list[str]:
         errors = []
+        if self.rollout_lag and not self.rollout_workers:
+            errors.append("rollout_lag: 1 needs rollout_workers, or nobody draws meanwhile")
+        if self.rollout_max_age and not self.rollout_lag:
+            errors.append("rollout_max_age: is for rollout_lag 1; nothing is older without it")
         if self.kl_coef == 0 and not self.force_zero_kl:
             errors.append("kl_coef: 0 lets the policy drift; set force_zero_kl to mean it")
         if self.batch_size % self.minibatch_size:
