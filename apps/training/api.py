@@ -11,10 +11,8 @@ from apps.accounts.api_auth import needs
 from apps.accounts.permissions import STAFF, project_for
 from apps.training import display, selectors, services
 from apps.training.models import Checkpoint, Run, Sample
-from apps.training.selectors import fleet as fleet_reading
 from apps.training.selectors import pages
-from apps.training.selectors.queueing import queue_lines, queue_words, why_it_waits
-from workers.contract.fleet import WorkerReport
+from apps.training.selectors.queueing import queue_words, why_it_waits
 from workers.contract.layouts import MOST_PROCESSES
 
 router = Router(tags=["runs"])
@@ -182,54 +180,7 @@ class LineageOut(Schema):
     outputs: list[dict[str, Any]]
 
 
-class GpuOut(Schema):
-    name: str
-    total_bytes: int | None
-    free_bytes: int | None
-    driver: str
-
-
-class WorkerOut(Schema):
-    name: str
-    host: str
-    queues: list[str] = Field(description="the machine classes that it serves")
-    slots: int = Field(description="runs that it takes at once")
-    busy: int = Field(description="of these, taken")
-    cpus: int
-    memory_bytes: int | None
-    memory_free_bytes: int | None
-    gpus: list[GpuOut]
-    versions: dict[str, str]
-    code_version: str
-    at: float = Field(description="Unix seconds of its last report")
-
-    @classmethod
-    def of(cls, worker: WorkerReport) -> "WorkerOut":
-        given = asdict(worker) | {"busy": len(worker.runs)}
-        return cls(**{name: given[name] for name in cls.model_fields})
-
-
-class ClassOut(Schema):
-    queue: str
-    slots: int | None = Field(description="of its live workers; null when Redis does not answer")
-    taken: int
-    waiting: int
-
-
-class FleetOut(Schema):
-    workers: list[WorkerOut]
-    classes: list[ClassOut]
-
-
-class MoveIn(Schema):
-    to: Literal["up", "down", "first"]
-
-
-class PriorityIn(Schema):
-    priority: Literal["low", "normal", "high"]
-
-
-def _run(request: HttpRequest, slug: str, run_id: str) -> Run:
+def run_of(request: HttpRequest, slug: str, run_id: str) -> Run:
     project, _ = project_for(request.user, slug, STAFF)
     return selectors.run_get(project=project, run_id=run_id)
 
@@ -277,7 +228,7 @@ def run_create(request: HttpRequest, slug: str, payload: RunIn) -> Status:
 
 @router.get(BASE + "/{run_id}", auth=needs("read"), response=RunDetailOut, summary="One run")
 def run_get(request: HttpRequest, slug: str, run_id: str) -> RunDetailOut:
-    run = _run(request, slug, run_id)
+    run = run_of(request, slug, run_id)
     return RunDetailOut(
         **RunOut.of(run).dict(),
         checkpoints=[CheckpointOut.of(row) for row in selectors.checkpoints(run)],
@@ -295,7 +246,7 @@ def run_events(
 ) -> EventPage:
     """Every event in the order it was recorded, of all attempts; poll with the cursor. Points of
     metrics are not among them: read those from `metrics`, new ones with `from_step`."""
-    run = _run(request, slug, run_id)
+    run = run_of(request, slug, run_id)
     events, after = selectors.run_events_after(run=run, cursor=cursor, limit=limit)
     rows = [
         EventOut(id=e.pk, attempt=e.attempt, seq=e.seq, at=e.at, type=e.type, body=e.body)
@@ -317,7 +268,7 @@ def run_metrics(
     to_step: int | None = Query(None, ge=0, lt=2**63, description="the last step to show"),
 ) -> MetricsOut:
     """Of a cut and resumed run each step counts once. Thinning keeps least and greatest values."""
-    run = _run(request, slug, run_id)
+    run = run_of(request, slug, run_id)
     wanted = [name.strip() for name in names.split(",") if name.strip()] or None
     series = selectors.metric_series(
         run=run, names=wanted, max_points=points, from_step=from_step, to_step=to_step
@@ -343,7 +294,7 @@ def run_samples(
     bucket: str = Query("", description="high, low, random or flagged; all when empty"),
     limit: int = Query(50, ge=1, le=500),
 ) -> list[SampleOut]:
-    run = _run(request, slug, run_id)
+    run = run_of(request, slug, run_id)
     return [
         SampleOut.of(row) for row in selectors.samples(run=run, bucket=bucket or None, limit=limit)
     ]
@@ -355,7 +306,7 @@ def run_samples(
 def run_log(
     request: HttpRequest, slug: str, run_id: str, lines: int = Query(200, ge=1, le=5000)
 ) -> list[dict[str, Any]]:
-    return selectors.log_tail(run=_run(request, slug, run_id), lines=lines)
+    return selectors.log_tail(run=run_of(request, slug, run_id), lines=lines)
 
 
 @router.get(
@@ -365,7 +316,7 @@ def run_log(
     summary="What it was made from, and what was built on it",
 )
 def run_lineage(request: HttpRequest, slug: str, run_id: str) -> LineageOut:
-    run = _run(request, slug, run_id)
+    run = run_of(request, slug, run_id)
     return LineageOut(
         inputs=[asdict(node) for node in selectors.lineage_up(run)],
         outputs=[asdict(node) for node in selectors.lineage_down(run)],
@@ -376,7 +327,7 @@ def run_lineage(request: HttpRequest, slug: str, run_id: str) -> LineageOut:
     BASE + "/{run_id}/cancel", auth=needs("train"), response=RunOut, summary="End without saving"
 )
 def run_cancel(request: HttpRequest, slug: str, run_id: str) -> RunOut:
-    run = _run(request, slug, run_id)
+    run = run_of(request, slug, run_id)
     return RunOut.of(services.run_cancel(run=run, user=request.user))
 
 
@@ -384,7 +335,7 @@ def run_cancel(request: HttpRequest, slug: str, run_id: str) -> RunOut:
     BASE + "/{run_id}/stop", auth=needs("train"), response=RunOut, summary="Save and finish early"
 )
 def run_stop(request: HttpRequest, slug: str, run_id: str) -> RunOut:
-    run = _run(request, slug, run_id)
+    run = run_of(request, slug, run_id)
     return RunOut.of(services.run_stop_and_keep(run=run, user=request.user))
 
 
@@ -395,47 +346,5 @@ def run_stop(request: HttpRequest, slug: str, run_id: str) -> RunOut:
     summary="Go on from the last checkpoint of a failed or cancelled run",
 )
 def run_resume(request: HttpRequest, slug: str, run_id: str) -> RunOut:
-    run = _run(request, slug, run_id)
+    run = run_of(request, slug, run_id)
     return RunOut.of(services.run_resume(run=run, user=request.user))
-
-
-@router.get(
-    "/projects/{slug}/fleet",
-    auth=needs("read"),
-    response=FleetOut,
-    summary="Machines that were heard, and how many runs wait for each class of them",
-)
-def fleet(request: HttpRequest, slug: str) -> FleetOut:
-    """The same in every project: it names no run."""
-    project_for(request.user, slug, STAFF)
-    heard = fleet_reading.fleet_look()
-    return FleetOut(
-        workers=[WorkerOut.of(one) for one in (heard.workers if heard else ())],
-        classes=[
-            ClassOut(queue=n, slots=one.live, taken=len(one.has), waiting=len(one.waiting))
-            for n, one in queue_lines(fleet=heard).items()
-        ],
-    )
-
-
-@router.post(
-    BASE + "/{run_id}/move",
-    auth=needs("train"),
-    response=RunOut,
-    summary="Change its place among the project's runs that wait",
-)
-def run_move(request: HttpRequest, slug: str, run_id: str, payload: MoveIn) -> RunOut:
-    run = _run(request, slug, run_id)
-    return RunOut.of(services.run_move(run=run, to=payload.to, user=request.user))
-
-
-@router.post(
-    BASE + "/{run_id}/priority",
-    auth=needs("train"),
-    response=RunOut,
-    summary="Raise or lower a run that waits",
-)
-def run_priority(request: HttpRequest, slug: str, run_id: str, payload: PriorityIn) -> RunOut:
-    run = _run(request, slug, run_id)
-    priority = Run.Priority[payload.priority.upper()]
-    return RunOut.of(services.run_prioritise(run=run, priority=priority, user=request.user))

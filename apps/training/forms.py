@@ -19,19 +19,15 @@ from apps.training.form_guards import (
     guard_rows,
     guards_chosen,
 )
+from apps.training.form_needs import NeedsForm
 from apps.training.form_sections import sections_of
 from apps.training.models import Run, RunInput
 from apps.training.selectors import pages
 from apps.training.services.kinds import KINDS, OPTIMISED, Role
-from apps.training.services.layouts import SPREAD, needs_of
-from apps.training.services.queueing import MOST_AT_ONCE
 from apps.training.services.seeds import MOST_SEEDS
 from workers.contract.guards import guard_errors
-from workers.contract.layouts import EVERY_GPU, LAUNCHERS, LAYOUTS, MOST_PROCESSES, ONE, PLAIN
 from workers.contract.recipes import RecipeField, recipe_config, recipe_fields
-from workers.contract.wire import JOB_QUEUES, QUEUE_CPU
 
-NEEDS = ("layout", "processes", "launcher")
 # Shown at once; the others wait behind "All settings".
 MAIN_FIELDS: dict[str, tuple[str, ...]] = {
     "sft": ("learning_rate", "batch_size", "epochs", "max_steps", "max_length"),
@@ -69,7 +65,7 @@ ROLE_HELP = {
 }
 
 
-class RunForm(forms.Form):
+class RunForm(NeedsForm):
     """`initial` comes from a preset, or from the run that is cloned, with `changes` to its settings
     and `needs` in the place of its own."""
 
@@ -89,40 +85,6 @@ class RunForm(forms.Form):
         label="Seeds",
         help_text="Runs to launch, with this seed and the ones after it, as one group. One seed is "
         "not a result: with three or more the group's page gives means with their intervals.",
-    )
-    queue = forms.ChoiceField(
-        label="Machine class", help_text="The machines that may take it, by their queue."
-    )
-    layout = forms.ChoiceField(
-        label="Layout",
-        required=False,
-        choices=[(one.name, one.title) for one in LAYOUTS.values()],
-        initial=ONE,
-        help_text="What is split over the GPUs of its machine. The batch size stays that of the "
-        "whole job.",
-    )
-    processes = forms.IntegerField(
-        label="Processes",
-        required=False,
-        min_value=EVERY_GPU,
-        max_value=MOST_PROCESSES,
-        help_text="One for each GPU. 0: as many as its machine has; blank: what goes with the "
-        "layout.",
-    )
-    launcher = forms.ChoiceField(
-        label="Launcher",
-        required=False,
-        choices=[("", "by the layout"), *((name, name) for name in LAUNCHERS if name != PLAIN)],
-        help_text="Who starts the processes: torchrun, unless accelerate shall.",
-    )
-    priority = forms.TypedChoiceField(
-        label="Priority",
-        required=False,
-        coerce=int,
-        empty_value=Run.Priority.NORMAL,
-        choices=Run.Priority.choices,
-        initial=Run.Priority.NORMAL,
-        help_text="Among the runs that wait for this machine class.",
     )
     key = forms.CharField(widget=forms.HiddenInput, max_length=80)
     pasted = forms.CharField(
@@ -152,20 +114,10 @@ class RunForm(forms.Form):
         if start.get("preset") == "":
             del start["preset"]
         start |= changes or {}
-        self.fields["queue"].choices = [
-            (name, _queue_words(name, queues_heard)) for name in JOB_QUEUES
-        ]
-        self.fields["queue"].initial = source.queue if source else QUEUE_CPU
         if source:
             self.fields["name"].initial = f"{source.name} (copy)"[:120]
             self.fields["seed"].initial = source.seed
-            self.fields["priority"].initial = source.priority
-            if source.layout != ONE:
-                self._need(needs_of(source))
-        self._need(needs or {})
-        if kind not in SPREAD:
-            for name in NEEDS:
-                del self.fields[name]
+        self.ask_needs(kind, source=source, needs=needs or {}, queues_heard=queues_heard)
         self._add_inputs(source)
         if kind in OPTIMISED:
             self.fields["override_reason"] = forms.CharField(
@@ -187,10 +139,6 @@ class RunForm(forms.Form):
         if start:  # what this version's recipe does not know is not dropped silently
             self.fields["pasted"].initial = json.dumps(start, indent=2, ensure_ascii=False)
         self._group()
-
-    def _need(self, needs: Mapping[str, Any]) -> None:
-        for name, value in needs.items():
-            self.fields[name].initial = value
 
     def _add_inputs(self, source: Run | None) -> None:
         needed = {need.roles[0] for need in KINDS[self.kind].needs if len(need.roles) == 1}
@@ -296,11 +244,7 @@ class RunForm(forms.Form):
                 config[name] = value
         config |= {k: v for k, v in (cleaned.get("pasted") or {}).items() if v is not None}
         cleaned["config"] = config
-        cleaned["layout"] = cleaned.get("layout") or ONE
-        if cleaned.get("processes") is None:
-            cleaned["processes"] = 1 if cleaned["layout"] == ONE else EVERY_GPU
-            if cleaned["processes"] == EVERY_GPU and cleaned.get("queue") == QUEUE_CPU:
-                self.add_error("processes", "Say how many: machines of class cpu have no GPUs.")
+        self.clean_needs(cleaned)
         cleaned["seeds"] = cleaned.get("seeds") or 1
         cleaned["inputs"] = {
             name.removeprefix("input_"): pages.input_resolve(self.project, value)
@@ -315,23 +259,6 @@ class RunForm(forms.Form):
         name = f"input_{where.removeprefix('inputs.')}" if where.startswith("inputs.") else where
         name = {"config": "pasted", "idempotency_key": "key"}.get(name, name)
         self.add_error(name if name in self.fields else None, error.message)
-
-
-class QuotaForm(forms.Form):
-    runs_at_once = forms.IntegerField(
-        label="Runs at once",
-        required=False,
-        min_value=1,
-        max_value=MOST_AT_ONCE,
-        help_text="Of this project, over all machine classes; checks and probes do not count. "
-        "Blank: no limit.",
-    )
-
-
-def _queue_words(name: str, heard: frozenset[str] | None) -> str:
-    if heard is None:
-        return name
-    return f"{name} — a worker is listening" if name in heard else f"{name} — no worker right now"
 
 
 def _inputs_of(run: Run) -> dict[str, str]:
