@@ -6,7 +6,7 @@ from typing import Any
 from django import forms
 
 from apps.training.models import Run
-from apps.training.services.layouts import SPREAD, needs_of
+from apps.training.services.layouts import SPREAD, layouts_of_kind, needs_of
 from apps.training.services.queueing import MOST_AT_ONCE
 from workers.contract.layouts import EVERY_GPU, LAUNCHERS, LAYOUTS, MOST_PROCESSES, ONE, PLAIN
 from workers.contract.wire import JOB_QUEUES, QUEUE_CPU
@@ -23,7 +23,6 @@ class NeedsForm(forms.Form):
     layout = forms.ChoiceField(
         label="Layout",
         required=False,
-        choices=[(one.name, one.title) for one in LAYOUTS.values()],
         initial=ONE,
         help_text="What is split over the GPUs of its machine. The batch size stays that of the "
         "whole job.",
@@ -75,6 +74,9 @@ class NeedsForm(forms.Form):
         if kind not in SPREAD:
             for name in LAYOUT_FIELDS:
                 del self.fields[name]
+        else:
+            offered = layouts_of_kind(kind)
+            self.fields["layout"].choices = [(name, LAYOUTS[name].title) for name in offered]
 
     def clean_needs(self, cleaned: dict[str, Any]) -> None:
         """Blank processes are those that go with the layout."""

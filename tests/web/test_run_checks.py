@@ -167,6 +167,26 @@ def test_the_reports_of_a_run_are_shown_gravest_first(run, left, see):
         assert words in text.replace("Low-rank", "low-rank"), words
 
 
+def test_the_layout_that_fits_opens_the_form_of_a_clone(run, left, see, signed_in, emil):
+    peaks = {"one": 145, "fsdp": 66, "zero3": 60, "from the future": 1}
+    layouts = [
+        {"layout": name, "processes": 4, "peak_bytes": size * 10**9, "fits": size < 80}
+        for name, size in peaks.items()
+    ]
+    left(run, "preflight.json", PREFLIGHT | {"memory": MEMORY | {"layouts": layouts}})
+    text = see(run, "checks")
+    assert "4 × 66.0 GB" in text
+    link = f"/p/arguments/runs/new/ppo/?from={run.pk}&amp;layout=fsdp&amp;processes=4"
+    assert link in text
+    assert "layout=one" not in text, "it does not fit"
+    assert "layout=zero3" not in text, "PPO does not train with it"
+    assert "from the future" not in text
+    page = signed_in(emil).get(link.replace("&amp;", "&"))
+    form = page.context["form"]
+    assert (form["layout"].value(), form["processes"].value()) == ("fsdp", 4)
+    assert "by the memory ledger of warm-up" in page.content.decode()
+
+
 @pytest.mark.parametrize(
     ("content", "fields", "words"),
     [
@@ -201,6 +221,7 @@ def test_a_damaged_report_is_a_sentence(run, left, see, content, fields, words):
         {"version": 1, "level": "ok", "findings": [], "memory": {"peak_bytes": "much"}},
         {"version": 1, "level": "ok", "findings": [], "memory": MEMORY | {"phases": [{}]}},
         {"version": 1, "level": "ok", "findings": [], "memory": MEMORY | {"peak_bytes": -1}},
+        {"version": 1, "level": "ok", "findings": [], "memory": MEMORY | {"layouts": [{}]}},
         {"version": 1, "level": "ok", "findings": [], "memory": [1]},
     ],
 )

@@ -12,6 +12,7 @@ from apps.common.drawing.blocks import Part, parts
 from apps.common.templatetags.frame import figure, filesize
 from apps.training.models import Run
 from apps.training.selectors.reports import report_read
+from apps.training.services.layouts import layouts_of_kind
 from measures.trust.findings import block_from_json
 from workers.contract.layouts import LAYOUTS
 
@@ -137,7 +138,11 @@ def checks_view(run: Run, latest: Mapping[str, tuple[int, float]]) -> Checks:
 
     return Checks(
         preflight=shown("The preflight's report", _preflight, preflight.data),
-        memory=shown("The memory ledger", _memory, preflight.data.get("memory")),
+        memory=shown(
+            "The memory ledger",
+            lambda found: _memory(found, run.kind),
+            preflight.data.get("memory"),
+        ),
         latency=shown("The latency report", _latency, latency.data),
         waits=shown(
             "The report on who waits for whom",
@@ -194,7 +199,7 @@ def _worded(one: Finding) -> Finding:
 # --- memory ---
 
 
-def _memory(data: Mapping[str, Any]) -> Memory:
+def _memory(data: Mapping[str, Any], kind: str) -> Memory:
     peak, room = _whole(data["peak_bytes"]), data.get("room")
     held = next((_whole(p["bytes"]) for p in data["phases"] if p["phase"] == "resident"), 0)
     phases = [
@@ -236,19 +241,20 @@ def _memory(data: Mapping[str, Any]) -> Memory:
             for one in data["measures"][:MOST]
         ],
         would_fit=str((data.get("would_fit") or {}).get("message") or ""),
-        layouts=layout_rows(data.get("layouts") or []),
+        layouts=layout_rows(data.get("layouts") or [], kind),
         limit=round(BAR * room_bytes / most, 1) if room_bytes and room_bytes <= most else None,
     )
 
 
-def layout_rows(rows: Sequence[Mapping[str, Any]]) -> list[LayoutRow]:
-    """The ledger's comparison of layouts, in the words of the form; of a layout that this version
-    does not know nothing is shown."""
+def layout_rows(rows: Sequence[Mapping[str, Any]], kind: str) -> list[LayoutRow]:
+    """The ledger's comparison of layouts, in the words of the form: of those that the recipe of
+    `kind` trains with."""
+    offered = layouts_of_kind(kind)
     found: dict[str, LayoutRow] = {}
     for row in rows[:MOST]:
-        layout = LAYOUTS.get(str(row["layout"]))
-        if layout is None:
+        if row["layout"] not in offered:
             continue
+        layout = LAYOUTS[row["layout"]]
         shown = found.setdefault(layout.name, LayoutRow(layout.name, layout.title, []))
         fits = row.get("fits")
         size = filesize(_whole(row["peak_bytes"]))
@@ -260,7 +266,7 @@ def layouts_of(run: Run) -> list[LayoutRow]:
     """What the preflight of `run` said would fit; empty where it said nothing that can be read."""
     memory = report_read(run, "preflight.json").data.get("memory") or {}
     try:
-        return layout_rows(memory.get("layouts") or [])
+        return layout_rows(memory.get("layouts") or [], run.kind)
     except _WRONG:
         return []
 
