@@ -14,6 +14,7 @@ from apps.training.models import Run, RunQuota
 from apps.training.screens.fleet import differences, gpu_words
 from apps.training.selectors import fleet as fleet_reading
 from tests.web.runs import run_make
+from tests.web.test_run_form import fields_of
 from workers.contract.fleet import Fleet, Gpu, WorkerReport
 
 Sign = Callable[[User], Client]
@@ -175,8 +176,9 @@ def test_the_form_asks_for_a_layout_and_a_clone_and_the_spec_keep_it(
     page = client.get("/p/arguments/runs/new/drill/?layout=fsdp&processes=4")
     form = page.context["form"]
     assert (form["layout"].value(), form["processes"].value()) == ("fsdp", 4)
-    sent = {b.html_name: b.value() for b in form if b.value() not in (None, False)}
+    sent = fields_of(form)
     answer = client.post("/p/arguments/runs/new/drill/", sent | {"queue": "gpu", "priority": "2"})
+    assert answer.status_code == 302, answer.context["form"].errors
     run = Run.objects.get()
     assert answer.url == f"/p/arguments/runs/{run.pk}/"
     assert (run.layout, run.processes, run.launcher, run.priority) == ("fsdp", 4, "torchrun", 2)
@@ -194,7 +196,7 @@ def test_class_cpu_needs_a_number_of_processes(
 ) -> None:
     client = signed_in(emil)
     form = client.get("/p/arguments/runs/new/drill/").context["form"]
-    sent = {b.html_name: b.value() for b in form if b.value() not in (None, False)}
+    sent = fields_of(form)
     answer = client.post("/p/arguments/runs/new/drill/", sent | {"layout": "data"})
     assert answer.status_code == 422
     assert "Say how many" in answer.content.decode()
