@@ -1,10 +1,11 @@
 """What handing out the next pair and taking a vote read with 10,000 and 1,000,000 comparisons.
 
-Two projects in the middle of their work (benchmarks/scale/build.py), each with an annotator who has
-just come and one with 3,000 votes behind them. The statements that the services really execute are
-caught and explained with ANALYZE and BUFFERS: how many pages of 8 kB they touch is the figure that
-neither a warm cache nor other work on the machine changes. The alternative is the hand-out as one
-would write it first: sort what is free by its shuffled place, leave out what this person has met.
+Two projects in the middle of their work (benchmarks/labeling_world/build.py), each with an
+annotator who has just come and one with 3,000 votes behind them. The statements that the services
+really execute are caught and explained with ANALYZE and BUFFERS: how many pages of 8 kB they touch
+is the figure that neither a warm cache nor other work on the machine changes. The alternative is
+the hand-out as one would write it first: sort what is free by its shuffled place, leave out what
+this person has met.
 
 Run: python -m benchmarks.labeling_scale [--largest 1000000]
 """
@@ -45,7 +46,7 @@ def main() -> None:
     arguments.add_argument("--largest", type=int, default=1_000_000, help="comparisons, of tens")
     largest = arguments.parse_args().largest
     with site():
-        from benchmarks.scale import build
+        from benchmarks.labeling_world import build
 
         found: dict[int, dict[tuple[str, str, str], tuple[float, float]]] = {}
         seconds = {}
@@ -99,7 +100,7 @@ def measured(built: Any) -> dict[tuple[str, str, str], tuple[float, float]]:
 
     from apps.labeling import selectors, services
     from apps.labeling.models import LabelingSettings
-    from benchmarks.scale.explain import reads
+    from benchmarks.labeling_world.explain import reads
 
     found: dict[tuple[str, str, str], tuple[float, float]] = {}
     for lane, (shares, draw) in LANES.items():
@@ -137,7 +138,7 @@ def votes(
 ) -> dict[tuple[str, str, str], tuple[float, float]]:
     """The statements of a vote on the pair in hand, the next hand-out left out."""
     from apps.labeling import services
-    from benchmarks.scale.explain import reads
+    from benchmarks.labeling_world.explain import reads
 
     def vote() -> None:
         held = hand_out()

@@ -79,7 +79,7 @@ def test_the_cpu_of_a_process_includes_that_of_its_children() -> None:
 def test_the_statements_of_a_hand_out_are_explained_and_nothing_is_kept(
     project: Project, ana: User
 ) -> None:
-    from benchmarks.scale.explain import reads
+    from benchmarks.labeling_world.explain import reads
 
     pairs_make(project, 3)
     found = reads(lambda: services.slot_lease_next(project=project, annotator=ana))
