@@ -1,0 +1,78 @@
+"""Jobs one after another on the ranks of one start: importing costs more than tiny trainings.
+
+`python -m torch.distributed.run … -m tests.workers.recipes.several FOLDER …`, a job.json in each.
+"""
+
+import contextlib
+import dataclasses
+import json
+import math
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from accelerate.state import AcceleratorState, GradientState, PartialState
+from torch import distributed
+from transformers.integrations.deepspeed import unset_hf_deepspeed_config
+
+from workers import ranks
+from workers.contract.jobs import Resume, spec_from_json
+from workers.emitter import EVENTS_FILE, Emitter
+from workers.train import StopSignal, train
+
+# Beside a job.json: the folder of the job whose first checkpoint it goes on from, and a step that
+# gives no loss on the last rank.
+RESUMES, BROKEN = "resumes", "broken"
+
+
+def main() -> None:
+    for folder in map(Path, sys.argv[1:]):
+        run(folder)
+        for state in (AcceleratorState, GradientState, PartialState):
+            state._reset_state()
+        unset_hf_deepspeed_config()
+        for name in ("ACCELERATE_USE_DEEPSPEED", "ACCELERATE_USE_FSDP"):  # accelerate's own notes
+            os.environ.pop(name, None)
+
+
+def run(folder: Path) -> None:
+    if distributed.is_initialized():
+        distributed.barrier()
+    spec = spec_from_json(json.loads((folder / "job.json").read_text()))
+    if (folder / RESUMES).exists():
+        lines = (Path((folder / RESUMES).read_text()) / EVENTS_FILE).read_text().splitlines()
+        saved = next(e["event"] for e in map(json.loads, lines) if e["type"] == "CheckpointSaved")
+        resume = Resume(saved["uri"], saved["sha256"], saved["step"])
+        spec = dataclasses.replace(spec, resume=resume)
+    writer = None
+    if ranks.is_first():
+        writer = Emitter(folder / EVENTS_FILE, run=spec.run, attempt=spec.attempt)
+    broken = folder / BROKEN
+    planted: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
+    if broken.exists() and ranks.rank() == ranks.world() - 1:
+        planted = broken_at(spec.kind, int(broken.read_text()))
+    with planted:
+        train(spec, folder, writer, StopSignal(folder))
+
+
+@contextlib.contextmanager
+def broken_at(kind: str, step: int) -> Iterator[None]:
+    """Inside, the loss of that step is no number."""
+    from tests.workers.recipes.test_guarded_trainings import TRAINERS
+
+    own = TRAINERS[kind].compute_loss
+
+    def compute_loss(self: Any, model: Any, *args: Any, **kwargs: Any) -> Any:
+        loss = own(self, model, *args, **kwargs)
+        due = model.training and self.state.global_step + 1 == step
+        return loss * math.nan if due else loss
+
+    with mock.patch.object(TRAINERS[kind], "compute_loss", compute_loss):
+        yield
+
+
+if __name__ == "__main__":
+    main()
