@@ -10,11 +10,11 @@ import torch
 from transformers import PreTrainedTokenizerBase
 
 from measures.groups import silent_groups
-from workers import ranks
 from workers.context import RecipeError
 from workers.contract.events import Fault
 from workers.contracts import check_finite
 from workers.data.snapshot import Messages
+from workers.ppo.first import by_first
 from workers.recipes.settings.grpo import GRPOSettings
 from workers.rewards.ensemble import threshold_of
 from workers.rewards.source import RewardSource, Scores
@@ -121,7 +121,7 @@ def _asked(
     """The scores, one finite number an answer; anything else ends the run, for TRL would train on
     what is left. The first rank asks: a service need not answer alike twice."""
     try:
-        scores = ranks.from_first(source.score(prompts, texts) if ranks.is_first() else None)
+        scores = by_first(lambda: source.score(prompts, texts))
     except (RecipeError, MemoryError, torch.OutOfMemoryError):
         raise  # they have names of their own
     except Exception as error:

@@ -308,13 +308,13 @@ class Trainer(GuardedTrainer, GRPOTrainer):
     def evaluate(
         self, eval_dataset: Any = None, ignore_keys: Any = None, metric_key_prefix: str = "eval"
     ) -> dict[str, float]:
-        """The fixed prompts, always with the same seed, in place of TRL's groups; by the first
-        rank, which tells the others."""
+        """The fixed prompts, always with the same seed, in place of TRL's groups; the figures are
+        those of the first rank."""
         was_training = self.model.training
         self.model.eval()
         self.check_speech(encode_prompt(self.processing_class, self.eval_dataset[0]["prompt"]))
         with self.accelerator.autocast():
-            figures = ranks.from_first(self.evaluation() if ranks.is_first() else None)
+            figures = ranks.from_first(self.evaluation())
         self.model.train(was_training)
         self.log(figures)
         self.control = self.callback_handler.on_evaluate(

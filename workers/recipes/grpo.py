@@ -20,7 +20,6 @@ from peft import PeftModel
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, set_seed
 from trl import GRPOConfig
 
-from workers import ranks
 from workers.behaviour.build import make_watch
 from workers.behaviour.histograms import Histograms
 from workers.behaviour.watch import Watch
@@ -60,6 +59,7 @@ def run(context: RunContext) -> dict[str, Any]:
         folder, models.tokenizer, settings, seed=context.spec.seed
     )
     reward = make_reward(context, settings, models)
+    config = GRPOConfig(**arguments(context, settings, models))  # where several ranks meet
     looked = look_before(context, settings, models, prompts, eval_prompts, reward)
     if settings.preflight:
         return {"step": 0, "preflight": looked.summary() if looked else None}
@@ -70,7 +70,7 @@ def run(context: RunContext) -> dict[str, Any]:
     trainer = Trainer(
         model=models.trained,
         reward_funcs=reward,
-        args=GRPOConfig(**arguments(context, settings, models)),
+        args=config,
         train_dataset=Dataset.from_list([{"prompt": messages} for messages in prompts.messages]),
         eval_dataset=Dataset.from_list([{"prompt": m} for m in eval_prompts.messages]),
         processing_class=models.tokenizer,
@@ -224,8 +224,6 @@ class Outside:
             reporter.restore(resumed)
             self.baseline = Baseline(**reporter.mark) if reporter.mark else None
             return
-        if not ranks.is_first():
-            return  # it is measured against by the first alone
         self.baseline = measure_baseline(
             self.models.reference,
             self.models.tokenizer,
