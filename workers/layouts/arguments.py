@@ -5,6 +5,8 @@ launch` is told beside them (the shipped configurations of this folder) is the s
 """
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from workers.contract.jobs import JobSpec
@@ -23,6 +25,20 @@ def layout_arguments(spec: JobSpec) -> dict[str, Any]:
         return {"deepspeed": json.loads(deepspeed_config(spec.layout).read_text())}
     # Buffers are constants here, and ranks may call the model unequally often.
     return {"ddp_broadcast_buffers": False, "ddp_find_unused_parameters": False}
+
+
+@contextmanager
+def splitting(wanted: bool) -> Iterator[None]:
+    """Inside, accelerate may be made; with `wanted` it splits weights by fully_shard on processors
+    too. It does so for accelerators alone: ranks that meet over gloo would train with whole copies
+    and say nothing."""
+    from accelerate.state import PartialState
+    from accelerate.utils import DistributedType
+
+    kind = PartialState().distributed_type
+    if wanted and kind == DistributedType.MULTI_CPU:
+        PartialState._shared_state["distributed_type"] = DistributedType.MULTI_GPU
+    yield
 
 
 def _without_compiling() -> None:

@@ -16,6 +16,7 @@ import torch
 from torch import nn
 
 from workers import ranks
+from workers.layouts.arguments import splitting
 from workers.layouts.optimizer_state import Groups, put_state, whole_state
 from workers.layouts.whole import put_whole, whole_of
 from workers.lora import body_of
@@ -65,6 +66,13 @@ class SplitWeights:
                 kept[name].copy_(value)
 
     # --- setting up ---
+
+    def create_accelerator_and_postprocess(self) -> None:
+        wanted = self.args.fsdp_plugin_args is not None  # type: ignore[attr-defined]
+        with splitting(wanted):
+            super().create_accelerator_and_postprocess()  # type: ignore[misc]
+        if wanted and not self.is_fsdp_enabled:  # type: ignore[attr-defined]
+            raise RuntimeError("accelerate was asked to split the weights and did not")
 
     def create_optimizer(self, model: Any = None) -> Any:
         made = super().create_optimizer(model)  # type: ignore[misc]
