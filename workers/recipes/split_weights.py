@@ -71,7 +71,7 @@ class SplitWeights:
         wanted = self.args.fsdp_plugin_args is not None  # type: ignore[attr-defined]
         with splitting(wanted):
             super().create_accelerator_and_postprocess()  # type: ignore[misc]
-        if wanted and not self.is_fsdp_enabled:  # type: ignore[attr-defined]
+        if wanted and getattr(self.accelerator.state, "fsdp_plugin", None) is None:  # type: ignore[attr-defined]
             raise RuntimeError("accelerate was asked to split the weights and did not")
 
     def create_optimizer(self, model: Any = None) -> Any:
