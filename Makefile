@@ -9,10 +9,10 @@ TRL_PPO := .venv-trl/.installed
 RIVALS := .venv-rivals/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install run test demo bench lint format lock clean
+.PHONY: help install run test test-spread demo bench lint format lock clean
 
 help: ## this list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F'\t' '{printf "  make %-9s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F'\t' '{printf "  make %-11s %s\n", $$1, $$2}'
 	@echo "  PORT (8000), VAR_DIR (var/) and LOG_LEVEL (INFO) are honoured by every target."
 
 install: $(STAMP) ## make .venv with the locked dependencies
@@ -31,8 +31,11 @@ $(STAMP): pyproject.toml requirements/web.lock requirements/train.constraints.tx
 run: $(STAMP) ## start everything; Ctrl-C stops it
 	@exec $(BIN)/python manage.py up
 
-test: $(STAMP) ## the whole test suite
-	$(BIN)/python -m pytest -n auto --no-loadscope-reorder
+test: $(STAMP) ## the test suite
+	$(BIN)/python -m pytest -n auto --no-loadscope-reorder -m "not spread"
+
+test-spread: $(STAMP) ## runs over several processes, Ray actors, inference servers, a worker apart
+	$(BIN)/python -m pytest -m spread
 
 demo: $(STAMP) ## the whole circle headless, at most ten minutes; writes VAR_DIR/demo/report.json
 	@exec $(BIN)/python manage.py demo

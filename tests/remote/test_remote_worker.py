@@ -25,7 +25,7 @@ from workers.artifacts import Store
 from workers.supervisor.child import end_with_parent
 
 __all__ = ["bucket", "s3"]  # fixtures
-pytestmark = pytest.mark.stack
+pytestmark = [pytest.mark.stack, pytest.mark.spread]
 FORBIDDEN = ("django", "psycopg", "apps", "config")
 GUARD = f"""
 import sys

@@ -23,6 +23,7 @@ from workers.ray.drawer import RayDrawer
 from workers.ray.reward_actor import RayReward
 
 pytestmark = [
+    pytest.mark.spread,
     # Not imported to see: it reads the environment when it is, and that is made below.
     pytest.mark.skipif(find_spec("ray") is None, reason="the extra 'ray' is not installed"),
     # Ray's own sockets and processes, closed by the interpreter.

@@ -22,6 +22,8 @@ from tests.workers.recipes.language import ROOT, Outcome, Workshop, tiny_llama, 
 from workers.contract.jobs import JobSpec, Resume, spec_to_json
 from workers.contract.layouts import DATA, FSDP, ONE, PLAIN, TORCHRUN, ZERO3
 
+pytestmark = pytest.mark.spread
+
 CLOCKS = ("time/", "throughput/")  # what differs between any two runs
 ROUNDING = 1e-4  # relative, over three steps of sums in another order; seen: under 1e-6
 SMALL = PLANTED_PPO | {

@@ -26,7 +26,10 @@ from workers.context import RecipeError
 from workers.contract.jobs import JobSpec, spec_to_json
 from workers.contract.layouts import DATA, FSDP, TORCHRUN, ZERO2, ZERO3
 
-pytestmark = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")
+pytestmark = [
+    pytest.mark.spread,
+    pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning"),
+]
 
 PAIRS = {"learning_rate": 1e-3, "batch_size": 8, "max_length": 32, "max_steps": 4, "epochs": 4,
          "log_every": 1, "eval_every": 2, "save_every": 2, "warmup_share": 0.0}  # fmt: skip

@@ -20,6 +20,7 @@ from tests.workers.recipes.language import Workshop, tiny_llama, user, word_toke
 from tests.workers.servers.stub import slow, text
 from workers.supervisor.child import end_with_parent
 
+pytestmark = pytest.mark.spread
 SHORT = {"max_new_tokens": 6, "max_prompt_length": 16, "max_prompts": 6}
 COUNT = {"reward": {"type": "token_count", "token": "a"}}
 
