@@ -92,9 +92,10 @@ def _given_up(
         f"{len(failed)} of {len(asked)} requests failed for good ({rows}{more}). "
         f"{len(found)} answers are kept: another attempt of this run asks the rest only"
     )
-    kind = "inference_server" if passing else "inference_server_answer"
-    fault = Fault.MACHINE if passing else Fault.DATA
-    return RecipeError(kind, fault, server.told(told), retryable=passing)
+    told = server.told(told)
+    if passing:
+        return RecipeError("inference_server", Fault.MACHINE, told, retryable=True)
+    return RecipeError("inference_server_answer", Fault.DATA, told)
 
 
 class _Crew:
