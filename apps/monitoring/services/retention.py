@@ -62,5 +62,5 @@ def _compared_with() -> list[str]:
     healthy = Run.objects.filter(
         state=Run.State.FINISHED, kind__in=COMPARED_KINDS, about=None, thinned_at=None
     ).exclude(alerts__severity__in=["warning", "critical"])
-    rows = healthy.annotate(place=newest).filter(place__lte=MOST_RUNS)
+    rows = healthy.annotate(recency=newest).filter(recency__lte=MOST_RUNS)
     return list(rows.order_by().values_list("pk", flat=True))
