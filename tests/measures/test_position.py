@@ -128,8 +128,8 @@ def test_the_binomial_test_is_exact(k, n):
 
 def test_a_million_votes_take_seconds_at_most():
     votes = crowd(1, b=0.2, pairs=200_000, people=25, votes=5)
-    start = time.perf_counter()
+    start = time.process_time()
     found = position_bias(*votes)
-    assert time.perf_counter() - start < 3
+    assert time.process_time() - start < 3
     assert found.logit_low <= 0.2 <= found.logit_high
     assert found.n == 1_000_000

@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +65,7 @@ def test_a_message_is_signed_as_the_guide_says(
         hook.secret.encode(), headers["x-concord-timestamp"].encode() + b"." + raw, hashlib.sha256
     )
     assert headers["x-concord-signature"] == f"v1={mac.hexdigest()}"
-    assert abs(int(headers["x-concord-timestamp"]) - time.time()) < 5
+    assert abs(int(headers["x-concord-timestamp"]) - time.time()) < 60
     body = json.loads(raw)
     assert (body["event"], body["incident"]["id"]) == ("incident.opened", incident.pk)
     assert body["id"] == headers["x-concord-delivery"] == str(Delivery.objects.get().pk)
@@ -169,6 +169,32 @@ def test_many_senders_send_each_message_once(
     assert len(set(hears.ids)) == len(hears.ids) == 12
 
 
+def test_a_sender_that_came_too_late_for_one_message_looks_for_the_next(
+    hook: Channel,
+    hears: Receiver,
+    opened: Callable[..., Incident],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its look at the channel was older than another's claim, and the other is gone by now."""
+    for n in range(2):
+        opened(f"watch:{n}")
+    look = deliveries._channel_due
+    looks = 0
+
+    def another_was_faster(now: datetime) -> Channel | None:
+        nonlocal looks
+        looks += 1
+        if looks == 2:  # the other has sent one, and gone
+            Delivery.objects.update(next_at=now)
+        found = look(now)
+        if looks == 1:
+            Delivery.objects.update(next_at=now + timedelta(minutes=1))
+        return found
+
+    monkeypatch.setattr(deliveries, "_channel_due", another_was_faster)
+    assert deliveries.deliveries_send() == 2
+
+
 def test_a_dead_receiver_costs_one_try_and_holds_up_nobody(
     project: Project, emil: User, hook: Channel, hears: Receiver, opened: Callable[..., Incident]
 ) -> None:
@@ -265,7 +291,7 @@ def test_a_receiver_that_never_ends_its_answer_is_left(
         def drip() -> None:
             peer, _ = server.accept()
             try:
-                for letter in "HTTP/1.1 200 OK\r\nX: " + "x" * 100:
+                for letter in "HTTP/1.1 200 OK\r\nX: " + "x" * 2000:
                     peer.sendall(letter.encode())
                     time.sleep(0.05)
             except OSError:
@@ -275,7 +301,7 @@ def test_a_receiver_that_never_ends_its_answer_is_left(
         began = time.monotonic()
         with pytest.raises(SendError):
             webhooks.post(f"http://127.0.0.1:{server.getsockname()[1]}/", b"{}", {})
-        assert time.monotonic() - began < 2
+        assert time.monotonic() - began < 20
 
 
 @pytest.mark.parametrize(

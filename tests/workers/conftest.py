@@ -22,10 +22,21 @@ def web() -> Iterator[Web]:
 
 @pytest.fixture
 def supervise(tmp_path: Path, web: Web) -> Callable[..., tuple[str, JobSpec]]:
-    def run(config: dict[str, Any], *, leaving: Any = lambda: False, **spec: Any) -> Any:
+    def run(
+        config: dict[str, Any],
+        *,
+        leaving: Any = lambda: False,
+        clock: Any = time.monotonic,
+        **spec: Any,
+    ) -> Any:
         job = drill_spec(tmp_path, config, **spec)
         supervisor = Supervisor(
-            job, line=web, work=tmp_path / "work", created_at=time.time(), leaving=leaving
+            job,
+            line=web,
+            work=tmp_path / "work",
+            created_at=time.time(),
+            leaving=leaving,
+            clock=clock,
         )
         return supervisor.run(), job
 

@@ -14,6 +14,22 @@ from workers.supervisor.line import Line
 FOR_EVER = {"steps": 100_000, "step_seconds": 0.02}
 
 
+class Unstalled:
+    """Seconds as a process sees them that is never held up for longer than `most`: a machine that
+    is taken away for a while does not turn it further."""
+
+    def __init__(self, most: float = 0.2) -> None:
+        self._most = most
+        self._looked_at = time.monotonic()
+        self._now = 0.0
+
+    def __call__(self) -> float:
+        now = time.monotonic()
+        self._now += min(now - self._looked_at, self._most)
+        self._looked_at = now
+        return self._now
+
+
 class Web(Line):
     """The real Redis with a web side that answers at once. `after` is called once so many events
     are in: what a person, or an accident, does meanwhile."""

@@ -43,29 +43,43 @@ def deliveries_send(*, most_seconds: float = MOST_SECONDS) -> int:
 
 def _claim() -> Delivery | None:
     """The next message that is due, of a channel that nobody else is claiming for."""
-    now = timezone.now()
-    waiting = Delivery.objects.filter(state=_State.PENDING)
-    due = waiting.filter(next_at__lte=now)
-    failing = waiting.filter(channel=OuterRef("pk"), tries__gt=0)
-    with transaction.atomic():
-        channel = (
-            Channel.objects.select_for_update(skip_locked=True, no_key=True)
-            .filter(Exists(due.filter(channel=OuterRef("pk"))), enabled=True)
-            .order_by(Exists(failing), "pk")  # who answers first; who does not costs seconds
-            .first()
-        )
-        if channel is None:
-            return None
-        row = due.filter(channel=channel).select_for_update(skip_locked=True).order_by("pk").first()
-        if row is None:
-            return None
-        row.channel = channel
-        row.tries += 1
-        row.next_at = now + timedelta(seconds=LEASE)
-        row.save(update_fields=["tries", "next_at"])
-        # Whoever serves a channel serves all that waits for it: nobody else begins meanwhile.
-        _postpone(channel, row.next_at)
-    return row
+    while True:
+        with transaction.atomic():
+            now = timezone.now()
+            channel = _channel_due(now)
+            if channel is None:
+                return None
+            row = (
+                _due(now)
+                .filter(channel=channel)
+                .select_for_update(skip_locked=True)
+                .order_by("pk")
+                .first()
+            )
+            if row is not None:
+                row.channel = channel
+                row.tries += 1
+                row.next_at = now + timedelta(seconds=LEASE)
+                row.save(update_fields=["tries", "next_at"])
+                # Whoever serves a channel serves all that waits for it: nobody else begins.
+                _postpone(channel, row.next_at)
+                return row
+        # Another claimed it between our look and our lock. It may have sent, found our lock and
+        # gone, so look again.
+
+
+def _channel_due(now: datetime) -> Channel | None:
+    failing = Delivery.objects.filter(state=_State.PENDING, channel=OuterRef("pk"), tries__gt=0)
+    return (
+        Channel.objects.select_for_update(skip_locked=True, no_key=True)
+        .filter(Exists(_due(now).filter(channel=OuterRef("pk"))), enabled=True)
+        .order_by(Exists(failing), "pk")  # who answers first; who does not costs seconds
+        .first()
+    )
+
+
+def _due(now: datetime) -> QuerySet[Delivery]:
+    return Delivery.objects.filter(state=_State.PENDING, next_at__lte=now)
 
 
 def delivery_try(row: Delivery) -> bool:

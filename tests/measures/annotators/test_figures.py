@@ -142,6 +142,6 @@ def test_entries_that_do_not_match_are_refused():
 
 def test_a_crowd_of_thousands_takes_seconds():
     work = team(1, people=300, pairs=60_000, votes=4)
-    start = time.perf_counter()
+    start = time.process_time()
     assert len(people_of(crowd_figures(work))) == 300
-    assert time.perf_counter() - start < 3
+    assert time.process_time() - start < 3
