@@ -17,10 +17,11 @@ from workers.context import RecipeError, RunContext
 from workers.contract.events import Fault
 from workers.contract.layouts import FSDP, ONE, ZERO2, ZERO3
 from workers.data.snapshot import TRAIN, Messages, Prompt, evaluation_splits, read_prompts
+from workers.layouts.whole_weights import whole_weights
 from workers.lora import attach_policy_lora
 from workers.models import load_causal, load_tokenizer
 from workers.ppo.actor_critic import ActorCritic, critic_of
-from workers.ppo.sharding import split, whole_weights
+from workers.ppo.sharding import split
 from workers.recipes.samples import choose, encode_fitting
 from workers.recipes.settings.policy import PPOSettings
 from workers.reference import Reference

@@ -2,15 +2,11 @@
 
 While the policy learns, a layer's weights come together for its pass and part again, and its
 gradient is added up where its weights lie. While it answers, all weights are whole on every rank
-(`whole_weights`), because ranks draw answers of different lengths, and a layer that waited for the
-others at every token would wait for ever.
+(`workers.layouts.whole_weights`).
 
 Source: Zhao et al. 2023, "PyTorch FSDP"; torch.distributed.fsdp.fully_shard. Departure: gradients
 are added and not averaged, for each rank divides by the tokens of the whole minibatch.
 """
-
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 
 import torch
 from torch import Tensor, nn
@@ -20,6 +16,7 @@ from torch.distributed.fsdp import FSDPModule, fully_shard
 from workers import ranks
 from workers.context import RecipeError
 from workers.contract.events import Fault
+from workers.layouts.whole_weights import fsdp_parts
 from workers.models import whole
 from workers.ppo.actor_critic import ActorCritic
 from workers.reference import Reference
@@ -34,7 +31,7 @@ def split(actor_critic: ActorCritic, reference: Reference) -> None:
     fully_shard(actor_critic, mesh=_mesh(actor_critic.policy))  # the value head
     if reference.adapted is None:
         _split_model(reference.model)
-    for part in (*_parts(actor_critic), *_parts(reference.model)):
+    for part in (*fsdp_parts(actor_critic), *fsdp_parts(reference.model)):
         part.set_gradient_divide_factor(1.0)
         part.set_force_sum_reduction_for_comms(True)
     # torch takes the module whose forward pass comes first for the one that holds all others.
@@ -75,32 +72,6 @@ def is_split(module: nn.Module) -> bool:
     return isinstance(module, FSDPModule)
 
 
-@contextmanager
-def whole_weights(*models: nn.Module) -> Iterator[None]:
-    """Inside, each rank holds all weights of `models` and asks nobody in a forward pass, so that
-    each may make as many as it likes. No gradients inside. Nothing where nothing is split."""
-    with ExitStack() as stack:
-        for model in models:
-            if isinstance(model, FSDPModule):
-                stack.enter_context(_whole(model))
-        yield
-
-
-@contextmanager
-def _whole(model: FSDPModule) -> Iterator[None]:
-    parts = _parts(model)
-    layers = [part for part in parts if _parts(part) == [part]]
-    for part in parts:
-        part.set_reshard_after_forward(False, recurse=False)
-        part.unshard()
-    try:
-        yield
-    finally:
-        model.reset_iter_state()  # splits again, and forgets the passes that only this rank made
-        for layer in layers:
-            layer.set_reshard_after_forward(True, recurse=False)
-
-
 def whole_state(model: nn.Module, *, keep: bool) -> dict[str, Tensor]:
     """Every weight whole on the CPU, on the ranks that `keep` it; every rank must ask."""
     state = {}
@@ -109,7 +80,3 @@ def whole_state(model: nn.Module, *, keep: bool) -> dict[str, Tensor]:
         if keep:
             state[name] = full.detach().cpu()
     return state
-
-
-def _parts(model: nn.Module) -> list[FSDPModule]:
-    return [module for module in model.modules() if isinstance(module, FSDPModule)]

@@ -1,0 +1,124 @@
+"""All weights of a split model whole on every rank for a while: to draw answers, to read logits.
+
+While a model learns, a layer's weights come together for its pass and part again. While it answers,
+all of them are whole on every rank, because ranks draw answers of different lengths, and a layer
+that waited for the others at every token would wait for ever.
+
+Sources: torch.distributed.fsdp.FSDPModule; DeepSpeed's `GatheredParameters`; for taking off the
+hooks of ZeRO 3, `unwrap_model_for_generation` of TRL 1.16 (trl/models/utils.py).
+"""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from torch.distributed.fsdp import FSDPModule
+
+from workers.layouts.whole import is_split
+
+_entered: set[int] = set()  # models that are whole at the moment, by id
+
+
+@contextmanager
+def whole_weights(*models: Any) -> Iterator[None]:
+    """Inside, each rank holds all weights of `models` and asks nobody in a forward pass, so that
+    each may make as many as it likes, of the model or of any part of it. No gradients inside, and
+    no weight may change. Every rank must enter and leave. May be nested; does nothing where
+    nothing is split.
+
+    `models` are modules that `fully_shard` was called on, DeepSpeed's engines (not the modules in
+    them, which do not know their hooks), or whole modules. Raises `TypeError` for other split ones.
+    """
+    with ExitStack() as stack:
+        for model in models:
+            if id(model) in _entered:
+                continue
+            if isinstance(model, FSDPModule):
+                stack.enter_context(_noted(model))
+                stack.enter_context(_unsharded(model))
+            elif (offload := _offload(model)) is not None:
+                stack.enter_context(_noted(model))
+                stack.enter_context(_gathered(offload))
+            elif is_split(model):
+                raise TypeError(f"{type(model).__name__} is split, and by nothing that is known")
+        yield
+
+
+def fsdp_parts(model: Any) -> list[FSDPModule]:
+    """The modules of `model` that were split by themselves."""
+    return [module for module in model.modules() if isinstance(module, FSDPModule)]
+
+
+def keep_rest_whole(model: Any) -> None:
+    """Let what is in no layer (embeddings, output layer) stay whole from a forward to its backward
+    pass, so that the output layer can be read outside of the model's own forward."""
+    for part in fsdp_parts(model):
+        if fsdp_parts(part) != [part]:
+            part.set_reshard_after_forward(False, recurse=False)
+
+
+@contextmanager
+def _noted(model: Any) -> Iterator[None]:
+    _entered.add(id(model))
+    try:
+        yield
+    finally:
+        _entered.discard(id(model))
+
+
+@contextmanager
+def _unsharded(model: FSDPModule) -> Iterator[None]:
+    """Of torch's `fully_shard`. Afterwards layers part after their passes and the rest does not."""
+    parts = fsdp_parts(model)
+    layers = [part for part in parts if fsdp_parts(part) == [part]]
+    # torch takes the module whose pass comes first for the one that holds all others.
+    model._get_fsdp_state()._lazy_init()
+    for part in parts:
+        part.set_reshard_after_forward(False, recurse=False)
+        part.unshard()
+    try:
+        yield
+    finally:
+        model.reset_iter_state()  # splits again, and forgets the passes that only this rank made
+        for layer in layers:
+            layer.set_reshard_after_forward(True, recurse=False)
+
+
+def _offload(model: Any) -> Any:
+    """What of DeepSpeed ZeRO 3 holds the hooks of an engine's modules; None of anything else."""
+    optimizer = getattr(model, "optimizer", None)  # of an engine without one it is the offload
+    found = getattr(optimizer, "parameter_offload", optimizer)
+    return found if hasattr(found, "param_coordinator") else None
+
+
+@contextmanager
+def _gathered(offload: Any) -> Iterator[None]:
+    """Of DeepSpeed ZeRO 3. Its hooks would fetch a layer's weights from the other ranks and let
+    them go after the layer's pass, in a context in which all are there as well."""
+    from deepspeed.runtime.zero import GatheredParameters
+
+    module = offload.module
+    # What the last pass left whole would be taken for one's own, and not be split at the end.
+    offload.empty_partition_cache()
+    with GatheredParameters(list(module.parameters())):
+        _take_hooks_off(offload)
+        try:
+            yield
+        finally:
+            _put_hooks_back(offload)
+
+
+def _take_hooks_off(offload: Any) -> None:
+    for parameter in offload.module.parameters():
+        parameter.ds_active_sub_modules.clear()
+    offload._remove_module_hooks()  # the outermost module's too, at which ranks meet at each pass
+    offload.forward_hooks, offload.backward_hooks = [], []
+
+
+def _put_hooks_back(offload: Any) -> None:
+    """And forget in which order layers were fetched, which DeepSpeed recorded to fetch ahead by:
+    a record that a pass without hooks cut off is none."""
+    from deepspeed.runtime.zero.parameter_offload import FWD_MODULE_STACK
+
+    offload.setup_zero_stage3_hooks()
+    FWD_MODULE_STACK.pop()  # the outermost module, which is on the stack for good since the first
