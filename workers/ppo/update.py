@@ -7,17 +7,14 @@ from dataclasses import dataclass, field
 import torch
 from accelerate import Accelerator
 from torch import Tensor
-from torch.nn.utils import clip_grad_norm_
 
 from workers import ranks
 from workers.contracts import check_first_ratio
-from workers.models import whole
 from workers.ppo.actor_critic import ActorCritic
 from workers.ppo.batches import sequences_of, shared_parts
 from workers.ppo.finite import NonFinite
 from workers.ppo.rollout import Rollout
-from workers.ppo.sharding import is_split
-from workers.ppo.sums import add_up_gradients
+from workers.ppo.stepping import Stepper, stepper_of
 from workers.recipes.settings.policy import PPOSettings
 from workers.rl.kl import kl_k3
 from workers.rl.losses import clip_fraction, mean_ratio, policy_loss, value_loss
@@ -94,16 +91,15 @@ def update(
         trusted = torch.ones(len(rollout.prompts), dtype=torch.bool)
     kept = torch.nonzero(trusted.cpu()).squeeze(-1)
     mask = rollout.mask * trusted.to(rollout.mask.device)[:, None]
+    stepper = stepper_of(actor_critic, optimizer, accelerator)
     learn = _Learner(
-        actor_critic,
-        optimizer,
+        stepper,
         rollout,
         masked_whiten(advantages, mask),
         returns,
         settings,
         settings.entropy_coef if entropy_coef is None else entropy_coef,
         critic_alone,
-        accelerator,
     )
     actor_critic.train()  # dropout is off; activations are recomputed only while training
     try:
@@ -114,7 +110,7 @@ def update(
                 if not learn.minibatch(rows):
                     return learn.stats(stopped_by_kl=True)
     except NonFinite:
-        optimizer.zero_grad(set_to_none=True)
+        stepper.drop()
         raise
     finally:
         actor_critic.eval()
@@ -126,27 +122,21 @@ class _Learner:
 
     def __init__(
         self,
-        actor_critic: ActorCritic,
-        optimizer: torch.optim.Optimizer,
+        stepper: Stepper,
         rollout: Rollout,
         advantages: Tensor,
         returns: Tensor,
         settings: PPOSettings,
         entropy_coef: float,
         critic_alone: bool,
-        accelerator: Accelerator | None,
     ) -> None:
-        self.actor_critic = actor_critic
-        self.optimizer = optimizer
+        self.stepper = stepper
         self.rollout = rollout
         self.advantages = advantages
         self.returns = returns
         self.settings = settings
         self.entropy_coef = entropy_coef
         self.critic_alone = critic_alone
-        self.accelerator = accelerator
-        # Those of the optimizer: of weights split over ranks, the parts that this one holds.
-        self.trained = [p for group in optimizer.param_groups for p in group["params"]]
         self.seen: dict[str, list[float]] = defaultdict(list)
         self.steps = 0
         self.skipped = 0
@@ -161,18 +151,16 @@ class _Learner:
         self.seen["policy/ratio_max"].append(found.ratio_max)
         self.seen["policy/logprob_min"].append(found.logprob_min)
         if found.means["policy/approxkl_avg"] > 2 * self.settings.update_kl_target:
-            self.optimizer.zero_grad(set_to_none=True)
+            self.stepper.drop()
             return False
         if found.ratio_max > self.settings.ratio_limit:
-            self.optimizer.zero_grad(set_to_none=True)
+            self.stepper.drop()
             self.skipped += 1
             return True
-        norm = whole(clip_grad_norm_(self.trained, self.settings.max_grad_norm))
-        if not torch.isfinite(norm):
-            raise NonFinite("the gradient of the update")
-        self.seen["grad_norm"].append(float(norm))
-        self.optimizer.step()
-        self.optimizer.zero_grad(set_to_none=True)
+        norm = self.stepper.step(
+            max_norm=self.settings.max_grad_norm, policy_rests=self.critic_alone
+        )
+        self.seen["grad_norm"].append(norm)
         self.steps += 1
         return True
 
@@ -187,16 +175,17 @@ class _Learner:
         total = rollout.mask[rows].sum()
         sums: dict[str, Tensor] = defaultdict(lambda: torch.zeros(()))
         ratio_max, logprob_min = 1.0, 0.0
-        for part, counts in shared_parts(
+        parts = shared_parts(
             rollout.responses,
             rows,
             most_rows=settings.microbatch_size,
             most_tokens=settings.max_tokens_per_batch,
-        ):
+        )
+        for number, (part, counts) in enumerate(parts, start=1):
             *sequences, width = sequences_of(rollout.responses, part)
             mask = sequences[-1]
             old = rollout.logprobs[part, :width]
-            new = self.actor_critic(
+            new = self.stepper.look(
                 *sequences,
                 temperature=settings.temperature,
                 entropy_gradient=self.entropy_coef > 0,
@@ -221,11 +210,12 @@ class _Learner:
             loss = settings.value_coef * value
             if not self.critic_alone:
                 loss = loss + policy - self.entropy_coef * entropy
-            self._backward(loss / total if counts else loss * 0.0)
+            share = loss / total if counts else loss * 0.0
+            self.stepper.backward(share, last=number == len(parts))
             if not counts:
                 continue
             with torch.no_grad():
-                share = mask.sum() / total
+                tokens = mask.sum() / total
                 for name, amount in {
                     "loss/policy_avg": policy / total,
                     "loss/value_avg": value / total,
@@ -234,27 +224,15 @@ class _Learner:
                     "policy/clipfrac_avg": clip_fraction(
                         new.logprobs, old, mask, clip=settings.clip
                     )
-                    * share,
-                    "val/ratio": mean_ratio(new.logprobs, old, mask) * share,
+                    * tokens,
+                    "val/ratio": mean_ratio(new.logprobs, old, mask) * tokens,
                 }.items():
                     sums[name] = sums[name] + amount.detach().cpu()
                 real = mask.bool()
                 moved = (new.logprobs - old)[real].abs().amax().clamp(max=_LARGEST_LOG_RATIO)
                 ratio_max = max(ratio_max, float(moved.exp()))
                 logprob_min = min(logprob_min, float(new.logprobs[real].amin()))
-        self._add_up()
         return Minibatch(dict(sums), ratio_max, logprob_min).of_all_ranks()
-
-    def _add_up(self) -> None:
-        """The gradient of the whole minibatch on every rank; split weights add up as they go."""
-        if not is_split(self.actor_critic):
-            add_up_gradients(self.trained)
-
-    def _backward(self, loss: Tensor) -> None:
-        if self.accelerator is None:
-            loss.backward()
-        else:
-            self.accelerator.backward(loss)
 
     def stats(self, *, stopped_by_kl: bool) -> UpdateStats:
         greatest = {"policy/ratio_max": max, "policy/logprob_min": min}
