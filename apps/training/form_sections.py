@@ -84,6 +84,7 @@ SECTIONS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
             "importance_cap",
             "reward_workers",
             "worker_gpus",
+            "worker_timeout",
         ),
     ),
     (

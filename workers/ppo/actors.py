@@ -69,6 +69,8 @@ class Actors:
     def stop(self) -> None:
         """Draw nothing ahead any more."""
         if self.ahead is not None:
+            if self.drawer is not None:
+                self.drawer.pool.stop()  # its thread may wait for an actor that hangs
             self.ahead.close()
 
     def close(self) -> None:
@@ -113,6 +115,7 @@ def open_actors(
                 lora=(settings.lora_rank, settings.lora_alpha) if adapted else None,
                 half=half,
                 gpus=settings.worker_gpus,
+                limit_s=settings.worker_timeout,
             )
         if scoring:
             reward = RayReward(
@@ -122,6 +125,7 @@ def open_actors(
                 workers=scoring,
                 batch_size=settings.reward_batch_size,
                 gpus=settings.worker_gpus,
+                limit_s=settings.worker_timeout,
             )
     except BaseException:
         cluster.close()

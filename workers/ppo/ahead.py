@@ -87,6 +87,6 @@ class Ahead:
         return held
 
     def close(self) -> None:
-        """Wait for the chunk at hand: its thread uses what is closed next."""
+        """Wait for the thread, which uses what is closed next."""
         self._closed = True
         self._taken()

@@ -14,7 +14,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from workers.ray.cluster import Cluster
 from workers.ray.policy_actor import Answer, Plan, PolicyActor, on
-from workers.ray.pool import Call, Pool
+from workers.ray.pool import LIMIT_S, Call, Pool
 from workers.ray.weights import fixed, shards, trained
 from workers.rollouts.drawing import Chunk, Drawn
 
@@ -37,8 +37,9 @@ class RayDrawer:
         lora: tuple[int, float] | None = None,
         half: bool = False,
         gpus: float = 0.0,
+        limit_s: float = LIMIT_S,
     ) -> None:
-        """`gpus`: of each actor; 0 draws on a processor."""
+        """`gpus`: of each actor; 0 draws on a processor. `limit_s`: seconds for one chunk."""
         self.policy = policy
         self.put_s = 0.0
         self.load_s = 0.0
@@ -63,6 +64,7 @@ class RayDrawer:
             lambda: make.remote(plan_ref, self._fixed),
             workers,
             what="rollout workers",
+            limit_s=limit_s,
         )
 
     def publish(self, version: int) -> None:

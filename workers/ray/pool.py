@@ -1,5 +1,7 @@
-"""Actors that do alike work: whoever is free takes the next piece, and who dies is replaced."""
+"""Actors that do alike work: whoever is free takes the next piece, and who dies or hangs is
+replaced."""
 
+import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -10,7 +12,9 @@ from workers.context import RecipeError
 from workers.contract.events import Fault
 
 TRIES = 3  # of one piece: an actor that it kills would be killed again
-READY_S = 600.0
+READY_S = 600.0  # to start, which loads the model
+LIMIT_S = 600.0  # over one piece
+LOOK_S = 1.0  # between two looks at who takes too long
 
 Call = Callable[[Any], Any]  # an actor's handle -> the reference to what it will answer
 
@@ -31,18 +35,38 @@ class Refused:
         return RecipeError(self.kind, Fault(self.fault), self.message)
 
 
+class Stopped(Exception):
+    """Nobody waits for the answers any more."""
+
+
 class Pool:
     """`size` actors made by `start`. `replaced`, `redone`: how many died, and what was done again
-    because of it."""
+    because of it. An actor that takes over `limit_s` seconds for one piece, its start not counted,
+    hangs for all we know: it is killed, and so one of the dead."""
 
-    def __init__(self, ray: ModuleType, start: Callable[[], Any], size: int, *, what: str) -> None:
+    def __init__(
+        self,
+        ray: ModuleType,
+        start: Callable[[], Any],
+        size: int,
+        *,
+        what: str,
+        limit_s: float = LIMIT_S,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.replaced = 0
         self.redone = 0
         self.what = what
+        self.limit_s = limit_s
         errors = ray.exceptions
         self._gone = (errors.RayActorError, errors.ObjectLostError, errors.WorkerCrashedError)
         self._ray = ray
         self._start = start
+        self._clock = clock
+        self._until: dict[int, float] = {}  # actor -> when it must have answered
+        self._starting: dict[int, Any] = {}  # actor -> reference to its first sign of life
+        self._hung: set[int] = set()
+        self._stopped = False
         self.actors = [start() for _ in range(size)]
         self._await_all()
 
@@ -60,7 +84,14 @@ class Pool:
                 f"{READY_S:.0f} s; the Ray cluster has {has}",
             )
         for answer in here:
-            self._answer(answer)
+            try:
+                self._answer(answer)
+            except self._gone as error:
+                raise RecipeError(
+                    "actor_lost",
+                    Fault.MACHINE,
+                    f"One of the {self.what} died while it started: {_why(error)}",
+                ) from error
 
     def map(self, calls: Sequence[Call], places: Sequence[int] | None = None) -> Iterator[Any]:
         """The answers in the order of `calls`, each as soon as it and all before it are there.
@@ -71,15 +102,20 @@ class Pool:
         done: dict[int, Any] = {}
         for index in range(len(calls)):
             while index not in done:
+                if self._stopped:
+                    raise Stopped
                 self._hand_out(calls, places, waiting, running)
-                for reference in self._ray.wait(list(running), num_returns=1)[0]:
+                here = self._ray.wait(list(running), num_returns=1, timeout=LOOK_S)[0]
+                if not here:
+                    self._end_overdue(running)
+                for reference in here:
                     call, actor = running.pop(reference)
                     try:
                         done[call] = self._answer(reference)
                     except self._gone as error:
                         tries[call] += 1
                         if tries[call] >= TRIES:
-                            raise self._lost(error) from error
+                            raise self._lost(actor, error) from error
                         self.redone += 1
                         self.replace(actor)
                         waiting.appendleft(call)
@@ -100,6 +136,21 @@ class Pool:
             if call is not None:
                 waiting.remove(call)
                 running[calls[call](self.actors[actor])] = (call, actor)
+                if actor not in self._starting:
+                    self._until[actor] = self._clock() + self.limit_s
+
+    def _end_overdue(self, running: dict[Any, tuple[int, int]]) -> None:
+        """Kill who should have answered; its reference then says so. Called when nobody has just
+        answered: we may have been away for longer than the limit, with answers lying here."""
+        now = self._clock()
+        for _, actor in running.values():
+            first = self._starting.get(actor)
+            if first is not None and self._ray.wait([first], timeout=0)[0]:
+                del self._starting[actor]
+                self._until[actor] = now + self.limit_s
+            elif now > self._until[actor]:
+                self._hung.add(actor)
+                self._ray.kill(self.actors[actor])
 
     def _answer(self, reference: Any) -> Any:
         answer = self._ray.get(reference)
@@ -107,20 +158,38 @@ class Pool:
             raise answer.error()
         return answer
 
-    def _lost(self, error: Exception) -> RecipeError:
+    def _lost(self, actor: int, error: Exception) -> RecipeError:
+        how = (
+            f"it gave no answer for {self.limit_s:.0f} s (worker_timeout)"
+            if actor in self._hung
+            else _why(error)
+        )
         return RecipeError(
             "actor_lost",
             Fault.MACHINE,
-            f"One of the {self.what} died {TRIES} times over the same work: "
-            f"{str(error).splitlines()[0]}",
+            f"{TRIES} of the {self.what} were lost one after another over the same work. "
+            f"The last: {how}",
         )
 
     def replace(self, index: int) -> None:
         """A new actor in the place of a dead one."""
         self.replaced += 1
         self.actors[index] = self._start()
+        self._hung.discard(index)
+        self._starting[index] = self.actors[index].ready.remote()
+        self._until[index] = self._clock() + READY_S
+
+    def stop(self) -> None:
+        """Whoever waits for an answer, in another thread, is told within a second or so."""
+        self._stopped = True
 
     def close(self) -> None:
         for actor in self.actors:
             self._ray.kill(actor)
         self.actors = []
+
+
+def _why(error: Exception) -> str:
+    """Ray says what happened in the first line; an error of an actor's start ends its text."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [repr(error)]
+    return lines[0] if "creation task" not in lines[0] else f"{lines[0]} {lines[-1]}"

@@ -20,7 +20,7 @@ from workers.context import RecipeError, RunContext
 from workers.contract.jobs import JobSpec
 from workers.data.snapshot import Messages
 from workers.ray.cluster import Cluster
-from workers.ray.pool import Call, Pool, Refused
+from workers.ray.pool import LIMIT_S, Call, Pool, Refused
 from workers.rewards.build import build_reward
 from workers.rewards.source import RewardSource, Scores, join
 
@@ -69,6 +69,7 @@ class RayReward:
         workers: int,
         batch_size: int,
         gpus: float = 0.0,
+        limit_s: float = LIMIT_S,
     ) -> None:
         ray = cluster.ray
         make = ray.remote(RewardActor).options(num_cpus=1, num_gpus=gpus, max_restarts=0)
@@ -78,6 +79,7 @@ class RayReward:
             lambda: make.remote(spec, dict(reward), batch_size, threads),
             workers,
             what="reward workers",
+            limit_s=limit_s,
         )
         self.threshold: float | None = ray.get(self.pool.actors[0].ready.remote())
         self._lock = threading.Lock()

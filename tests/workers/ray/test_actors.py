@@ -1,113 +1,28 @@
-"""PPO with Ray actors, on one cluster for all tests of this file, which a process of its own holds.
-
-The tests join it as they would any, by RAY_ADDRESS; the last one kills its owner.
-"""
+"""PPO with Ray actors; the last test kills the owner of the cluster that all have used."""
 
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.workers.ray import BY_ACTORS
-from tests.workers.recipes.conftest import PLANTED_PPO, SUBJECTS
-from tests.workers.recipes.language import ROOT, Outcome, Workshop, tiny_llama, user
-from workers.ray.cluster import ADDRESS_VARIABLE, alone
+from tests.workers.ray.conftest import SMALL, Owner, parents
+from tests.workers.recipes.language import Outcome, Workshop
 from workers.ray.drawer import RayDrawer
 from workers.ray.reward_actor import RayReward
 
 pytestmark = [
     pytest.mark.spread,
-    # Not imported to see: it reads the environment when it is, and that is made below.
+    # Not imported to see: it reads the environment when it is, and that is made by `owner`.
     pytest.mark.skipif(find_spec("ray") is None, reason="the extra 'ray' is not installed"),
     # Ray's own sockets and processes, closed by the interpreter.
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
 ]
-
-OWNER = """
-import sys
-from pathlib import Path
-from workers.ray.cluster import alone, start_head
-alone()
-head, folder, address = start_head(Path(sys.argv[1]), actors=2, gpus=0, store=0)
-print(address, head.pid, folder, flush=True)
-sys.stdin.read()
-"""
-SMALL = PLANTED_PPO | {
-    "steps": 3,
-    "batch_size": 8,
-    "minibatch_size": 4,
-    "update_epochs": 2,
-    "rollout_chunk": 1,
-    "eval_every": 3,
-    "eval_prompts": 4,
-    "baseline_answers": 0,
-    "save_every": 3,
-}
-
-
-class Owner:
-    """The process that started the cluster, and what it started."""
-
-    def __init__(self, folder: Path) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", OWNER, str(folder)],
-            cwd=ROOT,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        told = self.process.stdout.readline().split()
-        assert told, "Ray did not start"
-        self.address, self.head, self.folder = told[0], int(told[1]), Path(told[2])
-
-    def daemons(self) -> set[int]:
-        """The head and all below it."""
-        found, seen = {self.head}, 0
-        while seen != len(found):
-            seen = len(found)
-            found |= {pid for pid, parent in _parents().items() if parent in found}
-        return found
-
-
-def _parents() -> dict[int, int]:
-    parents = {}
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            text = stat.read_text()
-        except OSError:
-            continue
-        state, parent = text.rpartition(")")[2].split()[:2]
-        if state != "Z":
-            parents[int(stat.parent.name)] = int(parent)
-    return parents
-
-
-@pytest.fixture(scope="module")
-def owner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Owner]:
-    before = dict(os.environ)
-    alone()
-    held = Owner(tmp_path_factory.mktemp("cluster"))
-    os.environ[ADDRESS_VARIABLE] = held.address
-    yield held
-    os.environ.clear()
-    os.environ.update(before)
-    held.process.kill()
-    held.process.communicate()
-
-
-@pytest.fixture(scope="module")
-def shop(tmp_path_factory: pytest.TempPathFactory) -> Workshop:
-    shop = Workshop(tmp_path_factory.mktemp("shop"))
-    shop.put_model("base", tiny_llama())
-    shop.put_snapshot("prompts", train=[{"prompt": user(subject)} for subject in SUBJECTS])
-    return shop
 
 
 def run(shop: Workshop, name: str, **changes: Any) -> Outcome:
@@ -116,9 +31,8 @@ def run(shop: Workshop, name: str, **changes: Any) -> Outcome:
 
 
 def test_a_run_with_two_actors_is_the_run_without_them_though_one_is_killed_in_the_middle(
-    owner: Owner, shop: Workshop, monkeypatch: pytest.MonkeyPatch
+    owner: Owner, shop: Workshop, here: Outcome, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    here = run(shop, "here", lora_rank=0)
     drawn, killed = RayDrawer.draw_published, []
 
     def draw(self: RayDrawer, chunks: Any) -> Any:
@@ -204,6 +118,6 @@ def test_nothing_of_the_cluster_outlives_its_owner(owner: Owner) -> None:
     os.kill(owner.process.pid, signal.SIGKILL)
     owner.process.wait()
     until = time.monotonic() + 60
-    while left & set(_parents()) and time.monotonic() < until:
+    while left & set(parents()) and time.monotonic() < until:
         time.sleep(0.2)
-    assert not left & set(_parents())
+    assert not left & set(parents())

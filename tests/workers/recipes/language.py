@@ -160,9 +160,7 @@ class Workshop:
 
     def start(self, spec: JobSpec) -> subprocess.Popen[bytes]:
         """`python -m workers.train` on the job, on one thread."""
-        folder = self.folder(spec)
-        folder.mkdir(parents=True)
-        (folder / "job.json").write_text(json.dumps(spec_to_json(spec)))
+        folder = self.write_job(spec)
         with (folder / "log.txt").open("wb") as log:
             return subprocess.Popen(
                 [sys.executable, "-m", "workers.train", str(folder / "job.json")],
@@ -172,6 +170,13 @@ class Workshop:
                 stdout=log,
                 stderr=subprocess.STDOUT,
             )
+
+    def write_job(self, spec: JobSpec) -> Path:
+        """The folder it is to run in."""
+        folder = self.folder(spec)
+        folder.mkdir(parents=True)
+        (folder / "job.json").write_text(json.dumps(spec_to_json(spec)))
+        return folder
 
     def run(self, spec: JobSpec) -> "Outcome":
         self.start(spec).wait(timeout=400)

@@ -80,6 +80,13 @@ class PPOSettings(OptimisedSettings):
         minimum=0.0,
         maximum=8.0,
     )
+    worker_timeout: float = option(
+        600.0,
+        "An actor that takes longer over one chunk of prompts, or its share of the texts to score, "
+        "is taken to hang: it is replaced and its work done again. Its start does not count.",
+        unit="s",
+        minimum=1.0,
+    )
     # reward
     reward_clip: float = option(
         5.0, "Normalised scores beyond this are cut.", unit="deviations", above=0.0
