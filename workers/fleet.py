@@ -8,6 +8,7 @@ at one beat and read at a later one, and a broker that is away is skipped.
 import contextlib
 import csv
 import os
+import secrets
 import shutil
 import socket
 import subprocess
@@ -137,10 +138,14 @@ class Reporter:
         self._gpus = Gpus()
         self._due = 0.0
         total, _ = memory()
+        host, pid = socket.gethostname(), os.getpid()
+        # Containers share a host's name and count their processes from 1, hence the last part.
+        self._instance = f"{name}/{host}/{pid}/{secrets.token_hex(4)}"
         self._same: dict[str, Any] = {
+            "instance": self._instance,
             "name": name,
-            "host": socket.gethostname(),
-            "pid": os.getpid(),
+            "host": host,
+            "pid": pid,
             "queues": tuple(sorted(queues)),
             "slots": slots,
             "cpus": len(os.sched_getaffinity(0)),
@@ -171,11 +176,11 @@ class Reporter:
         with contextlib.suppress(redis.RedisError, OSError):
             pipe = self._client.pipeline(transaction=False)
             pipe.set(
-                fleet.worker_key(report.name),
+                fleet.worker_key(self._instance),
                 fleet.report_to_json(report),
                 ex=fleet.REPORT_SECONDS,
             )
-            pipe.zadd(fleet.WORKERS_KEY, {report.name: report.at})
+            pipe.zadd(fleet.WORKERS_KEY, {self._instance: report.at})
             pipe.zremrangebyscore(fleet.WORKERS_KEY, "-inf", report.at - fleet.KEPT_SECONDS)
             if report.queues:
                 pipe.hset(fleet.HEARD_KEY, mapping=dict.fromkeys(report.queues, report.at))
@@ -185,8 +190,8 @@ class Reporter:
         """A worker that shuts down in order is no longer counted."""
         self._gpus.close()
         with contextlib.suppress(redis.RedisError, OSError):
-            self._client.delete(fleet.worker_key(self._same["name"]))
-            self._client.zrem(fleet.WORKERS_KEY, self._same["name"])
+            self._client.delete(fleet.worker_key(self._instance))
+            self._client.zrem(fleet.WORKERS_KEY, self._instance)
 
 
 def _active() -> list[Any]:

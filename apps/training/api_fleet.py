@@ -27,6 +27,7 @@ class GpuOut(Schema):
 
 class WorkerOut(Schema):
     name: str
+    instance: str = Field(description="tells workers of one name apart")
     host: str
     queues: list[str] = Field(description="the machine classes that it serves")
     slots: int = Field(description="runs that it takes at once")

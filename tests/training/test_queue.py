@@ -123,6 +123,21 @@ def test_a_quota_holds_a_projects_runs_back_and_lets_others_pass(
     assert sent(wire)[-1] == "mine 2"
 
 
+def test_the_slot_of_a_worker_of_two_classes_is_given_once_and_by_priority(
+    launch: Launch, wire: FakeWire, commits: Commits
+) -> None:
+    wire.workers = [worker_make("both@box", queues=("cpu", "gpu"))]
+    first = launch("first")
+    other, urgent = launch("other", queue="gpu"), launch("urgent", priority=Run.Priority.HIGH)
+    assert sent(wire) == ["first"]
+    assert why_it_waits(other) == (
+        "Next in class gpu: its workers also serve cpu, and are at runs of those."
+    )
+    assert why_it_waits(urgent) == "Next in class cpu: the slot is in use."
+    end(first, commits)
+    assert sent(wire) == ["first", "urgent"]
+
+
 def test_a_check_does_not_wait_for_the_quota_of_trainings(
     launch: Launch, wire: FakeWire, project: Project
 ) -> None:

@@ -22,8 +22,13 @@ Sign = Callable[[User], Client]
 
 def worker(name: str, **more: Any) -> WorkerReport:
     at = timezone.now().timestamp()
-    given = {"queues": ("cpu",), "versions": {"torch": "2.13.0"}, "code_version": code_version()}
-    return WorkerReport(name, name.partition("@")[2], 7, at=at, **(given | more))
+    given = {
+        "pid": 7,
+        "queues": ("cpu",),
+        "versions": {"torch": "2.13.0"},
+        "code_version": code_version(),
+    }
+    return WorkerReport(name, name.partition("@")[2], at=at, **(given | more))
 
 
 @pytest.fixture
@@ -68,6 +73,23 @@ def test_the_page_shows_machines_and_what_they_are_at(
         assert words in text, words
     assert "Secret" not in text
     assert other.pk not in text
+
+
+def test_workers_of_one_name_are_shown_each_and_told_apart(
+    project: Project, emil: User, signed_in: Sign, machines: list[WorkerReport]
+) -> None:
+    machines += [
+        worker("a@one", instance="a@one/one/7/aa", pid=7),
+        worker("a@one", instance="a@one/one/8/bb", pid=8, queues=("cpu", "gpu")),
+        worker("b@one"),
+    ]
+    client = signed_in(emil)
+    text = client.get("/p/arguments/fleet/").content.decode()
+    assert text.count('aria-label="a@one"') == 2
+    assert text.count("2 workers are called a@one") == 2
+    assert "slots shared with gpu" in text
+    found = client.get("/api/v1/projects/arguments/fleet").json()["workers"]
+    assert [one["instance"] for one in found] == ["a@one/one/7/aa", "a@one/one/8/bb", ""]
 
 
 def test_waiting_runs_stand_in_order_with_their_reasons_and_can_be_moved(

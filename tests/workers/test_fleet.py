@@ -1,6 +1,7 @@
 """What a worker tells: GPUs (by a stub of nvidia-smi), libraries, the runs it is at."""
 
 import os
+import random
 import stat
 import time
 from collections.abc import Mapping
@@ -11,6 +12,7 @@ import pytest
 
 from workers import fleet
 from workers.contract.fleet import (
+    Fleet,
     Gpu,
     WorkerReport,
     report_from_json,
@@ -139,7 +141,8 @@ def test_a_report_says_what_the_worker_is_and_what_it_is_at(
     reporter.beat()
     (key, text), *_ = [given for name, given in pipe.said if name == "set"]
     told = report_from_json(text)
-    assert key == "concord:worker:a@box"
+    assert key == f"concord:worker:{told.instance}"
+    assert told.instance.startswith(f"a@box/{told.host}/{told.pid}/")
     assert (told.queues, told.slots, told.runs) == (("gpu",), 2, ("run7",))
     assert [gpu.name for gpu in told.gpus][-1] == "NVIDIA T4"
     assert told.cpus == len(os.sched_getaffinity(0))
@@ -147,7 +150,62 @@ def test_a_report_says_what_the_worker_is_and_what_it_is_at(
     assert told.memory_bytes > (told.memory_free_bytes or 0) > 0
     assert [name for name, _ in pipe.said].count("set") == 1, "not more than every few seconds"
     reporter.leave()
-    assert ("delete", ("concord:worker:a@box",)) in pipe.said
+    assert ("delete", (key,)) in pipe.said
+
+
+def test_two_workers_of_one_name_both_are_told_of_and_one_that_leaves_leaves_the_other() -> None:
+    said: list[str] = []
+    for _ in range(2):  # two containers may agree in name, host and process
+        reporter = fleet.Reporter("redis://127.0.0.1:1/0", name="a@box", queues={"gpu"}, slots=1)
+        reporter._client = pipe = Pipe()  # type: ignore[assignment]
+        reporter.tell(reporter.report())
+        reporter.leave()
+        said += [given[0] for name, given in pipe.said if name in ("set", "delete")]
+    assert said[0] == said[1] != said[2] == said[3]
+
+
+# --- who can be worked on at once ---
+
+
+def most_at_work(workers: list[WorkerReport], wanted: dict[str, list[str]]) -> int:
+    """By trying: each slot takes any run of its classes, or none."""
+    slots = [worker.queues for worker in workers for _ in range(worker.slots)]
+    served = {queue for queues in slots for queue in queues}
+    slots += [(queue,) for queue in wanted if queue not in served]
+
+    def best(slots: list[tuple[str, ...]], left: dict[str, int]) -> int:
+        if not slots:
+            return 0
+        found = best(slots[1:], left)
+        for queue in slots[0]:
+            if left.get(queue, 0):
+                found = max(found, 1 + best(slots[1:], left | {queue: left[queue] - 1}))
+        return found
+
+    return best(slots, {queue: len(runs) for queue, runs in wanted.items()})
+
+
+def test_as_many_runs_are_placed_as_the_slots_of_workers_of_several_classes_can_take() -> None:
+    draw = random.Random(0)
+    classes = ("cpu", "gpu", "large")
+    for _ in range(200):
+        workers = [
+            WorkerReport(
+                *(f"w{i}", "box", i, tuple(draw.sample(classes, draw.randint(1, 3))), 0.0),
+                slots=draw.randint(1, 2),
+            )
+            for i in range(draw.randint(0, 3))
+        ]
+        wanted = {c: [f"{c}{i}" for i in range(draw.randint(0, 3))] for c in classes}
+        assert Fleet(tuple(workers)).placed(wanted) == most_at_work(workers, wanted)
+
+
+def test_a_run_that_a_worker_is_at_keeps_its_slot_there() -> None:
+    both = WorkerReport("both", "box", 1, ("cpu", "gpu"), 0.0, runs=("c1", "gone"))
+    cpu = WorkerReport("cpu", "box", 2, ("cpu",), 0.0)
+    assert Fleet((cpu, both)).placed({"cpu": ["c1"], "gpu": ["g1"]}) == 1
+    assert Fleet((cpu, both)).placed({"cpu": ["c2"], "gpu": ["g1"]}) == 2
+    assert Fleet((cpu, both)).placed({"cpu": ["c1", "c2"], "gpu": []}) == 2
 
 
 def test_a_broker_that_is_away_does_not_stop_a_worker() -> None:

@@ -1,15 +1,17 @@
 """What a worker says of its machine and of what it does, and where the web side reads it.
 
-    concord:worker:<name>     a WorkerReport as JSON; expires unless it is said again
-    concord:workers           names by the Unix time of their last report
+    concord:worker:<instance> a WorkerReport as JSON; expires unless it is said again
+    concord:workers           instances by the Unix time of their last report
     concord:classes-heard     machine class -> Unix time of the last report of any worker of it
 
 Redis holds no history: a machine that is gone is gone from here within half a minute.
 """
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
+from itertools import combinations
 from typing import Any
 
 from workers.contract.alive import ALIVE_SECONDS
@@ -18,13 +20,13 @@ from workers.contract.wire import ContractError, build
 WORKERS_KEY = "concord:workers"
 HEARD_KEY = "concord:classes-heard"
 REPORT_SECONDS = ALIVE_SECONDS
-KEPT_SECONDS = 86_400  # for which the name of a silent worker is remembered
+KEPT_SECONDS = 86_400  # for which a silent worker is remembered
 PACKAGES = ("torch", "transformers", "trl", "accelerate", "peft", "deepspeed", "ray", "vllm")
 
 
-def worker_key(name: str) -> str:
-    """Of the report of the worker `name`."""
-    return f"concord:worker:{name}"
+def worker_key(instance: str) -> str:
+    """Of the report of the worker `instance`."""
+    return f"concord:worker:{instance}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,7 @@ class Gpu:
 class WorkerReport:
     """A worker, the machine it stands on, and the attempts it is at.
 
+    `instance` tells two workers of one `name` apart, which nothing keeps from being started.
     `slots`: attempts it takes at once. `runs`: ids of the runs it works on. `versions` holds the
     `PACKAGES` that are installed. `at` and `started_at` are Unix seconds of its clock.
     """
@@ -59,6 +62,7 @@ class WorkerReport:
     code_version: str = ""
     started_at: float = 0.0
     runs: tuple[str, ...] = ()
+    instance: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +76,36 @@ class Fleet:
         return [worker for worker in self.workers if queue in worker.queues]
 
     def slots(self, queue: str) -> int:
+        """Of the workers of a class; one of two classes has its slots in both."""
         return sum(worker.slots for worker in self.of_class(queue))
+
+    def placed(self, wanted: Mapping[str, Iterable[str]]) -> int:
+        """How many of these runs (machine class -> ids) can be worked on at once.
+
+        A run that a worker says it is at has its slot there; the others may go to any worker of
+        their class, and a class without a worker has one slot, for the first that comes. The most
+        that fit then is the least cut between runs and workers (Ford and Fulkerson 1956): over
+        all sets of classes, the slots that serve the set and the runs beyond it.
+        """
+        left = {queue: set(runs) for queue, runs in wanted.items()}
+        slots: Counter[frozenset[str]] = Counter()
+        settled = 0
+        for worker in self.workers:
+            here = {run for queue in worker.queues for run in left.get(queue, ())}
+            at = set([run for run in worker.runs if run in here][: worker.slots])
+            settled += len(at)
+            for queue in worker.queues:
+                left[queue] = left.get(queue, set()) - at
+            slots[frozenset(worker.queues)] += worker.slots - len(at)
+        for queue in left:
+            if not self.slots(queue):
+                slots[frozenset([queue])] += 1
+        return settled + min(
+            sum(n for served, n in slots.items() if served & set(some))
+            + sum(len(runs) for queue, runs in left.items() if queue not in some)
+            for size in range(len(left) + 1)
+            for some in combinations(left, size)
+        )
 
 
 def report_to_json(report: WorkerReport) -> str:

@@ -15,7 +15,7 @@ from apps.training import display
 from apps.training.code_version import UNKNOWN, code_version
 from apps.training.models import Run, RunQuota
 from apps.training.selectors import fleet as fleet_reading
-from apps.training.selectors.queueing import Line, queue_lines, queue_words
+from apps.training.selectors.queueing import Line, classes_beside, queue_lines, queue_words
 from workers.contract.fleet import PACKAGES, Fleet, Gpu, WorkerReport
 from workers.contract.wire import QUEUE_SHORT
 
@@ -135,7 +135,7 @@ def _machine(
         gpus=gpu_words(worker.gpus),
         processor=", ".join(memory),
         jobs=[_job(run_id, runs, project) for run_id in worker.runs],
-        odd=differences(worker, all_workers, site_code),
+        odd=[*namesakes(worker, all_workers), *differences(worker, all_workers, site_code)],
         versions=", ".join(
             f"{name} {worker.versions[name]}" for name in PACKAGES if name in worker.versions
         ),
@@ -174,6 +174,17 @@ def gpu_words(gpus: Sequence[Gpu]) -> list[str]:
     return found
 
 
+def namesakes(worker: WorkerReport, all_workers: Sequence[WorkerReport]) -> list[str]:
+    """What to do about workers of one name: a control message to one reaches all of them."""
+    same = [one for one in all_workers if one.name == worker.name]
+    if len(same) < 2:
+        return []
+    return [
+        f"{len(same)} workers are called {worker.name}, and messages to one reach the others: give "
+        "each a name of its own (-n). One that was killed and started again goes within 30 s."
+    ]
+
+
 def differences(
     worker: WorkerReport, all_workers: Sequence[WorkerReport], site_code: str
 ) -> list[str]:
@@ -207,10 +218,12 @@ def _class_view(line: Line, fleet: Fleet, project: Project, words: Mapping[str, 
     for number, waiting in enumerate(line.waiting, 1):
         rows.append(_row(waiting.run, project, waiting.words, number=number, held=waiting.held))
     workers = len(fleet.of_class(line.queue))
+    others = classes_beside(line.queue, fleet)
     summary = [
         f"{workers} worker{'' if workers == 1 else 's'}",
         f"{len(line.has)} of {line.slots} slot{'' if line.slots == 1 else 's'} taken",
         f"{len(line.waiting)} waiting",
+        *([f"slots shared with {' and '.join(others)}"] if others else []),
     ]
     return ClassView(
         queue=line.queue,

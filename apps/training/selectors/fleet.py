@@ -13,8 +13,8 @@ def fleet_look() -> fleet.Fleet | None:
         pipe = client.pipeline(transaction=False)
         pipe.zrange(fleet.WORKERS_KEY, 0, -1)
         pipe.hgetall(fleet.HEARD_KEY)
-        names, heard = pipe.execute()
-        keys = [fleet.worker_key(name.decode()) for name in names]
+        instances, heard = pipe.execute()
+        keys = [fleet.worker_key(instance.decode()) for instance in instances]
         reports = client.mget(keys) if keys else []
     except (redis.RedisError, OSError):
         return None

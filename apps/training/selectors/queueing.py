@@ -2,7 +2,8 @@
 
 A run that is queued waits until it is admitted: then it has a slot, and its job is sent. A machine
 class has as many slots as its live workers have, and at least one, so that a run is at its broker
-when the first worker comes. The order is that of the database, never that of the broker:
+when the first worker comes. A worker of two classes has its slots once: who comes first of either
+class gets them. The order is that of the database, never that of the broker:
 
     what lost its machine and goes on, then priority, then place (age, unless somebody moved it)
 
@@ -61,35 +62,40 @@ def queue_lines(*, fleet: Fleet | None, now: datetime | None = None) -> dict[str
     lines = {
         queue: Line(queue, None if fleet is None else fleet.slots(queue)) for queue in JOB_QUEUES
     }
-    waiting: dict[str, list[Run]] = {}
+    waiting: list[Run] = []
+    taken: dict[str, list[str]] = {queue: [] for queue in lines}
     used: Counter[str] = Counter()
     for run in runs:
         if run.admitted_at is not None:
             if run.queue in lines:
                 lines[run.queue].has.append(run)
+                taken[run.queue].append(run.pk)
             used[run.project_id] += run.queue != QUEUE_SHORT
-        elif run.state == Run.State.QUEUED:
-            waiting.setdefault(run.queue, []).append(run)
+        elif run.state == Run.State.QUEUED and run.queue in lines:
+            waiting.append(run)
     quotas = dict(RunQuota.objects.values_list("project_id", "runs_at_once"))
-    for queue, line in lines.items():
-        workers = fleet.of_class(queue) if fleet is not None else []
-        silence = silence_words(queue, fleet, now)
-        free, ahead = line.slots - len(line.has), 0
-        for run in sorted(waiting.get(queue, ()), key=order):
-            quota = quotas.get(run.project_id) if queue != QUEUE_SHORT else None
-            if unmet := needs_unmet(run, workers):
-                line.waiting.append(Waiting(run, unmet, held="needs", ahead=ahead))
-            elif quota is not None and used[run.project_id] >= quota:
-                line.waiting.append(Waiting(run, quota_words(quota), held="quota", ahead=ahead))
-            elif free > 0:
-                free -= 1
-                used[run.project_id] += queue != QUEUE_SHORT
-                words = silence or "There is a slot for it: it is sent within seconds."
-                line.waiting.append(Waiting(run, words, next_free=True))
-            else:
-                words = f"{ahead_words(ahead, line)} {silence}".strip()
-                line.waiting.append(Waiting(run, words, ahead=ahead))
-                ahead += 1
+    known = fleet or Fleet()
+    silence = {queue: silence_words(queue, fleet, now) for queue in lines}
+    ahead: Counter[str] = Counter()
+    placed = known.placed(taken)
+    for run in sorted(waiting, key=order):  # over all classes: two of them may share a worker
+        queue, line = run.queue, lines[run.queue]
+        quota = quotas.get(run.project_id) if queue != QUEUE_SHORT else None
+        before = ahead[queue]
+        if unmet := needs_unmet(run, known.of_class(queue)):
+            line.waiting.append(Waiting(run, unmet, held="needs", ahead=before))
+        elif quota is not None and used[run.project_id] >= quota:
+            line.waiting.append(Waiting(run, quota_words(quota), held="quota", ahead=before))
+        elif not before and known.placed(taken | {queue: [*taken[queue], run.pk]}) > placed:
+            placed += 1
+            taken[queue].append(run.pk)
+            used[run.project_id] += queue != QUEUE_SHORT
+            words = silence[queue] or "There is a slot for it: it is sent within seconds."
+            line.waiting.append(Waiting(run, words, next_free=True))
+        else:
+            words = f"{ahead_words(before, line, known)} {silence[queue]}".strip()
+            line.waiting.append(Waiting(run, words, ahead=before))
+            ahead[queue] += 1
     return lines
 
 
@@ -154,12 +160,24 @@ def quota_words(quota: int) -> str:
     return f"This project's quota of {quota} run{'s' if quota > 1 else ''} at once is used."
 
 
-def ahead_words(ahead: int, line: Line) -> str:
+def ahead_words(ahead: int, line: Line, fleet: Fleet) -> str:
     if ahead:
         return f"{ahead} run{'s' if ahead > 1 else ''} before it."
+    others = classes_beside(line.queue, fleet)
+    if others and len(line.has) < line.slots:
+        return (
+            f"Next in class {line.queue}: its workers also serve {' and '.join(others)}, and are "
+            "at runs of those."
+        )
     slots = f"the {line.slots} slots" if line.slots > 1 else "the slot"
     are = "are" if line.slots > 1 else "is"
     return f"Next in class {line.queue}: {slots} {are} in use."
+
+
+def classes_beside(queue: str, fleet: Fleet) -> list[str]:
+    """Machine classes that share a worker with this one."""
+    found = {other for worker in fleet.of_class(queue) for other in worker.queues}
+    return [other for other in JOB_QUEUES if other in found and other != queue]
 
 
 def silence_words(queue: str, fleet: Fleet | None, now: datetime) -> str:
