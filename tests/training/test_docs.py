@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 from apps.training.models import Run
+from apps.training.next_steps import NEXT_STEPS
 from workers.contract import Fault
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -56,6 +57,10 @@ def test_every_failure_kind_in_the_code_is_documented() -> None:
 
 def test_no_failure_kind_is_documented_that_the_code_does_not_know() -> None:
     assert set(documented()) - set(kinds_in_code()) == set()
+
+
+def test_every_documented_failure_has_its_next_step_on_the_page_of_the_run() -> None:
+    assert set(NEXT_STEPS) == set(documented())
 
 
 def test_every_documented_fault_is_one_of_the_contract() -> None:

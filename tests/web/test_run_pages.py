@@ -124,8 +124,30 @@ def test_a_failure_says_what_happened_and_whose_turn_it_is(project, emil, signed
     )
     text = signed_in(emil).get(address(run)).content.decode()
     assert "kl_coef: 0 lets the policy drift" in text
-    assert "It is your turn" in text
+    assert "It is your turn. Clone the run and correct the fields" in text
     assert "Resume" in text
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        ("rank_lost", "goes on from its checkpoint"),
+        ("too_few_gpus", "another machine class or with fewer processes"),
+        ("missing_package", "installs the package or extra"),
+        ("bad_setting", "corrects the environment variable"),
+        ("store_unreachable", "Nothing is damaged"),
+        ("inference_server", "only what is missing is asked for"),
+        ("inference_server_answer", "Look at the rows that the message names"),
+        ("inference_server_changed", "serve one model only"),
+        ("inference_server_refused", "address or model in a clone"),
+        ("actor_lost", "smaller chunks (rollout_chunk)"),
+        ("contract_mask", "must hold exactly"),
+        ("of_a_newer_worker", "resume it when the machine has room"),
+    ],
+)
+def test_a_kind_of_failure_has_its_own_next_step(project, emil, signed_in, kind, words):
+    run = run_make(project, state="failed", fault="machine", failure_kind=kind)
+    assert words in signed_in(emil).get(address(run)).content.decode()
 
 
 def test_a_reward_models_accuracy_stands_beside_length_alone(project, emil, signed_in):

@@ -18,6 +18,7 @@ from apps.snapshots.tracing import datasets_behind
 from apps.training import display, headline, selectors, services
 from apps.training.guidance import PREFLIGHT, failure_of
 from apps.training.models import Run
+from apps.training.next_steps import next_step
 from apps.training.screens import alerts, back, charts, checks, repeat, samples
 from apps.training.selectors import pages
 from apps.training.selectors.queueing import queue_words, why_it_waits
@@ -146,7 +147,7 @@ def header(run: Run) -> dict[str, Any]:
         "may_clone": run.kind in dict(KINDS),
         "stopped_on_purpose": run.fault == "guard" or run.failure_kind.startswith(PREFLIGHT),
         "may_roll_back": not run.is_live and run.kind in ROLLED_BACK,
-        "turn": display.TURNS.get(run.fault, ""),
+        "turn": next_step(run),
     }
 
 
