@@ -4,6 +4,9 @@ from collections.abc import Generator
 from typing import Any
 
 import pytest
+from django.core.management import CommandError
+from django.db import OperationalError
+from django.test import TransactionTestCase
 from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
 
@@ -32,6 +35,26 @@ class Together(LoadScopeScheduling):
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Together:
     return Together(config, log)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _patient_flush() -> Generator[None]:
+    """Emptying the tables after a test may meet a worker that still writes, and PostgreSQL ends
+    one of two that wait for each other. What is left then would fail the next test."""
+    empty = TransactionTestCase._fixture_teardown
+
+    def again(case: TransactionTestCase) -> None:
+        for _ in range(4):
+            try:
+                return empty(case)
+            except CommandError as error:
+                if not isinstance(error.__cause__, OperationalError):
+                    raise
+        return empty(case)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TransactionTestCase, "_fixture_teardown", again)
+        yield
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
