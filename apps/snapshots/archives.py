@@ -23,14 +23,14 @@ _FIRST_DAY = (1980, 1, 1, 0, 0, 0)  # of zip: equal content, equal bytes
 
 
 def frozen_zipped(snapshot: Snapshot, files: Sequence[dict[str, Any]], stem: str) -> IO[bytes]:
-    """The frozen tree, byte for byte, with its manifest."""
+    """The frozen tree, byte for byte, with its manifest; `ArtifactError` when it is not that."""
     store = artifact_store()
-    names = [*(entry["name"] for entry in files), MANIFEST]
+    hashes = {entry["name"]: entry["sha256"] for entry in files} | {MANIFEST: snapshot.sha256}
     with ExitStack() as closing:
         file = closing.enter_context(writing.scratch())
         with zipfile.ZipFile(file, "w") as archive:
-            for name in names:
-                content = store.read_bytes(f"{snapshot.uri}/{name}")
+            for name, sha256 in hashes.items():
+                content = store.read_bytes(f"{snapshot.uri}/{name}", sha256=sha256)
                 archive.writestr(_entry(f"{stem}/{name}"), content)
         file.seek(0)
         closing.pop_all()  # whoever sends it closes it

@@ -6,6 +6,7 @@ time.
 """
 
 import json
+import weakref
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
@@ -15,15 +16,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from django.core.cache import cache
 
-from apps.common.errors import Conflict, DomainError, Missing
+from apps.common.errors import Conflict, DomainError, Missing, Unavailable
 from apps.snapshots import formats
 from apps.snapshots.archives import folder_zipped, frozen_zipped
 from apps.snapshots.assembling.rows import Row
 from apps.snapshots.formats import Shape, Source, writing
 from apps.snapshots.models import Snapshot
 from apps.snapshots.recipe import SOFT, public
-from apps.snapshots.store import artifact_store
-from workers.artifacts import MANIFEST, ArtifactError
+from apps.snapshots.store import artifact_open, artifact_store
+from workers.artifacts import MANIFEST, ArtifactError, StoreUnreachable
 
 SPLIT_FORMATS = ("jsonl", "parquet", "csv")
 FORMATS = (*SPLIT_FORMATS, "zip")
@@ -72,6 +73,8 @@ def snapshot_export(
     name = f"{stem}.zip" if form == "zip" else f"{stem}-{split}.{form}"
     try:
         return Export(name, _MEDIA[form], _content(snapshot, split, form, chosen, stem))
+    except StoreUnreachable as error:
+        raise Unavailable(f"{error}.") from error
     except ArtifactError as error:
         raise Conflict(
             f"The files are not what was frozen: {error}.", code="damaged", details=str(error)
@@ -119,7 +122,7 @@ def _content(
         )
     if frozen and form != "csv":
         inner = f"parquet/{split}.parquet" if form == "parquet" else f"{split}.jsonl"
-        return artifact_store().open(f"{snapshot.uri}/{inner}")
+        return _frozen(snapshot, inner)
     rows = writing.first_and_all(_shaped(snapshot, split, shape))
     if rows is None:
         raise Missing(
@@ -145,19 +148,29 @@ def _shaped(snapshot: Snapshot, split: str, shape: Shape) -> Iterable[Row]:
 
 
 def _frozen_rows(snapshot: Snapshot, split: str) -> Iterable[Row]:
-    file = artifact_store().open(f"{snapshot.uri}/{split}.jsonl")
+    file = _frozen(snapshot, f"{split}.jsonl")
 
     def read() -> Iterable[Row]:
         with file:
             for line in file:
                 yield json.loads(line)
 
-    return read()
+    rows = read()
+    weakref.finalize(rows, file.close)  # a form that needs no row leaves it untouched
+    return rows
 
 
 def _schema(snapshot: Snapshot, split: str, shape: Shape) -> pa.Schema:
-    with artifact_store().open(f"{snapshot.uri}/parquet/{split}.parquet") as file:
+    with _frozen(snapshot, f"parquet/{split}.parquet") as file:
         return shape.schema(pq.read_schema(file))
+
+
+def _frozen(snapshot: Snapshot, name: str) -> IO[bytes]:
+    """A file of the snapshot as it was frozen; `ArtifactError` when it is not that any more."""
+    hashes = {entry["name"]: entry["sha256"] for entry in file_list(snapshot)}
+    if name not in hashes:
+        raise ArtifactError(f"artifact '{snapshot.uri}/{name}' is missing")
+    return artifact_open(f"{snapshot.uri}/{name}", sha256=hashes[name])
 
 
 def file_list(snapshot: Snapshot) -> list[dict[str, Any]]:

@@ -28,8 +28,8 @@ from apps.snapshots.parsing import parse_rows
 from apps.snapshots.recipe import KTO, PRIVATE_SPLITS, TRAIN, SnapshotRecipe
 from apps.snapshots.recipe_json import recipe_from_stored
 from apps.snapshots.reporting import report_store
-from apps.snapshots.store import artifact_store, folder_of, private_folder_of
-from apps.snapshots.writing import card_of, preferences_write, rows_of, scratch
+from apps.snapshots.store import artifact_store, folder_of, private_folder_of, scratch
+from apps.snapshots.writing import card_of, preferences_write, rows_of
 from workers.artifacts import ArtifactError
 
 State = Snapshot.State

@@ -4,15 +4,11 @@ The private splits lie in a tree of their own. The public tree's card names that
 one hash of a snapshot stands for both; but no run, zip or download of it holds a private row.
 """
 
-import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
-
-from django.conf import settings
 
 from apps.accounts.models import Project
 from apps.snapshots import progress, selectors
@@ -23,7 +19,7 @@ from apps.snapshots.folder import FORMAT, write_folder
 from apps.snapshots.gathering import ruling_facts, vote_facts
 from apps.snapshots.models import Snapshot, SnapshotRow
 from apps.snapshots.recipe import KTO, PRIVATE_SPLITS, SOFT, SnapshotRecipe
-from apps.snapshots.store import artifact_store, private_folder_of
+from apps.snapshots.store import artifact_store, private_folder_of, scratch
 
 _LONGEST_REASON = 300
 
@@ -34,15 +30,6 @@ class Written:
 
     proof: Proof
     private_sha256: str
-
-
-@contextmanager
-def scratch() -> Iterator[Path]:
-    """An empty folder on the disk that also holds the state: `/tmp` may be small or in memory."""
-    parent = Path(settings.VAR_DIR) / "tmp"
-    parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=parent, prefix="snapshot-") as folder:
-        yield Path(folder)
 
 
 def preferences_write(

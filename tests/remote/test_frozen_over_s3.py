@@ -111,3 +111,14 @@ def test_a_dataset_frozen_onto_s3_becomes_a_reward_model_apart_and_the_browser_s
     assert not Checkpoint.objects.filter(run=failed).exists()
     told = client.post(f"/p/arguments/datasets/{changed.pk}/verify/", follow=True).content.decode()
     assert "train.jsonl" in told
+    for form in ("jsonl", "csv", "zip"):
+        given = client.get(
+            f"/p/arguments/datasets/{changed.pk}/export/file/", {"split": "train", "format": form}
+        )
+        assert given.status_code == 409, form
+        assert "not what was frozen" in given.content.decode(), form
+    left = sft.artifacts.first()
+    bucket.write(left.uri, b"something else")
+    given = client.get(address(sft, f"files/{left.pk}/"))
+    assert given.status_code == 409
+    assert "not what the run left" in given.content.decode()

@@ -293,6 +293,11 @@ def test_verify_names_the_damaged_file(
     broken = client.post(at("verify", project, made.pk), follow=True).content.decode()
     assert "The files are not what was frozen" in broken
     assert "train.jsonl" in broken
+    for form in ("jsonl", "csv", "zip"):  # nor does anybody take it away as what was frozen
+        asked = {"split": "train", "format": form}
+        sent = signed_in(emil).get(at("download", project, made.pk), asked)
+        assert sent.status_code == 409, form
+        assert "train.jsonl" in sent.content.decode(), form
 
 
 def test_people_see_datasets_as_their_role_allows(

@@ -9,10 +9,10 @@ from django.utils.http import content_disposition_header
 from django.views.decorators.http import require_GET
 
 from apps.accounts.permissions import STAFF, project_page
-from apps.common.errors import Missing
+from apps.common.errors import Conflict, Missing, Unavailable
 from apps.common.http import Request
 from apps.common.spreadsheet import csv_lines
-from apps.snapshots.store import artifact_store
+from apps.snapshots.store import artifact_open
 from apps.training import selectors
 from apps.training.headline import kind_of
 from apps.training.models import Artifact, Run
@@ -22,7 +22,7 @@ from apps.training.selectors import pages
 from apps.training.selectors.curves import curve_names
 from apps.training.selectors.evidence import alerts_that_count, findings
 from apps.training.selectors.histograms import histograms
-from workers.artifacts import ArtifactError
+from workers.artifacts import ArtifactError, StoreUnreachable
 
 POINTS, MOST_POINTS, MOST_NAMES = 1000, 20_000, 100
 EVERY_POINT = 10**9
@@ -141,15 +141,20 @@ def run_histograms_csv(request: Request, run_id: str) -> StreamingHttpResponse:
 @require_GET
 @project_page(STAFF)
 def run_artifact(request: Request, run_id: str, artifact_id: int) -> StreamingHttpResponse:
-    """A file the run left, always as a download: its content is the trainer's, not ours."""
+    """A file the run left, whole, and always as a download: its content is the trainer's, not
+    ours."""
     run = selectors.run_get(project=request.project, run_id=run_id)
     row = Artifact.objects.filter(run=run, pk=artifact_id).first()
     if row is None:
         raise Missing("The run has no such file.", field="artifact")
     try:
-        source = artifact_store().open(row.uri)
+        source = artifact_open(row.uri, sha256=row.sha256)
+    except StoreUnreachable as error:
+        raise Unavailable(f"{error}.") from error
     except ArtifactError as error:
-        raise Missing("The file is not in the artifact store any more.") from error
+        raise Conflict(
+            f"The file is not what the run left: {error}.", code="damaged", details=str(error)
+        ) from error
     response = StreamingHttpResponse(
         iter(lambda: source.read(_BLOCK), b""), content_type="application/octet-stream"
     )
