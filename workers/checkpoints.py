@@ -6,7 +6,7 @@ training_state.json                                          counters, controlle
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,22 +24,22 @@ SCALARS = "training_state.json"
 
 def save_training_state(
     folder: Path,
-    optimizer: torch.optim.Optimizer,
+    moments: Iterable[tuple[torch.nn.Parameter, Mapping[str, Any]]],
     names: Mapping[torch.nn.Parameter, str],
     scalars: Mapping[str, Any],
 ) -> None:
-    """Write the optimizer's moments under the parameters' names, and `scalars` as JSON.
+    """Write `moments`, of an optimizer by parameter, under their names, and `scalars` as JSON.
 
     The first rank of a job writes; every rank must call, for moments may be split over them. What
     is written is whole, so that any number of ranks can go on from it.
     """
     tensors = {}
-    for parameter, state in optimizer.state.items():
+    for parameter, state in moments:
         for key, value in state.items():
-            moment = whole(torch.as_tensor(value))
+            of_all = whole(torch.as_tensor(value))
             if ranks.is_first():
                 name = f"{names[parameter]}.{key}"
-                tensors[name] = moment.detach().cpu().contiguous().clone()
+                tensors[name] = of_all.detach().cpu().contiguous().clone()
     if not ranks.is_first():
         return
     save_file(tensors, folder / TENSORS)

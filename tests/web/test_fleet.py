@@ -176,7 +176,6 @@ def test_the_api_tells_the_fleet_without_a_runs_name_and_why_a_run_waits(
         ({"processes": 2}, "processes"),
         ({"priority": 7}, "priority"),
         ({"kind": "generate", "layout": "fsdp"}, None),
-        ({"kind": "ppo", "layout": "zero3"}, None),
     ],
 )
 def test_needs_that_do_not_go_together_are_refused_by_field(

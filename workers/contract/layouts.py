@@ -36,8 +36,6 @@ LAYOUTS: dict[str, Layout] = {
         Layout(ZERO3, "DeepSpeed ZeRO 3: weights split too", "zero3", "deepspeed"),
     )
 }
-# Kinds whose recipe does not train with these; `fsdp` splits the same things.
-REFUSED: dict[str, tuple[str, ...]] = {"ppo": (ZERO2, ZERO3)}
 LAUNCHERS = (PLAIN, TORCHRUN, ACCELERATE)
 EVERY_GPU = 0  # of the machine, as a number of processes
 MOST_PROCESSES = 64

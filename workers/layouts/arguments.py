@@ -21,7 +21,7 @@ def layout_arguments(spec: JobSpec) -> dict[str, Any]:
     if spec.layout == FSDP:
         return {"fsdp": True, "fsdp_config": {"version": 2, "state_dict_type": "FULL_STATE_DICT"}}
     if spec.layout in (ZERO2, ZERO3):
-        _without_compiling()
+        without_compiling()
         return {"deepspeed": json.loads(deepspeed_config(spec.layout).read_text())}
     # Buffers are constants here, and ranks may call the model unequally often.
     return {"ddp_broadcast_buffers": False, "ddp_find_unused_parameters": False}
@@ -41,7 +41,7 @@ def splitting(wanted: bool) -> Iterator[None]:
     yield
 
 
-def _without_compiling() -> None:
+def without_compiling() -> None:
     """Where processes talk by gloo, DeepSpeed would compile a faster way with the machine's C++
     compiler when it starts: most of a minute, on machines that are for trials only."""
     import deepspeed.ops

@@ -59,41 +59,69 @@ def _of_deepspeed(optimizer: Any, groups: Groups) -> State:
     from deepspeed.utils import safe_get_full_optimizer_state
 
     inner: torch.optim.Optimizer = optimizer.optimizer
-    steps = [moments["step"] for moments in inner.state.values() if "step" in moments]
+    steps = {
+        number: inner.state[part]["step"]
+        for number, part in _parts(optimizer)
+        if "step" in inner.state.get(part, {})
+    }
     if steps:
         _link(optimizer)
     state: State = {"state": {}, "param_groups": []}
-    for group, options in zip(groups, _options(inner, groups), strict=True):
-        first = len(state["state"])
-        if steps:
+    first = 0
+    numbers = _numbers(groups)
+    for group, number, options in zip(groups, numbers, _options(inner, groups), strict=True):
+        if number in steps:  # others have rested so far
             for index, parameter in enumerate(group, start=first):
-                state["state"][index] = {"step": steps[0].clone()} | {
+                state["state"][index] = {"step": steps[number].clone()} | {
                     name: safe_get_full_optimizer_state(parameter, name).cpu() for name in _MOMENTS
                 }
         kept = {name: value for name, value in options.items() if name != "params"}
         state["param_groups"].append(kept | {"params": list(range(first, first + len(group)))})
+        first += len(group)
     return state
 
 
 def _to_deepspeed(optimizer: Any, groups: Groups, state: State) -> None:
     inner: torch.optim.Optimizer = optimizer.optimizer
-    for options, known in zip(_options(inner, groups), state["param_groups"], strict=True):
-        options.update({name: value for name, value in known.items() if name != "params"})
+    for options, saved in zip(_options(inner, groups), state["param_groups"], strict=True):
+        options.update({name: value for name, value in saved.items() if name != "params"})
     if not state["state"]:
         return
-    step = next(iter(state["state"].values()))["step"]
-    flat = "single_partition_of_fp32_groups" if _whole_weights(optimizer) else _ZERO3
-    for part in getattr(optimizer, flat):
-        inner.state[part] = {"step": step.clone()} | {
-            name: torch.zeros_like(part) for name in _MOMENTS
-        }
+    known = state["state"]
+    kept = [
+        (parameter, known[index])
+        for index, parameter in enumerate(p for group in groups for p in group)
+        if index in known
+    ]
+    number_of = {
+        parameter: number
+        for group, number in zip(groups, _numbers(groups), strict=True)
+        for parameter in group
+    }
+    steps = {number_of[parameter]: moments["step"] for parameter, moments in kept}
+    for number, part in _parts(optimizer):
+        if number in steps:
+            inner.state[part] = {"step": steps[number].clone()} | {
+                name: torch.zeros_like(part) for name in _MOMENTS
+            }
     _link(optimizer)
-    index = 0
-    for group in groups:
-        for parameter in group:
-            for name in _MOMENTS:
-                _put_moment(parameter, name, state["state"][index][name])
-            index += 1
+    for parameter, moments in kept:
+        for name in _MOMENTS:
+            _put_moment(parameter, name, moments[name])
+
+
+def _parts(optimizer: Any) -> list[tuple[int, Tensor]]:
+    """The weights that AdamW steps on this rank, each with the number of its group."""
+    if _whole_weights(optimizer):
+        return list(enumerate(optimizer.single_partition_of_fp32_groups))
+    of_group = optimizer.sub_group_to_group_id
+    return [(of_group[i], part) for i, part in enumerate(getattr(optimizer, _ZERO3))]
+
+
+def _numbers(groups: Groups) -> list[int]:
+    """Of each group, as DeepSpeed counts them: one without a parameter has none of its own."""
+    counted = -1
+    return [counted := counted + bool(group) for group in groups]
 
 
 def _options(inner: torch.optim.Optimizer, groups: Groups) -> list[dict[str, Any]]:

@@ -6,10 +6,11 @@ gathered for it, and data parallel keeps the sum of the gradients beside the gra
 pass are not divided: a process computes as many at once as one alone would.
 """
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from workers.contract.layouts import DATA, LAYOUTS, ONE
+from workers.contract.layouts import DATA, LAYOUTS, ONE, ZERO3
 from workers.memory.entries import GENERATION, RESIDENT, UPDATE, Ledger, Line, Plan
 from workers.memory.ledger import ledger
 from workers.memory.room import Room
@@ -25,10 +26,19 @@ def layout_ledger(plan: Plan, layout: str, processes: int) -> Ledger:
     if layout == ONE or processes < 2:
         return ledger(plan)
     found = ledger(replace(plan, sharding=LAYOUTS[layout].sharding, devices=processes))
+    if layout == ZERO3 and plan.generate_rows:
+        found = replace(found, lines=tuple(_in_one_piece(found)))
     more = [*_summed(found)] if layout == DATA else []
     if found.plan.share("zero3", "fsdp") < 1:
         more += [*_whole(found), *_gathered(found)]
     return replace(found, lines=(*found.lines, *more))
+
+
+def _in_one_piece(found: Ledger) -> Iterator[Line]:
+    """Under ZeRO 3 ranks meet at each call of the output layer, so each makes one a pass."""
+    yield from (line for line in found.lines if line.phase != UPDATE)
+    whole = ledger(replace(found.plan, logits_chunk=None))
+    yield from (line for line in whole.lines if line.phase == UPDATE)
 
 
 def _summed(found: Ledger) -> list[Line]:

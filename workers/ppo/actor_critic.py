@@ -24,7 +24,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from workers.lora import load_adapter, merged, save_adapter
 from workers.models import save_model
 from workers.rollouts.aligned import response_states
-from workers.rollouts.forward import score_responses
+from workers.rollouts.forward import LOGITS_CHUNK, score_responses
 
 VALUE_HEAD_FILE = "value_head.safetensors"
 CRITIC_FILE = "critic.safetensors"
@@ -41,6 +41,9 @@ class ActorCriticOutputs(NamedTuple):
 
 class ActorCritic(nn.Module):
     """`policy`, and a value head on its trunk or on that of `critic`."""
+
+    # Tokens whose logits exist at once while it trains; None: all of a pass.
+    logits_chunk: int | None = LOGITS_CHUNK
 
     def __init__(
         self,
@@ -89,6 +92,7 @@ class ActorCritic(nn.Module):
                 with_entropy=True,
                 entropy_gradient=entropy_gradient,
                 with_hidden=self.critic is None,
+                logits_chunk=self.logits_chunk if self.training else LOGITS_CHUNK,
             )
         hidden = outputs.hidden
         if self.critic is not None:

@@ -14,6 +14,7 @@ from workers.behaviour.watch import Watch
 from workers.context import RunContext
 from workers.guardrails.diagnosing import LiveDiagnosis
 from workers.guardrails.watch import Breach, Guardrails, stop_error
+from workers.layouts.whole import is_split
 from workers.models import state_sha256
 from workers.ppo import keeping, looking
 from workers.ppo.baseline import Baseline, measure_baseline
@@ -27,12 +28,13 @@ from workers.ppo.setup import (
     load_models,
     make_accelerator,
     make_optimizer,
+    make_zero,
     read_evaluation_prompts,
     read_training_prompts,
 )
-from workers.ppo.sharding import is_split
 from workers.ppo.state import TrainingState, restore
 from workers.ppo.steering import Steering
+from workers.ppo.zero import Zero
 from workers.recipes.settings.policy import PPOSettings
 from workers.rewards.build import build_judge, build_reward
 from workers.rewards.pending import ScoreQueue
@@ -51,7 +53,7 @@ class Course:
     settings: PPOSettings
     accelerator: Accelerator
     models: Models
-    optimizer: torch.optim.Optimizer
+    optimizer: torch.optim.Optimizer | Zero
     reward: RewardSource
     judge: RewardSource | None
     scoring: RankedQueue
@@ -78,7 +80,7 @@ class Course:
         accelerator = make_accelerator(settings)
         models = load_models(context, settings)
         folder = context.input_path("prompts")
-        optimizer = make_optimizer(models.actor_critic, settings)
+        adamw = make_optimizer(models.actor_critic, settings)
         state = TrainingState(kl_coef=settings.kl_coef)
         guards = Guardrails("ppo", settings.guards, per_look=settings.batch_size)
         diagnosis = LiveDiagnosis(context.spec, asdict(settings), guards, settings.guards)
@@ -86,7 +88,7 @@ class Course:
         watch, histograms = make_watch(context, settings), Histograms()
         resumed = context.resume_path()
         if resumed:
-            state = restore(resumed, models.actor_critic, optimizer)
+            state = restore(resumed, models.actor_critic, adamw)
             guards.restore(state.guards)
             watch.restore(state.watch)
             histograms.restore(state.histograms)
@@ -94,6 +96,7 @@ class Course:
             kept.load(resumed)
         if ranks.world() == 1:  # over several, gradients are added up by the update
             models.actor_critic = accelerator.prepare(models.actor_critic)
+        optimizer = make_zero(context, settings, models, adamw, accelerator) or adamw
         actors = _actors(context, settings, models, accelerator)
         reward = actors.reward if actors else None
         reward = reward or build_reward(
@@ -132,6 +135,8 @@ class Course:
         if self.actors is not None:
             self.actors.stop()
         self.scoring.close()
+        if isinstance(self.optimizer, Zero):
+            self.optimizer.close()
         if self.actors is not None:
             self.actors.close()
 

@@ -14,6 +14,7 @@ from workers.audit import write_lines
 from workers.context import RunContext
 from workers.ppo.setup import Models
 from workers.ppo.state import TrainingState, save
+from workers.ppo.zero import Zero
 
 ROLLOUTS_FILE = "rollouts.jsonl"
 PAUSE_S = 20.0  # between two publications of a run that goes on
@@ -74,7 +75,7 @@ class Kept:
 def save_checkpoint(
     context: RunContext,
     models: Models,
-    optimizer: torch.optim.Optimizer,
+    optimizer: torch.optim.Optimizer | Zero,
     state: TrainingState,
     kept: Kept,
     tags: list[str],

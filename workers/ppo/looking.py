@@ -9,12 +9,12 @@ from torch import Tensor
 from workers import ranks
 from workers.bottleneck import bottleneck
 from workers.latency import measure_latency
+from workers.layouts.whole import size_of
 from workers.models import parameter_count, stop_ids
 from workers.ppo.batches import sequences_of
 from workers.ppo.figures import Figures, score_figures
 from workers.ppo.first import by_first
 from workers.ppo.rollout import Rollout
-from workers.ppo.sharding import is_split
 from workers.preflight.findings import Report
 from workers.preflight.parts import Parts, critic_parts
 from workers.preflight.run import run_preflight
@@ -29,9 +29,9 @@ LATENCY_FILE = "latency.json"
 
 def preflight(loop: "Course") -> Report:
     """Data, memory and the reward before the first step; the critic too where a person asked and
-    its weights are not split over ranks. The first rank looks for all."""
+    no pass of one rank waits for the others. The first rank looks for all."""
     settings, models = loop.settings, loop.models
-    fits = settings.preflight and not is_split(models.actor_critic)
+    fits = settings.preflight and not models.tied
     parts = Parts(
         tokenizer=models.tokenizer,
         policy=models.actor_critic.policy,
@@ -70,7 +70,7 @@ def summary(loop: "Course") -> dict[str, Any]:
     figures: dict[str, Any] = {
         "step": state.step,
         "parameters": parameter_count(loop.models.actor_critic.policy),
-        "trained_parameters": sum(p.numel() for p in loop.models.actor_critic.trained_names()),
+        "trained_parameters": sum(map(size_of, loop.models.actor_critic.trained_names())),
         "prompts": len(loop.prompts),
         "prompts_left_out": loop.prompts.left_out,
         "reference_sha256": loop.models.reference.sha256,

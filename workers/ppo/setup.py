@@ -17,11 +17,13 @@ from workers.context import RecipeError, RunContext
 from workers.contract.events import Fault
 from workers.contract.layouts import FSDP, ONE, ZERO2, ZERO3
 from workers.data.snapshot import TRAIN, Messages, Prompt, evaluation_splits, read_prompts
+from workers.layouts.whole import is_split
 from workers.layouts.whole_weights import whole_weights
 from workers.lora import attach_policy_lora
 from workers.models import load_causal, load_tokenizer
 from workers.ppo.actor_critic import ActorCritic, critic_of
 from workers.ppo.sharding import split
+from workers.ppo.zero import RestingAdamW, Zero
 from workers.recipes.samples import choose, encode_fitting
 from workers.recipes.settings.policy import PPOSettings
 from workers.reference import Reference
@@ -40,11 +42,17 @@ class Models:
     reference: Reference
     tokenizer: PreTrainedTokenizerBase
     afresh: Callable[[], ActorCritic]  # another of the same kind, on the CPU, on this rank alone
+    zero: Zero | None = None  # what DeepSpeed has made of `actor_critic`
 
     def whole(self) -> AbstractContextManager[None]:
         """Inside, policy, critic and reference can be asked by one rank without the others."""
         own = [] if self.reference.adapted else [self.reference.model]
-        return whole_weights(self.actor_critic, *own)
+        return whole_weights(self.zero.engine if self.zero else self.actor_critic, *own)
+
+    @property
+    def tied(self) -> bool:
+        """Whether a pass with gradients, of one rank alone, would wait for the others."""
+        return self.zero is not None or is_split(self.actor_critic)
 
 
 @dataclass(slots=True)
@@ -64,14 +72,7 @@ class Prompts:
 
 def check_layout(context: RunContext) -> None:
     """Raises `RecipeError` (bad_config) where PPO cannot run as the job is laid out."""
-    layout = context.spec.layout
-    if layout in (ZERO2, ZERO3):
-        raise RecipeError(
-            "bad_config",
-            Fault.CONFIGURATION,
-            f"layout: a ppo run does not train with '{layout}'; 'fsdp' splits the same things",
-        )
-    if layout == ONE and ranks.world() > 1:
+    if context.spec.layout == ONE and ranks.world() > 1:
         raise RecipeError(
             "bad_config",
             Fault.CONFIGURATION,
@@ -133,10 +134,10 @@ def _actor_critic(
     return ActorCritic(policy, adapted=adapted, critic=critic)
 
 
-def make_optimizer(actor_critic: ActorCritic, settings: PPOSettings) -> torch.optim.AdamW:
+def make_optimizer(actor_critic: ActorCritic, settings: PPOSettings) -> RestingAdamW:
     """AdamW with the critic's own step size. ε = 1e-5 after Huang et al. 2022, detail 3."""
     value_rate = settings.value_learning_rate or 10 * settings.learning_rate
-    return torch.optim.AdamW(
+    return RestingAdamW(
         [
             {"params": actor_critic.policy_parameters(), "base_lr": settings.learning_rate},
             {"params": actor_critic.critic_parameters(), "base_lr": value_rate},
@@ -150,8 +151,30 @@ def make_optimizer(actor_critic: ActorCritic, settings: PPOSettings) -> torch.op
     )
 
 
+def make_zero(
+    context: RunContext,
+    settings: PPOSettings,
+    models: Models,
+    optimizer: RestingAdamW,
+    accelerator: Accelerator,
+) -> Zero | None:
+    """DeepSpeed around policy and critic, where the job's layout wants it: the last thing that is
+    done to them, for what steps with them is DeepSpeed from then on."""
+    layout = context.spec.layout
+    if layout not in (ZERO2, ZERO3) or ranks.world() == 1:
+        return None
+    models.zero = Zero(
+        models.actor_critic,
+        optimizer,
+        layout=layout,
+        max_norm=settings.max_grad_norm,
+        half=accelerator.mixed_precision == "bf16",
+    )
+    return models.zero
+
+
 def set_learning_rate(
-    optimizer: torch.optim.Optimizer, settings: PPOSettings, step: int, *, scale: float = 1.0
+    optimizer: torch.optim.Optimizer | Zero, settings: PPOSettings, step: int, *, scale: float = 1.0
 ) -> float:
     """Set every group's rate for `step` (from 1) by the schedule, times what a guardrail made of
     it; returns the policy's."""

@@ -16,8 +16,8 @@ from torch.distributed.fsdp import FSDPModule, fully_shard
 from workers import ranks
 from workers.context import RecipeError
 from workers.contract.events import Fault
+from workers.layouts.whole import whole_of
 from workers.layouts.whole_weights import fsdp_parts
-from workers.models import whole
 from workers.ppo.actor_critic import ActorCritic
 from workers.reference import Reference
 
@@ -75,8 +75,8 @@ def is_split(module: nn.Module) -> bool:
 def whole_state(model: nn.Module, *, keep: bool) -> dict[str, Tensor]:
     """Every weight whole on the CPU, on the ranks that `keep` it; every rank must ask."""
     state = {}
-    for name, tensor in model.state_dict().items():
-        full = whole(tensor)
+    for name, tensor in model.state_dict(keep_vars=True).items():
+        full = whole_of(tensor)
         if keep:
             state[name] = full.detach().cpu()
     return state

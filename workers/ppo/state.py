@@ -10,8 +10,10 @@ from transformers import PreTrainedTokenizerBase
 
 from workers import ranks
 from workers.checkpoints import load_training_state, save_training_state
+from workers.layouts.whole import is_split
 from workers.ppo.actor_critic import ActorCritic
-from workers.ppo.sharding import is_split, whole_state
+from workers.ppo.sharding import whole_state
+from workers.ppo.zero import Zero
 from workers.rl.moments import RunningMoments
 
 
@@ -43,7 +45,7 @@ def save(
     folder: Path,
     actor_critic: ActorCritic,
     tokenizer: PreTrainedTokenizerBase,
-    optimizer: torch.optim.Optimizer,
+    optimizer: torch.optim.Optimizer | Zero,
     state: TrainingState,
     *,
     afresh: Callable[[], ActorCritic] | None = None,
@@ -61,7 +63,8 @@ def save(
                 model = afresh()
             model.load_state_dict(whole)
         model.save(tokenizer, folder)
-    save_training_state(folder, optimizer, actor_critic.trained_names(), asdict(state))
+    moments = optimizer.moments() if isinstance(optimizer, Zero) else optimizer.state.items()
+    save_training_state(folder, moments, actor_critic.trained_names(), asdict(state))
 
 
 def restore(

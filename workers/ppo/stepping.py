@@ -31,16 +31,23 @@ class Stepper(Protocol):
     def drop(self) -> None:
         """Forget the gradient."""
 
-    def step(self, *, max_norm: float, policy_rests: bool) -> float:
-        """Clip the gradient to a norm of `max_norm` and take a step; returns the norm before. With
-        `policy_rests` only the critic got a gradient. Raises `NonFinite` where the norm is no
-        number, before any weight has moved."""
+    def step(self, *, policy_rests: bool) -> float:
+        """Clip the gradient and take a step; returns the norm before clipping. With `policy_rests`
+        only the critic got a gradient. Raises `NonFinite` where the norm is no number, before any
+        weight has moved."""
 
 
 def stepper_of(
-    actor_critic: ActorCritic, optimizer: Any, accelerator: Accelerator | None
+    actor_critic: ActorCritic,
+    optimizer: torch.optim.Optimizer | Stepper,
+    accelerator: Accelerator | None,
+    *,
+    max_norm: float,
 ) -> Stepper:
-    return WholeSteps(actor_critic, optimizer, accelerator)
+    """What steps with torch's optimizer, or what already is one (`workers.ppo.zero`)."""
+    if isinstance(optimizer, torch.optim.Optimizer):
+        return WholeSteps(actor_critic, optimizer, accelerator, max_norm=max_norm)
+    return optimizer
 
 
 class WholeSteps:
@@ -51,10 +58,13 @@ class WholeSteps:
         actor_critic: ActorCritic,
         optimizer: torch.optim.Optimizer,
         accelerator: Accelerator | None,
+        *,
+        max_norm: float,
     ) -> None:
         self._actor_critic = actor_critic
         self._optimizer = optimizer
         self._accelerator = accelerator
+        self._max_norm = max_norm
         # Those of the optimizer: of weights split over ranks, the parts that this one holds.
         self._trained = [p for group in optimizer.param_groups for p in group["params"]]
 
@@ -72,8 +82,8 @@ class WholeSteps:
     def drop(self) -> None:
         self._optimizer.zero_grad(set_to_none=True)
 
-    def step(self, *, max_norm: float, policy_rests: bool) -> float:
-        norm = whole(clip_grad_norm_(self._trained, max_norm))
+    def step(self, *, policy_rests: bool) -> float:
+        norm = whole(clip_grad_norm_(self._trained, self._max_norm))
         if not torch.isfinite(norm):
             raise NonFinite("the gradient of the update")
         self._optimizer.step()

@@ -65,7 +65,7 @@ class Minibatch:
 
 def update(
     actor_critic: ActorCritic,
-    optimizer: torch.optim.Optimizer,
+    optimizer: torch.optim.Optimizer | Stepper,
     rollout: Rollout,
     advantages: Tensor,
     returns: Tensor,
@@ -91,7 +91,7 @@ def update(
         trusted = torch.ones(len(rollout.prompts), dtype=torch.bool)
     kept = torch.nonzero(trusted.cpu()).squeeze(-1)
     mask = rollout.mask * trusted.to(rollout.mask.device)[:, None]
-    stepper = stepper_of(actor_critic, optimizer, accelerator)
+    stepper = stepper_of(actor_critic, optimizer, accelerator, max_norm=settings.max_grad_norm)
     learn = _Learner(
         stepper,
         rollout,
@@ -157,10 +157,7 @@ class _Learner:
             self.stepper.drop()
             self.skipped += 1
             return True
-        norm = self.stepper.step(
-            max_norm=self.settings.max_grad_norm, policy_rests=self.critic_alone
-        )
-        self.seen["grad_norm"].append(norm)
+        self.seen["grad_norm"].append(self.stepper.step(policy_rests=self.critic_alone))
         self.steps += 1
         return True
 

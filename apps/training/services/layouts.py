@@ -11,7 +11,7 @@ from typing import Any
 from apps.common.errors import DomainError
 from apps.training.models import Run
 from workers.contract.jobs import layout_problem
-from workers.contract.layouts import EVERY_GPU, LAYOUTS, ONE, PLAIN, REFUSED, TORCHRUN
+from workers.contract.layouts import EVERY_GPU, LAYOUTS, ONE, PLAIN, TORCHRUN
 
 # Kinds whose recipes know layouts; the others look at a model, and one process does.
 SPREAD = frozenset({"sft", "reward", "dpo", "ppo", "grpo", "drill"})
@@ -39,7 +39,7 @@ def needs_of(
 
 def layouts_of_kind(kind: str) -> list[str]:
     """The layouts that the recipe of `kind` trains with."""
-    return [n for n in LAYOUTS if n == ONE or (kind in SPREAD and n not in REFUSED.get(kind, ()))]
+    return [name for name in LAYOUTS if name == ONE or kind in SPREAD]
 
 
 def needs_check(*, kind: str, layout: str, processes: int, launcher: str, priority: int) -> None:
@@ -52,12 +52,6 @@ def needs_check(*, kind: str, layout: str, processes: int, launcher: str, priori
         label = dict(Run.Kind.choices)[kind].lower()
         raise DomainError(
             f"A run of the kind '{label}' is one process; its layout is 'one'.",
-            code="bad_layout",
-            field="layout",
-        )
-    if layout not in layouts_of_kind(kind):
-        raise DomainError(
-            f"A {kind} run does not train with '{layout}'; 'fsdp' splits the same things.",
             code="bad_layout",
             field="layout",
         )

@@ -17,7 +17,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from workers import layouts, ranks
 from workers.contract.layouts import FSDP, ZERO3
-from workers.layouts.arguments import _without_compiling
+from workers.layouts.arguments import without_compiling
 from workers.layouts.whole import is_split, whole_of
 from workers.layouts.whole_weights import keep_rest_whole, whole_weights
 
@@ -59,7 +59,7 @@ def split_by(layout: str, model: LlamaForCausalLM) -> tuple[Any, Any]:
         return model, step
     import deepspeed
 
-    _without_compiling()
+    without_compiling()
     said = json.loads(layouts.deepspeed_config(ZERO3).read_text())
     said["zero_optimization"]["stage3_param_persistence_threshold"] = 0  # or all are kept whole
     said = {name: value for name, value in said.items() if value != "auto"}

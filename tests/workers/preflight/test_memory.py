@@ -371,6 +371,20 @@ def test_more_is_split_from_layout_to_layout_and_data_parallel_splits_nothing() 
     assert found["zero3", 4] == found["fsdp", 4] > found["fsdp", 8]
 
 
+def test_zero3_projects_all_tokens_of_a_pass_at_once() -> None:
+    settings = ppo(max_new_tokens=512, microbatch_size=8)
+    plan = plan_of("ppo", settings, policy=LLAMA, device="cuda")
+    tokens = {
+        layout: sum(
+            line.bytes
+            for line in layout_ledger(plan, layout, 2).lines
+            if line.part == "logits" and line.phase == UPDATE and line.role == "policy"
+        )
+        for layout in ("fsdp", "zero3")
+    }
+    assert tokens["zero3"] == 4 * tokens["fsdp"], "8 × 512 tokens against a piece of 1024"
+
+
 def test_frozen_models_stay_whole_and_answers_need_gathered_weights() -> None:
     """By hand: of `n` bytes of weights, fully_shard leaves n / 4 of the trained model, all of a
     frozen one, and while answers are drawn the rest of the trained one comes back."""

@@ -12,6 +12,7 @@ reports goes to events.jsonl in the job's folder, what it raises is the last eve
 import importlib
 import itertools
 import json
+import math
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
@@ -27,16 +28,20 @@ from workers import ranks
 from workers.context import RecipeError, RunContext
 from workers.contract.events import Failed, Finished
 from workers.contract.jobs import spec_from_json
-from workers.ppo import course
+from workers.ppo import course, stepping, zero
+from workers.ppo.actor_critic import ActorCritic
 from workers.rollouts.drawing import Chunk, Drawn, LocalDrawer
-
-warnings.filterwarnings("ignore")  # of libraries; the one process beside these is strict
 
 
 @contextmanager
 def planted(fault: str | None) -> Iterator[None]:
-    """`apart`: the last rank begins with other weights. `draw`: it cannot draw in step 2."""
+    """`apart`: the last rank begins with other weights. `draw`: it cannot draw in step 2. `small`:
+    no fault, but no weight is small enough for ZeRO 3 to leave it whole, nor are few tokens one
+    piece for the output layer, so that ranks have unequally many. `gradient`: a gradient of the
+    last rank's overflows once in step 2, of a loss that is a number."""
     load, draw = course.load_models, LocalDrawer.draw
+    config, piece = zero.configuration, ActorCritic.logits_chunk
+    backwards = {stepper: stepper.backward for stepper in (zero.Zero, stepping.WholeSteps)}
 
     def other_weights(*arguments: Any) -> Any:
         models = load(*arguments)
@@ -50,14 +55,52 @@ def planted(fault: str | None) -> Iterator[None]:
             raise RuntimeError("probability tensor contains either `inf`, `nan` or element < 0")
         return draw(drawer, chunks, version=version)
 
+    def nothing_stays(*arguments: Any, **options: Any) -> dict[str, Any]:
+        found = config(*arguments, **options)
+        found["zero_optimization"]["stage3_param_persistence_threshold"] = 0
+        return found
+
+    def overflowing(stepper: Any, share: torch.Tensor, *, last: bool) -> None:
+        calls.append(0)
+        # Six minibatches of one part each in step 1, then that of the first of step 2.
+        backwards[type(stepper)](stepper, share * (math.inf if len(calls) == 7 else 1), last=last)
+
     calls: list[int] = []
+    if fault == "small":
+        zero.configuration, ActorCritic.logits_chunk = nothing_stays, 8
     if ranks.rank() == ranks.world() - 1:
         course.load_models = other_weights if fault == "apart" else load
         LocalDrawer.draw = no_draw if fault == "draw" else draw
+        for stepper, backward in backwards.items():
+            stepper.backward = overflowing if fault == "gradient" else backward
     try:
         yield
     finally:
         course.load_models, LocalDrawer.draw = load, draw
+        zero.configuration, ActorCritic.logits_chunk = config, piece
+        for stepper, backward in backwards.items():
+            stepper.backward = backward
+
+
+@contextmanager
+def weighing(file: Path) -> Iterator[None]:
+    """What DeepSpeed leaves on this rank at the end of a run: numbers in weights and moments."""
+    close = zero.Zero.close
+
+    def weighed(own: zero.Zero) -> None:
+        moments = own.engine.optimizer.optimizer.state.values()
+        held = {
+            "weights": sum(p.numel() for p in own.engine.module.parameters()),
+            "moments": sum(state["exp_avg"].numel() for state in moments if state),
+        }
+        file.write_text(json.dumps(held))
+        close(own)
+
+    zero.Zero.close = weighed
+    try:
+        yield
+    finally:
+        zero.Zero.close = close
 
 
 def run(shop: Workshop, job: dict[str, Any], done: dict[str, Outcome]) -> Outcome:
@@ -82,7 +125,7 @@ def run(shop: Workshop, job: dict[str, Any], done: dict[str, Outcome]) -> Outcom
     )
     recipe = importlib.import_module(f"workers.recipes.{spec.kind}")
     try:
-        with planted(job.get("plant")):
+        with planted(job.get("plant")), weighing(folder / f"held-{ranks.rank()}.json"):
             summary = recipe.run(context)
         context.emit(Finished(step=notebook.step, summary=summary))
     except RecipeError as error:
@@ -95,6 +138,7 @@ def run(shop: Workshop, job: dict[str, Any], done: dict[str, Outcome]) -> Outcom
 
 
 def main(root: Path, jobs: list[dict[str, Any]]) -> None:
+    warnings.filterwarnings("ignore")  # of libraries; the one process beside these is strict
     shop, done = Workshop(root), dict[str, Outcome]()
     for job in jobs:
         done[job["spec"]["run"]] = run(shop, job, done)

@@ -18,9 +18,10 @@ import pytest
 from safetensors.torch import load_file
 
 from tests.workers.recipes.conftest import PLANTED_PPO, SUBJECTS
+from tests.workers.recipes.in_ranks import planted
 from tests.workers.recipes.language import ROOT, Outcome, Workshop, tiny_llama, user
 from workers.contract.jobs import JobSpec, Resume, spec_to_json
-from workers.contract.layouts import DATA, FSDP, ONE, PLAIN, TORCHRUN, ZERO3
+from workers.contract.layouts import DATA, FSDP, ONE, PLAIN, TORCHRUN, ZERO2, ZERO3
 
 pytestmark = pytest.mark.spread
 
@@ -40,18 +41,33 @@ SMALL = PLANTED_PPO | {
     "kl_target": 0.5,
 }
 # What is trained, by name: between them adapters and all weights, one trunk and two, a critic that
-# learns alone at first, and parts of which one rank has more than the other.
+# learns alone at first, parts of which one rank has more than the other, and gradients that are
+# dropped, before others of the same update (a ratio over its limit) or after all (the KL stop).
 TRAINED = {
     "weights": {"lora_rank": 0, "max_tokens_per_batch": 40},
-    "weights_two_trunks": {"lora_rank": 0, "critic": "separate", "gradient_checkpointing": "on"},
-    "adapters": {"lora_rank": 4, "critic_warmup_steps": 1, "max_tokens_per_batch": 40},
+    "weights_two_trunks": {
+        "lora_rank": 0,
+        "critic": "separate",
+        "gradient_checkpointing": "on",
+        "ratio_limit": 1.15,
+    },
+    "adapters": {
+        "lora_rank": 4,
+        "critic_warmup_steps": 1,
+        "max_tokens_per_batch": 40,
+        "update_kl_target": 0.002,
+    },
     "adapters_two_trunks": {"lora_rank": 4, "critic": "separate"},
 }
-WHOLE = {  # the layout that each is trained in to its end
-    "weights": FSDP,
-    "weights_two_trunks": DATA,
-    "adapters": FSDP,
-    "adapters_two_trunks": DATA,
+RUNS = {  # what is trained to its end in which layout, and how
+    "fsdp": ("weights", FSDP, ""),
+    "data_two_trunks": ("weights_two_trunks", DATA, ""),
+    "fsdp_adapters": ("adapters", FSDP, ""),
+    "data_adapters": ("adapters_two_trunks", DATA, ""),
+    "zero2": ("weights_two_trunks", ZERO2, ""),
+    "zero2_adapters": ("adapters", ZERO2, ""),
+    "zero3": ("weights_two_trunks", ZERO3, "small"),
+    "zero3_adapters": ("adapters", ZERO3, "small"),
 }
 
 
@@ -94,21 +110,26 @@ def in_two(shop: Workshop) -> dict[str, Outcome]:
             spec = replace(spec, attempt=2)
         jobs.append({"spec": spec_to_json(spec), **more})
 
-    for name, layout in WHOLE.items():
-        add(name, layout, TRAINED[name])
+    for run, (name, layout, plant) in RUNS.items():
+        add(run, layout, TRAINED[name], plant=plant)
     add("stopped", DATA, TRAINED["weights"], after=1)
-    add("resumed", FSDP, TRAINED["weights"], resumes="stopped")
+    for layout in (FSDP, ZERO2, ZERO3):
+        add(f"resumed_{layout}", layout, TRAINED["weights"], resumes="stopped")
+    add("stopped_zero3", ZERO3, TRAINED["weights"], after=1)
+    add("resumed_data", DATA, TRAINED["weights"], resumes="stopped_zero3")
     add("cancelled", DATA, TRAINED["adapters"], after=1, wish="cancel")
     add("no_draw", DATA, TRAINED["weights"], plant="draw")
     add("apart", DATA, TRAINED["weights"], plant="apart")
-    add("refused", ZERO3, TRAINED["weights"])
+    for layout in (ZERO2, ZERO3):
+        add(f"overflow_{layout}", layout, TRAINED["adapters_two_trunks"], plant="gradient")
+    add("refused", ONE, TRAINED["weights"])
     file = shop.root / "jobs.json"
     file.write_text(json.dumps(jobs))
     argv = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     done = subprocess.run(
         [*argv, "-m", "tests.workers.recipes.in_ranks", str(shop.root), str(file)],
         cwd=ROOT,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        env=os.environ | {"OMP_NUM_THREADS": "1", "DS_ACCELERATOR": "cpu"},
         capture_output=True,
         text=True,
         timeout=600,
@@ -139,11 +160,11 @@ def differing(wanted: Outcome, found: Outcome, *, after: int = -1) -> dict[str, 
     return off
 
 
-@pytest.mark.parametrize("name", TRAINED)
+@pytest.mark.parametrize("run", RUNS)
 def test_two_ranks_take_the_steps_of_one(
-    name: str, in_one: dict[str, Outcome], in_two: dict[str, Outcome]
+    run: str, in_one: dict[str, Outcome], in_two: dict[str, Outcome]
 ) -> None:
-    wanted, found = in_one[name], in_two[name]
+    wanted, found = in_one[RUNS[run][0]], in_two[run]
     assert found.ending == "Finished", found.envelopes[-1]
     assert differing(wanted, found) == {}
     assert wanted.curve("update/steps")[3] > 0  # something was learned at all
@@ -153,13 +174,20 @@ def test_two_ranks_take_the_steps_of_one(
     assert both[0] == both[1]
 
 
-@pytest.mark.parametrize("name", TRAINED)
+def test_gradients_were_dropped_before_others_that_stepped(in_one: dict[str, Outcome]) -> None:
+    skipping, stopping = in_one["weights_two_trunks"], in_one["adapters"]
+    assert skipping.curve("update/skipped_minibatches")[1] > 0
+    assert skipping.curve("update/steps")[2] > 0
+    assert stopping.curve("update/stopped_by_kl") == {1: 0.0, 2: 1.0, 3: 0.0}
+
+
+@pytest.mark.parametrize("run", RUNS)
 def test_a_checkpoint_of_two_ranks_is_whole(
-    name: str, shop: Workshop, in_one: dict[str, Outcome], in_two: dict[str, Outcome]
+    run: str, shop: Workshop, in_one: dict[str, Outcome], in_two: dict[str, Outcome]
 ) -> None:
     one, other = (
         Path(shop.store.local_path(outcome.all("CheckpointSaved")[-1]["uri"]))
-        for outcome in (in_one[name], in_two[name])
+        for outcome in (in_one[RUNS[run][0]], in_two[run])
     )
     files = {str(path.relative_to(one)) for path in one.rglob("*.safetensors")}
     assert files == {str(path.relative_to(other)) for path in other.rglob("*.safetensors")}
@@ -173,24 +201,61 @@ def test_a_checkpoint_of_two_ranks_is_whole(
             assert (wanted[tensor] - found[tensor]).abs().max() < 1e-3, (file, tensor)
 
 
+@pytest.mark.parametrize(
+    ("stopped", "resumed"),
+    [
+        ("stopped", "resumed_fsdp"),
+        ("stopped", "resumed_zero2"),
+        ("stopped", "resumed_zero3"),
+        ("stopped_zero3", "resumed_data"),
+    ],
+)
 def test_a_wish_that_one_rank_sees_stops_all_and_another_layout_goes_on_from_there(
-    in_one: dict[str, Outcome], in_two: dict[str, Outcome]
+    stopped: str, resumed: str, in_one: dict[str, Outcome], in_two: dict[str, Outcome]
 ) -> None:
-    at = in_two["stopped"].all("CheckpointSaved")[-1]["step"]
+    at = in_two[stopped].all("CheckpointSaved")[-1]["step"]
     assert 0 < at < 3
-    assert differing(in_one["weights"], in_two["resumed"], after=at) == {}
-    assert in_two["resumed"].summary["step"] == 3
+    assert differing(in_one["weights"], in_two[resumed], after=at) == {}
+    assert in_two[resumed].summary["step"] == 3
 
 
-def test_one_process_goes_on_from_what_split_weights_left(
-    shop: Workshop, in_one: dict[str, Outcome], in_two: dict[str, Outcome]
+@pytest.mark.parametrize("run", ["fsdp", "zero2_adapters"])
+def test_one_process_goes_on_from_what_was_split(
+    run: str, shop: Workshop, in_one: dict[str, Outcome], in_two: dict[str, Outcome]
 ) -> None:
-    saved = in_two["weights"].all("CheckpointSaved")[0]
+    name = RUNS[run][0]
+    saved = in_two[run].all("CheckpointSaved")[0]
     assert saved["step"] < 3
-    spec = spec_of(shop, "alone", ONE, TRAINED["weights"])
+    spec = spec_of(shop, f"alone_{run}", ONE, TRAINED[name])
     resume = Resume(saved["uri"], saved["sha256"], saved["step"])
     alone = shop.run_here(replace(spec, attempt=2, resume=resume))
-    assert differing(in_one["weights"], alone, after=saved["step"]) == {}
+    assert differing(in_one[name], alone, after=saved["step"]) == {}
+
+
+def test_zero_splits_moments_and_zero3_weights_too(
+    shop: Workshop, in_two: dict[str, Outcome]
+) -> None:
+    held = {
+        run: [json.loads(file.read_text()) for file in (shop.root / "work" / run).rglob("held*")]
+        for run in ("zero2", "zero3")
+    }
+    trained = in_two["zero2"].summary["trained_parameters"]
+    assert [each["weights"] for each in held["zero2"]] == [trained, trained]
+    assert [each["weights"] for each in held["zero3"]] == [0, 0], "no layer is at work"
+    for each in (*held["zero2"], *held["zero3"]):  # a few more, for parts of one length
+        assert trained / 2 <= each["moments"] < 0.51 * trained
+
+
+@pytest.mark.parametrize("layout", [ZERO2, ZERO3])
+def test_a_gradient_that_overflows_is_passed_over_and_leaves_nothing(
+    layout: str, shop: Workshop, in_two: dict[str, Outcome]
+) -> None:
+    with planted("gradient"):
+        one = shop.run_here(spec_of(shop, f"of_{layout}", ONE, TRAINED["adapters_two_trunks"]))
+    found = in_two[f"overflow_{layout}"]
+    assert found.ending == "Finished", found.envelopes[-1]
+    assert found.curve("numerics/non_finite") == {1: 0.0, 2: 1.0, 3: 0.0}
+    assert differing(one, found) == {}
 
 
 def test_a_cancelled_run_saves_where_it_was_and_looks_at_nothing_more(
@@ -213,8 +278,10 @@ def test_copies_that_are_not_alike_end_the_run(in_two: dict[str, Outcome]) -> No
     assert "rank 1" in last["event"]["message"]
 
 
-def test_zero_is_refused_before_anything_is_loaded(in_two: dict[str, Outcome]) -> None:
+def test_one_process_that_is_two_is_refused_before_anything_is_loaded(
+    in_two: dict[str, Outcome],
+) -> None:
     [only] = in_two["refused"].envelopes
     assert (only["event"]["kind"], only["event"]["fault"]) == ("bad_config", "configuration")
     assert "layout" in only["event"]["message"]
-    assert "fsdp" in only["event"]["message"]
+    assert "started in 2" in only["event"]["message"]
