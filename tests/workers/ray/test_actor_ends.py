@@ -163,7 +163,7 @@ def test_a_run_stopped_while_actors_draw_leaves_no_process_and_goes_on_as_if_it_
         resume=resume,
         lora_rank=0,
         rollout_workers=2,
-        worker_timeout=8.0,
+        worker_timeout=12.0,
     )
     assert resumed.summary["step"] == 3
     assert resumed.curve("rollout/workers_replaced")[3] >= 1
@@ -183,14 +183,14 @@ def test_a_sigterm_while_it_draws_ahead_saves_and_the_next_attempt_draws_its_fir
 
     with monkeypatch.context() as patched:
         actors = in_the_middle(patched, end, rollout=3)  # of step 3, during step 2's update
-        ended = run("lagged", **LAGGED)
+        ended = run("ended", **LAGGED)
     failed = ended.all("Failed")[0]
     assert (failed["kind"], failed["fault"], failed["retryable"]) == ("terminated", "machine", True)
     step = ended.all("CheckpointSaved")[-1]["step"]
     assert step in (2, 3)
     assert gone(set(actors))
     resume = shop.resume(ended)
-    resumed = run("lagged", attempt=2, resume=resume, **LAGGED)
+    resumed = run("ended", attempt=2, resume=resume, **LAGGED)
     assert resumed.summary["step"] == 5
     lag = resumed.curve("rollout/lag")
     assert sorted(lag) == list(range(step + 1, 6))
