@@ -16,6 +16,7 @@ import httpx2
 
 from workers.context import RecipeError
 from workers.contract.events import Fault
+from workers.deadline import hurried, within
 
 logging.getLogger("httpx2").setLevel(logging.WARNING)  # a line per request buries a run's log
 MOST_BYTES = 8_000_000  # of an answer
@@ -32,6 +33,10 @@ class TryAgain(Exception):
 
 class TooLong(Exception):
     """A body over `MOST_BYTES`."""
+
+
+class Encoded(Exception):
+    """A body in a form that was not asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +69,14 @@ def client(
     headers = {"Accept-Encoding": "identity", "Accept": "application/json"}
     if token:
         headers["Authorization"] = f"Bearer {token}"
-    return httpx2.Client(
+    by = httpx2.Client(
         headers=headers,
         timeout=httpx2.Timeout(timeout_s, connect=min(10.0, timeout_s)),
         limits=httpx2.Limits(max_connections=at_once, max_keepalive_connections=at_once),
         follow_redirects=False,
         transport=transport,
     )
+    return hurried(by)
 
 
 def request(
@@ -79,21 +85,37 @@ def request(
     url: httpx2.URL,
     *,
     data: Any = None,
+    seconds: float,
     expired: Callable[[], str | None] = lambda: None,
 ) -> Reply:
-    """The whole reply, whatever its status. `expired` says why it comes too late, if it does.
+    """The whole reply, whatever its status, `seconds` after the request at the latest. `expired`
+    says why it comes too late, if it does.
 
-    Raises `TryAgain` then, `TooLong`, and `httpx2.TransportError` when the connection fails.
+    Raises `TryAgain` then, `TooLong`, `Encoded`, and `httpx2.TransportError` when the connection
+    fails.
     """
-    with by.stream(method, url, json=data) as response:
-        body = bytearray()
-        for chunk in response.iter_bytes():
-            body += chunk
-            if len(body) > MOST_BYTES:
-                raise TooLong(f"the answer is longer than {MOST_BYTES:,} bytes")
-            if (late := expired()) is not None:
-                raise TryAgain(late)
+    try:
+        with within(seconds), by.stream(method, url, json=data) as response:
+            _require_plain(response.headers)
+            body = bytearray()
+            for chunk in response.iter_bytes():
+                body += chunk
+                if len(body) > MOST_BYTES:
+                    raise TooLong(f"the answer is longer than {MOST_BYTES:,} bytes")
+                if (late := expired()) is not None:
+                    raise TryAgain(late)
+    except httpx2.TimeoutException as error:
+        if (late := expired()) is not None:
+            raise TryAgain(late) from error
+        raise
     return Reply(response.status_code, response.headers, bytes(body))
+
+
+def _require_plain(headers: httpx2.Headers) -> None:
+    """A kilobyte may become a gigabyte in one piece, before anybody could count it."""
+    coding = headers.get("Content-Encoding", "").strip().lower()
+    if coding not in ("", "identity"):
+        raise Encoded(f"the answer is encoded as {coding[:40]}, which was not asked for")
 
 
 def pause_before(attempt: int, dice: random.Random) -> float:
@@ -128,4 +150,4 @@ def require_allowed(url: httpx2.URL, *, variable: str, field: str, what: str) ->
 
 def _seconds(text: str) -> float:
     """Retry-After in seconds, within reason; a date is not read."""
-    return min(LONGEST_ASKED_S, float(text)) if text.isdigit() else 0.0
+    return min(LONGEST_ASKED_S, float(text)) if text.isdecimal() else 0.0

@@ -25,6 +25,7 @@ from workers.rewards.service_answer import BadAnswer, read_answer, read_id
 from workers.rewards.source import Scores, join
 from workers.service import (
     FIRST_PAUSE_S,
+    Encoded,
     TooLong,
     TryAgain,
     client,
@@ -173,8 +174,8 @@ class HttpReward:
             return f"no whole answer within {seconds:g} s" if self._clock() > until else None
 
         try:
-            reply = request(by, method, url, data=data, expired=expired)
-        except TooLong as error:
+            reply = request(by, method, url, data=data, seconds=seconds, expired=expired)
+        except (TooLong, Encoded) as error:
             raise RecipeError(
                 "reward_service_answer", Fault.DATA, self._told(str(error))
             ) from error

@@ -48,6 +48,8 @@ def ask_all(
     found = {i: given for i, key in enumerate(keys) if (given := kept.get(key)) is not None}
     if found:
         context.log(f"{len(found)} of {len(asked)} requests were answered in an earlier attempt")
+        for i in found:
+            server.recognise(kept.model(keys[i]))
     failed: dict[int, Unanswered] = {}
     crew = _Crew(server, {i: dict(one.body) for i, one in enumerate(asked) if i not in found})
     try:
@@ -63,7 +65,7 @@ def ask_all(
                     raise outcome
                 else:
                     found[i] = outcome
-                    kept.add(keys[i], outcome)
+                    kept.add(keys[i], outcome, model=server.model)
             if len(failed) > allowed:
                 raise _given_up(server, asked, found, failed)
     finally:

@@ -20,6 +20,7 @@ from workers.contract.events import Fault
 from workers.recipes.settings.server import CHAT, ServerSettings
 from workers.servers.reading import BadAnswer, Given, read_answer
 from workers.service import (
+    Encoded,
     TooLong,
     TryAgain,
     client,
@@ -30,8 +31,6 @@ from workers.service import (
 )
 
 HOSTS_VARIABLE = "INFERENCE_HOSTS"
-# The address, the token or the model is wrong: no other request would fare better.
-HOPELESS = frozenset({401, 403, 404, 405})
 # This one prompt is not answered, too long for the model for instance.
 REFUSED = frozenset({400, 413, 422})
 
@@ -115,8 +114,8 @@ class Server:
             return f"no whole answer within {seconds:g} s" if self._clock() > until else None
 
         try:
-            reply = request(by, "POST", self._url, data=body, expired=expired)
-        except (TooLong, httpx2.DecodingError) as error:
+            reply = request(by, "POST", self._url, data=body, seconds=seconds, expired=expired)
+        except (TooLong, Encoded) as error:
             raise Unanswered(str(error)) from error
         if reply.status == 200:
             return self._understood(reply.body, reply.headers, body.get("n", 1))
@@ -138,12 +137,17 @@ class Server:
             read = read_answer(body, chat=self._chat, count=count)
         except BadAnswer as error:
             raise Unanswered(f"the answer {error}") from error
-        with self._lock:
-            self.model = self.model or read.model
-            if read.model and read.model != self.model:
-                told = f"says it is {read.model[:80]!r}, and was {self.model[:80]!r}"
-                raise RecipeError("inference_server_changed", Fault.DATA, self.told(told))
+        self.recognise(read.model)
         return read.given
+
+    def recognise(self, model: str) -> None:
+        """Hear what the server says that it is, or said in an earlier attempt; nothing, if it said
+        nothing. Raises `RecipeError` once it says otherwise than before."""
+        with self._lock:
+            self.model = self.model or model
+            if model and model != self.model:
+                told = f"says it is {model[:80]!r}, and was {self.model[:80]!r}"
+                raise RecipeError("inference_server_changed", Fault.DATA, self.told(told))
 
     def told(self, what: str) -> str:
         """Never with headers or a query in it: those may hold secrets."""

@@ -36,18 +36,25 @@ class KeptAnswers:
         self._clock = clock
         self._began = self._flushed = clock()
         self._found: dict[str, list[Given]] = {}
+        self._models: dict[str, str] = {}
         self._fresh: list[dict[str, Any]] = []
         names = self._store.names(self._folder)
         self._parts = sum(name.startswith(self._attempt + "-") for name in names)
         for name in names:
-            self._found.update(self._read(f"{self._folder}/{name}"))
+            for key, given, model in self._read(f"{self._folder}/{name}"):
+                self._found[key], self._models[key] = given, model
 
     def get(self, key: str) -> list[Given] | None:
         return self._found.get(key)
 
-    def add(self, key: str, given: list[Given]) -> None:
-        self._found[key] = given
-        self._fresh.append({"key": key, "answers": [asdict(one) for one in given]})
+    def model(self, key: str) -> str:
+        """What the server said that it is when it answered; empty where it said nothing."""
+        return self._models.get(key, "")
+
+    def add(self, key: str, given: list[Given], *, model: str = "") -> None:
+        self._found[key], self._models[key] = given, model
+        row = {"key": key, "model": model, "answers": [asdict(one) for one in given]}
+        self._fresh.append(row)
         now = self._clock()
         if now - self._flushed >= max(SOONEST_S, SHARE * (now - self._began)):
             self.flush()
@@ -62,9 +69,10 @@ class KeptAnswers:
             self._fresh = []
         self._flushed = self._clock()
 
-    def _read(self, path: str) -> Iterator[tuple[str, list[Given]]]:
+    def _read(self, path: str) -> Iterator[tuple[str, list[Given], str]]:
         """A line that is not whole is asked again: the machine may have died while it wrote."""
         for line in self._store.read_bytes(path).splitlines():
             with contextlib.suppress(ValueError, TypeError, KeyError):
                 row = json.loads(line)
-                yield row["key"], [Given(**one) for one in row["answers"]]
+                given = [Given(**one) for one in row["answers"]]
+                yield row["key"], given, str(row.get("model") or "")

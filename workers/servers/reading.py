@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 LONGEST = 200_000  # characters of one text
+LONGEST_NAME = 200  # of a model's name
 ENDED = {"stop": True, "eos_token": True, "stop_sequence": True, "length": False}
 
 
@@ -51,7 +52,7 @@ def read_answer(body: bytes, *, chat: bool, count: int) -> Read:
     model = answer.get("model")
     return Read(
         [Given(text, ended, tokens) for text, ended in given],
-        model if isinstance(model, str) else "",
+        _written(model)[:LONGEST_NAME] if isinstance(model, str) else "",
     )
 
 
@@ -72,7 +73,14 @@ def _choice(choice: Any, where: str, chat: bool) -> tuple[str, bool]:
     if not isinstance(reason, str) or reason not in ENDED:
         words = ", ".join(ENDED)
         raise BadAnswer(f"{where}.finish_reason: is {str(reason)[:40]!r}, none of {words}")
-    return text.replace("\x00", ""), ENDED[reason]
+    return _written(text), ENDED[reason]
+
+
+def _written(text: str) -> str:
+    """What can be stored: JSON may name halves of characters, which become the sign that our own
+    decoding gives them, and the character 0."""
+    whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return whole.replace("\x00", "")
 
 
 def _tokens(usage: Any) -> int | None:

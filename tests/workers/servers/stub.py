@@ -117,6 +117,21 @@ def dripping(seconds: float) -> Reply:
     return send
 
 
+def never_begun(seconds: float) -> Reply:
+    """A header now and then, and never an end of them."""
+
+    def send(handler: BaseHTTPRequestHandler) -> None:
+        handler.wfile.write(b"HTTP/1.1 200 OK\r\n")
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            handler.wfile.write(b"X-Soon: yes\r\n")
+            handler.wfile.flush()
+            time.sleep(0.02)
+        handler.close_connection = True
+
+    return send
+
+
 def cut(handler: BaseHTTPRequestHandler) -> None:
     """The connection is reset in the middle of an answer."""
     handler.send_response(200)

@@ -1,5 +1,6 @@
 """Answers by a server over real sockets: what is asked, in what order, what a hostile one gets."""
 
+import gzip
 import json
 import threading
 from collections import Counter
@@ -8,7 +9,16 @@ import pytest
 
 from tests.workers.recipes.language import user
 from tests.workers.servers.conftest import SECRET, Asking
-from tests.workers.servers.stub import completion, cut, dripping, raw, slow, status, text
+from tests.workers.servers.stub import (
+    completion,
+    cut,
+    dripping,
+    never_begun,
+    raw,
+    slow,
+    status,
+    text,
+)
 from workers.context import RecipeError
 from workers.contract.events import Fault
 from workers.rollouts.sampling import Sampling
@@ -16,6 +26,7 @@ from workers.servers.asking import Cancelled
 from workers.service import MOST_BYTES
 
 SAMPLING = Sampling(8, temperature=0.7, top_p=0.9, seed=11)
+BOMB = gzip.compress(gzip.compress(b" " * 10_000_000))
 PROMPTS = [user(word) for word in ("cat", "dog", "sun", "rain", "red", "blue")]
 
 
@@ -148,7 +159,10 @@ def test_what_may_pass_is_tried_again_and_retry_after_is_heard(asking: Asking, s
         (text("x", reason="content_filter"), "finish_reason: is 'content_filter'", "_answer"),
         (raw(b" " * (MOST_BYTES + 1)), "longer than 8,000,000 bytes", "_answer"),
         (text("x" * 200_001), "has 200,001 characters", "_answer"),
-        (raw(b"junk", Content_Encoding="gzip"), "", "_answer"),
+        (raw(b"junk", Content_Encoding="gzip"), "encoded as gzip, which was not", "_answer"),
+        (raw(BOMB, Content_Encoding="gzip, gzip"), "encoded as gzip, gzip", "_answer"),
+        (never_begun(20.0), "no whole answer within 0.3 s", "inference_server"),
+        (status(503, "down", Retry_After="\xb2"), "503 down", "inference_server"),
     ],
 )  # fmt: skip
 def test_a_hostile_answer_fails_the_run_with_the_row_and_the_reason(
@@ -160,6 +174,20 @@ def test_a_hostile_answer_fails_the_run_with_the_row_and_the_reason(
     assert words in error.message
     assert error.retryable is (error.kind == "inference_server")
     assert len(error.message) < 900
+
+
+def test_what_cannot_be_written_down_is_replaced_and_every_answer_is_kept(
+    asking: Asking, stub
+) -> None:
+    """JSON may name half of a character, which no file and no table takes."""
+    server = stub(lambda body, k: text("a\ud83d \ud83d\ude00\x00", model="m\ud800" + "x" * 1000))
+    first = asking.served(server.url)
+    assert {one.text for one in first.answer(PROMPTS, SAMPLING)} == {"a\ufffd \U0001f600"}
+    assert first.as_summary()["says"] == "m\ufffd" + "x" * 198
+    server.bodies.clear()
+    again = asking.served(server.url, attempt=2)
+    assert {one.text for one in again.answer(PROMPTS, SAMPLING)} == {"a\ufffd \U0001f600"}
+    assert server.bodies == []
 
 
 @pytest.mark.parametrize("code", [401, 403, 404, 307])
@@ -178,6 +206,19 @@ def test_a_server_whose_model_changes_meanwhile_ends_the_run(asking: Asking, stu
     error = failure(asking.served(server.url, concurrency=1))
     assert error.kind == "inference_server_changed"
     assert "says it is 'new', and was 'old'" in error.message
+
+
+def test_answers_of_an_earlier_attempt_and_of_another_model_are_never_mixed(
+    asking: Asking, stub
+) -> None:
+    server = stub(lambda body, k: text("a", model="old" if k < 2 else "new"))
+    assert failure(asking.served(server.url, concurrency=1)).kind == "inference_server_changed"
+    error = failure(asking.served(server.url, attempt=2, concurrency=1))
+    assert error.kind == "inference_server_changed"
+    assert "says it is 'new', and was 'old'" in error.message
+    same = asking.served(server.url, attempt=3)
+    same.answer(PROMPTS[:2], SAMPLING)  # all of them kept: nobody is asked who it is
+    assert same.as_summary()["says"] == "old"
 
 
 def test_failures_that_are_allowed_leave_their_rows_empty_and_named(asking: Asking, stub) -> None:
