@@ -3,10 +3,10 @@
 Measures one page cycle of labeling and one batch of a run's events, on servers of its own: CPU of
 web, PostgreSQL and Redis, commands, bytes of log and of storage. From these follow cores, traffic
 and storage for 10, 1,000 and 100,000 annotators with 1 and 100 runs. What GPUs are needed for is
-calculated, not measured (benchmarks/capacity_world/gpus.py): serving 100,000 requests a second, a
-PPO step, and what a job holds in memory under each layout, by the memory ledger.
+calculated, not measured (benchmarks/capacity_world/gpus.py): serving 100,000 requests a second and
+a PPO step.
 
-The named alternative of each table is its first row.
+The named alternative of the tables about GPUs is their first row.
 
 Run: python -m benchmarks.capacity [--cycles 1000] [--write: measured.json and docs/scale.md anew]
 """

@@ -6,14 +6,13 @@ at one beat and read at a later one, and a broker that is away is skipped.
 """
 
 import contextlib
-import csv
 import os
 import secrets
 import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -28,12 +27,12 @@ from workers.contract.alive import BEAT_EVERY_SECONDS
 from workers.contract.code_version import code_version
 from workers.contract.fleet import Gpu, WorkerReport
 from workers.contract.wire import JOB_HEADER
-from workers.machine import chosen
+from workers.machine import COLUMNS, known_to_the_kernel, listed, query, seen
 
 GPUS_EVERY_SECONDS = 15.0
 GPUS_GIVEN_UP_SECONDS = 30.0
 _MIB = 2**20
-_QUERY = ("index", "uuid", "name", "memory.total", "memory.free", "driver_version")
+_QUERY = (*COLUMNS, "memory.total", "memory.free", "driver_version")
 
 
 def installed(names: Iterable[str] = fleet.PACKAGES) -> dict[str, str]:
@@ -58,29 +57,16 @@ def memory() -> tuple[int | None, int | None]:
 
 def gpus_read(text: str, visible: str | None = None) -> tuple[Gpu, ...]:
     """What `nvidia-smi --query-gpu` printed, as far as CUDA_VISIBLE_DEVICES (`visible`) lets a
-    trainer of this worker use it."""
-    rows = [
-        [value.strip() for value in row]
-        for row in csv.reader(text.splitlines())
-        if len(row) == len(_QUERY)
-    ]
-    if visible is not None:
-        rows = [row for word in chosen(visible) for row in _named(rows, word)]
+    trainer of this worker use it. Of a part of a GPU (MIG) the memory is not told."""
     return tuple(
-        Gpu(name, total_bytes=_mebibytes(total), free_bytes=_mebibytes(free), driver=driver)
-        for _, _, name, total, free, driver in rows
+        Gpu(
+            name,
+            total_bytes=_mebibytes(total) if index else None,
+            free_bytes=_mebibytes(free) if index else None,
+            driver=driver,
+        )
+        for index, _, name, total, free, driver in seen(listed(text, _QUERY), visible)
     )
-
-
-def _named(rows: Sequence[list[str]], word: str) -> list[list[str]]:
-    """The GPU that an entry of CUDA_VISIBLE_DEVICES means. A part of one (MIG), whose memory the
-    query does not tell, is one without memory; what names nothing is none."""
-    for row in rows:
-        if row[0] == word or (word.startswith("GPU-") and row[1].startswith(word)):
-            return [row]
-    if word.startswith("MIG-") and rows:
-        return [["", word, f"a part of {rows[0][2]}", "", "", rows[0][5]]]
-    return []
 
 
 def _mebibytes(text: str) -> int | None:
@@ -91,13 +77,17 @@ def _mebibytes(text: str) -> int | None:
 
 
 class Gpus:
-    """The GPUs as `nvidia-smi` last listed them; empty where there is none. `tick` never waits."""
+    """The GPUs as `nvidia-smi` last listed them; without that program, those that the kernel's
+    driver knows, as `workers.machine` counts them for a launcher. `tick` never waits."""
 
     def __init__(self) -> None:
         self._program = shutil.which("nvidia-smi")
         self._asked: subprocess.Popen[str] | None = None
         self._asked_at = float("-inf")
         self.known: tuple[Gpu, ...] = ()
+        if self._program is None:
+            rows = seen(known_to_the_kernel(), os.environ.get("CUDA_VISIBLE_DEVICES"))
+            self.known = tuple(Gpu(name) for _, _, name in rows)
 
     def tick(self, now: float) -> None:
         if self._program is None:
@@ -117,7 +107,7 @@ class Gpus:
         self._asked_at = now
         with contextlib.suppress(OSError):
             self._asked = subprocess.Popen(
-                [self._program, f"--query-gpu={','.join(_QUERY)}", "--format=csv,noheader,nounits"],
+                [self._program, *query(_QUERY)],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,  # a line for each GPU: far less than a pipe holds
                 stderr=subprocess.DEVNULL,

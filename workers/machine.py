@@ -1,13 +1,15 @@
 """What this machine has, as far as it can be told without importing anything heavy."""
 
 import contextlib
+import csv
 import importlib.util
 import os
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 _NVIDIA = Path("/proc/driver/nvidia/gpus")
-_ASK = ("nvidia-smi", "--query-gpu=name", "--format=csv,noheader")
+COLUMNS = ("index", "uuid", "name")  # of a row that tells of a GPU; more may follow
 _PATIENCE_S = 20.0  # a driver that is asleep takes seconds to answer
 
 
@@ -16,11 +18,8 @@ def gpus() -> list[str]:
 
     As `nvidia-smi` tells them; without it, as the kernel's driver does. Others than NVIDIA's are
     not counted."""
-    names = _all_gpus()
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if visible is None:
-        return names
-    return [_named(word, names) for word in chosen(visible)]
+    rows = seen(_all_gpus(), os.environ.get("CUDA_VISIBLE_DEVICES"))
+    return [name for _, _, name, *_ in rows]
 
 
 def lacks(package: str) -> bool:
@@ -28,30 +27,58 @@ def lacks(package: str) -> bool:
     return importlib.util.find_spec(package) is None
 
 
-def _all_gpus() -> list[str]:
-    with contextlib.suppress(OSError, subprocess.SubprocessError):
-        told = subprocess.run(_ASK, capture_output=True, text=True, timeout=_PATIENCE_S, check=True)
-        return [line.strip() for line in told.stdout.splitlines() if line.strip()]
-    return [
-        line.partition(":")[2].strip()
-        for path in sorted(_NVIDIA.glob("*/information"))
-        for line in path.read_text().splitlines()
-        if line.startswith("Model")
-    ]
+def query(columns: Sequence[str]) -> list[str]:
+    """The arguments of `nvidia-smi` whose answer `listed` reads."""
+    return [f"--query-gpu={','.join(columns)}", "--format=csv,noheader,nounits"]
 
 
-def chosen(visible: str) -> list[str]:
-    """The entries of `CUDA_VISIBLE_DEVICES` that count: those before the first that names none."""
-    found: list[str] = []
-    for word in (part.strip() for part in visible.split(",")):
-        if word in ("", "-1"):
+def listed(text: str, columns: Sequence[str]) -> list[list[str]]:
+    """A row for each GPU of what the program printed."""
+    rows = ([value.strip() for value in row] for row in csv.reader(text.splitlines()))
+    return [row for row in rows if len(row) == len(columns)]
+
+
+def seen(rows: Sequence[list[str]], visible: str | None) -> list[list[str]]:
+    """The GPUs that a trainer sees under CUDA_VISIBLE_DEVICES (`visible`), in its order: what comes
+    after the first entry that names none is not seen (CUDA C++ Programming Guide, "CUDA Environment
+    Variables")."""
+    if visible is None:
+        return list(rows)
+    found: list[list[str]] = []
+    for word in visible.split(","):
+        row = _named(rows, word.strip())
+        if row is None:
             break
-        found.append(word)
+        found.append(row)
     return found
 
 
-def _named(word: str, names: list[str]) -> str:
-    """The GPU an entry means: a number, or the identifier of a card or of a part of one."""
-    if word.isdecimal() and int(word) < len(names):
-        return names[int(word)]
-    return names[0] if len(set(names)) == 1 else word
+def _named(rows: Sequence[list[str]], word: str) -> list[str] | None:
+    """The GPU that an entry means: a number, or the beginning of an identifier. A part of one
+    (MIG), of which a list of cards tells nothing, is a row without an index."""
+    for row in rows:
+        if row[0] == word or (word.startswith("GPU-") and row[1].startswith(word)):
+            return row
+    if word.startswith("MIG-") and rows:
+        return ["", word, f"a part of {rows[0][2]}", *rows[0][3:]]
+    return None
+
+
+def _all_gpus() -> list[list[str]]:
+    command = ["nvidia-smi", *query(COLUMNS)]
+    with contextlib.suppress(OSError, subprocess.SubprocessError):
+        told = subprocess.run(
+            command, capture_output=True, text=True, timeout=_PATIENCE_S, check=True
+        )
+        return listed(told.stdout, COLUMNS)
+    return known_to_the_kernel()
+
+
+def known_to_the_kernel() -> list[list[str]]:
+    """Rows of index, identifier and name without asking a program; empty without the driver."""
+    rows = []
+    for index, path in enumerate(sorted(_NVIDIA.glob("*/information"))):
+        lines = (line.partition(":") for line in path.read_text().splitlines())
+        told = {name.strip(): value.strip() for name, _, value in lines}
+        rows.append([str(index), told.get("GPU UUID", ""), told.get("Model", "")])
+    return rows

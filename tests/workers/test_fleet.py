@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from workers import fleet
+from workers import fleet, machine
 from workers.contract.fleet import (
     Fleet,
     Gpu,
@@ -95,6 +95,21 @@ def test_a_machine_without_the_program_has_no_gpus(
     assert gpus.known == ()
 
 
+def test_without_the_program_a_worker_tells_of_the_gpus_that_its_launcher_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a container that was given the driver and no tools."""
+    for place, name in (("0000:17:00.0", "NVIDIA H100"), ("0000:65:00.0", "NVIDIA L4")):
+        (tmp_path / place).mkdir()
+        told = f"Model: \t\t {name}\nIRQ:   \t\t 18\nGPU UUID: \t GPU-{place[5:7]}\n"
+        (tmp_path / place / "information").write_text(told)
+    monkeypatch.setattr(machine, "_NVIDIA", tmp_path)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    for visible, names in (("1,0", ["NVIDIA L4", "NVIDIA H100"]), ("GPU-65", ["NVIDIA L4"])):
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+        assert [gpu.name for gpu in fleet.Gpus().known] == names == machine.gpus()
+
+
 @pytest.mark.parametrize(
     ("visible", "names"),
     [
@@ -105,6 +120,7 @@ def test_a_machine_without_the_program_has_no_gpus(
         ("0,-1,1", ["NVIDIA H200"]),
         ("", []),
         ("7", []),
+        ("0,7,1", ["NVIDIA H200"]),
         ("MIG-1", ["a part of NVIDIA H200"]),
     ],
 )
@@ -230,6 +246,13 @@ def test_a_report_survives_its_json_form() -> None:
         (report_to_json(REPORT).replace('"gpus": [', '"gpus": 3, "x": ['), "gpus: is no list"),
         (report_to_json(REPORT).replace('"slots": 1', '"slots": -1'), "slots"),
         (report_to_json(REPORT).replace('"at": 5.0', '"at": "now"'), "at: is no time"),
+        (report_to_json(REPORT).replace('"at": 5.0', '"at": NaN'), "at: is no time"),
+        (report_to_json(REPORT).replace('"host": "box"', '"host": null'), "host: is no text"),
+        (report_to_json(REPORT).replace('"name": "a@box"', '"name": 3'), "name: is no text"),
+        (report_to_json(REPORT).replace('"pid": 7', '"pid": "x"'), "pid: is no number"),
+        (report_to_json(REPORT).replace('"T4"', "5"), "name: is no text"),
+        (report_to_json(REPORT).replace('"free_bytes": 2', '"free_bytes": "2"'), "free_bytes"),
+        (report_to_json(REPORT).replace('"versions": {', '"versions": {"ray": 2'), "versions"),
     ],
 )
 def test_a_report_that_cannot_be_read_says_why_and_is_left_out(text: str, words: str) -> None:

@@ -137,7 +137,10 @@ def test_only_a_plain_trainer_is_sent_signals() -> None:
 def nvidia_smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine with three GPUs, as far as a program on the path can tell."""
     tool = tmp_path / "nvidia-smi"
-    tool.write_text("#!/bin/sh\nprintf 'NVIDIA H100\\nNVIDIA H100\\nNVIDIA L4\\n'\n")
+    tool.write_text(
+        "#!/bin/sh\nprintf '0, GPU-aa11, NVIDIA H100\\n1, GPU-bb22, NVIDIA H100\\n"
+        "2, GPU-cc33, NVIDIA L4\\n'\n"
+    )
     tool.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
@@ -151,7 +154,10 @@ def nvidia_smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("2,0", ["NVIDIA L4", "NVIDIA H100"]),
         ("", []),
         ("0,-1,1", ["NVIDIA H100"]),
-        ("MIG-1", ["MIG-1"]),
+        ("0,5,1", ["NVIDIA H100"]),
+        ("7", []),
+        ("GPU-cc33", ["NVIDIA L4"]),
+        ("MIG-1", ["a part of NVIDIA H100"]),
     ],
 )
 def test_the_gpus_counted_are_those_a_trainer_would_see(

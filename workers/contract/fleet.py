@@ -9,9 +9,10 @@ Redis holds no history: a machine that is gone is gone from here within half a m
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from itertools import combinations
+from math import isfinite
 from typing import Any
 
 from workers.contract.alive import ALIVE_SECONDS
@@ -125,12 +126,40 @@ def report_from_json(text: str | bytes) -> WorkerReport:
         )
         data |= {name: tuple(map(str, _listed(data, name))) for name in ("queues", "runs")}
     report: WorkerReport = build(WorkerReport, data, where="worker report")
-    if not isinstance(report.versions, dict) or type(report.slots) is not int or report.slots < 0:
-        raise ContractError("worker report: slots or versions have another form")
-    for name in ("at", "started_at"):
-        if not isinstance(getattr(report, name), int | float):
-            raise ContractError(f"worker report.{name}: is no time")
+    if not isinstance(report.versions, dict):
+        raise ContractError("worker report.versions: is no object")
+    _require(report, _is_text, "no text", "name", "host", "code_version", "instance")
+    _require(report, _is_count, "no number from 0", "pid", "slots", "cpus")
+    _require(report, _is_size, "no number from 0", "memory_bytes", "memory_free_bytes")
+    _require(report, _is_time, "no time", "at", "started_at")
+    for gpu in report.gpus:
+        _require(gpu, _is_text, "no text", "name", "driver")
+        _require(gpu, _is_size, "no number from 0", "total_bytes", "free_bytes")
+    if not all(map(_is_text, report.versions.values())):
+        raise ContractError("worker report.versions: hold something else than text")
     return report
+
+
+def _require(said: Any, good: Callable[[Any], bool], what: str, *names: str) -> None:
+    for name in names:
+        if not good(getattr(said, name)):
+            raise ContractError(f"worker report.{name}: is {what}")
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _is_count(value: Any) -> bool:
+    return type(value) is int and value >= 0
+
+
+def _is_size(value: Any) -> bool:
+    return value is None or _is_count(value)
+
+
+def _is_time(value: Any) -> bool:
+    return type(value) in (int, float) and isfinite(value)
 
 
 def _listed(data: Mapping[str, Any], name: str) -> list[Any]:

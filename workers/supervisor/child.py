@@ -11,8 +11,9 @@ from pathlib import Path
 from workers.lifeline import end_with_parent
 
 ROOT = Path(__file__).resolve().parents[2]
-# Carried by everything a trainer starts, in whatever session: who bears it belongs to the run.
-MARK = "CONCORD_RUN"
+# Carried by everything a trainer starts, in whatever session: who bears them belongs to that
+# attempt of that run.
+MARK, ATTEMPT = "CONCORD_RUN", "CONCORD_ATTEMPT"
 _UNTIL_DEAD_S = 5.0
 # What a trainer has no business with. It reaches the artifact store, and nothing else.
 _WITHHELD = ("REDIS_URL", "CACHE_URL", "DATABASE_URL", "SECRET_KEY")
@@ -34,19 +35,20 @@ class Trainer:
         argv: list[str],
         *,
         run: str,
+        attempt: int,
         output: Path,
         environment: Mapping[str, str] | None = None,
     ) -> None:
         """`environment` is added to what the trainer inherits of ours. What an earlier attempt of
         `run` may have left on this machine is ended first."""
-        end_processes_of(run)
-        self._run = run
+        end_processes_of(run, attempt)
+        self._run, self._attempt = run, attempt
         self._output = output
         self._kills_before = _out_of_memory_kills()
         inherited = {name: v for name, v in os.environ.items() if name not in _WITHHELD}
         inherited.setdefault("HF_HUB_OFFLINE", "1")
         inherited["PYTHONUNBUFFERED"] = "1"
-        inherited[MARK] = run
+        inherited |= {MARK: run, ATTEMPT: str(attempt)}
         with output.open("ab") as file:
             self._process = subprocess.Popen(
                 argv,
@@ -78,7 +80,7 @@ class Trainer:
         self._signal_group(signal.SIGKILL)
         self._process.wait()
         self._dead = True
-        end_processes_of(self._run)
+        end_processes_of(self._run, self._attempt)
         with contextlib.suppress(OSError):
             self._process.stdin.close()  # type: ignore[union-attr]
 
@@ -124,24 +126,28 @@ class Trainer:
         return "killed", f"The {called} was killed from outside ({name})."
 
 
-def end_processes_of(run: str) -> None:
-    """Kill whatever on this machine was started for `run`: ranks and data loaders lead sessions of
-    their own, which no signal to the trainer's group reaches. Waits a few seconds for their end."""
+def end_processes_of(run: str, attempt: int) -> None:
+    """Kill whatever on this machine was started for `run` up to this attempt: ranks and data
+    loaders lead sessions of their own, which no signal to the trainer's group reaches. A later
+    attempt may be at work here already, and stays. Waits a few seconds for their end."""
     deadline = time.monotonic() + _UNTIL_DEAD_S
-    while (found := _processes_of(run)) and time.monotonic() < deadline:
+    while (found := _processes_of(run, attempt)) and time.monotonic() < deadline:
         for pid in found:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
         time.sleep(0.02)
 
 
-def _processes_of(run: str) -> list[int]:
-    """Those that bear the mark of `run`; a zombie has no environment left to bear it in."""
-    mark = f"{MARK}={run}".encode()
+def _processes_of(run: str, last: int) -> list[int]:
+    """Those that bear the marks of `run` and of an attempt up to the `last`; a zombie has no
+    environment left to bear them in."""
+    mark, number = f"{MARK}={run}".encode(), f"{ATTEMPT}=".encode()
     found = []
     for process in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            if mark in (process / "environ").read_bytes().split(b"\0"):
+        with contextlib.suppress(OSError, ValueError):
+            marks = (process / "environ").read_bytes().split(b"\0")
+            attempts = [int(word.removeprefix(number)) for word in marks if word.startswith(number)]
+            if mark in marks and max(attempts, default=last) <= last:
                 found.append(int(process.name))
     return [pid for pid in found if pid != os.getpid()]
 

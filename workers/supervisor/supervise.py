@@ -169,6 +169,7 @@ class Supervisor:
         self._trainer = Trainer(
             argv,
             run=self._spec.run,
+            attempt=self._spec.attempt,
             output=self._folder / LOG_FILE,
             environment=rank_environment(self._spec, here),
         )
