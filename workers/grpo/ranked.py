@@ -3,9 +3,11 @@
 Answers, rewards, groups and advantages are those of one process on every rank alike, so that what
 is decided by them is too. Only the work is shared: ranks draw chunks of answers in turns, and each
 computes the gradient of its rows of a forward pass, times the ranks, so that the mean over the
-ranks is the step of one process.
+ranks is the step of one process. Where weights or the optimizer are split, who splits them takes
+that mean; answers are drawn and looked at with all weights on every rank.
 """
 
+import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -81,6 +83,26 @@ def same_randomness() -> None:
     on with more processes than before has a new one on some of them."""
     if ranks.world() > 1:
         torch.set_rng_state(ranks.from_first(torch.get_rng_state()))
+
+
+@contextmanager
+def unlearning(trainer: Any) -> Iterator[None]:
+    """Inside, a step in which no answer was better than another is none under DeepSpeed too. That
+    steps in the last backward pass, by momentum where there is no gradient, unless the gradient is
+    no number; then it leaves weights and moments as they are."""
+    accelerator = trainer.accelerator
+    backward = accelerator.backward
+
+    def unless_silent(loss: Tensor, **kwargs: Any) -> None:
+        if accelerator.sync_gradients and not ranks.any_of(trainer.teaches):
+            loss = loss * math.nan
+        backward(loss, **kwargs)
+
+    accelerator.backward = unless_silent
+    try:
+        yield
+    finally:
+        del accelerator.backward  # the class has its own
 
 
 @torch.no_grad()

@@ -16,6 +16,7 @@ What TRL 1.16 would do instead, and why not:
 import logging
 import time
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -32,15 +33,16 @@ from workers.data.encoding import encode_prompt
 from workers.data.snapshot import Messages
 from workers.grpo.figures import Figures, UpdateSums, answer_figures, averaged
 from workers.grpo.order import GroupOrder
-from workers.grpo.ranked import alone, average_gradients, own_rows, same_randomness
+from workers.grpo.ranked import alone, average_gradients, own_rows, same_randomness, unlearning
 from workers.grpo.rewards import GroupReward
+from workers.layouts.whole import is_split
 from workers.lora import load_adapter, merged, save_adapter
 from workers.models import stop_ids
 from workers.ppo.baseline import Baseline
 from workers.recipes.settings.grpo import GRPOSettings
 from workers.recipes.trainer_bridge import GuardedTrainer
 from workers.reference import Reference
-from workers.rollouts.forward import score_responses
+from workers.rollouts.forward import LOGITS_CHUNK, score_responses
 from workers.rollouts.local import generate
 from workers.rollouts.sampling import Sampling, derive_seed
 
@@ -156,6 +158,10 @@ class Trainer(GuardedTrainer, GRPOTrainer):
             self._tell(self.state.global_step, "the policy's output", again=True)
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
+        with self.whole_everywhere():
+            return self._drawn_and_scored(inputs)
+
+    def _drawn_and_scored(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
         step = self.state.global_step + 1
         due = step % self.settings.sample_every < self.settings.update_epochs
         self.reward.ask_check = due or not self.reward.check_is_model
@@ -210,6 +216,11 @@ class Trainer(GuardedTrainer, GRPOTrainer):
     ) -> tuple[Tensor, Tensor | None, None]:
         """log π [B, R] of the last `logits_to_keep` tokens, nats, tempered, and the entropy [B, R]
         where it is asked for. The reference is known by being what `ref_model` holds."""
+        # Weights that are split are together in the pass of what was wrapped, and in no other: the
+        # output layer cannot be called by itself then, as it is to read logits in pieces.
+        learns = self._apart and torch.is_grad_enabled()
+        asked = model if learns else self.policy
+        chunk = None if learns and is_split(self.policy) else LOGITS_CHUNK
         size = batch_size or len(input_ids)
         split = input_ids.shape[1] - logits_to_keep
         logprobs, entropy = [], []
@@ -223,11 +234,12 @@ class Trainer(GuardedTrainer, GRPOTrainer):
                     )
                     continue
                 outputs = score_responses(
-                    self.policy,
+                    asked,
                     *sequences,
                     temperature=self.temperature,
                     with_entropy=compute_entropy,
                     entropy_gradient=self.entropy_coef != 0,
+                    logits_chunk=chunk,
                 )
             logprobs.append(outputs.logprobs)
             entropy.append(outputs.entropy)
@@ -260,18 +272,24 @@ class Trainer(GuardedTrainer, GRPOTrainer):
 
     def training_step(self, *args: Any, **kwargs: Any) -> Tensor:
         started = time.monotonic()
-        loss = super().training_step(*args, **kwargs)
+        with unlearning(self) if self._steps_inside else nullcontext():
+            loss = super().training_step(*args, **kwargs)
         self.seconds["step"] += time.monotonic() - started
         return loss
 
     def _clip_grad_norm(self, model: torch.nn.Module) -> Tensor:
         """A step in which no answer was better than another is none: without gradients (None, not
         zero) the optimizer leaves weights and moments as they are."""
-        average_gradients(self.model)
-        norm = super()._clip_grad_norm(model)
-        if not ranks.any_of(self.teaches):
-            model.zero_grad(set_to_none=True)
+        if not self._apart:
+            average_gradients(self.model)
+        silent = not ranks.any_of(self.teaches)
         self.teaches = False
+        if silent and self._steps_inside and not ranks.any_of(bool(self._found)):
+            self._pass_over()
+            return torch.zeros(())
+        norm = super()._clip_grad_norm(model)
+        if silent:
+            model.zero_grad(set_to_none=True)
         return norm
 
     # --- figures ---
@@ -312,8 +330,8 @@ class Trainer(GuardedTrainer, GRPOTrainer):
         those of the first rank."""
         was_training = self.model.training
         self.model.eval()
-        self.check_speech(encode_prompt(self.processing_class, self.eval_dataset[0]["prompt"]))
-        with self.accelerator.autocast():
+        with self.whole_everywhere(), self.accelerator.autocast():
+            self.check_speech(encode_prompt(self.processing_class, self.eval_dataset[0]["prompt"]))
             figures = ranks.from_first(self.evaluation())
         self.model.train(was_training)
         self.log(figures)
@@ -324,10 +342,13 @@ class Trainer(GuardedTrainer, GRPOTrainer):
 
     # --- checkpoints ---
 
+    def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
+        self.ref_model.check()  # by all ranks, over which its weights may be split
+        super().save_model(output_dir, _internal_call)
+
     def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
         """A normal model folder; with adapters the merged weights, and the adapters beside."""
         folder = Path(output_dir or self.args.output_dir)
-        self.ref_model.check()
         if not isinstance(self.model, PeftModel):
             super()._save(str(folder), state_dict)
         elif self.args.should_save:

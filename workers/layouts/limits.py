@@ -5,7 +5,7 @@ from typing import Any
 from workers.context import RecipeError
 from workers.contract.events import Fault
 from workers.contract.jobs import JobSpec
-from workers.contract.layouts import DATA, ONE, ZERO3
+from workers.contract.layouts import ZERO3
 
 
 def check_layout(spec: JobSpec, settings: Any) -> None:
@@ -15,15 +15,16 @@ def check_layout(spec: JobSpec, settings: Any) -> None:
         raise RecipeError("bad_config", Fault.CONFIGURATION, problem)
 
 
+def cannot_recompute(spec: JobSpec, settings: Any) -> bool:
+    """Whether activations must be kept. TRL 1.16 forces another kind of checkpointing on adapters
+    under ZeRO 3: huggingface/trl issue 2514."""
+    by_trl = spec.kind != "ppo"
+    return by_trl and spec.layout == ZERO3 and bool(getattr(settings, "lora_rank", 0))
+
+
 def _problem(spec: JobSpec, settings: Any) -> str | None:
-    if spec.kind == "grpo" and spec.layout not in (ONE, DATA):
-        return (
-            "layout: 'grpo' runs draw from the whole policy at every step and cannot be split by "
-            f"'{spec.layout}'; use the layout 'data', with lora_rank where memory is short"
-        )
-    recomputes = getattr(settings, "gradient_checkpointing", False)
-    if spec.layout == ZERO3 and getattr(settings, "lora_rank", 0) and recomputes is True:
-        # TRL 1.16 forces another kind of checkpointing here: huggingface/trl issue 2514.
+    recomputes = getattr(settings, "gradient_checkpointing", False) in (True, "on")
+    if recomputes and cannot_recompute(spec, settings):
         return (
             "gradient_checkpointing: adapters (lora_rank) under the layout 'zero3' cannot be "
             "recomputed; use the layout 'fsdp', or switch one of the two off"

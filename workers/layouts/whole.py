@@ -27,6 +27,8 @@ def whole_of(parameter: Tensor) -> Tensor:
 
         if parameter.requires_grad and (trained := safe_get_full_fp32_param(parameter)) is not None:
             return trained
+        if _gathered(parameter):
+            return parameter.detach().clone()
         with GatheredParameters([parameter]):
             return parameter.detach().clone()
     return parameter.detach()
@@ -64,8 +66,16 @@ def size_of(parameter: Tensor) -> int:
 
 
 def is_split(module: nn.Module) -> bool:
-    """Whether a weight of the module lies on several ranks."""
-    return any(hasattr(p, "full_tensor") or hasattr(p, "ds_id") for p in module.parameters())
+    """Whether a weight of the module lies on several ranks; not while all are whole."""
+    return any(
+        hasattr(p, "full_tensor") or (hasattr(p, "ds_id") and not _gathered(p))
+        for p in module.parameters()
+    )
+
+
+def _gathered(parameter: Tensor) -> bool:
+    """Whether all of what DeepSpeed ZeRO 3 splits is here for a while."""
+    return parameter.numel() == size_of(parameter)
 
 
 def _by_deepspeed(parameter: Tensor) -> bool:

@@ -14,8 +14,6 @@ from typing import Any
 
 from torch.distributed.fsdp import FSDPModule
 
-from workers.layouts.whole import is_split
-
 _entered: set[int] = set()  # models that are whole at the moment, by id
 
 
@@ -27,7 +25,7 @@ def whole_weights(*models: Any) -> Iterator[None]:
     nothing is split.
 
     `models` are modules that `fully_shard` was called on, DeepSpeed's engines (not the modules in
-    them, which do not know their hooks), or whole modules. Raises `TypeError` for other split ones.
+    them, which do not know their hooks: `TypeError`), or whole modules.
     """
     with ExitStack() as stack:
         for model in models:
@@ -39,22 +37,14 @@ def whole_weights(*models: Any) -> Iterator[None]:
             elif (offload := _offload(model)) is not None:
                 stack.enter_context(_noted(model))
                 stack.enter_context(_gathered(offload))
-            elif is_split(model):
-                raise TypeError(f"{type(model).__name__} is split, and by nothing that is known")
+            elif any(hasattr(weight, "ds_id") for weight in model.parameters()):
+                raise TypeError(f"{type(model).__name__} is split, and its engine is not given")
         yield
 
 
 def fsdp_parts(model: Any) -> list[FSDPModule]:
     """The modules of `model` that were split by themselves."""
     return [module for module in model.modules() if isinstance(module, FSDPModule)]
-
-
-def keep_rest_whole(model: Any) -> None:
-    """Let what is in no layer (embeddings, output layer) stay whole from a forward to its backward
-    pass, so that the output layer can be read outside of the model's own forward."""
-    for part in fsdp_parts(model):
-        if fsdp_parts(part) != [part]:
-            part.set_reshard_after_forward(False, recurse=False)
 
 
 @contextmanager
@@ -68,11 +58,11 @@ def _noted(model: Any) -> Iterator[None]:
 
 @contextmanager
 def _unsharded(model: FSDPModule) -> Iterator[None]:
-    """Of torch's `fully_shard`. Afterwards layers part after their passes and the rest does not."""
-    parts = fsdp_parts(model)
-    layers = [part for part in parts if fsdp_parts(part) == [part]]
+    """Of torch's `fully_shard`."""
     # torch takes the module whose pass comes first for the one that holds all others.
     model._get_fsdp_state()._lazy_init()
+    parts = fsdp_parts(model)
+    parting = [part for part in parts if _parts_after_forward(part)]
     for part in parts:
         part.set_reshard_after_forward(False, recurse=False)
         part.unshard()
@@ -80,8 +70,13 @@ def _unsharded(model: FSDPModule) -> Iterator[None]:
         yield
     finally:
         model.reset_iter_state()  # splits again, and forgets the passes that only this rank made
-        for layer in layers:
-            layer.set_reshard_after_forward(True, recurse=False)
+        for part in parting:
+            part.set_reshard_after_forward(True, recurse=False)
+
+
+def _parts_after_forward(part: FSDPModule) -> bool:
+    groups = part._get_fsdp_state()._fsdp_param_groups
+    return any(group.post_forward_mesh_info is not None for group in groups)
 
 
 def _offload(model: Any) -> Any:

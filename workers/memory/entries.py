@@ -65,6 +65,7 @@ class Plan:
     update_length: int = 512
     update_response: int = 128  # of update_length, the tokens that the vocabulary is projected on
     logits_chunk: int | None = None  # tokens that the vocabulary is projected on at once; None: all
+    chunks_when_split: bool = True  # also where the weights are split over devices
     look_rows: int = 0  # of a forward pass without gradient; 0: there is none
     generate_rows: int = 0
     generate_length: int = 0  # prompt and answer

@@ -26,16 +26,18 @@ def layout_ledger(plan: Plan, layout: str, processes: int) -> Ledger:
     if layout == ONE or processes < 2:
         return ledger(plan)
     found = ledger(replace(plan, sharding=LAYOUTS[layout].sharding, devices=processes))
-    if layout == ZERO3 and plan.generate_rows:
+    split = found.plan.share("zero3", "fsdp") < 1
+    if split and plan.generate_rows and (layout == ZERO3 or not plan.chunks_when_split):
         found = replace(found, lines=tuple(_in_one_piece(found)))
     more = [*_summed(found)] if layout == DATA else []
-    if found.plan.share("zero3", "fsdp") < 1:
+    if split:
         more += [*_whole(found), *_gathered(found)]
     return replace(found, lines=(*found.lines, *more))
 
 
 def _in_one_piece(found: Ledger) -> Iterator[Line]:
-    """Under ZeRO 3 ranks meet at each call of the output layer, so each makes one a pass."""
+    """Under ZeRO 3 ranks meet at each call of the output layer, so each makes one a pass; where
+    the library splits by fully_shard, the layer cannot be called outside of the model's pass."""
     yield from (line for line in found.lines if line.phase != UPDATE)
     whole = ledger(replace(found.plan, logits_chunk=None))
     yield from (line for line in whole.lines if line.phase == UPDATE)

@@ -29,6 +29,7 @@ from workers.grpo.people import ask_people, sample, tell_silence
 from workers.grpo.reporter import GroupReporter
 from workers.grpo.rewards import GroupReward
 from workers.grpo.trainer import Trainer
+from workers.layouts.limits import cannot_recompute
 from workers.lora import attach_policy_lora
 from workers.models import load_causal, load_tokenizer, parameter_count, stop_ids
 from workers.ppo.baseline import Baseline, measure_baseline
@@ -84,7 +85,8 @@ def run(context: RunContext) -> dict[str, Any]:
     train(context, trainer)
     models.reference.check()
     step = trainer.state.global_step
-    outside.finish(step)
+    with trainer.whole_everywhere():
+        outside.finish(step)
     return {
         "step": step,
         "parameters": parameter_count(models.policy),
@@ -174,7 +176,8 @@ def make_reward(context: RunContext, settings: GRPOSettings, models: Models) -> 
 def arguments(context: RunContext, settings: GRPOSettings, models: Models) -> dict[str, Any]:
     """Everything TRL's configuration decides, spelled out where its defaults are not ours."""
     on_gpu = models.policy.device.type == "cuda"
-    checkpointing = {"on": True, "off": False, "auto": on_gpu}[settings.gradient_checkpointing]
+    may = on_gpu and not cannot_recompute(context.spec, settings)
+    checkpointing = {"on": True, "off": False, "auto": may}[settings.gradient_checkpointing]
     return trainer_arguments(context, settings) | {
         "num_generations": settings.group_size,
         "num_generations_eval": 1,

@@ -79,6 +79,11 @@ class GuardedTrainer(SplitWeights):
         # schedule goes on all the same, as it does without it.
         self._own_optimizer.overflow = False
 
+    def _pass_over(self) -> None:
+        """A step inside the backward pass was made none on purpose, and nothing is wrong."""
+        self._own_optimizer.overflow = False
+        self._loss_before = None
+
     def _on_any_rank(self, found: int) -> int:
         """Ranks must skip together, or their weights part."""
         return ranks.highest(found)

@@ -19,6 +19,7 @@ from workers import ranks
 from workers.layouts.arguments import splitting
 from workers.layouts.optimizer_state import Groups, put_state, whole_state
 from workers.layouts.whole import put_whole, whole_of
+from workers.layouts.whole_weights import whole_weights
 from workers.lora import body_of
 
 OPTIMIZER, SCHEDULER = "optimizer.pt", "scheduler.pt"  # the library's names
@@ -56,6 +57,13 @@ class SplitWeights:
             yield self._copy
         finally:
             self._copy.cpu()
+
+    @contextmanager
+    def whole_everywhere(self) -> Iterator[None]:
+        """Inside, every rank holds all weights of `model` and may ask it without the others, and
+        nothing is learnt. Every rank must enter."""
+        with whole_weights(*([self.model_wrapped] if self._apart else [])):  # type: ignore[attr-defined]
+            yield
 
     @torch.no_grad()
     def _gather(self) -> None:

@@ -37,11 +37,12 @@ def score_responses(
 
     Rows are read without their padding, so padding moves nothing, on models with absolute
     positions too. The vocabulary is projected at real response tokens only, `logits_chunk` of them
-    at a time (None: all at once), on the states that the model itself gives its output layer.
+    at a time, on the states that the model itself gives its output layer. None: all at once and
+    within the model's own pass, for weights that are there during it only.
     """
     aligned = align(prompt_ids, prompt_mask, response_ids, response_mask)
     captured: list[Tensor] = []
-    plain = is_plain(model)
+    plain = logits_chunk is not None and is_plain(model)
 
     def pick(states: Tensor) -> Tensor:
         captured.append(aligned.at_states(states))

@@ -88,7 +88,8 @@ def _by_transformers(
     """`decode` for any model. `keep_logprobs` costs B × R × V floats here."""
     torch.manual_seed(sampling.seed)
     with _generation_config(model, _config(pad_id, sampling, stop, keep_logprobs)):
-        output = model.generate(input_ids=ids, attention_mask=mask)
+        # Under ZeRO 3 it would wait at every token for ranks that may draw nothing now.
+        output = model.generate(input_ids=ids, attention_mask=mask, synced_gpus=False)
     drawn = output.sequences[:, ids.shape[1] :]
     if not keep_logprobs:
         return Drawn(drawn, None)

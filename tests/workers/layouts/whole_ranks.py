@@ -19,7 +19,7 @@ from workers import layouts, ranks
 from workers.contract.layouts import FSDP, ZERO3
 from workers.layouts.arguments import without_compiling
 from workers.layouts.whole import is_split, whole_of
-from workers.layouts.whole_weights import keep_rest_whole, whole_weights
+from workers.layouts.whole_weights import whole_weights
 
 STEPS = 3
 
@@ -48,7 +48,6 @@ def split_by(layout: str, model: LlamaForCausalLM) -> tuple[Any, Any]:
         for layer in model.model.layers:
             fully_shard(layer)
         fully_shard(model)
-        keep_rest_whole(model)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 
         def step(loss: Tensor) -> None:

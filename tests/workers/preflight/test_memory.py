@@ -405,6 +405,16 @@ def test_frozen_models_stay_whole_and_answers_need_gathered_weights() -> None:
     assert parts["reference", RESIDENT] == pytest.approx(sizes["reference"])
 
 
+@pytest.mark.parametrize(("layout", "pieces"), [("zero2", True), ("fsdp", False), ("zero3", False)])
+def test_a_split_policy_of_groups_reads_all_its_logits_at_once(layout: str, pieces: bool) -> None:
+    plan = plan_of("grpo", settings_for("grpo", {}), policy=SEVEN, device="cuda")
+    lines = layout_ledger(plan, layout, 4).lines
+    alone = ledger(plan).of_part("logits")
+    found = sum(line.bytes for line in lines if line.part == "logits")
+    assert (found == alone) is pieces
+    assert found >= alone > 0
+
+
 # --- when it ran out all the same ---
 
 

@@ -14,23 +14,29 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import torch
 from accelerate.state import AcceleratorState, GradientState, PartialState
 from torch import distributed
+from torch.distributed.tensor import DTensor
 from transformers.integrations.deepspeed import unset_hf_deepspeed_config
 
-from workers import ranks
+from workers import layouts, ranks
 from workers.contract.jobs import Resume, spec_from_json
+from workers.contract.layouts import ZERO3
 from workers.emitter import EVENTS_FILE, Emitter
+from workers.layouts import arguments
+from workers.recipes.split_weights import SplitWeights
 from workers.train import StopSignal, train
 
 # Beside a job.json: the folder of the job whose first checkpoint it goes on from, and a step that
-# gives no loss on the last rank.
-RESUMES, BROKEN = "resumes", "broken"
+# gives no loss on the last rank; and what was found: how the trained weights lay on the first rank.
+RESUMES, BROKEN, LAY = "resumes", "broken", "lay"
 
 
 def main() -> None:
     for folder in map(Path, sys.argv[1:]):
-        run(folder)
+        with splitting_small_weights(folder.parent):
+            run(folder)
         for state in (AcceleratorState, GradientState, PartialState):
             state._reset_state()
         unset_hf_deepspeed_config()
@@ -54,8 +60,44 @@ def run(folder: Path) -> None:
     planted: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
     if broken.exists() and ranks.rank() == ranks.world() - 1:
         planted = broken_at(spec.kind, int(broken.read_text()))
-    with planted:
+    with planted, noting_how_weights_lie(folder / LAY):
         train(spec, folder, writer, StopSignal(folder))
+
+
+@contextlib.contextmanager
+def noting_how_weights_lie(note: Path) -> Iterator[None]:
+    own = SplitWeights._prepare_for_training
+
+    def lies(weight: torch.Tensor) -> str:
+        if isinstance(weight, DTensor):
+            return "parted"
+        return "away" if weight.numel() == 0 else "whole"
+
+    def prepare(self: Any, *args: Any, **kwargs: Any) -> Any:
+        prepared = own(self, *args, **kwargs)
+        if ranks.is_first():
+            found = {lies(weight) for weight in self.model.parameters() if weight.requires_grad}
+            note.write_text(json.dumps(sorted(found)))
+        return prepared
+
+    with mock.patch.object(SplitWeights, "_prepare_for_training", prepare):
+        yield
+
+
+@contextlib.contextmanager
+def splitting_small_weights(folder: Path) -> Iterator[None]:
+    """Inside, DeepSpeed splits weights of any size; all of ours are among those it would keep."""
+    said = json.loads(layouts.deepspeed_config(ZERO3).read_text())
+    said["zero_optimization"]["stage3_param_persistence_threshold"] = 0
+    path = folder / f"zero3_of_{ranks.rank()}.json"
+    path.write_text(json.dumps(said))
+    given = layouts.deepspeed_config
+
+    def config(layout: str) -> Path:
+        return path if layout == ZERO3 else given(layout)
+
+    with mock.patch.object(arguments, "deepspeed_config", config):
+        yield
 
 
 @contextlib.contextmanager

@@ -24,7 +24,8 @@ from tests.workers.recipes.language import ROOT, Outcome, Workshop, assistant, u
 from tests.workers.recipes.test_resume import CLOCKS
 from workers.context import RecipeError
 from workers.contract.jobs import JobSpec, spec_to_json
-from workers.contract.layouts import DATA, FSDP, TORCHRUN, ZERO2, ZERO3
+from workers.contract.layouts import ACCELERATE, DATA, FSDP, TORCHRUN, ZERO2, ZERO3
+from workers.launchers import Machine, rank_environment, trainer_argv
 
 pytestmark = [
     pytest.mark.spread,
@@ -55,6 +56,17 @@ GRPO = {
     "update_epochs": 1,
     "entropy_coef": 0.01,
 }
+# One group, of which at some steps no answer has a token that is rewarded.
+SILENT = GRPO | {
+    "kl_coef": 0.0,
+    "force_zero_kl": True,
+    "entropy_coef": 0.0,
+    "batch_size": 4,
+    "rollout_chunk": 2,
+    "microbatch_size": 2,
+    "max_new_tokens": 2,
+    "steps": 4,
+}
 INPUTS = {
     "sft": {"base": "base", "data": "uneven"},
     "reward": {"sft": "base", "data": "preferences"},
@@ -71,6 +83,7 @@ class Job:
     layout: str
     config: Mapping[str, Any]
     goes_on: str | None = None
+    seed: int = 0
     broken: int | None = None  # a step whose loss is no number on the second rank
 
 
@@ -80,6 +93,21 @@ JOBS = {
         "sft", DATA, SFT | {"lora_rank": 4, "batch_size": 5, "max_tokens_per_batch": 40}
     ),
     "groups": Job("grpo", DATA, GRPO),
+    "groups_zero2": Job("grpo", ZERO2, GRPO),
+    "groups_fsdp": Job("grpo", FSDP, GRPO),
+    "groups_fsdp_again": Job("grpo", FSDP, GRPO, goes_on="groups_fsdp"),
+    "groups_fsdp_adapters": Job("grpo", FSDP, GRPO | {"lora_rank": 4, "steps": 2}),
+    "groups_zero3": Job("grpo", ZERO3, GRPO),
+    "groups_zero3_adapters": Job("grpo", ZERO3, GRPO | {"lora_rank": 4}),
+    "groups_zero3_again": Job(
+        "grpo", ZERO3, GRPO | {"lora_rank": 4}, goes_on="groups_zero3_adapters"
+    ),
+    "silent_zero2": Job("grpo", ZERO2, SILENT, seed=7),
+    "silent_zero3": Job("grpo", ZERO3, SILENT, seed=7),
+    "reward_zero2": Job("reward", ZERO2, PAIRS),
+    "reward_zero3": Job("reward", ZERO3, PAIRS | {"lora_rank": 4}),
+    "dpo_zero2": Job("dpo", ZERO2, DPO | {"max_tokens_per_batch": 60}),
+    "sft_zero3": Job("sft", ZERO3, SFT | {"batch_size": 5, "max_tokens_per_batch": 40}),
     "split": Job("dpo", FSDP, DPO | {"max_tokens_per_batch": 60}),
     "split_again": Job("dpo", FSDP, DPO | {"max_tokens_per_batch": 60}, goes_on="split"),
     "best": Job("reward", FSDP, PAIRS | {"patience": 1}),
@@ -125,8 +153,8 @@ def together(shop: Workshop) -> dict[str, Outcome]:
     return {name: _read(shop.folder(spec), log) for name, spec in specs.items()}
 
 
-def _put(shop: Workshop, name: str, job: Job) -> JobSpec:
-    spec = shop.spec(f"two_{name}", job.kind, job.config, **INPUTS[job.kind])
+def _put(shop: Workshop, name: str, job: Job, run: str = "two") -> JobSpec:
+    spec = shop.spec(f"{run}_{name}", job.kind, job.config, seed=job.seed, **INPUTS[job.kind])
     spec = replace(spec, layout=job.layout, processes=2, launcher=TORCHRUN)
     folder = shop.folder(spec)
     folder.mkdir(parents=True)
@@ -143,7 +171,7 @@ def _read(folder: Path, log: Path) -> Outcome:
 def alone(shop: Workshop, name: str) -> Outcome:
     """The same on one process."""
     job = JOBS[name]
-    spec = shop.spec(f"one_{name}", job.kind, job.config, **INPUTS[job.kind])
+    spec = shop.spec(f"one_{name}", job.kind, job.config, seed=job.seed, **INPUTS[job.kind])
     if job.broken is None:
         return shop.run_here(spec)
     with several.broken_at(job.kind, job.broken):
@@ -180,14 +208,44 @@ def test_two_processes_take_the_steps_of_one(
     assert list(differing(one, two)) == []
     expected, found = weights(shop, one), weights(shop, two)  # a model folder, whole
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+    layout = JOBS[name].layout
+    lay = json.loads((shop.root / "work" / f"two_{name}" / "1" / several.LAY).read_text())
+    assert lay == {FSDP: ["parted"], ZERO3: ["away"]}.get(layout, ["whole"])
     # One rank reports: every event comes once, and in one order.
     assert [e["seq"] for e in two.envelopes] == list(range(1, len(two.envelopes) + 1))
     told = [(e["type"], e["event"].get("step")) for e in one.envelopes if e["type"] != "Progress"]
     kinds = {"Alert", "Evidence", "Sample", "CheckpointSaved"}
     seen = [(e["type"], e["event"].get("step")) for e in two.envelopes]
     assert [t for t in seen if t[0] in kinds] == [t for t in told if t[0] in kinds]
+    if JOBS[name].config.get("kl_coef") == 0:  # steps that taught something, and steps that did not
+        assert set(numbers(one, "grpo/zero_variance_share").values()) == {0.0, 1.0}
     if JOBS[name].broken:
         assert [a["step"] for a in two.all("Alert") if a["rule"] == "non_finite"] == [3]
+
+
+def test_accelerate_launch_gives_the_figures_of_torchrun(
+    shop: Workshop, together: dict[str, Outcome]
+) -> None:
+    spec = replace(_put(shop, "split", JOBS["split"], "launched"), launcher=ACCELERATE)
+    folder, here = shop.folder(spec), Machine(gpus=[])
+    job, log = folder / "job.json", folder / "log.txt"
+    job.write_text(json.dumps(spec_to_json(spec)))
+    with (
+        log.open("wb") as output,
+        subprocess.Popen(
+            trainer_argv(spec, job, folder, silence_s=900, here=here),
+            cwd=ROOT,
+            env=os.environ | {"OMP_NUM_THREADS": "1"} | rank_environment(spec, here),
+            stdin=subprocess.PIPE,  # at whose end trainers would leave
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        ) as launched,
+    ):
+        try:
+            assert launched.wait(timeout=600) == 0, log.read_text()
+        finally:
+            launched.kill()
+    assert list(differing(together["split"], _read(folder, log), tolerance=1e-6)) == []
 
 
 @pytest.mark.parametrize("name", [name for name, job in JOBS.items() if job.goes_on])
@@ -226,8 +284,12 @@ def test_one_process_goes_on_from_a_checkpoint_of_two(
 @pytest.mark.parametrize(
     ("kind", "layout", "config", "words"),
     [
-        ("grpo", FSDP, GRPO, "layout: 'grpo'.*'fsdp'"),
-        ("grpo", ZERO2, GRPO, "layout: 'grpo'.*'zero2'"),
+        (
+            "grpo",
+            ZERO3,
+            GRPO | {"lora_rank": 4, "gradient_checkpointing": "on"},
+            "gradient_checkpointing: .*lora_rank.*'zero3'",
+        ),
         (
             "sft",
             ZERO3,
