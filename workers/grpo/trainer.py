@@ -16,7 +16,7 @@ What TRL 1.16 would do instead, and why not:
 import logging
 import time
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +87,14 @@ class Trainer(GuardedTrainer, GRPOTrainer):
         self.seen: tuple[Tensor, Tensor] | None = None  # of the last forward pass
         self.seconds = {"rollout": 0.0, "reward": 0.0, "step": 0.0}
 
+    def in_precision(self) -> AbstractContextManager[Any]:
+        """Inside, passes are computed in the precision of the run. Under DeepSpeed the library does
+        not know it (`workers.layouts.arguments.weights_in_float32`)."""
+        told = self.args.deepspeed or {}
+        if told.get("torch_autocast", {}).get("enabled"):
+            return torch.autocast(self.args.device.type, torch.bfloat16)
+        return self.accelerator.autocast()
+
     # --- drawing answers ---
 
     def _get_train_sampler(self, dataset: Any = None) -> Sampler[int]:
@@ -120,7 +128,7 @@ class Trainer(GuardedTrainer, GRPOTrainer):
         chunk = self.settings.rollout_chunk
         for start in range(ranks.rank() * chunk, len(prompt_ids), ranks.world() * chunk):
             seed = derive_seed(self.args.seed, "rollout", self.state.global_step, start)
-            with self.accelerator.autocast():
+            with self.in_precision():
                 responses = generate(
                     self.policy,
                     self.processing_class,
@@ -147,7 +155,7 @@ class Trainer(GuardedTrainer, GRPOTrainer):
         """Ends the run where the policy's logits are no numbers: drawing from them would end in an
         error of the device, and no later step could mend it."""
         ids = torch.tensor([prompt_ids], device=self.policy.device)
-        with self.accelerator.autocast():
+        with self.in_precision():
             logits = self.policy(
                 input_ids=ids,
                 attention_mask=torch.ones_like(ids),
@@ -227,7 +235,7 @@ class Trainer(GuardedTrainer, GRPOTrainer):
         for start in range(0, len(input_ids), size):
             ids, mask = input_ids[start : start + size], attention_mask[start : start + size]
             sequences = (ids[:, :split], mask[:, :split], ids[:, split:], mask[:, split:])
-            with self.accelerator.autocast():
+            with self.in_precision():
                 if model is self.ref_model:
                     logprobs.append(
                         self.ref_model.logprobs(*sequences, temperature=self.temperature)
@@ -330,7 +338,7 @@ class Trainer(GuardedTrainer, GRPOTrainer):
         those of the first rank."""
         was_training = self.model.training
         self.model.eval()
-        with self.whole_everywhere(), self.accelerator.autocast():
+        with self.whole_everywhere(), self.in_precision():
             self.check_speech(encode_prompt(self.processing_class, self.eval_dataset[0]["prompt"]))
             figures = ranks.from_first(self.evaluation())
         self.model.train(was_training)

@@ -27,6 +27,21 @@ def layout_arguments(spec: JobSpec) -> dict[str, Any]:
     return {"ddp_broadcast_buffers": False, "ddp_find_unused_parameters": False}
 
 
+def weights_in_float32(arguments: dict[str, Any]) -> dict[str, Any]:
+    """`arguments` (of `TrainingArguments`) with which DeepSpeed leaves the weights as they are, and
+    computes passes in bfloat16 where they said so. Its own half precision would round them, and a
+    policy would no longer be the reference that it begins as."""
+    if "deepspeed" not in arguments:
+        return arguments
+    passes = {
+        "enabled": bool(arguments.get("bf16")),
+        "dtype": "bfloat16",
+        "lower_precision_safe_modules": [],  # gradients travel as they are
+    }
+    told = arguments["deepspeed"] | {"bf16": {"enabled": False}, "torch_autocast": passes}
+    return arguments | {"bf16": False, "deepspeed": told}
+
+
 @contextmanager
 def splitting(wanted: bool) -> Iterator[None]:
     """Inside, accelerate may be made; with `wanted` it splits weights by fully_shard on processors

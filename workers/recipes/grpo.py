@@ -29,6 +29,7 @@ from workers.grpo.people import ask_people, sample, tell_silence
 from workers.grpo.reporter import GroupReporter
 from workers.grpo.rewards import GroupReward
 from workers.grpo.trainer import Trainer
+from workers.layouts.arguments import weights_in_float32
 from workers.layouts.limits import cannot_recompute
 from workers.lora import attach_policy_lora
 from workers.models import load_causal, load_tokenizer, parameter_count, stop_ids
@@ -178,7 +179,7 @@ def arguments(context: RunContext, settings: GRPOSettings, models: Models) -> di
     on_gpu = models.policy.device.type == "cuda"
     may = on_gpu and not cannot_recompute(context.spec, settings)
     checkpointing = {"on": True, "off": False, "auto": may}[settings.gradient_checkpointing]
-    return trainer_arguments(context, settings) | {
+    return weights_in_float32(trainer_arguments(context, settings)) | {
         "num_generations": settings.group_size,
         "num_generations_eval": 1,
         "max_completion_length": settings.max_new_tokens,
