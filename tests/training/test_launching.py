@@ -19,7 +19,7 @@ from apps.training.models import Checkpoint, Run, RunAttempt, RunInput
 from apps.training.services.kinds import KINDS
 from tests.training.conftest import FakeWire
 from tests.training.reports import report, saved
-from workers.artifacts import Store
+from workers.artifacts import Store, StoreUnreachable
 from workers.contract import Failed, Finished, Opened, spec_from_json
 
 OPENED = Opened()
@@ -401,6 +401,22 @@ def test_a_damaged_or_missing_checkpoint_is_passed_over(
     (artifacts / events[1].uri / "manifest.json").unlink()
     report(run, OPENED, *events, KILLED)
     assert run.attempts.get(number=2).resumed_from_step == 5
+
+
+def test_a_store_that_does_not_answer_makes_no_run_start_over(
+    launch: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The trainer checks what it continues from, and fails as `store_unreachable` itself."""
+    run = launch()
+    events = [keep(run, step) for step in (5, 10)]
+
+    def away(store: Store, relative: str, mode: str = "rb") -> Any:
+        raise StoreUnreachable(f"the artifact store failed at '{relative}': no route to host")
+
+    monkeypatch.setattr(Store, "open", away)
+    unreachable = Failed("store_unreachable", "machine", "It is away.", retryable=True)
+    report(run, OPENED, *events, unreachable)
+    assert run.attempts.get(number=2).resumed_from_step == 10
 
 
 def test_a_checkpoint_of_a_failed_state_is_not_resumed_from(launch: Callable[..., Run]) -> None:

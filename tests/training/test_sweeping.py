@@ -14,7 +14,7 @@ from apps.training import services
 from apps.training.models import Run, RunAttempt, RunInput
 from tests.training.conftest import FakeWire
 from tests.training.reports import batch, report, saved
-from workers.artifacts import Store
+from workers.artifacts import Store, StoreUnreachable
 from workers.contract import Failed, Finished, Opened, Progress
 
 Sweep = Callable[[], dict[str, int]]
@@ -210,6 +210,30 @@ def test_an_outcome_that_only_reached_the_store_is_found_there(
     assert sweep() == {"settled": 1}
     running.refresh_from_db()
     assert (running.state, running.attempt) == (state, attempt)
+
+
+@pytest.mark.parametrize(("wish", "state"), [("", "running"), ("cancel", "cancelled")])
+def test_a_silent_run_is_not_lost_while_the_store_that_may_know_its_end_is_away(
+    running: Run, sweep: Sweep, wire: FakeWire, artifacts: Path, monkeypatch: pytest.MonkeyPatch,
+    wish: str, state: str,
+) -> None:  # fmt: skip
+    spool(running, artifacts, Opened(), Progress(step=3), Finished(step=9))
+    wire.claimed(running, leased=False)
+    silent_for(running, 46)
+    Run.objects.filter(pk=running.pk).update(wish=wish)
+    own = Store.open
+
+    def away(store: Store, relative: str, mode: str = "rb") -> Any:
+        raise StoreUnreachable("the artifact store failed: no route to host")
+
+    monkeypatch.setattr(Store, "open", away)
+    sweep()
+    running.refresh_from_db()
+    assert (running.state, running.attempt) == (state, 1)
+    monkeypatch.setattr(Store, "open", own)
+    sweep()
+    running.refresh_from_db()
+    assert (running.state, running.attempt) == ("finished" if not wish else state, 1)
 
 
 def test_a_lost_run_resumes_from_a_checkpoint_that_only_its_spool_knew(

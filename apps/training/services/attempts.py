@@ -16,7 +16,7 @@ from apps.training.models import Checkpoint, Run, RunAttempt, RunInput
 from apps.training.selectors.checkpoints import checkpoint_for_use, checkpoints
 from apps.training.selectors.reference import baseline_of
 from apps.training.services.queueing import place_now, runs_admit
-from workers.artifacts import MANIFEST, ArtifactError, Store
+from workers.artifacts import MANIFEST, ArtifactError, Store, StoreUnreachable
 from workers.contract import wire
 from workers.contract.events import Fault
 from workers.contract.jobs import InputRef, JobSpec, Limits, Resume, spec_to_json
@@ -149,13 +149,16 @@ def _inputs_settle(run: Run) -> bool:
 
 
 def _last_good_checkpoint(run: Run) -> Checkpoint | None:
-    """The newest checkpoint to continue from that is still whole in the store."""
+    """The newest checkpoint to continue from that is still whole in the store. While that does not
+    answer, the newest: the trainer checks it, and nobody may start over for want of an answer."""
     store = Store(settings.ARTIFACTS_URL)
     for checkpoint in checkpoints(run):
         if "failed" in checkpoint.tags:
             continue
         try:
             store.read_bytes(f"{checkpoint.uri}/{MANIFEST}", sha256=checkpoint.sha256)
+        except StoreUnreachable:
+            return checkpoint
         except (ArtifactError, OSError):
             continue
         return checkpoint

@@ -8,7 +8,7 @@ from typing import Any
 from django.conf import settings
 
 from apps.training.services.applying import Applied, events_apply
-from workers.artifacts import ArtifactError, Store
+from workers.artifacts import ArtifactError, Store, StoreUnreachable
 from workers.contract.wire import VERSION
 
 BATCH_EVENTS = 200
@@ -36,11 +36,14 @@ def spool_import(*, lines: Iterable[bytes]) -> Imported:
 
 
 def spool_import_stored(*, run_id: str, attempt: int) -> Imported | None:
-    """Import the spool of an attempt from the artifact store; None when there is none."""
+    """Import the spool of an attempt from the artifact store; None when there is none. Raises
+    `StoreUnreachable`: then there may be one."""
     store = Store(settings.ARTIFACTS_URL)
     try:
         with store.open(f"runs/{run_id}/attempt-{attempt}/{EVENTS_FILE}") as file:
             return spool_import(lines=file)
+    except StoreUnreachable:
+        raise
     except (ArtifactError, OSError):
         return None
 

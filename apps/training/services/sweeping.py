@@ -20,6 +20,7 @@ from apps.training.services.attempts import (
 from apps.training.services.queueing import run_send, runs_admit
 from apps.training.services.spools import spool_import_stored
 from apps.training.services.wishes import wish_deliver
+from workers.artifacts import StoreUnreachable
 from workers.contract.events import Fault
 
 log = logging.getLogger(__name__)
@@ -85,10 +86,16 @@ def _waits_in_queue(run: Run) -> bool:
     return waiting is None or (run.pk, run.attempt) in waiting
 
 
-def _recover(run: Run) -> str:
+def _recover(run: Run) -> str | None:
     """Nobody holds the lease and nothing was heard: the attempt is over, one way or another. Its
     spool may know how; else it is lost, and the run continues from its last checkpoint."""
-    spool = spool_import_stored(run_id=run.pk, attempt=run.attempt)
+    try:
+        spool = spool_import_stored(run_id=run.pk, attempt=run.attempt)
+    except StoreUnreachable as error:
+        if run.wish != "cancel":
+            log.warning("run %s/%s is silent, and what it left: %s", run.pk, run.attempt, error)
+            return None  # it may have ended well; the next attempt would need the store too
+        spool = None
     run.refresh_from_db()
     if spool is not None and spool.applied and not _still_open(run):
         return "settled"
