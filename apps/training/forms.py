@@ -54,6 +54,10 @@ ROLE_LABELS = {
     "judge": "Held-out judge",
     "hard": "Hard pairs",
     "other": "Dataset from elsewhere",
+    "rollouts": "Answers of a run",
+    "canaries": "Canary pairs",
+    "reward_data": "The reward model's pairs",
+    "demonstrations": "Demonstrations",
 }
 ROLE_HELP = {
     "judge": "A reward model from other annotators; it scores, and never trains.",
@@ -61,6 +65,9 @@ ROLE_HELP = {
     "base": "Continue from this model.",
     "hard": "Pairs that an earlier reward model got wrong; learned from beside the dataset.",
     "other": "Pairs of another kind, to see whether the model holds there.",
+    "canaries": "Decided pairs that the reward model never saw; a check ranks them.",
+    "reward_data": "What the reward model learned from, for the same check.",
+    "demonstrations": "What answers may have been copied from; the share is watched.",
     "policy": "Whose answers are generated; in PPO and GRPO, where training starts.",
 }
 

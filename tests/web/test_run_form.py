@@ -6,8 +6,9 @@ import pytest
 from django.utils import timezone
 
 from apps.snapshots.models import Snapshot
-from apps.training.forms import RunForm
+from apps.training.forms import ROLE_LABELS, RunForm
 from apps.training.models import Run
+from apps.training.services.kinds import KINDS as RULES
 from tests.web.runs import run_make
 from workers.contract.guards import guard_errors, rules_of
 from workers.contract.recipes import preset_purposes, recipe_fields, recipe_presets
@@ -60,6 +61,11 @@ def test_every_kind_has_a_form_with_every_field_of_its_recipe(open_form, kind):
         if field.name != "guards":  # a table of rules stands for it
             assert f'name="c_{field.name}"' in text
     assert sent["name"] == f"{kind}-1"
+
+
+def test_every_input_that_a_run_can_have_is_named_for_people():
+    roles = {role for rule in RULES.values() for role in rule.roles}
+    assert roles - set(ROLE_LABELS) == set()
 
 
 def test_an_untouched_drill_is_launched_with_every_default_written_down(open_form, project, emil):
