@@ -69,8 +69,8 @@ class ServerSettings:
     stop: tuple[str, ...] = option((), "Texts that end an answer, four at most.")
     failed_share: float = option(
         0.0,
-        "Share of the prompts that generate leaves out, each named, when the server fails them for "
-        "good. Measurements allow none.",
+        "Share of the requests of a round (one side of the pairs, one revision) that generate "
+        "leaves out, each named, when the server fails them for good. Measurements allow none.",
         minimum=0.0,
         maximum=0.5,
     )
