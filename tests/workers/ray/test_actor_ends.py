@@ -57,7 +57,7 @@ LAGGED = {
     "lora_rank": 4,
     "learning_rate": 2e-2,
     "update_kl_target": 1.0,
-    "rollout_workers": 2,
+    "rollout_workers": 1,
     "rollout_lag": 1,
 }
 
@@ -204,7 +204,7 @@ def test_a_run_cancelled_while_it_draws_ahead_does_not_wait_for_actors_that_hang
     shop: Workshop, run: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The answers they owe are those of a step that will not come."""
-    folder = shop.folder(spec_of(shop, "cancelled", **LAGGED))
+    folder = shop.folder(spec_of(shop, "cancelled"))
     wished, learn = threading.Event(), Loop.learn
 
     def cancel(drawer: RayDrawer) -> None:
@@ -221,7 +221,7 @@ def test_a_run_cancelled_while_it_draws_ahead_does_not_wait_for_actors_that_hang
     monkeypatch.setattr(Loop, "learn", learn_meanwhile)
     actors = in_the_middle(monkeypatch, cancel, rollout=2)
     began = time.monotonic()
-    ended = run("cancelled", **LAGGED)
+    ended = run("cancelled", **LAGGED | {"rollout_workers": 2})
     assert ended.ending == "Cancelled"
     assert ended.all("CheckpointSaved")[-1]["step"] == 1
     assert time.monotonic() - began < 500  # worker_timeout is 600
