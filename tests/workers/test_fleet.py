@@ -224,6 +224,11 @@ def test_a_run_that_a_worker_is_at_keeps_its_slot_there() -> None:
     assert Fleet((cpu, both)).placed({"cpu": ["c1", "c2"], "gpu": []}) == 2
 
 
+def test_a_worker_that_names_a_thousand_queues_holds_nobody_up() -> None:
+    odd = WorkerReport("odd", "box", 1, ("cpu", *(f"q{n}" for n in range(1000))), 0.0)
+    assert Fleet((odd,)).placed({"cpu": ["c1", "c2"], "gpu": ["g1"]}) == 2
+
+
 def test_a_broker_that_is_away_does_not_stop_a_worker() -> None:
     reporter = fleet.Reporter("redis://127.0.0.1:1/0", name="a@box", queues={"cpu"}, slots=1)
     reporter.beat()

@@ -95,8 +95,8 @@ class Fleet:
             here = {run for queue in worker.queues for run in left.get(queue, ())}
             at = set([run for run in worker.runs if run in here][: worker.slots])
             settled += len(at)
-            for queue in worker.queues:
-                left[queue] = left.get(queue, set()) - at
+            for queue in left.keys() & set(worker.queues):  # a report may name what it likes
+                left[queue] -= at
             slots[frozenset(worker.queues)] += worker.slots - len(at)
         for queue in left:
             if not self.slots(queue):
