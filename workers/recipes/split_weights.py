@@ -148,7 +148,10 @@ class SplitWeights:
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
         """Every rank must call."""
         if not self._apart:
-            super().save_model(output_dir, _internal_call)  # type: ignore[misc]
+            if not self.splits:
+                super().save_model(output_dir, _internal_call)  # type: ignore[misc]
+            elif self.args.should_save:  # type: ignore[attr-defined]
+                self._save(output_dir)  # type: ignore[attr-defined]  # before the first step
             return
         self._gather()
         if self._copy is not None:
