@@ -10,6 +10,7 @@ from typing import Any
 from apps.common.templatetags.frame import fixed
 from apps.training.headline import HEADLINES, kind_of
 from apps.training.models import Run, RunAttempt
+from measures.imitation import WORDS
 from workers.contract.layouts import ONE, TORCHRUN
 
 TONES = {
@@ -174,6 +175,29 @@ def reward_splits(run: Run) -> list[dict[str, Any]]:
         for name, report in sorted(splits.items(), key=lambda item: item[0] == "train")
         if isinstance(report, dict)
     ]
+
+
+def imitation_traits(run: Run) -> list[dict[str, Any]]:
+    """An SFT model's sampled answers beside its demonstrations, a row for each trait."""
+    imitation = run.summary.get("imitation")
+    if run.kind != Run.Kind.SFT or not isinstance(imitation, dict):
+        return []
+    return [
+        {
+            "name": WORDS.get(trait["name"], trait["name"]),
+            "demonstrations": _in_its_unit(trait["name"], trait["demonstrations"]),
+            "answers": _in_its_unit(trait["name"], trait["answers"]),
+            "difference": interval_tile("", trait["difference"]),
+            "low": trait["low"],
+            "high": trait["high"],
+            "departs": trait["departs"],
+        }
+        for trait in imitation.get("traits", ())
+    ]
+
+
+def _in_its_unit(trait: str, value: float) -> str:
+    return f"{value:.0f} tokens" if trait == "length" else f"{value:.1%}".replace("%", " %")
 
 
 Facts = list[tuple[str, Any]]

@@ -1,5 +1,6 @@
 """The list of runs, the page of one, its numbers, and what people do to it."""
 
+import hashlib
 import json
 
 import pytest
@@ -228,17 +229,23 @@ def test_the_csv_holds_a_row_for_every_step_and_no_formula(emil, signed_in, run)
 def test_a_file_of_a_run_is_always_a_download(emil, signed_in, run, settings, tmp_path):
     settings.ARTIFACTS_URL = str(tmp_path)
     (tmp_path / "runs").mkdir()
-    (tmp_path / "runs/report.html").write_text("<script>alert(1)</script>")
+    content = b"<script>alert(1)</script>"
+    (tmp_path / "runs/report.html").write_bytes(content)
     row = Artifact.objects.create(
-        run=run, attempt=1, seq=1, name="report.html", uri="runs/report.html", sha256="0" * 64
+        run=run,
+        attempt=1,
+        seq=1,
+        name="report.html",
+        uri="runs/report.html",
+        sha256=hashlib.sha256(content).hexdigest(),
     )
     answer = signed_in(emil).get(address(run, f"files/{row.pk}/"))
-    assert b"".join(answer.streaming_content) == b"<script>alert(1)</script>"
+    assert b"".join(answer.streaming_content) == content
     assert answer.headers["Content-Type"] == "application/octet-stream"
     assert answer.headers["Content-Disposition"].startswith("attachment")
     row.uri = "../../etc/passwd"
     row.save()
-    assert signed_in(emil).get(address(run, f"files/{row.pk}/")).status_code == 404
+    assert signed_in(emil).get(address(run, f"files/{row.pk}/")).status_code == 409
 
 
 # --- what people do ---
@@ -342,3 +349,22 @@ def test_a_file_announced_twice_is_listed_once_with_count_and_size(emil, signed_
     assert text.count("audit.jsonl") == 1
     assert "8.6 kB" in text
     assert ">15<" in text
+
+
+def test_a_policys_likeness_to_its_demonstrations_is_a_table(emil, signed_in, project):
+    trait = {
+        "name": "length",
+        "low": 0.8,
+        "high": 1.25,
+        "demonstrations": 78.8,
+        "answers": 126.4,
+        "departs": True,
+        "difference": {"value": 1.604, "low": 1.436, "high": 1.791, "n": 64},
+    }
+    imitation = {"prompts": 64, "limit": 128, "traits": [trait]}
+    run = run_make(project, kind="sft", state="finished", summary={"imitation": imitation})
+    text = signed_in(emil).get(address(run)).content.decode()
+    row = text[text.index("Does it answer as its demonstrations do?") :]
+    for words in ("79 tokens", "126 tokens", "1.604", "1.436 … 1.791", "departs", "64 answers"):
+        assert words in row
+    assert "&#x27;name&#x27;" not in text

@@ -17,7 +17,6 @@ from apps.training.forms import RunForm
 from apps.training.guidance import advised_changes
 from apps.training.models import Run
 from apps.training.screens.checks import layouts_of
-from apps.training.selectors.queueing import why_it_waits
 from workers.contract.layouts import LAYOUTS, MOST_PROCESSES, ONE
 from workers.contract.recipes import preset_purposes, recipe_presets
 
@@ -80,8 +79,8 @@ def run_new(request: Request, kind: str) -> HttpResponse:
             if others:
                 messages.success(request, f"{len(others) + 1} runs are launched as one group.")
                 return redirect("training:group", request.project.slug, first.group)
-            waits = why_it_waits(first)
-            messages.success(request, f"{first.name} is {first.get_state_display()}. {waits}")
+            # What it waits for stands in the page, which follows it; a message would outlive it.
+            messages.success(request, f"{first.name} is launched.")
             return redirect("training:run", request.project.slug, first.pk)
     source = form.source
     label, purposes = dict(Run.Kind.choices)[kind], preset_purposes(kind)

@@ -34,7 +34,9 @@ GROWING = frozenset({"overview", "alerts", "checks", "logs", "samples"})
 # Tabs of what only our own trainers leave; a run that was imported has none of it.
 TRAINERS = frozenset({"checks", "repeat", "logs"})
 # Tables of a summary that have a place of their own: here, or on a reward model's page.
-SHOWN_ELSEWHERE = frozenset({"splits", "lines", "figures", "preflight", "bottleneck", "latency"})
+SHOWN_ELSEWHERE = frozenset(
+    {"splits", "lines", "figures", "preflight", "bottleneck", "latency", "imitation"}
+)
 ROLLED_BACK = {*START_ROLE, "dpo"}  # kinds that start from a model, which they can go back to
 STATE_CHOICES = [("live", "live"), *Run.State.choices]
 
@@ -169,6 +171,7 @@ def _overview(request: Request, run: Run) -> dict[str, Any]:
         "artifacts": pages.artifacts_of(run),
         "attempts": list(run.attempts.order_by("number")),
         "splits": display.reward_splits(run),
+        "traits": display.imitation_traits(run),
         "summary": display.summary_parts(run.summary, skip=SHOWN_ELSEWHERE),
     }
 
