@@ -16,6 +16,7 @@ from apps.labeling.models import Comparison, ImportJob, LabelingSettings, Prompt
 from apps.labeling.screens import import_jobs
 from apps.labeling.services import import_files, import_progress, import_running
 from tests.labeling.pairs import rows_make
+from workers.artifacts import StoreUnreachable
 
 GOOD = {"prompt": "Which is larger?", "response_a": "The sun.", "response_b": "The moon."}
 State = ImportJob.State
@@ -369,3 +370,18 @@ def test_answers_that_recur_across_groups_are_counted(project: Project, emil: Us
 
 def test_artifacts_lie_where_the_settings_say() -> None:
     assert import_files.store().url == settings.ARTIFACTS_URL.rstrip("/")
+
+
+def test_a_store_that_does_not_answer_is_not_called_a_file_that_is_gone(
+    project: Project, emil: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = checked(upload(project, emil, GOOD))
+
+    def away(*_: Any) -> None:
+        raise StoreUnreachable("the artifact store does not answer")
+
+    monkeypatch.setattr(import_files.Store, "local_path", away)
+    imported(job)
+    assert services.import_job_run(job=job.pk) == "failed"
+    job.refresh_from_db()
+    assert job.error.startswith("the artifact store does not answer. The uploaded file is kept")

@@ -4,6 +4,7 @@ What a server does not say is left out: no log-probabilities, so no divergence f
 """
 
 import itertools
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -66,7 +67,7 @@ class Served:
             asked,
             kept=self._kept,
             doing=doing,
-            allowed=int(share * len(asked)),
+            allowed=math.floor(share * len(asked) + 1e-9),  # 0.29 * 100 is 28.999…
         )
         self.requests += len(asked)
         answers: list[Answer | None] = []

@@ -12,10 +12,10 @@ from typing import Any
 from django.conf import settings
 from django.utils import timezone
 
-from apps.common.errors import Conflict, DomainError
+from apps.common.errors import Conflict, DomainError, Unavailable
 from apps.labeling.formats import FormatError, Layout, Options, Table, layout_of, table_open
 from apps.labeling.models import ImportJob
-from workers.artifacts import ArtifactError, Store
+from workers.artifacts import ArtifactError, Store, StoreUnreachable
 
 # What a job's settings may hold beside the options, with what is meant when it is not there.
 DEFAULTS: dict[str, Any] = {
@@ -81,6 +81,8 @@ def file_local(job: ImportJob) -> Iterator[Path]:
             shutil.copyfileobj(remote, local, 1 << 20)
             local.flush()
             yield Path(local.name)
+    except StoreUnreachable as error:
+        raise Unavailable(f"{error}. The uploaded file is kept; go on later.") from error
     except ArtifactError as error:
         raise Conflict(
             "The uploaded file is no longer kept. Upload it again.", code="file_gone"

@@ -232,6 +232,14 @@ def test_failures_that_are_allowed_leave_their_rows_empty_and_named(asking: Aski
     assert "row 1: the inference server gave no answer: 400 no cats" in asking.logged()
 
 
+def test_the_share_that_may_fail_is_counted_exactly(asking: Asking, stub) -> None:
+    """In floating point 0.29 × 100 is a little under 29."""
+    server = stub(lambda body, k: status(400, "no") if k < 29 else echo(body, k))
+    served = asking.served(server.url, failed_share=0.29, concurrency=1)
+    served.answer_most([PROMPTS[0]] * 100, SAMPLING)
+    assert served.failed == 29
+
+
 def test_one_failure_too_many_ends_the_run_and_the_next_attempt_asks_the_rest_only(
     asking: Asking, stub
 ) -> None:
