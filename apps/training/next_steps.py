@@ -61,6 +61,8 @@ NEXT_STEPS: dict[str, str] = {
     "of two models are not mixed.",
     "inference_server_refused": "Correct the server's address or model in a clone, or have whoever "
     "runs the worker correct the token.",
+    "inference_server_weights": "Have whoever runs the server look at how it was started and "
+    "reached, as docs/servers.md says; then resume: the weights are sent again.",
     # machines
     "actor_lost": "Look at the memory of the machine whose actors died. Clone the run with smaller "
     "chunks (rollout_chunk) or fewer actors; raise worker_timeout if they were only slow.",

@@ -228,6 +228,11 @@ DEEPSPEED = {"deepspeed": "0.19"}
             "It needs ray: the machine of class gpu does not have it.",
         ),
         (
+            {"config": {"server": {"update_weights": True}}},
+            [("a@one", {})],
+            "It needs vllm: the machine of class gpu does not have it.",
+        ),
+        (
             {"layout": "zero2", "processes": 2},
             [
                 ("a@one", {"gpus": GPUS}),
@@ -251,9 +256,8 @@ def test_what_no_machine_can_do_is_held_with_the_reason_and_lets_others_pass(
     launch("small", queue="gpu")
     assert why_it_waits(run) == words
     assert sent(wire) == ["small"]
-    able = worker_make(
-        "c@three", queues=("gpu",), gpus=GPUS * 2, versions={"deepspeed": "1", "ray": "2"}
-    )
+    packages = {"deepspeed": "1", "ray": "2", "vllm": "3"}
+    able = worker_make("c@three", queues=("gpu",), gpus=GPUS * 2, versions=packages)
     wire.workers.append(able)
     with commits():
         services.runs_sweep()

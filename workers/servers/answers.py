@@ -6,6 +6,7 @@ What a server does not say is left out: no log-probabilities, so no divergence f
 import itertools
 import math
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from transformers import PreTrainedTokenizerBase
@@ -19,6 +20,7 @@ from workers.rollouts.sampling import Sampling, derive_seed
 from workers.servers.asking import Asked, ask_all
 from workers.servers.client import Server
 from workers.servers.kept import KeptAnswers
+from workers.servers.weights import send_weights
 
 
 class Served:
@@ -49,9 +51,19 @@ class Served:
         """The same; None where the server failed, as far as `server.failed_share` lets it."""
         return self._answers(prompts, sampling, doing, self._settings.failed_share)
 
+    def send_weights(self, folder: Path) -> None:
+        """Have the server answer as the checkpoint in `folder`."""
+        send_weights(self._settings, folder, place=self.server.place)
+        self._context.log(f"{self.server.place} was sent the weights of the input '{self.role}'")
+
     def as_summary(self) -> dict[str, Any]:
-        """Who answered, as far as a server can be known. Its weights cannot."""
-        told = {"role": self.role, "at": self.server.place, "model": self._settings.model}
+        """Who answered, as far as a server can be known. Its weights cannot be read, only sent."""
+        told = {
+            "role": self.role,
+            "at": self.server.place,
+            "model": self._settings.model,
+            "weights_sent": self._settings.update_weights,
+        }
         return told | ({"says": self.server.model} if self.server.model else {})
 
     def _answers(
@@ -133,4 +145,7 @@ def served_input(
     settings = read_server(config)
     if settings is None or (role is not None and settings.serves != role):
         return None
-    return Served(context, settings, load_tokenizer(context.input_path(settings.serves)))
+    served = Served(context, settings, load_tokenizer(context.input_path(settings.serves)))
+    if settings.update_weights:
+        served.send_weights(context.input_path(settings.serves))
+    return served

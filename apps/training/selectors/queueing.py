@@ -115,6 +115,9 @@ def packages_needed(run: Run) -> list[str]:
         found.append("accelerate")
     settings = run.config if isinstance(run.config, dict) else {}
     found += [package for name, package in PACKAGE_SETTINGS.items() if settings.get(name)]
+    server = settings.get("server")
+    if isinstance(server, dict) and server.get("update_weights"):
+        found.append("vllm")
     return list(dict.fromkeys(found))
 
 

@@ -74,6 +74,11 @@ class ServerSettings:
         minimum=0.0,
         maximum=0.5,
     )
+    update_weights: bool = option(
+        False,
+        "Send the input's weights to the server before it is asked: to a vLLM that was started for "
+        "it, from a machine with vllm and a GPU.",
+    )
     extra: Mapping[str, Any] = option(
         {}, 'Further fields of every request, such as {"min_p": 0.05}; the server must know them.'
     )
@@ -89,6 +94,10 @@ class ServerSettings:
             or (name.startswith(TOKEN_VARIABLE + "_") and NAME.fullmatch(name))
         ):
             errors.append(f"token_env: must be {TOKEN_VARIABLE} or begin with {TOKEN_VARIABLE}_")
+        if self.update_weights and name is not None:
+            errors.append(
+                "update_weights: must be off with a token_env: TRL's client sends no token"
+            )
         if len(self.stop) > 4 or not all(self.stop):
             errors.append("stop: must hold four texts at most, and none that is empty")
         if own := sorted(OWN_FIELDS & self.extra.keys()):
