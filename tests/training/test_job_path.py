@@ -1,8 +1,10 @@
 """From launch to outcome through the real broker, a real worker and a real child process."""
 
 import json
+import os
+import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from io import StringIO
 from pathlib import Path
 
@@ -16,7 +18,7 @@ from apps.training import dispatch, selectors, services
 from apps.training.models import MetricBlock, Run, RunAttempt, RunEvent
 from apps.training.selectors.fleet import fleet_look
 from apps.training.selectors.queueing import why_it_waits
-from tests.training.stack import Stack, redis_client, wait_until, witnessed
+from tests.training.stack import Process, Stack, redis_client, wait_until, witnessed
 from workers.contract import wire
 from workers.contract.fleet import Fleet
 
@@ -126,33 +128,40 @@ def test_a_doubled_message_starts_the_attempt_once(
     assert run.attempt == 1
 
 
+@pytest.fixture
+def absent(stack: Stack) -> Iterator[Process]:
+    """The worker takes nothing from the broker until it is told to go on."""
+    os.kill(stack.worker.pid, signal.SIGSTOP)
+    time.sleep(2)  # what it was asking Redis for a second ago is over
+    yield stack.worker
+    os.kill(stack.worker.pid, signal.SIGCONT)
+
+
 def test_a_lost_message_is_sent_again(
-    stack: Stack, drill: Callable[..., Run], tmp_path: Path
+    stack: Stack, absent: Process, drill: Callable[..., Run], tmp_path: Path
 ) -> None:
-    busy = at_work(drill(**FOR_EVER, witness=str(tmp_path / "busy.jsonl")))
-    run = drill(queue="gpu", steps=5)  # the other class of the same worker: it is sent, and waits
-    assert dispatch.jobs_waiting("gpu") == {(run.pk, 1)}
-    redis_client().delete("gpu")  # the broker forgets it
+    run = drill(steps=5)
+    assert dispatch.jobs_waiting("cpu") == {(run.pk, 1)}
+    redis_client().delete("cpu")  # the broker forgets it
     wait_until(
         lambda: services.runs_sweep()["sent"] == 1, seconds=30, what="the sweep that misses it"
     )
-    assert dispatch.jobs_waiting("gpu") == {(run.pk, 1)}
+    assert dispatch.jobs_waiting("cpu") == {(run.pk, 1)}
     assert services.runs_sweep()["sent"] == 0, "what waits in the queue is not sent twice"
-    services.run_cancel(run=busy)
+    os.kill(absent.pid, signal.SIGCONT)
     assert in_state(run, "finished").attempt == 1
     assert starts(tmp_path / "witness.jsonl") == 1
 
 
 def test_a_cancelled_run_that_still_waits_in_the_queue_never_starts(
-    stack: Stack, drill: Callable[..., Run], tmp_path: Path
+    stack: Stack, absent: Process, drill: Callable[..., Run], tmp_path: Path
 ) -> None:
-    busy = at_work(drill(**FOR_EVER, witness=str(tmp_path / "busy.jsonl")))
-    run = services.run_cancel(run=drill(queue="gpu", steps=5))
-    assert run.state == "cancelled"
-    services.run_cancel(run=busy)
-    wait_until(lambda: redis_client().llen("gpu") == 0, what="the message taken")
-    in_state(busy, "cancelled")
-    time.sleep(0.3)
+    run = drill(steps=5)
+    assert dispatch.jobs_waiting("cpu") == {(run.pk, 1)}
+    assert services.run_cancel(run=run).state == "cancelled"
+    os.kill(absent.pid, signal.SIGCONT)
+    wait_until(lambda: redis_client().llen("cpu") == 0, what="the message taken")
+    time.sleep(0.5)
     assert starts(tmp_path / "witness.jsonl") == 0
 
 

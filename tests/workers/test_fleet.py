@@ -5,6 +5,7 @@ import random
 import stat
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -264,3 +265,16 @@ def test_a_report_that_cannot_be_read_says_why_and_is_left_out(text: str, words:
     with pytest.raises(ContractError, match=words):
         report_from_json(text)
     assert reports_of([text, None, report_to_json(REPORT)]) == (REPORT,)
+
+
+def test_what_a_worker_said_before_it_was_started_again_counts_no_more() -> None:
+    before = replace(REPORT, pid=1, instance="a", started_at=100.0, at=160.0)
+    after = replace(REPORT, pid=2, instance="b", started_at=161.0, at=162.0)
+    beside = replace(REPORT, pid=3, instance="c", started_at=150.0, at=163.0)
+    elsewhere = replace(before, host="another")
+    texts = [report_to_json(one) for one in (before, after, beside, elsewhere)]
+    assert {(one.host, one.instance) for one in reports_of(texts)} == {
+        (REPORT.host, "b"),
+        (REPORT.host, "c"),
+        ("another", "a"),
+    }

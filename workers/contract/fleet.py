@@ -9,7 +9,7 @@ Redis holds no history: a machine that is gone is gone from here within half a m
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import combinations
 from math import isfinite
@@ -179,4 +179,14 @@ def reports_of(texts: Iterable[str | bytes | None]) -> tuple[WorkerReport, ...]:
             found.append(report_from_json(text))
         except ContractError:
             continue
-    return tuple(sorted(found, key=lambda one: (one.host, one.name)))
+    return tuple(sorted(_of_the_living(found), key=lambda one: (one.host, one.name)))
+
+
+def _of_the_living(found: Sequence[WorkerReport]) -> list[WorkerReport]:
+    """Without what a worker said that was started again since: its last report outlives it for a
+    while. Of two that live at once each says something after the other's start."""
+    started = {}
+    for one in found:
+        name = one.host, one.name
+        started[name] = max(one.started_at, started.get(name, 0.0))
+    return [one for one in found if one.at >= started[one.host, one.name]]
