@@ -32,7 +32,7 @@ run: $(STAMP) ## start everything; Ctrl-C stops it
 	@exec $(BIN)/python manage.py up
 
 test: $(STAMP) ## the test suite
-	$(BIN)/python -m pytest -n auto --no-loadscope-reorder -m "not spread"
+	$(BIN)/python -m pytest -n auto --no-loadscope-reorder -m "not spread" --durations 25
 
 test-spread: $(STAMP) ## runs over several processes, Ray actors, inference servers, a worker apart
 	$(BIN)/python -m pytest -m spread
