@@ -4,6 +4,7 @@ Where pytest-xdist runs the tests in several processes, each of them has its own
 only hands out tests has none.
 """
 
+import atexit
 import contextlib
 import os
 import shutil
@@ -26,6 +27,7 @@ def _start_servers() -> None:
 
     from apps.common import embedded
 
+    atexit.register(_stack.close)  # pytest that refuses its arguments never comes to an end of ours
     _stack.callback(shutil.rmtree, folder, ignore_errors=True)
     # Callbacks run last-in first-out: the servers stop, then the folder goes.
     _stack.enter_context(embedded.servers())
