@@ -181,7 +181,7 @@ def namesakes(worker: WorkerReport, all_workers: Sequence[WorkerReport]) -> list
         return []
     return [
         f"{len(same)} workers are called {worker.name}, and messages to one reach the others: give "
-        "each a name of its own (-n). One that was killed and started again goes within 30 s."
+        "each a name of its own (-n)."
     ]
 
 
