@@ -30,6 +30,10 @@ class ArtifactError(ValueError):
     """A path that leaves the store, a file that is missing, or content that is not as named."""
 
 
+class ArtifactMissing(ArtifactError):
+    """There is no such file."""
+
+
 class StoreUnreachable(ArtifactError):
     """The store does not answer, or refuses us: nothing is said about the content."""
 
@@ -144,9 +148,7 @@ class Store:
         """
         try:
             text = self.read_bytes(f"{relative}/{MANIFEST}", sha256=sha256)
-        except ArtifactError as error:
-            if "is missing" not in str(error):
-                raise
+        except ArtifactMissing as error:
             told = f"artifact '{relative}' is missing, or was never stored whole (no {MANIFEST})"
             raise ArtifactError(told) from error
         manifest: dict[str, str] = json.loads(text)
@@ -173,7 +175,7 @@ class Store:
         if self._is_local():
             path = Path(self._at(relative))
             if not path.exists():
-                raise ArtifactError(f"artifact '{relative}' is missing")
+                raise ArtifactMissing(f"artifact '{relative}' is missing")
             if file_sha256(path) != sha256:
                 raise _damaged(relative)
             return path
@@ -211,7 +213,7 @@ class Store:
             raise
         except FileNotFoundError as error:
             if not writes:
-                raise ArtifactError(f"artifact '{relative}' is missing") from error
+                raise ArtifactMissing(f"artifact '{relative}' is missing") from error
             raise self._unreachable(relative, error) from error
         except Exception as error:
             full = isinstance(error, OSError) and error.errno in _DISK
@@ -264,7 +266,7 @@ def file_sha256(path: Path) -> str:
             while block := file.read(_BLOCK):
                 digest.update(block)
     except FileNotFoundError as error:
-        raise ArtifactError(f"file '{path.name}' is missing") from error
+        raise ArtifactMissing(f"file '{path.name}' is missing") from error
     return digest.hexdigest()
 
 

@@ -24,7 +24,7 @@ from apps.snapshots.formats import Shape, Source, writing
 from apps.snapshots.models import Snapshot
 from apps.snapshots.recipe import SOFT, public
 from apps.snapshots.store import artifact_open, artifact_store
-from workers.artifacts import MANIFEST, ArtifactError, StoreUnreachable
+from workers.artifacts import MANIFEST, ArtifactError, ArtifactMissing, StoreUnreachable
 
 SPLIT_FORMATS = ("jsonl", "parquet", "csv")
 FORMATS = (*SPLIT_FORMATS, "zip")
@@ -169,7 +169,7 @@ def _frozen(snapshot: Snapshot, name: str) -> IO[bytes]:
     """A file of the snapshot as it was frozen; `ArtifactError` when it is not that any more."""
     hashes = {entry["name"]: entry["sha256"] for entry in file_list(snapshot)}
     if name not in hashes:
-        raise ArtifactError(f"artifact '{snapshot.uri}/{name}' is missing")
+        raise ArtifactMissing(f"artifact '{snapshot.uri}/{name}' is missing")
     return artifact_open(f"{snapshot.uri}/{name}", sha256=hashes[name])
 
 

@@ -243,6 +243,9 @@ def test_a_file_of_a_run_is_always_a_download(emil, signed_in, run, settings, tm
     assert b"".join(answer.streaming_content) == content
     assert answer.headers["Content-Type"] == "application/octet-stream"
     assert answer.headers["Content-Disposition"].startswith("attachment")
+    row.uri = "runs/gone.html"
+    row.save()
+    assert signed_in(emil).get(address(run, f"files/{row.pk}/")).status_code == 404
     row.uri = "../../etc/passwd"
     row.save()
     assert signed_in(emil).get(address(run, f"files/{row.pk}/")).status_code == 409

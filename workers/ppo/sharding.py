@@ -11,7 +11,7 @@ are added and not averaged, for each rank divides by the tokens of the whole min
 import torch
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
-from torch.distributed.fsdp import FSDPModule, fully_shard
+from torch.distributed.fsdp import fully_shard
 
 from workers import ranks
 from workers.context import RecipeError
@@ -66,10 +66,6 @@ def _split_model(model: nn.Module) -> None:
 def _mesh(model: nn.Module) -> DeviceMesh:
     kind = next(model.parameters()).device.type
     return init_device_mesh(kind, (ranks.world(),))
-
-
-def is_split(module: nn.Module) -> bool:
-    return isinstance(module, FSDPModule)
 
 
 def whole_state(model: nn.Module, *, keep: bool) -> dict[str, Tensor]:

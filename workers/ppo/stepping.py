@@ -11,10 +11,10 @@ from accelerate import Accelerator
 from torch import Tensor
 from torch.nn.utils import clip_grad_norm_
 
+from workers.layouts.whole import is_split
 from workers.models import whole
 from workers.ppo.actor_critic import ActorCritic, ActorCriticOutputs
 from workers.ppo.finite import NonFinite
-from workers.ppo.sharding import is_split
 from workers.ppo.sums import add_up_gradients
 
 
@@ -65,6 +65,7 @@ class WholeSteps:
         self._optimizer = optimizer
         self._accelerator = accelerator
         self._max_norm = max_norm
+        self._split = is_split(actor_critic)  # then gradients add up as they go
         # Those of the optimizer: of weights split over ranks, the parts that this one holds.
         self._trained = [p for group in optimizer.param_groups for p in group["params"]]
 
@@ -76,7 +77,7 @@ class WholeSteps:
             share.backward()
         else:
             self._accelerator.backward(share)
-        if last and not is_split(self._actor_critic):  # split weights add up as they go
+        if last and not self._split:
             add_up_gradients(self._trained)
 
     def drop(self) -> None:

@@ -22,7 +22,7 @@ from apps.training.selectors import pages
 from apps.training.selectors.curves import curve_names
 from apps.training.selectors.evidence import alerts_that_count, findings
 from apps.training.selectors.histograms import histograms
-from workers.artifacts import ArtifactError, StoreUnreachable
+from workers.artifacts import ArtifactError, ArtifactMissing, StoreUnreachable
 
 POINTS, MOST_POINTS, MOST_NAMES = 1000, 20_000, 100
 EVERY_POINT = 10**9
@@ -151,6 +151,8 @@ def run_artifact(request: Request, run_id: str, artifact_id: int) -> StreamingHt
         source = artifact_open(row.uri, sha256=row.sha256)
     except StoreUnreachable as error:
         raise Unavailable(f"{error}.") from error
+    except ArtifactMissing as error:
+        raise Missing("The file is not in the artifact store any more.") from error
     except ArtifactError as error:
         raise Conflict(
             f"The file is not what the run left: {error}.", code="damaged", details=str(error)

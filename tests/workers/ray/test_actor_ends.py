@@ -8,7 +8,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,6 @@ from workers.train import StopSignal, train
 
 pytestmark = [
     pytest.mark.spread,
-    pytest.mark.skipif(find_spec("ray") is None, reason="the extra 'ray' is not installed"),
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
 ]
 

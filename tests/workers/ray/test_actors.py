@@ -5,7 +5,6 @@ import signal
 import subprocess
 import sys
 import time
-from importlib.util import find_spec
 from typing import Any
 
 import pytest
@@ -18,8 +17,6 @@ from workers.ray.reward_actor import RayReward
 
 pytestmark = [
     pytest.mark.spread,
-    # Not imported to see: it reads the environment when it is, and that is made by `owner`.
-    pytest.mark.skipif(find_spec("ray") is None, reason="the extra 'ray' is not installed"),
     # Ray's own sockets and processes, closed by the interpreter.
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
 ]
