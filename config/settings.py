@@ -13,7 +13,7 @@ from apps.common import environment as env
 from apps.common import mail
 
 BASE_DIR = env.ROOT
-VAR_DIR = env.var_dir()
+VAR_DIR = env.private_folder(env.var_dir())
 PRODUCTION = env.flag("PRODUCTION")
 DEBUG = env.flag("DEBUG")
 TESTING = "pytest" in sys.modules
@@ -87,8 +87,15 @@ TEMPLATES = [
 # `manage.py` starts the embedded servers before settings are read and puts their addresses into
 # the environment, so there is one way to be connected: DATABASE_URL and REDIS_URL.
 DATABASE_URL = env.text("DATABASE_URL", "postgresql://postgres@/concord?host=/nonexistent")
+# The role that owns the tables; `migrate` alone uses it (apps/common/roles.sql).
+DATABASE_OWNER_URL = env.text("DATABASE_OWNER_URL")
 REDIS_URL = env.text("REDIS_URL", "unix:///nonexistent/redis.sock")
 CACHE_URL = env.text("CACHE_URL", REDIS_URL)
+if PRODUCTION and env.same_server(CACHE_URL, REDIS_URL):
+    raise env.BadEnvironment(
+        "CACHE_URL must name another Redis than REDIS_URL when PRODUCTION=1: training workers "
+        "reach the broker, and must not reach the sessions; see docs/security.md"
+    )
 
 DATABASES = {"default": dj_database_url.parse(DATABASE_URL, conn_health_checks=True)}
 # The web processes keep a few connections open (a new one costs more than a whole vote); worker
@@ -106,6 +113,7 @@ CACHES = {
         "BACKEND": "apps.common.cache.ForgivingRedisCache",
         "LOCATION": CACHE_URL,
         "KEY_PREFIX": "concord",
+        "KEY_FUNCTION": "apps.common.cache.hashed_key",
         "OPTIONS": {"socket_connect_timeout": 2, "socket_timeout": 2},
     }
 }

@@ -5,10 +5,14 @@ from typing import Any
 
 import pytest
 from django.core.management import CommandError
-from django.db import OperationalError
+from django.db import OperationalError, connection
 from django.test import TransactionTestCase
 from hypothesis import settings
+from pytest_django import DjangoDbBlocker
 from xdist.scheduler import LoadScopeScheduling
+
+from apps.common.embedded.postgres import APPLICATION, ROLES_SQL, SUPERUSER
+from tests.database import as_superuser
 
 pytest_plugins = ["tests.people"]
 
@@ -37,6 +41,16 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Together:
     return Together(config, log)
 
 
+@pytest.fixture(scope="session")
+def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> None:
+    """Once the tables are there, every new connection has the application's rights and no more."""
+    with django_db_blocker.unblock(), connection.cursor() as cursor:
+        cursor.execute(ROLES_SQL.read_text())
+        name = connection.ops.quote_name(connection.settings_dict["NAME"])
+        cursor.execute(f"alter role {SUPERUSER} in database {name} set role = {APPLICATION}")
+        connection.close()
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _patient_flush() -> Generator[None]:
     """Emptying the tables after a test may meet a worker that still writes, and PostgreSQL ends
@@ -44,13 +58,14 @@ def _patient_flush() -> Generator[None]:
     empty = TransactionTestCase._fixture_teardown
 
     def again(case: TransactionTestCase) -> None:
-        for _ in range(4):
-            try:
-                return empty(case)
-            except CommandError as error:
-                if not isinstance(error.__cause__, OperationalError):
-                    raise
-        return empty(case)
+        with as_superuser():
+            for _ in range(4):
+                try:
+                    return empty(case)
+                except CommandError as error:
+                    if not isinstance(error.__cause__, OperationalError):
+                        raise
+            return empty(case)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(TransactionTestCase, "_fixture_teardown", again)

@@ -18,9 +18,11 @@ _stack = contextlib.ExitStack()
 def _start_servers() -> None:
     folder = Path(tempfile.mkdtemp(prefix="concord-test-"))
     (folder / "static").mkdir()  # WhiteNoise warns of a folder that is not there
-    folder.chmod(0o755)  # PostgreSQL, which never runs as root, must be able to enter
     os.environ["VAR_DIR"] = str(folder)
-    for name in ("DATABASE_URL", "REDIS_URL", "CACHE_URL", "ARTIFACTS_URL", "PRODUCTION", "DEBUG"):
+    for name in (
+        *("DATABASE_URL", "DATABASE_OWNER_URL", "REDIS_URL", "CACHE_URL"),
+        *("ARTIFACTS_URL", "PRODUCTION", "DEBUG"),
+    ):
         os.environ.pop(name, None)
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -31,6 +33,10 @@ def _start_servers() -> None:
     _stack.callback(shutil.rmtree, folder, ignore_errors=True)
     # Callbacks run last-in first-out: the servers stop, then the folder goes.
     _stack.enter_context(embedded.servers())
+    # The suite makes databases and empties tables; `tests/conftest.py` lets the tests themselves
+    # have no more rights than the application has.
+    os.environ["DATABASE_URL"] = embedded.postgres_url(folder, embedded.SUPERUSER)
+    del os.environ["DATABASE_OWNER_URL"]
 
 
 def pytest_unconfigure() -> None:

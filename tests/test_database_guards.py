@@ -1,7 +1,7 @@
 """What must not change cannot be changed, not even by bulk updates or raw SQL."""
 
 import pytest
-from django.db import IntegrityError, connection, transaction
+from django.db import IntegrityError, ProgrammingError, connection, transaction
 from django.utils import timezone
 
 from apps.accounts.models import AuditEvent, Project
@@ -14,6 +14,33 @@ def test_an_audit_event_cannot_be_changed_or_deleted(project: Project) -> None:
         AuditEvent.objects.filter(pk=event.pk).update(action="nothing.happened")
     with pytest.raises(IntegrityError, match="append-only"), transaction.atomic():
         AuditEvent.objects.filter(pk=event.pk).delete()
+
+
+KEPT = ("accounts_auditevent", "labeling_vote")
+
+
+def test_the_application_owns_no_table_and_is_no_superuser(db: None) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("select rolsuper from pg_roles where rolname = current_user")
+        assert cursor.fetchone() == (False,)
+        cursor.execute(
+            "select relname from pg_class where relnamespace = 'public'::regnamespace"
+            " and pg_has_role(relowner, 'usage')"
+        )
+        assert cursor.fetchall() == []
+
+
+@pytest.mark.parametrize("table", KEPT)
+@pytest.mark.parametrize(
+    ("role", "error"), [("concord", ProgrammingError), ("concord_owner", IntegrityError)]
+)
+def test_what_is_kept_is_not_emptied_either(
+    db: None, table: str, role: str, error: type[Exception]
+) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(f"set local role {role}")  # the owner is stopped by the trigger alone
+        with pytest.raises(error):
+            cursor.execute(f"truncate {table} cascade")
 
 
 def test_a_frozen_snapshot_cannot_be_changed(project: Project) -> None:

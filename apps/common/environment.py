@@ -1,9 +1,12 @@
 """Typed reading of environment variables; a value that does not parse stops the start."""
 
+import contextlib
 import os
 import secrets
+import stat
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
+from urllib.parse import urlsplit
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -71,6 +74,17 @@ def networks(name: str) -> list[IPv4Network | IPv6Network]:
     return found
 
 
+def same_server(one: str, other: str) -> bool:
+    """Whether two URLs name the same server, whatever the database, user or password."""
+
+    def place(url: str) -> tuple[str, int | None, str]:
+        parts = urlsplit(url)
+        local = parts.path if not parts.hostname else ""
+        return (parts.hostname or "").lower(), parts.port or 6379, local
+
+    return place(one) == place(other)
+
+
 def var_dir() -> Path:
     """Where all state of this checkout lives; `VAR_DIR` moves it."""
     return Path(text("VAR_DIR") or ROOT / "var").expanduser().resolve()
@@ -78,8 +92,7 @@ def var_dir() -> Path:
 
 def local_secret(folder: Path) -> str:
     """A secret made once for local use and kept, readable by its owner only, outside the code."""
-    path = folder / "secret_key"
-    folder.mkdir(parents=True, exist_ok=True)
+    path = private_folder(folder) / "secret_key"
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
@@ -87,3 +100,29 @@ def local_secret(folder: Path) -> str:
     with os.fdopen(descriptor, "w") as file:
         file.write(secrets.token_urlsafe(64))
     return path.read_text().strip()
+
+
+def private_folder(folder: Path) -> Path:
+    """Make the folder, for its owner alone, and let whatever this process makes be so too."""
+    os.umask(0o077)
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if stat.S_IMODE(folder.stat().st_mode) & 0o067:  # PostgreSQL's account may pass, below root
+        folder.chmod(0o700)
+    return folder
+
+
+def make_private(folder: Path, *, leave: tuple[str, ...] = ()) -> int:
+    """Take from everybody but the owner what they may do below `folder`, but for the entries of it
+    named in `leave`; returns how many files and folders were open."""
+    count = 0
+    for entry in os.scandir(folder):
+        if entry.name in leave or entry.is_symlink():
+            continue
+        with contextlib.suppress(FileNotFoundError):  # others work here meanwhile
+            mode = stat.S_IMODE(entry.stat().st_mode)
+            if mode & 0o077:
+                Path(entry).chmod(mode & 0o700)
+                count += 1
+            if entry.is_dir():
+                count += make_private(Path(entry))
+    return count

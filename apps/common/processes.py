@@ -19,10 +19,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from apps.common import environment as env
+from apps.common.embedded import shared_descriptors
 
 STOP_SECONDS = 25.0  # a trainer writes a checkpoint first
 _LONGEST_PAUSE = 30.0
-_LOG_LIMIT = 20_000_000  # bytes; a larger log is moved to .old at start
+LOG_BYTES = 20_000_000  # a log that grows past it begins again, as
+LOGS_KEPT = 3  # name.log.1, the newest, to name.log.3
 _PR_SET_PDEATHSIG = 1
 
 
@@ -58,13 +60,8 @@ def programs(*, port: int, var: Path, log_level: str) -> list[Program]:
     # Several processes of threads that spin for each other slow a small machine many times over.
     few = {} if os.environ.get("OMP_NUM_THREADS") else {"OMP_NUM_THREADS": "1"}
     (var / "beat").mkdir(parents=True, exist_ok=True)
-    web = (
-        *(python, "-m", "granian", "--interface", "wsgi", "config.wsgi:application"),
-        *("--host", "127.0.0.1", "--port", str(port), "--workers", "2"),
-        *("--blocking-threads", "4", "--no-ws", "--log-level", log_level.lower()),
-    )
     return [
-        Program("web", web, {"DATABASE_POOL": "1"} | few),
+        *web_programs(port=port, log_level=log_level, environment=few),
         Program("events", worker("config.celery", "events", "events,house"), few, stops_last=True),
         # Of their own, so that a long import or a large fit holds up neither events nor sweeps.
         Program("imports", worker("config.celery", "imports", "imports,figures"), few),
@@ -74,6 +71,19 @@ def programs(*, port: int, var: Path, log_level: str) -> list[Program]:
         # No Celery: a task could not put requests of several callers into one batch.
         Program("scorer", (python, "-m", "workers.scoring"), {"LOG_LEVEL": log_level}),
     ]
+
+
+def web_programs(*, port: int, log_level: str, environment: dict[str, str]) -> list[Program]:
+    """Web servers that share one port, each with one process of threads and a restart of its own:
+    one granian of several processes ends them all when one dies twice within six seconds."""
+    argv = (
+        *(sys.executable, "-m", "granian", "--interface", "wsgi", "config.wsgi:application"),
+        *("--host", "127.0.0.1", "--port", str(port), "--workers", "1"),
+        *("--blocking-threads", "4", "--no-ws", "--log-level", log_level.lower()),
+    )
+    number = env.number("WEB_PROCESSES", min(max(os.cpu_count() or 1, 3), 8), low=1, high=64)
+    pool = {"DATABASE_POOL": "1"} | environment
+    return [Program(f"web-{n}", argv, pool) for n in range(1, number + 1)]
 
 
 def end_with_parent(parent: int) -> Callable[[], None]:
@@ -90,6 +100,23 @@ def end_with_parent(parent: int) -> Callable[[], None]:
     return prepare
 
 
+class RotatedLog:
+    """A file that is begun again when it has grown, with a few of its forerunners kept."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def write(self, line: bytes) -> None:
+        with self._path.open("ab") as file:
+            file.write(line)
+            grown = file.tell() > LOG_BYTES
+        if grown:
+            for n in range(LOGS_KEPT, 0, -1):
+                older = self._path.with_name(f"{self._path.name}.{n - 1}") if n > 1 else self._path
+                if older.exists():
+                    older.replace(self._path.with_name(f"{self._path.name}.{n}"))
+
+
 class Child:
     """One running program with its log."""
 
@@ -99,7 +126,7 @@ class Child:
         self.start_at = 0.0
         self.started = 0.0
         self.ended: int | None = None
-        self._log = log
+        self._log = RotatedLog(log)
         self._echo = echo
         self._process: subprocess.Popen[bytes] | None = None
         self._reader: threading.Thread | None = None
@@ -120,15 +147,17 @@ class Child:
             stderr=subprocess.STDOUT,
             start_new_session=True,
             preexec_fn=end_with_parent(os.getpid()),
+            pass_fds=shared_descriptors(),  # the embedded servers wait for it to end in order
         )
         self._reader = threading.Thread(target=self._copy, args=(self._process,), daemon=True)
         self._reader.start()
 
     def _copy(self, process: subprocess.Popen[bytes]) -> None:
-        with self._log.open("ab") as log, process.stdout as lines:  # type: ignore[union-attr]
+        with process.stdout as lines:  # type: ignore[union-attr]
             for line in lines:
-                log.write(line)
-                log.flush()
+                # Reading must go on whatever happens to the file: a full pipe stops the program.
+                with contextlib.suppress(OSError):
+                    self._log.write(line)
                 self._echo(self.program.name, line.decode(errors="replace").rstrip())
 
     def poll(self) -> int | None:
@@ -168,20 +197,15 @@ class Supervisor:
         *,
         logs: Path,
         echo: Callable[[str, str], None],
-        keep_servers: Callable[[], None] | None = None,
     ) -> None:
         logs.mkdir(parents=True, exist_ok=True)
         self.stop = threading.Event()
         self._echo = echo
-        self._keep_servers = keep_servers
         self.children = [self._child(program, logs) for program in programs]
         self._logs = logs
 
     def _child(self, program: Program, logs: Path) -> Child:
-        log = logs / f"{program.name}.log"
-        if log.exists() and log.stat().st_size > _LOG_LIMIT:
-            log.replace(log.with_suffix(".log.old"))
-        return Child(program, log=log, echo=self._echo)
+        return Child(program, log=logs / f"{program.name}.log", echo=self._echo)
 
     def start(self) -> None:
         for child in self.children:
@@ -196,8 +220,6 @@ class Supervisor:
     def tick(self) -> None:
         """Restart what ended. Call about once a second from the thread that called `start`."""
         now = time.monotonic()
-        if self._keep_servers is not None:
-            self._keep_servers()
         for child in self.children:
             if child.ended is not None:  # ended before; wait for its pause
                 if not child.program.once and now >= child.start_at:
@@ -250,10 +272,10 @@ class Supervisor:
 def console(color: bool) -> Callable[[str, str], None]:
     """A printer of `name | line`, one line at a time over all threads."""
     lock = threading.Lock()
-    colors = {"web": 36, "events": 33, "scheduler": 35, "train": 32, "short": 32, "demo": 34}
+    colors = {"events": 33, "scheduler": 35, "train": 32, "short": 32, "demo": 34}
 
     def echo(name: str, line: str) -> None:
-        code = colors.get(name, 37)
+        code = 36 if name.startswith("web") else colors.get(name, 37)
         prefix = f"\033[{code}m{name:<9}\033[0m" if color else f"{name:<9}"
         with lock:
             sys.stdout.write(f"{prefix} | {line}\n")

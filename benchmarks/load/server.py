@@ -31,9 +31,9 @@ def web_server(var: Path, *, port: int, settings: str = "config.settings") -> It
 
     settings: another settings module, for the named alternatives. Ended with the block, as a group.
     """
-    from apps.common.processes import end_with_parent, programs
+    from apps.common.processes import end_with_parent, web_programs
 
-    (program,) = (p for p in programs(port=port, var=var, log_level="INFO") if p.name == "web")
+    program = web_programs(port=port, log_level="INFO", environment={})[0]
     log = var / "web.log"
     with log.open("ab") as output:
         process = subprocess.Popen(

