@@ -17,8 +17,10 @@ def site(*, port: int | None = None) -> Iterator[Path]:
     port: sets PORT, for benchmarks that start a web server (cookies are named after it).
     """
     folder = Path(tempfile.mkdtemp(prefix="concord-bench-"))
-    folder.chmod(0o755)  # PostgreSQL, which never runs as root, must be able to enter
-    for name in ("DATABASE_URL", "REDIS_URL", "CACHE_URL", "ARTIFACTS_URL", "PRODUCTION", "DEBUG"):
+    for name in (
+        *("DATABASE_URL", "DATABASE_OWNER_URL", "REDIS_URL", "CACHE_URL"),
+        *("ARTIFACTS_URL", "PRODUCTION", "DEBUG"),
+    ):
         os.environ.pop(name, None)
     os.environ |= {"VAR_DIR": str(folder), "DJANGO_SETTINGS_MODULE": "config.settings"}
     os.environ["LOG_LEVEL"] = "ERROR"
@@ -30,6 +32,9 @@ def site(*, port: int | None = None) -> Iterator[Path]:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
         with embedded.servers():
+            # Projects of a million pairs are made past triggers, and tables are vacuumed.
+            os.environ["DATABASE_URL"] = embedded.postgres_url(folder, embedded.SUPERUSER)
+            os.environ.pop("DATABASE_OWNER_URL", None)
             import django
             from django.core.management import call_command
             from django.db import connection

@@ -3,6 +3,9 @@
 import os
 
 from django.core.wsgi import get_wsgi_application
+from django.urls import reverse
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 application = get_wsgi_application()
+# Every view is imported now, before this process listens: otherwise its first visitors wait for it.
+reverse("home")

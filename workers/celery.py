@@ -19,7 +19,10 @@ from workers.supervisor.child import end_with_parent
 
 # `DJANGO_SETTINGS_MODULE` may be set around us; Celery would load Django for it.
 app = Celery("workers", fixups=[])
-app.conf.update(broker_settings())
+# Its own names for remote control: nobody here can speak to the web side's processes.
+app.conf.update(
+    broker_settings(side="worker") | {"control_exchange": "worker", "event_exchange": "workerev"}
+)
 app.conf.update(
     task_default_queue=wire.QUEUE_CPU,
     task_queues=[

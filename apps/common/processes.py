@@ -74,16 +74,26 @@ def programs(*, port: int, var: Path, log_level: str) -> list[Program]:
 
 
 def web_programs(*, port: int, log_level: str, environment: dict[str, str]) -> list[Program]:
-    """Web servers that share one port, each with one process of threads and a restart of its own:
-    one granian of several processes ends them all when one dies twice within six seconds."""
-    argv = (
+    """Two web servers on one port, each with half of the processes.
+
+    A process that dies is replaced by its server while the others go on; a server that dies, or
+    gives up because one process keeps dying, is replaced by the supervisor while the other goes on.
+    """
+    workers = env.number("WEB_WORKERS", min(max(os.cpu_count() or 1, 4), 16), low=2, high=128)
+    pool = {"DATABASE_POOL": "1"} | environment
+    return [
+        Program(f"web-{n}", _granian(port, half, log_level), pool)
+        for n, half in ((1, workers - workers // 2), (2, workers // 2))
+    ]
+
+
+def _granian(port: int, workers: int, log_level: str) -> tuple[str, ...]:
+    return (
         *(sys.executable, "-m", "granian", "--interface", "wsgi", "config.wsgi:application"),
-        *("--host", "127.0.0.1", "--port", str(port), "--workers", "1"),
+        *("--host", "127.0.0.1", "--port", str(port), "--workers", str(workers)),
+        *("--respawn-failed-workers", "--workers-kill-timeout", "20"),
         *("--blocking-threads", "4", "--no-ws", "--log-level", log_level.lower()),
     )
-    number = env.number("WEB_PROCESSES", min(max(os.cpu_count() or 1, 3), 8), low=1, high=64)
-    pool = {"DATABASE_POOL": "1"} | environment
-    return [Program(f"web-{n}", argv, pool) for n in range(1, number + 1)]
 
 
 def end_with_parent(parent: int) -> Callable[[], None]:

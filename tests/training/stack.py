@@ -107,7 +107,8 @@ class Stack:
         shared = quick | {"PYTHONUNBUFFERED": "1", "ARTIFACTS_URL": str(self.artifacts)}
         self.worker = Process(
             celery("workers.celery", "gpu,cpu", "train"),
-            shared | {"WORK_DIR": str(self.work), "DATABASE_URL": ""},
+            shared
+            | {"WORK_DIR": str(self.work), "DATABASE_URL": "", "REDIS_URL": worker_redis_url()},
             folder / "worker.log",
         )
         self.events = Process(
@@ -183,6 +184,17 @@ def redis_kill_and_restart(pause: float = 0.0) -> None:
     os.kill(int((folder / "redis" / "redis.pid").read_text()), signal.SIGKILL)
     time.sleep(pause)
     embedded.ensure_redis(folder)
+    worker_redis_url()
+
+
+def worker_redis_url() -> str:
+    """The address for workers, with the rights that docker/redis/users.acl gives them."""
+    lines = (ROOT / "docker/redis/users.acl").read_text().splitlines()
+    (rules,) = (line.split()[2:] for line in lines if line.startswith("user concord-worker "))
+    (password,) = (rule[1:] for rule in rules if rule.startswith(">"))
+    with redis_client() as client:
+        client.execute_command("ACL", "SETUSER", "concord-worker", "reset", *rules)
+    return os.environ["REDIS_URL"].replace("://", f"://concord-worker:{password}@")
 
 
 def redis_client() -> redis.Redis:

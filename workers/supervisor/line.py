@@ -31,7 +31,7 @@ class Line:
             retry=Retry(NoBackoff(), 0),  # who asks has a lease to watch, and asks again
         )
         self._app = Celery("concord-line", set_as_current=False, fixups=[])
-        self._app.conf.update(sender_settings(redis_url))
+        self._app.conf.update(sender_settings(redis_url, side="worker"))
         exchange = Exchange(wire.QUEUE_EVENTS, type="direct")
         self._app.conf.task_queues = [
             Queue(wire.QUEUE_EVENTS, exchange, routing_key=wire.QUEUE_EVENTS)
