@@ -11,10 +11,10 @@ from django.utils import timezone
 from apps.accounts.models import Project, User
 from apps.accounts.services import audit_record
 from apps.common.errors import Conflict, DomainError
+from apps.common.storable import storable
 from apps.monitoring.selectors.diagnosis import TRAINED
 from apps.training.models import Run, RunAttempt
 from apps.training.services import metrics_store
-from apps.training.storable import storable
 from workers.diagnosis.names import Named, ours
 from workers.diagnosis.reading import Read, ReadingError, read
 
