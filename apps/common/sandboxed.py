@@ -13,6 +13,7 @@ import os
 import resource
 import signal
 import sys
+import time
 import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,6 +22,7 @@ from typing import Any
 from apps.common.errors import DomainError
 
 OUT_OF_MEMORY, BUG = 71, 70  # exit statuses
+_FLUSH_SECONDS = 0.5
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _PR_SET_PDEATHSIG, _PR_SET_NO_NEW_PRIVS = 1, 38
 
@@ -33,8 +35,12 @@ def main() -> None:
     try:
         module, _, name = request["function"].partition(":")
         function: Callable[..., Iterator[Any]] = getattr(importlib.import_module(module), name)
+        flushed = 0.0
         for value in function(**request["arguments"]):
             lines.write(_line({"value": value}, request))
+            if time.monotonic() > flushed + _FLUSH_SECONDS:
+                lines.flush()
+                flushed = time.monotonic()
         lines.write(_line({"end": "done"}, request))
         lines.flush()
     except BrokenPipeError:
@@ -54,7 +60,8 @@ def _limit(request: dict[str, Any]) -> None:
     ):
         hard = resource.getrlimit(kind)[1]
         most = most if hard == resource.RLIM_INFINITY else min(most, hard)
-        resource.setrlimit(kind, (most, most))
+        # At the soft limit of time the kernel sends a signal that says so, at the hard one kills.
+        resource.setrlimit(kind, (most, hard if kind == resource.RLIMIT_CPU else most))
     os.nice(5)  # people who label come first
     if sys.platform.startswith("linux"):
         prctl = ctypes.CDLL(None, use_errno=True).prctl

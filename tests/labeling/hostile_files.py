@@ -9,9 +9,14 @@ import json
 import random
 import struct
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+from apps.common.errors import DomainError
+from apps.labeling.formats import parsing
 
 PAIR = {"prompt": "Why?", "response_a": "So.", "response_b": "Because."}
 
@@ -122,3 +127,18 @@ def every_hostile_file() -> dict[str, bytes]:
         "CSV of 10,000 columns": csv_of_columns(10_000),
         "CSV of 20,000 columns": csv_of_columns(20_000),
     }
+
+
+def outcomes(*, begin: int, scratch: str) -> Iterator[list[Any]]:
+    """For a child process: how reading each damaged Parquet file ends, [number, code]."""
+    path = Path(scratch) / "upload"
+    for number, data in enumerate(damaged_parquets()):
+        if number < begin:
+            continue
+        path.write_bytes(data)
+        try:
+            read = parsing.rows(path=str(path), chosen={}, columns=500, decoded=10**8, scratch="-")
+            code = f"{sum(1 for _ in read) - 1} rows"
+        except DomainError as error:
+            code = error.code
+        yield [number, code]
