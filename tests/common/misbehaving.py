@@ -40,6 +40,10 @@ def crashes(*, scratch: str) -> Iterator[Any]:
     yield None
 
 
+def crashes_over(*, path: str, name: str, scratch: str) -> Iterator[Any]:
+    yield from crashes(scratch=scratch)
+
+
 def errs(*, scratch: str) -> Iterator[Any]:
     yield 1 // 0
 
