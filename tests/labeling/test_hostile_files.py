@@ -21,6 +21,7 @@ from apps.labeling.models import ImportJob
 from apps.labeling.services import import_rows
 from apps.labeling.services.import_files import file_parsed, file_preview
 from apps.labeling.services.import_rows import file_rows
+from apps.labeling.texts import MOST_MESSAGES, BadMessages, messages_from
 from tests.labeling import hostile_files as hostile
 
 SignedIn = Callable[[User], Client]
@@ -218,3 +219,10 @@ def test_cells_that_spell_half_a_character_stay_texts(
     job.refresh_from_db()
     services.import_job_start(job=job)
     assert services.import_job_run(job=job.pk) == "done"
+
+
+def test_a_conversation_has_so_many_messages() -> None:
+    turns = [{"role": "user", "content": "x"}] * (MOST_MESSAGES + 1)
+    assert len(messages_from(turns[1:], role="user")) == MOST_MESSAGES
+    with pytest.raises(BadMessages):
+        messages_from(turns, role="user")
