@@ -6,10 +6,12 @@ import time
 from typing import Any
 
 import pytest
+from django.conf import settings as django_settings
 
 from apps.common.errors import DomainError, Unavailable
 from apps.common.sandbox import Limits, sandboxed
 from apps.common.scratch import scratch_dir, scratch_folder, scratch_sweep
+from config.celery import app
 
 # Generous in time: what is tested is which limit is met, not how soon.
 LIMITS = Limits(seconds=60, cpu_seconds=60, memory=1_000_000_000, decoded=10_000_000)
@@ -92,6 +94,7 @@ def test_only_so_many_files_are_looked_at_at_once(
 
 def test_scratch_files_are_private_and_swept_when_they_are_old() -> None:
     assert scratch_dir().stat().st_mode & 0o777 == 0o700
+    assert scratch_dir() == django_settings.FILE_UPLOAD_TEMP_DIR
     with scratch_folder("test") as folder:
         (folder / "file").write_text("x")
     assert not folder.exists()
@@ -104,3 +107,10 @@ def test_scratch_files_are_private_and_swept_when_they_are_old() -> None:
     assert (old.exists(), new.exists()) == (False, True)
     assert scratch_sweep(older_than=-1) >= 1
     assert not new.exists()
+
+
+def test_every_task_of_the_schedule_is_one_that_a_worker_knows() -> None:
+    app.loader.import_default_modules()
+    wanted = {entry["task"] for entry in app.conf.beat_schedule.values()}
+    assert "apps.common.tasks.sweep_scratch" in wanted
+    assert wanted <= set(app.tasks)
