@@ -114,7 +114,7 @@ def every_hostile_file() -> dict[str, bytes]:
     return {
         "Arrow, offset beyond its buffer": arrow_stream(offset=0x7FFFFF00),
         "Arrow, negative offset": arrow_stream(offset=-5),
-        "Arrow, offset past the text": arrow_stream(offset=4000),
+        "Arrow, offset past the text": arrow_stream(offset=12_400),
         "Arrow, one long text in a dictionary": arrow_dictionary_bomb(),
         "Arrow, a billion nulls": arrow_of_nothing(),
         "Parquet, one long text in a dictionary": parquet_dictionary_bomb(),

@@ -232,14 +232,14 @@ def _ungzipped(path: Path, scratch: Path, limits: FileLimits) -> tuple[Path, str
     with path.open("rb") as file:
         if file.read(2) != b"\x1f\x8b":
             return path, ""
-    target, written, packed = scratch / "unzipped", 0, path.stat().st_size
+    target, written = scratch / "unzipped", 0
     try:
-        with gzip.open(path) as source, target.open("wb") as out:
+        with path.open("rb") as packed, gzip.open(packed) as source, target.open("wb") as out:
             while block := source.read(1 << 20):
                 written += len(block)
                 if written > limits.decoded:
                     raise FormatError(f"It unpacks to more than {limits.decoded / 1e9:g} GB.")
-                if written > max(_SWELLS_FROM, MOST_SWELLING * packed):
+                if written > max(_SWELLS_FROM, MOST_SWELLING * packed.tell()):
                     raise FormatError(
                         f"It unpacks to {MOST_SWELLING} times its size or more, as no text does."
                     )
