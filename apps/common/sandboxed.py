@@ -23,6 +23,7 @@ from apps.common.errors import DomainError
 
 OUT_OF_MEMORY, BUG = 71, 70  # exit statuses
 _FLUSH_SECONDS = 0.5
+_SPARE_CPU_SECONDS = 2
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _PR_SET_PDEATHSIG, _PR_SET_NO_NEW_PRIVS = 1, 38
 
@@ -58,10 +59,12 @@ def _limit(request: dict[str, Any]) -> None:
         (resource.RLIMIT_CORE, 0),
         (resource.RLIMIT_NOFILE, 64),
     ):
-        hard = resource.getrlimit(kind)[1]
-        most = most if hard == resource.RLIM_INFINITY else min(most, hard)
         # At the soft limit of time the kernel sends a signal that says so, at the hard one kills.
-        resource.setrlimit(kind, (most, hard if kind == resource.RLIMIT_CPU else most))
+        last = most + _SPARE_CPU_SECONDS if kind == resource.RLIMIT_CPU else most
+        hard = resource.getrlimit(kind)[1]
+        if hard != resource.RLIM_INFINITY:
+            most, last = min(most, hard), min(last, hard)
+        resource.setrlimit(kind, (most, last))
     os.nice(5)  # people who label come first
     if sys.platform.startswith("linux"):
         prctl = ctypes.CDLL(None, use_errno=True).prctl
