@@ -151,10 +151,11 @@ def by_bulk_create(project: Any, rows: list[dict[str, Any]]) -> int:
 
 def from_file(project: Any, path: Path) -> int:
     from apps.labeling import services
-    from apps.labeling.formats import Options, layout_of, table_open
+    from apps.labeling.services.import_files import file_parsed
+    from apps.labeling.services.import_rows import file_rows
 
-    with table_open(path) as table:
-        rows = [found.comparison for found in layout_of(table).rows(table, Options())]
+    with file_parsed(path, {}) as values:
+        rows = file_rows(values).comparisons
     return services.comparisons_import(project=project, rows=rows).n_created
 
 

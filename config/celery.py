@@ -60,6 +60,11 @@ app.conf.update(
             "schedule": 10.0,
             "options": {"queue": wire.QUEUE_HOUSE, "expires": 10.0},
         },
+        "sweep-scratch": {
+            "task": "apps.common.tasks.sweep_scratch",
+            "schedule": 3600.0,
+            "options": {"queue": wire.QUEUE_HOUSE, "expires": 3600.0},
+        },
         "sweep-imports": {
             "task": wire.TASK_SWEEP_IMPORTS,
             "schedule": 10.0,

@@ -11,6 +11,7 @@ from csp.constants import NONE, SELF
 
 from apps.common import environment as env
 from apps.common import mail
+from apps.common.scratch import scratch_dir
 
 BASE_DIR = env.ROOT
 VAR_DIR = env.private_folder(env.var_dir())
@@ -160,6 +161,14 @@ WHITENOISE_USE_FINDERS = TESTING or DEBUG
 WHITENOISE_AUTOREFRESH = DEBUG
 DATA_UPLOAD_MAX_MEMORY_SIZE = 20 * 1024 * 1024
 IMPORT_MAX_MB = env.number("IMPORT_MAX_MB", 200, low=1, high=10_000)
+FILE_UPLOAD_TEMP_DIR = scratch_dir()
+# What a file may cost its reader, a process of its own (apps.common.sandbox).
+IMPORT_MAX_COLUMNS = env.number("IMPORT_MAX_COLUMNS", 500, low=10, high=10_000)
+IMPORT_DECODED_MB = env.number("IMPORT_DECODED_MB", 2_000, low=10, high=100_000)
+IMPORT_PARSE_SECONDS = env.number("IMPORT_PARSE_SECONDS", 1_800, low=10, high=86_400)
+UPLOAD_PARSE_SECONDS = env.number("UPLOAD_PARSE_SECONDS", 9, low=1, high=600)
+UPLOAD_PARSE_MB = env.number("UPLOAD_PARSE_MB", 1_500, low=500, high=100_000)
+UPLOAD_PARSERS = env.number("UPLOAD_PARSERS", 2, low=1, high=64)
 MEDIA_ROOT = VAR_DIR / "media"
 
 # --- security ----------------------------------------------------------------------------------

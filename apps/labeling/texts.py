@@ -14,6 +14,7 @@ from typing import Any
 
 ROLES = ("system", "user", "assistant", "tool")
 MOST_CHARACTERS = 400_000  # of one text; more is a file, not something to compare
+MOST_MESSAGES = 500  # of one prompt or answer; a page shows them all
 
 Messages = list[dict[str, str]]
 
@@ -38,6 +39,8 @@ def messages_from(value: Any, *, role: str) -> Messages:
         raise BadMessages("must be a text or a list of messages")
     if not value:
         raise BadMessages("is an empty list of messages")
+    if len(value) > MOST_MESSAGES:
+        raise BadMessages(f"has {len(value):,} messages; at most {MOST_MESSAGES}")
     return [_message(entry, f"message {number}") for number, entry in enumerate(value, start=1)]
 
 

@@ -1,3 +1,4 @@
+from tests.labeling.inline import inline_parsing
 from tests.labeling.pairs import ben
 
-__all__ = ["ben"]
+__all__ = ["ben", "inline_parsing"]

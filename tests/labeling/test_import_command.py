@@ -12,6 +12,7 @@ from apps.accounts.models import Project
 from apps.labeling.models import Comparison
 
 GOOD = {"ask": "Why?", "one": "So.", "two": "Because."}
+pytestmark = pytest.mark.usefixtures("inline_parsing")
 COLUMNS = ["--map", "prompt=ask", "--map", "response_a=one", "--map", "response_b=two"]
 
 

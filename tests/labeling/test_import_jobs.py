@@ -20,6 +20,7 @@ from workers.artifacts import StoreUnreachable
 
 GOOD = {"prompt": "Which is larger?", "response_a": "The sun.", "response_b": "The moon."}
 State = ImportJob.State
+pytestmark = pytest.mark.usefixtures("inline_parsing")
 
 
 @pytest.fixture(autouse=True)

@@ -17,6 +17,7 @@ from apps.labeling.models import Comparison, ImportJob
 SignedIn = Callable[[User], Client]
 ROOT = "/p/arguments/imports/"
 GOOD = {"prompt": "Why?", "response_a": "So.", "response_b": "Because."}
+pytestmark = pytest.mark.usefixtures("inline_parsing")
 
 
 @pytest.fixture(autouse=True)

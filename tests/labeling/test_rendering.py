@@ -286,10 +286,49 @@ def test_a_long_text_of_worst_paragraphs_stays_within_its_allowance(monkeypatch)
     assert html.count("a") >= text.count("a")  # and nothing is cut off
 
 
+# Every line belongs to the innermost of 43 quotes, and each of them looks at all lines.
+LAZY = "> " * 43 + "a\n" + "a\n" * 9_000
+
+
+def test_a_text_that_takes_seconds_to_parse_is_given_up_within_its_allowance(monkeypatch) -> None:
+    monkeypatch.setattr(rendering, "ALLOWANCE", 0.2)
+    started = time.process_time()
+    html = text_html(LAZY)
+    assert time.process_time() - started < 1.5  # 3.5 s without the allowance
+    assert html.startswith('<div class="plain">')
+    assert _read(html) == LAZY
+
+
+def test_the_texts_of_a_page_share_an_allowance_and_catch_up_later(monkeypatch) -> None:
+    monkeypatch.setattr(rendering, "PAGE_ALLOWANCE", 0.3)
+    texts = [*(f"{LAZY}{n}" for n in range(9)), "*last*"]
+    started = time.process_time()
+    pages = texts_html(texts)
+    assert time.process_time() - started < 2.5  # 30 s without the allowance
+    assert pages[-1] == '<div class="plain">*last*</div>'
+    assert text_html("*last*") == "<p><em>last</em></p>\n"  # it was not kept as it was written
+
+
 # --- cache ----------------------------------------------------------------------------------------
 
 
 def test_a_text_is_rendered_once_and_then_read_from_the_cache(monkeypatch) -> None:
     first = texts_html(["*a*", "*b*"])
-    monkeypatch.setattr(rendering, "_html", lambda text: pytest.fail(f"rendered {text!r} again"))
+    monkeypatch.setattr(rendering, "_html", lambda text, _: pytest.fail(f"rendered {text!r} again"))
     assert texts_html(["*b*", "*a*", "*a*"]) == [first[1], first[0], first[0]]
+
+
+@pytest.mark.parametrize(
+    "other", ["<script>alert(1)</script>", "0" * 64 + "<b>x</b>", b"x", 7, None]
+)
+def test_html_that_somebody_else_put_into_the_cache_is_not_shown(other: object) -> None:
+    html = text_html("*a*")
+    cache.set(rendering._key("*a*"), other)
+    assert text_html("*a*") == html
+
+
+def test_html_of_another_text_is_not_shown_in_its_place() -> None:
+    html = text_html("*a*")
+    text_html("*b*")
+    cache.set(rendering._key("*a*"), cache.get(rendering._key("*b*")))
+    assert text_html("*a*") == html

@@ -10,6 +10,7 @@ from django.test import Client
 from django.urls import reverse
 
 from apps.accounts.models import AuditEvent, Project, User
+from apps.monitoring.services import imports
 from apps.monitoring.services.imports import run_import
 from apps.training.models import MetricBlock, Run
 from apps.training.selectors import metric_series
@@ -90,6 +91,35 @@ def test_a_wrong_row_is_named_and_nothing_is_stored(
     assert [one["row"] for one in page.context["rows"]] == [6, 7]
     assert not Run.objects.exists()
     assert not MetricBlock.objects.exists()
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"[" * 100_000,
+        b'{"a":' * 50_000,
+        b'{"step": 1, "a": ' + b"9" * 5000 + b"}",
+        b'[{"step": 1, "a": ' + b"9" * 5000 + b"}]",
+        b"step," + b"c," * 20_000 + b"\n1,2",
+    ],
+    ids=["deep list", "deep object", "digits in a line", "digits in a list", "columns"],
+)
+def test_a_hostile_file_is_refused_at_the_field(
+    emil: User, project: Project, signed_in: SignIn, data: bytes
+) -> None:
+    page = upload(signed_in(emil), project, "x.json", data)
+    assert page.status_code == 422
+    assert page.context["form"].errors["file"]
+    assert not Run.objects.exists()
+
+
+def test_a_file_that_breaks_its_reader_is_refused(
+    emil: User, project: Project, signed_in: SignIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(imports, "_CURVES", "tests.common.misbehaving:crashes_over")
+    page = upload(signed_in(emil), project, "x.json", verl())
+    assert page.status_code == 422
+    assert page.context["form"].errors["file"]
 
 
 def test_one_wrong_thing_is_said_at_the_field(

@@ -12,7 +12,7 @@ Argilla 1.x `FeedbackDataset.format_as("datasets")` and 2.x `records.to_list` / 
 """
 
 from apps.labeling.formats.layouts import LAYOUTS, Layout, layout_of
-from apps.labeling.formats.options import PAIRINGS, Options, bad_mapping
+from apps.labeling.formats.options import PAIRINGS, Options
 from apps.labeling.formats.records import Converted, FormatError, RecordFault
 from apps.labeling.formats.tables import CONTAINERS, Table, table_open
 
@@ -26,7 +26,6 @@ __all__ = [
     "Options",
     "RecordFault",
     "Table",
-    "bad_mapping",
     "layout_of",
     "table_open",
 ]

@@ -12,11 +12,14 @@ import zipfile
 import zlib
 from pathlib import Path, PurePosixPath
 
-from apps.labeling.formats.records import FormatError
+from apps.labeling.formats.records import (
+    MOST_SWELLING,
+    FileLimits,
+    FormatError,
+    of_the_machine,
+)
 
 MOST_FILES = 2000
-MOST_BYTES = 2_000_000_000  # unpacked
-MOST_SWELLING = 200  # unpacked ÷ packed, for members over a megabyte
 WANTED = (".arrow", ".parquet", ".jsonl", ".json", ".ndjson", ".csv", ".tsv")
 _NO_DATA = ("dataset_info.json", "state.json", "dataset_dict.json", "dataset_infos.json")
 
@@ -31,26 +34,28 @@ _DAMAGED = (
 )
 
 
-def unpack(path: Path, target: Path) -> None:
+def unpack(path: Path, target: Path, limits: FileLimits) -> None:
     """Unpack the members that may hold data or describe it. Raises FormatError."""
     try:
         with zipfile.ZipFile(path) as archive:
             members = [m for m in archive.infolist() if not m.is_dir()]
-            _check(members)
-            left = MOST_BYTES
+            _check(members, limits.decoded)
+            left = limits.decoded
             for member in members:
                 if PurePosixPath(member.filename).suffix.lower() not in WANTED:
                     continue
                 left -= _write(archive, member, target, left)
     except _DAMAGED as error:
+        if of_the_machine(error):
+            raise
         raise FormatError(f"The archive cannot be unpacked: {error}.") from None
 
 
-def _check(members: list[zipfile.ZipInfo]) -> None:
+def _check(members: list[zipfile.ZipInfo], most: int) -> None:
     if len(members) > MOST_FILES:
         raise FormatError(f"The archive holds {len(members):,} files; at most {MOST_FILES:,}.")
-    if sum(m.file_size for m in members) > MOST_BYTES:
-        raise FormatError(f"The archive unpacks to more than {MOST_BYTES / 1e9:g} GB.")
+    if sum(m.file_size for m in members) > most:
+        raise FormatError(f"The archive unpacks to more than {most / 1e9:g} GB.")
     for member in members:
         name = PurePosixPath(member.filename)
         if name.is_absolute() or ".." in name.parts or "\\" in member.filename or ":" in str(name):

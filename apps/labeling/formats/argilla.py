@@ -24,10 +24,10 @@ _OLD = ("-suggestion", "-suggestion-metadata")
 
 
 def fits(columns: Iterable[str], sample: Iterable[Record]) -> bool:
-    columns = tuple(columns)
+    columns = dict.fromkeys(columns)
     if any(name.endswith(".responses") for name in columns):
         return True
-    if "fields" in columns and {"responses", "suggestions"} & set(columns):
+    if "fields" in columns and {"responses", "suggestions"} & columns.keys():
         return all(isinstance(record.get("fields"), Mapping) for record in sample)
     return any(f"{name}-suggestion" in columns for name in columns)
 
@@ -42,7 +42,7 @@ def choices(sample: Iterable[Record], columns: Iterable[str]) -> tuple[str, ...]
     )
     if nested:
         return (*nested, "id", "metadata")
-    columns = tuple(columns)
+    columns = dict.fromkeys(columns)
     questions = {name for name in columns if f"{name}-suggestion" in columns}
     return tuple(
         name for name in columns if not name.endswith((*_FLAT, *_OLD)) and name not in questions

@@ -3,13 +3,22 @@
 import codecs
 import csv
 import itertools
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
-from apps.labeling.formats.records import FormatError, RecordFault, Records
+from apps.labeling.formats.records import (
+    FileLimits,
+    FormatError,
+    RecordFault,
+    Records,
+    columns_check,
+)
 
 DELIMITERS = ",;\t|"
+# Python calls them encodings: of mail, of host names, of its own literals.
+_NOT_OF_FILES = {"utf-7", "idna", "punycode", "undefined", "unicode-escape", "raw-unicode-escape"}
 _SAMPLE = 256 * 1024  # characters the delimiter is judged by
 _BLOCK = 1 << 20
 _BOMS = (
@@ -19,6 +28,8 @@ _BOMS = (
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
+HALF = "holds half a character (a lone surrogate, such as \\ud800)"
+_HALF = re.compile("[\ud800-\udfff]")
 csv.field_size_limit(10_000_000)  # characters of one cell; the import has its own, lower limit
 
 
@@ -43,6 +54,22 @@ def encoding_of(path: Path) -> str:
         except UnicodeDecodeError:
             return "cp1252"
     return "utf-8"
+
+
+def is_half(text: str) -> bool:
+    """Whether a text holds a lone surrogate, which no UTF-8 can say."""
+    return not text.isascii() and _HALF.search(text) is not None
+
+
+def encoding_check(name: str) -> None:
+    """Raises FormatError for a name that is no encoding of files."""
+    try:
+        known = codecs.lookup(name).name.replace("_", "-") not in _NOT_OF_FILES
+        "".encode(name)
+    except (LookupError, ValueError):
+        known = False
+    if not known:
+        raise FormatError(f"There is no text encoding called {name[:40]!r}.")
 
 
 def text_open(path: Path, encoding: str) -> IO[str]:
@@ -70,7 +97,10 @@ def delimiter_of(path: Path, encoding: str) -> str:
 
 def _consistency(sample: str, delimiter: str, whole: bool) -> tuple[float, int]:
     """(share of records as wide as the header, width); (0, 0) for fewer than two columns."""
-    records = list(_lenient(sample, delimiter))
+    try:
+        records = list(_lenient(sample, delimiter))
+    except csv.Error:
+        return 0.0, 0
     if len(records) > 1 and not whole:
         records.pop()  # cut off by the end of the sample
     if not records or len(records[0]) < 2:
@@ -86,24 +116,36 @@ def _lenient(sample: str, delimiter: str) -> Iterator[list[str]]:
             yield record
 
 
-def columns_of(path: Path, encoding: str, delimiter: str) -> list[str]:
-    """The header. Raises FormatError for a missing, doubled or empty name."""
+def columns_of(path: Path, encoding: str, delimiter: str, limits: FileLimits) -> list[str]:
+    """The header. Raises FormatError for too many names, a missing, doubled or empty one."""
     with text_open(path, encoding) as file:
-        header = next(csv.reader(file, delimiter=delimiter), [])
+        try:
+            header = next(csv.reader(file, delimiter=delimiter), [])
+        except csv.Error as error:
+            raise FormatError(f"The header cannot be read: {error}.") from None
     names = [name.strip().lstrip("\ufeff") for name in header]
     if not names:
         raise FormatError("The file is empty.")
+    columns_check(names, limits)
+    seen: set[str] = set()
     for place, name in enumerate(names, start=1):
         if not name:
             raise FormatError(f"Column {place} of the header has no name.")
-        if name in names[: place - 1]:
+        if name in seen:
             raise FormatError(f"The header names the column {name!r} twice.")
+        seen.add(name)
     return names
 
 
-def rows(path: Path, encoding: str, delimiter: str) -> Records:
+def delimiter_check(delimiter: str) -> None:
+    """Raises FormatError for what cannot stand between two cells."""
+    if len(delimiter) != 1 or delimiter in '\x00\r\n"':
+        raise FormatError(f"A delimiter is one character, not {delimiter[:20]!r}.")
+
+
+def rows(path: Path, encoding: str, delimiter: str, limits: FileLimits) -> Records:
     """Records by column, empty cells left out; numbers count records after the header."""
-    names = columns_of(path, encoding, delimiter)
+    names = columns_of(path, encoding, delimiter, limits)
     with text_open(path, encoding) as file:
         reader = csv.reader(file, delimiter=delimiter, strict=True)
         next(reader)
@@ -123,5 +165,8 @@ def rows(path: Path, encoding: str, delimiter: str) -> Records:
             if len(record) != len(names):
                 message = f"has {len(record)} columns where the header has {len(names)}"
                 yield number, RecordFault("row", message)
+                continue
+            if any(is_half(cell) for cell in record):
+                yield number, RecordFault("row", HALF)
                 continue
             yield number, {n: cell for n, cell in zip(names, record, strict=True) if cell != ""}

@@ -1,5 +1,6 @@
 """The choices an importer makes about a file; all have defaults that fit a plain file."""
 
+import itertools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
@@ -11,6 +12,8 @@ COMMON = (
 )  # fmt: skip
 # Fields that may have one value for every row.
 CONSTANT = ("prompt", "topic", "language", "source", "licence")
+
+_LISTED = 40  # columns that a refusal names
 
 PAIRINGS = {
     "all": "every pair of a prompt's answers",
@@ -42,12 +45,14 @@ def bad_mapping(
     options: Options, *, fields: Iterable[str], columns: Iterable[str]
 ) -> tuple[str, str] | None:
     """(field, what is wrong) of the first entry that names no field or no column."""
-    fields, columns = tuple(fields), tuple(columns)
+    fields, columns = dict.fromkeys(fields), dict.fromkeys(columns)
     for name, column in options.mapping.items():
         if name not in fields:
             return name, f"is not a field of this layout; its fields are {', '.join(fields)}"
         if column and column not in columns:
-            return name, f"there is no column {column!r}; there are {', '.join(columns)}"
+            some = ", ".join(itertools.islice(columns, _LISTED))
+            more = " …" if len(columns) > _LISTED else ""
+            return name, f"there is no column {column[:300]!r}; there are {some}{more}"
     for name in options.constants:
         if name not in CONSTANT:
             return name, f"cannot have one value for all rows; {', '.join(CONSTANT)} can"

@@ -1,14 +1,39 @@
 """What readers and layouts hand on, and how they say that something is wrong."""
 
+import errno
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 Record = Mapping[str, Any]
+MOST_SWELLING = 200  # unpacked ÷ packed, for files and members over a megabyte
+LONGEST_NAME = 300  # characters of a column's name
+
+
+@dataclass(frozen=True, slots=True)
+class FileLimits:
+    """How wide a file may be, and how many bytes it may unpack to."""
+
+    columns: int = 500
+    decoded: int = 2_000_000_000
 
 
 class FormatError(ValueError):
     """A file, or a choice about it, that cannot be read at all; the text says why."""
+
+
+def columns_check(names: list[str] | tuple[str, ...], limits: FileLimits) -> None:
+    """Raises FormatError for more columns than anybody maps, or a name that is a text."""
+    if len(names) > limits.columns:
+        raise FormatError(f"It has {len(names):,} columns; at most {limits.columns:,} are read.")
+    if any(len(name) > LONGEST_NAME for name in names):
+        raise FormatError(f"A column's name has more than {LONGEST_NAME} characters.")
+
+
+def of_the_machine(error: Exception) -> bool:
+    """Whether an error says that disk or memory ran out, rather than that the file is damaged."""
+    full = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+    return isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno in full)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,13 +3,25 @@
 import gzip
 import itertools
 import tempfile
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
-from apps.labeling.formats import archives, columnar, delimited, json_text
-from apps.labeling.formats.records import FormatError, Record, RecordFault, Records
+from apps.labeling.formats import archives, delimited, json_text
+from apps.labeling.formats.records import (
+    MOST_SWELLING,
+    FileLimits,
+    FormatError,
+    Record,
+    RecordFault,
+    Records,
+    columns_check,
+    of_the_machine,
+)
 
 CONTAINERS = {
     "jsonl": "JSON Lines",
@@ -20,7 +32,7 @@ CONTAINERS = {
     "zip": "zipped folder (datasets)",
 }
 SAMPLE = 50  # records that layout and mapping are judged by
-_MOST_UNZIPPED = 2_000_000_000  # bytes of a gzip file
+_SWELLS_FROM = 1_000_000  # unpacked bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +46,7 @@ class Table:
     files: tuple[tuple[Path, str], ...]  # (path, container) of each part
     sample: tuple[Record, ...]
     columns: tuple[str, ...]
+    limits: FileLimits
     split: str = ""
     splits: tuple[str, ...] = ()
     encoding: str = ""
@@ -45,28 +58,58 @@ class Table:
         before = 0
         for path, container in self.files:
             number = 0
-            for number, record in _read(path, container, self.encoding, self.delimiter):
-                yield before + number, record
+            for number, record in self._read(path, container):
+                yield before + number, self._narrow(record)
             before += number
+
+    def _read(self, path: Path, container: str) -> Records:
+        match container:
+            case "parquet":
+                return _columnar().parquet(path, self.limits)
+            case "arrow":
+                return _columnar().arrow(path, self.limits)
+            case "jsonl":
+                return json_text.lines(path, self.encoding)
+            case "json":
+                return json_text.array(path, self.encoding)
+            case "csv":
+                return delimited.rows(path, self.encoding, self.delimiter, self.limits)
+        raise FormatError("An archive inside an archive is not unpacked.")
+
+    def _narrow(self, record: Record | RecordFault) -> Record | RecordFault:
+        if isinstance(record, RecordFault) or len(record) <= self.limits.columns:
+            return record
+        message = f"has {len(record):,} fields; at most {self.limits.columns:,} are read"
+        return RecordFault("row", message)
 
 
 @contextmanager
 def table_open(
-    path: Path, *, container: str = "", split: str = "", encoding: str = "", delimiter: str = ""
+    path: Path,
+    *,
+    container: str = "",
+    split: str = "",
+    encoding: str = "",
+    delimiter: str = "",
+    limits: FileLimits | None = None,
 ) -> Iterator[Table]:
     """Open a file of any container for as long as the block lasts. Raises FormatError.
 
     What is "" is found from the content: never from the file's name, which people change.
     """
+    limits = limits or FileLimits()
     with tempfile.TemporaryDirectory(prefix="concord-import-") as scratch:
-        path, note = _ungzipped(path, Path(scratch))
+        path, note = _ungzipped(path, Path(scratch), limits)
         found = container or container_of(path)
         if found not in CONTAINERS:
-            raise FormatError(f"There is no container {found!r}; {', '.join(CONTAINERS)} are.")
-        if found == "zip":
-            yield _folder(path, Path(scratch) / "unpacked", split)
-        else:
-            yield _single(path, found, encoding, delimiter, note)
+            raise FormatError(f"There is no container {found[:40]!r}; {', '.join(CONTAINERS)} are.")
+        try:
+            if found == "zip":
+                yield _folder(path, Path(scratch) / "unpacked", split, limits)
+            else:
+                yield _single(path, found, encoding, delimiter, note, limits)
+        except UnicodeError as error:
+            raise FormatError(f"The text does not fit its encoding: {error}.") from None
 
 
 def container_of(path: Path) -> str:
@@ -107,7 +150,9 @@ def _text_container(path: Path) -> str:
         return "jsonl" if closed else "json"
 
 
-def _single(path: Path, container: str, encoding: str, delimiter: str, note: str) -> Table:
+def _single(
+    path: Path, container: str, encoding: str, delimiter: str, note: str, limits: FileLimits
+) -> Table:
     notes = [note] if note else []
     if container in ("jsonl", "json", "csv"):
         if not encoding:
@@ -115,14 +160,17 @@ def _single(path: Path, container: str, encoding: str, delimiter: str, note: str
             if encoding == "cp1252":
                 notes.append("The text is not UTF-8; Windows-1252 was assumed.")
         else:
-            _known_encoding(encoding)
+            delimited.encoding_check(encoding)
     if container == "csv" and not delimiter:
         delimiter = delimited.delimiter_of(path, encoding)
-    return _table(container, ((path, container),), encoding, delimiter, notes=tuple(notes))
+    elif container == "csv":
+        delimited.delimiter_check(delimiter)
+    files = ((path, container),)
+    return _table(container, files, encoding, delimiter, limits, notes=tuple(notes))
 
 
-def _folder(path: Path, scratch: Path, split: str) -> Table:
-    archives.unpack(path, scratch)
+def _folder(path: Path, scratch: Path, split: str, limits: FileLimits) -> Table:
+    archives.unpack(path, scratch, limits)
     splits = archives.data_files(scratch)
     if split and split not in splits:
         raise FormatError(f"The dataset has no split {split!r}; it has {', '.join(splits)}.")
@@ -143,63 +191,61 @@ def _folder(path: Path, scratch: Path, split: str) -> Table:
         files,
         encoding,
         delimiter,
+        limits,
         notes=(note,) if note else (),
         split=chosen,
         splits=tuple(splits),
     )
 
 
-def _table(container: str, files: tuple, encoding: str, delimiter: str, **more: object) -> Table:
-    bare = Table(container, files, (), (), encoding=encoding, delimiter=delimiter, **more)
+def _table(
+    container: str,
+    files: tuple[tuple[Path, str], ...],
+    encoding: str,
+    delimiter: str,
+    limits: FileLimits,
+    **more: Any,
+) -> Table:
+    bare = Table(container, files, (), (), limits, encoding=encoding, delimiter=delimiter, **more)
     first = [record for _, record in itertools.islice(bare.records(), SAMPLE)]
     sample = tuple(record for record in first if not isinstance(record, RecordFault))
     if not first:
         raise FormatError("The file has a header and no rows." if delimiter else "It has no rows.")
     if not sample:
         raise FormatError(f"None of its first rows can be read: {first[0].message}.")
-    columns = dict.fromkeys(name for record in sample for name in record)
+    columns = tuple(dict.fromkeys(name for record in sample for name in record))
     if container == "csv":
-        columns = dict.fromkeys(delimited.columns_of(files[0][0], encoding, delimiter))
-    return Table(
-        container, files, sample, tuple(columns), encoding=encoding, delimiter=delimiter, **more
-    )
+        columns = tuple(delimited.columns_of(files[0][0], encoding, delimiter, limits))
+    columns_check(columns, limits)
+    return replace(bare, sample=sample, columns=columns)
 
 
-def _read(path: Path, container: str, encoding: str, delimiter: str) -> Records:
-    match container:
-        case "parquet":
-            return columnar.parquet(path)
-        case "arrow":
-            return columnar.arrow(path)
-        case "jsonl":
-            return json_text.lines(path, encoding)
-        case "json":
-            return json_text.array(path, encoding)
-        case "csv":
-            return delimited.rows(path, encoding, delimiter)
-    raise FormatError("An archive inside an archive is not unpacked.")
+def _columnar() -> ModuleType:
+    """Loaded where it is needed: it takes longer than reading the first rows of a text."""
+    from apps.labeling.formats import columnar
+
+    return columnar
 
 
-def _known_encoding(name: str) -> None:
-    try:
-        "".encode(name)
-    except LookupError:
-        raise FormatError(f"There is no text encoding called {name!r}.") from None
-
-
-def _ungzipped(path: Path, scratch: Path) -> tuple[Path, str]:
+def _ungzipped(path: Path, scratch: Path, limits: FileLimits) -> tuple[Path, str]:
     """A gzip file is unpacked first, up to a limit."""
     with path.open("rb") as file:
         if file.read(2) != b"\x1f\x8b":
             return path, ""
     target, written = scratch / "unzipped", 0
     try:
-        with gzip.open(path) as source, target.open("wb") as out:
+        with path.open("rb") as packed, gzip.open(packed) as source, target.open("wb") as out:
             while block := source.read(1 << 20):
                 written += len(block)
-                if written > _MOST_UNZIPPED:
-                    raise FormatError(f"It unpacks to more than {_MOST_UNZIPPED / 1e9:g} GB.")
+                if written > limits.decoded:
+                    raise FormatError(f"It unpacks to more than {limits.decoded / 1e9:g} GB.")
+                if written > max(_SWELLS_FROM, MOST_SWELLING * packed.tell()):
+                    raise FormatError(
+                        f"It unpacks to {MOST_SWELLING} times its size or more, as no text does."
+                    )
                 out.write(block)
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
+        if of_the_machine(error):
+            raise
         raise FormatError(f"The gzip file cannot be unpacked: {error}.") from None
     return target, "The file was unpacked with gzip."

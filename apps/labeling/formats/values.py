@@ -71,10 +71,7 @@ def content_from(value: Any) -> Any:
 
 def _from_json_text(text: str) -> Any:
     """Messages that a spreadsheet column holds as JSON; any other text stays a text."""
-    try:
-        value = json.loads(text)
-    except ValueError:
-        return text
+    value = _json(text)
     entries = value if isinstance(value, list) else [value]
     if entries and all(
         isinstance(e, dict) and ({"role", "content"} <= set(e) or {"from", "value"} <= set(e))
@@ -111,11 +108,16 @@ def number_from(value: Any) -> Any:
 
 def object_from(value: Any) -> Any:
     """An object that a column holds as JSON text; what is none is handed back."""
-    if isinstance(value, str):
-        try:
-            return json.loads(value)
-        except ValueError:
-            return value
+    return _json(value) if isinstance(value, str) else value
+
+
+def _json(text: str) -> Any:
+    """What a cell says in JSON; the text itself where that is none, or cannot be stored."""
+    try:
+        value = json.loads(text)
+        json.dumps(value, ensure_ascii=False).encode()
+    except (ValueError, RecursionError):
+        return text
     return value
 
 

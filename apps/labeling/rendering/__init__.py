@@ -5,16 +5,21 @@ on the list below, and the site's content security policy runs no inline script.
 loaded, since an address in an answer would tell its owner who reads it and when.
 
 Time is bounded: Markdown's worst cases are quadratic, so a long text is parsed in pieces, and each
-text has an allowance of CPU seconds. What comes after it is spent is shown as it was written; every
-text is shown whole.
+text, and all texts of a page together, have an allowance of CPU seconds that the parser asks after
+within a piece too. What comes after it is spent is shown as it was written; every text is shown
+whole.
+
+What comes back from the cache is believed only with our signature: others write to Redis too.
 """
 
 import hashlib
 import re
 from collections.abc import Iterable
+from typing import Any
 
 import nh3
 from django.core.cache import cache
+from django.utils.crypto import constant_time_compare, salted_hmac
 from django.utils.safestring import SafeString, mark_safe
 from markdown_it import MarkdownIt
 from markdown_it.renderer import RendererHTML
@@ -22,16 +27,21 @@ from markdown_it.rules_core import StateCore
 from markdown_it.token import Token
 from markdown_it.utils import EnvType, OptionsDict
 
+from apps.labeling.rendering.allowance import Allowance, Spent, allowance_plugin
 from apps.labeling.rendering.escaping import text_escaped, tricks_named
-from apps.labeling.rendering.highlighting import CLASSES, Allowance, code_html
+from apps.labeling.rendering.highlighting import CLASSES, code_html
 from apps.labeling.rendering.maths import maths_plugin
 from apps.labeling.rendering.pieces import Piece, pieces_of
 
 # Part of every cache key: raise it when the output for the same text changes.
-VERSION = 4
+VERSION = 5
 CACHE_SECONDS = 7 * 24 * 3600
 # CPU seconds a text may take. 200,000 characters of ordinary Markdown take 0.4 s.
 ALLOWANCE = 1.0
+# And all the texts of a page that are rendered for the first time.
+PAGE_ALLOWANCE = 2.0
+_SIGNATURE = 64  # hexadecimal digits of SHA-256
+_SALT = "apps.labeling.rendering"
 # A table of more cells is shown as it was written: few characters can make 65,536 of them.
 MOST_CELLS = 4_000
 # Quotes and lists within each other; the parser drops what is deeper, so such text is shown as it
@@ -71,21 +81,30 @@ _markdown = (
     .enable(["table", "strikethrough"])
     .disable(["image", "html_block", "html_inline"])
     .use(maths_plugin)
+    .use(allowance_plugin)
 )
 _markdown.core.ruler.push("headings_below_ours", _headings_below_ours)
 _markdown.add_render_rule("fence", _fence)
 
 
 def texts_html(texts: Iterable[str]) -> list[SafeString]:
-    """The HTML of each text, in order; one request to the cache for all of them."""
+    """The HTML of each text of a page, in order; one request to the cache for all of them."""
     texts = list(texts)
     keys = [_key(text) for text in texts]
-    known = cache.get_many(set(keys))
-    fresh = {key: _html(text) for key, text in zip(keys, texts, strict=True) if key not in known}
+    found = {key: _verified(key, value) for key, value in cache.get_many(set(keys)).items()}
+    known = {key: html for key, html in found.items() if html is not None}
+    page, fresh = Allowance(PAGE_ALLOWANCE), {}
+    for key, text in zip(keys, texts, strict=True):
+        if key not in known:
+            allowance = page.part(ALLOWANCE)
+            known[key] = _html(text, allowance)
+            # What its neighbours left no time for is rendered when it is looked at again.
+            if not (allowance.spent and allowance.is_short):
+                fresh[key] = _signed(key, known[key])
     if fresh:
         cache.set_many(fresh, CACHE_SECONDS)
-    # Safe: what is stored under these keys came out of `_html`.
-    return [mark_safe((known | fresh)[key]) for key in keys]  # noqa: S308
+    # Safe: it came out of `_html`, just now or with our signature.
+    return [mark_safe(known[key]) for key in keys]  # noqa: S308
 
 
 def text_html(text: str) -> SafeString:
@@ -96,23 +115,43 @@ def _key(text: str) -> str:
     return f"md{VERSION}:{hashlib.sha256(text.encode('utf-8', 'replace')).hexdigest()}"
 
 
-def _html(text: str) -> str:
-    allowance = Allowance(ALLOWANCE)
+def _signature(key: str, html: str) -> str:
+    text = f"{key}\n{html}".encode("utf-8", "replace")
+    return salted_hmac(_SALT, text, algorithm="sha256").hexdigest()
+
+
+def _signed(key: str, html: str) -> str:
+    return f"{_signature(key, html)}{html}"
+
+
+def _verified(key: str, value: Any) -> str | None:
+    """The HTML of a cached value; None where somebody else wrote it, or under another key."""
+    if not isinstance(value, str):
+        return None
+    signature, html = value[:_SIGNATURE], value[_SIGNATURE:]
+    return html if constant_time_compare(signature, _signature(key, html)) else None
+
+
+def _html(text: str, allowance: Allowance) -> str:
     html = "".join(_piece_html(piece, allowance) for piece in pieces_of(text))
     # At the end, since Markdown's character references can spell such characters too.
     return tricks_named(html)
 
 
 def _piece_html(piece: Piece, allowance: Allowance) -> str:
+    plain = f'<div class="plain">{text_escaped(piece.text)}</div>'
     if piece.is_plain or allowance.spent:
-        return f'<div class="plain">{text_escaped(piece.text)}</div>'
+        return plain
     env = {"allowance": allowance}
-    tokens = _markdown.parse(piece.text, env)
+    try:
+        tokens = _markdown.parse(piece.text, env)
+    except Spent:
+        return plain
     if any(token.level >= DEEPEST - 1 for token in tokens):
-        return f'<div class="plain">{text_escaped(piece.text)}</div>'
+        return plain
     html = _markdown.renderer.render(tokens, _markdown.options, env)
     if html.count("<td") + html.count("<th") > MOST_CELLS:
-        return f'<div class="plain">{text_escaped(piece.text)}</div>'
+        return plain
     return nh3.clean(
         _tables_can_scroll(html),
         tags=_TAGS,

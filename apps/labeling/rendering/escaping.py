@@ -3,6 +3,7 @@
 import re
 import unicodedata
 from collections import Counter
+from functools import lru_cache
 from html import escape
 
 # Characters that force an order on the text around them, that carry hidden text, or that are
@@ -24,8 +25,13 @@ def tricks_named(text: str) -> str:
 
 
 def _named(match: re.Match[str]) -> str:
+    return _run_named(match[0])
+
+
+@lru_cache(256)
+def _run_named(run: str) -> str:
     """A run of them by names and counts, so that a long one stays short."""
-    counts = Counter(match[0])
+    counts = Counter(run)
     return f"⟨{', '.join(_name(char) + (f' ×{n}' if n > 1 else '') for char, n in counts.items())}⟩"
 
 

@@ -6,7 +6,6 @@ when the text's allowance of CPU time is spent. Left out of the list are lexers 
 match can take seconds, which nothing interrupts (MATLAB, OCaml, INI, console sessions).
 """
 
-import time
 from collections.abc import Iterator
 from functools import cache
 from itertools import groupby
@@ -25,6 +24,7 @@ from pygments.token import (
     _TokenType,
 )
 
+from apps.labeling.rendering.allowance import Allowance
 from apps.labeling.rendering.escaping import text_escaped
 
 LONGEST_CODE = 20_000  # characters of a block; longer ones are plain
@@ -100,17 +100,6 @@ _LANGUAGES = {
     "yaml": "yaml yml",
 }
 _LEXER_OF = {word: lexer for lexer, words in _LANGUAGES.items() for word in words.split()}
-
-
-class Allowance:
-    """CPU time that one text may still cost."""
-
-    def __init__(self, seconds: float) -> None:
-        self._ends = time.thread_time() + seconds
-
-    @property
-    def spent(self) -> bool:
-        return time.thread_time() > self._ends
 
 
 def code_html(code: str, language: str, allowance: Allowance) -> str:

@@ -1,11 +1,10 @@
 """The file of an import: stored with the artifacts, opened with the job's choices, deleted."""
 
+import contextlib
 import hashlib
 import shutil
-import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -13,20 +12,14 @@ from django.conf import settings
 from django.utils import timezone
 
 from apps.common.errors import Conflict, DomainError, Unavailable
-from apps.labeling.formats import FormatError, Layout, Options, Table, layout_of, table_open
+from apps.common.sandbox import sandboxed, upload_limits, worker_limits
+from apps.common.scratch import scratch_folder
+from apps.common.storable import storable
 from apps.labeling.models import ImportJob
 from workers.artifacts import ArtifactError, Store, StoreUnreachable
 
-# What a job's settings may hold beside the options, with what is meant when it is not there.
-DEFAULTS: dict[str, Any] = {
-    "container": "",
-    "layout": "",
-    "split": "",
-    "encoding": "",
-    "delimiter": "",
-    "identical_answers": "refuse",
-}
-_OPTIONS = {field.name for field in fields(Options)}
+_PREVIEW = "apps.labeling.formats.parsing:preview"
+_ROWS = "apps.labeling.formats.parsing:rows"
 
 
 def store() -> Store:
@@ -74,13 +67,10 @@ def file_local(job: ImportJob) -> Iterator[Path]:
         if (path := files.local_path(relative)) is not None and path.exists():
             yield path
             return
-        with (
-            tempfile.NamedTemporaryFile(prefix="concord-import-") as local,
-            files.open(relative) as remote,
-        ):
-            shutil.copyfileobj(remote, local, 1 << 20)
-            local.flush()
-            yield Path(local.name)
+        with scratch_folder("import") as folder, files.open(relative) as remote:
+            with (local := folder / "upload").open("wb") as file:
+                shutil.copyfileobj(remote, file, 1 << 20)
+            yield local
     except StoreUnreachable as error:
         raise Unavailable(f"{error}. The uploaded file is kept; go on later.") from error
     except ArtifactError as error:
@@ -89,23 +79,26 @@ def file_local(job: ImportJob) -> Iterator[Path]:
         ) from error
 
 
-def options_of(chosen: dict[str, Any]) -> Options:
-    """The choices about rows among a job's settings."""
-    return Options(**{name: value for name, value in chosen.items() if name in _OPTIONS})
+def file_preview(path: Path, chosen: dict[str, Any]) -> dict[str, Any]:
+    """Columns, guesses and first rows, while a person waits. Raises DomainError where the file
+    cannot be read."""
+    parsing = sandboxed(_PREVIEW, upload_limits(), **_arguments(path, chosen))
+    with contextlib.closing(parsing) as values:
+        return storable(next(values))
 
 
 @contextmanager
-def table_of(path: Path, chosen: dict[str, Any]) -> Iterator[tuple[Table, Layout, Options]]:
-    """The file as a table, with layout and options. Raises DomainError where it cannot be read."""
-    known = DEFAULTS | chosen
-    try:
-        with table_open(
-            path,
-            container=known["container"],
-            split=known["split"],
-            encoding=known["encoding"],
-            delimiter=known["delimiter"],
-        ) as table:
-            yield table, layout_of(table, known["layout"]), options_of(chosen)
-    except FormatError as error:
-        raise DomainError(str(error), code="file_unreadable", field="file") from error
+def file_parsed(path: Path, chosen: dict[str, Any]) -> Iterator[Iterator[dict[str, Any]]]:
+    """What was recognised, then every record, converted; the reader ends with the block."""
+    parsing = sandboxed(_ROWS, worker_limits(), **_arguments(path, chosen))
+    with contextlib.closing(parsing) as values:
+        yield values
+
+
+def _arguments(path: Path, chosen: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "path": str(path),
+        "chosen": chosen,
+        "columns": settings.IMPORT_MAX_COLUMNS,
+        "decoded": settings.IMPORT_DECODED_MB * 1_000_000,
+    }

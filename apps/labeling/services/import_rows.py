@@ -1,17 +1,19 @@
 """A file's rows, converted and sorted by what becomes of them; and the words of a report."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from apps.common.errors import DomainError
-from apps.labeling.formats import Layout, Options, Table
+from apps.common.storable import storable
 from apps.labeling.services.oddities import WARNINGS
 from apps.labeling.services.results import ImportReport, RowProblem, VotesReport
 from measures.splits import assign_splits
 
 MOST_ROWS = 300_000  # comparisons of one import: they are held in memory and go in together
+MOST_PROBLEMS = 100_000
+MOST_VOTES = 3_000_000
 SHARES = {"train": 0.8, "dev": 0.1, "test": 0.1}
 _SALT = "0"  # of the draw shown here; a dataset's recipe has its own
 _TELL_EVERY = 500
@@ -30,46 +32,66 @@ class FileRows:
 
 
 def file_rows(
-    table: Table,
-    layout: Layout,
-    options: Options,
+    values: Iterator[dict[str, Any]],
     *,
     progress: Callable[[int], None] | None = None,
+    recognised: Callable[[dict[str, Any]], None] | None = None,
 ) -> FileRows:
-    """Read and convert the whole file. Raises DomainError where a needed column is not chosen."""
-    require_columns(layout, table, options)
+    """Take all that the reader of a file yields (`formats.parsing.rows`)."""
+    head = next(values)
+    if recognised:
+        recognised(head)
     found = FileRows()
-    for row in layout.rows(table, options):
-        if row.row != found.n_records:
-            found.n_records = row.row
-            if progress and row.row % _TELL_EVERY == 0:
-                progress(row.row)
-        if row.fault is not None:
-            found.problems.append(RowProblem(row.row, row.fault.field, row.fault.message))
+    shared: dict[str, str] = {}
+    for value in values:
+        number = value["row"]
+        if number != found.n_records:
+            found.n_records = number
+            shared.clear()
+            if progress and number % _TELL_EVERY == 0:
+                progress(number)
+        if "fault" in value:
+            field_name, message = value["fault"]
+            found.problems.append(RowProblem(number, field_name, storable(message)))
+            _few_enough(found)
             continue
-        found.comparisons.append(row.comparison or {})
-        found.numbers.append(row.row)
-        found.votes += row.votes
-        found.vote_numbers += [row.row] * len(row.votes)
-        if len(found.comparisons) > MOST_ROWS:
-            raise DomainError(
-                f"The file holds more than {MOST_ROWS:,} comparisons. Split it, or take fewer "
-                "pairs of each prompt's answers.",
-                code="too_many_rows",
-                field="file",
-            )
+        found.comparisons.append(_sharing(value["comparison"], shared))
+        found.numbers.append(number)
+        found.votes += value["votes"]
+        found.vote_numbers += [number] * len(value["votes"])
+        _few_enough(found)
     return found
 
 
-def require_columns(layout: Layout, table: Table, options: Options) -> None:
-    mapping = layout.mapping(table, options)
-    for name in layout.required:
-        if name not in mapping:
-            raise DomainError(
-                "Choose the column that holds this; none was recognised.",
-                code="column_missing",
-                field=name,
-            )
+def _sharing(row: dict[str, Any], shared: dict[str, str]) -> dict[str, Any]:
+    """The pairs of one record repeat its texts; each is held once."""
+    return {
+        name: shared.setdefault(value, value) if isinstance(value, str) else value
+        for name, value in row.items()
+    }
+
+
+def _few_enough(found: FileRows) -> None:
+    if len(found.comparisons) > MOST_ROWS:
+        raise DomainError(
+            f"The file holds more than {MOST_ROWS:,} comparisons. Split it, or take fewer "
+            "pairs of each prompt's answers.",
+            code="too_many_rows",
+            field="file",
+        )
+    if len(found.problems) > MOST_PROBLEMS:
+        raise DomainError(
+            f"More than {MOST_PROBLEMS:,} rows of the file cannot be read; the last is row "
+            f"{found.n_records:,}: {found.problems[-1].message[:200]}.",
+            code="too_many_problems",
+            field="file",
+        )
+    if len(found.votes) > MOST_VOTES:
+        raise DomainError(
+            f"The file holds more than {MOST_VOTES:,} past votes. Split it.",
+            code="too_many_votes",
+            field="file",
+        )
 
 
 def report_of(found: FileRows, report: ImportReport, *, max_overlap: int) -> dict[str, Any]:

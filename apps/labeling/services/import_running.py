@@ -20,17 +20,16 @@ from django.utils import timezone
 
 from apps.accounts.services import audit_record
 from apps.common.errors import DomainError
+from apps.common.storable import storable
 from apps.labeling import dispatch
-from apps.labeling.formats import FormatError
 from apps.labeling.models import ImportJob
 from apps.labeling.selectors import settings_get
 from apps.labeling.services.import_files import (
-    DEFAULTS,
     file_delete,
     file_local,
+    file_parsed,
     folder_of,
     store,
-    table_of,
 )
 from apps.labeling.services.import_progress import Progress, Stopped
 from apps.labeling.services.import_rows import FileRows, file_rows, report_of, votes_result
@@ -56,8 +55,8 @@ def import_job_run(*, job: str) -> str:
         except Stopped as stop:
             if stop.cancelled:
                 _end(found, State.CANCELLED)
-        except (DomainError, FormatError) as error:
-            _end(found, State.FAILED, error=getattr(error, "message", str(error)))
+        except DomainError as error:
+            _end(found, State.FAILED, error=storable(error.message))
         except Exception as error:
             log.exception("import %s", job)
             words = f"An error of Concord's own stopped it ({type(error).__name__}); it is logged."
@@ -103,12 +102,9 @@ def _claim(job: ImportJob) -> bool:
 
 
 def _work(job: ImportJob, progress: Progress) -> None:
-    chosen = DEFAULTS | job.settings
-    with file_local(job) as path, table_of(path, chosen) as (table, layout, options):
+    with file_local(job) as path, file_parsed(path, job.settings) as values:
         progress.tell("Reading the file")
-        found = file_rows(
-            table, layout, options, progress=lambda n: progress.tell("Reading the file", n)
-        )
+        found = file_rows(values, progress=lambda n: progress.tell("Reading the file", n))
     if job.stage == Stage.CHECK:
         _check(job, found, progress)
     else:

@@ -1,7 +1,7 @@
 """An import as its owner handles it: upload, choose columns, check, start, cancel.
 
-Nothing here reads a whole file but `import_job_create` and `import_job_configure`, which open it
-for its first rows; the rest is a worker's (`services.import_running`).
+Nothing here reads a whole file but `import_job_create` and `import_job_configure`, which have a
+child process look at its first rows; the rest is a worker's (`services.import_running`).
 """
 
 import secrets
@@ -15,18 +15,16 @@ from django.utils import timezone
 from apps.accounts.models import Project, User
 from apps.accounts.services import audit_record
 from apps.common.errors import Conflict, DomainError
+from apps.common.storable import storable
 from apps.labeling import dispatch
-from apps.labeling.formats import bad_mapping
+from apps.labeling.formats.parsing import DEFAULTS
 from apps.labeling.models import ImportJob
 from apps.labeling.services.import_files import (
-    DEFAULTS,
     file_delete,
     file_local,
+    file_preview,
     file_save,
-    options_of,
-    table_of,
 )
-from apps.labeling.services.import_preview import preview_of
 
 State, Stage = ImportJob.State, ImportJob.Stage
 _AT_REST = (State.DRAFT, State.DONE, State.FAILED, State.CANCELLED, State.INTERRUPTED)
@@ -52,7 +50,7 @@ def import_job_create(
         project=project,
         created_by=by,
         number=secrets.randbits(62),
-        file_name=PurePath(file_name.replace("\\", "/")).name[:255] or "upload",
+        file_name=storable(PurePath(file_name.replace("\\", "/")).name)[:255] or "upload",
     )
     file_save(job, chunks)
     try:
@@ -84,6 +82,12 @@ def import_job_configure(*, job: ImportJob, **settings: Any) -> ImportJob:
             raise DomainError(f"There is no setting called {name!r}.", field=name)
         if name in _CHOICES and value not in _CHOICES[name]:
             raise DomainError(f"One of {', '.join(_CHOICES[name])} is expected.", field=name)
+        if storable(value) != value:
+            raise DomainError(
+                "A NUL character, half a character or a number without a value cannot be stored.",
+                code="not_storable",
+                field=name,
+            )
     before, job.settings = job.settings, settings
     try:
         preview = _preview(job)
@@ -105,11 +109,8 @@ def import_job_configure(*, job: ImportJob, **settings: Any) -> ImportJob:
 
 
 def _preview(job: ImportJob) -> dict[str, Any]:
-    with file_local(job) as path, table_of(path, job.settings) as (table, layout, options):
-        wrong = bad_mapping(options, fields=layout.fields, columns=layout.columns(table))
-        if wrong is not None:
-            raise DomainError(wrong[1], code="bad_mapping", field=wrong[0])
-        return preview_of(table, layout, options_of(job.settings))
+    with file_local(job) as path:
+        return file_preview(path, job.settings)
 
 
 def import_job_check(*, job: ImportJob) -> bool:

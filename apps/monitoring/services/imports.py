@@ -1,24 +1,31 @@
 """Runs that were trained elsewhere: their metrics file becomes a run with curves."""
 
+import contextlib
 from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import PurePath
 from typing import Any
 
+from django.conf import settings
 from django.db import transaction
 from django.utils import timezone
 
 from apps.accounts.models import Project, User
 from apps.accounts.services import audit_record
 from apps.common.errors import Conflict, DomainError
+from apps.common.sandbox import sandboxed, upload_limits
+from apps.common.scratch import scratch_folder
+from apps.common.storable import storable
+from apps.monitoring.run_files import read_from
 from apps.monitoring.selectors.diagnosis import TRAINED
 from apps.training.models import Run, RunAttempt
 from apps.training.services import metrics_store
-from apps.training.storable import storable
 from workers.diagnosis.names import Named, ours
-from workers.diagnosis.reading import Read, ReadingError, read
+from workers.diagnosis.reading import Read
 
 _LONGEST_NAME = 120
+_CURVES = "apps.monitoring.run_files:curves"
+_TIMES_AS_LONG = 6  # as the first look at other files: this one is read to its end
 
 
 def run_import(
@@ -42,16 +49,7 @@ def run_import(
             f"Say what was trained: one of {kinds}.", code="unknown_kind", field="trained_as"
         )
     name = storable(name.strip() or PurePath(file_name).stem)[:_LONGEST_NAME]
-    try:
-        found = read(file_name, data)
-    except ReadingError as error:
-        raise DomainError(
-            str(error),
-            code="unreadable_file",
-            field="file",
-            row=error.errors[0].row or None,
-            details=[{"row": one.row, "message": one.message} for one in error.errors],
-        ) from error
+    found = _read(file_name, data)
     digest = sha256(data).hexdigest()
     key = f"import:{trained_as}:{digest[:40]}"
     named = ours(found.series, trained_as)
@@ -86,6 +84,17 @@ def run_import(
             details={"file": storable(file_name), "sha256": digest, "trained_as": trained_as},
         )
     return run
+
+
+def _read(file_name: str, data: bytes) -> Read:
+    """The file's curves, read by a child process; raises DomainError."""
+    limits = upload_limits(_TIMES_AS_LONG * settings.UPLOAD_PARSE_SECONDS)
+    with scratch_folder("metrics") as folder:
+        path = folder / "upload"
+        path.write_bytes(data)
+        parsing = sandboxed(_CURVES, limits, path=str(path), name=PurePath(file_name).name)
+        with contextlib.closing(parsing) as values:
+            return read_from(values)
 
 
 def _run(

@@ -15,11 +15,11 @@ from django.utils import timezone
 from apps.accounts.models import Project, User
 from apps.accounts.services import audit_record
 from apps.common.errors import Conflict, DomainError
+from apps.common.storable import storable
 from apps.monitoring.models import Incident, Outcome, Watch
 from apps.monitoring.selectors.outcomes import Scope, Series, outcome_series, reward_series
 from apps.monitoring.services.incidents import incident_open
 from apps.training.models import Checkpoint
-from apps.training.storable import storable
 from measures.outcomes import Change, change, opposed
 
 RULE = "outcomes_diverge"

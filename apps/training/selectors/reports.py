@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from apps.common.storable import storable
 from apps.snapshots.store import artifact_store
 from apps.training.models import Artifact, Run
-from apps.training.storable import storable
 from workers.artifacts import ArtifactError
 
 LARGEST = 8_000_000  # bytes; a page is no place for more

@@ -18,13 +18,13 @@ from typing import Any
 from django.db import InterfaceError, OperationalError, transaction
 from django.utils import timezone
 
+from apps.common.storable import storable
 from apps.training import dispatch
 from apps.training.metric_blocks import Column, columns_of, gathered
 from apps.training.models import Run, RunAttempt, RunEvent
 from apps.training.services.arms import ROWLESS, apply, check_points
 from apps.training.services.attempts import run_end, run_locked
 from apps.training.services.points import BLOCKS_TO_MERGE, block_add, blocks_merge
-from apps.training.storable import storable
 from workers.contract.events import Envelope, Fault, Metrics, envelope_from_json
 from workers.contract.wire import ContractError
 

@@ -9,6 +9,7 @@ from django.db import IntegrityError, transaction
 from apps.accounts.models import Project, User
 from apps.accounts.services import audit_record
 from apps.common.errors import DomainError
+from apps.common.storable import storable
 from apps.snapshots.models import Snapshot
 from apps.training.code_version import code_version
 from apps.training.models import Artifact, Checkpoint, Run, RunAttempt, RunInput
@@ -16,7 +17,6 @@ from apps.training.services.attempts import run_dispatch
 from apps.training.services.completeness import context_check
 from apps.training.services.kinds import KINDS, SHORT, Input, approval_check, inputs_check
 from apps.training.services.layouts import launcher_of, needs_check, needs_of
-from apps.training.storable import storable
 from workers.contract.layouts import ONE
 from workers.contract.wire import JOB_QUEUES, QUEUE_CPU, QUEUE_SHORT
 

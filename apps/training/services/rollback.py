@@ -14,13 +14,13 @@ from django.db import transaction
 from apps.accounts.models import User
 from apps.accounts.services import audit_record
 from apps.common.errors import Conflict
+from apps.common.storable import storable
 from apps.training.guidance import advised_changes
 from apps.training.models import Checkpoint, Run, RunInput
 from apps.training.selectors.healthy import checkpoints_judged, last_healthy, started_from
 from apps.training.services.kinds import Input
 from apps.training.services.launching import run_launch
 from apps.training.services.layouts import needs_of
-from apps.training.storable import storable
 from workers.contract.recipes import recipe_config, recipe_fields
 
 HEALTHY, START = "healthy", "start"

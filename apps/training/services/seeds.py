@@ -9,12 +9,12 @@ from django.db import transaction
 from apps.accounts.models import Project, User
 from apps.common.errors import Conflict, DomainError
 from apps.common.ids import short_id
+from apps.common.storable import storable
 from apps.training.models import Run
 from apps.training.selectors.groups import group_runs
 from apps.training.services.kinds import Input
 from apps.training.services.launching import run_launch
 from apps.training.services.layouts import needs_of
-from apps.training.storable import storable
 from workers.contract.layouts import ONE
 from workers.contract.wire import QUEUE_CPU
 

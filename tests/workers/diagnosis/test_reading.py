@@ -167,6 +167,14 @@ def test_a_file_that_is_none_says_why(content: bytes, said: str) -> None:
     assert said in str(failed("x", content))
 
 
+@pytest.mark.parametrize("number", ["9" * 5000, "[" * 50_000], ids=["digits", "depth"])
+@pytest.mark.parametrize("text", ['[{"step": 1, "a": %s}]', '{"step": 1, "a": %s}'])
+def test_numbers_and_nesting_beyond_measure_are_said(text: str, number: str) -> None:
+    assert "digits" in str(failed("x.json", text % number)) or "deeply" in str(
+        failed("x.json", text % number)
+    )
+
+
 def test_texts_are_left_out_and_said() -> None:
     found = text("x.jsonl", '{"step": 1, "a": 1, "note": "hello", "tags": ["x"]}')
     assert set(found.series) == {"a"}

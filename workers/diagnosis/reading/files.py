@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -61,6 +62,8 @@ def _json(text: str) -> Read:
         if text.lstrip().startswith("{"):
             return _lines(text)
         raise refused(f"The JSON breaks off or is wrong: {error.msg}.", error.lineno) from error
+    except (ValueError, RecursionError) as error:
+        raise refused(f"The JSON cannot be read: {_why(error)}.") from error
     if isinstance(data, list):
         return _history(data, LOG_HISTORY, {})
     if isinstance(data.get("log_history"), list):
@@ -93,6 +96,13 @@ def _decoded(text: str, curves: Curves) -> Iterator[tuple[int, Any]]:
             yield row, json.loads(line)
         except json.JSONDecodeError as error:
             curves.error(row, f"no JSON: {error.msg} at character {error.colno}.")
+        except (ValueError, RecursionError) as error:
+            curves.error(row, f"no JSON: {_why(error)}.")
+
+
+def _why(error: ValueError | RecursionError) -> str:
+    deep = isinstance(error, RecursionError)
+    return "it is nested too deeply" if deep else "a number has thousands of digits"
 
 
 def _objects(
@@ -135,7 +145,7 @@ def _csv(text: str) -> Read:
             1,
         )
     if len(set(header)) < len(header):
-        twice = sorted({name for name in header if header.count(name) > 1})
+        twice = sorted(name for name, times in Counter(header).items() if times > 1)[:12]
         raise refused(f"Two columns have one name: {', '.join(twice)}.", 1)
     lower = {name.lower(): name for name in header}
     metric = next((lower[name] for name in _METRIC if name in lower), None)

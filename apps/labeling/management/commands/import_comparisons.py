@@ -16,8 +16,8 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from apps.accounts.models import Project
 from apps.common.errors import DomainError
 from apps.labeling import selectors, services
-from apps.labeling.formats import CONTAINERS, LAYOUTS, PAIRINGS, bad_mapping
-from apps.labeling.services.import_files import table_of
+from apps.labeling.formats import CONTAINERS, LAYOUTS, PAIRINGS
+from apps.labeling.services.import_files import file_parsed
 from apps.labeling.services.import_rows import FileRows, file_rows, report_of, votes_result
 from apps.labeling.services.results import ImportReport, RowProblem
 
@@ -115,17 +115,18 @@ class Command(BaseCommand):
             "preference": not given["no_preference"],
             "votes": not given["no_votes"],
         }  # fmt: skip
-        with table_of(given["file"], chosen) as (table, layout, options):
-            wrong = bad_mapping(options, fields=layout.fields, columns=layout.columns(table))
-            if wrong is not None:
-                raise DomainError(wrong[1], field=wrong[0])
-            mapping = ", ".join(f"{k} ← {v}" for k, v in layout.mapping(table, options).items())
-            self.stderr.write(f"{table.container}, {layout.label}: {mapping}")
-            for note in table.notes:
-                self.stderr.write(note)
+        with file_parsed(given["file"].resolve(), chosen) as values:
             return file_rows(
-                table, layout, options, progress=lambda n: self._tell(f"read {n:,} rows")
+                values,
+                progress=lambda n: self._tell(f"read {n:,} rows"),
+                recognised=self._recognised,
             )
+
+    def _recognised(self, head: dict[str, Any]) -> None:
+        mapping = ", ".join(f"{k} ← {v}" for k, v in head["mapping"].items())
+        self.stderr.write(f"{head['container']}, {head['layout']}: {mapping}")
+        for note in head["notes"]:
+            self.stderr.write(note)
 
     def _load(
         self, project: Project, found: FileRows, given: dict[str, Any], *, dry_run: bool

@@ -5,7 +5,10 @@ import itertools
 import json
 from typing import Any
 
-from apps.labeling.formats import Converted, FormatError, Layout, Options, Table
+from apps.labeling.formats.layouts import Layout
+from apps.labeling.formats.options import Options
+from apps.labeling.formats.records import Converted, FormatError, columns_check
+from apps.labeling.formats.tables import Table
 from apps.labeling.texts import BadMessages, excerpt, messages_from
 
 SAMPLE_ROWS = 5
@@ -18,6 +21,7 @@ def preview_of(table: Table, layout: Layout, options: Options) -> dict[str, Any]
     if any("\x00" in name for name in table.columns):
         raise FormatError("A column's name holds a NUL character, as no text does.")
     columns = layout.columns(table)
+    columns_check(columns, table.limits)
     return {
         "container": table.container,
         "layout": layout.key,

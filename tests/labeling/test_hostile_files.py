@@ -1,0 +1,228 @@
+"""Files made to crash, fill or stall their reader end in a refusal, never in an error of ours."""
+
+import gzip
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.files.uploadedfile import SimpleUploadedFile
+from django.test import Client
+
+from apps.accounts.models import Project, User
+from apps.common.errors import DomainError
+from apps.common.sandbox import sandboxed, worker_limits
+from apps.labeling import services
+from apps.labeling.formats import FormatError, Options, layout_of, table_open
+from apps.labeling.formats.json_text import array
+from apps.labeling.formats.records import FileLimits
+from apps.labeling.models import ImportJob
+from apps.labeling.services import import_rows
+from apps.labeling.services.import_files import file_parsed, file_preview
+from apps.labeling.services.import_rows import file_rows
+from apps.labeling.texts import MOST_MESSAGES, BadMessages, messages_from
+from tests.labeling import hostile_files as hostile
+
+SignedIn = Callable[[User], Client]
+PAIR = hostile.PAIR
+
+
+@pytest.fixture
+def upload(tmp_path: Path) -> Callable[[bytes], Path]:
+    def write(data: bytes) -> Path:
+        path = tmp_path / "upload"
+        path.write_bytes(data)
+        return path
+
+    return write
+
+
+Upload = Callable[[bytes], Path]
+
+
+def refusal(path: Path, **chosen: Any) -> DomainError:
+    with pytest.raises(DomainError) as caught:
+        file_preview(path, chosen)
+    assert str(path.parent) not in caught.value.message
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("data", "code"),
+    [
+        (hostile.arrow_stream(offset=0x7FFFFF00), "file_unreadable"),
+        (hostile.arrow_stream(offset=-5), "file_unreadable"),
+        (hostile.parquet_dictionary_bomb(rows=60, characters=20_000_000), "file_needs_memory"),
+        (hostile.json_of_many_keys(50_000), "file_unreadable"),
+        (b"[" * 100_000, "file_unreadable"),
+        (b'[{"prompt": ' + b"9" * 5000 + b"}]", "file_unreadable"),
+        (hostile.csv_of_columns(20_000), "file_unreadable"),
+        (hostile.gzip_bomb(50_000_000), "file_unreadable"),
+    ],
+    ids=["beyond", "negative", "texts", "keys", "deep", "digits", "columns", "gzip"],
+)
+def test_a_hostile_file_is_refused_at_upload(upload: Upload, data: bytes, code: str) -> None:
+    assert refusal(upload(data)).code == code
+
+
+def test_no_damaged_parquet_file_ends_its_reader() -> None:
+    found = dict(sandboxed("tests.labeling.hostile_files:outcomes", worker_limits(), begin=0))
+    assert len(found) == 150
+    codes = {code for code in found.values() if "rows" not in code}
+    assert codes == {"file_unreadable", "column_missing"}
+
+
+def test_one_long_text_in_a_dictionary_is_looked_at_and_its_rows_are_refused(
+    upload: Upload, settings: Any
+) -> None:
+    settings.UPLOAD_PARSE_MB = 600  # all of its rows at once would take 300 MB more
+    path = upload(hostile.parquet_dictionary_bomb(rows=300))
+    assert len(file_preview(path, {})["columns"]) == 3
+    with file_parsed(path, {}) as values:
+        found = file_rows(values)
+    assert len(found.problems) == 300
+    assert {problem.field for problem in found.problems} == {"prompt"}
+
+
+def test_rows_that_need_no_bytes_are_given_up_on(
+    upload: Upload, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(import_rows, "MOST_ROWS", 500)
+    path = upload(hostile.arrow_of_nothing())
+    with file_parsed(path, {}) as values, pytest.raises(DomainError) as caught:
+        file_rows(values)
+    assert caught.value.code == "too_many_rows"
+
+
+def test_rows_that_cannot_be_read_are_counted_up_to_a_limit(
+    upload: Upload, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(import_rows, "MOST_PROBLEMS", 50)
+    data = json.dumps(PAIR).encode() + b"\n" + b"1\n" * 500
+    path = upload(data)
+    with file_parsed(path, {"container": "jsonl"}) as values, pytest.raises(DomainError) as caught:
+        file_rows(values)
+    assert caught.value.code == "too_many_problems"
+
+
+@pytest.mark.parametrize(
+    "encoding",
+    ["undefined", "idna", "punycode", "a\0b", "unicode_escape", "raw_unicode_escape", "utf-16",
+     "utf-32", "rot13", "utf-7", "no such thing"],
+)  # fmt: skip
+@pytest.mark.parametrize("container", ["csv", "jsonl", "json"])
+def test_an_encoding_that_does_not_fit_is_said(
+    upload: Upload, encoding: str, container: str
+) -> None:
+    data = b"prompt,response_a,response_b\n\\ud800,b,c\n" + json.dumps(PAIR).encode()
+    with (
+        pytest.raises(FormatError),
+        table_open(upload(data), container=container, encoding=encoding, delimiter=",") as table,
+    ):
+        list(layout_of(table).rows(table, Options()))
+
+
+@pytest.mark.parametrize("delimiter", ["ab", "\0", "\n", '"'])
+def test_a_delimiter_that_is_none_is_said(upload: Upload, delimiter: str) -> None:
+    path = upload(b"prompt,response_a,response_b\n1,2,3\n")
+    with pytest.raises(FormatError), table_open(path, delimiter=delimiter, container="csv"):
+        pass
+
+
+@pytest.mark.parametrize("split", [1, 7, 64])
+@pytest.mark.parametrize(
+    "text",
+    ["[]", "[ ]", "[{}]", '[{"a": 12345}, 12345 ,{"b": "x,]"} ]', '\ufeff[\n{"a": [1, 2]},{}\n]\n'],
+)
+def test_a_list_is_read_piece_by_piece_as_json_reads_it(
+    upload: Upload, monkeypatch: pytest.MonkeyPatch, text: str, split: int
+) -> None:
+    monkeypatch.setattr("apps.labeling.formats.json_text._BLOCK", split)
+    found = [value for _, value in array(upload(text.encode()), "utf-8")]
+    expected = json.loads(text.lstrip("\ufeff"))
+    assert len(found) == len(expected)
+    assert [value for value in found if isinstance(value, dict)] == [
+        value for value in expected if isinstance(value, dict)
+    ]
+
+
+@pytest.mark.parametrize("text", ["[", "[{}", "[{} {}]", "[{},]", "[{}] x", "[{]", "[1e]", "[,]"])
+def test_a_list_that_is_no_json_is_refused(upload: Upload, text: str) -> None:
+    with pytest.raises(FormatError):
+        list(array(upload(text.encode()), "utf-8"))
+
+
+def test_a_file_may_be_as_wide_as_the_limit(upload: Upload) -> None:
+    limits = FileLimits(columns=3)
+    rows = json.dumps(PAIR) + "\n" + json.dumps(PAIR | {"more": 1})
+    with table_open(upload(f"{rows}\n".encode()), limits=limits) as table:
+        first, second = (record for _, record in table.records())
+    assert first == PAIR
+    assert "4 fields" in second.message
+    with (
+        pytest.raises(FormatError, match="4 columns"),
+        table_open(upload(b"a,b,c,d\n1,2,3,4\n"), limits=limits),
+    ):
+        pass
+
+
+def test_a_text_file_that_gzip_packs_well_is_read(upload: Upload) -> None:
+    lines = "".join(json.dumps(PAIR | {"id": str(n)}) + "\n" for n in range(20_000))
+    path = upload(gzip.compress(lines.encode(), mtime=0))
+    with table_open(path) as table:
+        assert sum(1 for _ in table.records()) == 20_000
+
+
+def test_the_api_refuses_a_hostile_file_and_keeps_nothing(
+    signed_in: SignedIn, project: Project, emil: User
+) -> None:
+    answer = signed_in(emil).post(
+        "/api/v1/projects/arguments/imports",
+        {"file": SimpleUploadedFile("rows.arrow", hostile.arrow_stream(offset=0x7FFFFF00))},
+    )
+    assert (answer.status_code, answer.json()["code"]) == (400, "file_unreadable")
+    assert not ImportJob.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("constants", {"topic": "a\0b"}),
+        ("mapping", {"prompt": "\0"}),
+        ("encoding", "\ud800"),
+        ("split", "\0"),
+    ],
+)
+def test_settings_that_cannot_be_stored_are_refused_by_name(
+    project: Project, emil: User, name: str, value: Any, inline_parsing: None
+) -> None:
+    job = services.import_job_create(
+        project=project, by=emil, file_name="a\0b.jsonl", chunks=[json.dumps(PAIR).encode()]
+    )
+    assert "\0" not in job.file_name
+    with pytest.raises(DomainError) as caught:
+        services.import_job_configure(job=job, **{name: value})
+    assert (caught.value.code, caught.value.field) == ("not_storable", name)
+
+
+def test_cells_that_spell_half_a_character_stay_texts(
+    project: Project, emil: User, inline_parsing: None
+) -> None:
+    half = json.dumps([{"role": "user", "content": "\ud800"}])
+    rows = f'prompt,response_a,response_b\n"{half.replace(chr(34), chr(34) * 2)}",b,c\n'
+    job = services.import_job_create(
+        project=project, by=emil, file_name="x.csv", chunks=[rows.encode()]
+    )
+    services.import_job_check(job=job)
+    services.import_job_run(job=job.pk)
+    job.refresh_from_db()
+    services.import_job_start(job=job)
+    assert services.import_job_run(job=job.pk) == "done"
+
+
+def test_a_conversation_has_so_many_messages() -> None:
+    turns = [{"role": "user", "content": "x"}] * (MOST_MESSAGES + 1)
+    assert len(messages_from(turns[1:], role="user")) == MOST_MESSAGES
+    with pytest.raises(BadMessages):
+        messages_from(turns, role="user")
