@@ -127,6 +127,9 @@ class RunPage(Schema):
 class RunDetailOut(RunOut):
     checkpoints: list[CheckpointOut]
     open_alerts: int
+    parked_events: int = Field(
+        description="of a newer worker; applied once the web side is upgraded"
+    )
 
 
 class EventOut(Schema):
@@ -233,6 +236,7 @@ def run_get(request: HttpRequest, slug: str, run_id: str) -> RunDetailOut:
         **RunOut.of(run).dict(),
         checkpoints=[CheckpointOut.of(row) for row in selectors.checkpoints(run)],
         open_alerts=sum(a.acknowledged_at is None for a in pages.alerts_of(run)),
+        parked_events=selectors.parked_count(run),
     )
 
 

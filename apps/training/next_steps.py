@@ -94,7 +94,9 @@ NEXT_STEPS: dict[str, str] = {
     "clone, or go back to the last healthy checkpoint.",
     # our side
     "bug": _REPORT,
-    "contract_violation": _NEW_VERSION,
+    "contract_violation": _REPORT,
+    "uri_outside_run": "Look at the worker that ran it: its trainer is broken, or is none. Then "
+    "clone the run.",
     "unreadable_job": _NEW_VERSION,
     "worker_error": _REPORT,
 }

@@ -18,7 +18,7 @@ from typing import Any
 
 from workers import ranks
 from workers.context import RecipeError, RunContext
-from workers.contract.events import Fault, Sample
+from workers.contract.events import Fault, Progress, Sample
 from workers.emitter import EVENTS_FILE
 from workers.recipes.settings.parsing import option, parse
 
@@ -54,13 +54,6 @@ class DrillSettings:
     witness: str | None = option(
         None, "A file that all trainers of the run share; it records whether two ever met."
     )
-
-
-@dataclass(frozen=True)
-class _Nonsense:
-    """An event that the contract does not know."""
-
-    what: str = "nonsense"
 
 
 class _Witness:
@@ -205,4 +198,4 @@ def _go_wrong(settings: DrillSettings, context: RunContext) -> None:
             with (context.workdir / EVENTS_FILE).open("ab") as spool:
                 spool.write(b'{"half a line\n')
         case "violation":
-            context.emit(_Nonsense())
+            context.emit(Progress(step=-1))
