@@ -25,6 +25,7 @@ class RunIn(Schema):
     config: dict[str, Any] = Field(default_factory=dict, description="of the recipe; see docs")
     inputs: dict[str, str] = Field(
         default_factory=dict,
+        max_length=50,
         description='role to "snapshot:<id>", "checkpoint:<id>" or "run:<id>" (its final model)',
     )
     seed: int = Field(0, ge=0, lt=2**63)

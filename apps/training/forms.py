@@ -25,6 +25,7 @@ from apps.training.models import Run, RunInput
 from apps.training.selectors import pages
 from apps.training.services.kinds import KINDS, OPTIMISED, Role
 from apps.training.services.seeds import MOST_SEEDS
+from workers.contract.drills import ONLY_IN_TESTS, drill_folder
 from workers.contract.guards import guard_errors
 from workers.contract.recipes import RecipeField, recipe_config, recipe_fields
 
@@ -116,7 +117,7 @@ class RunForm(NeedsForm):
     ) -> None:
         super().__init__(data, **kwargs)
         self.project, self.kind, self.source = project, kind, source
-        self.options = {option.name: option for option in recipe_fields(kind)}
+        self.options = {option.name: option for option in _offered(kind)}
         start = recipe_config(kind, source.config if source else {"preset": preset})
         if start.get("preset") == "":
             del start["preset"]
@@ -264,8 +265,18 @@ class RunForm(NeedsForm):
         """Put a service's refusal beside the field it is about."""
         where = error.field or ""
         name = f"input_{where.removeprefix('inputs.')}" if where.startswith("inputs.") else where
+        if where.startswith("config."):
+            name = f"c_{where.removeprefix('config.')}"
         name = {"config": "pasted", "idempotency_key": "key"}.get(name, name)
         self.add_error(name if name in self.fields else None, error.message)
+
+
+def _offered(kind: str) -> list[RecipeField]:
+    """The fields of its recipe, without those that are for machines of tests alone."""
+    fields = recipe_fields(kind)
+    if kind != "drill" or drill_folder() is not None:
+        return fields
+    return [field for field in fields if field.name not in ONLY_IN_TESTS]
 
 
 def _inputs_of(run: Run) -> dict[str, str]:
