@@ -4,15 +4,17 @@ import difflib
 import json
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 from django import forms
 from django.core.exceptions import ValidationError
 from django.core.validators import MaxValueValidator, MinValueValidator
+from django.http import QueryDict
 
 from apps.accounts.models import Project
 from apps.common.errors import DomainError
 from apps.training.form_guards import (
+    PREFIX,
     GuardRow,
     guard_complaints,
     guard_fields,
@@ -23,11 +25,17 @@ from apps.training.form_needs import NeedsForm
 from apps.training.form_sections import sections_of
 from apps.training.models import Run, RunInput
 from apps.training.selectors import pages
+from apps.training.services.judges import REWARDED, held_out_judges
 from apps.training.services.kinds import KINDS, OPTIMISED, Role
 from apps.training.services.seeds import MOST_SEEDS
 from workers.contract.drills import ONLY_IN_TESTS, drill_folder
 from workers.contract.guards import guard_errors
-from workers.contract.recipes import RecipeField, recipe_config, recipe_fields
+from workers.contract.recipes import (
+    RecipeField,
+    recipe_config,
+    recipe_fields,
+    recipe_presets,
+)
 
 # Shown at once; the others wait behind "All settings".
 MAIN_FIELDS: dict[str, tuple[str, ...]] = {
@@ -149,19 +157,25 @@ class RunForm(NeedsForm):
         self._group()
 
     def _add_inputs(self, source: Run | None) -> None:
-        needed = {need.roles[0] for need in KINDS[self.kind].needs if len(need.roles) == 1}
+        """A needed input with one thing to choose is chosen; of several, nobody but the person
+        knows which. What is missing the service names, with what would do instead."""
+        needs = {need.roles[0]: need for need in KINDS[self.kind].needs if len(need.roles) == 1}
         taken = _inputs_of(source) if source else {}
+        judges = held_out_judges(self.project.pk) if self.kind in REWARDED else set()
         for role, rule in KINDS[self.kind].roles.items():
-            groups = _role_choices(self.project, rule)
+            groups = _role_choices(self.project, rule, judges if role == "reward" else set())
             field = forms.ChoiceField(
                 label=ROLE_LABELS.get(role, role),
                 required=False,
-                choices=[("", "—"), *groups],
+                choices=[("", "Choose one" if role in needs else "—"), *groups],
                 help_text=ROLE_HELP.get(role, ""),
             )
-            first = next((value for _, group in groups for value, _ in group), "")
-            field.initial = taken.get(role, "") if source else (first if role in needed else "")
-            field.hide_optional = role in needed
+            offered = [value for _, group in groups for value, _ in group]
+            only = offered[0] if role in needs and len(offered) == 1 else ""
+            field.initial = taken.get(role, "") if source else only
+            field.hide_optional = role in needs
+            if role in needs and needs[role].unless is None:
+                field.widget.attrs["required"] = True
             self.fields[f"input_{role}"] = field
 
     def _group(self) -> None:
@@ -178,6 +192,16 @@ class RunForm(NeedsForm):
             (title, about, [self[f"c_{option.name}"] for option in options])
             for title, about, options in sections_of(self.kind, rest)
         ]
+
+    @classmethod
+    def with_preset(cls, sent: QueryDict, *, preset: str, of: str, **kwargs: Any) -> Self:
+        """The form as it was sent, with the values of a preset in the fields of the configuration:
+        name, seeds, machine and inputs stay what the person chose. Nothing is checked yet. `of` is
+        the kind of run."""
+        own = "guards" in recipe_presets(of).get(preset, {})
+        settings = ("c_", "pasted", PREFIX) if own else ("c_", "pasted")
+        kept = {name: value for name, value in sent.items() if not name.startswith(settings)}
+        return cls(initial=kept, preset=preset, **kwargs)
 
     @cached_property
     def guard_rows(self) -> list[GuardRow]:
@@ -291,11 +315,14 @@ def _inputs_of(run: Run) -> dict[str, str]:
     }
 
 
-def _role_choices(project: Project, rule: Role) -> list[tuple[str, list[tuple[str, str]]]]:
+def _role_choices(
+    project: Project, rule: Role, without: set[str]
+) -> list[tuple[str, list[tuple[str, str]]]]:
+    """What may play a role, without the models of the runs `without`."""
     groups = [
         ("Datasets", pages.snapshot_choices(project, rule.snapshots) if rule.snapshots else []),
-        ("Runs (their final model)", pages.run_choices(project, rule.models)),
-        ("Checkpoints", pages.checkpoint_choices(project, rule.models)),
+        ("Runs (their final model)", pages.run_choices(project, rule.models, without)),
+        ("Checkpoints", pages.checkpoint_choices(project, rule.models, without)),
     ]
     return [(title, choices) for title, choices in groups if choices]
 

@@ -15,6 +15,7 @@ from apps.training.code_version import code_version
 from apps.training.models import Artifact, Checkpoint, Run, RunAttempt, RunInput
 from apps.training.services.attempts import run_dispatch
 from apps.training.services.completeness import context_check
+from apps.training.services.judges import judge_check
 from apps.training.services.kinds import KINDS, SHORT, Input, approval_check, inputs_check
 from apps.training.services.layouts import launcher_of, needs_check, needs_of
 from apps.training.storable import storable
@@ -76,6 +77,7 @@ def run_launch(
             field="override_reason",
         )
     inputs_check(project_id=project.pk, kind=kind, config=config, inputs=inputs)
+    judge_check(project_id=project.pk, kind=kind, inputs=inputs)
     if about is not None and about.project_id != project.pk:
         raise DomainError(
             "There is no such run in this project.", code="unknown_run", field="about"
