@@ -8,6 +8,7 @@ from workers.contract import wire
 from workers.contract.events import Envelope, Failed, Fault, envelope_to_json
 from workers.contract.places import is_run_id
 from workers.contract.signing import signed
+from workers.control import CANCEL
 from workers.supervisor.line import Line
 
 LEFT_FOR_S = 5.0
@@ -19,10 +20,13 @@ def leave(
     job: Any, why: str, *, line: Line, created_at: float, pause_s: float = LEFT_FOR_S
 ) -> None:
     """Put a job that only a newer worker can read back into its queue, after a pause in which such
-    a worker may take what waits there. The run's page says what it waits for."""
+    a worker may take what waits there. The run's page says what it waits for; of a run that was
+    cancelled meanwhile nothing is left."""
     log.error("left a job in its queue, this worker is older than the web side: %s", why)
     address = _address(job)
     if address is None or job.get("queue") not in wire.JOB_QUEUES:
+        return
+    if line.wish(address[0]) == CANCEL:
         return
     _tell(line, job, *address, events=[], note=WAITS)
     time.sleep(pause_s)

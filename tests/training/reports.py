@@ -26,9 +26,9 @@ def batch(run: Run, *events: Event, first: int = 1, attempt: int = 1) -> dict[st
 
 def _at_home(event: Event, run: Run) -> Event:
     uri = getattr(event, "uri", "")
-    if not uri.startswith("runs/x"):
+    if not uri.startswith("runs/x/"):
         return event
-    return replace(event, uri=f"runs/{run.pk}{uri.removeprefix('runs/x')}")
+    return replace(event, uri=f"runs/{run.pk}/{uri.removeprefix('runs/x/')}")
 
 
 def report(run: Run, *events: Event, first: int = 1, attempt: int = 1) -> Applied:

@@ -79,6 +79,22 @@ def test_an_untouched_drill_is_launched_with_every_default_written_down(open_for
     }
 
 
+def test_a_drill_that_goes_wrong_is_offered_on_machines_of_tests_alone(
+    open_form, project, monkeypatch
+):
+    run = run_make(project, config={"steps": 3, "fault": "none", "children": 0, "witness": None})
+    _, sent, _ = open_form("drill")
+    assert "c_fault" in sent
+    monkeypatch.delenv("DRILL_FOLDER")
+    client, sent, page = open_form("drill", f"?from={run.pk}")
+    names = {name for name in page.context["form"].fields if name.startswith("c_")}
+    assert not names & {"c_fault", "c_children", "c_witness", "c_hold_file", "c_ignore_stop"}
+    assert client.post("/p/arguments/runs/new/drill/", sent).status_code == 302
+    client, sent, _ = open_form("drill")
+    wrong = client.post("/p/arguments/runs/new/drill/", sent | {"pasted": '{"fault": "kill"}'})
+    assert wrong.context["form"].errors.keys() == {"pasted"}
+
+
 def test_a_double_click_launches_once(open_form):
     client, sent, _ = open_form("drill")
     first = client.post("/p/arguments/runs/new/drill/", sent)
@@ -120,6 +136,16 @@ def test_pasted_json_that_does_not_fit_says_where(open_form, pasted, words):
     text = client.post("/p/arguments/runs/new/drill/", sent | {"pasted": pasted}).content.decode()
     assert words in text
     assert not Run.objects.exists()
+
+
+@pytest.mark.parametrize("name", ["pasted", "c_reward"])
+@pytest.mark.parametrize("text", ['{"a":' * 100_000, f'{{"kl_coef": {"9" * 5_000}}}'])
+def test_json_that_nobody_can_read_is_marked_at_its_field(open_form, name, text):
+    client, sent, _ = open_form("ppo")
+    text += "1" + "}" * text.count("{") if text.endswith(":") else ""
+    answer = client.post("/p/arguments/runs/new/ppo/", sent | {name: text})
+    assert answer.status_code == 422
+    assert name in answer.context["form"].errors
 
 
 def test_pasted_json_overrides_the_fields(open_form):
@@ -210,8 +236,13 @@ def two_of_each(project):
     for kind in Snapshot.Kind.values:
         for name in ("old", "new"):
             Snapshot.objects.create(
-                project=project, name=name, kind=kind, state="frozen",
-                uri="snapshots/x", sha256="0" * 64, frozen_at=timezone.now(),
+                project=project,
+                name=name,
+                kind=kind,
+                state="frozen",
+                uri="snapshots/x",
+                sha256="0" * 64,
+                frozen_at=timezone.now(),
             )
     for kind in ("sft", "dpo", "reward", "drill"):
         for name in ("old", "new"):

@@ -16,6 +16,7 @@ from workers.contract import (
     envelope_from_json,
     spec_from_json,
     spec_to_json,
+    wire,
 )
 from workers.contract.signing import is_signed
 from workers.supervisor import Supervisor
@@ -61,6 +62,13 @@ def test_a_job_of_a_newer_version_waits_in_its_queue_for_a_newer_worker(
     (batch,) = line.batches
     assert (batch["events"], batch["note"]) == ([], WAITS)
     assert is_signed(batch, "s")
+
+
+def test_a_cancelled_job_does_not_circulate(line: Said, tmp_path: Path) -> None:
+    job = job_of(tmp_path, version=2)
+    line.redis.set(wire.control_key(job["run"]), "cancel", ex=60)
+    leave(job, "job: version 2", line=line, created_at=5.0, pause_s=0.0)
+    assert line.redis.llen("short") == 0
 
 
 def test_a_newer_field_of_a_job_is_ignored_and_a_missing_one_has_its_default(
