@@ -14,6 +14,7 @@ from django.http import QueryDict
 
 from apps.accounts.models import Project
 from apps.common.errors import DomainError
+from apps.common.json_limits import json_check
 from apps.training.form_guards import (
     PREFIX,
     GuardRow,
@@ -243,6 +244,12 @@ class RunForm(NeedsForm):
             raise ValidationError(_UNREADABLE) from None
         if not isinstance(value, dict):
             raise ValidationError('Expected an object such as {"learning_rate": 1e-5}.')
+        try:
+            json_check(
+                value, field="pasted"
+            )  # before each name is compared with all that are known
+        except DomainError as error:
+            raise ValidationError(error.message) from None
         problems = [problem for name in value if (problem := self._misfit(name, value[name]))]
         if problems:
             raise ValidationError(problems)

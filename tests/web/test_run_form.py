@@ -148,6 +148,17 @@ def test_json_that_nobody_can_read_is_marked_at_its_field(open_form, name, text)
     assert name in answer.context["form"].errors
 
 
+def test_names_beyond_number_are_not_compared_one_by_one(open_form, monkeypatch):
+    def never(*_: object, **__: object) -> list[str]:
+        raise AssertionError("compared")
+
+    monkeypatch.setattr("apps.training.forms.difflib.get_close_matches", never)
+    client, sent, _ = open_form("drill")
+    many = json.dumps({f"k{n}": n for n in range(6_000)})
+    answer = client.post("/p/arguments/runs/new/drill/", sent | {"pasted": many})
+    assert len(answer.context["form"].errors["pasted"]) == 1
+
+
 def test_pasted_json_overrides_the_fields(open_form):
     client, sent, _ = open_form("drill")
     client.post("/p/arguments/runs/new/drill/", sent | {"pasted": '{"steps": 7}'})

@@ -10,7 +10,8 @@ VARIABLE = "TRAINER_ENVIRONMENT"
 _SYSTEM = (
     *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "HOSTNAME", "TERM", "TZ", "TMPDIR"),
     *("LANG", "LANGUAGE", "VIRTUAL_ENV", "CONDA_PREFIX", "XDG_CACHE_HOME"),
-    *("LD_LIBRARY_PATH", "LD_PRELOAD", "SSL_CERT_FILE", "SSL_CERT_DIR"),
+    *("LD_LIBRARY_PATH", "LD_PRELOAD", "CC", "CXX", "CPATH", "LIBRARY_PATH"),  # Triton compiles
+    *("SSL_CERT_FILE", "SSL_CERT_DIR"),
     *("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"),
     *("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"),
     *("http_proxy", "https_proxy", "all_proxy", "no_proxy"),
