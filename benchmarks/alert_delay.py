@@ -99,7 +99,9 @@ def program(folder: Path, name: str) -> Iterator[None]:
 
 
 def batch_of(run: str) -> dict[str, Any]:
+    from apps.training.signing import secret_of
     from workers.contract import Alert, Envelope, Evidence, envelope_to_json
+    from workers.contract.signing import signed
     from workers.contract.wire import VERSION
 
     alert = Alert("critic_dead", "critical", 40, "It explains nothing.", -0.2, 0.0)
@@ -109,7 +111,8 @@ def batch_of(run: str) -> dict[str, Any]:
         envelope_to_json(Envelope(run, 1, seq, now, event))
         for seq, event in enumerate((alert, proof), 1)
     ]
-    return {"version": VERSION, "run": run, "attempt": 1, "events": events}
+    batch = {"version": VERSION, "run": run, "attempt": 1, "events": events}
+    return signed(batch, secret_of(run, 1))
 
 
 def runs_make(project: Any, n: int) -> list[str]:

@@ -24,6 +24,8 @@ LOG_LEVEL = env.choice("LOG_LEVEL", "INFO", ("DEBUG", "INFO", "WARNING", "ERROR"
 if PRODUCTION and not env.text("SECRET_KEY"):
     raise env.BadEnvironment("SECRET_KEY must be set when PRODUCTION=1")
 SECRET_KEY = env.text("SECRET_KEY") or env.local_secret(VAR_DIR)
+# Former keys, newest first: what they signed stays good until it is signed again.
+SECRET_KEY_FALLBACKS = env.words("SECRET_KEY_FALLBACKS")
 ALLOWED_HOSTS = env.words("ALLOWED_HOSTS", "" if PRODUCTION else "localhost,127.0.0.1,[::1]")
 CSRF_TRUSTED_ORIGINS = env.words("CSRF_TRUSTED_ORIGINS")
 SITE_URL = env.text("SITE_URL", f"http://127.0.0.1:{PORT}")

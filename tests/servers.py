@@ -24,6 +24,8 @@ def _start_servers() -> None:
         *("ARTIFACTS_URL", "PRODUCTION", "DEBUG"),
     ):
         os.environ.pop(name, None)
+    os.environ["DRILL_FOLDER"] = tempfile.gettempdir()  # drills of tests crash and write files
+    os.environ["MODEL_FOLDERS"] = tempfile.gettempdir()
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
 

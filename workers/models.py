@@ -23,6 +23,7 @@ from transformers.utils import logging as hf_logging
 from workers import ranks
 from workers.context import RecipeError
 from workers.contract.events import Fault
+from workers.contract.model_names import NOT_ALLOWED, allowed_folder, is_hub_id
 from workers.data.encoding import ENCODER_TEMPLATE, PLAIN_TEMPLATE
 from workers.layouts.whole import size_of
 
@@ -51,6 +52,17 @@ def load_tokenizer(source: str | Path) -> PreTrainedTokenizerBase:
         tokenizer.chat_template = ENCODER_TEMPLATE if marks else PLAIN_TEMPLATE
     tokenizer.padding_side = "left"
     return tokenizer
+
+
+def named_model(name: str) -> str | Path:
+    """What a configuration's `base_model` leads to. Raises `RecipeError` for a path that nobody who
+    runs this worker listed, whether there is something or not."""
+    if (folder := allowed_folder(name)) is not None:
+        return folder
+    # A relative path looks like an id and would be read from the trainer's folder.
+    if is_hub_id(name) and not Path(name).exists():
+        return name
+    raise RecipeError("model_not_allowed", Fault.CONFIGURATION, f"base_model: {NOT_ALLOWED}")
 
 
 def load_causal(source: str | Path, *, device: torch.device | None = None) -> PreTrainedModel:

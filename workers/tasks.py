@@ -3,16 +3,16 @@
 import contextlib
 import logging
 import os
-import time
 from pathlib import Path
 from typing import Any
 
 from workers.celery import app, worker_is_leaving
 from workers.contract import wire
-from workers.contract.events import Envelope, Failed, Fault, envelope_to_json
 from workers.contract.jobs import spec_from_json
+from workers.contract.wire import NewerPeer
 from workers.supervisor import Supervisor
 from workers.supervisor.line import TIMEOUT_S, Line
+from workers.unreadable import leave, refuse
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +33,11 @@ def run_job(job: dict[str, Any], created_at: float = 0.0) -> None:
     try:
         spec = spec_from_json(job)
     except ValueError as error:
-        _refuse(job, str(error))
+        with contextlib.closing(Line(os.environ["REDIS_URL"])) as line:
+            if isinstance(error, NewerPeer):
+                leave(job, str(error), line=line, created_at=created_at)
+            else:
+                refuse(job, str(error), line=line)
         return
     # A call that hangs must cost little of a lease.
     line = Line(os.environ["REDIS_URL"], timeout_s=min(TIMEOUT_S, spec.limits.lease_s / 10))
@@ -42,16 +46,3 @@ def run_job(job: dict[str, Any], created_at: float = 0.0) -> None:
             spec, line=line, work=work_folder(), created_at=created_at, leaving=worker_is_leaving
         ).run()
     log.info("%s/%s: %s", spec.run, spec.attempt, became)
-
-
-def _refuse(job: Any, why: str) -> None:
-    """Say that this worker cannot read the job; it has no attempt of its own to say it in."""
-    log.error("refused a job: %s", why)
-    run, attempt = (job.get("run"), job.get("attempt")) if isinstance(job, dict) else (None, None)
-    if not isinstance(run, str) or not isinstance(attempt, int):
-        return
-    event = Failed("unreadable_job", Fault.BUG, f"The worker cannot read this job. {why}")
-    envelope = Envelope(run, attempt, 1, time.time(), event)
-    batch = {"version": wire.VERSION, "run": run, "attempt": attempt}
-    with contextlib.closing(Line(os.environ["REDIS_URL"])) as line:
-        line.send(batch | {"events": [envelope_to_json(envelope)]})

@@ -5,6 +5,7 @@ SCOPES: dict[str, str] = {
     "label": "ask for comparisons and vote",
     "write": "create projects, import, freeze snapshots",
     "train": "start, stop and cancel runs",
+    "approve": "approve, reject and retire reward models",
     "admin": "change people and roles",
 }
 DEFAULT_SCOPES = ("read",)

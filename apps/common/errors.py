@@ -51,6 +51,12 @@ class Conflict(DomainError):
     code = "conflict"
 
 
+class Unprocessable(DomainError):
+    """A field is larger than it may be, or holds what nobody may ask for here."""
+
+    status = 422
+
+
 class Unavailable(DomainError):
     """What would have to do this does not answer, or has too much to do; asking later may work."""
 

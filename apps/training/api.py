@@ -25,6 +25,7 @@ class RunIn(Schema):
     config: dict[str, Any] = Field(default_factory=dict, description="of the recipe; see docs")
     inputs: dict[str, str] = Field(
         default_factory=dict,
+        max_length=50,
         description='role to "snapshot:<id>", "checkpoint:<id>" or "run:<id>" (its final model)',
     )
     seed: int = Field(0, ge=0, lt=2**63)
@@ -127,6 +128,9 @@ class RunPage(Schema):
 class RunDetailOut(RunOut):
     checkpoints: list[CheckpointOut]
     open_alerts: int
+    parked_events: int = Field(
+        description="of a newer worker; applied once the web side is upgraded"
+    )
 
 
 class EventOut(Schema):
@@ -233,6 +237,7 @@ def run_get(request: HttpRequest, slug: str, run_id: str) -> RunDetailOut:
         **RunOut.of(run).dict(),
         checkpoints=[CheckpointOut.of(row) for row in selectors.checkpoints(run)],
         open_alerts=sum(a.acknowledged_at is None for a in pages.alerts_of(run)),
+        parked_events=selectors.parked_count(run),
     )
 
 

@@ -4,6 +4,7 @@ Nothing here raises when Redis is away. It answers False or None within a few se
 was not said is said again by the sweep, since the run row is the truth and messages are hints.
 """
 
+import contextlib
 import json
 import logging
 from collections.abc import Mapping
@@ -62,7 +63,7 @@ def job_send(spec: Mapping[str, Any], *, created_at: float) -> bool:
             args=[dict(spec)],
             kwargs={"created_at": created_at},
             queue=spec["queue"],
-            headers={wire.JOB_HEADER: _job_name(spec["run"], spec["attempt"])},
+            headers={wire.JOB_HEADER: wire.job_name(spec["run"], spec["attempt"])},
             retry=False,
         )
     except (KombuError, redis.RedisError, OSError) as error:
@@ -87,10 +88,6 @@ def _job_of(message: bytes) -> tuple[str, int] | None:
         return run, int(attempt)
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
-
-
-def _job_name(run: str, attempt: int) -> str:
-    return f"{run}/{attempt}"
 
 
 def wish_send(run: str, wish: str) -> bool:
@@ -123,6 +120,12 @@ def standing(run: str) -> Standing | None:
     except redis.RedisError:
         return None
     return Standing(leased=lease is not None, fence=int(fence or 0))
+
+
+def refusal_count() -> None:
+    """One more batch that was not from the worker it named (`concord_batches_refused`)."""
+    with contextlib.suppress(redis.RedisError):
+        _redis(settings.REDIS_URL).incr(wire.REFUSED_KEY)
 
 
 def ack_send(run: str, attempt: int, seq: int) -> None:

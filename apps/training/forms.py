@@ -4,15 +4,19 @@ import difflib
 import json
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 from django import forms
 from django.core.exceptions import ValidationError
 from django.core.validators import MaxValueValidator, MinValueValidator
+from django.forms.fields import InvalidJSONInput
+from django.http import QueryDict
 
 from apps.accounts.models import Project
 from apps.common.errors import DomainError
+from apps.common.json_limits import json_check
 from apps.training.form_guards import (
+    PREFIX,
     GuardRow,
     guard_complaints,
     guard_fields,
@@ -23,10 +27,17 @@ from apps.training.form_needs import NeedsForm
 from apps.training.form_sections import sections_of
 from apps.training.models import Run, RunInput
 from apps.training.selectors import pages
+from apps.training.services.judges import REWARDED, held_out_judges
 from apps.training.services.kinds import KINDS, OPTIMISED, Role
 from apps.training.services.seeds import MOST_SEEDS
+from workers.contract.drills import ONLY_IN_TESTS, drill_folder
 from workers.contract.guards import guard_errors
-from workers.contract.recipes import RecipeField, recipe_config, recipe_fields
+from workers.contract.recipes import (
+    RecipeField,
+    recipe_config,
+    recipe_fields,
+    recipe_presets,
+)
 
 # Shown at once; the others wait behind "All settings".
 MAIN_FIELDS: dict[str, tuple[str, ...]] = {
@@ -70,6 +81,9 @@ ROLE_HELP = {
     "demonstrations": "What answers may have been copied from; the share is watched.",
     "policy": "Whose answers are generated; in PPO and GRPO, where training starts.",
 }
+
+
+_UNREADABLE = "Too deeply nested, or a number of too many digits."
 
 
 class RunForm(NeedsForm):
@@ -116,11 +130,13 @@ class RunForm(NeedsForm):
     ) -> None:
         super().__init__(data, **kwargs)
         self.project, self.kind, self.source = project, kind, source
-        self.options = {option.name: option for option in recipe_fields(kind)}
+        self.options = {option.name: option for option in _offered(kind)}
         start = recipe_config(kind, source.config if source else {"preset": preset})
         if start.get("preset") == "":
             del start["preset"]
         start |= changes or {}
+        if kind == "drill":  # what is not offered here and asks for nothing
+            start = {n: v for n, v in start.items() if n in self.options or v != _idle(n)}
         if source:
             self.fields["name"].initial = f"{source.name} (copy)"[:120]
             self.fields["seed"].initial = source.seed
@@ -148,19 +164,25 @@ class RunForm(NeedsForm):
         self._group()
 
     def _add_inputs(self, source: Run | None) -> None:
-        needed = {need.roles[0] for need in KINDS[self.kind].needs if len(need.roles) == 1}
+        """A needed input with one thing to choose is chosen; of several, nobody but the person
+        knows which. What is missing the service names, with what would do instead."""
+        needs = {need.roles[0]: need for need in KINDS[self.kind].needs if len(need.roles) == 1}
         taken = _inputs_of(source) if source else {}
+        judges = held_out_judges(self.project.pk) if self.kind in REWARDED else set()
         for role, rule in KINDS[self.kind].roles.items():
-            groups = _role_choices(self.project, rule)
+            groups = _role_choices(self.project, rule, judges if role == "reward" else set())
             field = forms.ChoiceField(
                 label=ROLE_LABELS.get(role, role),
                 required=False,
-                choices=[("", "—"), *groups],
+                choices=[("", "Choose one" if role in needs else "—"), *groups],
                 help_text=ROLE_HELP.get(role, ""),
             )
-            first = next((value for _, group in groups for value, _ in group), "")
-            field.initial = taken.get(role, "") if source else (first if role in needed else "")
-            field.hide_optional = role in needed
+            offered = [value for _, group in groups for value, _ in group]
+            only = offered[0] if role in needs and len(offered) == 1 else ""
+            field.initial = taken.get(role, "") if source else only
+            field.hide_optional = role in needs
+            if role in needs and needs[role].unless is None:
+                field.widget.attrs["required"] = True
             self.fields[f"input_{role}"] = field
 
     def _group(self) -> None:
@@ -177,6 +199,16 @@ class RunForm(NeedsForm):
             (title, about, [self[f"c_{option.name}"] for option in options])
             for title, about, options in sections_of(self.kind, rest)
         ]
+
+    @classmethod
+    def with_preset(cls, sent: QueryDict, *, preset: str, of: str, **kwargs: Any) -> Self:
+        """The form as it was sent, with the values of a preset in the fields of the configuration:
+        name, seeds, machine and inputs stay what the person chose. Nothing is checked yet. `of` is
+        the kind of run."""
+        own = "guards" in recipe_presets(of).get(preset, {})
+        settings = ("c_", "pasted", PREFIX) if own else ("c_", "pasted")
+        kept = {name: value for name, value in sent.items() if not name.startswith(settings)}
+        return cls(initial=kept, preset=preset, **kwargs)
 
     @cached_property
     def guard_rows(self) -> list[GuardRow]:
@@ -208,8 +240,16 @@ class RunForm(NeedsForm):
             raise ValidationError(
                 f"Not JSON: {error.msg} at line {error.lineno}, column {error.colno}."
             ) from None
+        except (ValueError, RecursionError):
+            raise ValidationError(_UNREADABLE) from None
         if not isinstance(value, dict):
             raise ValidationError('Expected an object such as {"learning_rate": 1e-5}.')
+        try:
+            json_check(
+                value, field="pasted"
+            )  # before each name is compared with all that are known
+        except DomainError as error:
+            raise ValidationError(error.message) from None
         problems = [problem for name in value if (problem := self._misfit(name, value[name]))]
         if problems:
             raise ValidationError(problems)
@@ -264,8 +304,22 @@ class RunForm(NeedsForm):
         """Put a service's refusal beside the field it is about."""
         where = error.field or ""
         name = f"input_{where.removeprefix('inputs.')}" if where.startswith("inputs.") else where
+        if where.startswith("config."):
+            name = f"c_{where.removeprefix('config.')}"
         name = {"config": "pasted", "idempotency_key": "key"}.get(name, name)
         self.add_error(name if name in self.fields else None, error.message)
+
+
+def _idle(name: str) -> Any:
+    return ONLY_IN_TESTS.get(name, object())
+
+
+def _offered(kind: str) -> list[RecipeField]:
+    """The fields of its recipe, without those that are for machines of tests alone."""
+    fields = recipe_fields(kind)
+    if kind != "drill" or drill_folder() is not None:
+        return fields
+    return [field for field in fields if field.name not in ONLY_IN_TESTS]
 
 
 def _inputs_of(run: Run) -> dict[str, str]:
@@ -280,11 +334,14 @@ def _inputs_of(run: Run) -> dict[str, str]:
     }
 
 
-def _role_choices(project: Project, rule: Role) -> list[tuple[str, list[tuple[str, str]]]]:
+def _role_choices(
+    project: Project, rule: Role, without: set[str]
+) -> list[tuple[str, list[tuple[str, str]]]]:
+    """What may play a role, without the models of the runs `without`."""
     groups = [
         ("Datasets", pages.snapshot_choices(project, rule.snapshots) if rule.snapshots else []),
-        ("Runs (their final model)", pages.run_choices(project, rule.models)),
-        ("Checkpoints", pages.checkpoint_choices(project, rule.models)),
+        ("Runs (their final model)", pages.run_choices(project, rule.models, without)),
+        ("Checkpoints", pages.checkpoint_choices(project, rule.models, without)),
     ]
     return [(title, choices) for title, choices in groups if choices]
 
@@ -308,10 +365,26 @@ def _config_field(option: RecipeField) -> forms.Field:
         widget = forms.NumberInput({"step": "any"})
         return forms.FloatField(validators=validators, widget=widget, **common)
     if option.type in {"object", "list"}:
-        return forms.JSONField(
+        return _JsonField(
             widget=forms.Textarea({"rows": 2, "class": "code", "spellcheck": "false"}), **common
         )
     return forms.CharField(**common)
+
+
+class _JsonField(forms.JSONField):
+    """Also what Python's reader gives up on is no value, and is shown as it was sent."""
+
+    def to_python(self, value: Any) -> Any:
+        try:
+            return super().to_python(value)
+        except (ValueError, RecursionError):
+            raise ValidationError(_UNREADABLE) from None
+
+    def bound_data(self, data: Any, initial: Any) -> Any:
+        try:
+            return super().bound_data(data, initial)
+        except (ValueError, RecursionError):
+            return InvalidJSONInput(data)
 
 
 class _Above:

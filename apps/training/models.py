@@ -13,6 +13,8 @@ from apps.common.models import Named, Stamped
 from apps.snapshots.models import Snapshot
 from workers.contract.layouts import ONE, PLAIN
 
+PARKED = "Parked"  # the type of an event that only a newer version can read
+
 
 class Run(Named):
     """One training, generation or evaluation, over all its attempts."""
@@ -212,7 +214,12 @@ class RunEvent(models.Model):
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["run", "attempt", "seq"], name="event_once")]
-        indexes = [models.Index(fields=["run", "type", "attempt", "seq"], name="event_by_type")]
+        indexes = [
+            models.Index(fields=["run", "type", "attempt", "seq"], name="event_by_type"),
+            models.Index(
+                fields=["run", "attempt", "seq"], condition=Q(type=PARKED), name="event_parked"
+            ),
+        ]
 
     def __str__(self) -> str:
         return f"{self.type} {self.attempt}/{self.seq} of {self.run_id}"

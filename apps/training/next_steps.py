@@ -20,6 +20,8 @@ NEXT_STEPS: dict[str, str] = {
     "bad_config": "Clone the run and correct the fields that the message names.",
     "missing_input": "Clone the run and give it the input that the message names.",
     "wrong_input": "Clone the run with an input of the sort that the message asks for.",
+    "model_not_allowed": "Name a model of a hub in a clone, or have whoever runs the worker put "
+    "the folder below one of MODEL_FOLDERS.",
     "model_unavailable": "Correct the model's name in a clone, or have whoever runs the worker "
     "allow the hub (HF_HUB_OFFLINE).",
     "host_not_allowed": "Whoever runs the worker adds the host to REWARD_HOSTS or INFERENCE_HOSTS; "
@@ -94,7 +96,9 @@ NEXT_STEPS: dict[str, str] = {
     "clone, or go back to the last healthy checkpoint.",
     # our side
     "bug": _REPORT,
-    "contract_violation": _NEW_VERSION,
+    "contract_violation": _REPORT,
+    "uri_outside_run": "Look at the worker that ran it: its trainer is broken, or is none. Then "
+    "clone the run.",
     "unreadable_job": _NEW_VERSION,
     "worker_error": _REPORT,
 }

@@ -12,7 +12,7 @@ from workers.contract import wire
 def record_events(batch: Any) -> None:
     """A batch from a supervisor (queue `events`). When the database is away it is not
     acknowledged, and comes again."""
-    services.events_apply(batch=batch)
+    services.batch_receive(batch=batch)
 
 
 @shared_task(name=wire.TASK_SWEEP_RUNS)

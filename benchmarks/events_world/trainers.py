@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from apps.training.signing import secret_of
 from workers.context import RunContext
 from workers.contract.events import Opened
 from workers.emitter import EVENTS_FILE, Emitter
@@ -58,6 +59,7 @@ class Trainer:
             self.line,
             run=self.run,
             attempt=1,
+            secret=secret_of(self.run, 1),
             batch_s=BATCH_S,
             heartbeat_s=HEARTBEAT_S,
             clock=time.monotonic,

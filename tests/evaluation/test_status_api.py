@@ -7,6 +7,7 @@ from django.test import Client
 from pytest_django.fixtures import Settings
 
 from apps.accounts.models import Project, User
+from apps.accounts.services import token_create
 from apps.evaluation.models import ModelReview
 from apps.training.models import Checkpoint, Run
 from measures.trust.lines import LINES
@@ -93,3 +94,20 @@ def test_models_of_other_projects_are_unknown(client, olga):
     theirs = model_make(Project.objects.get(slug="elsewhere"))
     assert client.get(f"{ROOT}/{theirs.pk}").status_code == 404
     assert client.get(ROOT).json()["count"] == 0
+
+
+def test_a_token_that_trains_lets_no_reward_model_through(ada, model):
+    client = Client()
+    body = {"status": "approved", "reason": "for the rehearsal only", "seen_status": "candidate"}
+    for scope, status in (("train", 403), ("approve", 201)):
+        _, token = token_create(user=ada, name=scope, scopes=["read", scope], days=1)
+        bearer = {"Authorization": f"Bearer {token}"}
+        seen = client.get(f"{ROOT}/{model.pk}", headers=bearer).json()["page_sha256"]
+        answer = client.post(
+            f"{ROOT}/{model.pk}/status",
+            body | {"page_sha256": seen},
+            content_type="application/json",
+            headers=bearer,
+        )
+        assert answer.status_code == status
+    assert ModelReview.objects.get().by == ada

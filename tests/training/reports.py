@@ -12,15 +12,23 @@ AT = 1_795_000_000.0  # Unix seconds
 
 
 def batch(run: Run, *events: Event, first: int = 1, attempt: int = 1) -> dict[str, Any]:
+    """Files at `runs/x`, as `saved` names them, lie in the folder of this run."""
     return {
         "version": VERSION,
         "run": run.pk,
         "attempt": attempt,
         "events": [
-            envelope_to_json(Envelope(run.pk, attempt, seq, AT + seq, event))
+            envelope_to_json(Envelope(run.pk, attempt, seq, AT + seq, _at_home(event, run)))
             for seq, event in enumerate(events, first)
         ],
     }
+
+
+def _at_home(event: Event, run: Run) -> Event:
+    uri = getattr(event, "uri", "")
+    if not uri.startswith("runs/x/"):
+        return event
+    return replace(event, uri=f"runs/{run.pk}/{uri.removeprefix('runs/x/')}")
 
 
 def report(run: Run, *events: Event, first: int = 1, attempt: int = 1) -> Applied:

@@ -32,7 +32,7 @@ def _kinds(node: ast.AST) -> list[str]:
         case ast.FunctionDef(name="died_of"):
             returns = [n.value for n in ast.walk(node) if isinstance(n, ast.Return)]
             return [text for pair in returns for text in _texts(pair.elts[0])]
-        case ast.Assign(targets=[ast.Name(id="VIOLATION")], value=value):
+        case ast.Assign(targets=[ast.Name(id="VIOLATION" | "OUTSIDE")], value=value):
             return _texts(value)
     return []
 

@@ -58,7 +58,7 @@ def test_a_launched_run_is_stored_and_sent_once_it_is_committed(
     assert (spec.run, spec.attempt, spec.kind, spec.queue) == (run.pk, 1, "drill", "gpu")
     assert (spec.config, spec.seed, spec.resume) == ({"steps": 7}, 11, None)
     assert spec.code_version == run.code_version != ""
-    assert RunAttempt.objects.get(run=run).spec == job
+    assert RunAttempt.objects.get(run=run).spec | {"secret": job["secret"]} == job
     assert (run.state, run.created_by) == ("queued", emil)
     assert run.dispatched_at is not None
     assert AuditEvent.objects.get(action="run.launched").subject == run.pk
@@ -489,6 +489,32 @@ def test_a_run_that_nobody_could_repeat_is_refused_naming_all_that_is_missing(
     for words in ("code version", "ARTIFACTS_URL", f"'base' ({nameless.pk})"):
         assert words in refusal.value.message
     assert Run.objects.get() == nameless.run
+
+
+@pytest.mark.parametrize("kind", ["ppo", "grpo", "evaluate"])
+def test_the_held_out_judge_rewards_no_policy(
+    launch: Callable[..., Run],
+    project: Project,
+    snapshot_make: Callable[..., Snapshot],
+    kind: str,
+) -> None:
+    reward, judge = model(project, "reward"), model(project, "reward")
+    sft, policy = model(project, "sft"), model(project, "sft")
+    given = {"prompts": snapshot_make("prompts"), "sft": sft, "policy": policy}
+    why = {"override_reason": "a test"}
+    first = launch(kind="ppo", **why, inputs=given | {"reward": reward, "judge": judge})
+    for named in (judge, judge.run):
+        with pytest.raises(DomainError) as error:
+            launch(kind=kind, **why, inputs=given | {"reward": named})
+        assert (error.value.code, error.value.field) == ("judge_as_reward", "inputs.reward")
+    assert launch(kind=kind, **why, inputs=given | {"reward": reward, "judge": judge}).pk
+    # What was rewarded before may be again, whatever it judges meanwhile.
+    launch(kind="evaluate", inputs=given | {"reward": model(project, "reward"), "judge": reward})
+    assert launch(kind=kind, **why, inputs=given | {"reward": reward}).pk
+    Run.objects.filter(inputs__role="judge", inputs__checkpoint=judge).update(
+        state="cancelled", ended_at=first.created_at
+    )
+    assert launch(kind=kind, **why, inputs=given | {"reward": judge}).pk, "it judged nothing"
 
 
 @pytest.mark.parametrize("kind", ["ppo", "grpo"])

@@ -56,8 +56,8 @@ def test_a_silent_run_without_a_lease_gets_a_new_attempt_from_its_checkpoint(
     running: Run, sweep: Sweep, wire: FakeWire, artifacts: Path
 ) -> None:
     store = Store(str(artifacts))
-    digest = store.write_bytes("runs/x/manifest.json", b"{}")
-    report(running, saved(5, "last", uri="runs/x", sha256=digest), Progress(step=8), first=3)
+    digest = store.write_bytes(f"runs/{running.pk}/five/manifest.json", b"{}")
+    report(running, saved(5, "last", uri="runs/x/five", sha256=digest), Progress(step=8), first=3)
     wire.claimed(running, leased=False)
     silent_for(running, 46)
     assert sweep() == {"recovered": 1}
@@ -239,8 +239,8 @@ def test_a_silent_run_is_not_lost_while_the_store_that_may_know_its_end_is_away(
 def test_a_lost_run_resumes_from_a_checkpoint_that_only_its_spool_knew(
     running: Run, sweep: Sweep, wire: FakeWire, artifacts: Path
 ) -> None:
-    digest = Store(str(artifacts)).write_bytes("runs/x/manifest.json", b"{}")
-    checkpoint = saved(7, "last", uri="runs/x", sha256=digest)
+    digest = Store(str(artifacts)).write_bytes(f"runs/{running.pk}/seven/manifest.json", b"{}")
+    checkpoint = saved(7, "last", uri="runs/x/seven", sha256=digest)
     spool(running, artifacts, Opened(), Progress(step=3), checkpoint, Progress(step=8))
     wire.claimed(running, leased=False)
     silent_for(running, 46)

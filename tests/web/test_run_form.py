@@ -7,7 +7,7 @@ from django.utils import timezone
 
 from apps.snapshots.models import Snapshot
 from apps.training.forms import ROLE_LABELS, RunForm
-from apps.training.models import Run
+from apps.training.models import Run, RunInput
 from apps.training.services.kinds import KINDS as RULES
 from tests.web.runs import run_make
 from workers.contract.guards import guard_errors, rules_of
@@ -79,6 +79,22 @@ def test_an_untouched_drill_is_launched_with_every_default_written_down(open_for
     }
 
 
+def test_a_drill_that_goes_wrong_is_offered_on_machines_of_tests_alone(
+    open_form, project, monkeypatch
+):
+    run = run_make(project, config={"steps": 3, "fault": "none", "children": 0, "witness": None})
+    _, sent, _ = open_form("drill")
+    assert "c_fault" in sent
+    monkeypatch.delenv("DRILL_FOLDER")
+    client, sent, page = open_form("drill", f"?from={run.pk}")
+    names = {name for name in page.context["form"].fields if name.startswith("c_")}
+    assert not names & {"c_fault", "c_children", "c_witness", "c_hold_file", "c_ignore_stop"}
+    assert client.post("/p/arguments/runs/new/drill/", sent).status_code == 302
+    client, sent, _ = open_form("drill")
+    wrong = client.post("/p/arguments/runs/new/drill/", sent | {"pasted": '{"fault": "kill"}'})
+    assert wrong.context["form"].errors.keys() == {"pasted"}
+
+
 def test_a_double_click_launches_once(open_form):
     client, sent, _ = open_form("drill")
     first = client.post("/p/arguments/runs/new/drill/", sent)
@@ -122,13 +138,34 @@ def test_pasted_json_that_does_not_fit_says_where(open_form, pasted, words):
     assert not Run.objects.exists()
 
 
+@pytest.mark.parametrize("name", ["pasted", "c_reward"])
+@pytest.mark.parametrize("text", ['{"a":' * 100_000, f'{{"kl_coef": {"9" * 5_000}}}'])
+def test_json_that_nobody_can_read_is_marked_at_its_field(open_form, name, text):
+    client, sent, _ = open_form("ppo")
+    text += "1" + "}" * text.count("{") if text.endswith(":") else ""
+    answer = client.post("/p/arguments/runs/new/ppo/", sent | {name: text})
+    assert answer.status_code == 422
+    assert name in answer.context["form"].errors
+
+
+def test_names_beyond_number_are_not_compared_one_by_one(open_form, monkeypatch):
+    def never(*_: object, **__: object) -> list[str]:
+        raise AssertionError("compared")
+
+    monkeypatch.setattr("apps.training.forms.difflib.get_close_matches", never)
+    client, sent, _ = open_form("drill")
+    many = json.dumps({f"k{n}": n for n in range(6_000)})
+    answer = client.post("/p/arguments/runs/new/drill/", sent | {"pasted": many})
+    assert len(answer.context["form"].errors["pasted"]) == 1
+
+
 def test_pasted_json_overrides_the_fields(open_form):
     client, sent, _ = open_form("drill")
     client.post("/p/arguments/runs/new/drill/", sent | {"pasted": '{"steps": 7}'})
     assert Run.objects.get().config["steps"] == 7
 
 
-def test_only_fitting_inputs_are_offered_and_the_newest_needed_one_is_chosen(
+def test_only_fitting_inputs_are_offered_and_the_only_needed_one_is_chosen(
     open_form, project, pairs
 ):
     Snapshot.objects.create(project=project, name="draft", kind="preferences")
@@ -195,11 +232,109 @@ def test_a_preset_fills_the_form_and_a_clone_of_a_preset_run_has_its_values(open
     assert fast != str(default)  # otherwise this test could not fail
     _, sent, page = open_form("sft", "?preset=demo")
     assert sent["c_learning_rate"] == fast
-    assert "?preset=demo" in page.content.decode()
+    assert '<button class="button small primary" type="submit" name="preset" value="demo"' in (
+        page.content.decode()
+    )
     run = run_make(project, kind="sft", config={"preset": "demo", "batch_size": 8})
     _, sent, _ = open_form("sft", f"?from={run.pk}")
     assert (sent["c_learning_rate"], sent["c_batch_size"]) == (fast, "8")
     assert "pasted" not in sent
+
+
+@pytest.fixture
+def two_of_each(project):
+    """Of everything that can be an input there is a choice."""
+    for kind in Snapshot.Kind.values:
+        for name in ("old", "new"):
+            Snapshot.objects.create(
+                project=project,
+                name=name,
+                kind=kind,
+                state="frozen",
+                uri="snapshots/x",
+                sha256="0" * 64,
+                frozen_at=timezone.now(),
+            )
+    for kind in ("sft", "dpo", "reward", "drill"):
+        for name in ("old", "new"):
+            run_make(project, name=f"{name} {kind}", kind=kind, state="finished")
+
+
+def offered(bound) -> list[str]:
+    groups = [label for value, label in bound.field.choices if isinstance(label, list)]
+    return [value for group in groups for value, _ in group]
+
+
+@pytest.mark.parametrize(
+    "kind", ["sft", "reward", "dpo", "ppo", "grpo", "generate", "evaluate", "drill"]
+)
+def test_of_several_inputs_none_is_chosen_beforehand(open_form, two_of_each, kind):
+    _, sent, page = open_form(kind)
+    inputs = page.context["form"].input_fields
+    assert {sent.get(bound.html_name, "") for bound in inputs} <= {""}
+    needed = [bound for bound in inputs if bound.field.hide_optional]
+    assert all(bound.field.choices[0] == ("", "Choose one") for bound in needed)
+    always = {"sft": 1, "dpo": 2, "generate": 2, "evaluate": 3, "ppo": 1, "grpo": 1, "reward": 1}
+    required = [bound for bound in inputs if bound.field.widget.attrs.get("required")]
+    assert len(required) == always.get(kind, 0)
+
+
+@pytest.mark.parametrize(
+    "kind", ["sft", "reward", "dpo", "ppo", "grpo", "generate", "evaluate", "drill"]
+)
+def test_a_preset_fills_the_configuration_and_touches_nothing_else(
+    open_form, two_of_each, project, kind
+):
+    client, sent, page = open_form(kind)
+    form = page.context["form"]
+    inputs = {bound.html_name: offered(bound)[-1] for bound in form.input_fields}
+    chosen = inputs | {"name": "my name", "seed": "7", "seeds": "3", "queue": "gpu"}
+    chosen |= {"priority": "2", "key": "of this form"}
+    chosen |= {"layout": "data", "processes": "2"} if "layout" in form.fields else {}
+    chosen |= {"override_reason": "tried before"} if "override_reason" in form.fields else {}
+    before = Run.objects.count()
+    for name in recipe_presets(kind):
+        answer = client.post(
+            f"/p/arguments/runs/new/{kind}/?preset=another", sent | chosen | {"preset": name}
+        )
+        shown = answer.context["form"]
+        assert (answer.status_code, shown.errors) == (200, {})
+        assert {field: str(shown[field].value()) for field in chosen} == chosen
+        as_asked = fields_of(RunForm(project=project, kind=kind, preset=name))
+        now = fields_of(shown)
+        settings = {n for n in as_asked | now if n.startswith(("c_", "g_"))}
+        assert {n: now.get(n) for n in settings} == {n: as_asked.get(n) for n in settings}
+        assert f'value="{name}" formaction="#presets-title" formnovalidate aria-current' in (
+            answer.content.decode()
+        )
+    assert Run.objects.count() == before, "it launches nothing"
+
+
+def test_a_preset_without_guardrails_leaves_those_that_were_chosen(open_form, project):
+    client, sent, _ = open_form("ppo")
+    name = next(n for n, values in recipe_presets("ppo").items() if "guards" not in values)
+    sent |= {"g_clip_fraction_threshold": "0.3", "preset": name}
+    answer = client.post("/p/arguments/runs/new/ppo/", sent)
+    assert answer.context["form"].guards_changed == 1
+
+
+def test_the_first_button_of_the_form_which_enter_presses_is_no_preset(open_form):
+    _, _, page = open_form("ppo")
+    form = page.content.decode().partition('class="stack loose run-form"')[2]
+    first = form[form.index("<button") : form.index(">", form.index("<button"))]
+    assert first == '<button type="submit" hidden'
+
+
+@pytest.mark.parametrize("kind", ["ppo", "grpo", "evaluate"])
+def test_the_held_out_judge_is_not_offered_as_the_reward(open_form, two_of_each, project, kind):
+    judge = Run.objects.get(name="new reward")
+    policy = run_make(project, name="judged", kind="ppo", state="finished")
+    RunInput.objects.create(run=policy, role="judge", upstream=judge)
+    _, _, page = open_form(kind)
+    form = page.context["form"]
+    other = f"run:{Run.objects.get(name='old reward').pk}"
+    assert offered(form["input_reward"]) == [other]
+    assert f"run:{judge.pk}" in offered(form["input_judge"])
 
 
 # --- seeds, guardrails, sections ---

@@ -26,6 +26,7 @@ def drill_spec(
     limits: Limits | None = None,
     launcher: str = PLAIN,
     processes: int = EVERY_GPU,
+    secret: str = "",
 ) -> JobSpec:
     return JobSpec(
         run=run or f"run-{secrets.token_hex(4)}",
@@ -40,6 +41,7 @@ def drill_spec(
         launcher=launcher,
         layout=ONE if launcher == PLAIN else DATA,
         processes=1 if launcher == PLAIN else processes,
+        secret=secret,
     )
 
 

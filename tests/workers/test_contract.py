@@ -21,6 +21,7 @@ from workers.contract import (
     spec_to_json,
 )
 from workers.contract.events import EVENT_TYPES, Progress
+from workers.contract.signing import is_signed, signed
 
 text = st.text(max_size=20)
 whole = st.integers(min_value=0, max_value=2**62)
@@ -87,7 +88,7 @@ def test_every_event_comes_back_as_it_was_sent(envelope: Envelope) -> None:
 @given(
     st.builds(
         JobSpec,
-        run=st.text(min_size=1, max_size=16),
+        run=st.from_regex(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}", fullmatch=True),
         attempt=st.integers(1, 100),
         kind=st.sampled_from(["sft", "drill"]),
         project=text,
@@ -98,10 +99,21 @@ def test_every_event_comes_back_as_it_was_sent(envelope: Envelope) -> None:
         resume=st.none() | st.builds(Resume, text, text, whole),
         limits=st.builds(Limits, number, number, number),
         baseline=json_object,
+        secret=text,
     )
 )
 def test_every_job_comes_back_as_it_was_sent(spec: JobSpec) -> None:
     assert spec_from_json(json.loads(json.dumps(spec_to_json(spec)))) == spec
+
+
+@settings(max_examples=30)
+@given(envelopes)
+def test_a_signature_survives_the_wire_and_no_other_secret(envelope: Envelope) -> None:
+    batch = {"run": envelope.run, "attempt": 1, "events": [envelope_to_json(envelope)]}
+    came = json.loads(json.dumps(signed(batch, "one")))
+    assert is_signed(came, "one")
+    assert not is_signed(came, "two")
+    assert not is_signed(came | {"attempt": 2}, "one")
 
 
 @settings(max_examples=30)

@@ -221,3 +221,27 @@ def test_a_store_whose_address_makes_no_sense_is_an_outcome_too(tmp_path: Path) 
         assert process.wait(20) == 1
     (only,) = events_in(tmp_path)
     assert "nowhere" in only.event.message
+
+
+@pytest.mark.parametrize(
+    "config", [{"fault": "kill"}, {"children": 1}, {"ignore_stop": True}, {"witness": "there"}]
+)
+def test_a_drill_does_no_harm_on_a_machine_that_is_not_for_tests(
+    tmp_path: Path, config: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("DRILL_FOLDER")
+    config |= {"witness": str(tmp_path / "written")} if "witness" in config else {}
+    _, events = run_through(tmp_path, config | {"steps": 2, "step_seconds": 0})
+    assert (events[-1].event.kind, events[-1].event.fault) == ("bad_config", "configuration")
+    assert not (tmp_path / "written").exists()
+
+
+@pytest.mark.parametrize("name", ["witness", "hold_file"])
+def test_a_drill_writes_and_looks_nowhere_but_in_its_folder(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DRILL_FOLDER", str(tmp_path / "drills"))
+    config = {name: str(tmp_path / "drills" / ".." / "outside"), "hold_after": 1}
+    _, events = run_through(tmp_path, config | {"steps": 2, "step_seconds": 0})
+    assert (events[-1].event.kind, name in events[-1].event.message) == ("bad_config", True)
+    assert not (tmp_path / "outside").exists()

@@ -1,7 +1,8 @@
 """What crosses the door between the web side and the GPU side: `JobSpec` in, `Event`s out.
 
 Frozen, versioned dataclasses and their JSON form; standard library only, so that either side can
-be upgraded first. A newer minor field is ignored, a newer `version` is refused with a clear error.
+be upgraded first. A newer field is ignored, a newer `version` or type is kept until the upgrade
+(`NewerPeer`).
 """
 
 from workers.contract.events import (
@@ -27,7 +28,7 @@ from workers.contract.events import (
     envelope_to_json,
 )
 from workers.contract.jobs import InputRef, JobSpec, Limits, Resume, spec_from_json, spec_to_json
-from workers.contract.wire import ContractError
+from workers.contract.wire import ContractError, NewerPeer
 
 __all__ = [
     "Alert",
@@ -48,6 +49,7 @@ __all__ = [
     "Limits",
     "Log",
     "Metrics",
+    "NewerPeer",
     "Opened",
     "Progress",
     "Resume",

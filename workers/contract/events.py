@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from workers.contract.wire import VERSION, ContractError, build
+from workers.contract.wire import VERSION, ContractError, NewerPeer, build, version_check
 
 
 class Fault(StrEnum):
@@ -254,20 +254,21 @@ def envelope_to_json(envelope: Envelope) -> dict[str, Any]:
 
 
 def envelope_from_json(data: Mapping[str, Any]) -> Envelope:
-    """Raises `ContractError` naming the field when `data` is no valid event of our version."""
+    """Raises `ContractError` naming the field when `data` is no valid event, and `NewerPeer` when
+    it has an address and only a newer version can say."""
     if not isinstance(data, Mapping):
         raise ContractError(f"event: expected an object, got {type(data).__name__}")
-    if data.get("version") != VERSION:
-        raise ContractError(
-            f"event: version {data.get('version')!r} is not the version {VERSION} read here"
-        )
     for name, kind in (("run", str), ("attempt", int), ("seq", int), ("at", (int, float))):
         if not isinstance(data.get(name), kind) or isinstance(data.get(name), bool):
             raise ContractError(f"event.{name}: {data.get(name)!r} does not fit")
     if data["attempt"] < 1 or data["seq"] < 1:
         raise ContractError("event: attempt and seq count from 1")
-    cls = EVENT_TYPES.get(data.get("type", ""))
+    version_check(data.get("version"), where="event")
+    said = data.get("type")
+    if not isinstance(said, str) or not said:
+        raise ContractError(f"event.type: {said!r} is no type")
+    cls = EVENT_TYPES.get(said)
     if cls is None:
-        raise ContractError(f"event.type: {data.get('type')!r} is unknown")
+        raise NewerPeer(f"event.type: {said!r:.60} is unknown here")
     event = build(cls, data.get("event"), where=f"event {cls.__name__}")
     return Envelope(data["run"], data["attempt"], data["seq"], float(data["at"]), event)

@@ -5,7 +5,15 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from workers.contract.layouts import EVERY_GPU, LAUNCHERS, LAYOUTS, MOST_PROCESSES, ONE, PLAIN
-from workers.contract.wire import LEASE_SECONDS, QUEUE_CPU, VERSION, ContractError, build
+from workers.contract.places import is_run_id
+from workers.contract.wire import (
+    LEASE_SECONDS,
+    QUEUE_CPU,
+    VERSION,
+    ContractError,
+    build,
+    version_check,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +52,8 @@ class JobSpec:
 
     `config` is the recipe's own configuration, checked by the recipe. `attempt` counts from 1 and
     fences: events of a lower attempt than the run's current one change no state. `layout` and
-    `processes` say how it spreads over the GPUs of its machine (`workers.contract.layouts`).
+    `processes` say how it spreads over the GPUs of its machine (`workers.contract.layouts`). With
+    `secret` the supervisor signs what it reports; the trainer does not get it.
     """
 
     run: str
@@ -63,6 +72,7 @@ class JobSpec:
     resume: Resume | None = None
     limits: Limits = field(default_factory=Limits)
     baseline: Mapping[str, Any] = field(default_factory=dict)  # see workers.diagnosis.baseline
+    secret: str = field(default="", repr=False)  # see workers.contract.signing
     version: int = VERSION
 
     def input(self, role: str) -> InputRef | None:
@@ -77,16 +87,17 @@ class JobSpec:
 
 def spec_to_json(spec: JobSpec) -> dict[str, Any]:
     """Plain JSON types only; `spec_from_json` is its inverse."""
-    return asdict(spec) | {"config": dict(spec.config), "baseline": dict(spec.baseline)}
+    data = asdict(spec) | {"config": dict(spec.config), "baseline": dict(spec.baseline)}
+    if not spec.secret:
+        del data["secret"]
+    return data
 
 
 def spec_from_json(data: Mapping[str, Any]) -> JobSpec:
     """Raises `ContractError` naming the field when `data` is no valid spec of our version."""
     if not isinstance(data, Mapping):
         raise ContractError(f"job: expected an object, got {type(data).__name__}")
-    version = data.get("version")
-    if version != VERSION:
-        raise ContractError(f"job: version {version!r} is not the version {VERSION} read here")
+    version_check(data.get("version"), where="job")
     values = dict(data)
     values["inputs"] = tuple(
         build(InputRef, item, where=f"job.inputs[{i}]")
@@ -98,9 +109,13 @@ def spec_from_json(data: Mapping[str, Any]) -> JobSpec:
     spec = build(JobSpec, values, where="job")
     if not isinstance(spec.attempt, int) or spec.attempt < 1:
         raise ContractError(f"job.attempt: {spec.attempt!r} is not a number from 1")
-    for name in ("run", "kind", "artifacts_url"):
+    for name in ("kind", "artifacts_url"):
         if not isinstance(getattr(spec, name), str) or not getattr(spec, name):
             raise ContractError(f"job.{name}: must be a non-empty string")
+    if not is_run_id(spec.run):
+        raise ContractError(f"job.run: {spec.run!r:.60} is no id of a run")
+    if not isinstance(spec.secret, str):
+        raise ContractError("job.secret: is no text")
     if (problem := layout_problem(spec.launcher, spec.layout, spec.processes)) is not None:
         raise ContractError(f"job.{problem[0]}: {problem[1]}")
     return spec

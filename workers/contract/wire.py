@@ -21,7 +21,9 @@ QUEUE_IMPORTS = "imports"
 QUEUE_FIGURES = "figures"
 JOB_QUEUES = (QUEUE_GPU, QUEUE_GPU_LARGE, QUEUE_CPU, QUEUE_SHORT)
 
-JOB_HEADER = "concord_job"  # of a job's message: "<run>/<attempt>"
+JOB_HEADER = "concord_job"  # of a job's message: its `job_name`
+
+REFUSED_KEY = "concord:batches-refused"  # how many batches of events were not signed as they must
 
 TASK_RUN_JOB = "workers.tasks.run_job"
 TASK_RECORD_EVENTS = "apps.training.tasks.record_events"
@@ -33,6 +35,10 @@ TASK_SWEEP_FREEZES = "apps.snapshots.tasks.sweep_freezes"
 
 # Redis keys of the lease protocol (see workers/contract/lease.py).
 LEASE_SECONDS = 30
+
+
+def job_name(run: str, attempt: int) -> str:
+    return f"{run}/{attempt}"
 
 
 def lease_key(run: str) -> str:
@@ -62,6 +68,20 @@ def ack_key(run: str, attempt: int) -> str:
 
 class ContractError(ValueError):
     """A message that does not fit the contract; the text names the field."""
+
+
+class NewerPeer(ContractError):
+    """A message of a version or type that only a newer peer can read. It may be perfectly right, so
+    it is kept for the day of the upgrade and fails nothing."""
+
+
+def version_check(version: Any, *, where: str) -> None:
+    """Raises `NewerPeer` for a later version than ours, `ContractError` for what is none. An older
+    one is read: fields that came later have defaults."""
+    if type(version) is not int or version < 1:
+        raise ContractError(f"{where}: version {version!r} is none")
+    if version > VERSION:
+        raise NewerPeer(f"{where}: version {version} is not the version {VERSION} read here")
 
 
 def build(cls: type, data: Any, *, where: str) -> Any:

@@ -18,7 +18,8 @@ from typing import Any
 
 from workers import ranks
 from workers.context import RecipeError, RunContext
-from workers.contract.events import Fault, Sample
+from workers.contract.drills import VARIABLE, drill_folder, refused_option
+from workers.contract.events import Fault, Progress, Sample
 from workers.emitter import EVENTS_FILE
 from workers.recipes.settings.parsing import option, parse
 
@@ -48,19 +49,15 @@ class DrillSettings:
         False, "Ranks meet over torch.distributed (gloo) at every step, as in real training."
     )
     children: int = option(
-        0, "Processes it starts and leaves behind, as a careless data loader does.", minimum=0
+        0,
+        "Processes it starts and leaves behind, as a careless data loader does.",
+        minimum=0,
+        maximum=16,
     )
     ignore_stop: bool = option(False, "Be deaf to every polite wish.")
     witness: str | None = option(
         None, "A file that all trainers of the run share; it records whether two ever met."
     )
-
-
-@dataclass(frozen=True)
-class _Nonsense:
-    """An event that the contract does not know."""
-
-    what: str = "nonsense"
 
 
 class _Witness:
@@ -84,8 +81,10 @@ class _Witness:
 
 def run(context: RunContext) -> dict[str, Any]:
     settings = parse(DrillSettings, context.spec.config)
+    if (name := refused_option("drill", context.spec.config)) is not None:
+        raise _refused(name, f"a worker without {VARIABLE} has no such option")
     witness = (
-        _Witness(Path(settings.witness), context.spec.attempt)
+        _Witness(_place("witness", settings.witness), context.spec.attempt)
         if settings.witness and context.writer
         else None
     )
@@ -123,6 +122,18 @@ def run(context: RunContext) -> dict[str, Any]:
     return {"steps": step, "best": best, "value": state / _MASK}
 
 
+def _place(name: str, value: str) -> Path:
+    """The file that an option names, below the folder of this machine's tests."""
+    path, folder = Path(value).resolve(), drill_folder()
+    if folder is None or not path.is_relative_to(folder):
+        raise _refused(name, f"lies outside the folder of {VARIABLE}")
+    return path
+
+
+def _refused(name: str, why: str) -> RecipeError:
+    return RecipeError("bad_config", Fault.CONFIGURATION, f"{name}: {why}")
+
+
 def _meet() -> None:
     """From here on `should_stop`, asked at every step, is a collective operation."""
     from torch import distributed
@@ -140,7 +151,7 @@ def _hold(settings: DrillSettings, context: RunContext, step: int) -> None:
         return
     if context.spec.attempt > settings.fault_attempts:
         return
-    held = Path(settings.hold_file)
+    held = _place("hold_file", settings.hold_file)
     while not ranks.any_of(held.exists()) and not context.should_stop():
         context.progress(step, settings.steps, phase="holding")
         time.sleep(0.02)
@@ -205,4 +216,4 @@ def _go_wrong(settings: DrillSettings, context: RunContext) -> None:
             with (context.workdir / EVENTS_FILE).open("ab") as spool:
                 spool.write(b'{"half a line\n')
         case "violation":
-            context.emit(_Nonsense())
+            context.emit(Progress(step=-1))

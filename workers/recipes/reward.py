@@ -16,7 +16,7 @@ from measures.accuracy import pair_credit
 from workers.context import RecipeError, RunContext
 from workers.contract.events import Fault
 from workers.data.snapshot import TRAIN
-from workers.models import load_tokenizer, readable_length
+from workers.models import load_tokenizer, named_model, readable_length
 from workers.preflight.begin import settings_of
 from workers.recipes.reward_data import HARD, PairData, read_pairs
 from workers.recipes.reward_parts import FOLD, Result, plan_parts
@@ -105,7 +105,7 @@ def _source(context: RunContext, settings: RewardSettings) -> str | Path:
             Fault.CONFIGURATION,
             "a reward run needs an input 'sft' or 'base', or a base_model",
         )
-    return settings.base_model
+    return named_model(settings.base_model)
 
 
 def _watched(data: PairData) -> str:

@@ -30,6 +30,7 @@ from workers.lora import attach_policy_lora, body_of
 from workers.models import (
     load_causal,
     load_tokenizer,
+    named_model,
     parameter_count,
     pick_device,
     readable_length,
@@ -207,7 +208,8 @@ def _base(
     source: str | Path | None = None if settings.lora_rank else context.resume_path()
     if source is None and context.has_input("base"):
         source = context.input_path("base")
-    source = source or settings.base_model
+    if source is None and settings.base_model is not None:
+        source = named_model(settings.base_model)
     if source is not None:
         return load_tokenizer(source), load_causal(source)
     if settings.lora_rank:

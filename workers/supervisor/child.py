@@ -9,14 +9,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from workers.lifeline import end_with_parent
+from workers.supervisor.environment import trainer_environment
 
 ROOT = Path(__file__).resolve().parents[2]
 # Carried by everything a trainer starts, in whatever session: who bears them belongs to that
 # attempt of that run.
 MARK, ATTEMPT = "CONCORD_RUN", "CONCORD_ATTEMPT"
 _UNTIL_DEAD_S = 5.0
-# What a trainer has no business with. It reaches the artifact store, and nothing else.
-_WITHHELD = ("REDIS_URL", "CACHE_URL", "DATABASE_URL", "SECRET_KEY")
 _CRASHES = {signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL}
 TAIL_BYTES = 8_000
 TAIL_LINES = 60
@@ -39,13 +38,13 @@ class Trainer:
         output: Path,
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        """`environment` is added to what the trainer inherits of ours. What an earlier attempt of
+        """`environment` is added to what the trainer gets of ours. What an earlier attempt of
         `run` may have left on this machine is ended first."""
         end_processes_of(run, attempt)
         self._run, self._attempt = run, attempt
         self._output = output
         self._kills_before = _out_of_memory_kills()
-        inherited = {name: v for name, v in os.environ.items() if name not in _WITHHELD}
+        inherited = trainer_environment(os.environ)
         inherited.setdefault("HF_HUB_OFFLINE", "1")
         inherited["PYTHONUNBUFFERED"] = "1"
         inherited |= {MARK: run, ATTEMPT: str(attempt)}

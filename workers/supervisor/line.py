@@ -32,18 +32,29 @@ class Line:
         )
         self._app = Celery("concord-line", set_as_current=False, fixups=[])
         self._app.conf.update(sender_settings(redis_url, side="worker"))
-        exchange = Exchange(wire.QUEUE_EVENTS, type="direct")
         self._app.conf.task_queues = [
-            Queue(wire.QUEUE_EVENTS, exchange, routing_key=wire.QUEUE_EVENTS)
+            Queue(name, Exchange(name, type="direct"), routing_key=name)
+            for name in (wire.QUEUE_EVENTS, *wire.JOB_QUEUES)
         ]
         self.down = False
 
     def send(self, batch: dict[str, Any]) -> bool:
         """Hand a batch to the broker. True says that it was taken, not that it arrived."""
+        return self._send(wire.TASK_RECORD_EVENTS, [batch], wire.QUEUE_EVENTS)
+
+    def put_back(self, job: dict[str, Any], *, created_at: float) -> bool:
+        """Offer a job again to the workers of its queue, as it came."""
+        return self._send(
+            wire.TASK_RUN_JOB,
+            [job],
+            job["queue"],
+            kwargs={"created_at": created_at},
+            headers={wire.JOB_HEADER: wire.job_name(job["run"], job["attempt"])},
+        )
+
+    def _send(self, task: str, args: list[Any], queue: str, **more: Any) -> bool:
         try:
-            self._app.send_task(
-                wire.TASK_RECORD_EVENTS, args=[batch], queue=wire.QUEUE_EVENTS, retry=False
-            )
+            self._app.send_task(task, args=args, queue=queue, retry=False, **more)
         except (KombuError, redis.RedisError, OSError) as error:
             return self._is_down(error, False)
         return True

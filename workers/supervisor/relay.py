@@ -5,6 +5,7 @@ from collections.abc import Callable
 from itertools import islice
 from typing import Any
 
+from workers.contract.signing import signed
 from workers.contract.wire import VERSION
 from workers.supervisor.line import Line
 from workers.supervisor.spool import Spool
@@ -27,13 +28,14 @@ class Relay:
         *,
         run: str,
         attempt: int,
+        secret: str = "",
         batch_s: float,
         heartbeat_s: float,
         clock: Callable[[], float],
     ) -> None:
         self._spool = spool
         self._line = line
-        self._run, self._attempt = run, attempt
+        self._run, self._attempt, self._secret = run, attempt, secret
         self._batch_s = batch_s  # between batches, and between looks at what is acknowledged
         self._heartbeat_s = heartbeat_s
         self._clock = clock
@@ -122,9 +124,8 @@ class Relay:
 
     def _send(self, events: list[dict[str, Any]]) -> bool:
         self._sent_at = self._clock()
-        return self._line.send(
-            {"version": VERSION, "run": self._run, "attempt": self._attempt, "events": events}
-        )
+        batch = {"version": VERSION, "run": self._run, "attempt": self._attempt, "events": events}
+        return self._line.send(signed(batch, self._secret))
 
 
 def _size(value: Any) -> int:

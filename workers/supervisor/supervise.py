@@ -13,13 +13,15 @@ import os
 import shutil
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from workers.artifacts import Store
 from workers.contract.events import Cancelled, Event, Failed, Fault, Log
 from workers.contract.jobs import JobSpec, spec_to_json
 from workers.contract.layouts import PLAIN
+from workers.contract.places import is_run_id
+from workers.contract.wire import ContractError
 from workers.control import CANCEL, CONTROL_FILE, STOP, Wish, wish_write
 from workers.emitter import EVENTS_FILE
 from workers.launchers import CannotStart, Machine, hears_signals, rank_environment, trainer_argv
@@ -52,6 +54,17 @@ def _is_no_cause(outcome: Failed) -> bool:
     return outcome.kind in ("terminated", "rank_lost")
 
 
+def attempt_folder(work: Path, spec: JobSpec) -> Path:
+    """Where the attempt works, and what is removed after it: below `work`, whatever a message
+    says its run is called. Raises `ContractError`."""
+    if not is_run_id(spec.run) or type(spec.attempt) is not int:
+        raise ContractError(f"job.run: {spec.run!r:.60} is no id of a run")
+    folder = work / spec.run / f"attempt-{spec.attempt}"
+    if not folder.resolve().is_relative_to(work.resolve()):
+        raise ContractError(f"job.run: {spec.run} leads out of the work folder")
+    return folder
+
+
 class Supervisor:
     """Supervises one attempt in this thread, which must be the main one (see `Trainer`).
 
@@ -74,7 +87,7 @@ class Supervisor:
         self._leaving = leaving
         self._clock = clock
         self._timing = Timing.of(spec.limits)
-        self._folder = work / spec.run / f"attempt-{spec.attempt}"
+        self._folder = attempt_folder(work, spec)
         self._lease = Lease(
             line.redis, run=spec.run, attempt=spec.attempt, seconds=self._timing.lease_s
         )
@@ -84,6 +97,7 @@ class Supervisor:
             line,
             run=spec.run,
             attempt=spec.attempt,
+            secret=spec.secret,
             batch_s=self._timing.batch_s,
             heartbeat_s=self._timing.heartbeat_s,
             clock=clock,
@@ -155,7 +169,7 @@ class Supervisor:
 
     def _train(self) -> None:
         job = self._folder / "job.json"
-        job.write_text(json.dumps(spec_to_json(self._spec)))
+        job.write_text(json.dumps(spec_to_json(replace(self._spec, secret=""))))
         self._share_spool()
         here = Machine()
         try:

@@ -191,7 +191,7 @@ def model_assess(request: HttpRequest, slug: str, checkpoint_id: str, payload: A
 
 @router.post(
     ONE + "/status",
-    auth=needs("train"),
+    auth=needs("approve"),
     response={201: ReviewOut},
     summary="Approve, reject or retire one model",
 )

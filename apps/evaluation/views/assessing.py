@@ -60,6 +60,9 @@ def _form(request: Request, model: Checkpoint) -> AssessForm:
         "defaults": start_inputs(model),
         "queues_heard": queues_heard(),
     }
+    if "preset" in request.POST:
+        chosen = request.POST["preset"]
+        return AssessForm.with_preset(request.POST, preset=chosen, of=Run.Kind.ASSESS, **common)
     if request.method == "POST":
         return AssessForm(request.POST, **common)
     preset = request.GET.get("preset", "")

@@ -20,11 +20,13 @@ QUEUES = (
 @dataclass(frozen=True, slots=True)
 class BrokerLook:
     """lengths: messages by queue; seen: whether a process serves it; oldest_event_at: Unix seconds
-    of the newest event in the oldest batch that waits, None when none does or it cannot be read."""
+    of the newest event in the oldest batch that waits, None when none does or it cannot be
+    read; refused: batches that the worker of their run had not signed."""
 
     lengths: dict[str, int]
     seen: dict[str, bool]
     oldest_event_at: float | None
+    refused: int = 0
 
 
 def broker_look() -> BrokerLook:
@@ -37,13 +39,15 @@ def broker_look() -> BrokerLook:
             pipe.llen(queue)
         pipe.mget([alive_key(name) for name in served])
         pipe.lindex(wire.QUEUE_EVENTS, -1)  # messages are taken from this end
-        *lengths, beats, oldest = pipe.execute()
+        pipe.get(wire.REFUSED_KEY)
+        *lengths, beats, oldest, refused = pipe.execute()
     finally:
         client.close()
     return BrokerLook(
         lengths=dict(zip(QUEUES, lengths, strict=True)),
         seen={name: beat is not None for name, beat in zip(served, beats, strict=True)},
         oldest_event_at=_newest_event_at(oldest),
+        refused=int(refused or 0),
     )
 
 

@@ -237,6 +237,12 @@ def _of_broker(now: datetime) -> Iterable[Family]:
         [((queue,), look.lengths[queue]) for queue in QUEUES],
     )
     yield Family(
+        "concord_batches_refused",
+        "Batches of events that were not signed by the worker of their run.",
+        (),
+        [((), float(look.refused))],
+    )
+    yield Family(
         "concord_worker_seen",
         "Whether a process that serves this queue gave a sign of life in the last half minute.",
         ("queue",),

@@ -12,6 +12,7 @@ from apps.training.selectors.metrics import (
 )
 from apps.training.selectors.runs import (
     log_tail,
+    parked_count,
     run_events_after,
     run_get,
     run_list,
@@ -34,6 +35,7 @@ __all__ = [
     "metric_columns",
     "metric_latest",
     "metric_series",
+    "parked_count",
     "run_events_after",
     "run_get",
     "run_list",

@@ -87,11 +87,15 @@ def snapshot_choices(project: Project, kinds: Collection[str]) -> Choices:
     ]
 
 
-def run_choices(project: Project, kinds: Collection[str]) -> Choices:
+def run_choices(project: Project, kinds: Collection[str], without: Collection[str] = ()) -> Choices:
     """Finished and live runs of these kinds, newest first; a live one makes the new one wait."""
-    rows = Run.objects.filter(
-        project=project, kind__in=kinds, state__in=[Run.State.FINISHED, *Run.LIVE_STATES]
-    ).order_by("-created_at")[:CHOICES]
+    rows = (
+        Run.objects.filter(
+            project=project, kind__in=kinds, state__in=[Run.State.FINISHED, *Run.LIVE_STATES]
+        )
+        .exclude(pk__in=without)
+        .order_by("-created_at")[:CHOICES]
+    )
     return [
         (
             f"run:{row.pk}",
@@ -101,12 +105,16 @@ def run_choices(project: Project, kinds: Collection[str]) -> Choices:
     ]
 
 
-def checkpoint_choices(project: Project, kinds: Collection[str]) -> Choices:
-    """Checkpoints of these kinds of run that carry a tag and were not rejected, newest first."""
+def checkpoint_choices(
+    project: Project, kinds: Collection[str], without: Collection[str] = ()
+) -> Choices:
+    """Checkpoints of these kinds of run that carry a tag and were not rejected, newest first; not
+    those of the runs `without`."""
     rows = (
         Checkpoint.objects.filter(project=project, run__kind__in=kinds)
         .exclude(tags=[])
         .exclude(status=Checkpoint.Status.REJECTED)
+        .exclude(run__in=without)
         .select_related("run")
         .order_by("-created_at")[:CHOICES]
     )

@@ -8,7 +8,7 @@ from django.db.models import QuerySet
 
 from apps.accounts.models import Project
 from apps.common.errors import Missing
-from apps.training.models import Run, RunEvent, Sample
+from apps.training.models import PARKED, Run, RunEvent, Sample
 from apps.training.selectors.checkpoints import attempt_ends
 
 EVENTS_PAGE = 500
@@ -45,6 +45,11 @@ def run_events_after(
     """(events in the order they were committed, cursor for the next call)."""
     events = list(RunEvent.objects.filter(run=run, pk__gt=cursor).order_by("pk")[:limit])
     return events, events[-1].pk if events else cursor
+
+
+def parked_count(run: Run) -> int:
+    """Events of a newer worker that wait until this side is upgraded."""
+    return RunEvent.objects.filter(run=run, type=PARKED).count()
 
 
 def samples(*, run: Run, bucket: str | None = None, limit: int = 50) -> list[Sample]:

@@ -5,6 +5,7 @@ from apps.training.services.applying import Applied, events_apply
 from apps.training.services.attempts import run_dispatch
 from apps.training.services.kinds import KINDS
 from apps.training.services.launching import run_clone, run_launch
+from apps.training.services.parked import parked_apply
 from apps.training.services.points import metrics_store
 from apps.training.services.queueing import (
     quota_set,
@@ -13,6 +14,7 @@ from apps.training.services.queueing import (
     run_send,
     runs_admit,
 )
+from apps.training.services.receiving import batch_receive
 from apps.training.services.repeating import (
     checkpoint_evaluate,
     evaluation_inputs,
@@ -35,11 +37,13 @@ __all__ = [
     "Imported",
     "Thinned",
     "alert_acknowledge",
+    "batch_receive",
     "checkpoint_evaluate",
     "evaluation_inputs",
     "evaluation_missing",
     "events_apply",
     "metrics_store",
+    "parked_apply",
     "quota_set",
     "roll_back_plan",
     "run_cancel",

@@ -21,22 +21,24 @@ from django.utils import timezone
 from apps.common.storable import storable
 from apps.training import dispatch
 from apps.training.metric_blocks import Column, columns_of, gathered
-from apps.training.models import Run, RunAttempt, RunEvent
-from apps.training.services.arms import ROWLESS, apply, check_points
+from apps.training.models import PARKED, Run, RunAttempt, RunEvent
+from apps.training.services.arms import OUTSIDE, ROWLESS, OutsideRun, apply, check_points
 from apps.training.services.attempts import run_end, run_locked
 from apps.training.services.points import BLOCKS_TO_MERGE, block_add, blocks_merge
 from workers.contract.events import Envelope, Fault, Metrics, envelope_from_json
-from workers.contract.wire import ContractError
+from workers.contract.wire import ContractError, NewerPeer
 
 log = logging.getLogger(__name__)
 INVALID = "Invalid"  # the type under which an event that breaks the contract is kept
 VIOLATION = "contract_violation"
+_LONGEST_NOTE = 60
 
 
 @dataclass(slots=True)
 class Applied:
     """What became of a batch. `kept` counts events of superseded attempts or ended runs, which
-    are stored and change nothing; `missing` is the first number of a gap."""
+    are stored and change nothing; `parked` those that only a newer version can read; `missing` is
+    the first number of a gap; `refused` says that the batch was not from the attempt's worker."""
 
     run: str = ""
     attempt: int = 0
@@ -44,26 +46,29 @@ class Applied:
     kept: int = 0
     skipped: int = 0
     invalid: int = 0
+    parked: int = 0
     missing: int | None = None
     unknown: bool = False
+    refused: bool = False
 
 
 def events_apply(*, batch: Any) -> Applied:
-    """Apply one batch in one transaction and acknowledge it after the commit.
+    """Apply one batch in one transaction and acknowledge it after the commit. Whether it may speak
+    for its attempt was settled before (`batch_receive`).
 
     Never raises for what a batch contains: an unreadable batch is logged, an event that breaks the
     contract is kept and fails its run. Raises what the database raises when it is away; then the
     supervisor sends again.
     """
     result = Applied()
-    if not _has_address(batch):
+    if not has_address(batch):
         log.error("a batch of events without an address was dropped: %.200r", batch)
         return result
     result.run, result.attempt = batch["run"], batch["attempt"]
     events = batch.get("events")
     events = events if isinstance(events, list) else []
     if not events:
-        _hear(result)
+        _hear(result, batch.get("note"))
         return result
     with transaction.atomic():
         run = run_locked(result.run)
@@ -79,7 +84,8 @@ def events_apply(*, batch: Any) -> Applied:
     return result
 
 
-def _has_address(batch: Any) -> bool:
+def has_address(batch: Any) -> bool:
+    """Whether a batch says whose it is."""
     return (
         isinstance(batch, Mapping)
         and isinstance(batch.get("run"), str)
@@ -88,9 +94,13 @@ def _has_address(batch: Any) -> bool:
     )
 
 
-def _hear(result: Applied) -> None:
-    """A sign of life. It says nothing that could be lost, so it takes no lock."""
-    Run.objects.filter(pk=result.run, attempt=result.attempt).update(heard_at=timezone.now())
+def _hear(result: Applied, note: Any) -> None:
+    """A sign of life. It says nothing that could be lost, so it takes no lock. `note`: why a worker
+    that has the job does not begin."""
+    changes: dict[str, Any] = {"heard_at": timezone.now()}
+    if isinstance(note, str):
+        changes["phase"] = storable(note)[:_LONGEST_NOTE]
+    Run.objects.filter(pk=result.run, attempt=result.attempt).update(**changes)
 
 
 def _refuse(result: Applied, events: list[Any]) -> None:
@@ -140,9 +150,14 @@ def _apply_one(
     kept of it: a row, or the points of a Metrics event."""
     try:
         raw = storable(raw)
-        envelope = envelope_from_json(raw)
-        if (envelope.run, envelope.attempt) != (run.pk, attempt.number):
-            raise ContractError("event: it is addressed to another attempt")
+        try:
+            envelope = envelope_from_json(raw)
+        except NewerPeer as newer:
+            check_address(run, attempt, raw)
+            log.warning("run %s/%s: parked an event: %s", run.pk, attempt.number, newer)
+            result.parked += 1
+            return _row(run, attempt, datetime.fromtimestamp(raw["at"], UTC), PARKED, raw)
+        check_address(run, attempt, raw)
         at = datetime.fromtimestamp(envelope.at, UTC)
         kept = _kept(run, attempt, envelope, at, raw["event"])
         if counts(run, attempt):
@@ -162,14 +177,12 @@ def _apply_one(
         if counts(run, attempt):
             _fail(run, attempt, error)
         body = {"error": f"{type(error).__name__}: {error}"[:2000], "raw": repr(raw)[:4000]}
-        return RunEvent(
-            run=run,
-            attempt=attempt.number,
-            seq=attempt.last_seq,
-            at=timezone.now(),
-            type=INVALID,
-            body=storable(body),
-        )
+        return _row(run, attempt, timezone.now(), INVALID, storable(body))
+
+
+def check_address(run: Run, attempt: RunAttempt, raw: Mapping[str, Any]) -> None:
+    if (raw["run"], raw["attempt"]) != (run.pk, attempt.number):
+        raise ContractError("event: it is addressed to another attempt")
 
 
 def counts(run: Run, attempt: RunAttempt) -> bool:
@@ -184,13 +197,12 @@ def _kept(
     if isinstance(envelope.event, Metrics):
         check_points(envelope.event)
         return columns_of(envelope.event.steps, envelope.event.values)
+    return _row(run, attempt, at, type(envelope.event).__name__, body)
+
+
+def _row(run: Run, attempt: RunAttempt, at: datetime, kind: str, body: dict[str, Any]) -> RunEvent:
     return RunEvent(
-        run=run,
-        attempt=attempt.number,
-        seq=attempt.last_seq,
-        at=at,
-        type=type(envelope.event).__name__,
-        body=body,
+        run=run, attempt=attempt.number, seq=attempt.last_seq, at=at, type=kind, body=body
     )
 
 
@@ -199,7 +211,7 @@ def _fail(run: Run, attempt: RunAttempt, error: Exception) -> None:
     run_end(
         run=run,
         state=Run.State.FAILED,
-        kind=VIOLATION,
+        kind=OUTSIDE if isinstance(error, OutsideRun) else VIOLATION,
         fault=Fault.BUG,
         message=f"Event {attempt.last_seq} of attempt {attempt.number} breaks the contract: "
         f"{error}"[:2000],

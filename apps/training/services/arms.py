@@ -31,11 +31,13 @@ from workers.contract.events import (
     Sample,
 )
 from workers.contract.guards import LINKS
+from workers.contract.places import is_below_run
 from workers.contract.wire import ContractError
 
 _INTEGER_LIMIT = 2**63
 _SEVERITIES = ("info", "warning", "critical")
 _OLD_TAGS_STAY = "failed"
+OUTSIDE = "uri_outside_run"
 ROWLESS = (
     Opened,
     Progress,
@@ -45,6 +47,10 @@ ROWLESS = (
     Evidence,
     ReviewRequested,
 )  # arms that store nothing
+
+
+class OutsideRun(ContractError):
+    """A file of an event lies elsewhere than in its run's folder."""
 
 
 def apply(run: Run, attempt: RunAttempt, envelope: Envelope, at: datetime) -> None:
@@ -98,7 +104,7 @@ def apply(run: Run, attempt: RunAttempt, envelope: Envelope, at: datetime) -> No
             Artifact.objects.create(
                 **seen,
                 name=_text(event.name, "name", 120),
-                uri=_text(event.uri, "uri", 200),
+                uri=_uri(run, event.uri),
                 sha256=_text(event.sha256, "sha256", 64),
                 size_bytes=_whole(event.size_bytes, "size_bytes"),
                 media_type=_text(event.media_type, "media_type", 80),
@@ -108,7 +114,7 @@ def apply(run: Run, attempt: RunAttempt, envelope: Envelope, at: datetime) -> No
                 **seen,
                 name=f"{_text(event.purpose, 'purpose', 20)}.jsonl",
                 purpose=event.purpose,
-                uri=_text(event.uri, "uri", 200),
+                uri=_uri(run, event.uri),
                 sha256=_text(event.sha256, "sha256", 64),
                 count=_whole(event.count, "count"),
                 media_type="application/jsonl",
@@ -185,7 +191,7 @@ def _checkpoint(run: Run, attempt: RunAttempt, event: CheckpointSaved) -> None:
         sha256=_text(event.sha256, "sha256", 64),
         defaults={
             "project_id": run.project_id,
-            "uri": _text(event.uri, "uri", 200),
+            "uri": _uri(run, event.uri),
             "size_bytes": _whole(event.size_bytes, "size_bytes"),
             "tags": tags,
             "metrics": metrics,
@@ -254,6 +260,13 @@ def _text(value: Any, name: str, limit: int | None = None) -> str:
         raise ContractError(f"{name}: {value!r} is no text")
     if limit is not None and len(value) > limit:
         raise ContractError(f"{name}: longer than {limit} characters")
+    return value
+
+
+def _uri(run: Run, value: Any) -> str:
+    """A trainer's files lie in its run's folder; what lies elsewhere is another run's."""
+    if not is_below_run(_text(value, "uri", 200), run.pk):
+        raise OutsideRun(f"uri: {value!r} does not lie below runs/{run.pk}/")
     return value
 
 

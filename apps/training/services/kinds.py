@@ -1,6 +1,6 @@
 """What each kind of run reads. Checked before a run exists, so a wrong input costs no machine."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,7 +39,12 @@ class Need:
     """One of `roles` must be given, unless the configuration makes it unnecessary."""
 
     roles: tuple[str, ...]
-    unless: Callable[[Config], bool] = lambda config: False
+    unless: Callable[[Config], bool] | None = None
+
+    def is_met(self, given: Collection[str], config: Config) -> bool:
+        return any(role in given for role in self.roles) or (
+            self.unless is not None and self.unless(config)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +201,7 @@ _OWN_JUDGE = "A model cannot be its own judge: choose one that learned from othe
 APART: dict[str, tuple[tuple[str, str, str], ...]] = {
     "ppo": (("judge", "reward", _OWN_JUDGE),),
     "grpo": (("judge", "reward", _OWN_JUDGE),),
+    "evaluate": (("judge", "reward", _OWN_JUDGE),),
     "assess": (
         ("judge", "reward", _OWN_JUDGE),
         ("other", "data", "This is the dataset itself: choose one from elsewhere."),
@@ -211,7 +217,7 @@ def inputs_check(
     for role, given in inputs.items():
         _check_one(project_id, kind, role, given, rule)
     for need in rule.needs:
-        if not any(role in inputs for role in need.roles) and not need.unless(config):
+        if not need.is_met(inputs.keys(), config):
             wanted = " or ".join(f"'{role}'" for role in need.roles)
             raise DomainError(
                 f"{_a(kind)} run needs an input {wanted}: {_wanted(rule.roles[need.roles[0]])}.",

@@ -8,16 +8,20 @@ from django.db import IntegrityError, transaction
 
 from apps.accounts.models import Project, User
 from apps.accounts.services import audit_record
-from apps.common.errors import DomainError
+from apps.common.errors import DomainError, Unprocessable
+from apps.common.json_limits import json_check
 from apps.common.storable import storable
 from apps.snapshots.models import Snapshot
 from apps.training.code_version import code_version
 from apps.training.models import Artifact, Checkpoint, Run, RunAttempt, RunInput
 from apps.training.services.attempts import run_dispatch
 from apps.training.services.completeness import context_check
+from apps.training.services.judges import judge_check
 from apps.training.services.kinds import KINDS, SHORT, Input, approval_check, inputs_check
 from apps.training.services.layouts import launcher_of, needs_check, needs_of
+from workers.contract.drills import refused_option
 from workers.contract.layouts import ONE
+from workers.contract.model_names import NOT_ALLOWED, may_be_named
 from workers.contract.wire import JOB_QUEUES, QUEUE_CPU, QUEUE_SHORT
 
 _LONGEST_NAME = 120
@@ -73,6 +77,7 @@ def run_launch(
             field="override_reason",
         )
     inputs_check(project_id=project.pk, kind=kind, config=config, inputs=inputs)
+    judge_check(project_id=project.pk, kind=kind, inputs=inputs)
     if about is not None and about.project_id != project.pk:
         raise DomainError(
             "There is no such run in this project.", code="unknown_run", field="about"
@@ -206,12 +211,24 @@ def _check_plain(
             code="bad_config",
             field="config",
         )
+    json_check(dict(config), field="config")
     try:
         json.dumps(dict(config), allow_nan=False)
     except (TypeError, ValueError) as error:
         raise DomainError(
             f"The configuration is not JSON: {error}.", code="bad_config", field="config"
         ) from error
+    if (refused := refused_option(kind, config)) is not None:
+        raise Unprocessable(
+            f"{refused}: is for tests alone, and this is no machine of tests.",
+            code="only_in_tests",
+            field=f"config.{refused}",
+        )
+    base = config.get("base_model")
+    if isinstance(base, str) and not may_be_named(base):
+        raise Unprocessable(
+            f"base_model: {NOT_ALLOWED}.", code="model_not_allowed", field="config.base_model"
+        )
     if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed < _SEED_LIMIT:
         raise DomainError(
             "The seed must be a whole number from 0 to 2⁶³ − 1.", code="bad_seed", field="seed"

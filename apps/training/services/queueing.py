@@ -19,6 +19,7 @@ from apps.training import dispatch
 from apps.training.models import Run, RunAttempt, RunQuota
 from apps.training.selectors import fleet as fleet_reading
 from apps.training.selectors.queueing import order, queue_lines
+from apps.training.signing import secret_of
 
 log = logging.getLogger(__name__)
 _ADMISSION = 0x636F6E636F7264  # the number of the advisory lock
@@ -71,7 +72,8 @@ def run_send(*, run_id: str, attempt: int) -> bool:
         return False
     if not opened.run.wish and not dispatch.wish_send(run_id, ""):
         return False
-    if not dispatch.job_send(opened.spec, created_at=opened.created_at.timestamp()):
+    job = opened.spec | {"secret": secret_of(run_id, attempt)}
+    if not dispatch.job_send(job, created_at=opened.created_at.timestamp()):
         return False
     Run.objects.filter(pk=run_id, attempt=attempt).update(dispatched_at=timezone.now())
     return True

@@ -57,9 +57,7 @@ def evaluation_missing(checkpoint: Checkpoint) -> list[str]:
     """The roles that an evaluation needs and nothing in the model's history gives."""
     found, config = evaluation_inputs(checkpoint), evaluation_config(checkpoint.run)
     return [
-        need.roles[0]
-        for need in KINDS["evaluate"].needs
-        if not found.keys() & set(need.roles) and not need.unless(config)
+        need.roles[0] for need in KINDS["evaluate"].needs if not need.is_met(found.keys(), config)
     ]
 
 

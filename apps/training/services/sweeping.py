@@ -17,6 +17,7 @@ from apps.training.services.attempts import (
     run_fail_or_retry,
     run_locked,
 )
+from apps.training.services.parked import ends_parked, parked_apply
 from apps.training.services.queueing import run_send, runs_admit
 from apps.training.services.spools import spool_import_stored
 from apps.training.services.wishes import wish_deliver
@@ -33,6 +34,12 @@ def runs_sweep() -> Counter[str]:
     others from being looked at.
     """
     done: Counter[str] = Counter()
+    try:
+        if applied := parked_apply():
+            done["unparked"] = applied
+    except Exception:
+        log.exception("applying parked events")
+        done["error"] += 1
     for run_id in Run.objects.filter(state__in=Run.LIVE_STATES).values_list("pk", flat=True):
         try:
             with transaction.atomic():
@@ -105,6 +112,8 @@ def _recover(run: Run) -> str | None:
         )
         run_end(run=run, state=Run.State.CANCELLED)
         return "cancelled"
+    if ends_parked(run):
+        return None  # the run's page says that an upgrade is due
     log.warning("run %s/%s went silent and holds no lease", run.pk, run.attempt)
     run_fail_or_retry(
         run=run,

@@ -49,7 +49,8 @@ def run_kinds(request: Request) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 @project_page(STAFF)
 def run_new(request: Request, kind: str) -> HttpResponse:
-    """`?from=<run>` starts from another run's configuration, `?preset=` from a named one."""
+    """`?from=<run>` starts from another run's configuration, `?preset=` from a named one. A preset
+    that is chosen in the form fills its configuration and launches nothing."""
     if kind not in dict(KINDS):
         raise Http404("no such kind of run")
     form = _form(request, kind)
@@ -90,7 +91,7 @@ def run_new(request: Request, kind: str) -> HttpResponse:
         "label": label,
         "text": dict(KINDS)[kind],
         "presets": [(name, purposes.get(name, "")) for name in recipe_presets(kind)],
-        "preset": request.GET.get("preset", ""),
+        "preset": request.POST.get("preset") or request.GET.get("preset", ""),
         "source": source,
         "layouts": layouts_of(source) if source is not None and "layout" in form.fields else [],
         "page_title": f"New run: {label}",
@@ -114,6 +115,8 @@ def _form(request: Request, kind: str) -> RunForm:
         "kind": kind,
         "queues_heard": queues_heard(),
     }
+    if "preset" in request.POST:
+        return RunForm.with_preset(request.POST, preset=request.POST["preset"], of=kind, **common)
     if request.method == "POST":
         return RunForm(request.POST, **common)
     common["needs"] = needs_asked(request)

@@ -140,6 +140,7 @@ def header(run: Run) -> dict[str, Any]:
             run, pages.latest_metrics(run, headline.metric_names(headline.kind_of(run)))
         ),
         "attempt": attempt,
+        "parked": selectors.parked_count(run),
         "imported_from": display.imported_from(run) if imported else "",
         "group_size": selectors.group_sizes(run.project, [run.group]).get(run.group, 0),
         "open_alerts": [a for a in fired if a.acknowledged_at is None and a.severity != "info"],

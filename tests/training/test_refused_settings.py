@@ -1,0 +1,124 @@
+"""What a run's configuration may not hold: too much, a path of the worker, a drill's faults."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from apps.accounts.models import Project, User
+from apps.training.models import Run
+from tests.training.conftest import FakeWire
+
+
+@pytest.fixture
+def post(client: Client, project: Project, emil: User, wire: FakeWire, artifacts: Path) -> Any:
+    client.force_login(emil)
+
+    def send(config: str | dict[str, Any], kind: str = "drill", **more: Any) -> Any:
+        text = config if isinstance(config, str) else json.dumps(config)
+        rest = json.dumps({"kind": kind, "name": "one"} | more)[:-1]
+        body = f'{rest}, "config": {text}}}'
+        address = f"/api/v1/projects/{project.slug}/runs"
+        return client.post(address, body, content_type="application/json")
+
+    return send
+
+
+def nested(depth: int) -> str:
+    return '{"a":' * depth + "1" + "}" * depth
+
+
+@pytest.mark.parametrize(
+    ("config", "code"),
+    [
+        (nested(22), "too_deep"),
+        (json.dumps({f"k{n}": n for n in range(100_000)}), "too_many_values"),
+        (json.dumps({"a": [0] * 6_000}), "too_many_values"),
+        (json.dumps({"note": "é" * 200_000}), "too_large"),
+    ],
+    ids=["deep", "many names", "a long list", "long"],
+)
+def test_a_configuration_has_a_size(post: Any, config: str, code: str) -> None:
+    answer = post(config)
+    assert (answer.status_code, answer.json()["code"]) == (422, code)
+    assert answer.json()["field"] == "config"
+    assert not Run.objects.exists()
+
+
+def test_a_configuration_within_the_limits_is_launched(post: Any) -> None:
+    deep = nested(18)
+    assert (
+        post(f'{{"extra": {deep}, "many": {[1] * 2000}, "text": "{"x" * 100_000}"}}').status_code
+        == 201
+    )
+
+
+@pytest.mark.parametrize("depth", [900, 100_000])
+def test_a_body_of_any_depth_is_answered(post: Any, depth: int) -> None:
+    answer = post(nested(depth))
+    assert answer.status_code in (400, 422)
+    assert not Run.objects.exists()
+
+
+def test_inputs_are_counted_before_they_are_looked_up(
+    post: Any, django_assert_max_num_queries: Any
+) -> None:
+    with django_assert_max_num_queries(20):
+        answer = post({}, inputs={f"role{n}": "run:none" for n in range(1_000)})
+    assert (answer.status_code, answer.json()["field"]) == (422, "inputs")
+
+
+DANGEROUS = {
+    "witness": "/etc/anything",
+    "hold_file": "/etc/passwd",
+    "children": 2,
+    "fault": "segv",
+    "ignore_stop": True,
+}
+
+
+@pytest.mark.parametrize("name", DANGEROUS)
+def test_a_drill_goes_wrong_on_machines_of_tests_alone(
+    post: Any, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert post({name: DANGEROUS[name]}).status_code == 201
+    monkeypatch.delenv("DRILL_FOLDER")
+    answer = post({name: DANGEROUS[name]})
+    assert (answer.status_code, answer.json()["code"]) == (422, "only_in_tests")
+    assert answer.json()["field"] == f"config.{name}"
+    assert post({"steps": 3, "fault": "none", "children": 0}).status_code == 201
+
+
+@pytest.mark.parametrize(
+    ("name", "status"),
+    [
+        ("gpt2", 201),
+        ("Qwen/Qwen3-0.6B", 201),
+        ("/srv/models/mine", 201),
+        ("/srv/models/../models/mine", 201),
+        ("/srv/models", 422),
+        ("/srv/models/../secret", 422),
+        ("/srv/models-of-others/mine", 422),
+        ("/etc", 422),
+        ("/missing", 422),
+        ("../etc", 422),
+        ("./var/artifacts", 422),
+        ("a/b/c", 422),
+        ("~/models", 422),
+        ("https://hub/x", 422),
+        ("a/..", 422),
+    ],
+)
+def test_a_base_model_is_a_hubs_or_lies_in_a_listed_folder(
+    post: Any, snapshot_make: Any, name: str, status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MODEL_FOLDERS", "/opt/none, /srv/models")
+    data = {"data": f"snapshot:{snapshot_make('demonstrations').pk}"}
+    answer = post({"base_model": name}, kind="sft", inputs=data)
+    assert answer.status_code == status, answer.json()
+    if status == 422:
+        said = answer.json()
+        assert (said["code"], said["field"]) == ("model_not_allowed", "config.base_model")
+        assert name not in said["message"]
