@@ -9,7 +9,7 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
-from django.views.decorators.http import require_GET, require_POST
+from django.views.decorators.http import require_POST, require_safe
 
 from apps.accounts import services
 from apps.accounts.context import THEMES
@@ -38,7 +38,7 @@ def _page(request: Request, status: int = 200, **context: Any) -> HttpResponse:
     return render(request, "accounts/account.html", context, status=status)
 
 
-@require_GET
+@require_safe
 def account(request: Request) -> HttpResponse:
     return _page(request)
 

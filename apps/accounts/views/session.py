@@ -6,7 +6,7 @@ from django.core.exceptions import PermissionDenied
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
-from django.views.decorators.http import require_GET, require_POST
+from django.views.decorators.http import require_POST, require_safe
 
 from apps.accounts.forms import SignInForm
 from apps.accounts.permissions import ANNOTATOR, project_page
@@ -34,7 +34,7 @@ def sign_out(request: Request) -> HttpResponse:
     return logout_then_login(request)
 
 
-@require_GET
+@require_safe
 def home(request: Request) -> HttpResponse:
     """The landing page of one's role in the project used last, or a choice of projects.
 
@@ -54,7 +54,7 @@ def home(request: Request) -> HttpResponse:
     )
 
 
-@require_GET
+@require_safe
 @project_page()
 def project(request: Request) -> HttpResponse:
     """Where the project switcher leads: the landing page of one's role there."""

@@ -10,7 +10,7 @@ from django.middleware.csrf import get_token
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_GET, require_POST
+from django.views.decorators.http import require_POST, require_safe
 from django_htmx.http import HttpResponseClientRedirect
 
 from apps.accounts.permissions import READERS, project_page
@@ -35,7 +35,7 @@ _AUDITING = screen.Notice(
 )
 
 
-@require_GET
+@require_safe
 @project_page(LABELERS)
 def label(request: Request) -> HttpResponse:
     """The pair in hand or the next one; `?answer=ID` opens an answer of one's own to change it.
@@ -133,7 +133,7 @@ def hold(request: Request) -> HttpResponse:
     return JsonResponse({"slot": got.slot, "leased_until": got.leased_until.isoformat()})
 
 
-@require_GET
+@require_safe
 @never_cache
 @login_not_required
 def who(request: Request, slug: str) -> JsonResponse:

@@ -7,7 +7,7 @@ from django.contrib import messages
 from django.http import Http404, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
-from django.views.decorators.http import require_GET, require_POST
+from django.views.decorators.http import require_POST, require_safe
 
 from apps.accounts.permissions import project_page
 from apps.common.errors import DomainError, Missing
@@ -23,7 +23,7 @@ from apps.labeling.texts import excerpt
 _BEFORE = ("paused", "guideline")
 
 
-@require_GET
+@require_safe
 @project_page(LABELERS)
 def qualification(request: Request) -> HttpResponse:
     """Start, the pair that is next, what the last answer was worth (`?answered=N`), the result."""
