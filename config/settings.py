@@ -100,7 +100,7 @@ DATABASES["default"]["CONN_MAX_AGE"] = env.number("DATABASE_KEEP_SECONDS", 0, lo
 if env.flag("DATABASE_POOL"):
     DATABASES["default"]["CONN_MAX_AGE"] = 0  # the pool keeps them
     DATABASES["default"]["OPTIONS"] = DATABASES["default"].get("OPTIONS", {}) | {
-        "pool": {"min_size": 1, "max_size": 8, "timeout": 10}
+        "pool": {"min_size": 1, "max_size": 12, "timeout": 10}
     }
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 

@@ -98,6 +98,31 @@ class Admission:
                 del self._in_line[place.person]
 
 
+class Floods:
+    """Requests under way by what they show as their credential, known or not: at most `most`.
+
+    Counted before anything is looked up, so that refusing hundreds costs the others nothing.
+    """
+
+    def __init__(self, *, most: int) -> None:
+        self._most = most
+        self._lock = threading.Lock()
+        self._under_way: Counter[str] = Counter()
+
+    def enter(self, credential: str) -> bool:
+        with self._lock:
+            if self._under_way[credential] >= self._most:
+                return False
+            self._under_way[credential] += 1
+            return True
+
+    def leave(self, credential: str) -> None:
+        with self._lock:
+            self._under_way[credential] -= 1
+            if not self._under_way[credential]:
+                del self._under_way[credential]
+
+
 def _too_many() -> DomainError:
     return TooMany("Too many requests of yours are being served. Wait for some of them to end.")
 

@@ -1,5 +1,6 @@
 """What is settled about a request before anything reads its body: its form, size and turn."""
 
+import json
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -11,9 +12,9 @@ from django.http import HttpRequest, HttpResponse, UnreadablePostError
 
 from apps.common import registry
 from apps.common.addresses import peer_is_proxy
-from apps.common.admission import Admission, Limits
-from apps.common.errors import DomainError, TooLarge, Unavailable
-from apps.common.refusals import API_ROOT, log_denied, refused
+from apps.common.admission import Admission, Floods, Limits
+from apps.common.errors import DomainError, TooLarge, TooMany, Unavailable
+from apps.common.refusals import API_ROOT, error_body, log_denied, note_reason, refused
 from apps.common.views import livez, readyz
 
 Next = Callable[[HttpRequest], HttpResponse]
@@ -27,12 +28,15 @@ _DENIED = frozenset({400, 401, 403, 404, 408, 411, 413, 429})
 _PROBES = {"/livez": livez, "/readyz": readyz}
 _PLACE = "concord.place"  # of a request's META
 
-admission = Admission(Limits())
+FLOOD = "Too many requests of yours are being served. Wait for some of them to end."
+
+admission = Admission(limits := Limits())
+floods = Floods(most=limits.per_person + limits.waiting_per_person)
 _anonymous_bodies = threading.BoundedSemaphore(ANONYMOUS_BODIES)
 
 
 class EdgeMiddleware:
-    """First of all: headers that only a proxy of ours may set, and the log of denials."""
+    """First of all: headers that only a proxy of ours may set, floods, and the log of denials."""
 
     def __init__(self, get_response: Next) -> None:
         self.get_response = get_response
@@ -41,10 +45,34 @@ class EdgeMiddleware:
         if not peer_is_proxy(request):
             for name in _FORWARDED:
                 request.META.pop(name, None)
-        response = self.get_response(request)
+        credential = request.META.get("HTTP_AUTHORIZATION") or request.COOKIES.get(
+            settings.SESSION_COOKIE_NAME
+        )
+        if credential is None:
+            response = self.get_response(request)
+        elif not floods.enter(credential):
+            response = flooded(request)
+        else:
+            try:
+                response = self.get_response(request)
+            finally:
+                floods.leave(credential)
         if response.status_code in _DENIED:
             log_denied(request, response.status_code)
         return response
+
+
+def flooded(request: HttpRequest) -> HttpResponse:
+    """Cheap on purpose: neither a session is read nor a template rendered."""
+    note_reason(request, "flood")
+    return HttpResponse(
+        json.dumps(error_body(TooMany.code, FLOOD))
+        if (is_api := request.path_info.startswith(API_ROOT))
+        else f"<!doctype html><title>Too many requests</title><p>{FLOOD}",
+        status=TooMany.status,
+        content_type="application/json" if is_api else "text/html",
+        headers={"Retry-After": str(TooMany.retry_after)},
+    )
 
 
 class ProbeMiddleware:

@@ -58,10 +58,11 @@ def programs(*, port: int, var: Path, log_level: str) -> list[Program]:
     # Several processes of threads that spin for each other slow a small machine many times over.
     few = {} if os.environ.get("OMP_NUM_THREADS") else {"OMP_NUM_THREADS": "1"}
     (var / "beat").mkdir(parents=True, exist_ok=True)
+    # Most threads wait for their turn: apps.common.admission serves few requests at once.
     web = (
         *(python, "-m", "granian", "--interface", "wsgi", "config.wsgi:application"),
         *("--host", "127.0.0.1", "--port", str(port), "--workers", "2"),
-        *("--blocking-threads", "4", "--no-ws", "--log-level", log_level.lower()),
+        *("--blocking-threads", "64", "--no-ws", "--log-level", log_level.lower()),
     )
     return [
         Program("web", web, {"DATABASE_POOL": "1"} | few),

@@ -305,5 +305,9 @@ def is_upload(url_name: str) -> bool:
     return url_name in _uploads
 
 
-def special_names() -> frozenset[str]:
-    return frozenset(_voting | _uploads)
+def voting_names() -> frozenset[str]:
+    return frozenset(_voting)
+
+
+def upload_names() -> frozenset[str]:
+    return frozenset(_uploads)
