@@ -17,6 +17,7 @@ from apps.labeling.rendering import text_html
 from apps.labeling.screens import annotators, reasons
 from apps.labeling.screens.changes import changed_lines
 from apps.labeling.services import LABELERS
+from apps.labeling.views.label import label_url
 
 PREVIEW, PUBLISH = "preview", "publish"
 
@@ -81,7 +82,7 @@ def acknowledge(request: Request) -> HttpResponse:
         )
     except DomainError as error:
         messages.warning(request, error.message)
-    return redirect("labeling:label", request.project.slug)
+    return redirect(label_url(request))
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
