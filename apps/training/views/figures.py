@@ -11,7 +11,7 @@ from django.views.decorators.http import require_safe
 from apps.accounts.permissions import STAFF, project_page
 from apps.common.errors import Conflict, Missing, Unavailable
 from apps.common.http import Request
-from apps.common.spreadsheet import csv_lines
+from apps.common.spreadsheet import csv_lines, safe_cell
 from apps.snapshots.store import artifact_open
 from apps.training import selectors
 from apps.training.headline import kind_of
@@ -118,7 +118,7 @@ class _Line:
 def _csv(series: dict[str, list[tuple[int, Any]]]) -> Iterator[str]:
     writer = csv.writer(_Line())
     # A worker chooses the names: a spreadsheet must not take one for a formula.
-    yield writer.writerow(["step", *(f"'{n}" if n[:1] in "=+-@\t\r" else n for n in series)])
+    yield writer.writerow(["step", *map(safe_cell, series)])
     columns = [dict(points) for points in series.values()]
     for step in sorted(set().union(*columns)):
         yield writer.writerow([step, *("" if (v := c.get(step)) is None else v for c in columns)])
