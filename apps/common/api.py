@@ -55,7 +55,10 @@ ERROR_RESPONSES = {
     403: "Your role or your token's scope does not allow this",
     404: "There is no such thing, or not for you",
     409: "The thing is in a state that does not allow this, or has changed meanwhile",
+    413: "More was sent than this address accepts",
     422: "A field is missing or has a wrong type",
+    429: "Too many of your requests at once: wait as Retry-After says",
+    503: "Something this needs does not answer, or is full: try again as Retry-After says",
 }
 
 
