@@ -13,17 +13,22 @@ from dataclasses import dataclass
 
 from apps.common.errors import DomainError, TooMany, Unavailable
 
+STRANGERS = "strangers"
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:
     """Per process. `served` requests at once, at most `others` of them no votes and `per_person`
-    of one person; `waiting` may wait, `waiting_per_person` of one person, `patience` seconds."""
+    of one person; `waiting` may wait, `waiting_per_person` of one person, `patience` seconds. All
+    who are not signed in count as one person, `STRANGERS`, of whom more may wait: on a Monday
+    morning an office signs in."""
 
     served: int = 6
     others: int = 4
     per_person: int = 2
     waiting: int = 40
-    waiting_per_person: int = 6
+    waiting_per_person: int = 10
+    waiting_strangers: int = 24
     patience: float = 15.0
 
 
@@ -77,8 +82,10 @@ class Admission:
 
     def _wait(self, place: Place, before_waiting: Callable[[], None]) -> None:
         limits = self._limits
-        if self._in_line[place.person] >= limits.waiting_per_person:
-            raise _too_many()
+        stranger = place.person == STRANGERS
+        most = limits.waiting_strangers if stranger else limits.waiting_per_person
+        if self._in_line[place.person] >= most:
+            raise _busy() if stranger else _too_many()
         # Votes are short and come one by one from each person: they may always stand in line.
         if self._waiting >= limits.waiting and not place.is_vote:
             raise _busy()
@@ -90,7 +97,7 @@ class Admission:
             while not self._has_room(place):
                 if not self._changed.wait(deadline - time.monotonic()):
                     mine = self._served[place.person] >= limits.per_person
-                    raise _too_many() if mine else _busy()
+                    raise _too_many() if mine and not stranger else _busy()
         finally:
             self._waiting -= 1
             self._in_line[place.person] -= 1

@@ -12,7 +12,7 @@ from django.http import HttpRequest, HttpResponse, UnreadablePostError
 
 from apps.common import registry
 from apps.common.addresses import peer_is_proxy
-from apps.common.admission import Admission, Floods, Limits
+from apps.common.admission import STRANGERS, Admission, Floods, Limits
 from apps.common.errors import DomainError, TooLarge, TooMany, Unavailable
 from apps.common.refusals import API_ROOT, error_body, log_denied, note_reason, refused
 from apps.common.views import livez, readyz
@@ -108,11 +108,12 @@ class FrontMiddleware:
             check_form(request, name)
             if is_anonymous(request):
                 read_small_body(request)
-            request.META[_PLACE] = admission.enter(
-                person_of(request),
-                is_vote=registry.is_voting(name),
-                before_waiting=give_connections_back,
-            )
+            if not registry.is_self_limited(name):
+                request.META[_PLACE] = admission.enter(
+                    person_of(request),
+                    is_vote=registry.is_voting(name),
+                    before_waiting=give_connections_back,
+                )
         except DomainError as error:
             return refused(request, error)
         return None
@@ -156,12 +157,12 @@ def person_of(request: HttpRequest) -> str:
         return f"user:{pk}"
     if token := _bearer(request):
         return f"token:{hash(token)}"
-    return "anonymous"
+    return STRANGERS
 
 
 def is_anonymous(request: HttpRequest) -> bool:
     """A token counts as a person where tokens are used: there it is checked before the body."""
-    return person_of(request) == "anonymous"
+    return person_of(request) == STRANGERS
 
 
 def _bearer(request: HttpRequest) -> str:

@@ -103,6 +103,7 @@ _end_listeners: list[Callable[[Any], None]] = []
 _bell: list[Bell] = []
 _voting: set[str] = set()
 _uploads: set[str] = set()
+_self_limited: set[str] = set()
 _playbook: list[Callable[[str, str], str]] = []
 
 
@@ -297,6 +298,15 @@ def upload_add(*url_names: str) -> None:
     _uploads.update(url_names)
 
 
+def self_limited_add(*url_names: str) -> None:
+    """Addresses that mostly wait for another program and bound themselves how many do."""
+    _self_limited.update(url_names)
+
+
+def is_self_limited(url_name: str) -> bool:
+    return url_name in _self_limited
+
+
 def is_voting(url_name: str) -> bool:
     return url_name in _voting
 
@@ -307,6 +317,10 @@ def is_upload(url_name: str) -> bool:
 
 def voting_names() -> frozenset[str]:
     return frozenset(_voting)
+
+
+def self_limited_names() -> frozenset[str]:
+    return frozenset(_self_limited)
 
 
 def upload_names() -> frozenset[str]:

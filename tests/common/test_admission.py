@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from apps.common.admission import Admission, Floods, Limits
+from apps.common.admission import STRANGERS, Admission, Floods, Limits
 from apps.common.errors import TooMany, Unavailable
 
 FEW = Limits(served=3, others=2, per_person=1, waiting=1, waiting_per_person=1, patience=30.0)
@@ -67,6 +67,17 @@ def test_a_full_line_refuses_pages_and_takes_votes():
     page.join(30)
     vote.join(30)
     assert len(page_got) == len(vote_got) == 1
+
+
+def test_more_strangers_than_one_person_may_wait_and_none_is_told_it_is_their_fault():
+    admission = Admission(Limits(per_person=1, waiting_per_person=0, waiting_strangers=1))
+    place = admission.enter(STRANGERS, is_vote=False)
+    thread, got = waiting(admission, STRANGERS, is_vote=False)
+    with pytest.raises(Unavailable):
+        admission.enter(STRANGERS, is_vote=False)
+    admission.leave(place)
+    thread.join(30)
+    assert len(got) == 1
 
 
 def test_hundreds_of_requests_with_one_credential_are_refused_before_anything_is_looked_up():

@@ -146,3 +146,16 @@ def test_a_pulse_without_a_broker_is_silent():
     pulse = alive.Pulse("unix:///nonexistent/redis.sock")
     pulse.names = ["events"]
     pulse.beat()
+
+
+def test_the_start_line_asks_an_address_that_no_redirect_hides(monkeypatch, tmp_path):
+    from apps.common.management.commands import up
+
+    asked, said = [], []
+    monkeypatch.setattr(up, "_answers", lambda url: asked.append(url) or True)
+    banner = up._Banner(
+        0.0, lambda _, line: said.append(line), None, need_sign_ins=False, var=tmp_path
+    )
+    banner.show_when_ready()
+    assert [url.rpartition("/")[2] for url in asked] == ["livez"]
+    assert any("Concord answers at" in line for line in said)
