@@ -52,13 +52,17 @@ INSTALLED_APPS = [
 ]
 
 MIDDLEWARE = [
+    "apps.common.front.EdgeMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "csp.middleware.CSPMiddleware",
+    "apps.common.front.ProbeMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
+    "apps.common.front.FrontMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "apps.accounts.middleware.SignedInMiddleware",
     "apps.common.middleware.SignInMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
@@ -107,7 +111,7 @@ DATABASES["default"]["CONN_MAX_AGE"] = env.number("DATABASE_KEEP_SECONDS", 0, lo
 if env.flag("DATABASE_POOL"):
     DATABASES["default"]["CONN_MAX_AGE"] = 0  # the pool keeps them
     DATABASES["default"]["OPTIONS"] = DATABASES["default"].get("OPTIONS", {}) | {
-        "pool": {"min_size": 1, "max_size": 8, "timeout": 10}
+        "pool": {"min_size": 1, "max_size": 12, "timeout": 10}
     }
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
@@ -174,13 +178,19 @@ UPLOAD_PARSERS = env.number("UPLOAD_PARSERS", 2, low=1, high=64)
 MEDIA_ROOT = VAR_DIR / "media"
 
 # --- security ----------------------------------------------------------------------------------
+# Whose X-Forwarded-… is believed; from anybody else these headers are dropped.
+BEHIND_PROXY = env.flag("BEHIND_PROXY")
+TRUSTED_PROXIES = env.networks("TRUSTED_PROXIES", "127.0.0.0/8,::1" if BEHIND_PROXY else "")
+CSRF_FAILURE_VIEW = "apps.common.views.csrf_failure"
 HTTPS = env.flag("HTTPS", PRODUCTION)
 SECURE_SSL_REDIRECT = HTTPS
-SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if env.flag("BEHIND_PROXY") else None
+SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if BEHIND_PROXY else None
 SECURE_HSTS_SECONDS = 31_536_000 if HTTPS else 0
 SECURE_HSTS_INCLUDE_SUBDOMAINS = HTTPS
 SECURE_HSTS_PRELOAD = HTTPS
 SESSION_COOKIE_SECURE = HTTPS
+SESSION_COOKIE_AGE = 14 * 86_400  # from the sign-in, however busy the session is
+SESSION_IDLE_HOURS = env.number("SESSION_IDLE_HOURS", 24, low=1, high=336)
 CSRF_COOKIE_SECURE = HTTPS
 SESSION_COOKIE_HTTPONLY = True
 CSRF_COOKIE_HTTPONLY = False
@@ -235,7 +245,8 @@ METRICS_KEEP_POINTS = env.number("METRICS_KEEP_POINTS", 1000, low=50, high=1_000
 METRICS_TOKEN = env.token("METRICS_TOKEN", least=16)
 METRICS_ALLOW = env.networks("METRICS_ALLOW")
 METRICS_PROJECT_LABELS = env.flag("METRICS_PROJECT_LABELS")
-SECURE_REDIRECT_EXEMPT = [r"^metrics$"]  # read inside the private network, without the proxy
+# Read inside the private network, without the proxy.
+SECURE_REDIRECT_EXEMPT = [r"^metrics$", r"^(health|live|ready)z$"]
 
 # --- language, time, log -----------------------------------------------------------------------
 LANGUAGE_CODE = "en-us"
@@ -252,7 +263,10 @@ LOGGING = {
     "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
     "root": {"handlers": ["console"], "level": LOG_LEVEL},
     "loggers": {
-        "django.request": {"level": "ERROR" if TESTING else "INFO"},
+        # Refusals have one line of concord.denied, with the person and the address.
+        "django.request": {"level": "ERROR"},
+        "django.security": {"level": "CRITICAL"},
+        "concord.denied": {"level": "ERROR" if TESTING else "INFO"},
         "django.db.backends": {"level": "INFO"},
         # Lines for every batch of events and every beat would drown the rest; failures are told.
         "celery.beat": {"level": "WARNING"},

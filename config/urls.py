@@ -4,17 +4,21 @@ from django.contrib import admin
 from django.urls import include, path
 
 from apps.accounts.views.session import admin_sign_in, home
-from apps.common.views import healthz
+from apps.common.views import healthz, livez, readyz
 from apps.labeling.views.home import work
 from apps.monitoring.views.metrics import metrics
 from config.api import urls as api_urls
 
+handler400 = "apps.common.views.bad_request"
+handler500 = "apps.common.views.server_error"
 admin.site.login = admin_sign_in
 
 urlpatterns = [
     path("", home, name="home"),
     path("my-work/", work, name="work"),
     path("healthz", healthz, name="healthz"),
+    path("livez", livez, name="livez"),
+    path("readyz", readyz, name="readyz"),
     path("metrics", metrics, name="metrics"),
     path("", include("apps.accounts.urls")),
     path("api/v1/", api_urls),

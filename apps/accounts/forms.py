@@ -6,10 +6,12 @@ from django import forms
 from django.contrib.auth.forms import AuthenticationForm, PasswordChangeForm
 from django.core.exceptions import ValidationError
 
-from apps.accounts import throttle
+from apps.accounts import services, throttle
 from apps.accounts.models import Role, User
 from apps.accounts.scopes import DEFAULT_SCOPES, SCOPES
 from apps.accounts.services import TOKEN_MAX_DAYS
+from apps.common.addresses import client_address
+from apps.common.refusals import log_denied
 
 
 class SignInForm(AuthenticationForm):
@@ -33,21 +35,30 @@ class SignInForm(AuthenticationForm):
     }
 
     def clean(self) -> dict[str, Any]:
-        name, address = self.cleaned_data.get("username", ""), throttle.client_address(self.request)
-        if throttle.is_blocked(name, address):
-            minutes = throttle.WINDOW_SECONDS // 60
+        name = self.cleaned_data.get("username", "")
+        attempt = throttle.Try.of(self.request, name)
+        if seconds := attempt.seconds_to_wait():
+            log_denied(self.request, 429, "sign-in: too many failed tries")
             raise ValidationError(
-                f"Too many failed tries from here. Wait {minutes} minutes and try again, or ask "
-                "an admin for a new password.",
+                f"Too many failed tries. Wait {_duration(seconds)} and try again, or ask an admin "
+                "for a new password.",
                 code="too_many_tries",
             )
         try:
             cleaned = super().clean()
         except ValidationError:
-            throttle.count_failure(name, address)
+            failures = attempt.count_failure()
+            log_denied(self.request, 401, "sign-in: wrong name or password")
+            services.sign_in_failed(
+                username=name, address=client_address(self.request), failures=failures
+            )
             raise
-        throttle.forget_failures(name, address)
+        attempt.forget_failures()
         return cleaned
+
+
+def _duration(seconds: int) -> str:
+    return f"{seconds} seconds" if seconds < 60 else f"{-(-seconds // 60)} minutes"
 
 
 class PasswordForm(PasswordChangeForm):

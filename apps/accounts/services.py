@@ -14,6 +14,7 @@ from django.utils.text import slugify
 from apps.accounts.models import ApiToken, AuditEvent, Membership, Project, Role, User
 from apps.accounts.scopes import SCOPES
 from apps.accounts.selectors import may_create_projects
+from apps.accounts.throttle import count_up
 from apps.accounts.tokens import TOKEN_PREFIX, token_sha256
 from apps.common.errors import Conflict, DomainError, Refused
 
@@ -32,6 +33,38 @@ def audit_record(
     return AuditEvent.objects.create(
         action=action, actor=actor, project=project, subject=subject[:80], details=details or {}
     )
+
+
+# Of a name's failures in a quarter of an hour these are recorded: guessing cannot flood the log.
+_RECORDED_FAILURES = frozenset({1, 5, 10, 20, 50, 100})
+MOST_FAILURES_RECORDED = 200  # of all names together, in a quarter of an hour
+
+
+def sign_in_failed(*, username: str, address: str, failures: int) -> None:
+    """`failures`: how many there were with this name from there. A name that nobody has is not
+    written down: people type their password into the wrong field."""
+    if failures not in _RECORDED_FAILURES:
+        return
+    if count_up("sign-in:recorded") > MOST_FAILURES_RECORDED:
+        return
+    known = User.objects.filter(username=username.strip()).exists()
+    audit_record(
+        action="user.sign_in_failed",
+        actor=None,
+        subject=username.strip() if known else "",
+        details={"address": address, "failures": failures, "known": known},
+    )
+
+
+@transaction.atomic
+def password_changed(*, user: User, by: User | None) -> int:
+    """Call it in the transaction that stores a new password: who knew the old one may have made
+    tokens, so all of them end. Returns how many."""
+    tokens = list(ApiToken.objects.select_for_update().filter(user=user, revoked_at__isnull=True))
+    for token in tokens:
+        token_revoke(token=token, by=by)
+    audit_record(action="user.password_changed", actor=by, subject=user.username)
+    return len(tokens)
 
 
 @transaction.atomic
@@ -222,7 +255,7 @@ def token_create(
 
 
 @transaction.atomic
-def token_revoke(*, token: ApiToken, by: User) -> None:
+def token_revoke(*, token: ApiToken, by: User | None) -> None:
     """The token opens nothing from now on."""
     if token.revoked_at is None:
         token.revoked_at = timezone.now()

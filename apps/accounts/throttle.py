@@ -1,51 +1,116 @@
-"""Failed sign-ins are counted per name and address, and per address, in the cache.
+"""Failed sign-ins make the next try wait, longer each time. Counted in the cache, for 15 minutes.
 
-A name is not locked for everybody: whoever knows it could lock its owner out from anywhere.
-While the cache is down signing in still works, uncounted (`apps.common.cache`).
+Three counts: of a name at one address, of a name everywhere, and of an address for all names. An
+office shares one address, so that count is far above what people mistype. Whoever has signed in
+with a browser before carries a signed cookie that says so: such a browser waits for its own
+failures only, and nobody can lock its owner out from elsewhere. While the cache is down signing in
+still works, uncounted (`apps.common.cache`).
 """
 
 import contextlib
 import hashlib
+from dataclasses import dataclass
 
 from django.conf import settings
+from django.core import signing
 from django.core.cache import cache
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
+
+from apps.common.addresses import client_address
 
 WINDOW_SECONDS = 15 * 60
-TRIES_PER_NAME = 10
-TRIES_PER_ADDRESS = 100
+FIRST_WAIT_SECONDS = 30
+FREE_TRIES = 5  # of a name at one address, or in one browser
+FREE_TRIES_OF_NAME = 20  # at all addresses
+FREE_TRIES_AT_ADDRESS = 1000  # with any names
+
+DEVICE_COOKIE = f"concord_device_{settings.PORT}"
+_DEVICE_SECONDS = 180 * 86_400
+_DEVICE_SALT = "accounts.known-device"
+_MOST_NAMES = 8  # of a browser that several people share
 
 
-def client_address(request: HttpRequest) -> str:
-    """The peer, or what our own proxy saw when BEHIND_PROXY says there is one."""
-    if settings.SECURE_PROXY_SSL_HEADER:
-        forwarded = request.headers.get("X-Forwarded-For", "")
-        if forwarded:
-            return forwarded.rsplit(",", 1)[-1].strip()
-    return request.META.get("REMOTE_ADDR", "")
+@dataclass(frozen=True, slots=True)
+class Try:
+    """A sign-in under way: the counts it falls under, with the failures each lets pass."""
+
+    counts: dict[str, int]
+
+    @classmethod
+    def of(cls, request: HttpRequest, name: str) -> "Try":
+        address = client_address(request)
+        if _digest(name) in _known_names(request):
+            cookie = request.COOKIES[DEVICE_COOKIE]
+            return cls({f"sign-in:device:{_digest(name, cookie)}": FREE_TRIES})
+        return cls(
+            {
+                f"sign-in:here:{_digest(name, address)}": FREE_TRIES,
+                f"sign-in:name:{_digest(name)}": FREE_TRIES_OF_NAME,
+                f"sign-in:address:{_digest(address)}": FREE_TRIES_AT_ADDRESS,
+            }
+        )
+
+    def seconds_to_wait(self) -> int:
+        """The wait that the last failure began, while it lasts; 0 where one may try."""
+        return max(cache.get_many([_wait_key(key) for key in self.counts]).values(), default=0)
+
+    def count_failure(self) -> int:
+        """Returns how many failures there were with this name here, this one included."""
+        numbers = []
+        for key, free in self.counts.items():
+            number = count_up(key)
+            if wait := wait_after(number, free):
+                cache.set(_wait_key(key), wait, wait)
+            numbers.append(number)
+        return numbers[0]
+
+    def forget_failures(self) -> None:
+        """After a success: the counts of that person start again, the address's does not."""
+        own = [key for key in self.counts if not key.startswith("sign-in:address:")]
+        cache.delete_many([*own, *map(_wait_key, own)])
 
 
-def _keys(name: str, address: str) -> dict[str, int]:
-    digest = hashlib.sha256(f"{name.strip().casefold()}\n{address}".encode()).hexdigest()
-    return {
-        f"sign-in:{digest}": TRIES_PER_NAME,
-        f"sign-in-address:{hashlib.sha256(address.encode()).hexdigest()}": TRIES_PER_ADDRESS,
-    }
+def wait_after(failures: int, free: int) -> int:
+    """Seconds: none for the first `free - 1`, then 30, doubled with each, to 15 minutes."""
+    if failures < free:
+        return 0
+    return min(FIRST_WAIT_SECONDS * 2 ** min(failures - free, 10), WINDOW_SECONDS)
 
 
-def is_blocked(name: str, address: str) -> bool:
-    limits = _keys(name, address)
-    counts = cache.get_many(limits)
-    return any(counts.get(key, 0) >= limit for key, limit in limits.items())
+def count_up(key: str) -> int:
+    """One more in this quarter of an hour; returns the number."""
+    if cache.add(key, 1, WINDOW_SECONDS):
+        return 1
+    with contextlib.suppress(ValueError):  # the window ended in between
+        return cache.incr(key)
+    return 1
 
 
-def count_failure(name: str, address: str) -> None:
-    for key in _keys(name, address):
-        if not cache.add(key, 1, WINDOW_SECONDS):
-            with contextlib.suppress(ValueError):  # the window ended in between
-                cache.incr(key)
+def device_remember(request: HttpRequest, response: HttpResponse, name: str) -> None:
+    """This browser has signed in as `name`."""
+    names = [known for known in _known_names(request) if known != _digest(name)]
+    response.set_cookie(
+        DEVICE_COOKIE,
+        signing.dumps([_digest(name), *names][:_MOST_NAMES], salt=_DEVICE_SALT),
+        max_age=_DEVICE_SECONDS,
+        secure=settings.SESSION_COOKIE_SECURE,
+        httponly=True,
+        samesite="Lax",
+    )
 
 
-def forget_failures(name: str, address: str) -> None:
-    """After a success: that person's own count starts anew, the address's does not."""
-    cache.delete(next(iter(_keys(name, address))))
+def _known_names(request: HttpRequest) -> list[str]:
+    try:
+        return signing.loads(
+            request.COOKIES.get(DEVICE_COOKIE, ""), salt=_DEVICE_SALT, max_age=_DEVICE_SECONDS
+        )
+    except signing.BadSignature:
+        return []
+
+
+def _wait_key(key: str) -> str:
+    return f"{key}:wait"
+
+
+def _digest(name: str, more: str = "") -> str:
+    return hashlib.sha256(f"{name.strip().casefold()}\n{more}".encode()).hexdigest()[:40]

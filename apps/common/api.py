@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from django.core.exceptions import PermissionDenied, RequestDataTooBig
+from django.core.exceptions import PermissionDenied
 from django.core.exceptions import ValidationError as DjangoValidationError
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.urls import URLPattern, path, re_path
@@ -21,6 +21,7 @@ from ninja.openapi.docs import DocsBase
 from ninja.parser import Parser
 
 from apps.common.errors import DomainError
+from apps.common.refusals import error_body, explain, note_reason, unreadable
 
 logger = logging.getLogger(__name__)
 
@@ -54,12 +55,11 @@ ERROR_RESPONSES = {
     403: "Your role or your token's scope does not allow this",
     404: "There is no such thing, or not for you",
     409: "The thing is in a state that does not allow this, or has changed meanwhile",
+    413: "More was sent than this address accepts",
     422: "A field is missing or has a wrong type",
+    429: "Too many of your requests at once: wait as Retry-After says",
+    503: "Something this needs does not answer, or is full: try again as Retry-After says",
 }
-
-
-def error_body(code: str, message: str, **more: Any) -> dict[str, Any]:
-    return {"code": code, "message": message} | {"field": None, "row": None} | more
 
 
 class Api(NinjaAPI):
@@ -131,10 +131,15 @@ def api_urls(api: Api) -> tuple[list[URLPattern], str, str]:
 
 def _json_only(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
     def inner(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        method = request.method
+        if method == "HEAD":  # the server sends the head of this answer alone
+            request.method = "GET"
         try:
             response = view(request, *args, **kwargs)
         except Http404:
             return _unknown(request)
+        finally:
+            request.method = method
         if response.status_code == 405:
             allowed = response.headers.get("Allow", "")
             body = error_body("method_not_allowed", f"Use one of: {allowed}.")
@@ -212,12 +217,13 @@ def _refused(error: PermissionDenied) -> Answer:
     return 403, error_body("forbidden", str(error) or "You may not do this.")
 
 
-def _too_big(_error: RequestDataTooBig) -> Answer:
-    return 400, error_body("too_large", "The request is larger than this server accepts.")
-
-
 def _unexpected(error: Exception) -> Answer:
+    known = unreadable(error) or explain(error)
+    if known is not None and known.status < 500:
+        return _domain(known)
     logger.error("API error", exc_info=error)
+    if known is not None:
+        return _domain(known)
     return 500, error_body("internal", "Something broke on our side. It was logged.")
 
 
@@ -229,7 +235,6 @@ _HANDLERS: dict[type[Exception], Callable[[Any], Answer]] = {
     HttpError: _http,
     Http404: _missing,
     PermissionDenied: _refused,
-    RequestDataTooBig: _too_big,
     Exception: _unexpected,
 }
 
@@ -238,6 +243,9 @@ def _bind(api: Api, handler: Callable[[Any], Answer]) -> Callable[..., HttpRespo
     def answer(request: HttpRequest, error: Any) -> HttpResponse:
         status, body = handler(error)
         response = api.create_response(request, body, status=status)
+        note_reason(request, body["code"])
+        if (seconds := getattr(error, "retry_after", None)) is not None:
+            response["Retry-After"] = str(seconds)
         if status == 401:
             response["WWW-Authenticate"] = 'Bearer realm="concord"'
         return response

@@ -63,10 +63,10 @@ def token(name: str, *, least: int) -> str:
     return value
 
 
-def networks(name: str) -> list[IPv4Network | IPv6Network]:
+def networks(name: str, default: str = "") -> list[IPv4Network | IPv6Network]:
     """Comma-separated addresses and networks, such as 10.0.0.0/8."""
     found = []
-    for word in words(name):
+    for word in words(name, default):
         try:
             found.append(ip_network(word))
         except ValueError:

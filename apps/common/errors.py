@@ -57,8 +57,24 @@ class Unprocessable(DomainError):
     status = 422
 
 
+class TooLarge(DomainError):
+    """More was sent than this address accepts."""
+
+    status = 413
+    code = "too_large"
+
+
+class TooMany(DomainError):
+    """More at once, or more often, than one person may; `retry_after` seconds later it may work."""
+
+    status = 429
+    code = "too_many_requests"
+    retry_after = 1
+
+
 class Unavailable(DomainError):
     """What would have to do this does not answer, or has too much to do; asking later may work."""
 
     status = 503
     code = "unavailable"
+    retry_after = 5

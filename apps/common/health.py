@@ -3,7 +3,9 @@
 The sentences name the part and never its address or an error's text: `/healthz` needs no sign-in.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 import redis
 from django.conf import settings
@@ -25,16 +27,31 @@ PARTS: dict[str, tuple[str, ...]] = {
 }
 
 
-def beats(names: Iterable[str]) -> set[str]:
-    """Which of `names` gave a sign of life in the last seconds."""
-    wanted = list(names)
+_shared: ContextVar[redis.Redis | None] = ContextVar("shared", default=None)
+
+
+@contextmanager
+def one_connection() -> Iterator[redis.Redis]:
+    """The checks inside the block ask Redis through one connection."""
+    if client := _shared.get():
+        yield client
+        return
     client = redis.Redis.from_url(
         settings.REDIS_URL, socket_timeout=2, socket_connect_timeout=2, decode_responses=True
     )
+    token = _shared.set(client)
     try:
-        found = client.mget([alive_key(name) for name in wanted])
+        yield client
     finally:
+        _shared.reset(token)
         client.close()
+
+
+def beats(names: Iterable[str]) -> set[str]:
+    """Which of `names` gave a sign of life in the last seconds."""
+    wanted = list(names)
+    with one_connection() as client:
+        found = client.mget([alive_key(name) for name in wanted])
     return {name for name, value in zip(wanted, found, strict=True) if value}
 
 
@@ -96,13 +113,8 @@ def scorer_missed() -> str | None:
     try:
         if beats([scores.SCORER]):
             return None
-        client = redis.Redis.from_url(
-            settings.REDIS_URL, socket_timeout=2, socket_connect_timeout=2
-        )
-        try:
+        with one_connection() as client:
             waiting = client.xlen(scores.STREAM)
-        finally:
-            client.close()
     except (redis.RedisError, OSError):
         return "unknown: Redis does not answer"
     return f"no sign of life while requests for scores wait: {waiting}" if waiting else None

@@ -1,5 +1,6 @@
 """What stands between any request and its view."""
 
+import logging
 from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlsplit
@@ -9,11 +10,14 @@ from django.contrib.auth.middleware import LoginRequiredMiddleware
 from django.contrib.auth.views import redirect_to_login
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse
-from django.shortcuts import render, resolve_url
+from django.shortcuts import resolve_url
 from django.views.defaults import page_not_found, permission_denied
 from django_htmx.http import HttpResponseClientRedirect
 
 from apps.common.errors import DomainError, Missing, Refused
+from apps.common.refusals import explain, note_reason, refused, unreadable
+
+logger = logging.getLogger(__name__)
 
 
 class SignInMiddleware(LoginRequiredMiddleware):
@@ -45,15 +49,22 @@ class DomainErrorMiddleware:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
-        # No id holds a NUL, and PostgreSQL refuses to look for one: let the address lead nowhere.
-        request.path_info = request.path_info.replace("\x00", "\ufffd")
         return self.get_response(request)
 
     def process_exception(self, request: HttpRequest, error: Exception) -> HttpResponse | None:
+        if isinstance(error, (Missing, Refused)):
+            note_reason(request, error.message)
+        elif isinstance(error, (Http404, PermissionDenied)):
+            note_reason(request, str(error))
         if isinstance(error, Missing):
             return page_not_found(request, Http404(error.message))
         if isinstance(error, Refused):
             return permission_denied(request, PermissionDenied(error.message))
         if isinstance(error, DomainError):
-            return render(request, "refused.html", {"error": error}, status=error.status)
+            return refused(request, error)
+        if known := unreadable(error):
+            return refused(request, known)
+        if known := explain(error):
+            logger.error("%s at %s", known.code, request.path, exc_info=error)
+            return refused(request, known)
         return None

@@ -79,7 +79,7 @@ def web_programs(*, port: int, log_level: str, environment: dict[str, str]) -> l
     A process that dies is replaced by its server while the others go on; a server that dies, or
     gives up because one process keeps dying, is replaced by the supervisor while the other goes on.
     """
-    workers = env.number("WEB_WORKERS", min(max(os.cpu_count() or 1, 4), 16), low=2, high=128)
+    workers = env.number("WEB_WORKERS", min(max(os.cpu_count() or 1, 4), 8), low=2, high=128)
     pool = {"DATABASE_POOL": "1"} | environment
     return [
         Program(f"web-{n}", _granian(port, half, log_level), pool)
@@ -92,7 +92,8 @@ def _granian(port: int, workers: int, log_level: str) -> tuple[str, ...]:
         *(sys.executable, "-m", "granian", "--interface", "wsgi", "config.wsgi:application"),
         *("--host", "127.0.0.1", "--port", str(port), "--workers", str(workers)),
         *("--respawn-failed-workers", "--workers-kill-timeout", "20"),
-        *("--blocking-threads", "4", "--no-ws", "--log-level", log_level.lower()),
+        # Most threads wait for their turn: apps.common.admission serves few requests at once.
+        *("--blocking-threads", "64", "--no-ws", "--log-level", log_level.lower()),
     )
 
 

@@ -101,6 +101,9 @@ _run_tabs: list[RunTab] = []
 _alert_listeners: list[Callable[[Any, Any], None]] = []
 _end_listeners: list[Callable[[Any], None]] = []
 _bell: list[Bell] = []
+_voting: set[str] = set()
+_uploads: set[str] = set()
+_self_limited: set[str] = set()
 _playbook: list[Callable[[str, str], str]] = []
 
 
@@ -283,3 +286,42 @@ def playbook_set(find: Callable[[str, str], str]) -> None:
 def playbook_url(slug: str, rule: str) -> str:
     """Where the playbook says what to do about a rule that fired; empty where it says nothing."""
     return next((find(slug, rule) for find in _playbook), "")
+
+
+def voting_add(*url_names: str) -> None:
+    """Addresses through which people vote: places of the web server are kept for them."""
+    _voting.update(url_names)
+
+
+def upload_add(*url_names: str) -> None:
+    """Addresses that take files: they accept larger bodies than others."""
+    _uploads.update(url_names)
+
+
+def self_limited_add(*url_names: str) -> None:
+    """Addresses that mostly wait for another program and bound themselves how many do."""
+    _self_limited.update(url_names)
+
+
+def is_self_limited(url_name: str) -> bool:
+    return url_name in _self_limited
+
+
+def is_voting(url_name: str) -> bool:
+    return url_name in _voting
+
+
+def is_upload(url_name: str) -> bool:
+    return url_name in _uploads
+
+
+def voting_names() -> frozenset[str]:
+    return frozenset(_voting)
+
+
+def self_limited_names() -> frozenset[str]:
+    return frozenset(_self_limited)
+
+
+def upload_names() -> frozenset[str]:
+    return frozenset(_uploads)

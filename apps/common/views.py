@@ -1,24 +1,68 @@
-"""Addresses for machines."""
+"""Addresses for machines, and the pages of errors that no view answers for."""
+
+import sys
 
 from django.contrib.auth.decorators import login_not_required
-from django.http import HttpRequest, JsonResponse
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.views import defaults
 from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_GET
+from django.views.decorators.http import require_safe
 
-from apps.common import registry
+from apps.common import health, registry
+from apps.common.refusals import explain, note_reason, refused
 
 
 @never_cache
-@require_GET
+@require_safe
 @login_not_required
 def healthz(request: HttpRequest) -> JsonResponse:
     """200 when every part is well, else 503; `checks` names each part and what is wrong, `remarks`
     what is missing and may be."""
-    report = registry.health_report()
+    with health.one_connection():
+        report = registry.health_report()
+        remarks = registry.health_remarks()
     well = not any(report.values())
     body = {
         "status": "ok" if well else "unwell",
         "checks": {name: wrong or "ok" for name, wrong in report.items()},
-        "remarks": registry.health_remarks(),
+        "remarks": remarks,
     }
     return JsonResponse(body, status=200 if well else 503)
+
+
+@never_cache
+@require_safe
+@login_not_required
+def livez(request: HttpRequest) -> HttpResponse:
+    """200 while this process answers; it asks nobody else."""
+    return HttpResponse("ok\n", content_type="text/plain")
+
+
+@never_cache
+@require_safe
+@login_not_required
+def readyz(request: HttpRequest) -> HttpResponse:
+    """Whether this process can serve pages: 200, or 503 when the database or a migration is
+    missing. Workers that are away do not count, since pages do not need them."""
+    wrong = health.database() or health.migrations()
+    text, status = (f"{wrong}\n", 503) if wrong else ("ok\n", 200)
+    return HttpResponse(text, content_type="text/plain", status=status)
+
+
+def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
+    note_reason(request, str(exception))
+    return defaults.bad_request(request, exception)
+
+
+def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
+    from django.views.csrf import csrf_failure as page
+
+    note_reason(request, f"csrf: {reason}")
+    return page(request, reason)
+
+
+def server_error(request: HttpRequest) -> HttpResponse:
+    """What cannot be served now, such as on a full disk, is told as that and not as our fault."""
+    error = sys.exception()
+    known = explain(error) if isinstance(error, Exception) else None
+    return refused(request, known) if known else defaults.server_error(request)

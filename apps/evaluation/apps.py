@@ -2,7 +2,7 @@
 
 from django.apps import AppConfig
 
-from apps.common.registry import NavItem, nav_add
+from apps.common.registry import NavItem, nav_add, self_limited_add
 
 
 class EvaluationConfig(AppConfig):
@@ -10,6 +10,7 @@ class EvaluationConfig(AppConfig):
     label = "evaluation"
 
     def ready(self) -> None:
+        self_limited_add("api:score")  # two requests wait for scores in a process, no more
         staff = frozenset({"engineer", "admin"})
         nav_add(
             NavItem(

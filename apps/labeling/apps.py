@@ -2,7 +2,14 @@
 
 from django.apps import AppConfig
 
-from apps.common.registry import NavItem, home_set, nav_add, overview_set
+from apps.common.registry import (
+    NavItem,
+    home_set,
+    nav_add,
+    overview_set,
+    upload_add,
+    voting_add,
+)
 
 
 class LabelingConfig(AppConfig):
@@ -48,3 +55,10 @@ class LabelingConfig(AppConfig):
             home_set(role, "labeling:comparisons")
         for role in labelers:
             overview_set(role, "work")
+        upload_add("labeling:imports", "api:import_create")
+        voting_add(
+            *(f"labeling:{name}" for name in ("label", "vote", "skip", "hold", "who")),
+            *(f"labeling:{name}" for name in ("rate", "rate_submit", "rate_skip", "rate_hold")),
+            *(f"api:{name}" for name in ("next_pair", "slot_vote", "slot_skip", "vote_revise")),
+            *(f"api:{name}" for name in ("task_next", "task_rate", "task_skip", "task_revise")),
+        )

@@ -12,6 +12,7 @@ from apps.common.registry import (
     nav_add,
     playbook_set,
     run_tab_add,
+    upload_add,
 )
 
 
@@ -25,6 +26,7 @@ class MonitoringConfig(AppConfig):
         from apps.monitoring.services.checks import check_ended
         from apps.monitoring.services.probes import probe_ended
 
+        upload_add("monitoring:run_import")
         alert_listener_add(alert_take)
         end_listener_add(end_take)
         end_listener_add(check_ended)

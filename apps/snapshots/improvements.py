@@ -16,6 +16,7 @@ from apps.labeling.models import Comparison, Vote
 from apps.labeling.texts import Messages
 from apps.snapshots.assembling.rows import Row, demonstration_row
 from apps.snapshots.models import Snapshot, SnapshotRow
+from apps.snapshots.pseudonyms import dataset_key, names_under
 from apps.snapshots.recipe import DEV, PUBLIC_TEST, TRAIN, SnapshotRecipe, in_order
 from measures.splits import split_of
 
@@ -39,11 +40,13 @@ class Improved:
 
 @dataclass(frozen=True, slots=True)
 class Demonstrations:
-    """Rows by split, the votes behind each row by (split, ordinal), and what was left out."""
+    """Rows by split, the votes behind each row by (split, ordinal), what was left out, and the key
+    of the names that stand for people."""
 
     files: Mapping[str, list[Row]]
     votes: Mapping[tuple[str, int], list[Improved]]
     dropped: Mapping[str, int]
+    pseudonyms: str
 
     @property
     def counts(self) -> dict[str, Any]:
@@ -89,7 +92,12 @@ def demonstrations_from(*, project: Project, recipe: SnapshotRecipe) -> Demonstr
     votes: dict[tuple[str, int], list[Improved]] = {}
     places: dict[tuple[str, str], tuple[str, int]] = {}
     dropped: Counter[str] = Counter()
-    for one in improved_answers(project=project):
+    improved = list(improved_answers(project=project))
+    key = dataset_key(
+        project=project.pk, recipe=recipe.to_json(), votes=[one.vote for one in improved]
+    )
+    name_of = names_under(key)
+    for one in improved:
         *before, last = one.answer
         if last["role"] != "assistant":
             dropped["does not end with the assistant"] += 1
@@ -110,9 +118,9 @@ def demonstrations_from(*, project: Project, recipe: SnapshotRecipe) -> Demonstr
         about = {"group": one.group, "source": one.source, "licence": one.licence}
         rows.append(
             demonstration_row(asked, last["content"], about)
-            | {"vote": str(one.vote), "annotator": f"person-{one.person}"}
+            | {"vote": str(one.vote), "annotator": name_of(one.person)}
         )
-    return Demonstrations(in_order(files), votes, dropped)
+    return Demonstrations(in_order(files), votes, dropped, key)
 
 
 def demonstration_lineage(snapshot: Snapshot, made: Demonstrations) -> list[SnapshotRow]:

@@ -25,6 +25,7 @@ from apps.snapshots.gathering import material_of
 from apps.snapshots.improvements import demonstration_lineage, demonstrations_from
 from apps.snapshots.models import Snapshot
 from apps.snapshots.parsing import parse_rows
+from apps.snapshots.pseudonyms import KEY
 from apps.snapshots.recipe import KTO, PRIVATE_SPLITS, TRAIN, SnapshotRecipe
 from apps.snapshots.recipe_json import recipe_from_stored
 from apps.snapshots.reporting import report_store
@@ -214,7 +215,8 @@ def demonstrations_freeze(*, project: Project, name: str, user: User | None) -> 
         }
         write_folder(folder, made.files, card_of(card, snapshot.recipe, made.counts))
         lineage = demonstration_lineage(snapshot, made)
-        seal(snapshot, folder, counts=made.counts | card, rows=lineage)
+        counts = made.counts | card | {KEY: made.pseudonyms}
+        seal(snapshot, folder, counts=counts, rows=lineage)
     return snapshot
 
 
@@ -301,5 +303,6 @@ def _freeze(snapshot: Snapshot, recipe: SnapshotRecipe, tell: progress.Tell) -> 
             "warnings": list(assembly.warnings),
             "leak_gate": {k: v for k, v in asdict(written.proof).items() if k != "leaks"},
             **report,
+            KEY: written.pseudonyms,
         }
         seal(snapshot, folder, counts=counts, rows=rows_of(snapshot, assembly, recipe))

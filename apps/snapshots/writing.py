@@ -18,6 +18,7 @@ from apps.snapshots.assembling.rows import Row, Texts, preference_rows, unpaired
 from apps.snapshots.folder import FORMAT, write_folder
 from apps.snapshots.gathering import ruling_facts, vote_facts
 from apps.snapshots.models import Snapshot, SnapshotRow
+from apps.snapshots.pseudonyms import NameOf, dataset_key, names_under
 from apps.snapshots.recipe import KTO, PRIVATE_SPLITS, SOFT, SnapshotRecipe
 from apps.snapshots.store import artifact_store, private_folder_of, scratch
 
@@ -26,10 +27,12 @@ _LONGEST_REASON = 300
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """The gate's proof, and the hash of the private tree ("" where there is none)."""
+    """The gate's proof, the hash of the private tree ("" where there is none), and the key of the
+    names that stand for people."""
 
     proof: Proof
     private_sha256: str
+    pseudonyms: str
 
 
 def preferences_write(
@@ -45,9 +48,11 @@ def preferences_write(
     tell(progress.WRITE)
     kept = sorted({line.pair for lines in assembly.lines.values() for line in lines})
     deciding = sorted({v for lines in assembly.lines.values() for x in lines for v in x.votes})
+    key = dataset_key(project=snapshot.project_id, recipe=recipe.to_json(), votes=deciding)
+    name_of = names_under(key)
     texts, cast_at = selectors.texts_of(kept), selectors.votes_cast_at(deciding)
     files = {
-        name: rows_written(lines, assembly, texts, recipe, cast_at)
+        name: rows_written(lines, assembly, texts, recipe, cast_at, name_of)
         for name, lines in assembly.lines.items()
     }
     unpaired = recipe.ties == KTO
@@ -66,7 +71,7 @@ def preferences_write(
         tell(progress.PROVE)
         where = {name: (apart if name in private else folder) / f"{name}.jsonl" for name in files}
         proof = _proved(where, assembly, recipe, deciding, snapshot.project, barred)
-    return Written(proof, sha256)
+    return Written(proof, sha256, key)
 
 
 def rows_written(
@@ -75,12 +80,14 @@ def rows_written(
     texts: Mapping[int, Texts],
     recipe: SnapshotRecipe,
     votes_at: Mapping[int, datetime],
+    name_of: NameOf,
 ) -> list[Row]:
     """The rows of one file in the form that the tie policy asks for; all files have one another's
     columns."""
     recur = bool(assembly.counts["texts_recur"])
     if recipe.ties == KTO:
-        return list(unpaired_rows(lines, assembly.pairs, texts, texts_recur=recur))
+        single = unpaired_rows(lines, assembly.pairs, texts, texts_recur=recur, name_of=name_of)
+        return list(single)
     graded = any(line.strength is not None for of in assembly.lines.values() for line in of)
     return list(
         preference_rows(
@@ -92,6 +99,7 @@ def rows_written(
             graded=graded,
             sourced=any(text.from_a or text.from_b for text in texts.values()),
             votes_at=votes_at,
+            name_of=name_of,
         )
     )
 

@@ -1,6 +1,9 @@
 """One's own account: theme, password, tokens."""
 
-from apps.accounts.models import ApiToken
+from django.test import Client
+
+from apps.accounts import services
+from apps.accounts.models import ApiToken, AuditEvent
 from apps.accounts.tokens import token_sha256
 from tests.people import PASSWORD
 
@@ -34,6 +37,23 @@ def test_changing_the_password_needs_the_old_one_and_keeps_this_browser_signed_i
     assert right.status_code == 302
     assert client.get("/account/").status_code == 200
     assert other.get("/account/").status_code == 302  # other browsers are signed out
+
+
+def test_a_new_password_ends_every_token_of_that_person(ana, emil, signed_in):
+    _, text = services.token_create(user=ana, name="notebook", scopes=["read"], days=30)
+    _, other = services.token_create(user=emil, name="ci", scopes=["read"], days=30)
+    new = "a-much-better-one-7"
+    signed_in(ana).post(
+        "/account/password/",
+        {"old_password": PASSWORD, "new_password1": new, "new_password2": new},
+    )
+    answers = [
+        Client().get("/api/v1/me", headers={"authorization": f"Bearer {token}"}).status_code
+        for token in (text, other)
+    ]
+    assert answers == [401, 200]
+    actions = AuditEvent.objects.filter(actor=ana).values_list("action", flat=True)
+    assert {"token.revoked", "user.password_changed"} <= set(actions)
 
 
 def test_a_token_is_shown_once_and_kept_as_a_hash(ana, signed_in):

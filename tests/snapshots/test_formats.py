@@ -20,6 +20,7 @@ from apps.common.errors import DomainError, Missing
 from apps.labeling.models import Comparison, Prompt, Vote
 from apps.snapshots import exports, formats, services
 from apps.snapshots.models import Snapshot
+from apps.snapshots.pseudonyms import names_in
 from apps.snapshots.recipe import SnapshotRecipe
 from tests.snapshots.conftest import revote
 
@@ -275,7 +276,7 @@ def test_raw_votes_are_those_behind_the_rows_without_names(
     for vote in Vote.objects.filter(pk__in=behind):
         row = told[str(vote.pk)]
         assert (row["choice"], row["comparison"]) == (vote.choice, str(vote.comparison_id))
-        assert row["annotator"] == f"person-{vote.annotator_id}"
+        assert row["annotator"] == names_in(frozen.counts)(vote.annotator_id)
         assert row["cast_at"] == vote.cast_at.isoformat()
     text = json.dumps(sent)
     assert "crowd-" not in text

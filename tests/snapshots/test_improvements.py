@@ -17,6 +17,7 @@ from apps.snapshots import services
 from apps.snapshots.files import read_rows
 from apps.snapshots.lineage import vote_lineage
 from apps.snapshots.models import Snapshot
+from apps.snapshots.pseudonyms import names_in
 from apps.snapshots.recipe import SnapshotRecipe
 from measures.splits import split_of
 from tests.labeling.pairs import annotators_make, pairs_make, vote
@@ -60,7 +61,7 @@ def test_improved_answers_become_demonstrations_that_name_their_vote(
         *first.comparison.prompt.messages,
         {"role": "assistant", "content": better(0)},
     ]
-    assert row["annotator"] == f"person-{ana.pk}"
+    assert row["annotator"] == names_in(snapshot.counts)(ana.pk) != f"person-{ana.pk}"
     assert "ana" not in json.dumps(rows)
 
 

@@ -55,14 +55,14 @@ def test_an_empty_list_says_what_to_do_next(
     assert at("create", project) in page
 
 
-def test_an_address_with_a_nul_finds_nothing(
+def test_an_address_with_a_nul_is_refused(
     project: Project, emil: User, signed_in: SignedIn
 ) -> None:
     client = signed_in(emil)
     for name in ("detail", "rows", "report", "exports"):
         assert client.get(at(name, project, "a\x00b")).status_code == 404
     for name in ("q", "kind"):
-        assert client.get(at("list", project), {name: "a\x00"}).status_code == 200
+        assert client.get(at("list", project), {name: "a\x00"}).status_code == 400
 
 
 def test_the_form_starts_from_the_projects_own_rule(
@@ -141,7 +141,7 @@ def test_a_form_starts_from_another_datasets_recipe(
     assert (form["ties"].value(), form["least_votes"].value()) == ("soft", 2)
     assert form["train_share"].value() == 0.6
     assert "<details open>" in page.content.decode()
-    assert signed_in(emil).get(at("create", project), {"like": "x\x00"}).status_code == 404
+    assert signed_in(emil).get(at("create", project), {"like": "x\x00"}).status_code == 400
 
 
 def test_every_field_of_the_form_reaches_the_recipe(
@@ -280,6 +280,11 @@ def test_a_download_is_the_frozen_file(
     table = client.get(at("download", project, made.pk), {"split": "train", "format": "csv"})
     assert b"".join(table.streaming_content).startswith(b'"prompt","chosen","rejected"')
     assert client.get(at("download", project, made.pk), {"split": "x"}).status_code == 404
+    logged = AuditEvent.objects.filter(action="file.downloaded", project=project, actor=emil)
+    assert [row.subject for row in logged.order_by("id")] == [
+        f"{project.slug}-{made.pk}-train.jsonl",
+        f"{project.slug}-{made.pk}-train.csv",
+    ]
 
 
 def test_verify_names_the_damaged_file(

@@ -77,6 +77,8 @@ def person(world: World) -> dict[str, Any]:
 ACCOUNTS = [
     page("home", SIGNED_IN, ok=302),
     page("metrics", SIGNED_IN, ok=404, expect=anyone(404)),  # off until a token is set
+    page("livez", SIGNED_IN, expect=anyone(200)),
+    page("readyz", SIGNED_IN, expect=anyone(200)),
     page("healthz", SIGNED_IN, ok=503, expect=anyone(503)),  # no workers run beside this test
     page("accounts:sign_in", SIGNED_IN, ok=302, expect=anyone(200)),
     post("accounts:sign_out", SIGNED_IN),

@@ -12,7 +12,7 @@ from django.urls import URLPattern, URLResolver, get_resolver, reverse
 from django.urls.exceptions import NoReverseMatch
 
 from config.api import api as concord_api
-from tests.web.access_table import PERSONAS, TABLE, Line
+from tests.web.access_table import ADMIN, PERSONAS, TABLE, Line
 from tests.web.world import World, world_make
 
 pytestmark = pytest.mark.django_db  # each try in a savepoint of the world's transaction
@@ -112,6 +112,26 @@ def test_an_address_answers_each_persona_as_the_table_says(key, world):
             assert "default-src 'self'" in answer.headers["Content-Security-Policy"]
             transaction.set_rollback(True)
     assert answers == {persona: line.expected(persona) for persona in PERSONAS}
+
+
+def test_head_is_answered_wherever_get_is(world):
+    lines = [
+        line
+        for line in TABLE
+        if (line.name.startswith("GET /") if line.is_api else line.method == "GET")
+        and (line.roles is None or ADMIN in line.roles)
+    ][::8]  # tests/common/test_front.py reads the views of the others
+    answers = {}
+    for line in lines:
+        client = Client()
+        client.force_login(world.ada)
+        with transaction.atomic():
+            data = line.data(world) if callable(line.data) else line.data
+            answer = client.head(_address(line, world), data)
+            answers[line.name] = answer.status_code
+            transaction.set_rollback(True)
+    assert len(answers) >= 15
+    assert answers == {line.name: line.expected(ADMIN) for line in lines}
 
 
 def test_every_role_has_a_landing_page_it_may_see(world):

@@ -104,4 +104,3 @@ def test_the_list_and_the_run_lead_to_the_comparison(emil, signed_in, runs):
 def test_a_run_of_another_project_is_unknown_here(emil, signed_in, runs):
     theirs = run_make(Project.objects.create(slug="elsewhere", name="Elsewhere"))
     assert signed_in(emil).get(asked([runs[0], theirs])).status_code == 404
-    assert signed_in(emil).get(f"{HERE}?run=%00").status_code == 404

@@ -219,11 +219,11 @@ def test_the_charts_page_gives_every_curve_in_figures_without_javascript(emil, s
 
 
 def test_the_csv_holds_a_row_for_every_step_and_no_formula(emil, signed_in, run):
-    metrics_add(run, 1, [1, 2], **{"=cmd": [1.0, 2.0]})
+    metrics_add(run, 1, [1, 2], **{" =cmd": [1.0, 2.0]})
     metrics_add(run, 2, [2, 3], kl=[0.5, "nan"])
     answer = signed_in(emil).get(address(run, "metrics.csv"))
     lines = b"".join(answer.streaming_content).decode().splitlines()
-    assert lines == ["step,'=cmd,kl", "1,1.0,", "2,2.0,0.5", "3,,nan"]
+    assert lines == ["step,' =cmd,kl", "1,1.0,", "2,2.0,0.5", "3,,nan"]
 
 
 def test_a_file_of_a_run_is_always_a_download(emil, signed_in, run, settings, tmp_path):

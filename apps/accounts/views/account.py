@@ -4,12 +4,13 @@ from typing import Any
 
 from django.contrib import messages
 from django.contrib.auth import update_session_auth_hash
+from django.db import transaction
 from django.http import HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
-from django.views.decorators.http import require_GET, require_POST
+from django.views.decorators.http import require_POST, require_safe
 
 from apps.accounts import services
 from apps.accounts.context import THEMES
@@ -38,7 +39,7 @@ def _page(request: Request, status: int = 200, **context: Any) -> HttpResponse:
     return render(request, "accounts/account.html", context, status=status)
 
 
-@require_GET
+@require_safe
 def account(request: Request) -> HttpResponse:
     return _page(request)
 
@@ -73,12 +74,15 @@ def password(request: Request) -> HttpResponse:
     form = PasswordForm(request.user, request.POST)
     if not form.is_valid():
         return _page(request, 422, password_form=form)
-    form.save()
+    with transaction.atomic():
+        form.save()
+        n_tokens = services.password_changed(user=request.user, by=request.user)
     update_session_auth_hash(request, request.user)
-    services.audit_record(
-        action="user.password_changed", actor=request.user, subject=request.user.username
+    messages.success(
+        request,
+        "Your password is changed. Other browsers are signed out."
+        + (" Your API tokens are revoked: make new ones." if n_tokens else ""),
     )
-    messages.success(request, "Your password is changed. Other browsers are signed out.")
     return redirect("accounts:account")
 
 

@@ -8,7 +8,7 @@ from django.db import transaction
 from django.http import HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_GET, require_POST
+from django.views.decorators.http import require_POST, require_safe
 
 from apps.accounts import selectors, services
 from apps.accounts.forms import AddPersonForm, NewPersonForm, RoleForm
@@ -42,7 +42,7 @@ def _page(request: Request, status: int = 200, **context: Any) -> HttpResponse:
     return render(request, "accounts/people.html", context, status=status)
 
 
-@require_GET
+@require_safe
 @project_page(ADMINS)
 def people(request: Request) -> HttpResponse:
     return _page(request)
@@ -100,7 +100,7 @@ def _person(request: Request, user_id: int) -> Membership:
     return get_object_or_404(rows, project=request.project, user_id=user_id)
 
 
-@require_GET
+@require_safe
 @project_page(ADMINS)
 def person(request: Request, user_id: int) -> HttpResponse:
     return _person_page(request, _person(request, user_id))
@@ -153,7 +153,7 @@ def person_remove(request: Request, user_id: int) -> HttpResponse:
     return redirect("accounts:people", request.project.slug)
 
 
-@require_GET
+@require_safe
 @project_page(ADMINS)
 def audit_log(request: Request) -> HttpResponse:
     search, action = request.GET.get("q", "").strip(), request.GET.get("action", "")

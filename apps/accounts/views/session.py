@@ -6,12 +6,14 @@ from django.core.exceptions import PermissionDenied
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
-from django.views.decorators.http import require_GET, require_POST
+from django.views.decorators.http import require_POST, require_safe
 
+from apps.accounts import services, throttle
 from apps.accounts.forms import SignInForm
 from apps.accounts.permissions import ANNOTATOR, project_page
 from apps.accounts.selectors import memberships_of
 from apps.common import registry
+from apps.common.addresses import client_address
 from apps.common.http import Request
 
 
@@ -19,6 +21,18 @@ class SignIn(LoginView):
     template_name = "accounts/sign_in.html"
     authentication_form = SignInForm
     redirect_authenticated_user = True
+
+    def form_valid(self, form: SignInForm) -> HttpResponse:
+        response = super().form_valid(form)
+        user = form.get_user()
+        throttle.device_remember(self.request, response, form.cleaned_data["username"])
+        services.audit_record(
+            action="user.signed_in",
+            actor=user,
+            subject=user.username,
+            details={"address": client_address(self.request)},
+        )
+        return response
 
 
 @login_not_required
@@ -31,10 +45,13 @@ def admin_sign_in(request: Request, extra_context: object = None) -> HttpRespons
 
 @require_POST
 def sign_out(request: Request) -> HttpResponse:
+    services.audit_record(
+        action="user.signed_out", actor=request.user, subject=request.user.username
+    )
     return logout_then_login(request)
 
 
-@require_GET
+@require_safe
 def home(request: Request) -> HttpResponse:
     """The landing page of one's role in the project used last, or a choice of projects.
 
@@ -54,7 +71,7 @@ def home(request: Request) -> HttpResponse:
     )
 
 
-@require_GET
+@require_safe
 @project_page()
 def project(request: Request) -> HttpResponse:
     """Where the project switcher leads: the landing page of one's role there."""

@@ -8,7 +8,7 @@ from django.contrib import messages
 from django.core.paginator import Paginator
 from django.http import Http404, HttpResponse, StreamingHttpResponse
 from django.shortcuts import redirect, render
-from django.views.decorators.http import require_GET, require_POST
+from django.views.decorators.http import require_POST, require_safe
 
 from apps.accounts.models import User
 from apps.accounts.permissions import ADMIN, READERS, project_page
@@ -30,7 +30,7 @@ from apps.labeling.texts import excerpt
 PER_PAGE = 50
 
 
-@require_GET
+@require_safe
 @project_page(READERS)
 def annotators(request: Request) -> HttpResponse:
     form = AnnotatorsFilter(request.GET)
@@ -50,7 +50,7 @@ def annotators(request: Request) -> HttpResponse:
     return render(request, "agreement/annotators.html", context)
 
 
-@require_GET
+@require_safe
 @project_page(READERS)
 def annotators_csv(request: Request) -> StreamingHttpResponse:
     """The list as it is filtered, all pages of it."""
@@ -68,13 +68,13 @@ def annotators_refresh(request: Request) -> HttpResponse:
     return redirect("agreement:annotators", slug=request.project.slug)
 
 
-@require_GET
+@require_safe
 @project_page(READERS)
 def annotator(request: Request, user_id: int) -> HttpResponse:
     return _page(request, _person(request, user_id))
 
 
-@require_GET
+@require_safe
 @project_page(READERS)
 def annotator_csv(request: Request, user_id: int) -> StreamingHttpResponse:
     """One person's figures, and the numbers behind the charts."""

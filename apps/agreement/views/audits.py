@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from django.core.paginator import Paginator
 from django.http import HttpResponse, StreamingHttpResponse
 from django.shortcuts import render
-from django.views.decorators.http import require_GET
+from django.views.decorators.http import require_safe
 
 from apps.accounts.permissions import ADMIN, JUDGES, READERS, project_page
 from apps.agreement.screens import audits as screen
@@ -26,7 +26,7 @@ _SHOWN = {
 }
 
 
-@require_GET
+@require_safe
 @project_page(READERS)
 def audits(request: Request) -> HttpResponse:
     sample = reads.audit_sample(project=request.project)
@@ -71,7 +71,7 @@ def audits(request: Request) -> HttpResponse:
     return render(request, "agreement/audits.html", context)
 
 
-@require_GET
+@require_safe
 @project_page(READERS)
 def audits_csv(request: Request) -> StreamingHttpResponse:
     """Every audit that was done, without names."""

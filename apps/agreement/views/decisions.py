@@ -7,7 +7,7 @@ from django.core.exceptions import PermissionDenied
 from django.http import HttpResponse, StreamingHttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
-from django.views.decorators.http import require_GET, require_POST
+from django.views.decorators.http import require_POST, require_safe
 
 from apps.accounts.permissions import ADMIN, READERS, STAFF, project_page
 from apps.agreement.forms.decisions import RuleForm
@@ -21,14 +21,14 @@ from apps.common.spreadsheet import csv_lines
 from apps.labeling.selectors import settings_get
 
 
-@require_GET
+@require_safe
 @project_page(READERS)
 def decisions(request: Request) -> HttpResponse:
     """The rule of the query string (of the project where it names none), looked at."""
     return _page(request, _form(request))
 
 
-@require_GET
+@require_safe
 @project_page(READERS)
 def preview(request: Request) -> HttpResponse:
     """The live preview beside a rule's fields, here and in the labeling settings."""
@@ -76,7 +76,7 @@ def compare(request: Request) -> HttpResponse:
     return redirect("agreement:decisions", request.project.slug)
 
 
-@require_GET
+@require_safe
 @project_page(READERS)
 def ways_csv(request: Request) -> HttpResponse:
     report = reads.consensus_report_get(project=request.project)

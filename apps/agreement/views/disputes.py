@@ -7,7 +7,7 @@ from django.core.paginator import Paginator
 from django.http import Http404, HttpResponse, QueryDict
 from django.shortcuts import redirect, render
 from django.urls import reverse
-from django.views.decorators.http import require_GET, require_http_methods, require_POST
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from apps.accounts.permissions import ADMIN, JUDGES, READERS, project_page
 from apps.agreement.forms.disputes import DisputesFilter, RulingForm, SendAgainForm
@@ -25,7 +25,7 @@ PER_PAGE = 50
 _FILTERS = ("q", "show", "topic", "cause", "ruled")
 
 
-@require_GET
+@require_safe
 @project_page(READERS)
 def disputes(request: Request) -> HttpResponse:
     form = DisputesFilter(request.GET)
@@ -51,7 +51,7 @@ def disputes(request: Request) -> HttpResponse:
     return render(request, "agreement/disputes.html", context)
 
 
-@require_GET
+@require_safe
 @project_page(READERS)
 def dispute(request: Request, comparison_id: int) -> HttpResponse:
     return _page(request, _found(request, comparison_id))
@@ -170,7 +170,7 @@ def _page(
     return render(request, "agreement/dispute.html", context, status=status)
 
 
-@require_http_methods(["GET", "POST"])
+@require_http_methods(["GET", "HEAD", "POST"])
 @project_page(frozenset({ADMIN}))
 def send_again(request: Request) -> HttpResponse:
     """Send everything that a filter shows to re-annotation; in numbers first."""

@@ -6,7 +6,7 @@ from django.core.paginator import Paginator
 from django.http import Http404, HttpResponse, StreamingHttpResponse
 from django.shortcuts import render
 from django.urls import reverse
-from django.views.decorators.http import require_GET
+from django.views.decorators.http import require_safe
 
 from apps.accounts.permissions import ADMIN, READERS, project_page
 from apps.agreement.screens import matrix as screen
@@ -23,7 +23,7 @@ from measures.voting import CHOICES
 PER_PAGE = 20
 
 
-@require_GET
+@require_safe
 @project_page(READERS)
 def matrix(request: Request) -> HttpResponse:
     """`people` (ids, with commas) chooses who is shown; without it, those with most in common.
@@ -88,7 +88,7 @@ def _found(request: Request, search: str, shown: list[int]) -> list[dict[str, st
     ]
 
 
-@require_GET
+@require_safe
 @project_page(READERS)
 def matrix_csv(request: Request) -> StreamingHttpResponse:
     report, _ = report_context(request)
@@ -97,7 +97,7 @@ def matrix_csv(request: Request) -> StreamingHttpResponse:
     return csv_response(request, "agreement-matrix", screen.CSV_COLUMNS, rows)
 
 
-@require_GET
+@require_safe
 @project_page(READERS)
 def disagreements(request: Request, first: int, second: int) -> HttpResponse:
     """Comparisons on which two people chose differently; `first` and `second` in the query string

@@ -3,7 +3,7 @@
 from django.contrib import messages
 from django.http import HttpResponse, StreamingHttpResponse
 from django.shortcuts import redirect, render
-from django.views.decorators.http import require_GET, require_POST
+from django.views.decorators.http import require_POST, require_safe
 
 from apps.accounts.permissions import READERS, project_page
 from apps.agreement.screens import overview as screen
@@ -14,7 +14,7 @@ from apps.agreement.views.reports import csv_response, report_context
 from apps.common.http import Request
 
 
-@require_GET
+@require_safe
 @project_page(READERS)
 def overview(request: Request) -> HttpResponse:
     report, context = report_context(request)
@@ -31,7 +31,7 @@ def refresh(request: Request) -> HttpResponse:
     return redirect("agreement:overview", slug=request.project.slug)
 
 
-@require_GET
+@require_safe
 @project_page(READERS)
 def statistics_csv(request: Request) -> StreamingHttpResponse:
     """Every statistic, the pull of the left side and what labels cost."""
@@ -40,7 +40,7 @@ def statistics_csv(request: Request) -> StreamingHttpResponse:
     return csv_response(request, "agreement", STATISTICS_COLUMNS, rows)
 
 
-@require_GET
+@require_safe
 @project_page(READERS)
 def splits_csv(request: Request) -> StreamingHttpResponse:
     """The numbers behind the chart of vote splits."""

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from django.http import HttpResponse, StreamingHttpResponse
 from django.shortcuts import render
-from django.views.decorators.http import require_GET
+from django.views.decorators.http import require_safe
 
 from apps.accounts.permissions import ADMIN, READERS, project_page
 from apps.agreement.models import Ruling
@@ -22,7 +22,7 @@ _RULING_COLUMNS = (
 )  # fmt: skip
 
 
-@require_GET
+@require_safe
 @project_page(READERS)
 def causes(request: Request) -> HttpResponse:
     counts = cause_counts(project=request.project)
@@ -41,7 +41,7 @@ def causes(request: Request) -> HttpResponse:
     return render(request, "agreement/disputes_causes.html", context)
 
 
-@require_GET
+@require_safe
 @project_page(READERS)
 def causes_csv(request: Request) -> StreamingHttpResponse:
     """The numbers behind the charts."""
@@ -54,7 +54,7 @@ def causes_csv(request: Request) -> StreamingHttpResponse:
     return _csv(request, "dispute-causes", ("month", "guideline", "cause", "disputes"), rows)
 
 
-@require_GET
+@require_safe
 @project_page(READERS)
 def rulings_csv(request: Request) -> StreamingHttpResponse:
     """Every ruling, without who made it."""
@@ -76,7 +76,7 @@ def rulings_csv(request: Request) -> StreamingHttpResponse:
     return _csv(request, "rulings", _RULING_COLUMNS, rows())
 
 
-@require_GET
+@require_safe
 @project_page(READERS)
 def reannotation(request: Request) -> HttpResponse:
     found = batches(project=request.project)
@@ -91,7 +91,7 @@ def reannotation(request: Request) -> HttpResponse:
     return render(request, "agreement/disputes_reannotation.html", context)
 
 
-@require_GET
+@require_safe
 @project_page(READERS)
 def reannotation_csv(request: Request) -> StreamingHttpResponse:
     columns = ("guideline", "comparisons", "votes", "votes_wanted", "decided", "contested",

@@ -5,7 +5,7 @@ from urllib.parse import urlencode
 
 from django.http import HttpResponse, StreamingHttpResponse
 from django.shortcuts import render
-from django.views.decorators.http import require_GET
+from django.views.decorators.http import require_safe
 
 from apps.accounts.models import Project
 from apps.accounts.permissions import READERS, project_page
@@ -19,7 +19,7 @@ from apps.labeling.selectors import ambiguity
 MOST_PROMPTS = 10
 
 
-@require_GET
+@require_safe
 @project_page(READERS)
 def slices(request: Request) -> HttpResponse:
     """`sort` and `down` order the tables of numbers."""
@@ -69,7 +69,7 @@ def _word(vote: Any) -> dict[str, Any]:
     }
 
 
-@require_GET
+@require_safe
 @project_page(READERS)
 def slices_csv(request: Request) -> StreamingHttpResponse:
     report = votes.report_get(project=request.project)

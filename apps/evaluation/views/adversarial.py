@@ -7,7 +7,7 @@ from django.contrib import messages
 from django.http import HttpResponse, StreamingHttpResponse
 from django.shortcuts import redirect, render
 from django.utils.http import content_disposition_header
-from django.views.decorators.http import require_GET, require_POST
+from django.views.decorators.http import require_POST, require_safe
 
 from apps.accounts.permissions import STAFF, project_page
 from apps.common.errors import DomainError
@@ -30,7 +30,7 @@ _COLUMNS = (
 )  # fmt: skip
 
 
-@require_GET
+@require_safe
 @project_page(STAFF)
 def adversarial(request: Request, checkpoint_id: str) -> HttpResponse:
     checkpoint = reward_model_get(project=request.project, checkpoint_id=checkpoint_id)
@@ -85,7 +85,7 @@ def adversarial_open(request: Request, checkpoint_id: str) -> HttpResponse:
     return redirect("evaluation:adversarial_round", request.project.slug, checkpoint.pk, made.pk)
 
 
-@require_GET
+@require_safe
 @project_page(STAFF)
 def adversarial_round(request: Request, checkpoint_id: str, round_id: str) -> HttpResponse:
     """One round: progress, how often the model was fooled, and by what."""
@@ -123,7 +123,7 @@ def adversarial_freeze(request: Request, checkpoint_id: str, round_id: str) -> H
     return redirect("snapshots:detail", request.project.slug, made.pk)
 
 
-@require_GET
+@require_safe
 @project_page(STAFF)
 def adversarial_csv(request: Request, checkpoint_id: str, round_id: str) -> StreamingHttpResponse:
     """Every pair of the round, without names."""

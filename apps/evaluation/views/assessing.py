@@ -20,7 +20,7 @@ from apps.training.models import Checkpoint, Run
 from workers.contract.recipes import recipe_presets
 
 
-@require_http_methods(["GET", "POST"])
+@require_http_methods(["GET", "HEAD", "POST"])
 @project_page(STAFF)
 def assess(request: Request, checkpoint_id: str) -> HttpResponse:
     """The form begins with what the last assessment read, else with what the model learned from."""

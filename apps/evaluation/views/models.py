@@ -7,7 +7,7 @@ from django.http import HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
 from django.utils.http import content_disposition_header
-from django.views.decorators.http import require_GET
+from django.views.decorators.http import require_safe
 from django_htmx.http import HttpResponseClientRefresh
 
 from apps.accounts.models import Project
@@ -40,7 +40,7 @@ CHOICES = 200
 _Status = Checkpoint.Status
 
 
-@require_GET
+@require_safe
 @project_page(STAFF)
 def reward_models(request: Request) -> HttpResponse:
     search, status = request.GET.get("q", "").strip(), request.GET.get("status", "")
@@ -74,7 +74,7 @@ def _row(model: Checkpoint) -> dict[str, Any]:
     }
 
 
-@require_GET
+@require_safe
 @project_page(STAFF)
 def reward_model(request: Request, checkpoint_id: str) -> HttpResponse:
     """The page; for htmx the progress of the assessment under way, and the whole page anew once
@@ -157,7 +157,7 @@ def _inputs(project: Project, run: Run) -> list[tuple[str, str, str]]:
     return rows
 
 
-@require_GET
+@require_safe
 @project_page(STAFF)
 def line_csv(request: Request, checkpoint_id: str, line: str) -> HttpResponse:
     """Every number of one line's evidence."""
@@ -172,7 +172,7 @@ def line_csv(request: Request, checkpoint_id: str, line: str) -> HttpResponse:
     return answer
 
 
-@require_GET
+@require_safe
 @project_page(STAFF)
 def compare(request: Request) -> HttpResponse:
     """`?a=` and `?b=` name two models; a picker stands where one is missing."""

@@ -7,7 +7,7 @@ from django.contrib import messages
 from django.http import HttpResponse, StreamingHttpResponse
 from django.shortcuts import redirect, render
 from django.utils.http import content_disposition_header
-from django.views.decorators.http import require_GET, require_POST
+from django.views.decorators.http import require_POST, require_safe
 
 from apps.accounts.permissions import ADMIN, STAFF, project_page
 from apps.common.errors import DomainError
@@ -28,7 +28,7 @@ _COLUMNS = ("output", "score", "mean_grade", "n_grades", "grades", "state", "pro
 _TONES = {Verdict.GREEN: "good", Verdict.RED: "bad", Verdict.UNMEASURED: ""}
 
 
-@require_GET
+@require_safe
 @project_page(STAFF)
 def ranking(request: Request, checkpoint_id: str) -> HttpResponse:
     """The newest outputs that were sent, or those that `of` names, and what could be sent."""
@@ -100,7 +100,7 @@ def ranking_send(request: Request, checkpoint_id: str) -> HttpResponse:
     return redirect("evaluation:ranking", request.project.slug, checkpoint.pk)
 
 
-@require_GET
+@require_safe
 @project_page(STAFF)
 def ranking_csv(request: Request, checkpoint_id: str) -> StreamingHttpResponse:
     """Every output that was sent, without names."""

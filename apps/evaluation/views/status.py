@@ -5,7 +5,7 @@ from typing import Any
 from django.contrib import messages
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
-from django.views.decorators.http import require_GET, require_http_methods
+from django.views.decorators.http import require_http_methods, require_safe
 
 from apps.accounts.permissions import STAFF, project_page
 from apps.common.errors import Conflict, DomainError
@@ -37,19 +37,19 @@ ACTIONS = {
 }
 
 
-@require_http_methods(["GET", "POST"])
+@require_http_methods(["GET", "HEAD", "POST"])
 @project_page(STAFF)
 def approve(request: Request, checkpoint_id: str) -> HttpResponse:
     return _decide(request, checkpoint_id, _Status.APPROVED)
 
 
-@require_http_methods(["GET", "POST"])
+@require_http_methods(["GET", "HEAD", "POST"])
 @project_page(STAFF)
 def reject(request: Request, checkpoint_id: str) -> HttpResponse:
     return _decide(request, checkpoint_id, _Status.REJECTED)
 
 
-@require_http_methods(["GET", "POST"])
+@require_http_methods(["GET", "HEAD", "POST"])
 @project_page(STAFF)
 def retire(request: Request, checkpoint_id: str) -> HttpResponse:
     return _decide(request, checkpoint_id, _Status.RETIRED)
@@ -122,7 +122,7 @@ def _context(
     }
 
 
-@require_GET
+@require_safe
 @project_page(STAFF)
 def review(request: Request, checkpoint_id: str, review_id: int) -> HttpResponse:
     """The page as it was kept; it does not change any more."""

@@ -5,7 +5,7 @@ from typing import Any
 from django.core.paginator import Paginator
 from django.http import HttpResponse
 from django.shortcuts import render
-from django.views.decorators.http import require_GET
+from django.views.decorators.http import require_safe
 
 from apps.accounts.permissions import ADMIN, READERS, project_page
 from apps.common.http import Request
@@ -15,7 +15,7 @@ from apps.labeling.selectors import ambiguity
 PER_PAGE = 25
 
 
-@require_GET
+@require_safe
 @project_page(READERS)
 def ambiguous(request: Request) -> HttpResponse:
     """Ranked by prompt, or with `?by=topic` by topic; `topic` and `q` keep some of the prompts."""

@@ -7,7 +7,7 @@ from django.contrib import messages
 from django.core.paginator import Paginator
 from django.http import Http404, HttpResponse
 from django.shortcuts import redirect, render
-from django.views.decorators.http import require_GET, require_POST
+from django.views.decorators.http import require_POST, require_safe
 
 from apps.accounts import services as accounts
 from apps.accounts.models import Membership
@@ -25,7 +25,7 @@ ADMINS = frozenset({ADMIN})
 PER_PAGE = 50
 
 
-@require_GET
+@require_safe
 @project_page(ADMINS)
 def annotators(request: Request) -> HttpResponse:
     form = AnnotatorsFilter(request.GET)
@@ -80,7 +80,7 @@ def annotators_qualify(request: Request) -> HttpResponse:
     return redirect("labeling:annotators", request.project.slug)
 
 
-@require_GET
+@require_safe
 @project_page(ADMINS)
 def annotator(request: Request, user_id: int) -> HttpResponse:
     return _page(request, _person(request, user_id))

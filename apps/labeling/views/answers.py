@@ -3,7 +3,7 @@
 from django.core.paginator import Paginator
 from django.http import HttpResponse
 from django.shortcuts import render
-from django.views.decorators.http import require_GET
+from django.views.decorators.http import require_safe
 
 from apps.accounts.permissions import READERS, project_page
 from apps.common.http import Request
@@ -15,7 +15,7 @@ from apps.labeling.services import LABELERS
 PER_PAGE = 50
 
 
-@require_GET
+@require_safe
 @project_page(LABELERS)
 def answers(request: Request) -> HttpResponse:
     """What I have answered, newest first; each can be opened and changed."""

@@ -6,7 +6,7 @@ from django.contrib import messages
 from django.core.paginator import Paginator
 from django.http import Http404, HttpResponse
 from django.shortcuts import redirect, render
-from django.views.decorators.http import require_GET, require_POST
+from django.views.decorators.http import require_POST, require_safe
 
 from apps.accounts.permissions import ADMIN, JUDGES, READERS, STAFF, project_page
 from apps.common.errors import Conflict, Missing
@@ -22,7 +22,7 @@ PER_PAGE = 50
 TONES = {"decided": "good", "contested": "warn", "review": "warn", "dropped": "bad"}
 
 
-@require_GET
+@require_safe
 @project_page(READERS)
 def comparisons(request: Request) -> HttpResponse:
     form = ComparisonsFilter(request.GET)
@@ -58,7 +58,7 @@ def _row(comparison: Comparison) -> dict[str, Any]:
     }
 
 
-@require_GET
+@require_safe
 @project_page(READERS)
 def comparison(request: Request, comparison_id: int) -> HttpResponse:
     """One comparison in its stored order, the votes on it and what they amount to.

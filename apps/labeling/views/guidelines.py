@@ -5,7 +5,7 @@ from typing import Any
 from django.contrib import messages
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
-from django.views.decorators.http import require_GET, require_http_methods, require_POST
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from apps.accounts.permissions import ADMIN, project_page
 from apps.common.errors import DomainError
@@ -17,11 +17,12 @@ from apps.labeling.rendering import text_html
 from apps.labeling.screens import annotators, reasons
 from apps.labeling.screens.changes import changed_lines
 from apps.labeling.services import LABELERS
+from apps.labeling.views.label import label_url
 
 PREVIEW, PUBLISH = "preview", "publish"
 
 
-@require_GET
+@require_safe
 @project_page()
 def guidelines(request: Request) -> HttpResponse:
     """The current version, or `?version=N`."""
@@ -81,10 +82,10 @@ def acknowledge(request: Request) -> HttpResponse:
         )
     except DomainError as error:
         messages.warning(request, error.message)
-    return redirect("labeling:label", request.project.slug)
+    return redirect(label_url(request))
 
 
-@require_http_methods(["GET", "POST"])
+@require_http_methods(["GET", "HEAD", "POST"])
 @project_page(frozenset({ADMIN}))
 def guideline_edit(request: Request) -> HttpResponse:
     """Write a new version, look at it as annotators will, publish it."""

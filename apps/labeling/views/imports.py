@@ -7,7 +7,7 @@ from django.contrib import messages
 from django.core.paginator import Paginator
 from django.http import HttpResponse, StreamingHttpResponse
 from django.shortcuts import redirect, render
-from django.views.decorators.http import require_GET, require_http_methods, require_POST
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from apps.accounts.permissions import STAFF, project_page
 from apps.common.errors import DomainError
@@ -60,7 +60,7 @@ def _list(request: Request, *, error: str = "") -> HttpResponse:
     return render(request, "labeling/imports.html", context, status=422 if error else 200)
 
 
-@require_GET
+@require_safe
 @project_page(STAFF)
 def import_job(request: Request, job_id: str) -> HttpResponse:
     """One import; while it is at work its head polls this address."""
@@ -113,7 +113,7 @@ def import_action(request: Request, job_id: str) -> HttpResponse:
     return redirect("labeling:import", request.project.slug, job.pk)
 
 
-@require_GET
+@require_safe
 @project_page(STAFF)
 def import_findings(request: Request, job_id: str) -> StreamingHttpResponse:
     """Everything the last check or import found, as CSV that no spreadsheet runs."""

@@ -10,7 +10,7 @@ from django.middleware.csrf import get_token
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_GET, require_POST
+from django.views.decorators.http import require_POST, require_safe
 from django_htmx.http import HttpResponseClientRedirect
 
 from apps.accounts.permissions import READERS, project_page
@@ -19,6 +19,7 @@ from apps.common.http import Request
 from apps.common.registry import vote_traces
 from apps.labeling import selectors, services
 from apps.labeling.forms import AnswerForm, Checked, SkipForm, VoteForm, criteria_sent
+from apps.labeling.models import Slot
 from apps.labeling.screens import bar, screen
 from apps.labeling.selectors import AnsweredPair
 from apps.labeling.services import LABELERS, Lease, NothingReason
@@ -27,6 +28,12 @@ Next = Lease | NothingReason
 BACK_TO_ANSWERS = "answers"
 AUDIT = "audit"  # of the query string
 AUDITING = "auditing"  # of the session: the project whose votes a reviewer is judging anew
+_HELD = screen.Notice(
+    "You hold a pair of the common queue: it comes first, and your vote on it counts as any other. "
+    "Audits follow.",
+    tone="",
+    icon="info",
+)
 _AUDITING = screen.Notice(
     "Audits: you judge votes of others anew, without seeing them. Open Label in the menu to go "
     "back to the common queue.",
@@ -35,7 +42,7 @@ _AUDITING = screen.Notice(
 )
 
 
-@require_GET
+@require_safe
 @project_page(LABELERS)
 def label(request: Request) -> HttpResponse:
     """The pair in hand or the next one; `?answer=ID` opens an answer of one's own to change it.
@@ -54,7 +61,9 @@ def label(request: Request) -> HttpResponse:
     if isinstance(got, NothingReason) and request.GET.get("waiting") == got.text and request.htmx:
         return HttpResponse(status=204)
     back_to = _back_to(request.GET, "from")
-    notice = _AUDITING if _auditing(request) and isinstance(got, Lease) else None
+    notice = None
+    if _auditing(request) and isinstance(got, Lease):
+        notice = _AUDITING if _is_audit(got) else _HELD
     context = _context(request, got, undo=_undo(request), back_to=back_to, notice=notice)
     return _page(request, context)
 
@@ -133,7 +142,7 @@ def hold(request: Request) -> HttpResponse:
     return JsonResponse({"slot": got.slot, "leased_until": got.leased_until.isoformat()})
 
 
-@require_GET
+@require_safe
 @never_cache
 @login_not_required
 def who(request: Request, slug: str) -> JsonResponse:
@@ -210,8 +219,7 @@ def _typed(request: Request) -> screen.Given:
 def _go_on(request: Request, got: Next, *, undo: int | None) -> HttpResponse:
     """The next pair in place, or without JavaScript the page that shows it."""
     if not request.htmx:
-        lane = f"?lane={AUDIT}" if _auditing(request) else ""
-        return redirect(reverse("labeling:label", args=[request.project.slug]) + lane)
+        return redirect(label_url(request))
     return _page(request, _context(request, got, undo=undo))
 
 
@@ -223,7 +231,7 @@ def _changed(request: Request, said: str, *, undo: int | None) -> HttpResponse:
         return HttpResponseClientRedirect(url) if request.htmx else redirect(url)
     if not request.htmx:
         messages.success(request, said)
-        return redirect("labeling:label", request.project.slug)
+        return redirect(label_url(request))
     notice = screen.Notice(said, tone="good", icon="circle-check")
     return _page(request, _context(request, _next(request), undo=undo, notice=notice))
 
@@ -238,7 +246,7 @@ def _context(request: Request, got: Next | AnsweredPair, **more: Any) -> dict[st
     slug = request.project.slug
     context = screen.context(got, project=request.project, annotator=request.user, **more)
     context["urls"] = bar.addresses(slug)
-    context["auditing"] = _auditing(request)
+    context["auditing"] = _auditing(request) and isinstance(got, Lease) and _is_audit(got)
     if isinstance(got, Lease) and not more.get("typed"):
         context["bar"] = bar.bar_html(slug=slug, offers=got.offers, undo=more.get("undo"))
     if isinstance(got, AnsweredPair) and request.role in READERS:
@@ -258,6 +266,16 @@ def _lane_set(request: Request) -> None:
         request.session[AUDITING] = request.project.pk
     elif AUDITING in request.session:
         del request.session[AUDITING]
+
+
+def label_url(request: Request) -> str:
+    """The label page in the lane through which one came: the common queue or audits."""
+    lane = f"?lane={AUDIT}" if _auditing(request) else ""
+    return reverse("labeling:label", args=[request.project.slug]) + lane
+
+
+def _is_audit(lease: Lease) -> bool:
+    return Slot.objects.filter(pk=lease.slot, kind=Slot.Kind.AUDIT).exists()
 
 
 def _auditing(request: Request) -> bool:

@@ -7,7 +7,7 @@ from django.contrib import messages
 from django.http import Http404, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
-from django.views.decorators.http import require_GET, require_POST
+from django.views.decorators.http import require_POST, require_safe
 
 from apps.accounts.permissions import project_page
 from apps.common.errors import DomainError, Missing
@@ -18,18 +18,19 @@ from apps.labeling.rendering import text_html
 from apps.labeling.screens import screen
 from apps.labeling.services import LABELERS, Offers
 from apps.labeling.texts import excerpt
+from apps.labeling.views.label import label_url
 
 # What must be done before qualifying; the label screen says how.
 _BEFORE = ("paused", "guideline")
 
 
-@require_GET
+@require_safe
 @project_page(LABELERS)
 def qualification(request: Request) -> HttpResponse:
     """Start, the pair that is next, what the last answer was worth (`?answered=N`), the result."""
     nothing = services.standing_of(project=request.project, annotator=request.user).nothing
     if nothing is not None and nothing.code in _BEFORE:
-        return redirect("labeling:label", request.project.slug)
+        return redirect(label_url(request))
     state = services.qualification_of(project=request.project, user=request.user)
     rows = _rows(state.attempt)
     answered = _answered(rows, request.GET.get("answered", ""))

@@ -6,7 +6,7 @@ from django.contrib import messages
 from django.core.paginator import Paginator
 from django.http import Http404, HttpResponse
 from django.shortcuts import redirect, render
-from django.views.decorators.http import require_GET, require_POST
+from django.views.decorators.http import require_POST, require_safe
 
 from apps.accounts.permissions import ADMIN, READERS, project_page
 from apps.common.errors import Conflict, Missing
@@ -32,7 +32,7 @@ PER_PAGE = 50
 TONES = {"rated": "good", "review": "warn", "dropped": "bad"}
 
 
-@require_GET
+@require_safe
 @project_page(READERS)
 def tasks(request: Request) -> HttpResponse:
     """Every task with mean, spread and n; sorted by a number, all tasks are measured for it."""
@@ -58,7 +58,7 @@ def tasks(request: Request) -> HttpResponse:
     return render(request, "labeling/rating_tasks.html", context)
 
 
-@require_GET
+@require_safe
 @project_page(READERS)
 def task(request: Request, task_id: int) -> HttpResponse:
     """One task in its stored order: each response with its mean, raw and normalised.

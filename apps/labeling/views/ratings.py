@@ -7,7 +7,7 @@ from django.contrib import messages
 from django.core.paginator import Paginator
 from django.http import Http404, HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
-from django.views.decorators.http import require_GET, require_http_methods, require_POST
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from apps.accounts.permissions import project_page
 from apps.common.errors import DomainError, Missing
@@ -31,7 +31,7 @@ PER_PAGE = 50
 _SCREEN = "labeling/rating.html"
 
 
-@require_GET
+@require_safe
 @project_page(LABELERS)
 def rate(request: Request) -> HttpResponse:
     """The task in hand or the next one."""
@@ -73,7 +73,7 @@ def hold(request: Request) -> HttpResponse:
     return JsonResponse({"slot": got.slot, "leased_until": got.leased_until.isoformat()})
 
 
-@require_GET
+@require_safe
 @project_page(LABELERS)
 def mine(request: Request) -> HttpResponse:
     """What I have rated, newest first; each can be opened and changed."""
@@ -90,12 +90,12 @@ def mine(request: Request) -> HttpResponse:
     return render(request, "labeling/rating_answers.html", context)
 
 
-@require_http_methods(["GET", "POST"])
+@require_http_methods(["GET", "HEAD", "POST"])
 @project_page(LABELERS)
 def change(request: Request, rating_id: int) -> HttpResponse:
     """A rating of my own; sending it again keeps the old one as history."""
     found = _own(request, rating_id)
-    if request.method == "GET":
+    if request.method != "POST":
         return render(request, _SCREEN, rating_screen.context_of_change(found))
     form = ChangeForm(request.POST)
     try:

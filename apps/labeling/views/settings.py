@@ -14,7 +14,7 @@ from apps.labeling.models import LabelingSettings
 from measures.voting import chance_keep_rate
 
 
-@require_http_methods(["GET", "POST"])
+@require_http_methods(["GET", "HEAD", "POST"])
 @project_page(frozenset({ADMIN}))
 def settings(request: Request) -> HttpResponse:
     current = selectors.settings_get(project=request.project)

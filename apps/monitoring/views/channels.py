@@ -17,7 +17,7 @@ from apps.monitoring.services.deliveries import delivery_again
 _SECRET = "channel_secret"  # noqa: S105 - the session's key of a secret to be shown once
 
 
-@require_http_methods(["GET", "POST"])
+@require_http_methods(["GET", "HEAD", "POST"])
 @project_page(STAFF)
 def channel_list(request: Request) -> HttpResponse:
     """The channels and their last messages; POST adds one."""
@@ -93,12 +93,12 @@ def channel_test(request: Request, channel_id: int) -> HttpResponse:
     return redirect("monitoring:channels", request.project.slug)
 
 
-@require_http_methods(["GET", "POST"])
+@require_http_methods(["GET", "HEAD", "POST"])
 @project_page(STAFF)
 def channel_delete(request: Request, channel_id: int) -> HttpResponse:
     """GET asks, POST deletes."""
     channel = reads.channel_get(project=request.project, channel_id=channel_id)
-    if request.method == "GET":
+    if request.method != "POST":
         context = {"page_title": "Delete this channel?", "nav": "monitoring", "channel": channel}
         return render(request, "monitoring/channel_delete.html", context)
     services.channel_delete(project=request.project, channel_id=channel_id, user=request.user)

@@ -5,7 +5,7 @@ from typing import Any
 from django.contrib import messages
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
-from django.views.decorators.http import require_GET, require_POST
+from django.views.decorators.http import require_POST, require_safe
 
 from apps.accounts.permissions import STAFF, project_page
 from apps.common.http import Request
@@ -25,7 +25,7 @@ CHART_POINTS = 300
 CHECK_POLL_S, RUN_POLL_S = 3, 15
 
 
-@require_GET
+@require_safe
 @project_page(STAFF)
 def diagnosis(request: Request, run_id: str) -> HttpResponse:
     """The tab's fragment, or a page of its own; 204 when nothing has changed since `seen`."""

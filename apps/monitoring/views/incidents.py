@@ -7,7 +7,7 @@ from django.core.paginator import Paginator
 from django.http import HttpResponse, QueryDict
 from django.shortcuts import redirect, render
 from django.urls import reverse
-from django.views.decorators.http import require_GET, require_POST
+from django.views.decorators.http import require_POST, require_safe
 
 from apps.accounts.permissions import STAFF, project_page
 from apps.common import registry
@@ -26,7 +26,7 @@ PER_PAGE = 50
 _KEPT = ("q", "state", "severity", "link", "run", "rule", "muted", "sort", "page")
 
 
-@require_GET
+@require_safe
 @project_page(STAFF)
 def incident_list(request: Request) -> HttpResponse:
     return _list(request)
@@ -111,7 +111,7 @@ def _bulk(request: Request) -> str:
     return f"{len(chosen)} acknowledged."
 
 
-@require_GET
+@require_safe
 @project_page(STAFF)
 def incident_detail(request: Request, incident_id: str) -> HttpResponse:
     return _page(request, incident_id)

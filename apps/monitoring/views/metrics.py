@@ -9,13 +9,13 @@ from django.contrib.auth.decorators import login_not_required
 from django.core.cache import cache
 from django.http import HttpRequest, HttpResponse, HttpResponseNotFound
 from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_GET
+from django.views.decorators.http import require_safe
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
-from apps.accounts.throttle import client_address
+from apps.common.addresses import client_address
 from apps.monitoring.selectors.exposition import site_families
 
 CACHED_SECONDS = 10  # whoever asks more often gets the same answer
@@ -23,7 +23,7 @@ CACHE_KEY = "metrics:exposition"
 
 
 @never_cache
-@require_GET
+@require_safe
 @login_not_required
 def metrics(request: HttpRequest) -> HttpResponse:
     """Off (404) until METRICS_TOKEN or METRICS_ALLOW says who may read it; in DEBUG on."""

@@ -21,7 +21,7 @@ from apps.training import selectors as training
 _FIELDS = ("run", "link", "rule", "until", "until_date", "reason")
 
 
-@require_http_methods(["GET", "POST"])
+@require_http_methods(["GET", "HEAD", "POST"])
 @project_page(STAFF)
 def mute_list(request: Request) -> HttpResponse:
     """The mutes in force and those that are over; POST adds one."""

@@ -2,7 +2,7 @@
 
 from django.http import HttpResponse
 from django.shortcuts import render
-from django.views.decorators.http import require_GET
+from django.views.decorators.http import require_safe
 
 from apps.accounts.permissions import STAFF, project_page
 from apps.common.errors import Missing
@@ -15,7 +15,7 @@ from apps.training import selectors
 from apps.training.models import Run
 
 
-@require_GET
+@require_safe
 @project_page(STAFF)
 def playbook_list(request: Request) -> HttpResponse:
     words, link = request.GET.get("q", "").strip()[:200], request.GET.get("link", "")
@@ -35,7 +35,7 @@ def playbook_list(request: Request) -> HttpResponse:
     return render(request, "monitoring/playbook.html", context)
 
 
-@require_GET
+@require_safe
 @project_page(STAFF)
 def playbook_entry(request: Request, entry: str) -> HttpResponse:
     """One entry; with `?run=` its checks become buttons and links of that run."""

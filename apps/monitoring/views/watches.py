@@ -6,7 +6,7 @@ from django.contrib import messages
 from django.core.paginator import Paginator
 from django.http import HttpResponse, StreamingHttpResponse
 from django.shortcuts import redirect, render
-from django.views.decorators.http import require_GET, require_http_methods, require_POST
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from apps.accounts.permissions import STAFF, project_page
 from apps.common.errors import DomainError
@@ -25,7 +25,7 @@ from apps.training.selectors.pages import input_resolve
 PER_PAGE = 25
 
 
-@require_GET
+@require_safe
 @project_page(STAFF)
 def overview(request: Request) -> HttpResponse:
     project = request.project
@@ -65,7 +65,7 @@ def _card(one: reads.Watched) -> dict[str, Any]:
     }
 
 
-@require_http_methods(["GET", "POST"])
+@require_http_methods(["GET", "HEAD", "POST"])
 @project_page(STAFF)
 def watch_new(request: Request) -> HttpResponse:
     """`?checkpoint=` begins with a model."""
@@ -96,7 +96,7 @@ def watch_new(request: Request) -> HttpResponse:
     return render(request, "monitoring/watch_new.html", context, status=status)
 
 
-@require_GET
+@require_safe
 @project_page(STAFF)
 def watch_detail(request: Request, watch_id: str) -> HttpResponse:
     return _page(request, watches.watch_get(project=request.project, watch_id=watch_id))
@@ -137,7 +137,7 @@ def _page(
     return render(request, "monitoring/watch.html", context | forms, status=status)
 
 
-@require_GET
+@require_safe
 @project_page(STAFF)
 def watch_csv(request: Request, watch_id: str) -> StreamingHttpResponse:
     """Every figure of every probe, newest first."""

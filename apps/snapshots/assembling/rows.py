@@ -7,7 +7,7 @@ reads the folder as one dataset.
 import datetime as dt
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -82,6 +82,7 @@ def preference_rows(
     graded: bool = False,
     sourced: bool = False,
     votes_at: Mapping[int, dt.datetime] | None = None,
+    name_of: Callable[[int], str],
 ) -> Iterator[Row]:
     """One row a line.
 
@@ -119,7 +120,7 @@ def preference_rows(
             row["sources"] = [getattr(text, f"from_{won}"), getattr(text, f"from_{lost}")]
         if votes_at is not None:
             row["decided_at"] = _day(line, pair, votes_at)
-        yield row | _origin(line)
+        yield row | _origin(line, name_of)
 
 
 def _day(line: Line, pair: Pair, votes_at: Mapping[int, dt.datetime]) -> str | None:
@@ -138,6 +139,7 @@ def unpaired_rows(
     texts: Mapping[int, Texts],
     *,
     texts_recur: bool,
+    name_of: Callable[[int], str],
 ) -> Iterator[Row]:
     """Two rows a line, A before B, in TRL's unpaired form: is this answer desirable?
 
@@ -159,7 +161,7 @@ def unpaired_rows(
                 row["cluster_ids"] = [getattr(pair, side)]
             else:
                 row["cluster"] = pair.group
-            yield row | {"side": side} | _origin(line)
+            yield row | {"side": side} | _origin(line, name_of)
 
 
 def desirable(winner: str, side: str) -> bool:
@@ -175,10 +177,10 @@ def sides(line: Line, pair: Pair) -> tuple[str, str]:
     return ("a", "b") if drawn[0] & 1 else ("b", "a")
 
 
-def _origin(line: Line) -> Row:
+def _origin(line: Line, name_of: Callable[[int], str]) -> Row:
     return {
         "comparison": str(line.pair),
-        "annotator": "" if line.person is None else f"person-{line.person}",
+        "annotator": "" if line.person is None else name_of(line.person),
     }
 
 

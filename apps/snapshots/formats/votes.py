@@ -11,6 +11,7 @@ from typing import Any
 from apps.labeling.models import Choice, Vote
 from apps.snapshots.assembling.rows import Row
 from apps.snapshots.models import Snapshot, SnapshotRow
+from apps.snapshots.pseudonyms import NameOf, names_in
 
 _PART = 2_000
 
@@ -53,7 +54,8 @@ def preference_share(winner: str, choices: Iterable[str]) -> float | None:
 
 
 def vote_rows(snapshot: Snapshot, split: str) -> Iterator[Row]:
-    """One row a vote, in the order of the file. Annotators are the numbers that the files use."""
+    """One row a vote, in the order of the file. Annotators have the names of the files."""
+    name_of = names_in(snapshot.counts)
     rows = list(_rows(snapshot, split))
     for start in range(0, len(rows), _PART):
         part = rows[start : start + _PART]
@@ -61,7 +63,7 @@ def vote_rows(snapshot: Snapshot, split: str) -> Iterator[Row]:
         for pair, winner, votes in part:
             for vote in votes:
                 if vote in found:
-                    yield _vote_row(found[vote], pair, winner)
+                    yield _vote_row(found[vote], pair, winner, name_of)
 
 
 def _rows(snapshot: Snapshot, split: str) -> Any:
@@ -80,7 +82,7 @@ def _votes(ids: list[int]) -> dict[int, dict[str, Any]]:
     return {vote["pk"]: vote for vote in Vote.objects.filter(pk__in=ids).values(*names)}
 
 
-def _vote_row(vote: dict[str, Any], pair: int, winner: str) -> Row:
+def _vote_row(vote: dict[str, Any], pair: int, winner: str, name_of: NameOf) -> Row:
     choice, left = vote["choice"], vote["left_is"]
     side = ""
     if choice in (Choice.A, Choice.B):
@@ -88,7 +90,7 @@ def _vote_row(vote: dict[str, Any], pair: int, winner: str) -> Row:
     return {
         "comparison": str(pair),
         "vote": str(vote["pk"]),
-        "annotator": f"person-{vote['annotator_id']}",
+        "annotator": name_of(vote["annotator_id"]),
         "choice": choice,
         "voted_for": _voted_for(choice, winner),
         "side": side,

@@ -8,7 +8,7 @@ from django.http.response import HttpResponseBase
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils.http import urlencode
-from django.views.decorators.http import require_GET
+from django.views.decorators.http import require_safe
 
 from apps.accounts.permissions import READERS, project_page
 from apps.common.errors import DomainError
@@ -40,7 +40,7 @@ class _Changes:
         return list(comparing.compare_rows(**self._which, start=part.start, most=most))
 
 
-@require_GET
+@require_safe
 @project_page(READERS)
 def compare(request: Request) -> HttpResponse:
     """`?old=…&new=…`, or `?pick=…&pick=…` from the list, in whatever order."""
@@ -62,7 +62,7 @@ def compare(request: Request) -> HttpResponse:
     return render(request, "snapshots/diff.html", context)
 
 
-@require_GET
+@require_safe
 @project_page(READERS)
 def compare_csv(request: Request) -> HttpResponseBase:
     """The rows that the page lists, all of them."""

@@ -6,7 +6,7 @@ from django.http import FileResponse, HttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import redirect, render
 from django.utils import timezone
-from django.views.decorators.http import require_GET, require_http_methods, require_POST
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from apps.accounts.permissions import ADMIN, READERS, STAFF, project_page
 from apps.common.errors import DomainError
@@ -27,7 +27,7 @@ ADMINS = frozenset({ADMIN})
 _LATER = "Redis does not answer. The dataset waits, and is made by itself when Redis is back."
 
 
-@require_GET
+@require_safe
 @project_page(READERS)
 def snapshot_list(request: Request) -> HttpResponse:
     chosen, search = request.GET.get("kind", ""), request.GET.get("q", "").strip()
@@ -45,7 +45,7 @@ def snapshot_list(request: Request) -> HttpResponse:
     return render(request, "snapshots/list.html", context)
 
 
-@require_http_methods(["GET", "POST"])
+@require_http_methods(["GET", "HEAD", "POST"])
 @project_page(STAFF)
 def snapshot_create(request: Request) -> HttpResponse:
     """The form, `?like=…` filled in as for that dataset; with `action=preview` what it would keep;
@@ -56,7 +56,7 @@ def snapshot_create(request: Request) -> HttpResponse:
     demonstrating = request.POST.get("action") == "demonstrations"
     if demonstrating and (made := _freeze_improved(request)):
         return redirect("snapshots:detail", request.project.slug, made.pk)
-    asked = request.method == "GET" or demonstrating
+    asked = request.method != "POST" or demonstrating
     form = SnapshotForm(
         None if asked else request.POST, project=request.project, like=_like(request)
     )
@@ -122,7 +122,7 @@ def _freeze_improved(request: Request) -> Snapshot | None:
     return made
 
 
-@require_GET
+@require_safe
 @project_page(READERS)
 def snapshot_detail(request: Request, snapshot: str) -> HttpResponse:
     """One dataset; while it is being made its head polls this address."""
@@ -202,7 +202,7 @@ def snapshot_verify(request: Request, snapshot: str) -> HttpResponse:
     return redirect("snapshots:detail", request.project.slug, found.pk)
 
 
-@require_GET
+@require_safe
 @project_page(STAFF)
 def snapshot_download(request: Request, snapshot: str) -> HttpResponseBase:
     """`?split=…&format=jsonl|parquet|csv`, or `?format=zip` for everything."""

@@ -3,7 +3,7 @@
 from django.http import HttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import render
-from django.views.decorators.http import require_GET
+from django.views.decorators.http import require_safe
 
 from apps.accounts.permissions import STAFF, project_page
 from apps.common.http import Request
@@ -12,7 +12,7 @@ from apps.snapshots.responses import download_response
 from apps.snapshots.screens import exports as screen
 
 
-@require_GET
+@require_safe
 @project_page(STAFF)
 def snapshot_exports(request: Request, snapshot: str) -> HttpResponse:
     """Every form with what it is for, its rows and its files."""
@@ -29,7 +29,7 @@ def snapshot_exports(request: Request, snapshot: str) -> HttpResponse:
     return render(request, "snapshots/export.html", context)
 
 
-@require_GET
+@require_safe
 @project_page(STAFF)
 def export_file(request: Request, snapshot: str) -> HttpResponseBase:
     """`?shape=…&split=…&format=jsonl|parquet|csv`, or `?shape=…&format=zip` for a folder."""

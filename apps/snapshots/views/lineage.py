@@ -3,7 +3,7 @@
 from django.core.paginator import Paginator
 from django.http import Http404, HttpResponse
 from django.shortcuts import render
-from django.views.decorators.http import require_GET
+from django.views.decorators.http import require_safe
 
 from apps.accounts.permissions import READERS, project_page
 from apps.common.errors import Missing
@@ -20,7 +20,7 @@ from apps.snapshots.vote_changes import changed_votes, vote_states
 PER_PAGE = 50
 
 
-@require_GET
+@require_safe
 @project_page(READERS)
 def comparison_lineage(request: Request, comparison: int) -> HttpResponse:
     """Where a comparison's votes went; `?vote=` follows one of them."""
@@ -47,7 +47,7 @@ def comparison_lineage(request: Request, comparison: int) -> HttpResponse:
     return render(request, "snapshots/lineage.html", context)
 
 
-@require_GET
+@require_safe
 @project_page(READERS)
 def snapshot_rows(request: Request, snapshot: str) -> HttpResponse:
     """Every comparison that the dataset looked at: its file, or why it was left out."""
@@ -83,7 +83,7 @@ def snapshot_rows(request: Request, snapshot: str) -> HttpResponse:
     return render(request, "snapshots/lineage_rows.html", context)
 
 
-@require_GET
+@require_safe
 @project_page(READERS)
 def snapshot_lineage(request: Request, snapshot: str) -> HttpResponse:
     """Back to the votes, on to runs and models, and the votes that were changed since."""

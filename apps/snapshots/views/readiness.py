@@ -2,7 +2,7 @@
 
 from django.http import HttpResponse
 from django.shortcuts import render
-from django.views.decorators.http import require_GET
+from django.views.decorators.http import require_safe
 
 from apps.accounts.permissions import READERS, STAFF, project_page
 from apps.common.http import Request
@@ -11,7 +11,7 @@ from apps.snapshots.screens import readiness as screen
 from measures.advice import Facts, advise
 
 
-@require_GET
+@require_safe
 @project_page(READERS)
 def ready(request: Request) -> HttpResponse:
     """Advice from the project's numbers and from what is stated in the address."""

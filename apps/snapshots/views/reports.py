@@ -6,7 +6,7 @@ from typing import Any
 from django.http import HttpResponse, StreamingHttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import render
-from django.views.decorators.http import require_GET, require_POST
+from django.views.decorators.http import require_POST, require_safe
 
 from apps.accounts.permissions import READERS, STAFF, project_page
 from apps.common.errors import DomainError, Missing
@@ -19,7 +19,7 @@ from apps.snapshots.reports import PARTS
 from apps.snapshots.screens import report as screen
 
 
-@require_GET
+@require_safe
 @project_page(READERS)
 def report(request: Request, snapshot: str) -> HttpResponse:
     """The page; for htmx the report alone, folded, as a dataset's page shows it."""
@@ -34,7 +34,7 @@ def report(request: Request, snapshot: str) -> HttpResponse:
     return render(request, part, context)
 
 
-@require_GET
+@require_safe
 @project_page(READERS)
 def report_csv(request: Request, snapshot: str) -> HttpResponseBase:
     """Every number of the report."""

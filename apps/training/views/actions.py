@@ -22,12 +22,12 @@ def run_stop(request: Request, run_id: str) -> HttpResponse:
     return redirect("training:run", request.project.slug, run_id)
 
 
-@require_http_methods(["GET", "POST"])
+@require_http_methods(["GET", "HEAD", "POST"])
 @project_page(STAFF)
 def run_cancel(request: Request, run_id: str) -> HttpResponse:
     """GET asks (without JavaScript; otherwise the page's dialog does), POST cancels."""
     run = selectors.run_get(project=request.project, run_id=run_id)
-    if request.method == "GET":
+    if request.method != "POST":
         context = {"run": run, "page_title": f"Cancel {run.name}?", "nav": "runs"}
         return render(request, "training/cancel.html", context | lost(run))
     return _to(request, services.run_cancel(run=run, user=request.user))
@@ -48,12 +48,12 @@ def run_resume(request: Request, run_id: str) -> HttpResponse:
     return redirect("training:run", request.project.slug, run_id)
 
 
-@require_http_methods(["GET", "POST"])
+@require_http_methods(["GET", "HEAD", "POST"])
 @project_page(STAFF)
 def run_roll_back(request: Request, run_id: str) -> HttpResponse:
     """GET shows where the run can go back to, POST launches the run that starts there."""
     run = selectors.run_get(project=request.project, run_id=run_id)
-    if request.method == "GET":
+    if request.method != "POST":
         context = {"run": run, "page_title": f"Roll back {run.name}", "nav": "runs"}
         return render(request, "training/roll_back.html", context | back.roll_back_context(run))
     made = services.run_roll_back(

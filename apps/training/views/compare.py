@@ -2,7 +2,7 @@
 
 from django.http import HttpResponse
 from django.shortcuts import render
-from django.views.decorators.http import require_GET
+from django.views.decorators.http import require_safe
 
 from apps.accounts.permissions import STAFF, project_page
 from apps.common.errors import DomainError, Missing
@@ -12,7 +12,7 @@ from apps.training.screens.panels import PANELS
 from apps.training.selectors.pages import runs_for_list
 
 
-@require_GET
+@require_safe
 @project_page(STAFF)
 def run_compare(request: Request) -> HttpResponse:
     """`run` names them, as often as there are; of one run, others to compare it with."""

@@ -6,12 +6,12 @@ from typing import Any
 
 from django.http import HttpResponse, JsonResponse, StreamingHttpResponse
 from django.utils.http import content_disposition_header
-from django.views.decorators.http import require_GET
+from django.views.decorators.http import require_safe
 
 from apps.accounts.permissions import STAFF, project_page
 from apps.common.errors import Conflict, Missing, Unavailable
 from apps.common.http import Request
-from apps.common.spreadsheet import csv_lines
+from apps.common.spreadsheet import csv_lines, safe_cell
 from apps.snapshots.store import artifact_open
 from apps.training import selectors
 from apps.training.headline import kind_of
@@ -29,7 +29,7 @@ EVERY_POINT = 10**9
 _BLOCK = 1 << 18
 
 
-@require_GET
+@require_safe
 @project_page(STAFF)
 def run_metrics(request: Request, run_id: str) -> HttpResponse:
     """The curves of the run, thinned: all, those in `names`, or with `shown=leading` the ones that
@@ -84,7 +84,7 @@ def _chart_data(run: Run, series: dict[str, list[tuple[int, Any]]]) -> dict[str,
     }
 
 
-@require_GET
+@require_safe
 @project_page(STAFF)
 def run_band(request: Request, run_id: str) -> HttpResponse:
     """How these metrics lay in other runs: in those of `with`, and with `seeds=1` of its group."""
@@ -97,7 +97,7 @@ def run_band(request: Request, run_id: str) -> HttpResponse:
     return JsonResponse({"runs": len(others), "bands": bands.bands_of(found)})
 
 
-@require_GET
+@require_safe
 @project_page(STAFF)
 def run_metrics_csv(request: Request, run_id: str) -> StreamingHttpResponse:
     """One row per step, one column per metric, every point."""
@@ -118,13 +118,13 @@ class _Line:
 def _csv(series: dict[str, list[tuple[int, Any]]]) -> Iterator[str]:
     writer = csv.writer(_Line())
     # A worker chooses the names: a spreadsheet must not take one for a formula.
-    yield writer.writerow(["step", *(f"'{n}" if n[:1] in "=+-@\t\r" else n for n in series)])
+    yield writer.writerow(["step", *map(safe_cell, series)])
     columns = [dict(points) for points in series.values()]
     for step in sorted(set().union(*columns)):
         yield writer.writerow([step, *("" if (v := c.get(step)) is None else v for c in columns)])
 
 
-@require_GET
+@require_safe
 @project_page(STAFF)
 def run_histograms_csv(request: Request, run_id: str) -> StreamingHttpResponse:
     """A row for each step and bin."""
@@ -138,7 +138,7 @@ def run_histograms_csv(request: Request, run_id: str) -> StreamingHttpResponse:
     return response
 
 
-@require_GET
+@require_safe
 @project_page(STAFF)
 def run_artifact(request: Request, run_id: str, artifact_id: int) -> StreamingHttpResponse:
     """A file the run left, whole, and always as a download: its content is the trainer's, not

@@ -3,7 +3,7 @@
 from django.contrib import messages
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
-from django.views.decorators.http import require_GET, require_POST
+from django.views.decorators.http import require_POST, require_safe
 
 from apps.accounts.permissions import ADMIN, STAFF, project_page
 from apps.common.errors import DomainError
@@ -13,7 +13,7 @@ from apps.training.form_needs import QuotaForm
 from apps.training.screens.fleet import fleet_view
 
 
-@require_GET
+@require_safe
 @project_page(STAFF)
 def fleet(request: Request) -> HttpResponse:
     view = fleet_view(request.project)

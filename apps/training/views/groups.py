@@ -7,7 +7,7 @@ from django.contrib import messages
 from django.http import HttpResponse, StreamingHttpResponse
 from django.shortcuts import redirect, render
 from django.utils.http import content_disposition_header
-from django.views.decorators.http import require_GET, require_POST
+from django.views.decorators.http import require_POST, require_safe
 
 from apps.accounts.permissions import STAFF, project_page
 from apps.common.http import Request
@@ -18,7 +18,7 @@ from apps.training.selectors import pages
 from workers.contract.recipes import recipe_config
 
 
-@require_GET
+@require_safe
 @project_page(STAFF)
 def group_detail(request: Request, group: str) -> HttpResponse:
     """The page; for htmx its body, or 204 when nothing has changed since `seen`."""
@@ -50,7 +50,7 @@ def group_detail(request: Request, group: str) -> HttpResponse:
     return render(request, name, context)
 
 
-@require_GET
+@require_safe
 @project_page(STAFF)
 def group_csv(request: Request, group: str) -> StreamingHttpResponse:
     """A row for each metric and step, every point."""

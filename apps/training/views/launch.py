@@ -6,7 +6,7 @@ from typing import Any
 from django.contrib import messages
 from django.http import Http404, HttpResponse
 from django.shortcuts import redirect, render
-from django.views.decorators.http import require_GET, require_http_methods
+from django.views.decorators.http import require_http_methods, require_safe
 
 from apps.accounts.permissions import STAFF, project_page
 from apps.common.errors import DomainError
@@ -34,7 +34,7 @@ KINDS = (
 )
 
 
-@require_GET
+@require_safe
 @project_page(STAFF)
 def run_kinds(request: Request) -> HttpResponse:
     labels = dict(Run.Kind.choices)
@@ -46,7 +46,7 @@ def run_kinds(request: Request) -> HttpResponse:
     return render(request, "training/kinds.html", context)
 
 
-@require_http_methods(["GET", "POST"])
+@require_http_methods(["GET", "HEAD", "POST"])
 @project_page(STAFF)
 def run_new(request: Request, kind: str) -> HttpResponse:
     """`?from=<run>` starts from another run's configuration, `?preset=` from a named one. A preset

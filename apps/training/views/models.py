@@ -5,7 +5,7 @@ import secrets
 from django.core.paginator import Paginator
 from django.http import HttpResponse
 from django.shortcuts import render
-from django.views.decorators.http import require_GET
+from django.views.decorators.http import require_safe
 
 from apps.accounts.permissions import STAFF, project_page
 from apps.common.http import Request
@@ -18,7 +18,7 @@ from apps.training.services.kinds import POLICIES
 PER_PAGE = 50
 
 
-@require_GET
+@require_safe
 @project_page(STAFF)
 def model_list(request: Request) -> HttpResponse:
     search, kind = request.GET.get("q", "").strip(), request.GET.get("kind", "")
@@ -38,7 +38,7 @@ def model_list(request: Request) -> HttpResponse:
     return render(request, "training/models.html", context)
 
 
-@require_GET
+@require_safe
 @project_page(STAFF)
 def model_detail(request: Request, checkpoint_id: str) -> HttpResponse:
     checkpoint = pages.checkpoint_get(project=request.project, checkpoint_id=checkpoint_id)

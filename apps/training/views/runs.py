@@ -9,7 +9,7 @@ from django.core.paginator import Paginator
 from django.http import HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
-from django.views.decorators.http import require_GET
+from django.views.decorators.http import require_safe
 
 from apps.accounts.permissions import STAFF, project_page
 from apps.common.http import Request
@@ -41,7 +41,7 @@ ROLLED_BACK = {*START_ROLE, "dpo"}  # kinds that start from a model, which they 
 STATE_CHOICES = [("live", "live"), *Run.State.choices]
 
 
-@require_GET
+@require_safe
 @project_page(STAFF)
 def run_list(request: Request) -> HttpResponse:
     search, kind = request.GET.get("q", "").strip(), request.GET.get("kind", "")
@@ -76,7 +76,7 @@ def run_list(request: Request) -> HttpResponse:
     return render(request, "training/_runs.html" if request.htmx else "training/runs.html", context)
 
 
-@require_GET
+@require_safe
 @project_page(STAFF)
 def run_detail(request: Request, run_id: str) -> HttpResponse:
     """The page; for htmx its live parts, or 204 when nothing has changed since `seen`."""

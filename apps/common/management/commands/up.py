@@ -103,7 +103,7 @@ class _Banner:
         if self._shown or (self._need_sign_ins and not self._sign_ins.exists()):
             return False
         url = f"http://127.0.0.1:{settings.PORT}"
-        if not _answers(f"{url}/sign-in/"):
+        if not _answers(f"{url}/livez"):  # in production pages redirect to HTTPS
             return False
         self._shown = True
         seconds = time.monotonic() - self._started

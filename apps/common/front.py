@@ -1,0 +1,191 @@
+"""What is settled about a request before anything reads its body: its form, size and turn."""
+
+import json
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from django.conf import settings
+from django.contrib.auth import SESSION_KEY
+from django.db import connections
+from django.http import HttpRequest, HttpResponse, UnreadablePostError
+
+from apps.common import registry
+from apps.common.addresses import peer_is_proxy
+from apps.common.admission import STRANGERS, Admission, Floods, Limits
+from apps.common.errors import DomainError, TooLarge, TooMany, Unavailable
+from apps.common.refusals import API_ROOT, error_body, log_denied, note_reason, refused
+from apps.common.views import livez, readyz
+
+Next = Callable[[HttpRequest], HttpResponse]
+
+KB, MB = 1024, 1024 * 1024
+ANONYMOUS_BYTES = 64 * KB  # a name and a password
+ANONYMOUS_BODIES = 4  # read at once in a process: a slow body holds a thread until it ends
+ENVELOPE_BYTES = MB  # what a form adds to the file in it
+_FORWARDED = ("HTTP_X_FORWARDED_FOR", "HTTP_X_FORWARDED_PROTO", "HTTP_X_FORWARDED_HOST")
+_DENIED = frozenset({400, 401, 403, 404, 408, 411, 413, 429})
+_PROBES = {"/livez": livez, "/readyz": readyz}
+_PLACE = "concord.place"  # of a request's META
+
+FLOOD = "Too many requests of yours are being served. Wait for some of them to end."
+
+admission = Admission(limits := Limits())
+floods = Floods(most=limits.per_person + limits.waiting_per_person)
+_anonymous_bodies = threading.BoundedSemaphore(ANONYMOUS_BODIES)
+
+
+class EdgeMiddleware:
+    """First of all: headers that only a proxy of ours may set, floods, and the log of denials."""
+
+    def __init__(self, get_response: Next) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        if not peer_is_proxy(request):
+            for name in _FORWARDED:
+                request.META.pop(name, None)
+        credential = request.META.get("HTTP_AUTHORIZATION") or request.COOKIES.get(
+            settings.SESSION_COOKIE_NAME
+        )
+        if credential is None:
+            response = self.get_response(request)
+        elif not floods.enter(credential):
+            response = flooded(request)
+        else:
+            try:
+                response = self.get_response(request)
+            finally:
+                floods.leave(credential)
+        if response.status_code in _DENIED:
+            log_denied(request, response.status_code)
+        return response
+
+
+def flooded(request: HttpRequest) -> HttpResponse:
+    """Cheap on purpose: neither a session is read nor a template rendered."""
+    note_reason(request, "flood")
+    return HttpResponse(
+        json.dumps(error_body(TooMany.code, FLOOD))
+        if (is_api := request.path_info.startswith(API_ROOT))
+        else f"<!doctype html><title>Too many requests</title><p>{FLOOD}",
+        status=TooMany.status,
+        content_type="application/json" if is_api else "text/html",
+        headers={"Retry-After": str(TooMany.retry_after)},
+    )
+
+
+class ProbeMiddleware:
+    """Before ALLOWED_HOSTS and sessions: a balancer asks by address and without cookies."""
+
+    def __init__(self, get_response: Next) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        probe = _PROBES.get(request.path_info)
+        return probe(request) if probe else self.get_response(request)
+
+
+class FrontMiddleware:
+    """After the session is known and before CSRF protection reads a form."""
+
+    def __init__(self, get_response: Next) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        # No id holds a NUL, and PostgreSQL refuses to look for one: let the address lead nowhere.
+        request.path_info = request.path_info.replace("\x00", "\ufffd")
+        try:
+            return self.get_response(request)
+        finally:
+            if place := request.META.pop(_PLACE, None):
+                admission.leave(place)
+
+    def process_view(self, request: HttpRequest, *_: Any) -> HttpResponse | None:
+        """Here the address is resolved, so that uploads and votes are known as such."""
+        name = request.resolver_match.view_name if request.resolver_match else ""
+        try:
+            check_form(request, name)
+            if is_anonymous(request):
+                read_small_body(request)
+            if not registry.is_self_limited(name):
+                request.META[_PLACE] = admission.enter(
+                    person_of(request),
+                    is_vote=registry.is_voting(name),
+                    before_waiting=give_connections_back,
+                )
+        except DomainError as error:
+            return refused(request, error)
+        return None
+
+
+def check_form(request: HttpRequest, url_name: str) -> None:
+    """Refuses by headers alone."""
+    query = request.META.get("QUERY_STRING", "")
+    if "%00" in query or "\x00" in query:
+        raise DomainError(
+            "The part of the address after '?' holds a NUL character, which stands for nothing.",
+            code="nul_character",
+        )
+    length = request.META.get("CONTENT_LENGTH") or ""
+    if not length and request.META.get("HTTP_TRANSFER_ENCODING"):
+        error = DomainError(
+            "Say how long the body is: send Content-Length, not chunks.", code="length_required"
+        )
+        error.status = 411
+        raise error
+    most = body_limit(request, url_name)
+    if length.isdecimal() and int(length) > most:
+        raise TooLarge(
+            f"The body has {int(length):,} bytes; here at most {most:,} are accepted."
+            + (" Sign in first." if is_anonymous(request) else "")
+        )
+
+
+def body_limit(request: HttpRequest, url_name: str) -> int:
+    """Bytes that this address accepts from whoever sends."""
+    if is_anonymous(request):
+        return ANONYMOUS_BYTES
+    if registry.is_upload(url_name):
+        return settings.IMPORT_MAX_MB * MB + ENVELOPE_BYTES
+    return settings.DATA_UPLOAD_MAX_MEMORY_SIZE
+
+
+def person_of(request: HttpRequest) -> str:
+    """Whose requests are counted together. A token counts by itself before it is looked up."""
+    if pk := request.session.get(SESSION_KEY):
+        return f"user:{pk}"
+    if token := _bearer(request):
+        return f"token:{hash(token)}"
+    return STRANGERS
+
+
+def is_anonymous(request: HttpRequest) -> bool:
+    """A token counts as a person where tokens are used: there it is checked before the body."""
+    return person_of(request) == STRANGERS
+
+
+def _bearer(request: HttpRequest) -> str:
+    sent = request.META.get("HTTP_AUTHORIZATION", "")
+    return sent if sent and request.path_info.startswith(API_ROOT) else ""
+
+
+def read_small_body(request: HttpRequest) -> None:
+    """Read at once, by few threads: however slowly strangers send, the others stay free."""
+    if not request.META.get("CONTENT_LENGTH", "").strip("0"):
+        return
+    if not _anonymous_bodies.acquire(timeout=1):
+        raise Unavailable("Too many sign-ins arrive at once. Try again in a few seconds.")
+    try:
+        request.body  # noqa: B018 - reading keeps it
+    except UnreadablePostError:
+        raise DomainError("The body did not arrive.", code="unreadable_body") from None
+    finally:
+        _anonymous_bodies.release()
+
+
+def give_connections_back() -> None:
+    """Who waits must not hold a connection of the pool that another request needs."""
+    for connection in connections.all(initialized_only=True):
+        if not connection.in_atomic_block:
+            connection.close_if_unusable_or_obsolete()

@@ -1,0 +1,111 @@
+"""How a refusal reaches whoever asked: a page, JSON, and one line in the log."""
+
+import errno
+import logging
+from typing import Any
+from urllib.parse import quote
+
+from django.contrib.auth import SESSION_KEY
+from django.core.exceptions import (
+    RequestDataTooBig,
+    SuspiciousOperation,
+    TooManyFieldsSent,
+    TooManyFilesSent,
+)
+from django.db import DataError, Error, OperationalError
+from django.http import HttpRequest, HttpResponse, JsonResponse, UnreadablePostError
+from django.http.multipartparser import MultiPartParserError
+from django.shortcuts import render
+from psycopg.errors import DiskFull
+
+from apps.common.addresses import client_address
+from apps.common.errors import DomainError, TooLarge, Unavailable
+
+logger = logging.getLogger("concord.denied")
+
+API_ROOT = "/api/"
+_REASON = "concord.denied.reason"  # of a request's META
+_NO_ROOM = {errno.ENOSPC, errno.EDQUOT}
+
+
+def error_body(code: str, message: str, **more: Any) -> dict[str, Any]:
+    return {"code": code, "message": message} | {"field": None, "row": None} | more
+
+
+def refused(request: HttpRequest, error: DomainError) -> HttpResponse:
+    """The refusal in the form this address answers in."""
+    note_reason(request, error.code)
+    if request.path_info.startswith(API_ROOT):
+        body = error_body(error.code, error.message, field=error.field, row=error.row)
+        response: HttpResponse = JsonResponse(body, status=error.status)
+    else:
+        response = render(request, "refused.html", {"error": error}, status=error.status)
+    if (seconds := getattr(error, "retry_after", None)) is not None:
+        response["Retry-After"] = str(seconds)
+    return response
+
+
+def explain(error: Exception) -> DomainError | None:
+    """An exception of the machine below us as a refusal; None for what is a fault of ours."""
+    if isinstance(error, OSError) and error.errno in _NO_ROOM:
+        return _disk_full()
+    if isinstance(error, Error) and isinstance(error.__cause__, DiskFull):
+        return _disk_full()
+    if isinstance(error, OperationalError):
+        return Unavailable(
+            "The database does not answer now. Try again in a moment.", code="database_unavailable"
+        )
+    if isinstance(error, DataError | ValueError) and "NUL (0x00)" in str(error):
+        return DomainError("A NUL character cannot be stored or looked for.", code="nul_character")
+    return None
+
+
+def unreadable(error: Exception) -> DomainError | None:
+    """A body that cannot be taken apart, as a refusal."""
+    if isinstance(error, RequestDataTooBig | TooManyFieldsSent | TooManyFilesSent):
+        return TooLarge(f"More was sent than one request may hold: {error}")
+    if isinstance(error, UnreadablePostError):
+        return DomainError("The body did not arrive.", code="unreadable_body")
+    if isinstance(error, MultiPartParserError):
+        return DomainError(f"The form could not be read: {error}", code="bad_multipart")
+    if isinstance(error, SuspiciousOperation):
+        return DomainError("The request could not be read.", code="bad_request")
+    return None
+
+
+def _disk_full() -> Unavailable:
+    return Unavailable(
+        "The disk of this server is full: nothing can be saved now. Whoever runs the site has to "
+        "make room; then try again.",
+        code="disk_full",
+    )
+
+
+# --- the log of denials ---------------------------------------------------------------------------
+
+
+def note_reason(request: HttpRequest, reason: str) -> None:
+    """Keep why this request is refused, for its line in the log; the first reason stays."""
+    request.META.setdefault(_REASON, reason)
+
+
+def log_denied(request: HttpRequest, status: int, reason: str = "") -> None:
+    """One line: who, from where, what, and why. Nothing in it can start another line."""
+    reason = reason or request.META.get(_REASON, "")
+    logger.warning(
+        "%s user=%s address=%s %s %s %s",
+        status,
+        _person(request),
+        quote(client_address(request), safe=":.") or "-",
+        quote(request.method or "-"),
+        quote(request.path),
+        " ".join(reason.split())[:200] or "-",
+    )
+
+
+def _person(request: HttpRequest) -> str:
+    session = getattr(request, "session", None)
+    if session is not None and (pk := session.get(SESSION_KEY)):
+        return str(pk)
+    user = getattr(request, "user", None)  # a token's person, once the token was found good
+    return str(user.pk) if user is not None and user.is_authenticated else "anonymous"

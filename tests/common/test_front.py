@@ -1,0 +1,213 @@
+"""What is refused before a body is read, and how."""
+
+import errno
+
+import pytest
+from django.db import OperationalError
+from django.test import Client, RequestFactory
+from django.urls import get_resolver
+
+from apps.common import front, registry
+from apps.common.refusals import explain
+
+pytestmark = pytest.mark.django_db
+BOUNDARY = "multipart/form-data; boundary=b"
+
+
+class Unread:
+    """A body that must not be read."""
+
+    def read(self, *_):
+        raise AssertionError("the body was read")
+
+    readline = read
+
+
+def post(path: str, *, length: int | None, client: Client, **more: str):
+    sent = {"wsgi.input": Unread(), "CONTENT_LENGTH": "" if length is None else str(length)}
+    return client.generic("POST", path, content_type=BOUNDARY, **(more | sent))
+
+
+def test_a_stranger_s_400_megabytes_to_the_sign_in_page_are_refused_unread(client):
+    strict = Client(enforce_csrf_checks=True)
+    strict.cookies["concord_csrf_8000"] = "a" * 32
+    answer = post("/sign-in/", length=400_000_000, client=strict)
+    assert answer.status_code == 413
+    assert b"too_large" in answer.content
+
+
+@pytest.mark.parametrize(
+    ("path", "length", "status"),
+    [
+        ("/p/arguments/people/add/", 21 * 2**20, 413),
+        ("/p/arguments/imports/", 202 * 2**20, 413),
+        ("/api/v1/projects/arguments/imports", 202 * 2**20, 413),
+        ("/api/v1/projects/arguments/votes/import", 21 * 2**20, 413),
+    ],
+)
+def test_a_signed_in_body_is_measured_by_its_address(path, length, status, emil, signed_in):
+    answer = post(path, length=length, client=signed_in(emil))
+    assert answer.status_code == status
+    if path.startswith("/api"):
+        assert answer.json()["code"] == "too_large"
+
+
+def test_an_upload_may_be_larger_than_a_form(emil, signed_in):
+    client = signed_in(emil)
+    client.raise_request_exception = False
+    assert post("/p/arguments/imports/", length=100 * 2**20, client=client).status_code != 413
+
+
+def test_a_bearer_header_makes_no_page_accept_more(client):
+    answer = post("/sign-in/", length=10**6, client=client, HTTP_AUTHORIZATION="Bearer ccd_x")
+    assert answer.status_code == 413
+
+
+def test_chunks_without_a_length_are_refused(client, emil, signed_in):
+    chunked = {"HTTP_TRANSFER_ENCODING": "chunked"}
+    assert post("/sign-in/", length=None, client=client, **chunked).status_code == 411
+    answer = post(
+        "/api/v1/projects/arguments/imports", length=None, client=signed_in(emil), **chunked
+    )
+    assert (answer.status_code, answer.json()["code"]) == (411, "length_required")
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/p/arguments/people/?q=a%00b",
+        "/p/arguments/audit-log/?q=%00",
+        "/p/arguments/runs/?q=%00",
+        "/p/arguments/models/?q=%00",
+        "/p/arguments/runs/new/?from=%00",
+        "/p/arguments/monitoring/playbook/?run=%00",
+        "/api/v1/projects/arguments/runs?q=%00",
+    ],
+)
+def test_a_nul_in_a_query_is_a_400(path, ada, signed_in):
+    answer = signed_in(ada).get(path)
+    assert answer.status_code == 400
+    assert b"nul_character" in answer.content
+
+
+def test_a_nul_in_a_path_leads_nowhere(ada, signed_in):
+    assert signed_in(ada).get("/p/a%00b/people/").status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("content_type", "body"),
+    [
+        ("multipart/form-data", b"x"),
+        (BOUNDARY, b'--b\r\nContent-Disposition: form-data; name="a"\r\n' + b"h: x\r\n" * 99_999),
+        (BOUNDARY, b'--b\r\nContent-Disposition: form-data; name="a"\r\n\r\nx\r\n' * 1_100),
+        (
+            BOUNDARY,
+            b'--b\r\nContent-Disposition: form-data; name="f"; filename="f"\r\n\r\nx\r\n' * 110,
+        ),
+    ],
+    ids=["no boundary", "long header", "many fields", "many files"],
+)
+@pytest.mark.parametrize("path", ["/api/v1/projects/arguments/imports", "/p/arguments/imports/"])
+def test_a_form_that_cannot_be_taken_apart_is_no_fault_of_ours(
+    path, content_type, body, emil, signed_in
+):
+    client = signed_in(emil)
+    client.raise_request_exception = False
+    answer = client.post(path, body, content_type=content_type)
+    assert answer.status_code in {400, 413, 422}
+    if path.startswith("/api"):
+        assert answer.json()["code"] != "internal"
+
+
+def test_a_full_disk_is_a_503_that_says_so(ana, signed_in, monkeypatch):
+    from apps.accounts.views import account
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(account, "tokens_of", full)
+    answer = signed_in(ana).get("/account/")
+    assert (answer.status_code, answer.headers["Retry-After"]) == (503, "5")
+    assert b"disk_full" in answer.content
+
+
+def test_a_full_disk_outside_a_view_is_a_503_too(ana, signed_in, monkeypatch):
+    from django.contrib.messages.middleware import MessageMiddleware
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(MessageMiddleware, "process_request", full)
+    client = signed_in(ana)
+    client.raise_request_exception = False
+    assert client.get("/account/").status_code == 503
+
+
+def test_what_the_database_refuses_for_want_of_room_or_rest_is_named():
+    from psycopg.errors import DiskFull
+
+    error = OperationalError("no space")
+    assert explain(error).code == "database_unavailable"
+    error.__cause__ = DiskFull("no space")
+    assert explain(error).code == "disk_full"
+    assert explain(RuntimeError("ours")) is None
+
+
+def test_addresses_with_room_of_their_own_exist():
+    names = set()
+
+    def walk(resolver, prefix=""):
+        for pattern in resolver.url_patterns:
+            if hasattr(pattern, "url_patterns"):
+                space = f"{prefix}{pattern.namespace}:" if pattern.namespace else prefix
+                walk(pattern, space)
+            else:
+                names.add(f"{prefix}{pattern.name}")
+
+    walk(get_resolver())
+    special = registry.voting_names() | registry.upload_names() | registry.self_limited_names()
+    assert special <= names
+
+
+def test_forwarded_headers_of_strangers_are_dropped(settings):
+    from ipaddress import ip_network
+
+    seen = {}
+
+    def view(request):
+        from django.http import HttpResponse
+
+        from apps.common.addresses import client_address
+
+        seen.update(address=client_address(request), secure=request.is_secure())
+        return HttpResponse()
+
+    settings.SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
+    settings.TRUSTED_PROXIES = [ip_network("10.0.0.0/8")]
+    sent = {
+        "HTTP_X_FORWARDED_FOR": "1.1.1.1, 203.0.113.9, 10.0.0.7",
+        "HTTP_X_FORWARDED_PROTO": "https",
+    }
+    edge = front.EdgeMiddleware(view)
+    edge(RequestFactory().get("/", REMOTE_ADDR="198.51.100.2", **sent))
+    assert seen == {"address": "198.51.100.2", "secure": False}
+    edge(RequestFactory().get("/", REMOTE_ADDR="10.0.0.1", **sent))
+    assert seen == {"address": "203.0.113.9", "secure": True}
+
+
+def test_every_address_that_answers_get_answers_head(ada, signed_in):
+    client = signed_in(ada)
+    for path in ("/account/", "/p/arguments/people/", "/p/arguments/runs/", "/api/v1/me"):
+        answer = client.head(path)
+        assert (answer.status_code, answer.content) == (200, b""), path
+
+
+def test_no_view_refuses_head_where_it_answers_get():
+    from pathlib import Path
+
+    from django.conf import settings
+
+    for path in (Path(settings.BASE_DIR) / "apps").rglob("*.py"):
+        text = path.read_text()
+        assert "require_GET" not in text, path
+        assert 'require_http_methods(["GET", "POST"])' not in text, path
