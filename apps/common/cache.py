@@ -59,7 +59,8 @@ def _signature(key: str, text: bytes) -> bytes:
 def _signed(key: str, value: Any) -> bytes | int:
     if type(value) is int:
         return value
-    text = json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+    written = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    text = written.encode("utf-8", "surrogatepass")  # as json.loads reads it back
     return _signature(key, text) + text
 
 

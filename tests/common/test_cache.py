@@ -40,7 +40,9 @@ def test_a_pickle_is_a_miss(store: redis.Redis, tmp_path: Path) -> None:
     assert not witness.exists()
 
 
-@pytest.mark.parametrize("value", ["text", {"a": [1, 2.5, None, True]}, 7, -7, "", "123", True])
+@pytest.mark.parametrize(
+    "value", ["text", {"a": [1, 2.5, None, True]}, 7, -7, "", "123", True, "ü \ud800"]
+)
 def test_what_was_written_is_read(value: object) -> None:
     cache.set("ours", value, 60)
     assert cache.get("ours") == value

@@ -9,17 +9,15 @@ text, and all texts of a page together, have an allowance of CPU seconds that th
 within a piece too. What comes after it is spent is shown as it was written; every text is shown
 whole.
 
-What comes back from the cache is believed only with our signature: others write to Redis too.
+What comes back from the cache came out of here: its values are signed (`apps.common.cache`).
 """
 
 import hashlib
 import re
 from collections.abc import Iterable
-from typing import Any
 
 import nh3
 from django.core.cache import cache
-from django.utils.crypto import constant_time_compare, salted_hmac
 from django.utils.safestring import SafeString, mark_safe
 from markdown_it import MarkdownIt
 from markdown_it.renderer import RendererHTML
@@ -40,8 +38,6 @@ CACHE_SECONDS = 7 * 24 * 3600
 ALLOWANCE = 1.0
 # And all the texts of a page that are rendered for the first time.
 PAGE_ALLOWANCE = 2.0
-_SIGNATURE = 64  # hexadecimal digits of SHA-256
-_SALT = "apps.labeling.rendering"
 # A table of more cells is shown as it was written: few characters can make 65,536 of them.
 MOST_CELLS = 4_000
 # Quotes and lists within each other; the parser drops what is deeper, so such text is shown as it
@@ -91,8 +87,7 @@ def texts_html(texts: Iterable[str]) -> list[SafeString]:
     """The HTML of each text of a page, in order; one request to the cache for all of them."""
     texts = list(texts)
     keys = [_key(text) for text in texts]
-    found = {key: _verified(key, value) for key, value in cache.get_many(set(keys)).items()}
-    known = {key: html for key, html in found.items() if html is not None}
+    known = cache.get_many(set(keys))
     page, fresh = Allowance(PAGE_ALLOWANCE), {}
     for key, text in zip(keys, texts, strict=True):
         if key not in known:
@@ -100,10 +95,10 @@ def texts_html(texts: Iterable[str]) -> list[SafeString]:
             known[key] = _html(text, allowance)
             # What its neighbours left no time for is rendered when it is looked at again.
             if not (allowance.spent and allowance.is_short):
-                fresh[key] = _signed(key, known[key])
+                fresh[key] = known[key]
     if fresh:
         cache.set_many(fresh, CACHE_SECONDS)
-    # Safe: it came out of `_html`, just now or with our signature.
+    # Safe: it came out of `_html`, just now or by way of the signed cache.
     return [mark_safe(known[key]) for key in keys]  # noqa: S308
 
 
@@ -113,23 +108,6 @@ def text_html(text: str) -> SafeString:
 
 def _key(text: str) -> str:
     return f"md{VERSION}:{hashlib.sha256(text.encode('utf-8', 'replace')).hexdigest()}"
-
-
-def _signature(key: str, html: str) -> str:
-    text = f"{key}\n{html}".encode("utf-8", "replace")
-    return salted_hmac(_SALT, text, algorithm="sha256").hexdigest()
-
-
-def _signed(key: str, html: str) -> str:
-    return f"{_signature(key, html)}{html}"
-
-
-def _verified(key: str, value: Any) -> str | None:
-    """The HTML of a cached value; None where somebody else wrote it, or under another key."""
-    if not isinstance(value, str):
-        return None
-    signature, html = value[:_SIGNATURE], value[_SIGNATURE:]
-    return html if constant_time_compare(signature, _signature(key, html)) else None
 
 
 def _html(text: str, allowance: Allowance) -> str:
