@@ -18,7 +18,7 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 # A connection of its own for each batch of events would cost PostgreSQL more than the batch.
 os.environ.setdefault("DATABASE_KEEP_SECONDS", "600")
 
-app = Celery("concord")
+app = Celery("concord", task_cls="apps.common.web_tasks.WebTask")
 app.conf.update(broker_settings())
 app.conf.update(
     task_default_queue=wire.QUEUE_HOUSE,

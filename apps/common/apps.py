@@ -8,6 +8,6 @@ class CommonConfig(AppConfig):
     label = "common"
 
     def ready(self) -> None:
-        from apps.common import health
+        from apps.common import health, web_tasks  # noqa: F401 - signs what this side sends
 
         health.register()
