@@ -7,9 +7,10 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 TRL_PPO := .venv-trl/.installed
 RIVALS := .venv-rivals/.installed
+FUZZER := .venv-fuzz/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install run test test-spread demo bench lint format lock clean
+.PHONY: help install run test test-spread test-system demo bench lint format lock clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F'\t' '{printf "  make %-11s %s\n", $$1, $$2}'
@@ -37,6 +38,12 @@ test: $(STAMP) ## the test suite
 test-spread: $(STAMP) ## runs over several processes, Ray actors, inference servers, a worker apart
 	$(BIN)/python -m pytest -m spread
 
+test-system: $(STAMP) $(FUZZER) ## kill every part, fill the disk, fuzz the API, upload hostile files; about 40 minutes
+	$(BIN)/python -m tests.system.drill_kills
+	$(BIN)/python -m tests.system.drill_load
+	$(BIN)/python -m tests.system.drill_uploads
+	$(BIN)/python -m tests.system.drill_api .venv-fuzz/bin/schemathesis
+
 demo: $(STAMP) ## the whole circle headless, at most ten minutes; writes VAR_DIR/demo/report.json
 	@exec $(BIN)/python manage.py demo
 
@@ -49,6 +56,13 @@ $(TRL_PPO): benchmarks/ppo_sides/trl.requirements.txt $(STAMP)
 	@$(BIN)/uv venv --quiet --clear --python $(BIN)/python .venv-trl
 	@$(BIN)/uv pip freeze --quiet --python $(BIN)/python | grep -vE '^(-e|trl=)' > .venv-trl/same.txt
 	@$(BIN)/uv pip install --quiet --python .venv-trl/bin/python -r $< -c .venv-trl/same.txt
+	@touch $@
+
+# What makes requests from the API's description.
+$(FUZZER): tests/system/requirements.txt $(STAMP)
+	@echo "virtual environment of schemathesis"
+	@$(BIN)/uv venv --quiet --clear --python $(BIN)/python .venv-fuzz
+	@$(BIN)/uv pip install --quiet --python .venv-fuzz/bin/python -r $<
 	@touch $@
 
 # What the diagnosis is compared with.
@@ -75,4 +89,4 @@ lock: $(STAMP) ## write the lock files anew from pyproject.toml
 	  | grep -vE '^(torch|nvidia|triton|cuda)' > requirements/train.constraints.txt
 
 clean: ## remove the virtual environment (state in VAR_DIR stays)
-	rm -rf .venv .venv-trl .venv-rivals
+	rm -rf .venv .venv-trl .venv-rivals .venv-fuzz

@@ -101,6 +101,7 @@ def test_the_deployment_check_is_clean_with_production_settings(tmp_path):
         "PRODUCTION": "1",
         "SECRET_KEY": "k" * 30 + "0123456789abcdefghijklmnopqrstuvwxyz",
         "ALLOWED_HOSTS": "concord.example.org",
+        "CACHE_URL": "redis://cache.example.org:6379/0",
         "VAR_DIR": str(tmp_path),
         "DJANGO_SETTINGS_MODULE": "config.settings",
     }
@@ -129,3 +130,17 @@ def test_production_refuses_to_start_without_a_secret():
     )
     assert done.returncode != 0
     assert "SECRET_KEY must be set" in done.stderr
+
+
+def test_production_refuses_a_cache_that_is_the_broker():
+    environment = os.environ | {"PRODUCTION": "1", "SECRET_KEY": "k" * 60, "CACHE_URL": ""}
+    done = subprocess.run(
+        [sys.executable, "-c", "import config.settings"],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode != 0
+    assert "CACHE_URL" in done.stderr
