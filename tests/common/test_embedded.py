@@ -195,9 +195,7 @@ def test_a_server_that_is_stopped_for_a_while_is_not_replaced(
 ) -> None:
     monkeypatch.setattr("apps.common.embedded.redis_server.START_SECONDS", 0.3)
     said: list[str] = []
-    keeper = embedded.ServerKeeper(
-        folder, redis=True, postgres=False, echo=lambda _, text: said.append(text)
-    )
+    keeper = embedded.ServerKeeper(folder, {"Redis"}, echo=lambda _, text: said.append(text))
     os.kill(server, signal.SIGSTOP)
     try:
         keeper.check()

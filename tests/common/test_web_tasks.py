@@ -10,7 +10,6 @@ from apps.common.web_tasks import HEADER, WebTask, sign, signature
 from config.celery import app
 from workers.contract import wire
 
-
 app.autodiscover_tasks(force=True)
 
 

@@ -2,7 +2,7 @@
 
 State lies below `VAR_DIR`. Both are reached by unix sockets only. Whoever uses the servers holds a
 shared file lock, which the kernel drops with the process; the last one to leave stops them, and a
-small process (`embedded.watch`) stops them when the last one was killed. `DATABASE_URL` and
+small process (`watch`) stops them when the last one was killed. `DATABASE_URL` and
 `REDIS_URL` replace either server.
 
 Imports no Django: it runs before settings are read and hands them the addresses through the
@@ -41,6 +41,7 @@ __all__ = [
     "ServerKeeper",
     "ensure_postgres",
     "ensure_redis",
+    "own_servers",
     "postgres_runs",
     "postgres_url",
     "redis_is_gone",
@@ -52,6 +53,14 @@ __all__ = [
 ]
 
 
+_own: set[str] = set()
+
+
+def own_servers() -> frozenset[str]:
+    """Which of PostgreSQL and Redis this process has started or found below VAR_DIR."""
+    return frozenset(_own)
+
+
 @contextlib.contextmanager
 def servers(*, start: bool = True) -> Iterator[None]:
     """Start what the environment does not name, export the addresses, stop it as the last user."""
@@ -61,6 +70,7 @@ def servers(*, start: bool = True) -> Iterator[None]:
         yield
         return
     folder = env.private_folder(env.var_dir())
+    _own.update({"PostgreSQL"} if own_database else (), {"Redis"} if own_redis else ())
     with UsersLock(folder) as lock:
         with lock.exclusive_start():
             if own_database:

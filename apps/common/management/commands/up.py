@@ -7,7 +7,6 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +56,7 @@ class Command(BaseCommand):
         banner = _Banner(
             started, echo, builder, need_sign_ins=not options["no_demo"], var=settings.VAR_DIR
         )
-        with _server_keeper(echo):
+        with embedded.ServerKeeper(settings.VAR_DIR, embedded.own_servers(), echo=echo):
             supervisor.run(until=banner.show_when_ready)
         self._say("stopped")
 
@@ -75,16 +74,6 @@ class Command(BaseCommand):
                     f"Port {port} is taken. Stop what uses it, or choose another: "
                     f"PORT={port + 10} make run"
                 ) from error
-
-
-def _server_keeper(echo: Callable[[str, str], None]) -> embedded.ServerKeeper:
-    folder = settings.VAR_DIR
-    return embedded.ServerKeeper(
-        folder,
-        redis=settings.REDIS_URL.startswith(f"unix://{embedded.redis_socket(folder)}"),
-        postgres=embedded.postgres_url(folder, embedded.APPLICATION) == settings.DATABASE_URL,
-        echo=echo,
-    )
 
 
 class _Banner:

@@ -1,0 +1,8 @@
+"""The process that stops the servers of a folder when nobody uses them any more."""
+
+import sys
+from pathlib import Path
+
+from apps.common.embedded.watch import watch
+
+watch(Path(sys.argv[1]))
