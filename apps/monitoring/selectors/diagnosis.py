@@ -230,6 +230,7 @@ def _restored(kept: Mapping[str, Any]) -> Diagnosed:
         **plain
         | {
             "findings": tuple(finding_from_json(one) for one in kept["findings"]),
-            "unjudged": tuple(Unjudged(*one) for one in kept["unjudged"]),
+            "unjudged": tuple(Unjudged(t, link, tuple(gone)) for t, link, gone in kept["unjudged"]),
+            "judged": tuple(kept["judged"]),
         }
     )

@@ -54,11 +54,11 @@ def _may_read(request: HttpRequest) -> bool:
     return any(address in network for network in settings.METRICS_ALLOW)
 
 
-def exposition() -> bytes:
+def exposition() -> str:
     """In Prometheus' text format."""
     registry = CollectorRegistry()
     registry.register(_Site())
-    return generate_latest(registry)
+    return generate_latest(registry).decode()
 
 
 class _Site(Collector):
