@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from apps.common import environment as env
@@ -23,6 +23,7 @@ from apps.common.embedded import shared_descriptors
 
 STOP_SECONDS = 25.0  # a trainer writes a checkpoint first
 _LONGEST_PAUSE = 30.0
+_AFTER_WEB = 4.0  # about what a web process needs to come up
 LOG_BYTES = 20_000_000  # a log that grows past it begins again, as
 LOGS_KEPT = 3  # name.log.1, the newest, to name.log.3
 _PR_SET_PDEATHSIG = 1
@@ -33,7 +34,9 @@ class Program:
     """What to run.
 
     `once`: its end is not a fault (the demo's builder). `stops_last`: the others still talk to it
-    while they stop (the event worker takes what trainers say last).
+    while they stop (the event worker takes what trainers say last). `delay`: seconds after which it
+    is started first, so that it does not hold up what people wait for. `at_our_death`: the signal
+    it gets when the supervisor is killed.
     """
 
     name: str
@@ -41,6 +44,8 @@ class Program:
     environment: dict[str, str] = field(default_factory=dict)
     once: bool = False
     stops_last: bool = False
+    delay: float = 0.0
+    at_our_death: signal.Signals = signal.SIGTERM
 
 
 def programs(*, port: int, var: Path, log_level: str) -> list[Program]:
@@ -60,8 +65,7 @@ def programs(*, port: int, var: Path, log_level: str) -> list[Program]:
     # Several processes of threads that spin for each other slow a small machine many times over.
     few = {} if os.environ.get("OMP_NUM_THREADS") else {"OMP_NUM_THREADS": "1"}
     (var / "beat").mkdir(parents=True, exist_ok=True)
-    return [
-        *web_programs(port=port, log_level=log_level, environment=few),
+    others = [
         Program("events", worker("config.celery", "events", "events,house"), few, stops_last=True),
         # Of their own, so that a long import or a large fit holds up neither events nor sweeps.
         Program("imports", worker("config.celery", "imports", "imports,figures"), few),
@@ -70,6 +74,10 @@ def programs(*, port: int, var: Path, log_level: str) -> list[Program]:
         Program("short", worker("workers.celery", "short", "short")),
         # No Celery: a task could not put requests of several callers into one batch.
         Program("scorer", (python, "-m", "workers.scoring"), {"LOG_LEVEL": log_level}),
+    ]
+    return [
+        *web_programs(port=port, log_level=log_level, environment=few),
+        *(replace(program, delay=_AFTER_WEB) for program in others),
     ]
 
 
@@ -82,7 +90,8 @@ def web_programs(*, port: int, log_level: str, environment: dict[str, str]) -> l
     workers = env.number("WEB_WORKERS", min(max(os.cpu_count() or 1, 4), 8), low=2, high=128)
     pool = {"DATABASE_POOL": "1"} | environment
     return [
-        Program(f"web-{n}", _granian(port, half, log_level), pool)
+        # Killed at our death: its port must be free when the next supervisor comes.
+        Program(f"web-{n}", _granian(port, half, log_level), pool, at_our_death=signal.SIGKILL)
         for n, half in ((1, workers - workers // 2), (2, workers // 2))
     ]
 
@@ -97,14 +106,14 @@ def _granian(port: int, workers: int, log_level: str) -> tuple[str, ...]:
     )
 
 
-def end_with_parent(parent: int) -> Callable[[], None]:
+def end_with_parent(parent: int, number: signal.Signals = signal.SIGTERM) -> Callable[[], None]:
     """For `preexec_fn`: die when the parent thread's process dies (Linux)."""
     if not sys.platform.startswith("linux"):
         return lambda: None
     prctl = ctypes.CDLL(None, use_errno=True).prctl
 
     def prepare() -> None:
-        prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+        prctl(_PR_SET_PDEATHSIG, number)
         if os.getppid() != parent:  # it died between fork and here
             os._exit(1)
 
@@ -157,7 +166,7 @@ class Child:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             start_new_session=True,
-            preexec_fn=end_with_parent(os.getpid()),
+            preexec_fn=end_with_parent(os.getpid(), self.program.at_our_death),
             pass_fds=shared_descriptors(),  # the embedded servers wait for it to end in order
         )
         self._reader = threading.Thread(target=self._copy, args=(self._process,), daemon=True)
@@ -220,7 +229,10 @@ class Supervisor:
 
     def start(self) -> None:
         for child in self.children:
-            child.start()
+            if child.program.delay:
+                child.ended, child.start_at = 0, time.monotonic() + child.program.delay
+            else:
+                child.start()
 
     def add(self, program: Program) -> Child:
         child = self._child(program, self._logs)
@@ -234,7 +246,7 @@ class Supervisor:
         for child in self.children:
             if child.ended is not None:  # ended before; wait for its pause
                 if not child.program.once and now >= child.start_at:
-                    self._echo("concord", f"starting {child.program.name} again")
+                    self._echo("concord", f"starting {child.program.name}")
                     child.start()
                 continue
             status = child.poll()
@@ -288,7 +300,8 @@ def console(color: bool) -> Callable[[str, str], None]:
     def echo(name: str, line: str) -> None:
         code = 36 if name.startswith("web") else colors.get(name, 37)
         prefix = f"\033[{code}m{name:<9}\033[0m" if color else f"{name:<9}"
-        with lock:
+        # Where the output goes to a file, its disk may be full; everything else goes on.
+        with lock, contextlib.suppress(OSError):
             sys.stdout.write(f"{prefix} | {line}\n")
             sys.stdout.flush()
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from apps.common.processes import Program, Supervisor
+from apps.common.processes import Program, RotatedLog, Supervisor
 
 SLEEPER = "import os, sys, time; print(os.getpid(), flush=True); time.sleep(600)"
 
@@ -51,11 +51,43 @@ def test_a_program_that_ends_is_started_again_and_a_one_off_is_not(tmp_path: Pat
 
         wait_for(restarted)
         assert any("web ended with status -9" in line for line in said)
-        assert not any("starting demo again" in line for line in said)
+        assert not any("starting demo" in line for line in said)
     finally:
         supervisor.shut_down()
     assert not lives(web.pid)
     assert "built" in (tmp_path / "demo.log").read_text()
+
+
+def test_what_may_come_later_does_not_hold_up_what_people_wait_for(tmp_path: Path) -> None:
+    later = Program("train", (sys.executable, "-c", SLEEPER), delay=0.5)
+    supervisor = Supervisor([sleeper("web"), later], logs=tmp_path, echo=lambda *_: None)
+    supervisor.start()
+    try:
+        web, train = supervisor.children
+        assert web.pid is not None
+        assert train.pid is None
+        supervisor.tick()
+        assert train.pid is None
+
+        def started() -> bool:
+            supervisor.tick()
+            return train.pid is not None
+
+        wait_for(started)
+        assert train.failures == 0
+    finally:
+        supervisor.shut_down()
+
+
+def test_a_log_begins_again_before_it_grows_too_large(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr("apps.common.processes.LOG_BYTES", 100)
+    log = RotatedLog(tmp_path / "web.log")
+    for number in range(100):
+        log.write(f"line {number:04d}\n".encode())
+    kept = {path.name: path.read_text() for path in tmp_path.iterdir()}
+    assert sorted(kept) == ["web.log", "web.log.1", "web.log.2", "web.log.3"]
+    assert all(len(text) <= 110 for text in kept.values())
+    assert "line 0099" in kept["web.log"] + kept["web.log.1"]
 
 
 def test_what_does_not_stop_in_time_is_killed_with_its_children(

@@ -56,8 +56,9 @@ class Outcome:
 
 def _kill(*words: str, which: int = 0) -> Callable[[Site], None]:
     def do(site: Site) -> None:
-        found = site.processes(*words)
-        kill(one_of(found[which:], " ".join(words)))
+        # It may still be coming up from the drill before.
+        found = wait_for(lambda: site.processes(*words)[which:], 60, " ".join(words))
+        kill(found[0])
 
     return do
 
@@ -131,7 +132,7 @@ def main() -> None:
             faults += played(site, drills, chosen.seconds)
         if left := still_there(site):
             faults.append(f"left behind: {left}")
-    if not chosen.only or "disk" in chosen.only:
+    if not chosen.only or "a full disk" in chosen.only:
         faults += subprocess_of_the_full_disk(chosen.seconds)
     print("\n".join(["", *(faults or ["every limit was kept"])]))  # noqa: T201
     sys.exit(bool(faults))
@@ -175,6 +176,8 @@ def one_drill(
         too_long=pages > drill.pages_away or well_after > MOST_WELL + drill.pages_away,
     )
     print(f"  {outcome}", file=sys.stderr)  # noqa: T201
+    if outcome.too_long:
+        print(site.log.read_text(errors="replace")[-6000:], file=sys.stderr)  # noqa: T201
     return outcome
 
 
