@@ -5,6 +5,7 @@ import asyncio
 import contextlib
 import itertools
 import os
+import random
 import shutil
 import signal
 import socket
@@ -28,9 +29,13 @@ RESTART_SECONDS = 1.0  # of a service manager
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """Outside the range from which clients are given ports: one that tries again and again while
+    nobody listens would be given this one in the end, and hold it by a connection to itself."""
+    while True:
+        port = random.randrange(18_000, 30_000)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 @contextlib.contextmanager
