@@ -27,6 +27,8 @@ _AFTER_WEB = 4.0  # about what a web process needs to come up
 LOG_BYTES = 20_000_000  # a log that grows past it begins again, as
 LOGS_KEPT = 3  # name.log.1, the newest, to name.log.3
 _PR_SET_PDEATHSIG = 1
+# Looked up here: after a fork is no time to load a library.
+_prctl = ctypes.CDLL(None).prctl if sys.platform.startswith("linux") else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +100,7 @@ def web_programs(*, port: int, log_level: str, environment: dict[str, str]) -> l
 
 def _granian(port: int, workers: int, log_level: str) -> tuple[str, ...]:
     return (
-        *(sys.executable, "-m", "granian", "--interface", "wsgi", "config.wsgi:application"),
+        *(sys.executable, "-m", "config.web", "--interface", "wsgi", "config.wsgi:application"),
         *("--host", "127.0.0.1", "--port", str(port), "--workers", str(workers)),
         *("--respawn-failed-workers", "--workers-kill-timeout", "20"),
         # Most threads wait for their turn: apps.common.admission serves few requests at once.
@@ -106,14 +108,17 @@ def _granian(port: int, workers: int, log_level: str) -> tuple[str, ...]:
     )
 
 
+def signal_at_parents_death(number: signal.Signals) -> None:
+    """This process gets `number` when the thread that started it ends (Linux)."""
+    if _prctl is not None:
+        _prctl(_PR_SET_PDEATHSIG, number)
+
+
 def end_with_parent(parent: int, number: signal.Signals = signal.SIGTERM) -> Callable[[], None]:
-    """For `preexec_fn`: die when the parent thread's process dies (Linux)."""
-    if not sys.platform.startswith("linux"):
-        return lambda: None
-    prctl = ctypes.CDLL(None, use_errno=True).prctl
+    """For `preexec_fn`: die when the parent thread's process dies."""
 
     def prepare() -> None:
-        prctl(_PR_SET_PDEATHSIG, number)
+        signal_at_parents_death(number)
         if os.getppid() != parent:  # it died between fork and here
             os._exit(1)
 

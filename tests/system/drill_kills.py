@@ -64,7 +64,7 @@ def _kill(*words: str, which: int = 0) -> Callable[[Site], None]:
 
 
 def _kill_web_worker(site: Site) -> None:
-    servers = site.processes("granian")
+    servers = site.processes("config.web")
     below = [pid for pid in servers if _parent(pid) in servers]
     kill(one_of(below, "a web worker"))
 
@@ -105,7 +105,7 @@ def _kill_supervisor(site: Site) -> None:
 
 DRILLS = (
     Drill("one web worker", _kill_web_worker, 2),
-    Drill("granian", _kill("granian"), 10),
+    Drill("granian", _kill("config.web"), 10),
     Drill("a PostgreSQL backend", _kill_backend, 10),
     Drill("PostgreSQL", _kill_postgres, 10),
     Drill("Redis", lambda site: kill(_redis(site)), 2),
