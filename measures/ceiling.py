@@ -6,7 +6,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import betaincc
-from scipy.stats import betabinom
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +130,8 @@ def decided_ceiling(
     a, b = spread + kinds[:, 0], spread + kinds[:, 1]
     size = kinds.sum(axis=1)
     half = size // 2
+    from scipy.stats import betabinom  # a quarter of what a process loads at its start
+
     more = betabinom.sf(half, size, a, b)
     tied = np.where(size % 2 == 0, betabinom.pmf(half, size, a, b), 0.0)
     return DecidedCeiling(
