@@ -43,7 +43,7 @@ def families(db: None, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """What an empty site tells, with one look at a broker that serves everything."""
     look = broker.BrokerLook(dict.fromkeys(broker.QUEUES, 0), {"events": True}, None)
     monkeypatch.setattr(exposition, "broker_look", lambda: look)
-    return {one.name: one for one in text_string_to_metric_families(told().decode())}
+    return {one.name: one for one in text_string_to_metric_families(told())}
 
 
 @pytest.mark.parametrize("name", FILES)
