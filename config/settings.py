@@ -176,6 +176,7 @@ UPLOAD_PARSE_SECONDS = env.number("UPLOAD_PARSE_SECONDS", 9, low=1, high=600)
 UPLOAD_PARSE_MB = env.number("UPLOAD_PARSE_MB", 1_500, low=500, high=100_000)
 UPLOAD_PARSERS = env.number("UPLOAD_PARSERS", 2, low=1, high=64)
 MEDIA_ROOT = VAR_DIR / "media"
+FILE_UPLOAD_PERMISSIONS = 0o600  # collected static files too; WhiteNoise reads them as their owner
 
 # --- security ----------------------------------------------------------------------------------
 # Whose X-Forwarded-… is believed; from anybody else these headers are dropped.

@@ -38,15 +38,17 @@ def ensure_postgres(folder: Path, database: str = "concord") -> None:
             raise EmbeddedServerError(_why(folder)) from error
     import psycopg
 
-    with psycopg.connect(server.get_uri(), autocommit=True) as connection:
-        if not connection.execute(
-            "select 1 from pg_database where datname = %s", [database]
-        ).fetchone():
-            connection.execute(
-                psycopg.sql.SQL("create database {}").format(psycopg.sql.Identifier(database))
-            )
-    with psycopg.connect(server.get_uri(database=database)) as connection:
-        connection.execute(ROLES_SQL.read_bytes())
+    try:
+        with psycopg.connect(server.get_uri(), autocommit=True) as connection:
+            if not connection.execute(
+                "select 1 from pg_database where datname = %s", [database]
+            ).fetchone():
+                name = psycopg.sql.Identifier(database)
+                connection.execute(psycopg.sql.SQL("create database {}").format(name))
+        with psycopg.connect(server.get_uri(database=database)) as connection:
+            connection.execute(ROLES_SQL.read_bytes())
+    except psycopg.Error as error:
+        raise EmbeddedServerError(f"{_why(folder)} {error}") from error
 
 
 def postgres_url(folder: Path, role: str, database: str = "concord") -> str:
@@ -139,4 +141,4 @@ def _why(folder: Path) -> str:
     except OSError:
         last = []
     said = f' It said last: "{last[0].strip()}".' if last else ""
-    return f"PostgreSQL did not start.{said} Its log is {log}."
+    return f"PostgreSQL did not start, or is not ready.{said} Its log is {log}."
