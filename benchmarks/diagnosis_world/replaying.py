@@ -7,12 +7,12 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, cast
 
 from benchmarks.diagnosis_world.records import Record
+from workers.config import settings_for
 from workers.context import RunContext
 from workers.contract.events import Alert, Event, Evidence
 from workers.contract.jobs import JobSpec
 from workers.guardrails.diagnosing import LiveDiagnosis
 from workers.guardrails.watch import Guardrails, report
-from workers.recipes.settings import settings_for
 
 _WORDS = {"nan": float("nan"), "inf": float("inf"), "-inf": float("-inf")}
 

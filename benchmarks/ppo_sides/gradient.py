@@ -5,10 +5,10 @@ from pathlib import Path
 import torch
 from transformers import AutoModelForCausalLM
 
+from workers.config import settings_for
 from workers.ppo.actor_critic import ActorCritic, critic_of
 from workers.ppo.rollout import Rollout
 from workers.ppo.update import update
-from workers.recipes.settings import settings_for
 from workers.rollouts.local import Responses
 from workers.rollouts.sampling import Sampling
 

@@ -14,13 +14,13 @@ import workers.recipes  # noqa: F401  (quiet, offline libraries)
 # isort: split
 from benchmarks.ppo_sides.meter import Meter
 from workers.artifacts import Store
+from workers.config import settings_for
 from workers.context import RunContext
 from workers.contract.events import Event, Metrics
 from workers.contract.jobs import InputRef, JobSpec
 from workers.data.prompt_order import PromptOrder
 from workers.ppo.setup import Prompts
 from workers.recipes.ppo import Loop
-from workers.recipes.settings import settings_for
 
 SEED = 0
 

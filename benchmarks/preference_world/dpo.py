@@ -25,11 +25,11 @@ from benchmarks.preference_world.timing import (
     look_every,
     timed,
 )
+from workers.config import settings_for
 from workers.dpo.pairs import Pair
 from workers.dpo.trainer import PairTrainer
 from workers.models import freeze, load_causal, load_tokenizer
 from workers.recipes.reward_data import EncodedPair
-from workers.recipes.settings import settings_for
 from workers.reference import Reference
 from workers.rollouts.answer_tokens import answer_tokens, batch_of
 

@@ -19,10 +19,10 @@ from benchmarks.preference_world.timing import (
     look_every,
     timed,
 )
+from workers.config import settings_for
 from workers.models import load_scorer, load_tokenizer
 from workers.recipes.reward_data import EncodedPair
 from workers.recipes.reward_trainer import RewardTrainer, StepCollator
-from workers.recipes.settings import settings_for
 from workers.rewards.model import score_rows
 from workers.rl.losses import bradley_terry_loss
 

@@ -19,9 +19,9 @@ from benchmarks.preference_world.timing import (
     look_every,
     timed,
 )
+from workers.config import settings_for
 from workers.models import load_causal, load_tokenizer
 from workers.recipes.reward_data import EncodedPair
-from workers.recipes.settings import settings_for
 from workers.rollouts.answer_tokens import answer_tokens, batch_of
 from workers.sft.trainer import DemonstrationTrainer
 

@@ -31,8 +31,8 @@ from tests.workers.judged_world import (
 from workers.assess import judging
 from workers.assess.judging import ON_THE_WEB, judge
 from workers.assess.looking import STOPPED, Subject, look
+from workers.config import settings_for
 from workers.data.snapshot import Preference
-from workers.recipes.settings import settings_for
 
 BY_MACHINE = set(LINES) - ON_THE_WEB
 SETTINGS = {

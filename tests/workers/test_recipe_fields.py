@@ -1,11 +1,11 @@
 """What the web side's forms know of the recipes is what the recipes say."""
 
+from workers.config.__main__ import document
 from workers.contract.recipes import FILE, recipe_fields
-from workers.recipes.settings.__main__ import document
 
 
 def test_the_copy_of_the_declarations_is_up_to_date():
-    assert FILE.read_text() == document(), "run: python -m workers.recipes.settings"
+    assert FILE.read_text() == document(), "run: python -m workers.config"
 
 
 def test_a_field_keeps_its_type_limits_and_choices():

@@ -2,9 +2,9 @@
 
 from workers.behaviour.copies import Copies
 from workers.behaviour.watch import Watch
+from workers.config.optimised import OptimisedSettings
 from workers.context import RunContext
 from workers.data.snapshot import read_demonstrations
-from workers.recipes.settings.optimised import OptimisedSettings
 
 
 def make_watch(context: RunContext, settings: OptimisedSettings) -> Watch:

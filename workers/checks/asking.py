@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from workers.config.checks import AskingSettings
 from workers.context import RunContext
 from workers.models import freeze, load_causal, load_tokenizer, stop_ids
 from workers.ppo.setup import Prompts, read_evaluation_prompts
-from workers.recipes.settings.checks import AskingSettings
 from workers.rl.masked import masked_sum
 from workers.rollouts.forward import score_responses
 from workers.rollouts.local import Responses, generate

@@ -9,12 +9,12 @@ from workers.checks.asking import BATCH, ask, evaluation_sampling, fixed_prompts
 from workers.checks.found import CONFIRMS, REFUTES, UNDECIDED, Found
 from workers.checks.pace import Pace
 from workers.checks.scoring import fresh_reward
+from workers.config.checks import CheckSettings
 from workers.context import RunContext
 from workers.ppo.actor_critic import CRITIC_FILE, VALUE_HEAD_FILE, ActorCritic, critic_of
 from workers.preflight.critic import DEAD, FixedRollout, critic_finding, fit_critic
 from workers.preflight.findings import BLOCK, OK, WARN
 from workers.preflight.parts import critic_parts
-from workers.recipes.settings.checks import CheckSettings
 from workers.rl.moments import RunningMoments
 
 CLIP = 5.0  # deviations

@@ -28,10 +28,10 @@ from workers.checks.asking import (
 from workers.checks.found import CONFIRMS, REFUTES, UNDECIDED, Found, interval
 from workers.checks.kept import ROLE, KeptAnswer, read_kept
 from workers.checks.pace import Pace
+from workers.config.checks import CheckSettings
 from workers.context import RunContext
 from workers.data.snapshot import prompt_key
 from workers.models import weights_sha256
-from workers.recipes.settings.checks import CheckSettings
 
 KEPT = 128  # newest kept answers that the reference is asked about
 LEAST_KEPT = 8

@@ -9,8 +9,8 @@ from workers.checks.found import CONFIRMS, REFUTES, UNDECIDED, Found, interval
 from workers.checks.kept import is_finite, read_kept
 from workers.checks.pace import Pace
 from workers.checks.scoring import fresh_reward
+from workers.config.checks import CheckSettings
 from workers.context import RunContext
-from workers.recipes.settings.checks import CheckSettings
 
 SHOWN = 20
 DRAWN = 300  # points

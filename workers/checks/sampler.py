@@ -27,9 +27,9 @@ from workers.checks.asking import (
 from workers.checks.found import CONFIRMS, REFUTES, UNDECIDED, Found, interval
 from workers.checks.kept import ROLE, KeptAnswer, read_kept
 from workers.checks.pace import Pace
+from workers.config.checks import CheckSettings
 from workers.context import RunContext
 from workers.contracts import SAMPLER_ERRORS, sampler_z
-from workers.recipes.settings.checks import CheckSettings
 
 KEPT = 128
 LEAST = 16  # answers

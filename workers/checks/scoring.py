@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+from workers.config.checks import AskingSettings
 from workers.context import RunContext
-from workers.recipes.settings.checks import AskingSettings
 from workers.rewards.build import build_reward
 from workers.rewards.source import RewardSource
 

@@ -1,7 +1,7 @@
 """What each recipe's configuration may hold, for forms on the web side.
 
 The declarations live beside the recipes (`workers/recipes/settings`), which the web side does not
-import; `recipes.json` here is their copy, written by `python -m workers.recipes.settings` and kept
+import; `recipes.json` here is their copy, written by `python -m workers.config` and kept
 true by a test. A worker checks a configuration again with its own version.
 """
 

@@ -7,10 +7,10 @@ from typing import Any
 import torch
 from transformers import PreTrainedTokenizerBase
 
+from workers.config.preference import DPOSettings
 from workers.data.encoding import Encoded, PairEncoder
 from workers.data.snapshot import Preference
 from workers.layouts.shares import ALONE, Shares
-from workers.recipes.settings.preference import DPOSettings
 from workers.rollouts.answer_tokens import answer_start, batch_of
 
 

@@ -7,12 +7,12 @@ from typing import Any
 from transformers import PreTrainedTokenizerBase, TrainerCallback
 
 from workers import ranks
+from workers.config.preference import DPOSettings
 from workers.context import RunContext
 from workers.data.snapshot import Messages
 from workers.dpo.reference import on_device
 from workers.lora import body_of
 from workers.recipes.samples import choose, emit_samples, encode_fitting
-from workers.recipes.settings.preference import DPOSettings
 from workers.reference import Reference
 from workers.rollouts.answers import Answer, answer
 from workers.rollouts.sampling import Sampling

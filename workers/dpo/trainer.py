@@ -18,11 +18,11 @@ from transformers import PreTrainedTokenizerBase
 from trl import DPOConfig, DPOTrainer
 from trl.trainer.utils import add_fused_lm_head
 
+from workers.config.preference import DPOSettings
 from workers.dpo.pairs import Pair, StepCollator
 from workers.dpo.reference import Precomputed, sequence_logprobs
 from workers.layouts.shares import ALONE, Shares
 from workers.recipes.parted_trl import PartedTRL, placeholder_rows
-from workers.recipes.settings.preference import DPOSettings
 from workers.recipes.trainer_bridge import GuardedTrainer
 from workers.reference import Reference
 from workers.rollouts.answer_tokens import (

@@ -12,11 +12,11 @@ from typing import Any, Protocol
 
 from transformers import TrainerControl, TrainerState, TrainingArguments
 
+from workers.config.grpo import GRPOSettings
 from workers.context import RunContext
 from workers.guardrails.diagnosing import LiveDiagnosis
 from workers.guardrails.watch import Breach
 from workers.ppo.probes import CANARY_PAIRS, ROLES
-from workers.recipes.settings.grpo import GRPOSettings
 from workers.recipes.trainer_bridge import Reporter
 
 HELD_OUT, OWN = "eval_held_out_score", "eval_score"

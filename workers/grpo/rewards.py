@@ -10,12 +10,12 @@ import torch
 from transformers import PreTrainedTokenizerBase
 
 from measures.groups import silent_groups
+from workers.config.grpo import GRPOSettings
 from workers.context import RecipeError
 from workers.contract.events import Fault
 from workers.contracts import check_finite
 from workers.data.snapshot import Messages
 from workers.ppo.first import by_first
-from workers.recipes.settings.grpo import GRPOSettings
 from workers.rewards.ensemble import threshold_of
 from workers.rewards.source import RewardSource, Scores
 

@@ -29,6 +29,7 @@ from trl import GRPOTrainer
 
 from workers import contracts, ranks
 from workers.behaviour.watch import Watch
+from workers.config.grpo import GRPOSettings
 from workers.data.encoding import encode_prompt
 from workers.data.snapshot import Messages
 from workers.grpo.figures import Figures, UpdateSums, answer_figures, averaged
@@ -39,7 +40,6 @@ from workers.layouts.whole import is_split
 from workers.lora import load_adapter, merged, save_adapter
 from workers.models import stop_ids
 from workers.ppo.baseline import Baseline
-from workers.recipes.settings.grpo import GRPOSettings
 from workers.recipes.trainer_bridge import GuardedTrainer
 from workers.reference import Reference
 from workers.rollouts.forward import LOGITS_CHUNK, score_responses

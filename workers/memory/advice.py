@@ -14,8 +14,8 @@ def out_of_memory_advice(kind: str, config: Mapping[str, Any]) -> str:
     """One to three sentences that name the recipe's own settings with their values; "" for a kind
     without settings."""
     # Imported here: the trainer must be able to fail without the recipes.
-    from workers.recipes.presets import PRESETS
-    from workers.recipes.settings import SETTINGS
+    from workers.config import SETTINGS
+    from workers.config.presets import PRESETS
 
     cls = SETTINGS.get(kind)
     if cls is None:

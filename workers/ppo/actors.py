@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from workers import ranks
+from workers.config.policy import PPOSettings
 from workers.context import RecipeError, RunContext
 from workers.contract.events import Fault
 from workers.models import stop_ids
@@ -14,7 +15,6 @@ from workers.ray.cluster import Cluster
 from workers.ray.drawer import RayDrawer
 from workers.ray.reward_actor import RayReward
 from workers.ray.weights import size_of
-from workers.recipes.settings.policy import PPOSettings
 from workers.rl.importance import importance_figures
 from workers.rollouts.drawing import Drawer
 

@@ -13,10 +13,10 @@ import numpy as np
 from transformers import PreTrainedTokenizerBase
 
 from workers.behaviour.watch import Watch
+from workers.config.policy import PPOSettings
 from workers.data.snapshot import Messages
 from workers.ppo.first import by_first
 from workers.ppo.setup import Prompts
-from workers.recipes.settings.policy import PPOSettings
 from workers.reference import Reference
 from workers.rewards.afresh import afresh
 from workers.rewards.calibrated import calibrate

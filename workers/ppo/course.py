@@ -11,6 +11,7 @@ from workers import contracts, ranks
 from workers.behaviour.build import make_watch
 from workers.behaviour.histograms import Histograms
 from workers.behaviour.watch import Watch
+from workers.config.policy import PPOSettings
 from workers.context import RunContext
 from workers.guardrails.diagnosing import LiveDiagnosis
 from workers.guardrails.watch import Breach, Guardrails, stop_error
@@ -35,7 +36,6 @@ from workers.ppo.setup import (
 from workers.ppo.state import TrainingState, restore
 from workers.ppo.steering import Steering
 from workers.ppo.zero import Zero
-from workers.recipes.settings.policy import PPOSettings
 from workers.rewards.build import build_judge, build_reward
 from workers.rewards.pending import ScoreQueue
 from workers.rewards.ranked import RankedQueue

@@ -7,6 +7,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from workers import ranks
 from workers.audit import AuditSample, pick, publish
+from workers.config.policy import PPOSettings
 from workers.context import RunContext
 from workers.contract.events import ReviewRequested, Sample
 from workers.ppo.baseline import Baseline
@@ -14,7 +15,6 @@ from workers.ppo.first import by_first
 from workers.ppo.probes import RewardProbes, protocol_number
 from workers.ppo.rollout import Rollout
 from workers.ppo.setup import Prompts
-from workers.recipes.settings.policy import PPOSettings
 from workers.reference import Reference
 from workers.rewards.source import RewardSource, Scores
 from workers.rl.masked import masked_sum

@@ -13,6 +13,7 @@ from accelerate import Accelerator, InitProcessGroupKwargs
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from workers import ranks
+from workers.config.policy import PPOSettings
 from workers.context import RecipeError, RunContext
 from workers.contract.events import Fault
 from workers.contract.layouts import FSDP, ONE, ZERO2, ZERO3
@@ -25,7 +26,6 @@ from workers.ppo.actor_critic import ActorCritic, critic_of
 from workers.ppo.sharding import split
 from workers.ppo.zero import RestingAdamW, Zero
 from workers.recipes.samples import choose, encode_fitting
-from workers.recipes.settings.policy import PPOSettings
 from workers.reference import Reference
 from workers.rollouts.sampling import derive_seed
 

@@ -2,10 +2,10 @@
 
 from collections.abc import Callable, Sequence
 
+from workers.config.policy import PPOSettings
 from workers.context import RunContext
 from workers.guardrails.watch import Breach, first_stop, report
 from workers.ppo.state import TrainingState
-from workers.recipes.settings.policy import PPOSettings
 from workers.rl.controllers import AdaptiveKL, FixedKL
 
 

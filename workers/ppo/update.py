@@ -9,13 +9,13 @@ from accelerate import Accelerator
 from torch import Tensor
 
 from workers import ranks
+from workers.config.policy import PPOSettings
 from workers.contracts import check_first_ratio
 from workers.ppo.actor_critic import ActorCritic
 from workers.ppo.batches import sequences_of, shared_parts
 from workers.ppo.finite import NonFinite
 from workers.ppo.rollout import Rollout
 from workers.ppo.stepping import Stepper, stepper_of
-from workers.recipes.settings.policy import PPOSettings
 from workers.rl.kl import kl_k3
 from workers.rl.losses import clip_fraction, mean_ratio, policy_loss, value_loss
 from workers.rl.masked import masked_sum, masked_whiten

@@ -2,10 +2,10 @@
 
 from typing import Any
 
+from workers.config import settings_for
 from workers.context import RunContext
 from workers.layouts.limits import check_layout
 from workers.preflight.minimal import in_small
-from workers.recipes.settings import settings_for
 
 
 def settings_of(context: RunContext, kind: str) -> Any:

@@ -11,6 +11,7 @@ import torch
 
 from workers.assess.gather import draw, pairs_of
 from workers.assess.scoring import Scored
+from workers.config import settings_for
 from workers.context import RecipeError, RunContext
 from workers.data.snapshot import Demonstration, Preference, evaluation_splits
 from workers.memory.entries import Ledger
@@ -37,7 +38,6 @@ from workers.preflight.reward import (
     reward_shape,
 )
 from workers.preflight.trial import Trial, draw_trial
-from workers.recipes.settings import settings_for
 from workers.rewards.source import RewardSource
 from workers.rl.moments import RunningMoments
 from workers.rollouts.sampling import Sampling, derive_seed

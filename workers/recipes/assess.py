@@ -19,12 +19,12 @@ from workers.assess.judging import judge
 from workers.assess.looking import Subject, look
 from workers.assess.phases import Phases
 from workers.assess.writing import publish
+from workers.config import settings_for
+from workers.config.assessment import AssessSettings
 from workers.context import RecipeError, RunContext
 from workers.contract.events import Fault
 from workers.data.snapshot import Preference
 from workers.models import parameter_count
-from workers.recipes.settings import settings_for
-from workers.recipes.settings.assessment import AssessSettings
 from workers.rewards.build import build_judge, load_reward
 from workers.rewards.ensemble import EnsembleReward, threshold_of
 from workers.rewards.model import ModelReward

@@ -13,9 +13,9 @@ from typing import Any
 
 from workers.checks.found import Found, jsonable
 from workers.checks.pace import Cancelled, Pace
+from workers.config import settings_for
+from workers.config.checks import CheckSettings
 from workers.context import RunContext
-from workers.recipes.settings import settings_for
-from workers.recipes.settings.checks import CheckSettings
 
 CONFIG = CheckSettings
 FILE, VERSION = "check.json", 1

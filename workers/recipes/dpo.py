@@ -17,6 +17,7 @@ from transformers import set_seed
 from trl import DPOConfig
 from trl.trainer.utils import add_fused_lm_head
 
+from workers.config.preference import DPOSettings
 from workers.context import RunContext
 from workers.data.snapshot import (
     TRAIN,
@@ -42,7 +43,6 @@ from workers.models import (
 from workers.preflight.begin import settings_of
 from workers.preflight.parts import Parts
 from workers.preflight.run import run_preflight
-from workers.recipes.settings.preference import DPOSettings
 from workers.recipes.trainer_bridge import (
     Reporter,
     check_batches,

@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from workers import ranks
+from workers.config.parsing import option, parse
 from workers.context import RecipeError, RunContext
 from workers.contract.drills import VARIABLE, drill_folder, refused_option
 from workers.contract.events import Fault, Progress, Sample
 from workers.emitter import EVENTS_FILE
-from workers.recipes.settings.parsing import option, parse
 
 FAULTS = ("none", "exit", "segv", "kill", "hang", "oom", "bug", "data", "garbage", "violation")
 _MASK = (1 << 64) - 1

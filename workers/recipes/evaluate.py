@@ -17,14 +17,14 @@ from transformers import set_seed
 from measures.accuracy import pair_credit
 from measures.estimate import Interval
 from measures.intervals import mean_interval, paired_difference
+from workers.config import settings_for
+from workers.config.sampling import EvaluateSettings
 from workers.context import RunContext
 from workers.data.encoding import encode_prompt
 from workers.data.snapshot import TRAIN, Prompt, evaluation_splits, read_prompts
 from workers.models import freeze, load_causal, load_tokenizer
 from workers.recipes.generate import sampling_of
 from workers.recipes.samples import choose, emit_samples, encode_fitting
-from workers.recipes.settings import settings_for
-from workers.recipes.settings.sampling import EvaluateSettings
 from workers.reference import Reference
 from workers.rewards.build import build_judge, build_reward
 from workers.rewards.source import RewardSource

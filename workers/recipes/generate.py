@@ -15,6 +15,8 @@ from transformers import set_seed
 
 from workers.artifacts import file_sha256
 from workers.audit import write_lines
+from workers.config import settings_for
+from workers.config.sampling import AnsweringSettings, GenerateSettings
 from workers.context import RunContext
 from workers.contract.events import Generated
 from workers.contract.jobs import InputRef
@@ -23,8 +25,6 @@ from workers.data.snapshot import TRAIN, Messages, read_prompts
 from workers.models import freeze, load_causal, load_tokenizer, readable_length
 from workers.recipes.samples import choose, encode_fitting
 from workers.recipes.screening import screen
-from workers.recipes.settings import settings_for
-from workers.recipes.settings.sampling import AnsweringSettings, GenerateSettings
 from workers.rewards.build import build_reward
 from workers.rollouts.answers import Answer, answer
 from workers.rollouts.revision import Ask, Revision, revise

@@ -23,6 +23,7 @@ from trl import GRPOConfig
 from workers.behaviour.build import make_watch
 from workers.behaviour.histograms import Histograms
 from workers.behaviour.watch import Watch
+from workers.config.grpo import GRPOSettings
 from workers.context import RecipeError, RunContext
 from workers.contract.events import Fault
 from workers.grpo.people import ask_people, sample, tell_silence
@@ -41,7 +42,6 @@ from workers.preflight.begin import settings_of
 from workers.preflight.findings import Report
 from workers.preflight.parts import Parts
 from workers.preflight.run import check_memory, run_preflight
-from workers.recipes.settings.grpo import GRPOSettings
 from workers.recipes.trainer_bridge import train, trainer_arguments
 from workers.reference import Reference
 from workers.rewards.build import build_judge, build_reward

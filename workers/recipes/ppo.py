@@ -23,6 +23,7 @@ from torch import Tensor
 from transformers import set_seed
 
 from workers import contracts, ranks
+from workers.config.policy import PPOSettings
 from workers.context import RunContext
 from workers.data.prompt_order import PromptOrder
 from workers.data.snapshot import Messages
@@ -38,7 +39,6 @@ from workers.ppo.setup import set_learning_rate
 from workers.ppo.update import UpdateStats, update
 from workers.preflight.begin import settings_of
 from workers.preflight.run import check_memory
-from workers.recipes.settings.policy import PPOSettings
 from workers.rewards.ensemble import threshold_of
 from workers.rewards.pending import Pending
 from workers.rewards.source import join

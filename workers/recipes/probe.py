@@ -28,13 +28,13 @@ from workers.checks.fixed_answers import FixedAnswer, answer_id, fixed_answers
 from workers.checks.found import jsonable
 from workers.checks.pace import Cancelled, Pace
 from workers.checks.scoring import fresh_reward
+from workers.config import settings_for
+from workers.config.checks import ProbeSettings
 from workers.context import RecipeError, RunContext
 from workers.contract.events import Fault
 from workers.data.padding import pad_right
 from workers.data.snapshot import Messages
 from workers.models import weights_sha256
-from workers.recipes.settings import settings_for
-from workers.recipes.settings.checks import ProbeSettings
 from workers.rewards.calibrated import calibrate
 from workers.rewards.ensemble import EnsembleReward
 from workers.rewards.model import ModelReward

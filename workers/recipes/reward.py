@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from measures.accuracy import pair_credit
+from workers.config.preference import RewardSettings
 from workers.context import RecipeError, RunContext
 from workers.contract.events import Fault
 from workers.data.snapshot import TRAIN
@@ -29,7 +30,6 @@ from workers.recipes.reward_reports import (
     split_reports,
 )
 from workers.recipes.reward_training import Training, fresh_model
-from workers.recipes.settings.preference import RewardSettings
 from workers.recipes.trainer_bridge import check_batches, validation_split
 from workers.rewards.layout import is_ensemble
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from transformers import PreTrainedTokenizerBase
 
+from workers.config.preference import RewardSettings
 from workers.context import RecipeError, RunContext
 from workers.contract.events import Fault
 from workers.data.encoding import Encoded, PairEncoder
@@ -15,7 +16,6 @@ from workers.data.snapshot import (
     read_preferences,
     refuse_soft_labels,
 )
-from workers.recipes.settings.preference import RewardSettings
 
 DAY_S = 86_400.0
 HARD = "hard_"  # begins the names of the adversarial pairs' own evaluation files

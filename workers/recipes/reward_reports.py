@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 
 from measures.ensembles import combine, standardise, to_raw
+from workers.config.preference import RewardSettings
 from workers.context import RunContext
 from workers.contract.events import Alert
 from workers.data.folds import fold_keys
 from workers.data.snapshot import TRAIN
 from workers.recipes.reward_data import EncodedPair, PairData
 from workers.recipes.reward_parts import FOLD, Part, Result
-from workers.recipes.settings.preference import RewardSettings
 from workers.rewards.layout import EnsembleLayout
 from workers.rewards.report import PairReport, pair_report
 

@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.utils.data import Sampler
 
 from workers import ranks
+from workers.config.preference import RewardSettings
 from workers.data.batching import LengthGroupedSampler
 from workers.data.padding import pad_right
 from workers.data.sampling import (
@@ -27,7 +28,6 @@ from workers.data.sampling import (
 from workers.layouts.shares import ALONE, Shares
 from workers.recipes.parted_steps import PartedSteps
 from workers.recipes.reward_data import EncodedPair
-from workers.recipes.settings.preference import RewardSettings
 from workers.recipes.trainer_bridge import GuardedTrainer
 from workers.rl.losses import bradley_terry_loss
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from transformers import PreTrainedTokenizerBase, TrainingArguments, set_seed
 
+from workers.config.preference import RewardSettings
 from workers.context import RecipeError, RunContext
 from workers.contract.events import Fault
 from workers.layouts.shares import Shares
@@ -35,7 +36,6 @@ from workers.recipes.reward_preflight import part_steps
 from workers.recipes.reward_reports import ensemble_layout
 from workers.recipes.reward_trainer import RewardTrainer, StepCollator
 from workers.recipes.reward_watch import Watch
-from workers.recipes.settings.preference import RewardSettings
 from workers.recipes.trainer_bridge import train_from, trainer_arguments
 
 

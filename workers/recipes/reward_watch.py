@@ -6,10 +6,10 @@ from typing import Any
 
 from transformers import TrainerControl, TrainerState, TrainingArguments
 
+from workers.config.preference import RewardSettings
 from workers.context import RunContext
 from workers.contract.events import Alert
 from workers.recipes.reward_parts import MODEL, Part, Progress
-from workers.recipes.settings.preference import RewardSettings
 from workers.recipes.trainer_bridge import Reporter
 
 # Evaluations after which a held-out loss that has not fallen by so much is told.

@@ -15,6 +15,7 @@ from peft import PeftModel
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, set_seed
 from trl import SFTConfig
 
+from workers.config.supervised import SFTSettings
 from workers.context import RecipeError, RunContext
 from workers.contract.events import Fault
 from workers.data.base_model import BaseShape, build_model, train_tokenizer
@@ -40,7 +41,6 @@ from workers.preflight.begin import settings_of
 from workers.preflight.parts import Parts
 from workers.preflight.run import run_preflight
 from workers.recipes.samples import choose, emit_samples, encode_fitting
-from workers.recipes.settings.supervised import SFTSettings
 from workers.recipes.trainer_bridge import Reporter, check_batches, train, trainer_arguments
 from workers.rollouts.answers import answer
 from workers.rollouts.sampling import Sampling

@@ -22,13 +22,13 @@ from transformers import (
 )
 
 from workers import ranks
+from workers.config.common import TrainingSettings
 from workers.context import RecipeError, RunContext
 from workers.contract.events import Fault
 from workers.data.snapshot import TRAIN
 from workers.guardrails.watch import Breach, Guardrails, GuardStop, first_stop, report, stop_error
 from workers.layouts.arguments import layout_arguments
 from workers.recipes.guarded_trainer import GuardedTrainer
-from workers.recipes.settings.common import TrainingSettings
 
 __all__ = [
     "GuardedTrainer",

@@ -5,11 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from workers.context import RecipeError, RunContext
-from workers.contract.events import Fault
-from workers.data.snapshot import TRAIN, Prompt, evaluation_splits, read_prompts
-from workers.recipes.settings.reward_rules import VerifierSettings
-from workers.recipes.settings.rewards import (
+from workers.config.reward_rules import VerifierSettings
+from workers.config.rewards import (
     HttpSettings,
     ModelSettings,
     RulesSettings,
@@ -18,6 +15,9 @@ from workers.recipes.settings.rewards import (
     TokenCountSettings,
     read_reward,
 )
+from workers.context import RecipeError, RunContext
+from workers.contract.events import Fault
+from workers.data.snapshot import TRAIN, Prompt, evaluation_splits, read_prompts
 from workers.rewards.cached import CachedReward, cache_of
 from workers.rewards.ensemble import EnsembleReward
 from workers.rewards.http import HttpReward

@@ -7,9 +7,9 @@ is and withholds the response: it must give no gradient. With a penalty the pena
 
 from collections.abc import Sequence
 
+from workers.config.parsing import read
+from workers.config.reward_rules import BLOCK, REVIEW, Bounds, RuleSettings
 from workers.data.snapshot import Messages
-from workers.recipes.settings.parsing import read
-from workers.recipes.settings.reward_rules import BLOCK, REVIEW, Bounds, RuleSettings
 from workers.rewards.expressions import Expression
 from workers.rewards.reading import boxed, json_in, phrase_pattern, plain
 from workers.rewards.source import Scores

@@ -11,10 +11,10 @@ from typing import Any
 
 from transformers import PreTrainedTokenizerBase
 
+from workers.config.server import CHAT, ServerSettings, read_server
 from workers.context import RunContext
 from workers.data.snapshot import Messages
 from workers.models import load_tokenizer
-from workers.recipes.settings.server import CHAT, ServerSettings, read_server
 from workers.rollouts.answers import Answer
 from workers.rollouts.sampling import Sampling, derive_seed
 from workers.servers.asking import Asked, ask_all

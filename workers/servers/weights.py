@@ -14,10 +14,10 @@ from typing import Any
 
 import torch
 
+from workers.config.server import ServerSettings
 from workers.context import RecipeError
 from workers.contract.events import Fault
 from workers.models import load_causal
-from workers.recipes.settings.server import ServerSettings
 
 
 def send_weights(settings: ServerSettings, folder: Path, *, place: str) -> None:

@@ -12,10 +12,10 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 from trl import SFTConfig, SFTTrainer
 
+from workers.config.supervised import SFTSettings
 from workers.data.encoding import Encoded
 from workers.layouts.shares import ALONE, Shares
 from workers.recipes.parted_trl import PartedTRL, placeholder_rows
-from workers.recipes.settings.supervised import SFTSettings
 from workers.recipes.trainer_bridge import GuardedTrainer
 from workers.rollouts.answer_tokens import (
     Batch,

@@ -15,6 +15,7 @@ from transformers import (
     PretrainedConfig,
 )
 
+from workers.config import settings_for
 from workers.contract.layouts import LAYOUTS
 from workers.memory.advice import out_of_memory_advice
 from workers.memory.entries import GENERATION, LOOK, RESIDENT, UPDATE, Held, Ledger, Plan
@@ -34,7 +35,6 @@ from workers.memory.room import Room, room
 from workers.memory.shape import frozen_shape, kept_bytes, shape_of
 from workers.models import disable_dropout
 from workers.ppo.actor_critic import ActorCritic, critic_of
-from workers.recipes.settings import settings_for
 
 LLAMA = LlamaConfig(
     vocab_size=2000,

@@ -4,8 +4,8 @@ from dataclasses import fields
 
 import pytest
 
+from workers.config import SETTINGS, settings_for
 from workers.preflight.minimal import in_small
-from workers.recipes.settings import SETTINGS, settings_for
 
 # What decides how long a run takes; everything else may be the cause of trouble.
 SIZES = {

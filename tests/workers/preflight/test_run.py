@@ -17,6 +17,7 @@ from tests.workers.recipes.language import (
     word_tokenizer,
 )
 from workers import train as trainer
+from workers.config import settings_for
 from workers.context import RecipeError, RunContext
 from workers.contract.events import Failed
 from workers.lora import attach_policy_lora
@@ -30,7 +31,6 @@ from workers.preflight.minimal import in_small
 from workers.preflight.parts import Parts, critic_parts
 from workers.preflight.run import check_memory, run_preflight
 from workers.preflight.trial import random_texts
-from workers.recipes.settings import settings_for
 
 Make = Callable[..., Any]
 CONFIG = {

@@ -9,6 +9,7 @@ import torch
 from tests.workers.recipes.language import tiny_llama, user
 from tests.workers.recipes.test_ppo_parts import IDS, MESSAGES, improve, ppo, roll_out
 from workers import contracts
+from workers.config import settings_for
 from workers.context import RecipeError
 from workers.models import weights_sha256
 from workers.ppo.actor_critic import ActorCritic
@@ -17,7 +18,6 @@ from workers.ppo.ahead import Ahead
 from workers.ray.cluster import import_ray
 from workers.ray.reward_actor import in_order, place_of
 from workers.ray.weights import load, shards, trained
-from workers.recipes.settings import settings_for
 from workers.rewards.pending import ScoreQueue
 from workers.rewards.source import Scores
 from workers.rl.importance import importance_figures, importance_weights

@@ -9,14 +9,14 @@ from datasets import Dataset
 from trl import DPOConfig, DPOTrainer
 
 from tests.workers.recipes.language import assistant, tiny_gpt2, tiny_llama, user, word_tokenizer
+from workers.config import settings_for
+from workers.config.preference import _BY_PAIR, _BY_STEP
 from workers.data.snapshot import Preference
 from workers.dpo.pairs import Pair, StepCollator, encode_pairs
 from workers.dpo.reference import precompute, reference_key
 from workers.dpo.trainer import PairTrainer
 from workers.models import disable_dropout
 from workers.recipes.parted_steps import PartedSteps
-from workers.recipes.settings import settings_for
-from workers.recipes.settings.preference import _BY_PAIR, _BY_STEP
 from workers.reference import Reference
 from workers.rollouts.answer_tokens import answer_tokens, batch_of
 

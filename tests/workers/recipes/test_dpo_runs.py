@@ -15,13 +15,13 @@ from tests.workers.recipes.conftest import preference_rows
 from tests.workers.recipes.language import Outcome, Workshop, tiny_llama, user, word_tokenizer
 from tests.workers.recipes.test_dpo_losses import ROWS, arguments, assistant, preferences
 from tests.workers.recipes.test_resume import check_joined, curves, stop_and_resume
+from workers.config import settings_for
 from workers.context import RecipeError
 from workers.dpo.pairs import encode_pairs
 from workers.dpo.reference import FILE
 from workers.dpo.trainer import PairTrainer
 from workers.models import load_causal, save_model
 from workers.recipes.dpo import with_reference
-from workers.recipes.settings import settings_for
 
 pytestmark = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")
 SHORT = {

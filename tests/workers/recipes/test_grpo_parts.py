@@ -14,6 +14,7 @@ from trl import GRPOConfig
 from tests.workers.recipes.language import tiny_gpt2, tiny_llama, user, word_tokenizer
 from workers.artifacts import Store
 from workers.behaviour.watch import Watch
+from workers.config import settings_for
 from workers.context import RecipeError, RunContext
 from workers.contract.jobs import JobSpec
 from workers.data.encoding import encode_prompt
@@ -24,7 +25,6 @@ from workers.grpo.trainer import Trainer
 from workers.lora import attach_policy_lora
 from workers.models import load_causal, stop_ids, weights_sha256
 from workers.recipes.grpo import Models, arguments
-from workers.recipes.settings import settings_for
 from workers.reference import Reference
 from workers.rewards.source import Scores
 

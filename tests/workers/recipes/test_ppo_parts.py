@@ -7,6 +7,7 @@ import torch
 
 from tests.workers.recipes.language import tiny_gpt2, tiny_llama, user, word_tokenizer
 from workers import contracts
+from workers.config import settings_for
 from workers.context import RecipeError
 from workers.data.encoding import encode_prompt
 from workers.data.prompt_order import PromptOrder
@@ -18,7 +19,6 @@ from workers.ppo.rollout import Rollout, collect
 from workers.ppo.setup import make_optimizer, set_learning_rate
 from workers.ppo.state import TrainingState, restore, save
 from workers.ppo.update import update
-from workers.recipes.settings import settings_for
 from workers.reference import Reference
 from workers.rl.losses import explained_variance
 from workers.rollouts.sampling import Sampling

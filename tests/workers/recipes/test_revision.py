@@ -6,13 +6,13 @@ from collections.abc import Sequence
 import pytest
 
 from tests.workers.recipes.language import Outcome, Workshop, tiny_llama, user, word_tokenizer
+from workers.config import settings_for
+from workers.config.parsing import read
+from workers.config.reward_rules import RuleSettings
 from workers.context import RecipeError, RunContext
 from workers.data.snapshot import Messages, read_preferences
 from workers.models import save_model
 from workers.recipes.screening import screen
-from workers.recipes.settings import settings_for
-from workers.recipes.settings.parsing import read
-from workers.recipes.settings.reward_rules import RuleSettings
 from workers.rewards.rules import RulesReward
 from workers.rollouts.revision import CRITIQUE, REWRITE, revise
 

@@ -10,6 +10,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from workers.config import describe, settings_for
+from workers.config.preference import RewardSettings
 from workers.data.folds import assign_folds, fold_keys
 from workers.data.sampling import (
     OrderSampler,
@@ -20,8 +22,6 @@ from workers.data.sampling import (
 from workers.data.snapshot import Preference
 from workers.data.token_budget import padded_tokens, parts_under, rectangles
 from workers.recipes.reward_parts import Progress, Result, Scores, Watched, plan_parts
-from workers.recipes.settings import describe, settings_for
-from workers.recipes.settings.preference import RewardSettings
 
 LENGTHS = st.lists(st.tuples(st.integers(1, 90), st.integers(1, 90)), min_size=1, max_size=24)
 

@@ -5,9 +5,9 @@ import sys
 
 import pytest
 
+from workers.config import SETTINGS, describe, settings_for
+from workers.config.presets import PRESETS
 from workers.context import RecipeError
-from workers.recipes.presets import PRESETS
-from workers.recipes.settings import SETTINGS, describe, settings_for
 
 
 def refused(kind: str, values: dict) -> str:
@@ -89,7 +89,7 @@ def test_every_field_says_what_it_is_for(kind: str) -> None:
 
 def test_checking_a_configuration_loads_no_torch() -> None:
     code = (
-        "import sys; from workers.recipes.settings import settings_for; "
+        "import sys; from workers.config import settings_for; "
         "settings_for('ppo', {'preset': 'demo'}); sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

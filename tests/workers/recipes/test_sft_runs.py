@@ -23,9 +23,9 @@ from tests.workers.recipes.language import (
 from tests.workers.recipes.test_dpo_losses import ROWS, arguments, gradients, one_step
 from tests.workers.recipes.test_dpo_runs import checkpoint
 from tests.workers.recipes.test_resume import check_joined, stop_and_resume
+from workers.config import settings_for
 from workers.context import RecipeError
 from workers.data.encoding import encode_pair
-from workers.recipes.settings import settings_for
 from workers.sft.trainer import DemonstrationTrainer
 
 pytestmark = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")

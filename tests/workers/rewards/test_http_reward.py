@@ -9,9 +9,9 @@ import httpx2
 import pytest
 
 from tests.workers.recipes.language import user
+from workers.config.parsing import read
+from workers.config.rewards import HttpSettings
 from workers.context import RecipeError
-from workers.recipes.settings.parsing import read
-from workers.recipes.settings.rewards import HttpSettings
 from workers.rewards.cached import CachedReward
 from workers.rewards.http import HttpReward
 from workers.scoring.cache import ScoreCache

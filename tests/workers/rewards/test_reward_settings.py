@@ -5,16 +5,16 @@ import sys
 
 import pytest
 
-from workers.context import RecipeError
-from workers.recipes.settings.parsing import describe
-from workers.recipes.settings.reward_rules import Bounds, RuleSettings, VerifierSettings
-from workers.recipes.settings.rewards import (
+from workers.config.parsing import describe
+from workers.config.reward_rules import Bounds, RuleSettings, VerifierSettings
+from workers.config.rewards import (
     SOURCES,
     PartSettings,
     needs_model,
     read_reward,
     reward_errors,
 )
+from workers.context import RecipeError
 
 
 def test_every_error_is_told_at_once_with_the_path_of_its_field() -> None:
@@ -149,7 +149,7 @@ def test_every_field_says_what_it_is_for(cls: type) -> None:
 
 def test_checking_a_reward_loads_no_torch() -> None:
     code = (
-        "import sys; from workers.recipes.settings.rewards import reward_errors; "
+        "import sys; from workers.config.rewards import reward_errors; "
         "reward_errors({'type': 'model'}); sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from workers.recipes.settings.reward_rules import RuleSettings, VerifierSettings
-from workers.recipes.settings.rewards import (
+from workers.config.reward_rules import RuleSettings, VerifierSettings
+from workers.config.rewards import (
     SOURCES,
     HttpSettings,
     ModelSettings,

@@ -3,9 +3,9 @@
 import pytest
 
 from tests.workers.recipes.language import user
+from workers.config.parsing import read
+from workers.config.reward_rules import RuleSettings
 from workers.context import RecipeError
-from workers.recipes.settings.parsing import read
-from workers.recipes.settings.reward_rules import RuleSettings
 from workers.rewards import expressions
 from workers.rewards.rules import Rule, RulesReward
 from workers.rewards.source import Scores

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from tests.workers.recipes.language import user
+from workers.config.parsing import read
+from workers.config.reward_rules import VerifierSettings
 from workers.context import RecipeError
 from workers.data.snapshot import Prompt, read_prompts
-from workers.recipes.settings.parsing import read
-from workers.recipes.settings.reward_rules import VerifierSettings
 from workers.rewards.reading import boxed, numbers
 from workers.rewards.verifiers import Verifier
 

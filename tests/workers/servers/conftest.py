@@ -8,9 +8,9 @@ import pytest
 from tests.workers.recipes.language import Notebook, word_tokenizer
 from tests.workers.servers.stub import Stub
 from workers.artifacts import Store
+from workers.config.server import read_server
 from workers.context import RunContext
 from workers.contract.jobs import JobSpec
-from workers.recipes.settings.server import read_server
 from workers.servers.answers import Served
 
 SECRET = "s3cret-token"

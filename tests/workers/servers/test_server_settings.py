@@ -2,9 +2,9 @@
 
 import pytest
 
+from workers.config import settings_for
+from workers.config.server import OWN_FIELDS, server_errors
 from workers.context import RecipeError
-from workers.recipes.settings import settings_for
-from workers.recipes.settings.server import OWN_FIELDS, server_errors
 
 FINE = {"url": "https://gpu.example/v1", "model": "policy-7b"}
 

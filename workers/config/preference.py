@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from workers.recipes.settings.adapted import AdaptedSettings
-from workers.recipes.settings.common import TrainingSettings
-from workers.recipes.settings.parsing import option
+from workers.config.adapted import AdaptedSettings
+from workers.config.common import TrainingSettings
+from workers.config.parsing import option
 
 
 @dataclass(frozen=True, kw_only=True)

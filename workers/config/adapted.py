@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from workers.recipes.settings.common import TrainingSettings
-from workers.recipes.settings.parsing import option
+from workers.config.common import TrainingSettings
+from workers.config.parsing import option
 
 
 @dataclass(frozen=True, kw_only=True)

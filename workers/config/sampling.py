@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from workers.recipes.settings.parsing import option
-from workers.recipes.settings.rewards import needs_model, reward_errors
-from workers.recipes.settings.server import DOC, POLICY, SFT, server_errors
+from workers.config.parsing import option
+from workers.config.rewards import needs_model, reward_errors
+from workers.config.server import DOC, POLICY, SFT, server_errors
 
 
 @dataclass(frozen=True, kw_only=True)

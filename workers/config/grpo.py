@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from workers.recipes.settings.optimised import OptimisedSettings
-from workers.recipes.settings.parsing import option
-from workers.recipes.settings.rewards import reward_errors
+from workers.config.optimised import OptimisedSettings
+from workers.config.parsing import option
+from workers.config.rewards import reward_errors
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import MISSING, fields
 from typing import Any
 
+from workers.config import SETTINGS
+from workers.config.presets import PRESETS, PURPOSES
 from workers.contract.recipes import FILE
 from workers.recipes.drill import DrillSettings
-from workers.recipes.presets import PRESETS, PURPOSES
-from workers.recipes.settings import SETTINGS
 
 _TYPES = {int: "int", float: "float", str: "str", bool: "bool"}
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import regex
 
-from workers.recipes.settings.parsing import option, read
+from workers.config.parsing import option, read
 
 PENALISE, BLOCK, REVIEW = "penalise", "block", "review"
 TESTS = (

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from workers.recipes.settings.optimised import OptimisedSettings
-from workers.recipes.settings.parsing import option
+from workers.config.optimised import OptimisedSettings
+from workers.config.parsing import option
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,15 +17,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from measures.ensembles import AGGREGATES
+from workers.config.parsing import option, read
+from workers.config.reward_rules import NAME, RuleSettings, VerifierSettings, name_error
 from workers.context import RecipeError
 from workers.contract.events import Fault
-from workers.recipes.settings.parsing import option, read
-from workers.recipes.settings.reward_rules import (
-    NAME,
-    RuleSettings,
-    VerifierSettings,
-    name_error,
-)
 
 # And names that begin with it: an engineer must not have any other secret sent out.
 TOKEN_VARIABLE = "REWARD_TOKEN"  # noqa: S105 - a name

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from workers.recipes.settings.adapted import AdaptedSettings
-from workers.recipes.settings.parsing import option
+from workers.config.adapted import AdaptedSettings
+from workers.config.parsing import option
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from workers.behaviour.phrases import phrase_name
-from workers.recipes.settings.parsing import option
-from workers.recipes.settings.rewards import reward_errors
+from workers.config.parsing import option
+from workers.config.rewards import reward_errors
 
 LONGEST_PHRASE = 60  # characters, as the end of a metric's name
 

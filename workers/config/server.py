@@ -9,11 +9,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from workers.config.parsing import option, read
+from workers.config.reward_rules import NAME
+from workers.config.rewards import url_errors
 from workers.context import RecipeError
 from workers.contract.events import Fault
-from workers.recipes.settings.parsing import option, read
-from workers.recipes.settings.reward_rules import NAME
-from workers.recipes.settings.rewards import url_errors
 
 # And names that begin with it: an engineer must not have any other secret sent out.
 TOKEN_VARIABLE = "INFERENCE_TOKEN"  # noqa: S105 - a name

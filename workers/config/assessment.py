@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from workers.recipes.settings.parsing import option
-from workers.recipes.settings.server import DOC, server_errors
+from workers.config.parsing import option
+from workers.config.server import DOC, server_errors
 
 
 @dataclass(frozen=True, kw_only=True)

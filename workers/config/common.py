@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from workers.recipes.settings.parsing import option
+from workers.config.parsing import option
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,7 +2,7 @@
 
     settings_for("ppo", {"preset": "demo", "kl_coef": 0.1})
 
-`preset` names a set of values to start from (`workers.recipes.presets`); everything else in the
+`preset` names a set of values to start from (`workers.config.presets`); everything else in the
 job's configuration overrides it.
 """
 
@@ -10,18 +10,18 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
+from workers.config.assessment import AssessSettings
+from workers.config.checks import CheckSettings, ProbeSettings
+from workers.config.grpo import GRPOSettings
+from workers.config.parsing import describe, read
+from workers.config.policy import PPOSettings
+from workers.config.preference import DPOSettings, RewardSettings
+from workers.config.presets import PRESETS
+from workers.config.sampling import EvaluateSettings, GenerateSettings
+from workers.config.supervised import SFTSettings
 from workers.context import RecipeError
 from workers.contract.events import Fault
 from workers.contract.guards import guard_errors
-from workers.recipes.presets import PRESETS
-from workers.recipes.settings.assessment import AssessSettings
-from workers.recipes.settings.checks import CheckSettings, ProbeSettings
-from workers.recipes.settings.grpo import GRPOSettings
-from workers.recipes.settings.parsing import describe, read
-from workers.recipes.settings.policy import PPOSettings
-from workers.recipes.settings.preference import DPOSettings, RewardSettings
-from workers.recipes.settings.sampling import EvaluateSettings, GenerateSettings
-from workers.recipes.settings.supervised import SFTSettings
 
 SETTINGS: dict[str, type] = {
     "sft": SFTSettings,
