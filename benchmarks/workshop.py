@@ -12,8 +12,15 @@ from typing import Any
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from workers.artifacts import Store
-from workers.context import RecipeError, RunContext
-from workers.contract.events import CheckpointSaved, Event, Metrics
+from workers.context import (
+    RunContext,
+)
+from workers.contract.events import (
+    CheckpointSaved,
+    Event,
+    Metrics,
+    RecipeError,
+)
 from workers.contract.jobs import InputRef, JobSpec
 
 

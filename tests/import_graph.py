@@ -1,9 +1,10 @@
-"""The project's import graph: cycles between folders, what a file needs in order to be read, files with one reader.
+"""The project's import graph: cycles between folders, import closures, modules with one reader.
 
-`python -m tests.import_graph` prints the figures and exits 1 when a folder stands in a cycle or an import closure
-is larger than `[tool.concord.import-closure]` of pyproject.toml allows. The import closure of a file is the number
-of project files that it imports, directly or through others, itself left out: static imports, those inside
-functions included, imports for type checkers left out.
+`python -m tests.import_graph` prints the figures and exits 1 when folders import each other in a
+cycle or an import closure is larger than `[tool.concord.import-closure]` of pyproject.toml allows.
+The import closure of a file is the number of project files that it imports, directly or through
+others, itself left out: static imports, those inside functions included, imports for type checkers
+left out.
 """
 
 import ast
@@ -71,7 +72,7 @@ def import_closure(graph: Graph, start: str) -> set[str]:
 
 
 def sibling_graph(graph: Graph, package: str) -> Graph:
-    """The imports between the folders and modules directly below `package`; its `__init__` is none of them."""
+    """The imports between folders and modules directly below `package`, its `__init__` left out."""
     depth = package.count(".") + 1
     head = package + "."
 

@@ -14,8 +14,10 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from workers import ranks
-from workers.context import RecipeError
-from workers.contract.events import Fault
+from workers.contract.events import (
+    Fault,
+    RecipeError,
+)
 from workers.models import laid_like, whole
 
 TENSORS = "training_state.safetensors"

@@ -25,6 +25,7 @@ from workers.contract.events import (
     Log,
     Metrics,
     Progress,
+    RecipeError,
 )
 from workers.contract.jobs import InputRef, JobSpec
 
@@ -38,18 +39,6 @@ class EventWriter(Protocol):
     """Where events go; `workers.emitter` numbers them and appends them to a file."""
 
     def write(self, event: Event) -> None: ...
-
-
-class RecipeError(Exception):
-    """A failure a person can act on. `kind` is a stable code, `fault` says whose turn it is;
-    `retryable`: another attempt may fare better, without anybody's doing."""
-
-    def __init__(self, kind: str, fault: Fault, message: str, *, retryable: bool = False) -> None:
-        super().__init__(message)
-        self.kind = kind
-        self.fault = fault
-        self.message = message
-        self.retryable = retryable
 
 
 @dataclass

@@ -9,8 +9,10 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from workers.context import RecipeError
-from workers.contract.events import Fault
+from workers.contract.events import (
+    Fault,
+    RecipeError,
+)
 from workers.models import shares_memory
 from workers.rl.masked import masked_mean
 

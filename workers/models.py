@@ -21,8 +21,10 @@ from transformers import (
 from transformers.utils import logging as hf_logging
 
 from workers import ranks
-from workers.context import RecipeError
-from workers.contract.events import Fault
+from workers.contract.events import (
+    Fault,
+    RecipeError,
+)
 from workers.contract.model_names import NOT_ALLOWED, allowed_folder, is_hub_id
 from workers.data.encoding import ENCODER_TEMPLATE, PLAIN_TEMPLATE
 from workers.layouts.whole import size_of

@@ -14,8 +14,10 @@ from typing import Any
 
 import httpx2
 
-from workers.context import RecipeError
-from workers.contract.events import Fault
+from workers.contract.events import (
+    Fault,
+    RecipeError,
+)
 from workers.deadline import hurried, within
 
 logging.getLogger("httpx2").setLevel(logging.WARNING)  # a line per request buries a run's log

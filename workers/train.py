@@ -35,8 +35,18 @@ from typing import Any
 
 from workers import lifeline, rank_ends, ranks
 from workers.artifacts import ArtifactError, Store, StoreUnreachable
-from workers.context import RecipeError, RunContext
-from workers.contract.events import Cancelled, Event, Failed, Fault, Finished, Opened
+from workers.context import (
+    RunContext,
+)
+from workers.contract.events import (
+    Cancelled,
+    Event,
+    Failed,
+    Fault,
+    Finished,
+    Opened,
+    RecipeError,
+)
 from workers.contract.jobs import JobSpec, spec_from_json
 from workers.control import CANCEL, CONTROL_FILE, STOP, Wish, wish_read
 from workers.diagnosis.contracts import finding_of_failure

@@ -115,11 +115,8 @@ def guards_chosen(kind: str, cleaned: Mapping[str, Any]) -> dict[str, Any]:
     return chosen
 
 
-def guard_complaints(kind: str, chosen: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """(form field, what is wrong with it) of a setting `guards`."""
-    found = []
-    for error in guard_errors(kind, chosen):
-        parts = _WHERE.fullmatch(error)
-        rule, part, words = parts.groups() if parts else ("", None, error)
-        found.append((f"{PREFIX}{rule}_{part or 'action'}", words))
-    return found
+def guard_complaint(error: str) -> tuple[str, str]:
+    """(form field, what is wrong with it) of an error of the setting `guards`."""
+    parts = _WHERE.fullmatch(error)
+    rule, part, words = parts.groups() if parts else ("", None, error)
+    return f"{PREFIX}{rule}_{part or 'action'}", words

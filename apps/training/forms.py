@@ -1,14 +1,13 @@
 """The form that launches a run: its inputs, and every field its recipe knows, with its limits."""
 
-import difflib
 import json
+import re
 from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, Self
 
 from django import forms
 from django.core.exceptions import ValidationError
-from django.core.validators import MaxValueValidator, MinValueValidator
 from django.forms.fields import InvalidJSONInput
 from django.http import QueryDict
 
@@ -18,41 +17,38 @@ from apps.common.json_limits import json_check
 from apps.training.form_guards import (
     PREFIX,
     GuardRow,
-    guard_complaints,
+    guard_complaint,
     guard_fields,
     guard_rows,
     guards_chosen,
 )
 from apps.training.form_needs import NeedsForm
-from apps.training.form_sections import sections_of
 from apps.training.models import Run, RunInput
 from apps.training.selectors import pages
 from apps.training.services.judges import REWARDED, held_out_judges
 from apps.training.services.kinds import KINDS, OPTIMISED, Role
 from apps.training.services.seeds import MOST_SEEDS
-from workers.contract.drills import ONLY_IN_TESTS, drill_folder
-from workers.contract.guards import guard_errors
-from workers.contract.recipes import (
-    RecipeField,
+from workers.config import (
+    SettingField,
+    SettingsError,
     recipe_config,
     recipe_fields,
     recipe_presets,
+    settings_for,
 )
+from workers.config.parsing import Section
+from workers.contract.drills import ONLY_IN_TESTS, drill_folder
 
-# Shown at once; the others wait behind "All settings".
-MAIN_FIELDS: dict[str, tuple[str, ...]] = {
-    "sft": ("learning_rate", "batch_size", "epochs", "max_steps", "max_length"),
-    "reward": ("learning_rate", "batch_size", "epochs", "labels", "max_length"),
-    "dpo": ("beta", "learning_rate", "batch_size", "epochs", "loss_type"),
-    "ppo": ("steps", "batch_size", "learning_rate", "kl_coef", "max_new_tokens", "reward"),
-    "grpo": (
-        *("steps", "group_size", "batch_size", "learning_rate", "kl_coef"),
-        *("max_new_tokens", "reward"),
-    ),
-    "generate": ("max_prompts", "max_new_tokens", "temperature", "opponent"),
-    "evaluate": ("max_prompts", "max_new_tokens", "temperature"),
-    "assess": ("planned_kl", "max_pairs", "max_outputs", "best_of"),
-    "drill": ("steps", "step_seconds", "checkpoint_every", "sample_every", "fault"),
+SECTION_HELP = {
+    Section.MODEL: "What is trained: all weights or adapters, and in which precision.",
+    Section.DATA: "Which rows are read, and what becomes of those that are too long.",
+    Section.ROLLOUTS: "The answers a step learns from, and how they are drawn.",
+    Section.ACTORS: "Answers and scores by Ray actors (docs/ray.md); all 0 needs no Ray.",
+    Section.REWARD: "Where scores come from and what is done to them before they teach.",
+    Section.REFERENCE: "KL penalty against the reference model.",
+    Section.UPDATE: "Steps, step size, and how far one update may go.",
+    Section.GUARDRAILS: "What ends a run by itself, and what is checked before its first step.",
+    Section.BOOKKEEPING: "How often it measures, saves and shows, and how much of that is kept.",
 }
 ROLE_LABELS = {
     "data": "Dataset",
@@ -186,18 +182,17 @@ class RunForm(NeedsForm):
             self.fields[f"input_{role}"] = field
 
     def _group(self) -> None:
-        main = MAIN_FIELDS.get(self.kind, ())
         self.input_fields = [self[name] for name in self.fields if name.startswith("input_")]
-        self.main_fields = [self[f"c_{name}"] for name in main if name in self.options]
-        rest = [
-            option
-            for name, option in self.options.items()
-            if name not in main and f"c_{name}" in self.fields
-        ]
+        shown = [one for one in self.options.values() if f"c_{one.name}" in self.fields]
+        self.main_fields = [self[f"c_{one.name}"] for one in shown if one.option.main]
+        rest = [one for one in shown if not one.option.main]
         self.more_count = len(rest)
+        found = [
+            (title, [self[f"c_{one.name}"] for one in rest if one.option.section is title])
+            for title in Section
+        ]
         self.more_sections = [
-            (title, about, [self[f"c_{option.name}"] for option in options])
-            for title, about, options in sections_of(self.kind, rest)
+            (title.value, SECTION_HELP.get(title, ""), fields) for title, fields in found if fields
         ]
 
     @classmethod
@@ -230,7 +225,7 @@ class RunForm(NeedsForm):
         return any(field.errors for field in [*hidden, self["pasted"]])
 
     def clean_pasted(self) -> dict[str, Any]:
-        """An object whose names the recipe knows and whose values fit."""
+        """An object; what it holds is checked with the fields."""
         text = self.cleaned_data["pasted"].strip()
         if not text:
             return {}
@@ -245,43 +240,16 @@ class RunForm(NeedsForm):
         if not isinstance(value, dict):
             raise ValidationError('Expected an object such as {"learning_rate": 1e-5}.')
         try:
-            json_check(
-                value, field="pasted"
-            )  # before each name is compared with all that are known
+            json_check(value, field="pasted")  # before names are compared with the known ones
         except DomainError as error:
             raise ValidationError(error.message) from None
-        problems = [problem for name in value if (problem := self._misfit(name, value[name]))]
-        if problems:
-            raise ValidationError(problems)
         return value
-
-    def _misfit(self, name: str, value: Any) -> str | None:
-        option = self.options.get(name)
-        if option is None:
-            close = difflib.get_close_matches(name, self.options, n=1)
-            return f"{name}: is no field of this recipe" + (
-                f" (is '{close[0]}' meant?)." if close else "."
-            )
-        if value is None:
-            return None if option.optional else f"{name}: needs a value."
-        if option.type in {"object", "list"}:
-            fits = isinstance(value, dict if option.type == "object" else list)
-            if fits and name == "guards":
-                return "; ".join(guard_errors(self.kind, value)) or None
-            return None if fits else f"{name}: expected {option.type}."
-        try:
-            _config_field(option).clean(value)
-        except ValidationError as error:
-            return f"{name}: {' '.join(error.messages)}"
-        return None
 
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean()
         config = {}
         if "guards" in self.options:
             config["guards"] = guards_chosen(self.kind, cleaned)
-            for name, words in guard_complaints(self.kind, config["guards"]):
-                self.add_error(name, words)
         for name, option in self.options.items():
             if name in config:
                 continue
@@ -289,8 +257,14 @@ class RunForm(NeedsForm):
             value = option.default if value in (None, "") else value
             if value is not None:
                 config[name] = value
-        config |= {k: v for k, v in (cleaned.get("pasted") or {}).items() if v is not None}
+        pasted = cleaned.get("pasted") or {}
+        config |= pasted
         cleaned["config"] = config
+        try:
+            settings_for(self.kind, config)
+        except SettingsError as error:
+            for text in error.errors:
+                self._refuse_setting(text, pasted)
         self.clean_needs(cleaned)
         cleaned["seeds"] = cleaned.get("seeds") or 1
         cleaned["inputs"] = {
@@ -300,12 +274,27 @@ class RunForm(NeedsForm):
         }
         return cleaned
 
+    def _refuse_setting(self, text: str, pasted: Mapping[str, Any]) -> None:
+        """Put "path: reason" beside the field it is about, unless that has an error of its own."""
+        path, _, reason = text.partition(": ")
+        name = re.split(r"[.\[]", path)[0]
+        field = "pasted" if name in pasted else f"c_{name}"
+        if name == "guards" and field != "pasted":
+            field, reason = guard_complaint(text)
+        if field == "pasted" or field not in self.fields or path != name:
+            reason = text  # which name it is, the field does not say
+        if field not in self.fields:
+            field = "pasted"
+        if field not in self.errors or field == "pasted":
+            self.add_error(field, reason)
+
     def refuse(self, error: DomainError) -> None:
         """Put a service's refusal beside the field it is about."""
         where = error.field or ""
         name = f"input_{where.removeprefix('inputs.')}" if where.startswith("inputs.") else where
         if where.startswith("config."):
             name = f"c_{where.removeprefix('config.')}"
+            name = name if name in self.fields else "pasted"
         name = {"config": "pasted", "idempotency_key": "key"}.get(name, name)
         self.add_error(name if name in self.fields else None, error.message)
 
@@ -314,7 +303,7 @@ def _idle(name: str) -> Any:
     return ONLY_IN_TESTS.get(name, object())
 
 
-def _offered(kind: str) -> list[RecipeField]:
+def _offered(kind: str) -> list[SettingField]:
     """The fields of its recipe, without those that are for machines of tests alone."""
     fields = recipe_fields(kind)
     if kind != "drill" or drill_folder() is not None:
@@ -346,25 +335,20 @@ def _role_choices(
     return [(title, choices) for title, choices in groups if choices]
 
 
-def _config_field(option: RecipeField) -> forms.Field:
-    """A form field with the option's type and limits."""
-    common = {"label": option.name, "required": False, "help_text": _help(option)}
-    if option.type == "bool":
+def _config_field(one: SettingField) -> forms.Field:
+    """A form field of the setting's type; limits are checked by `settings_for`."""
+    common = {"label": one.name, "required": False, "help_text": _help(one)}
+    if one.type == "bool":
         return forms.BooleanField(**common)
-    if option.choices:
-        return forms.ChoiceField(choices=[(c, c) for c in option.choices], **common)
-    if option.type == "int":
-        bounds = {"min_value": option.minimum, "max_value": option.maximum}
-        return forms.IntegerField(**common, **bounds)
-    if option.type == "float":
-        validators = [_Above(option.above)] if option.above is not None else []
-        if option.minimum is not None:
-            validators.append(MinValueValidator(option.minimum))
-        if option.maximum is not None:
-            validators.append(MaxValueValidator(option.maximum))
-        widget = forms.NumberInput({"step": "any"})
-        return forms.FloatField(validators=validators, widget=widget, **common)
-    if option.type in {"object", "list"}:
+    if one.option.choices:
+        return forms.ChoiceField(choices=[(c, c) for c in one.option.choices], **common)
+    if one.type in {"int", "float"}:
+        bounds = {"min": one.option.minimum, "max": one.option.maximum}
+        step = {"step": "any"} if one.type == "float" else {}
+        attrs = step | {name: bound for name, bound in bounds.items() if bound is not None}
+        cls = forms.IntegerField if one.type == "int" else forms.FloatField
+        return cls(widget=forms.NumberInput(attrs), **common)
+    if one.type in {"object", "list"}:
         return _JsonField(
             widget=forms.Textarea({"rows": 2, "class": "code", "spellcheck": "false"}), **common
         )
@@ -387,23 +371,12 @@ class _JsonField(forms.JSONField):
             return InvalidJSONInput(data)
 
 
-class _Above:
-    """Greater than a bound, which itself does not fit."""
-
-    def __init__(self, bound: float) -> None:
-        self.bound = bound
-
-    def __call__(self, value: float) -> None:
-        if value <= self.bound:
-            raise ValidationError(f"Must be over {self.bound:g}.")
+def _help(one: SettingField) -> str:
+    default = "none" if one.default is None else json.dumps(one.default, ensure_ascii=False)
+    unit = f" {one.option.unit}" if one.option.unit and one.default is not None else ""
+    return f"{one.option.doc} Default {default}{unit}."
 
 
-def _help(option: RecipeField) -> str:
-    default = "none" if option.default is None else json.dumps(option.default, ensure_ascii=False)
-    unit = f" {option.unit}" if option.unit and option.default is not None else ""
-    return f"{option.doc} Default {default}{unit}."
-
-
-def _shown(option: RecipeField, value: Any) -> Any:
+def _shown(option: SettingField, value: Any) -> Any:
     """JSON fields dump their own initial value."""
     return value if value is not None else ("" if option.type not in {"object", "list"} else None)

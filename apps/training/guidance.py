@@ -6,8 +6,8 @@ from typing import Any
 
 from apps.common.templatetags.frame import figure
 from apps.training.models import Alert, Run
+from workers.config import recipe_config, recipe_fields
 from workers.contract.guards import TESTS, GuardRule, failure_kind, rules_of
-from workers.contract.recipes import recipe_config, recipe_fields
 
 PREFLIGHT = "preflight_"
 

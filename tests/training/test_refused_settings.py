@@ -47,12 +47,10 @@ def test_a_configuration_has_a_size(post: Any, config: str, code: str) -> None:
     assert not Run.objects.exists()
 
 
-def test_a_configuration_within_the_limits_is_launched(post: Any) -> None:
-    deep = nested(18)
-    assert (
-        post(f'{{"extra": {deep}, "many": {[1] * 2000}, "text": "{"x" * 100_000}"}}').status_code
-        == 201
-    )
+def test_a_configuration_within_the_size_is_read(post: Any) -> None:
+    answer = post(f'{{"extra": {nested(18)}, "many": {[1] * 2000}, "text": "{"x" * 100_000}"}}')
+    assert (answer.status_code, answer.json()["code"]) == (422, "bad_config")
+    assert {told.split(":")[0] for told in answer.json()["details"]} == {"extra", "many", "text"}
 
 
 @pytest.mark.parametrize("depth", [900, 100_000])

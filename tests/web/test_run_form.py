@@ -10,8 +10,8 @@ from apps.training.forms import ROLE_LABELS, RunForm
 from apps.training.models import Run, RunInput
 from apps.training.services.kinds import KINDS as RULES
 from tests.web.runs import run_make
+from workers.config import parsing, preset_purposes, recipe_fields, recipe_presets
 from workers.contract.guards import guard_errors, rules_of
-from workers.contract.recipes import preset_purposes, recipe_fields, recipe_presets
 
 
 def fields_of(form: RunForm) -> dict[str, str]:
@@ -110,14 +110,14 @@ def test_a_wrong_value_is_marked_at_its_field_kept_and_nothing_is_launched(open_
     )
     text = answer.content.decode()
     assert answer.status_code == 422
-    assert "greater than or equal to 1" in text
+    assert answer.context["form"].errors.keys() == {"c_steps"}
     assert 'value="my drill"' in text
     assert not Run.objects.exists()
 
 
 def test_a_bound_that_is_excluded_is_refused(project):
     form = RunForm({"c_learning_rate": "0"}, project=project, kind="sft")
-    assert form.errors["c_learning_rate"] == ["Must be over 0."]
+    assert form.errors["c_learning_rate"]
 
 
 @pytest.mark.parametrize(
@@ -126,9 +126,9 @@ def test_a_bound_that_is_excluded_is_refused(project):
         ("{no", "Not JSON"),
         ("[1]", "Expected an object"),
         ('{"stepz": 3}', "is &#x27;steps&#x27; meant?"),
-        ('{"steps": "many"}', "Enter a whole number"),
-        ('{"fault": "fire"}', "fire is not one of the available choices"),
-        ('{"steps": null}', "needs a value"),
+        ('{"steps": "many"}', "steps: expected int"),
+        ('{"fault": "fire"}', "fault: &#x27;fire&#x27; is none of"),
+        ('{"steps": null}', "steps: expected int"),
     ],
 )
 def test_pasted_json_that_does_not_fit_says_where(open_form, pasted, words):
@@ -149,14 +149,13 @@ def test_json_that_nobody_can_read_is_marked_at_its_field(open_form, name, text)
 
 
 def test_names_beyond_number_are_not_compared_one_by_one(open_form, monkeypatch):
-    def never(*_: object, **__: object) -> list[str]:
-        raise AssertionError("compared")
-
-    monkeypatch.setattr("apps.training.forms.difflib.get_close_matches", never)
+    compared = []
+    monkeypatch.setattr(parsing.difflib, "get_close_matches", lambda *a, **_: compared.append(a))
     client, sent, _ = open_form("drill")
     many = json.dumps({f"k{n}": n for n in range(6_000)})
     answer = client.post("/p/arguments/runs/new/drill/", sent | {"pasted": many})
-    assert len(answer.context["form"].errors["pasted"]) == 1
+    assert len(answer.context["form"].errors["pasted"]) <= parsing.MOST_ERRORS + 1
+    assert len(compared) <= 20
 
 
 def test_pasted_json_overrides_the_fields(open_form):

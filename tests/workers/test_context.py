@@ -6,8 +6,17 @@ from pathlib import Path
 import pytest
 
 from workers.artifacts import Store
-from workers.context import RecipeError, RunContext
-from workers.contract.events import CheckpointSaved, Event, Log, Metrics, Progress
+from workers.context import (
+    RunContext,
+)
+from workers.contract.events import (
+    CheckpointSaved,
+    Event,
+    Log,
+    Metrics,
+    Progress,
+    RecipeError,
+)
 from workers.contract.jobs import InputRef, JobSpec, Resume
 
 

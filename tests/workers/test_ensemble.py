@@ -9,7 +9,9 @@ import torch
 
 from measures.ensembles import AGGREGATES, Scale, combine, disagreement, scale_of, standardise
 from tests.workers.recipes.language import tiny_llama, user, word_tokenizer
-from workers.context import RecipeError
+from workers.contract.events import (
+    RecipeError,
+)
 from workers.data.base_model import BaseShape, build_model, train_tokenizer
 from workers.models import load_scorer, save_model
 from workers.rewards import model as reading

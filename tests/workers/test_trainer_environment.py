@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from workers.context import RecipeError
+from workers.contract.events import (
+    RecipeError,
+)
 from workers.models import named_model
 from workers.supervisor.child import Trainer
 from workers.supervisor.environment import trainer_environment

@@ -7,7 +7,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from workers.assess.gather import SMOKE
 from workers.assess.looking import DRAWN
-from workers.config.assessment import AssessSettings
+from workers.config.inference import AssessSettings
 from workers.context import RunContext
 from workers.data.encoding import encode_prompt
 from workers.data.snapshot import TRAIN, Messages, Prompt, evaluation_splits, read_prompts

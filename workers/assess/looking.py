@@ -32,7 +32,7 @@ from workers.assess.gather import (
 from workers.assess.material import Attack, Draws, Material, Outputs
 from workers.assess.scoring import Scored, Scorer
 from workers.assess.words import MOST_WORDS, word_effects
-from workers.config.assessment import AssessSettings
+from workers.config.inference import AssessSettings
 from workers.data.snapshot import TRAIN, Messages, Preference, Prompt
 from workers.rewards.source import RewardSource
 from workers.rollouts.sampling import derive_seed

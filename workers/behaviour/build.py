@@ -2,7 +2,7 @@
 
 from workers.behaviour.copies import Copies
 from workers.behaviour.watch import Watch
-from workers.config.optimised import OptimisedSettings
+from workers.config.policy import OptimisedSettings
 from workers.context import RunContext
 from workers.data.snapshot import read_demonstrations
 

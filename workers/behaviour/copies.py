@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from workers.behaviour.phrases import plain
+from workers.config.phrases import plain
 
 WORDS = 13  # a stretch that two people hardly ever write alike (Brown et al. 2020, appendix C)
 

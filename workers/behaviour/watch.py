@@ -14,8 +14,8 @@ import torch
 
 from workers.behaviour.copies import Copies
 from workers.behaviour.lift import Lift
-from workers.behaviour.phrases import POLITENESS, REFUSALS, Phrases, phrase_name, plain, refused
 from workers.behaviour.scores import kurtosis, mode_share, rank_correlation
+from workers.config.phrases import POLITENESS, REFUSALS, Phrases, phrase_name, plain, refused
 from workers.rl.behaviour import compression
 from workers.rl.moments import RunningMoments
 

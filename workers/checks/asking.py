@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from workers.config.checks import AskingSettings
+from workers.config.inference import AskingSettings
 from workers.context import RunContext
 from workers.models import freeze, load_causal, load_tokenizer, stop_ids
 from workers.ppo.setup import Prompts, read_evaluation_prompts

@@ -15,9 +15,14 @@ from workers.assess.gather import held_out_split
 from workers.checks.found import CONFIRMS, REFUTES, UNDECIDED, Found, interval
 from workers.checks.pace import Pace
 from workers.checks.scoring import fresh_reward
-from workers.config.checks import CheckSettings
-from workers.context import RecipeError, RunContext
-from workers.contract.events import Fault
+from workers.config.inference import CheckSettings
+from workers.context import (
+    RunContext,
+)
+from workers.contract.events import (
+    Fault,
+    RecipeError,
+)
 from workers.data.snapshot import TRAIN, Preference, evaluation_splits, read_preferences
 from workers.recipes.samples import choose
 from workers.rewards.source import RewardSource

@@ -9,7 +9,7 @@ from workers.checks.asking import BATCH, ask, evaluation_sampling, fixed_prompts
 from workers.checks.found import CONFIRMS, REFUTES, UNDECIDED, Found
 from workers.checks.pace import Pace
 from workers.checks.scoring import fresh_reward
-from workers.config.checks import CheckSettings
+from workers.config.inference import CheckSettings
 from workers.context import RunContext
 from workers.ppo.actor_critic import CRITIC_FILE, VALUE_HEAD_FILE, ActorCritic, critic_of
 from workers.preflight.critic import DEAD, FixedRollout, critic_finding, fit_critic

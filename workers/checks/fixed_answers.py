@@ -5,8 +5,10 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
-from workers.context import RecipeError
-from workers.contract.events import Fault
+from workers.contract.events import (
+    Fault,
+    RecipeError,
+)
 from workers.data.snapshot import (
     TRAIN,
     Messages,

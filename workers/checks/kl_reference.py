@@ -28,7 +28,7 @@ from workers.checks.asking import (
 from workers.checks.found import CONFIRMS, REFUTES, UNDECIDED, Found, interval
 from workers.checks.kept import ROLE, KeptAnswer, read_kept
 from workers.checks.pace import Pace
-from workers.config.checks import CheckSettings
+from workers.config.inference import CheckSettings
 from workers.context import RunContext
 from workers.data.snapshot import prompt_key
 from workers.models import weights_sha256

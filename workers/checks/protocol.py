@@ -17,7 +17,7 @@ from workers.checks.asking import (
 from workers.checks.found import CONFIRMS, REFUTES, UNDECIDED, Found, interval
 from workers.checks.pace import Pace
 from workers.checks.scoring import fresh_reward
-from workers.config.checks import CheckSettings
+from workers.config.inference import CheckSettings
 from workers.context import RunContext
 from workers.data.snapshot import prompt_key
 from workers.ppo.setup import Prompts

@@ -9,7 +9,7 @@ from workers.checks.found import CONFIRMS, REFUTES, UNDECIDED, Found, interval
 from workers.checks.kept import is_finite, read_kept
 from workers.checks.pace import Pace
 from workers.checks.scoring import fresh_reward
-from workers.config.checks import CheckSettings
+from workers.config.inference import CheckSettings
 from workers.context import RunContext
 
 SHOWN = 20

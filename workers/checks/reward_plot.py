@@ -13,7 +13,7 @@ from measures.trust.wording import number, percent, plain
 from workers.checks.found import CONFIRMS, REFUTES, UNDECIDED, Found, interval
 from workers.checks.kept import KeptAnswer, is_finite, read_kept
 from workers.checks.pace import Pace
-from workers.config.checks import CheckSettings
+from workers.config.inference import CheckSettings
 from workers.context import RunContext
 
 ALIKE, ONE_VALUE, TAIL, LENGTH, WELL = (

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from workers.config.checks import AskingSettings
+from workers.config.inference import AskingSettings
 from workers.context import RunContext
 from workers.rewards.build import build_reward
 from workers.rewards.source import RewardSource

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from workers.config.optimised import OptimisedSettings
-from workers.config.parsing import option
+from workers.config.parsing import Section, option
+from workers.config.policy import OptimisedSettings
 from workers.config.rewards import reward_errors
 
 
@@ -22,9 +22,16 @@ class GRPOSettings(OptimisedSettings):
         unit="answers",
         minimum=2,
         maximum=256,
+        section=Section.ROLLOUTS,
+        main=True,
     )
     batch_size: int = option(
-        64, "Answers per step; a multiple of group_size.", unit="sequences", minimum=2
+        64,
+        "Answers per step; a multiple of group_size.",
+        unit="sequences",
+        minimum=2,
+        section=Section.ROLLOUTS,
+        main=True,
     )
     rollout_chunk: int = option(
         64,
@@ -32,12 +39,14 @@ class GRPOSettings(OptimisedSettings):
         "drawn then.",
         unit="sequences",
         minimum=1,
+        section=Section.ROLLOUTS,
     )
     # reward
     verifier: Mapping[str, Any] | None = option(
         None,
         "A source of the same grammar that is only asked, never optimised: how far it orders the "
         "answers of a group as the reward does is reported. The input 'judge' goes before it.",
+        section=Section.REWARD,
     )
     missing_eos_penalty: float = option(
         0.0,
@@ -45,11 +54,13 @@ class GRPOSettings(OptimisedSettings):
         "limit.",
         unit="raw score",
         minimum=0.0,
+        section=Section.REWARD,
     )
     mask_truncated: bool = option(
         False,
         "Answers that did not end teach nothing. For when the limit cuts good answers; it hides a "
         "policy that never ends, so watch the share that ended.",
+        section=Section.REWARD,
     )
     scale_rewards: str = option(
         "group",
@@ -57,6 +68,7 @@ class GRPOSettings(OptimisedSettings):
         "standard deviation, so easy and hard prompts count alike; batch: that of all answers of "
         "the step; none: nothing, so groups with a larger spread count more.",
         choices=("group", "batch", "none"),
+        section=Section.REWARD,
     )
     # divergence from the reference
     kl_coef: float = option(
@@ -64,12 +76,18 @@ class GRPOSettings(OptimisedSettings):
         "Price of a nat of divergence per token, in the loss (β). 0.001–0.1; lower it for "
         "verifiers, which cannot be fooled as reward models can.",
         minimum=0.0,
+        section=Section.REFERENCE,
+        main=True,
     )
     force_zero_kl: bool = option(
-        False, "Needed to run with kl_coef 0; the divergence is measured all the same."
+        False,
+        "Needed to run with kl_coef 0; the divergence is measured all the same.",
+        section=Section.REFERENCE,
     )
     # update
-    steps: int = option(100, "Optimizer steps.", unit="steps", minimum=1)
+    steps: int = option(
+        100, "Optimizer steps.", unit="steps", minimum=1, section=Section.UPDATE, main=True
+    )
     update_epochs: int = option(
         1,
         "Steps that learn from one batch of answers before new ones are drawn. Over 1 costs less "
@@ -77,12 +95,14 @@ class GRPOSettings(OptimisedSettings):
         unit="steps",
         minimum=1,
         maximum=16,
+        section=Section.UPDATE,
     )
     microbatch_size: int | None = option(
         None,
         "Sequences per forward pass; lower it when memory runs out, the result is the same.",
         unit="sequences",
         minimum=1,
+        section=Section.UPDATE,
     )
     loss_type: str = option(
         "dapo",
@@ -90,32 +110,50 @@ class GRPOSettings(OptimisedSettings):
         "which prefers short right and long wrong answers; dr_grpo: tokens over the longest "
         "possible answer; bnpo: as dapo, within a forward pass.",
         choices=("dapo", "grpo", "dr_grpo", "bnpo"),
+        section=Section.UPDATE,
     )
     learning_rate: float = option(
         1e-5,
         "Peak step size of AdamW. Right for adapters; all weights (lora_rank 0) take about a "
         "tenth. Lower it when KL or clip fraction jumps.",
         above=0.0,
+        section=Section.UPDATE,
+        main=True,
     )
     lr_schedule: str = option(
-        "linear", "How the step size falls afterwards.", choices=("linear", "cosine", "constant")
+        "linear",
+        "How the step size falls afterwards.",
+        choices=("linear", "cosine", "constant"),
+        section=Section.UPDATE,
     )
-    weight_decay: float = option(0.0, "AdamW's weight decay.", minimum=0.0)
-    clip: float = option(0.2, "Ratios further from 1 give no gradient.", above=0.0, maximum=1.0)
+    weight_decay: float = option(0.0, "AdamW's weight decay.", minimum=0.0, section=Section.UPDATE)
+    clip: float = option(
+        0.2,
+        "Ratios further from 1 give no gradient.",
+        above=0.0,
+        maximum=1.0,
+        section=Section.UPDATE,
+    )
     clip_high: float | None = option(
         None,
         "The upper bound's own distance; `clip` if unset. 0.28 lets unlikely tokens grow (DAPO).",
         above=0.0,
+        section=Section.UPDATE,
     )
     # guardrails
     guards: Mapping[str, Any] = option(
         {},
         "Changes to the guardrails, by rule: {zero_variance: {threshold: 0.9, action: stop}, "
         "length: off}. docs/guardrails.md lists rules, thresholds and actions.",
+        section=Section.GUARDRAILS,
     )
-    preflight: bool = option(False, "Only look: data, reward, memory; report, train nothing.")
+    preflight: bool = option(
+        False, "Only look: data, reward, memory; report, train nothing.", section=Section.GUARDRAILS
+    )
     # bookkeeping
-    log_every: int = option(1, "Steps between metric points.", unit="steps", minimum=1)
+    log_every: int = option(
+        1, "Steps between metric points.", unit="steps", minimum=1, section=Section.BOOKKEEPING
+    )
 
     def check(self) -> list[str]:
         errors = []

@@ -1,26 +1,46 @@
-"""How a recipe's configuration is declared and checked. No torch: a bad value fails at once.
+"""How a recipe's settings are declared and checked, for forms, the API and trainers alike.
 
-A configuration is a frozen dataclass whose fields are made by `option`. `parse` reports every
-error of a configuration together, so that a person mends it in one go.
+Settings are a frozen dataclass whose fields are made by `option`. `read` reports every error of a
+configuration together, so that a person corrects it in one go. No torch, no Django.
 """
 
 import difflib
 import math
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
+from enum import StrEnum
 from typing import Any, TypeVar
 
-from workers.context import RecipeError
-from workers.contract.events import Fault
+from workers.contract.events import Fault, RecipeError
 
 Config = TypeVar("Config")
+MOST_ERRORS = 50  # of one configuration, in one answer
+_MOST_COMPARED, _LONGEST_COMPARED = 20, 60  # unknown names, and their characters
+
+
+class Section(StrEnum):
+    """The heading under which a form shows a field, in the order of the page."""
+
+    MODEL = "Model"
+    DATA = "Data"
+    ROLLOUTS = "Rollouts"
+    ACTORS = "Actors beyond this process"
+    REWARD = "Reward"
+    REFERENCE = "Divergence from the reference"
+    UPDATE = "Update"
+    GUARDRAILS = "Guardrails and early stop"
+    BOOKKEEPING = "Bookkeeping"
+    OTHER = "Other settings"
 
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """What a person must know of one field: unit, when to change it, and what values fit."""
+    """What a person must know of one field: unit, when to change it, and what values fit.
+
+    `main`: shown at once in a form; the others wait behind "All settings".
+    """
 
     doc: str
     unit: str = ""
@@ -28,6 +48,34 @@ class Option:
     maximum: float | None = None  # inclusive
     above: float | None = None  # exclusive lower bound
     choices: tuple[str, ...] = ()
+    section: Section = Section.OTHER
+    main: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SettingField:
+    """One field as a form asks for it: its type (int, float, str, bool, object or list), default
+    and limits. `optional`: None is a value of its own, meaning what the option's `doc` says."""
+
+    name: str
+    type: str
+    optional: bool
+    default: Any
+    option: Option
+
+
+class SettingsError(RecipeError):
+    """A configuration that the recipe refuses. Each of `errors` is "path of the field: reason"."""
+
+    def __init__(self, errors: Sequence[str]) -> None:
+        told = sorted(set(errors))
+        more = len(told) - MOST_ERRORS
+        self.errors = told[:MOST_ERRORS]
+        if more > 0:
+            self.errors.append(
+                f"{told[MOST_ERRORS].partition(': ')[0]}: and {more - 1} more errors"
+            )
+        super().__init__("bad_config", Fault.CONFIGURATION, "; ".join(self.errors))
 
 
 def option(default: Any, doc: str, **limits: Any) -> Any:
@@ -38,17 +86,6 @@ def option(default: Any, doc: str, **limits: Any) -> Any:
     return field(default=default, metadata=metadata)
 
 
-def parse(cls: type[Config], values: Mapping[str, Any]) -> Config:
-    """`cls` from decoded JSON. Raises `RecipeError` (bad_config) naming every field that is wrong.
-
-    A class may define `check(self) -> list[str]` for rules that join several fields.
-    """
-    config, errors = read(cls, values)
-    if config is None or errors:
-        raise RecipeError("bad_config", Fault.CONFIGURATION, "; ".join(sorted(errors)))
-    return config
-
-
 def read(
     cls: type[Config], values: Mapping[str, Any], *, where: str = "", what: str = "this recipe"
 ) -> tuple[Config | None, list[str]]:
@@ -57,7 +94,11 @@ def read(
     not in JSON."""
     known = {f.name.rstrip("_"): f for f in fields(cls)}
     hints = typing.get_type_hints(cls)
-    wrong = {name: _unknown(name, known, what) for name in values if name not in known}
+    unknown = [name for name in values if name not in known]
+    wrong = {name: f"{name}: is no field of {what}" for name in unknown}
+    for name in unknown[:_MOST_COMPARED]:
+        if close := difflib.get_close_matches(name[:_LONGEST_COMPARED], known, n=1):
+            wrong[name] += f" (is '{close[0]}' meant?)"
     fitting: dict[str, Any] = {}
     for name, spec in known.items():
         if name in values:
@@ -80,20 +121,28 @@ def read(
     return (None if errors else config), [where + text for text in errors]
 
 
-def describe(cls: type) -> list[dict[str, Any]]:
-    """One row per field, for documentation and forms."""
-    rows = []
+def setting_fields(cls: type) -> list[SettingField]:
+    """The fields of a class of settings, in the order of their declaration."""
+    hints = typing.get_type_hints(cls)
+    found = []
     for f in fields(cls):
-        option_ = f.metadata["option"]
-        default = f.default if f.default is not MISSING else f.default_factory()  # type: ignore[misc]
-        name = f.name.rstrip("_")
-        rows.append({"name": name, "default": default, "unit": option_.unit, "doc": option_.doc})
-    return rows
+        name, optional = _type_name(hints[f.name])
+        default = f.default_factory() if f.default_factory is not MISSING else f.default
+        found.append(
+            SettingField(f.name.rstrip("_"), name, optional, default, f.metadata["option"])
+        )
+    return found
 
 
-def _unknown(name: str, known: Mapping[str, Any], what: str) -> str:
-    close = difflib.get_close_matches(name, known, n=1)
-    return f"{name}: is no field of {what}" + (f" (is '{close[0]}' meant?)" if close else "")
+def _type_name(hint: Any) -> tuple[str, bool]:
+    """(name of the type in JSON's terms, whether None fits too)."""
+    optional = isinstance(hint, types.UnionType) and type(None) in hint.__args__
+    if optional:
+        hint = next(arg for arg in hint.__args__ if arg is not type(None))
+    origin = typing.get_origin(hint)
+    if origin is None:
+        return hint.__name__, optional
+    return ("list" if origin is tuple else "object"), optional
 
 
 def _fit(value: Any, hint: Any) -> Any:

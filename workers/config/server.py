@@ -9,11 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from workers.config.parsing import option, read
-from workers.config.reward_rules import NAME
-from workers.config.rewards import url_errors
-from workers.context import RecipeError
-from workers.contract.events import Fault
+from workers.config.parsing import SettingsError, option, read
+from workers.config.rewards import NAME, url_errors
 
 # And names that begin with it: an engineer must not have any other secret sent out.
 TOKEN_VARIABLE = "INFERENCE_TOKEN"  # noqa: S105 - a name
@@ -127,10 +124,10 @@ def server_errors(
 
 
 def read_server(config: Mapping[str, Any]) -> ServerSettings | None:
-    """None where it is empty; `RecipeError` (bad_config) with everything that is wrong."""
+    """None where it is empty; `SettingsError` with everything that is wrong."""
     if not config:
         return None
     settings, errors = read(ServerSettings, config, where="server.", what="a server")
     if settings is None or errors:
-        raise RecipeError("bad_config", Fault.CONFIGURATION, "; ".join(sorted(errors)))
+        raise SettingsError(errors)
     return settings

@@ -19,6 +19,18 @@ class Fault(StrEnum):
     USER = "user"
 
 
+class RecipeError(Exception):
+    """A failure a person can act on. `kind` is a stable code, `fault` says whose turn it is;
+    `retryable`: another attempt may fare better, without anybody's doing."""
+
+    def __init__(self, kind: str, fault: Fault, message: str, *, retryable: bool = False) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.fault = fault
+        self.message = message
+        self.retryable = retryable
+
+
 @dataclass(frozen=True, slots=True)
 class Opened:
     """The trainer is up. `environment` holds library versions, device, host and process id."""

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from transformers import PreTrainedTokenizerBase
 
-from workers.config.preference import DPOSettings
+from workers.config.training import DPOSettings
 from workers.data.encoding import Encoded, PairEncoder
 from workers.data.snapshot import Preference
 from workers.layouts.shares import ALONE, Shares

@@ -7,7 +7,7 @@ from typing import Any
 from transformers import PreTrainedTokenizerBase, TrainerCallback
 
 from workers import ranks
-from workers.config.preference import DPOSettings
+from workers.config.training import DPOSettings
 from workers.context import RunContext
 from workers.data.snapshot import Messages
 from workers.dpo.reference import on_device

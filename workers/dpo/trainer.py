@@ -18,7 +18,7 @@ from transformers import PreTrainedTokenizerBase
 from trl import DPOConfig, DPOTrainer
 from trl.trainer.utils import add_fused_lm_head
 
-from workers.config.preference import DPOSettings
+from workers.config.training import DPOSettings
 from workers.dpo.pairs import Pair, StepCollator
 from workers.dpo.reference import Precomputed, sequence_logprobs
 from workers.layouts.shares import ALONE, Shares

@@ -11,8 +11,10 @@ from transformers import PreTrainedTokenizerBase
 
 from measures.groups import silent_groups
 from workers.config.grpo import GRPOSettings
-from workers.context import RecipeError
-from workers.contract.events import Fault
+from workers.contract.events import (
+    Fault,
+    RecipeError,
+)
 from workers.contracts import check_finite
 from workers.data.snapshot import Messages
 from workers.ppo.first import by_first

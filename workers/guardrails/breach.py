@@ -5,8 +5,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from workers.context import RecipeError, RunContext
-from workers.contract.events import Alert, Evidence, Fault
+from workers.context import (
+    RunContext,
+)
+from workers.contract.events import (
+    Alert,
+    Evidence,
+    Fault,
+    RecipeError,
+)
 from workers.contract.guards import Adjustment, GuardRule, failure_kind
 
 SKIP = "skip"  # the action of a step whose loss or gradient was no number, the first time

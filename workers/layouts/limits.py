@@ -2,8 +2,10 @@
 
 from typing import Any
 
-from workers.context import RecipeError
-from workers.contract.events import Fault
+from workers.contract.events import (
+    Fault,
+    RecipeError,
+)
 from workers.contract.jobs import JobSpec
 from workers.contract.layouts import ZERO3
 

@@ -4,8 +4,13 @@ from dataclasses import dataclass, field
 
 from workers import ranks
 from workers.config.policy import PPOSettings
-from workers.context import RecipeError, RunContext
-from workers.contract.events import Fault
+from workers.context import (
+    RunContext,
+)
+from workers.contract.events import (
+    Fault,
+    RecipeError,
+)
 from workers.models import stop_ids
 from workers.ppo.ahead import Ahead, Submit
 from workers.ppo.figures import Figures

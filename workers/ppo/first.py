@@ -4,8 +4,10 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from workers import ranks
-from workers.context import RecipeError
-from workers.contract.events import Fault
+from workers.contract.events import (
+    Fault,
+    RecipeError,
+)
 
 Found = TypeVar("Found")
 

@@ -13,8 +13,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from workers.context import RecipeError, RunContext
-from workers.contract.events import Fault
+from workers.context import (
+    RunContext,
+)
+from workers.contract.events import (
+    Fault,
+    RecipeError,
+)
 from workers.data.snapshot import TRAIN, Preference, evaluation_splits, read_preferences
 from workers.ppo.baseline import Baseline
 from workers.recipes.samples import choose

@@ -14,8 +14,13 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from workers import ranks
 from workers.config.policy import PPOSettings
-from workers.context import RecipeError, RunContext
-from workers.contract.events import Fault
+from workers.context import (
+    RunContext,
+)
+from workers.contract.events import (
+    Fault,
+    RecipeError,
+)
 from workers.contract.layouts import FSDP, ONE, ZERO2, ZERO3
 from workers.data.snapshot import TRAIN, Messages, Prompt, evaluation_splits, read_prompts
 from workers.layouts.whole import is_split

@@ -14,8 +14,10 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
 from workers import ranks
-from workers.context import RecipeError
-from workers.contract.events import Fault
+from workers.contract.events import (
+    Fault,
+    RecipeError,
+)
 from workers.layouts.whole import whole_of
 from workers.layouts.whole_weights import fsdp_parts
 from workers.ppo.actor_critic import ActorCritic

@@ -9,7 +9,12 @@ from typing import TypeVar
 from transformers import PreTrainedTokenizerBase
 
 from workers.assess.gather import held_out_split
-from workers.context import RecipeError, RunContext
+from workers.context import (
+    RunContext,
+)
+from workers.contract.events import (
+    RecipeError,
+)
 from workers.data.snapshot import (
     TRAIN,
     Demonstration,

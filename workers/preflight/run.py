@@ -12,7 +12,12 @@ import torch
 from workers.assess.gather import draw, pairs_of
 from workers.assess.scoring import Scored
 from workers.config import settings_for
-from workers.context import RecipeError, RunContext
+from workers.context import (
+    RunContext,
+)
+from workers.contract.events import (
+    RecipeError,
+)
 from workers.data.snapshot import Demonstration, Preference, evaluation_splits
 from workers.memory.entries import Ledger
 from workers.preflight.critic import FixedRollout, critic_finding, fit_critic

@@ -23,8 +23,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Self
 
-from workers.context import RecipeError
-from workers.contract.events import Fault
+from workers.contract.events import (
+    Fault,
+    RecipeError,
+)
 
 ADDRESS_VARIABLE = "RAY_ADDRESS"
 LOOPBACK = "127.0.0.1"

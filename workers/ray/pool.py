@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
-from workers.context import RecipeError
-from workers.contract.events import Fault
+from workers.contract.events import (
+    Fault,
+    RecipeError,
+)
 
 TRIES = 3  # of one piece: an actor that it kills would be killed again
 READY_S = 600.0  # to start, which loads the model

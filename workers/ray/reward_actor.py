@@ -16,7 +16,12 @@ from typing import Any
 import torch
 
 from workers.artifacts import Store
-from workers.context import RecipeError, RunContext
+from workers.context import (
+    RunContext,
+)
+from workers.contract.events import (
+    RecipeError,
+)
 from workers.contract.jobs import JobSpec
 from workers.data.snapshot import Messages
 from workers.ray.cluster import Cluster

@@ -20,9 +20,14 @@ from workers.assess.looking import Subject, look
 from workers.assess.phases import Phases
 from workers.assess.writing import publish
 from workers.config import settings_for
-from workers.config.assessment import AssessSettings
-from workers.context import RecipeError, RunContext
-from workers.contract.events import Fault
+from workers.config.inference import AssessSettings
+from workers.context import (
+    RunContext,
+)
+from workers.contract.events import (
+    Fault,
+    RecipeError,
+)
 from workers.data.snapshot import Preference
 from workers.models import parameter_count
 from workers.rewards.build import build_judge, load_reward

@@ -14,7 +14,7 @@ from typing import Any
 from workers.checks.found import Found, jsonable
 from workers.checks.pace import Cancelled, Pace
 from workers.config import settings_for
-from workers.config.checks import CheckSettings
+from workers.config.inference import CheckSettings
 from workers.context import RunContext
 
 CONFIG = CheckSettings

@@ -17,7 +17,7 @@ from transformers import set_seed
 from trl import DPOConfig
 from trl.trainer.utils import add_fused_lm_head
 
-from workers.config.preference import DPOSettings
+from workers.config.training import DPOSettings
 from workers.context import RunContext
 from workers.data.snapshot import (
     TRAIN,

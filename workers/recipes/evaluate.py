@@ -18,7 +18,7 @@ from measures.accuracy import pair_credit
 from measures.estimate import Interval
 from measures.intervals import mean_interval, paired_difference
 from workers.config import settings_for
-from workers.config.sampling import EvaluateSettings
+from workers.config.inference import EvaluateSettings
 from workers.context import RunContext
 from workers.data.encoding import encode_prompt
 from workers.data.snapshot import TRAIN, Prompt, evaluation_splits, read_prompts

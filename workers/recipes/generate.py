@@ -16,7 +16,7 @@ from transformers import set_seed
 from workers.artifacts import file_sha256
 from workers.audit import write_lines
 from workers.config import settings_for
-from workers.config.sampling import AnsweringSettings, GenerateSettings
+from workers.config.inference import AnsweringSettings, GenerateSettings
 from workers.context import RunContext
 from workers.contract.events import Generated
 from workers.contract.jobs import InputRef

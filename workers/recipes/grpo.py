@@ -24,8 +24,13 @@ from workers.behaviour.build import make_watch
 from workers.behaviour.histograms import Histograms
 from workers.behaviour.watch import Watch
 from workers.config.grpo import GRPOSettings
-from workers.context import RecipeError, RunContext
-from workers.contract.events import Fault
+from workers.context import (
+    RunContext,
+)
+from workers.contract.events import (
+    Fault,
+    RecipeError,
+)
 from workers.grpo.people import ask_people, sample, tell_silence
 from workers.grpo.reporter import GroupReporter
 from workers.grpo.rewards import GroupReward

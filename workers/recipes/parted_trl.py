@@ -15,8 +15,10 @@ import torch
 from datasets import Dataset
 
 from workers import ranks
-from workers.context import RecipeError
-from workers.contract.events import Fault
+from workers.contract.events import (
+    Fault,
+    RecipeError,
+)
 from workers.recipes.parted_steps import PartedSteps
 
 

@@ -22,16 +22,21 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from measures.accuracy import pair_credit
-from workers.behaviour.phrases import POLITENESS, REFUSALS, Phrases, plain, refused
 from workers.checks.asking import BATCH, Speaker, ask, fixed_prompts, speaker
 from workers.checks.fixed_answers import FixedAnswer, answer_id, fixed_answers
 from workers.checks.found import jsonable
 from workers.checks.pace import Cancelled, Pace
 from workers.checks.scoring import fresh_reward
 from workers.config import settings_for
-from workers.config.checks import ProbeSettings
-from workers.context import RecipeError, RunContext
-from workers.contract.events import Fault
+from workers.config.inference import ProbeSettings
+from workers.config.phrases import POLITENESS, REFUSALS, Phrases, plain, refused
+from workers.context import (
+    RunContext,
+)
+from workers.contract.events import (
+    Fault,
+    RecipeError,
+)
 from workers.data.padding import pad_right
 from workers.data.snapshot import Messages
 from workers.models import weights_sha256

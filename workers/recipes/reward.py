@@ -13,9 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from measures.accuracy import pair_credit
-from workers.config.preference import RewardSettings
-from workers.context import RecipeError, RunContext
-from workers.contract.events import Fault
+from workers.config.training import RewardSettings
+from workers.context import (
+    RunContext,
+)
+from workers.contract.events import (
+    Fault,
+    RecipeError,
+)
 from workers.data.snapshot import TRAIN
 from workers.models import load_tokenizer, named_model, readable_length
 from workers.preflight.begin import settings_of

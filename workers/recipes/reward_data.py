@@ -5,9 +5,14 @@ from dataclasses import dataclass, field, replace
 
 from transformers import PreTrainedTokenizerBase
 
-from workers.config.preference import RewardSettings
-from workers.context import RecipeError, RunContext
-from workers.contract.events import Fault
+from workers.config.training import RewardSettings
+from workers.context import (
+    RunContext,
+)
+from workers.contract.events import (
+    Fault,
+    RecipeError,
+)
 from workers.data.encoding import Encoded, PairEncoder
 from workers.data.snapshot import (
     TRAIN,

@@ -13,9 +13,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from workers.config.preference import RewardSettings
-from workers.context import RecipeError
-from workers.contract.events import Fault
+from workers.config.training import RewardSettings
+from workers.contract.events import (
+    Fault,
+    RecipeError,
+)
 from workers.data.folds import assign_folds, fold_keys
 from workers.data.snapshot import Preference
 

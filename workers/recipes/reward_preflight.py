@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from workers.config.preference import RewardSettings
+from workers.config.training import RewardSettings
 from workers.data.token_budget import padded_tokens, parts_under
 from workers.recipes.reward_data import EncodedPair, PairData
 from workers.recipes.reward_parts import Part

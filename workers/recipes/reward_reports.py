@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from measures.ensembles import combine, standardise, to_raw
-from workers.config.preference import RewardSettings
+from workers.config.training import RewardSettings
 from workers.context import RunContext
 from workers.contract.events import Alert
 from workers.data.folds import fold_keys

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.utils.data import Sampler
 
 from workers import ranks
-from workers.config.preference import RewardSettings
+from workers.config.training import RewardSettings
 from workers.data.batching import LengthGroupedSampler
 from workers.data.padding import pad_right
 from workers.data.sampling import (

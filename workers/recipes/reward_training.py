@@ -15,9 +15,14 @@ from typing import Any
 
 from transformers import PreTrainedTokenizerBase, TrainingArguments, set_seed
 
-from workers.config.preference import RewardSettings
-from workers.context import RecipeError, RunContext
-from workers.contract.events import Fault
+from workers.config.training import RewardSettings
+from workers.context import (
+    RunContext,
+)
+from workers.contract.events import (
+    Fault,
+    RecipeError,
+)
 from workers.layouts.shares import Shares
 from workers.lora import attach_lora
 from workers.models import load_scorer

@@ -6,7 +6,7 @@ from typing import Any
 
 from transformers import TrainerControl, TrainerState, TrainingArguments
 
-from workers.config.preference import RewardSettings
+from workers.config.training import RewardSettings
 from workers.context import RunContext
 from workers.contract.events import Alert
 from workers.recipes.reward_parts import MODEL, Part, Progress

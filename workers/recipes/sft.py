@@ -15,9 +15,14 @@ from peft import PeftModel
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, set_seed
 from trl import SFTConfig
 
-from workers.config.supervised import SFTSettings
-from workers.context import RecipeError, RunContext
-from workers.contract.events import Fault
+from workers.config.training import SFTSettings
+from workers.context import (
+    RunContext,
+)
+from workers.contract.events import (
+    Fault,
+    RecipeError,
+)
 from workers.data.base_model import BaseShape, build_model, train_tokenizer
 from workers.data.encoding import Encoded, encode_pair, truncated_share
 from workers.data.snapshot import (

@@ -5,7 +5,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from workers.config.reward_rules import VerifierSettings
 from workers.config.rewards import (
     HttpSettings,
     ModelSettings,
@@ -13,10 +12,16 @@ from workers.config.rewards import (
     SourceSettings,
     SumSettings,
     TokenCountSettings,
+    VerifierSettings,
     read_reward,
 )
-from workers.context import RecipeError, RunContext
-from workers.contract.events import Fault
+from workers.context import (
+    RunContext,
+)
+from workers.contract.events import (
+    Fault,
+    RecipeError,
+)
 from workers.data.snapshot import TRAIN, Prompt, evaluation_splits, read_prompts
 from workers.rewards.cached import CachedReward, cache_of
 from workers.rewards.ensemble import EnsembleReward

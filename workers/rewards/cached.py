@@ -9,8 +9,10 @@ from typing import Any, Protocol
 
 import redis
 
-from workers.context import RecipeError
-from workers.contract.events import Fault
+from workers.contract.events import (
+    Fault,
+    RecipeError,
+)
 from workers.data.snapshot import Messages, prompt_key
 from workers.rewards.source import Scores
 from workers.scoring.cache import Remembered, ScoreCache, score_key

@@ -2,8 +2,10 @@
 
 import regex
 
-from workers.context import RecipeError
-from workers.contract.events import Fault
+from workers.contract.events import (
+    Fault,
+    RecipeError,
+)
 
 SECONDS = 2.0  # for one text; a sane expression takes microseconds
 

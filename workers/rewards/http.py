@@ -17,8 +17,10 @@ from typing import Any
 import httpx2
 
 from workers.config.rewards import HttpSettings
-from workers.context import RecipeError
-from workers.contract.events import Fault
+from workers.contract.events import (
+    Fault,
+    RecipeError,
+)
 from workers.data.snapshot import Messages
 from workers.rewards.cached import TextRow
 from workers.rewards.service_answer import BadAnswer, read_answer, read_id

@@ -25,8 +25,10 @@ from measures.ensembles import (
     scale_of,
     standardise,
 )
-from workers.context import RecipeError
-from workers.contract.events import Fault
+from workers.contract.events import (
+    Fault,
+    RecipeError,
+)
 
 FILE = "ensemble.json"
 VERSION = 1

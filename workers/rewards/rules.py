@@ -8,7 +8,7 @@ is and withholds the response: it must give no gradient. With a penalty the pena
 from collections.abc import Sequence
 
 from workers.config.parsing import read
-from workers.config.reward_rules import BLOCK, REVIEW, Bounds, RuleSettings
+from workers.config.rewards import BLOCK, REVIEW, Bounds, RuleSettings
 from workers.data.snapshot import Messages
 from workers.rewards.expressions import Expression
 from workers.rewards.reading import boxed, json_in, phrase_pattern, plain

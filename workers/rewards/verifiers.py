@@ -10,9 +10,11 @@ from itertools import combinations, pairwise
 
 import regex
 
-from workers.config.reward_rules import BLOCK, PENALISE, VerifierSettings
-from workers.context import RecipeError
-from workers.contract.events import Fault
+from workers.config.rewards import BLOCK, PENALISE, VerifierSettings
+from workers.contract.events import (
+    Fault,
+    RecipeError,
+)
 from workers.data.snapshot import Messages, Prompt, prompt_key
 from workers.rewards.expressions import Expression
 from workers.rewards.reading import boxed, json_in, numbers, phrase_pattern, plain, same_text

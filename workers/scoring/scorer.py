@@ -11,7 +11,9 @@ from typing import Any
 import redis
 
 from workers.artifacts import ArtifactError
-from workers.context import RecipeError
+from workers.contract.events import (
+    RecipeError,
+)
 from workers.contract.scores import ScoreReply, ScoreRequest
 from workers.scoring.cache import Remembered, ScoreCache, score_key
 from workers.scoring.gate import PrecisionGate

@@ -7,8 +7,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from workers.context import RecipeError, RunContext
-from workers.contract.events import Fault
+from workers.context import (
+    RunContext,
+)
+from workers.contract.events import (
+    Fault,
+    RecipeError,
+)
 from workers.servers.client import Server, Stopped, Unanswered
 from workers.servers.kept import KeptAnswers, request_key
 from workers.servers.reading import Given

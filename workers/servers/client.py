@@ -16,8 +16,10 @@ from typing import Any
 import httpx2
 
 from workers.config.server import CHAT, ServerSettings
-from workers.context import RecipeError
-from workers.contract.events import Fault
+from workers.contract.events import (
+    Fault,
+    RecipeError,
+)
 from workers.servers.reading import BadAnswer, Given, read_answer
 from workers.service import (
     Encoded,

@@ -15,8 +15,10 @@ from typing import Any
 import torch
 
 from workers.config.server import ServerSettings
-from workers.context import RecipeError
-from workers.contract.events import Fault
+from workers.contract.events import (
+    Fault,
+    RecipeError,
+)
 from workers.models import load_causal
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 from trl import SFTConfig, SFTTrainer
 
-from workers.config.supervised import SFTSettings
+from workers.config.training import SFTSettings
 from workers.data.encoding import Encoded
 from workers.layouts.shares import ALONE, Shares
 from workers.recipes.parted_trl import PartedTRL, placeholder_rows

@@ -17,7 +17,7 @@ from apps.evaluation.selectors.assessments import assess_runs, start_inputs
 from apps.evaluation.selectors.models import reward_model_get
 from apps.evaluation.services.assessing import assessment_name, assessment_start
 from apps.training.models import Checkpoint, Run
-from workers.contract.recipes import recipe_presets
+from workers.config import recipe_presets
 
 
 @require_http_methods(["GET", "HEAD", "POST"])

@@ -10,7 +10,7 @@ from apps.common.errors import DomainError
 from apps.monitoring.selectors.left_behind import LeftBehind
 from apps.training.models import Alert, Run, RunEvent
 from apps.training.services.kinds import OPTIMISED
-from workers.contract.recipes import recipe_fields
+from workers.config import recipe_fields
 from workers.diagnosis.evidence import Experiment
 from workers.diagnosis.experiments import EXPERIMENTS
 

@@ -11,7 +11,7 @@ from apps.snapshots.splits import PRIVATE_SPLITS
 from apps.training.models import Artifact, Checkpoint, Run, RunInput
 from apps.training.selectors import checkpoint_for_use, checkpoints, metric_series
 from apps.training.services.kinds import OPTIMISED, PAIRS, PROMPTS, REWARDS, reads_model
-from workers.contract.recipes import recipe_config, recipe_fields
+from workers.config import recipe_config, recipe_fields
 from workers.diagnosis.evidence import Experiment
 
 ROLLOUTS = "rollouts.jsonl"

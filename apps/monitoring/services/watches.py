@@ -16,7 +16,7 @@ from apps.monitoring.services.baselines import baseline_from
 from apps.snapshots.models import Snapshot
 from apps.training.models import Checkpoint, Run
 from apps.training.services.kinds import KINDS, POLICIES, REWARDS
-from workers.contract.recipes import recipe_config, recipe_fields
+from workers.config import recipe_config, recipe_fields
 
 LONGEST_NAME = 120
 LONGEST_REASON = 500

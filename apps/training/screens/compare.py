@@ -10,7 +10,7 @@ from apps.training import display, headline
 from apps.training.models import Alert, Run, RunInput
 from apps.training.screens.references import source
 from apps.training.selectors import pages
-from workers.contract.recipes import recipe_config, recipe_fields
+from workers.config import recipe_config, recipe_fields
 
 MOST = 5
 OFFERED = 200
@@ -121,7 +121,7 @@ def _settings(runs: Sequence[Run]) -> list[Row]:
         ]
         if len({cell.text for cell in cells}) > 1:
             field = next((known[name] for known in defaults if name in known), None)
-            rows.append(Row(name, cells, about=field.doc if field else ""))
+            rows.append(Row(name, cells, about=field.option.doc if field else ""))
     seeds = [Cell(str(run.seed)) for run in runs]
     if len({cell.text for cell in seeds}) > 1:
         rows.append(Row("seed", seeds, about="Of the run itself."))

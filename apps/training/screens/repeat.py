@@ -9,8 +9,8 @@ from apps.training.selectors.checkpoints import checkpoint_for_use
 from apps.training.services.kinds import POLICIES
 from apps.training.services.layouts import needs_of
 from apps.training.services.repeating import evaluation_missing
+from workers.config import recipe_config, recipe_fields
 from workers.contract.layouts import ONE
-from workers.contract.recipes import recipe_config, recipe_fields
 
 
 @dataclass(frozen=True, slots=True)

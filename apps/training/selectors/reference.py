@@ -2,7 +2,7 @@
 
 from apps.training.models import Run, RunInput
 from apps.training.selectors.metrics import metric_series
-from workers.contract.recipes import recipe_config
+from workers.config import recipe_config
 from workers.diagnosis.baseline import Baseline
 from workers.diagnosis.detectors import compared_metrics
 

@@ -1,6 +1,7 @@
 """Starting runs."""
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -19,6 +20,7 @@ from apps.training.services.completeness import context_check
 from apps.training.services.judges import judge_check
 from apps.training.services.kinds import KINDS, SHORT, Input, approval_check, inputs_check
 from apps.training.services.layouts import launcher_of, needs_check, needs_of
+from workers.config import SettingsError, settings_for
 from workers.contract.drills import refused_option
 from workers.contract.layouts import ONE
 from workers.contract.model_names import NOT_ALLOWED, may_be_named
@@ -229,6 +231,13 @@ def _check_plain(
         raise Unprocessable(
             f"base_model: {NOT_ALLOWED}.", code="model_not_allowed", field="config.base_model"
         )
+    try:
+        settings_for(kind, config)
+    except SettingsError as error:
+        path = re.split(r"[.\[:]", error.errors[0])[0]
+        raise Unprocessable(
+            error.message, code="bad_config", field=f"config.{path}", details=error.errors
+        ) from None
     if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed < _SEED_LIMIT:
         raise DomainError(
             "The seed must be a whole number from 0 to 2⁶³ − 1.", code="bad_seed", field="seed"

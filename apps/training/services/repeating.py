@@ -12,7 +12,7 @@ from apps.training.models import Checkpoint, Run, RunInput
 from apps.training.selectors.healthy import sft_of
 from apps.training.services.kinds import KINDS, POLICIES, Input
 from apps.training.services.launching import run_clone, run_launch
-from workers.contract.recipes import recipe_config, recipe_fields
+from workers.config import recipe_config, recipe_fields
 from workers.contract.wire import QUEUE_CPU
 
 _LONGEST_NAME = 120

@@ -21,7 +21,7 @@ from apps.training.selectors.healthy import checkpoints_judged, last_healthy, st
 from apps.training.services.kinds import Input
 from apps.training.services.launching import run_launch
 from apps.training.services.layouts import needs_of
-from workers.contract.recipes import recipe_config, recipe_fields
+from workers.config import recipe_config, recipe_fields
 
 HEALTHY, START = "healthy", "start"
 # The role by which a run of the kind starts from a checkpoint of another one like it.

@@ -15,7 +15,7 @@ from apps.common.spreadsheet import csv_lines
 from apps.training import display, selectors, services
 from apps.training.screens import seeds as screen
 from apps.training.selectors import pages
-from workers.contract.recipes import recipe_config
+from workers.config import recipe_config
 
 
 @require_safe

@@ -17,8 +17,8 @@ from apps.training.forms import RunForm
 from apps.training.guidance import advised_changes
 from apps.training.models import Run
 from apps.training.screens.checks import layouts_of
+from workers.config import preset_purposes, recipe_presets
 from workers.contract.layouts import LAYOUTS, MOST_PROCESSES, ONE
-from workers.contract.recipes import preset_purposes, recipe_presets
 
 # In the order of the loop, with what each is for.
 KINDS = (

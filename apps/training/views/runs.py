@@ -25,7 +25,7 @@ from apps.training.selectors.queueing import queue_words, why_it_waits
 from apps.training.services.kinds import POLICIES
 from apps.training.services.rollback import START_ROLE
 from apps.training.views.launch import KINDS
-from workers.contract.recipes import recipe_config, recipe_fields
+from workers.config import recipe_config, recipe_fields
 
 PER_PAGE = 50
 LOG_LINES = 400

@@ -10,9 +10,9 @@ from scipy.stats import spearmanr
 from workers.behaviour.copies import Copies
 from workers.behaviour.histograms import Histograms
 from workers.behaviour.lift import Lift
-from workers.behaviour.phrases import REFUSALS, Phrases, phrase_name, plain, refused
 from workers.behaviour.scores import kurtosis, mode_share, rank_correlation
 from workers.behaviour.watch import Watch, template_share
+from workers.config.phrases import REFUSALS, Phrases, phrase_name, plain, refused
 
 LONG = "one two three four five six seven eight nine ten eleven twelve thirteen fourteen"
 

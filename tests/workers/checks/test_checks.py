@@ -16,7 +16,9 @@ from workers.checks import kl_reference, protocol
 from workers.checks.asking import Speaker, looked_at
 from workers.checks.asking import ask as answers_of
 from workers.checks.scoring import without_cache
-from workers.context import RecipeError
+from workers.contract.events import (
+    RecipeError,
+)
 from workers.data.encoding import encode_prompt
 from workers.models import load_causal, load_tokenizer
 from workers.rollouts.sampling import Sampling

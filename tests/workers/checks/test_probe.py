@@ -11,7 +11,9 @@ from transformers import LlamaConfig, LlamaForSequenceClassification
 
 from tests.workers.checks.conftest import ASKED, Case
 from tests.workers.recipes.language import WORDS
-from workers.context import RecipeError
+from workers.contract.events import (
+    RecipeError,
+)
 from workers.models import load_causal, weights_sha256
 
 Report = dict[str, Any]

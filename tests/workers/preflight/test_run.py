@@ -18,8 +18,13 @@ from tests.workers.recipes.language import (
 )
 from workers import train as trainer
 from workers.config import settings_for
-from workers.context import RecipeError, RunContext
-from workers.contract.events import Failed
+from workers.context import (
+    RunContext,
+)
+from workers.contract.events import (
+    Failed,
+    RecipeError,
+)
 from workers.lora import attach_policy_lora
 from workers.memory import plan
 from workers.memory.room import Room

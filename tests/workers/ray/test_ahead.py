@@ -10,7 +10,9 @@ from tests.workers.recipes.language import tiny_llama, user
 from tests.workers.recipes.test_ppo_parts import IDS, MESSAGES, improve, ppo, roll_out
 from workers import contracts
 from workers.config import settings_for
-from workers.context import RecipeError
+from workers.contract.events import (
+    RecipeError,
+)
 from workers.models import weights_sha256
 from workers.ppo.actor_critic import ActorCritic
 from workers.ppo.actors import open_actors

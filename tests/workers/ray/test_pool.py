@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
-from workers.context import RecipeError
-from workers.contract.events import Fault
+from workers.contract.events import (
+    Fault,
+    RecipeError,
+)
 from workers.ray.pool import LOOK_S, READY_S, TRIES, Pool, Stopped
 
 

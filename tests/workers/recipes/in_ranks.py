@@ -25,8 +25,14 @@ import torch
 
 from tests.workers.recipes.language import Notebook, Outcome, Workshop
 from workers import ranks
-from workers.context import RecipeError, RunContext
-from workers.contract.events import Failed, Finished
+from workers.context import (
+    RunContext,
+)
+from workers.contract.events import (
+    Failed,
+    Finished,
+    RecipeError,
+)
 from workers.contract.jobs import spec_from_json
 from workers.ppo import course, stepping, zero
 from workers.ppo.actor_critic import ActorCritic

@@ -8,7 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.workers.recipes.language import END, assistant, user, word_tokenizer
-from workers.context import RecipeError
+from workers.contract.events import (
+    RecipeError,
+)
 from workers.data.base_model import train_tokenizer
 from workers.data.batching import LengthGroupedSampler, padding_share
 from workers.data.encoding import encode_pair, encode_prompt, truncated_share

@@ -10,7 +10,7 @@ from trl import DPOConfig, DPOTrainer
 
 from tests.workers.recipes.language import assistant, tiny_gpt2, tiny_llama, user, word_tokenizer
 from workers.config import settings_for
-from workers.config.preference import _BY_PAIR, _BY_STEP
+from workers.config.training import _BY_PAIR, _BY_STEP
 from workers.data.snapshot import Preference
 from workers.dpo.pairs import Pair, StepCollator, encode_pairs
 from workers.dpo.reference import precompute, reference_key

@@ -16,7 +16,9 @@ from tests.workers.recipes.language import Outcome, Workshop, tiny_llama, user, 
 from tests.workers.recipes.test_dpo_losses import ROWS, arguments, assistant, preferences
 from tests.workers.recipes.test_resume import check_joined, curves, stop_and_resume
 from workers.config import settings_for
-from workers.context import RecipeError
+from workers.contract.events import (
+    RecipeError,
+)
 from workers.dpo.pairs import encode_pairs
 from workers.dpo.reference import FILE
 from workers.dpo.trainer import PairTrainer

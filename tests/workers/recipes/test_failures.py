@@ -6,7 +6,9 @@ import pytest
 
 from tests.workers.recipes.conftest import PLANTED_PPO, preference_rows
 from tests.workers.recipes.language import Workshop, tiny_llama
-from workers.context import RecipeError
+from workers.contract.events import (
+    RecipeError,
+)
 
 EXPLODING = 1e25
 PAIRS = {"learning_rate": EXPLODING, "batch_size": 16, "max_length": 32, "log_every": 1}

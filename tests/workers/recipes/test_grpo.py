@@ -9,7 +9,9 @@ import torch
 from tests.workers.recipes.conftest import SUBJECTS
 from tests.workers.recipes.language import Outcome, Workshop, tiny_llama, user
 from tests.workers.recipes.test_resume import check_joined
-from workers.context import RecipeError
+from workers.contract.events import (
+    RecipeError,
+)
 from workers.models import load_causal
 from workers.recipes import grpo
 

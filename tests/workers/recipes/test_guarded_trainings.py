@@ -15,8 +15,10 @@ from torch import Tensor
 
 from tests.workers.recipes.language import Workshop
 from tests.workers.recipes.test_resume import check_joined, stop_and_resume
-from workers.context import RecipeError
-from workers.contract.events import Fault
+from workers.contract.events import (
+    Fault,
+    RecipeError,
+)
 from workers.contract.jobs import Resume
 from workers.dpo.trainer import PairTrainer
 from workers.grpo.trainer import Trainer as GroupTrainer

@@ -9,7 +9,9 @@ from measures.ensembles import Scale
 from tests.workers.recipes.language import Outcome, Workshop, tiny_llama, word_tokenizer
 from tests.workers.recipes.test_ppo_parts import improve, ppo, roll_out
 from workers.config import settings_for
-from workers.context import RecipeError
+from workers.contract.events import (
+    RecipeError,
+)
 from workers.models import load_scorer, save_model
 from workers.ppo.actor_critic import ActorCritic
 from workers.ppo.evaluation import REVIEWS_PER_STEP

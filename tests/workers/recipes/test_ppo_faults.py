@@ -14,7 +14,9 @@ from tests.workers.recipes.conftest import PLANTED_PPO
 from tests.workers.recipes.language import Outcome, Workshop
 from tests.workers.recipes.test_resume import check_joined
 from workers import contracts
-from workers.context import RecipeError
+from workers.contract.events import (
+    RecipeError,
+)
 from workers.ppo import course
 from workers.ppo.figures import rollout_figures
 from workers.ppo.rollout import Rollout

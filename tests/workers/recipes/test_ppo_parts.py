@@ -8,7 +8,9 @@ import torch
 from tests.workers.recipes.language import tiny_gpt2, tiny_llama, user, word_tokenizer
 from workers import contracts
 from workers.config import settings_for
-from workers.context import RecipeError
+from workers.contract.events import (
+    RecipeError,
+)
 from workers.data.encoding import encode_prompt
 from workers.data.prompt_order import PromptOrder
 from workers.models import freeze, weights_sha256

@@ -7,7 +7,9 @@ import torch
 
 from tests.workers.recipes.language import tiny_gpt2, tiny_llama, user, word_tokenizer
 from tests.workers.recipes.test_ppo_parts import IDS, MESSAGES, improve, ppo
-from workers.context import RecipeError
+from workers.contract.events import (
+    RecipeError,
+)
 from workers.lora import attach_policy_lora
 from workers.models import disable_dropout, load_causal, weights_sha256
 from workers.ppo.actor_critic import ActorCritic, critic_of

@@ -8,8 +8,13 @@ import pytest
 from tests.workers.recipes.language import Outcome, Workshop, tiny_llama, user, word_tokenizer
 from workers.config import settings_for
 from workers.config.parsing import read
-from workers.config.reward_rules import RuleSettings
-from workers.context import RecipeError, RunContext
+from workers.config.rewards import RuleSettings
+from workers.context import (
+    RunContext,
+)
+from workers.contract.events import (
+    RecipeError,
+)
 from workers.data.snapshot import Messages, read_preferences
 from workers.models import save_model
 from workers.recipes.screening import screen

@@ -10,8 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workers.config import describe, settings_for
-from workers.config.preference import RewardSettings
+from workers.config import recipe_fields, settings_for
 from workers.data.folds import assign_folds, fold_keys
 from workers.data.sampling import (
     OrderSampler,
@@ -163,4 +162,4 @@ def test_one_fold_is_refused() -> None:
 
 def test_every_option_of_reward_runs_is_explained() -> None:
     page = (Path(__file__).parents[3] / "docs" / "reward-training.md").read_text()
-    assert [f["name"] for f in describe(RewardSettings) if f"`{f['name']}`" not in page] == []
+    assert [f.name for f in recipe_fields("reward") if f"`{f.name}`" not in page] == []

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.workers.recipes.language import assistant, user
-from workers.context import RecipeError
+from workers.contract.events import (
+    RecipeError,
+)
 from workers.data.snapshot import Messages, Preference
 from workers.ppo.baseline import Baseline
 from workers.ppo.probes import MOST_PAIRS, RewardProbes, accuracy, changed, read_probes

@@ -11,7 +11,9 @@ import pytest
 
 from tests.workers.recipes.encoders import bert, encoder_folder, modernbert
 from tests.workers.recipes.language import Outcome, Workshop, assistant, user
-from workers.context import RecipeError
+from workers.contract.events import (
+    RecipeError,
+)
 from workers.data.encoding import encode_pair
 from workers.models import load_scorer, load_tokenizer
 from workers.rewards.ensemble import EnsembleReward

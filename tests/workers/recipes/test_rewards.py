@@ -8,7 +8,9 @@ import torch
 
 from tests.workers.recipes.language import Workshop, tiny_llama, user, word_tokenizer
 from workers.audit import pick
-from workers.context import RecipeError
+from workers.contract.events import (
+    RecipeError,
+)
 from workers.data.base_model import BaseShape, build_model, train_tokenizer
 from workers.data.snapshot import Preference
 from workers.models import load_causal, load_scorer, load_tokenizer, save_model

@@ -5,9 +5,11 @@ import sys
 
 import pytest
 
-from workers.config import SETTINGS, describe, settings_for
+from measures import ensembles
+from workers.config import SETTINGS, recipe_fields, settings_for
 from workers.config.presets import PRESETS
-from workers.context import RecipeError
+from workers.config.rewards import AGGREGATES
+from workers.contract.events import RecipeError
 
 
 def refused(kind: str, values: dict) -> str:
@@ -83,8 +85,23 @@ def test_the_defaults_of_ppo_are_those_the_field_has_settled_on() -> None:
 
 @pytest.mark.parametrize("kind", SETTINGS)
 def test_every_field_says_what_it_is_for(kind: str) -> None:
-    for row in describe(SETTINGS[kind]):
-        assert row["doc"].endswith("."), row["name"]
+    for one in recipe_fields(kind):
+        assert one.option.doc.endswith("."), one.name
+
+
+def test_a_field_keeps_its_type_limits_and_choices() -> None:
+    fields = {field.name: field for field in recipe_fields("ppo")}
+    batch_size = fields["batch_size"]
+    assert (batch_size.type, batch_size.option.minimum) == ("int", 2)
+    assert fields["learning_rate"].option.above == 0.0
+    assert fields["kl_estimator"].option.choices == ("k1", "k2", "k3", "full")
+    assert fields["kl_horizon"].optional
+    assert fields["reward"].type == "object"
+    assert recipe_fields("nothing") == []
+
+
+def test_the_ways_to_combine_an_ensemble_are_those_of_measures() -> None:
+    assert AGGREGATES == ensembles.AGGREGATES
 
 
 def test_checking_a_configuration_loads_no_torch() -> None:

@@ -22,7 +22,9 @@ from tests.workers.recipes import several
 from tests.workers.recipes.conftest import SUBJECTS
 from tests.workers.recipes.language import ROOT, Outcome, Workshop, assistant, user
 from tests.workers.recipes.test_resume import CLOCKS
-from workers.context import RecipeError
+from workers.contract.events import (
+    RecipeError,
+)
 from workers.contract.jobs import JobSpec, spec_to_json
 from workers.contract.layouts import ACCELERATE, DATA, FSDP, TORCHRUN, ZERO2, ZERO3
 from workers.launchers import Machine, rank_environment, trainer_argv

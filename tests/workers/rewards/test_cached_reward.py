@@ -10,7 +10,9 @@ import torch
 
 from tests.workers.recipes.language import WORDS, tiny_gpt2, tiny_llama, user, word_tokenizer
 from tests.workers.scored import emptied
-from workers.context import RecipeError
+from workers.contract.events import (
+    RecipeError,
+)
 from workers.data.encoding import Encoded
 from workers.models import load_scorer, save_model
 from workers.rewards.cached import CachedReward, cache_of

@@ -11,7 +11,9 @@ import pytest
 from tests.workers.recipes.language import user
 from workers.config.parsing import read
 from workers.config.rewards import HttpSettings
-from workers.context import RecipeError
+from workers.contract.events import (
+    RecipeError,
+)
 from workers.rewards.cached import CachedReward
 from workers.rewards.http import HttpReward
 from workers.scoring.cache import ScoreCache

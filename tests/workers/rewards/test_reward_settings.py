@@ -5,16 +5,20 @@ import sys
 
 import pytest
 
-from workers.config.parsing import describe
-from workers.config.reward_rules import Bounds, RuleSettings, VerifierSettings
+from workers.config.parsing import setting_fields
 from workers.config.rewards import (
     SOURCES,
+    Bounds,
     PartSettings,
+    RuleSettings,
+    VerifierSettings,
     needs_model,
     read_reward,
     reward_errors,
 )
-from workers.context import RecipeError
+from workers.contract.events import (
+    RecipeError,
+)
 
 
 def test_every_error_is_told_at_once_with_the_path_of_its_field() -> None:
@@ -143,8 +147,8 @@ def test_whether_a_model_is_needed_is_seen_through_sums() -> None:
     "cls", [*SOURCES.values(), PartSettings, RuleSettings, Bounds, VerifierSettings]
 )
 def test_every_field_says_what_it_is_for(cls: type) -> None:
-    for row in describe(cls):
-        assert row["doc"].endswith("."), row["name"]
+    for one in setting_fields(cls):
+        assert one.option.doc.endswith("."), one.name
 
 
 def test_checking_a_reward_loads_no_torch() -> None:

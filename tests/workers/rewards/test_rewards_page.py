@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from workers.config.reward_rules import RuleSettings, VerifierSettings
 from workers.config.rewards import (
     SOURCES,
     HttpSettings,
     ModelSettings,
     PartSettings,
+    RuleSettings,
+    VerifierSettings,
     reward_errors,
 )
 from workers.rewards.service_answer import read_answer

@@ -4,8 +4,10 @@ import pytest
 
 from tests.workers.recipes.language import user
 from workers.config.parsing import read
-from workers.config.reward_rules import RuleSettings
-from workers.context import RecipeError
+from workers.config.rewards import RuleSettings
+from workers.contract.events import (
+    RecipeError,
+)
 from workers.rewards import expressions
 from workers.rewards.rules import Rule, RulesReward
 from workers.rewards.source import Scores

@@ -8,8 +8,10 @@ import pytest
 
 from tests.workers.recipes.language import user
 from workers.config.parsing import read
-from workers.config.reward_rules import VerifierSettings
-from workers.context import RecipeError
+from workers.config.rewards import VerifierSettings
+from workers.contract.events import (
+    RecipeError,
+)
 from workers.data.snapshot import Prompt, read_prompts
 from workers.rewards.reading import boxed, numbers
 from workers.rewards.verifiers import Verifier

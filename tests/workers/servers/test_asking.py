@@ -19,8 +19,10 @@ from tests.workers.servers.stub import (
     status,
     text,
 )
-from workers.context import RecipeError
-from workers.contract.events import Fault
+from workers.contract.events import (
+    Fault,
+    RecipeError,
+)
 from workers.rollouts.sampling import Sampling
 from workers.servers.asking import Cancelled
 from workers.service import MOST_BYTES

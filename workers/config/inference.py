@@ -1,0 +1,351 @@
+"""Settings of what trains nothing: `generate`, `evaluate`, `assess`, `check` and `probe`."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from workers.config.parsing import Section, option
+from workers.config.rewards import needs_model, reward_errors
+from workers.config.server import DOC, POLICY, SFT, server_errors
+
+# Settings of `generate` and `evaluate`, which train nothing.
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnsweringSettings:
+    """How prompts are answered."""
+
+    max_prompts: int = option(
+        100,
+        "Prompts used, drawn with the run's seed.",
+        unit="prompts",
+        minimum=1,
+        section=Section.DATA,
+        main=True,
+    )
+    max_prompt_length: int = option(
+        512,
+        "Longer prompts are left out and counted.",
+        unit="tokens",
+        minimum=1,
+        section=Section.ROLLOUTS,
+    )
+    max_new_tokens: int = option(
+        256, "Longest answer.", unit="tokens", minimum=1, section=Section.ROLLOUTS, main=True
+    )
+    temperature: float = option(
+        1.0,
+        "0 takes the likeliest token each time.",
+        minimum=0.0,
+        maximum=5.0,
+        section=Section.ROLLOUTS,
+        main=True,
+    )
+    top_p: float = option(
+        1.0, "Mass of the likeliest tokens kept.", above=0.0, maximum=1.0, section=Section.ROLLOUTS
+    )
+    top_k: int = option(
+        0, "Likeliest tokens kept; 0 keeps all.", unit="tokens", minimum=0, section=Section.ROLLOUTS
+    )
+    batch_size: int = option(
+        32, "Prompts answered at once.", unit="prompts", minimum=1, section=Section.UPDATE
+    )
+    server: Mapping[str, Any] = option({}, DOC, section=Section.ROLLOUTS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GenerateSettings(AnsweringSettings):
+    """Fresh pairs of answers for people to compare."""
+
+    opponent: str = option(
+        "self",
+        "self: two draws from the policy; baseline: the policy against the input 'sft'; revision: "
+        "an answer of the policy against its own rewriting of it.",
+        choices=("self", "baseline", "revision"),
+        section=Section.ROLLOUTS,
+        main=True,
+    )
+    principles: tuple[str, ...] = option(
+        (
+            "An answer is correct, and says what it does not know.",
+            "An answer helps with what was asked, and says nothing that could harm anyone.",
+            "An answer is as short as it can be without leaving out what matters.",
+        ),
+        "For revision: one is drawn for each prompt, to criticise and rewrite the answer by.",
+        section=Section.ROLLOUTS,
+    )
+    filter: Mapping[str, Any] = option(
+        {},
+        "Rules, a verifier, a service or a sum of them, written as a reward: pairs with an answer "
+        "that it blocks are left out, and logged. Empty: nothing is.",
+        section=Section.ROLLOUTS,
+    )
+
+    def check(self) -> list[str]:
+        errors = reward_errors(self.filter, "filter") if self.filter else []
+        if needs_model(self.filter):
+            errors.append("filter: a reward model blocks nothing")
+        if not self.principles or not all(text.strip() for text in self.principles):
+            errors.append("principles: must hold at least one, and none that is empty")
+        serves = (POLICY, SFT) if self.opponent == "baseline" else (POLICY,)
+        return errors + server_errors(self.server, may_fail=True, serves=serves)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluateSettings(AnsweringSettings):
+    """The policy against its SFT model on fixed prompts."""
+
+    reward: Mapping[str, Any] = option(
+        {"type": "model"},
+        "What the policy was trained to please, written as in its run: {type: model} asks the "
+        "input 'reward'; docs/rewards.md has the grammar of the others.",
+        section=Section.REWARD,
+    )
+    draws: int = option(
+        1, "Answers per prompt; raise it when prompts are few.", minimum=1, section=Section.ROLLOUTS
+    )
+    bootstrap_replicates: int = option(
+        1000,
+        "Resamples behind each interval.",
+        minimum=100,
+        maximum=100_000,
+        section=Section.BOOKKEEPING,
+    )
+
+    def check(self) -> list[str]:
+        return reward_errors(self.reward) + server_errors(self.server)
+
+
+# Settings of `assess`, which looks at a reward model from every side and trains nothing.
+
+
+@dataclass(frozen=True, kw_only=True)
+class AssessSettings:
+    """How much is looked at, and how the policy answers while it is."""
+
+    max_pairs: int = option(
+        3000,
+        "Pairs scored of each file, drawn with the run's seed. Fewer give wider intervals.",
+        unit="pairs",
+        minimum=50,
+        section=Section.DATA,
+        main=True,
+    )
+    max_outputs: int = option(
+        100,
+        "Prompts answered by the policy and the SFT model; people can rank these answers.",
+        unit="prompts",
+        minimum=1,
+        section=Section.DATA,
+        main=True,
+    )
+    probe_prompts: int = option(
+        60,
+        "Questions whose answers are attacked: emptied, praised, cut, shuffled.",
+        unit="prompts",
+        minimum=10,
+        section=Section.DATA,
+    )
+    effect_answers: int = option(
+        60,
+        "Answers that each suspicious word is put into, to see whether it moves the score.",
+        unit="answers",
+        minimum=10,
+        section=Section.DATA,
+    )
+    best_of: int = option(
+        64,
+        "Answers drawn for each prompt of the best-of-n curve; it reaches n = half of them.",
+        unit="answers",
+        minimum=8,
+        maximum=1024,
+        section=Section.ROLLOUTS,
+        main=True,
+    )
+    best_of_prompts: int = option(
+        50,
+        "Prompts of the best-of-n curve; 0 leaves it out.",
+        unit="prompts",
+        minimum=0,
+        section=Section.ROLLOUTS,
+    )
+    planned_kl: float = option(
+        10.0,
+        "How far a policy is to be trained away from its SFT model. The best-of-n curve must not "
+        "peak before.",
+        unit="nats per sequence",
+        above=0.0,
+        section=Section.REFERENCE,
+        main=True,
+    )
+    check_precision: bool = option(
+        True,
+        "Whether half precision and int8 are compared with float32.",
+        section=Section.GUARDRAILS,
+    )
+    max_prompt_length: int = option(
+        512,
+        "Longer prompts are left out and counted.",
+        unit="tokens",
+        minimum=1,
+        section=Section.ROLLOUTS,
+    )
+    max_new_tokens: int = option(
+        256, "Longest answer of the policy.", unit="tokens", minimum=1, section=Section.ROLLOUTS
+    )
+    temperature: float = option(
+        1.0,
+        "Best-of-n needs draws that differ, so it must be over 0.",
+        above=0.0,
+        maximum=5.0,
+        section=Section.ROLLOUTS,
+    )
+    top_p: float = option(
+        1.0, "Mass of the likeliest tokens kept.", above=0.0, maximum=1.0, section=Section.ROLLOUTS
+    )
+    top_k: int = option(
+        0, "Likeliest tokens kept; 0 keeps all.", unit="tokens", minimum=0, section=Section.ROLLOUTS
+    )
+    batch_size: int = option(
+        32, "Texts scored or answered at once.", unit="texts", minimum=1, section=Section.UPDATE
+    )
+    bootstrap_replicates: int = option(
+        1000,
+        "Resamples behind each interval.",
+        minimum=100,
+        maximum=100_000,
+        section=Section.BOOKKEEPING,
+    )
+    server: Mapping[str, Any] = option({}, DOC, section=Section.ROLLOUTS)
+
+    def check(self) -> list[str]:
+        return server_errors(self.server)
+
+
+# Settings of `check` and `probe`, which ask a few questions of models and of what a run left.
+
+CHECKS = (
+    "reward_plot",
+    "rescore",
+    "canaries",
+    "kl_reference",
+    "sampler",
+    "critic_fit",
+    "protocol",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AskingSettings:
+    """How models are asked: as in the run that is looked into, or figures would not compare."""
+
+    max_prompt_length: int = option(
+        512,
+        "Longer prompts are left out, as in the run.",
+        unit="tokens",
+        minimum=1,
+        section=Section.ROLLOUTS,
+    )
+    max_new_tokens: int = option(
+        128, "Longest answer, as in the run.", unit="tokens", minimum=1, section=Section.ROLLOUTS
+    )
+    temperature: float = option(
+        1.0,
+        "Of sampling and of log-probabilities, as in the run.",
+        above=0.0,
+        maximum=5.0,
+        section=Section.ROLLOUTS,
+    )
+    reward: Mapping[str, Any] = option(
+        {"type": "model"},
+        "The reward, written as in the run: {type: model} asks the input 'reward'; "
+        "docs/rewards.md has the grammar of the others.",
+        section=Section.REWARD,
+    )
+    eval_prompts: int = option(
+        32,
+        "Fixed prompts that are answered, chosen by the seed.",
+        unit="prompts",
+        minimum=1,
+        section=Section.BOOKKEEPING,
+    )
+    reward_batch_size: int = option(
+        64, "Texts scored at once.", unit="texts", minimum=1, maximum=1024, section=Section.REWARD
+    )
+    max_seconds: float = option(
+        60.0,
+        "What is measured by then is what is told. Raise it for large models, or when an answer "
+        "stays undecided.",
+        unit="s",
+        above=0.0,
+        section=Section.UPDATE,
+    )
+
+    def check(self) -> list[str]:
+        return reward_errors(self.reward)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckSettings(AskingSettings):
+    """One question about a run that is in trouble, answered from what it left."""
+
+    check_: str = option(
+        "reward_plot", "Which question; docs/checks.md explains each.", choices=CHECKS
+    )
+    last: int = option(
+        1000, "Newest kept answers that are read.", unit="answers", minimum=30, maximum=100_000
+    )
+    step: int | None = option(
+        None, "The step of the run that is looked into; shown with the result.", minimum=0
+    )
+    reported: float | None = option(
+        None,
+        "What the run itself reported there: nats per answer for kl_reference, the change of the "
+        "mean score since the start for protocol. Without it the figure is told, not judged.",
+    )
+    tolerance: float = option(
+        1e-3,
+        "rescore: how far two scores of one answer may be apart. A GPU rounds differently from "
+        "batch to batch; raise it to 0.01 for half precision.",
+        unit="deviations of the kept scores",
+        above=0.0,
+    )
+    max_pairs: int = option(
+        400,
+        "Canary pairs that are asked, and as many of the reward's own.",
+        unit="pairs",
+        minimum=1,
+        section=Section.DATA,
+    )
+    canary_rows: str = option(
+        "all",
+        "all: every row of the input 'canaries'; held_out: its strictest evaluation file, where "
+        "the reward model learned from the rest.",
+        choices=("all", "held_out"),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProbeSettings(AskingSettings):
+    """A registered model asked the same things again, to be laid beside an earlier time."""
+
+    draws: int = option(
+        1,
+        "Answers to each prompt; raise it when prompts are few.",
+        minimum=1,
+        maximum=64,
+        section=Section.ROLLOUTS,
+    )
+    baseline_mean: float | None = option(
+        None,
+        "Mean raw score of a known good model's answers: gives scores an origin, and the "
+        "calibrated score σ((r − mean)/T).",
+        unit="raw score",
+    )
+    score_temperature: float = option(
+        1.0, "T of the calibrated score, from the reward model's page.", unit="raw score", above=0.0
+    )
+    server: Mapping[str, Any] = option({}, DOC, section=Section.ROLLOUTS)
+
+    def check(self) -> list[str]:
+        return super().check() + server_errors(self.server, serves=(POLICY,))
