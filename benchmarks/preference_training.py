@@ -32,7 +32,7 @@ from benchmarks.preference_world import dpo, reward, sft
 from benchmarks.preference_world.pairs import ALIKE, alike, build_base, encoded_pairs
 from benchmarks.preference_world.timing import BATCH, OURS, TRL
 from benchmarks.report import print_report, versions
-from workers.recipes.reward_data import EncodedPair
+from workers.trainers.reward_data import EncodedPair
 
 STEPS, ROUNDS = 84, 2  # 84 steps are one pass
 TRAININGS = {"reward": reward, "dpo": dpo, "sft": sft}

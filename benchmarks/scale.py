@@ -45,7 +45,7 @@ from workers.contract import JobSpec, Limits, spec_to_json, wire
 from workers.contract.jobs import InputRef
 from workers.data.base_model import BaseShape, build_model, train_tokenizer
 from workers.data.encoding import encode_prompt
-from workers.models import load_scorer, load_tokenizer, save_model
+from workers.models.loading import load_scorer, load_tokenizer, save_model
 from workers.ray.cluster import Cluster
 from workers.ray.drawer import RayDrawer
 from workers.ray.reward_actor import RayReward

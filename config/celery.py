@@ -10,8 +10,8 @@ import os
 from celery import Celery
 from kombu import Exchange, Queue
 
+from workers.alive import announce
 from workers.contract import wire
-from workers.contract.alive import announce
 from workers.contract.broker import broker_settings
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")

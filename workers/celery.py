@@ -12,8 +12,8 @@ from celery.signals import worker_process_init, worker_shutting_down
 from kombu import Exchange, Queue
 
 from workers import fleet
+from workers.alive import announce
 from workers.contract import wire
-from workers.contract.alive import announce
 from workers.contract.broker import broker_settings
 from workers.supervisor.child import end_with_parent
 

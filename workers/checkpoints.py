@@ -18,7 +18,7 @@ from workers.contract.events import (
     Fault,
     RecipeError,
 )
-from workers.models import laid_like, whole
+from workers.models.loading import laid_like, whole
 
 TENSORS = "training_state.safetensors"
 SCALARS = "training_state.json"

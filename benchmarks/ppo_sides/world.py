@@ -19,7 +19,7 @@ from transformers import LlamaForCausalLM, LlamaForSequenceClassification, PreTr
 
 from workers.data.base_model import BaseShape, build_model, train_tokenizer
 from workers.data.encoding import encode_prompt
-from workers.models import parameter_count, save_model
+from workers.models.loading import parameter_count, save_model
 
 DATA = Path(__file__).parents[2] / "data"
 POLICY = BaseShape(vocabulary=8192, width=288, layers=8, heads=6, context=256)  # 10.3 M

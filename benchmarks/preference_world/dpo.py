@@ -28,10 +28,10 @@ from benchmarks.preference_world.timing import (
 from workers.config import settings_for
 from workers.dpo.pairs import Pair
 from workers.dpo.trainer import PairTrainer
-from workers.models import freeze, load_causal, load_tokenizer
-from workers.recipes.reward_data import EncodedPair
-from workers.reference import Reference
+from workers.models.loading import freeze, load_causal, load_tokenizer
+from workers.models.reference import Reference
 from workers.rollouts.answer_tokens import answer_tokens, batch_of
+from workers.trainers.reward_data import EncodedPair
 
 LEARNING_RATE = 3e-4
 BETA = 0.1

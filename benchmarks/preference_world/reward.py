@@ -20,11 +20,11 @@ from benchmarks.preference_world.timing import (
     timed,
 )
 from workers.config import settings_for
-from workers.models import load_scorer, load_tokenizer
-from workers.recipes.reward_data import EncodedPair
-from workers.recipes.reward_trainer import RewardTrainer, StepCollator
+from workers.models.loading import load_scorer, load_tokenizer
 from workers.rewards.model import score_rows
 from workers.rl.losses import bradley_terry_loss
+from workers.trainers.reward_data import EncodedPair
+from workers.trainers.reward_trainer import RewardTrainer, StepCollator
 
 LEARNING_RATE = 1e-3
 Pairs = list[EncodedPair]

@@ -20,10 +20,10 @@ from benchmarks.preference_world.timing import (
     timed,
 )
 from workers.config import settings_for
-from workers.models import load_causal, load_tokenizer
-from workers.recipes.reward_data import EncodedPair
+from workers.models.loading import load_causal, load_tokenizer
 from workers.rollouts.answer_tokens import answer_tokens, batch_of
 from workers.sft.trainer import DemonstrationTrainer
+from workers.trainers.reward_data import EncodedPair
 
 LEARNING_RATE = 1e-3
 Pairs = list[EncodedPair]

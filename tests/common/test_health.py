@@ -7,7 +7,8 @@ import redis
 from django.conf import settings as django_settings
 
 from apps.common import health
-from workers.contract import alive, scores, wire
+from workers import alive
+from workers.contract import scores, wire
 
 EVERYTHING = [
     *(wire.QUEUE_EVENTS, wire.QUEUE_HOUSE, wire.QUEUE_IMPORTS, wire.QUEUE_FIGURES),

@@ -13,8 +13,10 @@ from apps.training.models import Checkpoint, Run
 from tests.evaluation.assessed import model_make
 from tests.workers.scored import CountingModel, Shelf, emptied, scorer
 from workers.contract import scores as contract
-from workers.contract.alive import alive_key
 from workers.contract.scores import ScoreReply
+from workers.contract.wire import (
+    alive_key,
+)
 from workers.scoring.queue import RequestQueue
 
 redis_client = pytest.fixture(emptied)

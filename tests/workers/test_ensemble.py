@@ -13,7 +13,7 @@ from workers.contract.events import (
     RecipeError,
 )
 from workers.data.base_model import BaseShape, build_model, train_tokenizer
-from workers.models import load_scorer, save_model
+from workers.models.loading import load_scorer, save_model
 from workers.rewards import model as reading
 from workers.rewards.build import load_reward
 from workers.rewards.ensemble import EnsembleReward, threshold_of

@@ -17,7 +17,7 @@ from scipy.stats import mannwhitneyu
 
 from measures.ensembles import combine, disagreement, disagreement_threshold, standardise
 from tests.workers.recipes.language import WORDS, tiny_llama, user, word_tokenizer
-from workers.models import load_scorer, save_model
+from workers.models.loading import load_scorer, save_model
 from workers.rewards.build import load_reward
 from workers.rewards.layout import EnsembleLayout
 from workers.rewards.model import ModelReward

@@ -18,10 +18,14 @@ from transformers import (
 
 from tests.workers.recipes.language import tiny_gpt2, tiny_llama
 from workers.data.padding import pad_left, pad_right
-from workers.lora import attach_policy_lora
-from workers.rollouts.aligned import align, response_states
-from workers.rollouts.forward import ResponseOutputs, score_responses
-from workers.rollouts.output_layer import is_plain
+from workers.models.forward import (
+    ResponseOutputs,
+    align,
+    is_plain,
+    response_states,
+    score_responses,
+)
+from workers.models.lora import attach_policy_lora
 
 PROMPTS = [[5, 6, 7], [8], [9, 4, 5, 6, 7, 10], [11, 12]]
 ANSWERS = [[6, 1], [7, 8, 9, 10, 1], [4], [12, 13, 14, 1]]

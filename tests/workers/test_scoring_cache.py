@@ -10,7 +10,7 @@ from tests.workers.recipes.language import user
 from tests.workers.scored import emptied
 from workers.data.base_model import train_tokenizer
 from workers.data.encoding import Encoded, encode_pair
-from workers.scoring.cache import Hits, Remembered, ScoreCache, score_key
+from workers.rewards.cache import Hits, Remembered, ScoreCache, score_key
 
 client = pytest.fixture(emptied)
 TEXT = "the cat  runs\tgood\n and the dog sleeps "

@@ -8,7 +8,7 @@ import torch
 
 from measures.trust.precision import rank_agreement
 from tests.workers.recipes.language import WORDS, tiny_gpt2, tiny_llama, user, word_tokenizer
-from workers.models import freeze, load_scorer, save_model
+from workers.models.loading import freeze, load_scorer, save_model
 from workers.rewards.build import load_reward
 from workers.rewards.precision import BFLOAT16, FLOAT16, INT8, IntegerLinear, lower, quantise
 from workers.scoring import gate

@@ -9,7 +9,7 @@ import pytest
 from workers.contract.events import (
     RecipeError,
 )
-from workers.models import named_model
+from workers.models.loading import named_model
 from workers.supervisor.child import Trainer
 from workers.supervisor.environment import trainer_environment
 

@@ -11,11 +11,11 @@ from workers.config.inference import AssessSettings
 from workers.context import RunContext
 from workers.data.encoding import encode_prompt
 from workers.data.snapshot import TRAIN, Messages, Prompt, evaluation_splits, read_prompts
-from workers.models import freeze, load_causal, load_tokenizer
-from workers.recipes.samples import choose, encode_fitting
+from workers.models.loading import freeze, load_causal, load_tokenizer
 from workers.rollouts.answers import answer
 from workers.rollouts.sampling import Sampling, derive_seed
 from workers.servers.answers import served_input
+from workers.trainers.samples import choose, encode_fitting
 
 
 class Models:

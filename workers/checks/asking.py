@@ -13,10 +13,10 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from workers.config.inference import AskingSettings
 from workers.context import RunContext
-from workers.models import freeze, load_causal, load_tokenizer, stop_ids
+from workers.models.forward import score_responses
+from workers.models.loading import freeze, load_causal, load_tokenizer, stop_ids
 from workers.ppo.setup import Prompts, read_evaluation_prompts
 from workers.rl.masked import masked_sum
-from workers.rollouts.forward import score_responses
 from workers.rollouts.local import Responses, generate
 from workers.rollouts.sampling import Sampling, derive_seed
 

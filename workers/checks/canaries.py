@@ -24,9 +24,9 @@ from workers.contract.events import (
     RecipeError,
 )
 from workers.data.snapshot import TRAIN, Preference, evaluation_splits, read_preferences
-from workers.recipes.samples import choose
 from workers.rewards.source import RewardSource
 from workers.rollouts.sampling import derive_seed
+from workers.trainers.samples import choose
 
 GOLD, OWN = "canaries", "reward_data"
 LEAST = 20  # decided pairs

@@ -17,7 +17,7 @@ from workers.data.snapshot import (
     read_demonstrations,
     read_preferences,
 )
-from workers.recipes.samples import choose
+from workers.trainers.samples import choose
 
 
 @dataclass(frozen=True, slots=True)

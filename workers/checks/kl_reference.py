@@ -31,7 +31,7 @@ from workers.checks.pace import Pace
 from workers.config.inference import CheckSettings
 from workers.context import RunContext
 from workers.data.snapshot import prompt_key
-from workers.models import weights_sha256
+from workers.models.loading import weights_sha256
 
 KEPT = 128  # newest kept answers that the reference is asked about
 LEAST_KEPT = 8

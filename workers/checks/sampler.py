@@ -1,7 +1,7 @@
 """Do answers come from the very distribution that learns? Their surprise against the entropy.
 
 Where they do, the surprise of a token exceeds the entropy by nothing on average
-(`workers.contracts.sampler_z`). Asked of answers drawn now, and of those that the run kept last, if
+(`workers.models.invariants.sampler_z`). Asked of answers drawn now, and of those that the run kept last, if
 the policy has hardly moved since it drew them.
 """
 
@@ -29,7 +29,7 @@ from workers.checks.kept import ROLE, KeptAnswer, read_kept
 from workers.checks.pace import Pace
 from workers.config.inference import CheckSettings
 from workers.context import RunContext
-from workers.contracts import SAMPLER_ERRORS, sampler_z
+from workers.models.invariants import SAMPLER_ERRORS, sampler_z
 
 KEPT = 128
 LEAST = 16  # answers

@@ -15,8 +15,11 @@ from itertools import combinations
 from math import isfinite
 from typing import Any
 
-from workers.contract.alive import ALIVE_SECONDS
-from workers.contract.wire import ContractError, build
+from workers.contract.wire import (
+    ALIVE_SECONDS,
+    ContractError,
+    build,
+)
 
 WORKERS_KEY = "concord:workers"
 HEARD_KEY = "concord:classes-heard"

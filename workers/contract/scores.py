@@ -18,7 +18,7 @@ from workers.contract.wire import VERSION, ContractError, build
 
 STREAM = "concord:score:requests"
 GROUP = "scorers"
-SCORER = "scorer"  # the name it gives its sign of life under (workers.contract.alive)
+SCORER = "scorer"  # the name it gives its sign of life under (workers.alive)
 STATS = "concord:score:stats"  # counters, by name
 
 REPLY_SECONDS = 600

@@ -99,3 +99,13 @@ def build(cls: type, data: Any, *, where: str) -> Any:
         elif field.default is MISSING and field.default_factory is MISSING:
             raise ContractError(f"{where}: missing field '{field.name}'")
     return cls(**values)
+
+
+ALIVE_SECONDS = 30
+BEAT_EVERY_SECONDS = 5.0
+SCHEDULER = "scheduler"
+
+
+def alive_key(name: str) -> str:
+    """The key that lives as long as somebody consumes the queue `name` (or schedules)."""
+    return f"concord:alive:{name}"

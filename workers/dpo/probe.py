@@ -11,11 +11,11 @@ from workers.config.training import DPOSettings
 from workers.context import RunContext
 from workers.data.snapshot import Messages
 from workers.dpo.reference import on_device
-from workers.lora import body_of
-from workers.recipes.samples import choose, emit_samples, encode_fitting
-from workers.reference import Reference
+from workers.models.lora import body_of
+from workers.models.reference import Reference
 from workers.rollouts.answers import Answer, answer
 from workers.rollouts.sampling import Sampling
+from workers.trainers.samples import choose, emit_samples, encode_fitting
 
 
 class Probe(TrainerCallback):

@@ -17,7 +17,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from workers.dpo.pairs import Pair
-from workers.reference import Reference
+from workers.models.reference import Reference
 from workers.rollouts.answer_tokens import Batch, answer_tokens, batch_of
 
 FILE = "reference_logprobs.safetensors"

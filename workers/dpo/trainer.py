@@ -22,15 +22,15 @@ from workers.config.training import DPOSettings
 from workers.dpo.pairs import Pair, StepCollator
 from workers.dpo.reference import Precomputed, sequence_logprobs
 from workers.layouts.shares import ALONE, Shares
-from workers.recipes.parted_trl import PartedTRL, placeholder_rows
-from workers.recipes.trainer_bridge import GuardedTrainer
-from workers.reference import Reference
+from workers.models.reference import Reference
 from workers.rollouts.answer_tokens import (
     AnswerTokens,
     Batch,
     answer_tokens,
     with_output_layer,
 )
+from workers.trainers.parted_trl import PartedTRL, placeholder_rows
+from workers.trainers.trainer_bridge import GuardedTrainer
 
 # Figures that are means over tokens; the others are means over pairs.
 _CHOSEN, _REJECTED = ("logits/chosen", "mean_token_accuracy"), ("logits/rejected",)

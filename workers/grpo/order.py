@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from torch.utils.data import Sampler
 
-from workers.data.prompt_order import PromptOrder
+from workers.rollouts.prompt_order import PromptOrder
 
 
 class GroupOrder(Sampler[int]):

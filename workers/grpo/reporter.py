@@ -17,7 +17,7 @@ from workers.context import RunContext
 from workers.guardrails.diagnosing import LiveDiagnosis
 from workers.guardrails.watch import Breach
 from workers.ppo.probes import CANARY_PAIRS, ROLES
-from workers.recipes.trainer_bridge import Reporter
+from workers.trainers.trainer_bridge import Reporter
 
 HELD_OUT, OWN = "eval_held_out_score", "eval_score"
 STATE = "grpo_state.json"

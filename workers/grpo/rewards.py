@@ -15,8 +15,8 @@ from workers.contract.events import (
     Fault,
     RecipeError,
 )
-from workers.contracts import check_finite
 from workers.data.snapshot import Messages
+from workers.models.invariants import check_finite
 from workers.ppo.first import by_first
 from workers.rewards.ensemble import threshold_of
 from workers.rewards.source import RewardSource, Scores

@@ -27,7 +27,7 @@ from torch.utils.data import Sampler
 from transformers import PreTrainedModel
 from trl import GRPOTrainer
 
-from workers import contracts, ranks
+from workers import ranks
 from workers.behaviour.watch import Watch
 from workers.config.grpo import GRPOSettings
 from workers.data.encoding import encode_prompt
@@ -37,14 +37,15 @@ from workers.grpo.order import GroupOrder
 from workers.grpo.ranked import alone, average_gradients, own_rows, same_randomness, unlearning
 from workers.grpo.rewards import GroupReward
 from workers.layouts.whole import is_split
-from workers.lora import load_adapter, merged, save_adapter
-from workers.models import stop_ids
+from workers.models import invariants
+from workers.models.forward import LOGITS_CHUNK, score_responses
+from workers.models.loading import stop_ids
+from workers.models.lora import load_adapter, merged, save_adapter
+from workers.models.reference import Reference
 from workers.ppo.baseline import Baseline
-from workers.recipes.trainer_bridge import GuardedTrainer
-from workers.reference import Reference
-from workers.rollouts.forward import LOGITS_CHUNK, score_responses
 from workers.rollouts.local import generate
 from workers.rollouts.sampling import Sampling, derive_seed
+from workers.trainers.trainer_bridge import GuardedTrainer
 
 # TRL prints prompt and answer wherever a reward is withheld; ours are withheld on purpose.
 logging.getLogger("trl.trainer.grpo_trainer").addFilter(
@@ -179,7 +180,7 @@ class Trainer(GuardedTrainer, GRPOTrainer):
         self.seconds["reward"] += self.reward.seconds
         mask, ids = output["completion_mask"], output["completion_ids"]
         whole = mask.bool().any(1) if self.settings.mask_truncated else torch.ones_like(mask[:, 0])
-        contracts.check_mask(mask[whole.bool()], ids[whole.bool()], tuple(self.eos_token_ids))
+        invariants.check_mask(mask[whole.bool()], ids[whole.bool()], tuple(self.eos_token_ids))
         sequences = (
             torch.cat([output["prompt_ids"], ids], dim=1),
             torch.cat([output["prompt_mask"], mask], dim=1),
@@ -194,7 +195,7 @@ class Trainer(GuardedTrainer, GRPOTrainer):
             # Of the very same batches: in half precision other ones round differently.
             with torch.no_grad():
                 own = self._get_per_token_logps_and_entropies(self.policy, *sequences)[0]
-            contracts.check_kl_at_start(own, output["ref_per_token_logps"], mask)
+            invariants.check_kl_at_start(own, output["ref_per_token_logps"], mask)
         self._hush(output["advantages"])
         judged = self.reward.last
         self.drawn.append(
@@ -272,7 +273,7 @@ class Trainer(GuardedTrainer, GRPOTrainer):
         old = inputs.get("old_per_token_logps", logprobs)
         fresh = self.state.global_step % self.num_iterations == 0
         if fresh and mask.any():
-            contracts.check_first_ratio(logprobs, old, mask)
+            invariants.check_first_ratio(logprobs, old, mask)
         teaching = (inputs["advantages"] != 0) & mask.bool().any(1)
         self.teaches = self.teaches or bool(teaching.any())
         self.sums.add(logprobs, old, ref, entropy, inputs["advantages"], mask, fresh=fresh)

@@ -11,8 +11,8 @@ from transformers import AutoConfig, PretrainedConfig
 from workers.context import RunContext
 from workers.memory.entries import Held, Plan
 from workers.memory.shape import ModelShape, frozen_shape, shape_of
+from workers.models.forward import LOGITS_CHUNK
 from workers.rewards.layout import is_ensemble, read_layout
-from workers.rollouts.forward import LOGITS_CHUNK
 
 PROPOSED_RANK = 16  # of the adapters a ledger proposes where a run has none
 

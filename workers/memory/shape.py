@@ -17,8 +17,8 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 from transformers import AutoModel, AutoModelForCausalLM, PretrainedConfig
 
-from workers.lora import attach_policy_lora
-from workers.models import disable_dropout
+from workers.models.loading import disable_dropout
+from workers.models.lora import attach_policy_lora
 
 # A pass keeps a·T + b·B·T + c·B·T² bytes for B rows of T tokens: three passes tell a, b and c.
 _T = 32

@@ -21,10 +21,9 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from workers.lora import load_adapter, merged, save_adapter
-from workers.models import save_model
-from workers.rollouts.aligned import response_states
-from workers.rollouts.forward import LOGITS_CHUNK, score_responses
+from workers.models.forward import LOGITS_CHUNK, response_states, score_responses
+from workers.models.loading import save_model
+from workers.models.lora import load_adapter, merged, save_adapter
 
 VALUE_HEAD_FILE = "value_head.safetensors"
 CRITIC_FILE = "critic.safetensors"

@@ -11,7 +11,7 @@ from workers.contract.events import (
     Fault,
     RecipeError,
 )
-from workers.models import stop_ids
+from workers.models.loading import stop_ids
 from workers.ppo.ahead import Ahead, Submit
 from workers.ppo.figures import Figures
 from workers.ppo.rollout import Rollout

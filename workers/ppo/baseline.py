@@ -15,9 +15,9 @@ from transformers import PreTrainedTokenizerBase
 from workers.behaviour.watch import Watch
 from workers.config.policy import PPOSettings
 from workers.data.snapshot import Messages
+from workers.models.reference import Reference
 from workers.ppo.first import by_first
 from workers.ppo.setup import Prompts
-from workers.reference import Reference
 from workers.rewards.afresh import afresh
 from workers.rewards.calibrated import calibrate
 from workers.rewards.source import RewardSource

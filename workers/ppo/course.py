@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 import torch
 from accelerate import Accelerator
 
-from workers import contracts, ranks
+from workers import ranks
 from workers.behaviour.build import make_watch
 from workers.behaviour.histograms import Histograms
 from workers.behaviour.watch import Watch
@@ -16,7 +16,8 @@ from workers.context import RunContext
 from workers.guardrails.diagnosing import LiveDiagnosis
 from workers.guardrails.watch import Breach, Guardrails, stop_error
 from workers.layouts.whole import is_split
-from workers.models import state_sha256
+from workers.models import invariants
+from workers.models.loading import state_sha256
 from workers.ppo import keeping, looking
 from workers.ppo.baseline import Baseline, measure_baseline
 from workers.ppo.evaluation import Evaluation, audit, evaluate
@@ -245,7 +246,7 @@ class Course:
         actor_critic = self.models.actor_critic
         if ranks.world() > 1 and not is_split(actor_critic):
             trained = {name: p for p, name in actor_critic.trained_names().items()}
-            contracts.check_alike(ranks.gathered(state_sha256(trained)))
+            invariants.check_alike(ranks.gathered(state_sha256(trained)))
 
     def save(self, tags: list[str]) -> None:
         self.models.reference.check()

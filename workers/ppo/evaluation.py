@@ -10,12 +10,12 @@ from workers.audit import AuditSample, pick, publish
 from workers.config.policy import PPOSettings
 from workers.context import RunContext
 from workers.contract.events import ReviewRequested, Sample
+from workers.models.reference import Reference
 from workers.ppo.baseline import Baseline
 from workers.ppo.first import by_first
 from workers.ppo.probes import RewardProbes, protocol_number
 from workers.ppo.rollout import Rollout
 from workers.ppo.setup import Prompts
-from workers.reference import Reference
 from workers.rewards.source import RewardSource, Scores
 from workers.rl.masked import masked_sum
 from workers.rollouts.answers import Answer, answer

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from workers.reference import Reference
+from workers.models.reference import Reference
 from workers.rl.kl import kl_exact
 
 

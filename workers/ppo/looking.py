@@ -10,7 +10,7 @@ from workers import ranks
 from workers.bottleneck import bottleneck
 from workers.latency import measure_latency
 from workers.layouts.whole import size_of
-from workers.models import parameter_count, stop_ids
+from workers.models.loading import parameter_count, stop_ids
 from workers.ppo.batches import sequences_of
 from workers.ppo.figures import Figures, score_figures
 from workers.ppo.first import by_first

@@ -22,9 +22,9 @@ from workers.contract.events import (
 )
 from workers.data.snapshot import TRAIN, Preference, evaluation_splits, read_preferences
 from workers.ppo.baseline import Baseline
-from workers.recipes.samples import choose
 from workers.rewards.source import RewardSource
 from workers.rollouts.sampling import Sampling, derive_seed
+from workers.trainers.samples import choose
 
 MOST_PAIRS = 64
 CANARY_PAIRS = "eval/canary_pairs"

@@ -11,13 +11,13 @@ from transformers import PreTrainedTokenizerBase
 
 from workers import ranks
 from workers.data.snapshot import Messages
-from workers.models import stop_ids
+from workers.models.loading import stop_ids
+from workers.models.reference import Reference
 from workers.ppo.actor_critic import ActorCritic
 from workers.ppo.batches import parts_of, sequences_of
 from workers.ppo.exact_kl import exact_kl_of
 from workers.ppo.finite import NonFinite
 from workers.ppo.sums import add_up
-from workers.reference import Reference
 from workers.rewards.source import Scores
 from workers.rl.kl import kl_estimate
 from workers.rl.masked import masked_sum

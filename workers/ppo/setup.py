@@ -25,14 +25,14 @@ from workers.contract.layouts import FSDP, ONE, ZERO2, ZERO3
 from workers.data.snapshot import TRAIN, Messages, Prompt, evaluation_splits, read_prompts
 from workers.layouts.whole import is_split
 from workers.layouts.whole_weights import whole_weights
-from workers.lora import attach_policy_lora
-from workers.models import load_causal, load_tokenizer
+from workers.models.loading import load_causal, load_tokenizer
+from workers.models.lora import attach_policy_lora
+from workers.models.reference import Reference
 from workers.ppo.actor_critic import ActorCritic, critic_of
 from workers.ppo.sharding import split
 from workers.ppo.zero import RestingAdamW, Zero
-from workers.recipes.samples import choose, encode_fitting
-from workers.reference import Reference
 from workers.rollouts.sampling import derive_seed
+from workers.trainers.samples import choose, encode_fitting
 
 # Longer than one rank may keep the others waiting, while it alone scores or stores something. A
 # rank that dies is noticed by who started it, not by this.

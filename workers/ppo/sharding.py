@@ -20,8 +20,8 @@ from workers.contract.events import (
 )
 from workers.layouts.whole import whole_of
 from workers.layouts.whole_weights import fsdp_parts
+from workers.models.reference import Reference
 from workers.ppo.actor_critic import ActorCritic
-from workers.reference import Reference
 
 
 def split(actor_critic: ActorCritic, reference: Reference) -> None:

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn.utils import clip_grad_norm_
 
 from workers.layouts.whole import is_split
-from workers.models import whole
+from workers.models.loading import whole
 from workers.ppo.actor_critic import ActorCritic, ActorCriticOutputs
 from workers.ppo.finite import NonFinite
 from workers.ppo.sums import add_up_gradients

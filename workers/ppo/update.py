@@ -10,7 +10,7 @@ from torch import Tensor
 
 from workers import ranks
 from workers.config.policy import PPOSettings
-from workers.contracts import check_first_ratio
+from workers.models.invariants import check_first_ratio
 from workers.ppo.actor_critic import ActorCritic
 from workers.ppo.batches import sequences_of, shared_parts
 from workers.ppo.finite import NonFinite

@@ -8,7 +8,7 @@ from transformers import PreTrainedTokenizerBase
 
 from measures.bootstrap import LEAST_UNITS
 from workers.data.snapshot import Demonstration, Messages, Preference, prompt_key
-from workers.models import stop_ids
+from workers.models.loading import stop_ids
 from workers.preflight.parts import Parts
 from workers.rollouts.local import Responses, generate
 from workers.rollouts.sampling import Sampling, derive_seed

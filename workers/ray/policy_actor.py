@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 from transformers import AutoModelForCausalLM, PretrainedConfig, PreTrainedTokenizerBase
 
-from workers.lora import attach_policy_lora
-from workers.models import disable_dropout, pick_device
+from workers.models.forward import score_responses
+from workers.models.loading import disable_dropout, pick_device
+from workers.models.lora import attach_policy_lora
 from workers.ray.weights import load
 from workers.rollouts.drawing import Chunk
-from workers.rollouts.forward import score_responses
 from workers.rollouts.local import Responses, generate
 
 

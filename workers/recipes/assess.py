@@ -29,7 +29,7 @@ from workers.contract.events import (
     RecipeError,
 )
 from workers.data.snapshot import Preference
-from workers.models import parameter_count
+from workers.models.loading import parameter_count
 from workers.rewards.build import build_judge, load_reward
 from workers.rewards.ensemble import EnsembleReward, threshold_of
 from workers.rewards.model import ModelReward

@@ -32,25 +32,25 @@ from workers.dpo.probe import Probe
 from workers.dpo.reference import Precomputed, precompute, reference_key
 from workers.dpo.trainer import PairTrainer, loss_arguments
 from workers.layouts.shares import Shares
-from workers.lora import attach_policy_lora
-from workers.models import (
+from workers.models.loading import (
     load_causal,
     load_tokenizer,
     parameter_count,
     readable_length,
     trained_parameter_count,
 )
+from workers.models.lora import attach_policy_lora
+from workers.models.reference import Reference
 from workers.preflight.begin import settings_of
 from workers.preflight.parts import Parts
 from workers.preflight.run import run_preflight
-from workers.recipes.trainer_bridge import (
+from workers.trainers.trainer_bridge import (
     Reporter,
     check_batches,
     train,
     trainer_arguments,
     validation_split,
 )
-from workers.reference import Reference
 
 CONFIG = DPOSettings
 

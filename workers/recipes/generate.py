@@ -22,15 +22,15 @@ from workers.contract.events import Generated
 from workers.contract.jobs import InputRef
 from workers.data.encoding import encode_prompt
 from workers.data.snapshot import TRAIN, Messages, read_prompts
-from workers.models import freeze, load_causal, load_tokenizer, readable_length
-from workers.recipes.samples import choose, encode_fitting
-from workers.recipes.screening import screen
+from workers.models.loading import freeze, load_causal, load_tokenizer, readable_length
 from workers.rewards.build import build_reward
 from workers.rollouts.answers import Answer, answer
 from workers.rollouts.revision import Ask, Revision, revise
 from workers.rollouts.sampling import Sampling, derive_seed
 from workers.servers.answers import Served, served_input
 from workers.servers.asking import Cancelled
+from workers.trainers.samples import choose, encode_fitting
+from workers.trainers.screening import screen
 
 CONFIG = GenerateSettings
 

@@ -37,8 +37,9 @@ from workers.grpo.rewards import GroupReward
 from workers.grpo.trainer import Trainer
 from workers.layouts.arguments import weights_in_float32
 from workers.layouts.limits import cannot_recompute
-from workers.lora import attach_policy_lora
-from workers.models import load_causal, load_tokenizer, parameter_count, stop_ids
+from workers.models.loading import load_causal, load_tokenizer, parameter_count, stop_ids
+from workers.models.lora import attach_policy_lora
+from workers.models.reference import Reference
 from workers.ppo.baseline import Baseline, measure_baseline
 from workers.ppo.evaluation import Evaluation, audit, evaluate
 from workers.ppo.probes import RewardProbes, read_probes
@@ -47,9 +48,8 @@ from workers.preflight.begin import settings_of
 from workers.preflight.findings import Report
 from workers.preflight.parts import Parts
 from workers.preflight.run import check_memory, run_preflight
-from workers.recipes.trainer_bridge import train, trainer_arguments
-from workers.reference import Reference
 from workers.rewards.build import build_judge, build_reward
+from workers.trainers.trainer_bridge import train, trainer_arguments
 
 CONFIG = GRPOSettings
 

@@ -22,13 +22,13 @@ import torch
 from torch import Tensor
 from transformers import set_seed
 
-from workers import contracts, ranks
+from workers import ranks
 from workers.config.policy import PPOSettings
 from workers.context import RunContext
-from workers.data.prompt_order import PromptOrder
 from workers.data.snapshot import Messages
 from workers.guardrails.watch import Breach
-from workers.models import stop_ids
+from workers.models import invariants
+from workers.models.loading import stop_ids
 from workers.ppo import looking
 from workers.ppo.course import Course
 from workers.ppo.evaluation import ask_people, sample
@@ -45,6 +45,7 @@ from workers.rewards.source import join
 from workers.rl.advantages import gae, shaped_rewards
 from workers.rl.importance import importance_weights
 from workers.rollouts.drawing import chunks_of
+from workers.rollouts.prompt_order import PromptOrder
 from workers.rollouts.sampling import Sampling, derive_seed
 
 CONFIG = PPOSettings
@@ -106,7 +107,7 @@ class Loop(Course):
         normalised = self.normalise(rollout, trusted)
         kl = rollout.kl(self.settings.kl_estimator)
         rewards = shaped_rewards(normalised, kl, rollout.mask, kl_coef=self.steering.kl_coef)
-        contracts.check_score_position(
+        invariants.check_score_position(
             rewards, kl, normalised, rollout.mask, kl_coef=self.steering.kl_coef
         )
         advantages, returns = gae(
@@ -116,7 +117,7 @@ class Loop(Course):
             gamma=self.settings.gamma,
             lam=self.settings.gae_lambda,
         )
-        contracts.check_done(rewards, returns, rollout.mask)
+        invariants.check_done(rewards, returns, rollout.mask)
         self.draw_ahead(step + 1)
         rate = set_learning_rate(
             self.optimizer, self.settings, step, scale=self.steering.rate_factor
@@ -213,24 +214,24 @@ class Loop(Course):
 
     def check(self, rollout: Rollout) -> None:
         """What must hold exactly; a breach stops the run."""
-        contracts.check_finite("a reward", torch.tensor(rollout.scores.values))
-        contracts.check_mask(
+        invariants.check_finite("a reward", torch.tensor(rollout.scores.values))
+        invariants.check_mask(
             rollout.mask,
             rollout.responses.response_ids,
             stop_ids(self.models.actor_critic.policy, self.models.tokenizer),
         )
-        contracts.check_fresh(
+        invariants.check_fresh(
             self.state.policy_version,
             rollout.policy_version,
             allowed=self.settings.oldest_rollout,
         )
         if self.state.policy_version == 0 and not self.settings.reference_differs:
-            contracts.check_kl_at_start(rollout.logprobs, rollout.ref_logprobs, rollout.mask)
+            invariants.check_kl_at_start(rollout.logprobs, rollout.ref_logprobs, rollout.mask)
         drew = rollout.logprobs if rollout.drawn_logprobs is None else rollout.drawn_logprobs
         unsure = rollout.entropy if rollout.drawn_entropy is None else rollout.drawn_entropy
-        z = contracts.sampler_z(drew, unsure, rollout.mask)
-        self.state.sampler = [*self.state.sampler, z][-contracts.SAMPLER_LOOKS :]
-        contracts.check_sampler(self.state.sampler)
+        z = invariants.sampler_z(drew, unsure, rollout.mask)
+        self.state.sampler = [*self.state.sampler, z][-invariants.SAMPLER_LOOKS :]
+        invariants.check_sampler(self.state.sampler)
 
     @property
     def threshold(self) -> float | None:

@@ -39,7 +39,7 @@ from workers.contract.events import (
 )
 from workers.data.padding import pad_right
 from workers.data.snapshot import Messages
-from workers.models import weights_sha256
+from workers.models.loading import weights_sha256
 from workers.rewards.calibrated import calibrate
 from workers.rewards.ensemble import EnsembleReward
 from workers.rewards.model import ModelReward

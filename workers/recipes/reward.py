@@ -22,21 +22,21 @@ from workers.contract.events import (
     RecipeError,
 )
 from workers.data.snapshot import TRAIN
-from workers.models import load_tokenizer, named_model, readable_length
+from workers.models.loading import load_tokenizer, named_model, readable_length
 from workers.preflight.begin import settings_of
-from workers.recipes.reward_data import HARD, PairData, read_pairs
-from workers.recipes.reward_parts import FOLD, Result, plan_parts
-from workers.recipes.reward_preflight import preflight, warnings_of
-from workers.recipes.reward_reports import (
+from workers.rewards.layout import is_ensemble
+from workers.trainers.reward_data import HARD, PairData, read_pairs
+from workers.trainers.reward_parts import FOLD, Result, plan_parts
+from workers.trainers.reward_preflight import preflight, warnings_of
+from workers.trainers.reward_reports import (
     cross_validation,
     ensemble_layout,
     gap_of,
     publish,
     split_reports,
 )
-from workers.recipes.reward_training import Training, fresh_model
-from workers.recipes.trainer_bridge import check_batches, validation_split
-from workers.rewards.layout import is_ensemble
+from workers.trainers.reward_training import Training, fresh_model
+from workers.trainers.trainer_bridge import check_batches, validation_split
 
 CONFIG = RewardSettings
 

@@ -32,8 +32,7 @@ from workers.data.snapshot import (
     read_demonstrations,
 )
 from workers.layouts.shares import Shares
-from workers.lora import attach_policy_lora, body_of
-from workers.models import (
+from workers.models.loading import (
     load_causal,
     load_tokenizer,
     named_model,
@@ -42,15 +41,16 @@ from workers.models import (
     readable_length,
     trained_parameter_count,
 )
+from workers.models.lora import attach_policy_lora, body_of
 from workers.preflight.begin import settings_of
 from workers.preflight.parts import Parts
 from workers.preflight.run import run_preflight
-from workers.recipes.samples import choose, emit_samples, encode_fitting
-from workers.recipes.trainer_bridge import Reporter, check_batches, train, trainer_arguments
 from workers.rollouts.answers import answer
 from workers.rollouts.sampling import Sampling
 from workers.sft.imitation import Imitation, imitation_of, report_departures
 from workers.sft.trainer import DemonstrationTrainer
+from workers.trainers.samples import choose, emit_samples, encode_fitting
+from workers.trainers.trainer_bridge import Reporter, check_batches, train, trainer_arguments
 
 CONFIG = SFTSettings
 

@@ -23,6 +23,7 @@ from workers.contract.events import (
     RecipeError,
 )
 from workers.data.snapshot import TRAIN, Prompt, evaluation_splits, read_prompts
+from workers.rewards.cache import template_version
 from workers.rewards.cached import CachedReward, cache_of
 from workers.rewards.ensemble import EnsembleReward
 from workers.rewards.http import HttpReward
@@ -34,7 +35,6 @@ from workers.rewards.source import RewardSource
 from workers.rewards.token_count import TokenCount
 from workers.rewards.verifiers import Verifier
 from workers.rewards.weighted import Part, WeightedSum
-from workers.scoring.cache import template_version
 
 
 def load_reward(

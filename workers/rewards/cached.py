@@ -14,8 +14,8 @@ from workers.contract.events import (
     RecipeError,
 )
 from workers.data.snapshot import Messages, prompt_key
+from workers.rewards.cache import Remembered, ScoreCache, score_key
 from workers.rewards.source import Scores
-from workers.scoring.cache import Remembered, ScoreCache, score_key
 
 # A trainer is told of no Redis but this one, which holds scores and nothing else.
 URL_VARIABLE = "SCORE_CACHE_URL"

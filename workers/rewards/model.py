@@ -10,7 +10,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from workers.data.encoding import Encoded, encode_pair
 from workers.data.padding import pad_right
 from workers.data.snapshot import Messages
-from workers.models import freeze, load_scorer, load_tokenizer, readable_length
+from workers.models.loading import freeze, load_scorer, load_tokenizer, readable_length
 from workers.rewards.precision import FLOAT32, lower
 from workers.rewards.source import Scores
 

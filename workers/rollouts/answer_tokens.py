@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from workers.data.encoding import Encoded
 from workers.data.padding import pad_right
 from workers.data.token_budget import rectangles
+from workers.models.forward import answer_logits
 from workers.rl.logprobs import logprobs_and_entropy
-from workers.rollouts.forward import answer_logits
 
 IGNORED = -100  # the label that losses skip
 

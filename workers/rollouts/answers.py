@@ -7,11 +7,11 @@ import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from workers import ranks
-from workers.models import stop_ids
-from workers.reference import Reference
+from workers.models.forward import score_responses
+from workers.models.loading import stop_ids
+from workers.models.reference import Reference
 from workers.rl.kl import kl_k1
 from workers.rl.masked import masked_sum
-from workers.rollouts.forward import score_responses
 from workers.rollouts.local import generate
 from workers.rollouts.sampling import Sampling, derive_seed
 

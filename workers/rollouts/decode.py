@@ -25,7 +25,7 @@ from transformers import (
 )
 from transformers.cache_utils import Cache, DynamicLayer
 
-from workers.rollouts.output_layer import projecting
+from workers.models.forward import projecting
 from workers.rollouts.sampling import Sampling
 
 _DROP_AT = 0.8  # ended rows are dropped once this share of the rows is left: each drop copies

@@ -14,9 +14,9 @@ import time
 
 import redis
 
-from workers.contract.alive import Pulse
+from workers.alive import Pulse
 from workers.contract.scores import SCORER
-from workers.scoring.cache import ScoreCache
+from workers.rewards.cache import ScoreCache
 from workers.scoring.gate import PrecisionGate
 from workers.scoring.models import Models
 from workers.scoring.queue import RETAKE_S, RequestQueue

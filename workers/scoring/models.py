@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Protocol
 
 from workers.artifacts import Store
 from workers.contract.scores import ScoreRequest
-from workers.scoring.cache import template_version
+from workers.rewards.cache import template_version
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from workers.data.snapshot import Messages
+    from workers.rewards.cache import Row
     from workers.rewards.source import Scores
-    from workers.scoring.cache import Row
 
 KEPT = 2
 BATCH = 64

@@ -15,7 +15,7 @@ from workers.contract.events import (
     RecipeError,
 )
 from workers.contract.scores import ScoreReply, ScoreRequest
-from workers.scoring.cache import Remembered, ScoreCache, score_key
+from workers.rewards.cache import Remembered, ScoreCache, score_key
 from workers.scoring.gate import PrecisionGate
 from workers.scoring.models import Models, Source
 from workers.scoring.queue import RequestQueue, Taken

@@ -14,7 +14,7 @@ from transformers import PreTrainedTokenizerBase
 from workers.config.server import CHAT, ServerSettings, read_server
 from workers.context import RunContext
 from workers.data.snapshot import Messages
-from workers.models import load_tokenizer
+from workers.models.loading import load_tokenizer
 from workers.rollouts.answers import Answer
 from workers.rollouts.sampling import Sampling, derive_seed
 from workers.servers.asking import Asked, ask_all

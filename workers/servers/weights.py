@@ -19,7 +19,7 @@ from workers.contract.events import (
     Fault,
     RecipeError,
 )
-from workers.models import load_causal
+from workers.models.loading import load_causal
 
 
 def send_weights(settings: ServerSettings, folder: Path, *, place: str) -> None:

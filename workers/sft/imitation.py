@@ -15,10 +15,10 @@ from workers.context import RunContext
 from workers.contract.events import Alert, Evidence
 from workers.data.encoding import encode_pair
 from workers.data.snapshot import Demonstration
-from workers.models import readable_length
-from workers.recipes.samples import choose
+from workers.models.loading import readable_length
 from workers.rollouts.answers import Answer, answer
 from workers.rollouts.sampling import Sampling
+from workers.trainers.samples import choose
 
 WHOLE = 10**9  # tokens: nothing is cut
 _END = (

@@ -15,8 +15,6 @@ from trl import SFTConfig, SFTTrainer
 from workers.config.training import SFTSettings
 from workers.data.encoding import Encoded
 from workers.layouts.shares import ALONE, Shares
-from workers.recipes.parted_trl import PartedTRL, placeholder_rows
-from workers.recipes.trainer_bridge import GuardedTrainer
 from workers.rollouts.answer_tokens import (
     Batch,
     answer_start,
@@ -24,6 +22,8 @@ from workers.rollouts.answer_tokens import (
     batch_of,
     with_output_layer,
 )
+from workers.trainers.parted_trl import PartedTRL, placeholder_rows
+from workers.trainers.trainer_bridge import GuardedTrainer
 
 
 def answer_length(row: Encoded) -> int:

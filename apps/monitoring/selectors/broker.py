@@ -8,8 +8,11 @@ import redis
 from django.conf import settings
 
 from workers.contract import wire
-from workers.contract.alive import SCHEDULER, alive_key
 from workers.contract.scores import SCORER
+from workers.contract.wire import (
+    SCHEDULER,
+    alive_key,
+)
 
 QUEUES = (
     *wire.JOB_QUEUES,

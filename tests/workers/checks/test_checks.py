@@ -20,7 +20,7 @@ from workers.contract.events import (
     RecipeError,
 )
 from workers.data.encoding import encode_prompt
-from workers.models import load_causal, load_tokenizer
+from workers.models.loading import load_causal, load_tokenizer
 from workers.rollouts.sampling import Sampling
 
 Ask = Callable[..., dict[str, Any]]

@@ -14,7 +14,7 @@ from tests.workers.recipes.language import WORDS
 from workers.contract.events import (
     RecipeError,
 )
-from workers.models import load_causal, weights_sha256
+from workers.models.loading import load_causal, weights_sha256
 
 Report = dict[str, Any]
 _count = iter(range(1000))

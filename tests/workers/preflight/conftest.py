@@ -18,7 +18,7 @@ from tests.workers.recipes.language import (
 from workers.context import RunContext
 from workers.data.encoding import encode_prompt
 from workers.data.snapshot import Messages
-from workers.models import disable_dropout
+from workers.models.loading import disable_dropout
 from workers.preflight.parts import Parts
 from workers.rewards.source import Scores
 

@@ -33,7 +33,7 @@ from workers.memory.plan import plan_of
 from workers.memory.report import message, to_json
 from workers.memory.room import Room, room
 from workers.memory.shape import frozen_shape, kept_bytes, shape_of
-from workers.models import disable_dropout
+from workers.models.loading import disable_dropout
 from workers.ppo.actor_critic import ActorCritic, critic_of
 
 LLAMA = LlamaConfig(

@@ -25,10 +25,10 @@ from workers.contract.events import (
     Failed,
     RecipeError,
 )
-from workers.lora import attach_policy_lora
 from workers.memory import plan
 from workers.memory.room import Room
-from workers.models import weights_sha256
+from workers.models.loading import weights_sha256
+from workers.models.lora import attach_policy_lora
 from workers.ppo.actor_critic import ActorCritic
 from workers.preflight import memory
 from workers.preflight.findings import LEVELS, TITLES, Report

@@ -8,12 +8,12 @@ import torch
 
 from tests.workers.recipes.language import tiny_llama, user
 from tests.workers.recipes.test_ppo_parts import IDS, MESSAGES, improve, ppo, roll_out
-from workers import contracts
 from workers.config import settings_for
 from workers.contract.events import (
     RecipeError,
 )
-from workers.models import weights_sha256
+from workers.models import invariants
+from workers.models.loading import weights_sha256
 from workers.ppo.actor_critic import ActorCritic
 from workers.ppo.actors import open_actors
 from workers.ppo.ahead import Ahead
@@ -68,10 +68,10 @@ def test_weights_multiply_the_policys_loss_and_nothing_else() -> None:
 
 
 def test_a_rollout_older_than_allowed_or_from_the_future_breaks_the_contract() -> None:
-    contracts.check_fresh(8, 4, allowed=4)
+    invariants.check_fresh(8, 4, allowed=4)
     for drawn, allowed in ((3, 4), (7, 0), (9, 4)):
         with pytest.raises(RecipeError) as raised:
-            contracts.check_fresh(8, drawn, allowed=allowed)
+            invariants.check_fresh(8, drawn, allowed=allowed)
         assert raised.value.kind == "contract_stale_rollout"
 
 

@@ -14,7 +14,7 @@ from transformers import (
 )
 
 from tests.workers.recipes.language import WORDS
-from workers.models import save_model
+from workers.models.loading import save_model
 
 MARKS = ["[PAD]", "[CLS]", "[SEP]", "[UNK]", "[MASK]"]
 

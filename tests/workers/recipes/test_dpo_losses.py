@@ -15,10 +15,10 @@ from workers.data.snapshot import Preference
 from workers.dpo.pairs import Pair, StepCollator, encode_pairs
 from workers.dpo.reference import precompute, reference_key
 from workers.dpo.trainer import PairTrainer
-from workers.models import disable_dropout
-from workers.recipes.parted_steps import PartedSteps
-from workers.reference import Reference
+from workers.models.loading import disable_dropout
+from workers.models.reference import Reference
 from workers.rollouts.answer_tokens import answer_tokens, batch_of
+from workers.trainers.parted_steps import PartedSteps
 
 pytestmark = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")
 LONG = "good good sun big red cat runs the dog"

@@ -22,7 +22,7 @@ from workers.contract.events import (
 from workers.dpo.pairs import encode_pairs
 from workers.dpo.reference import FILE
 from workers.dpo.trainer import PairTrainer
-from workers.models import load_causal, save_model
+from workers.models.loading import load_causal, save_model
 from workers.recipes.dpo import with_reference
 
 pytestmark = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")

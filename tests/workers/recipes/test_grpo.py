@@ -12,7 +12,7 @@ from tests.workers.recipes.test_resume import check_joined
 from workers.contract.events import (
     RecipeError,
 )
-from workers.models import load_causal
+from workers.models.loading import load_causal
 from workers.recipes import grpo
 
 pytestmark = [

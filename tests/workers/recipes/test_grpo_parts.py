@@ -27,10 +27,10 @@ from workers.grpo.order import GroupOrder
 from workers.grpo.reporter import GroupReporter
 from workers.grpo.rewards import GroupReward
 from workers.grpo.trainer import Trainer
-from workers.lora import attach_policy_lora
-from workers.models import load_causal, stop_ids, weights_sha256
+from workers.models.loading import load_causal, stop_ids, weights_sha256
+from workers.models.lora import attach_policy_lora
+from workers.models.reference import Reference
 from workers.recipes.grpo import Models, arguments
-from workers.reference import Reference
 from workers.rewards.source import Scores
 
 pytestmark = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")

@@ -22,10 +22,10 @@ from workers.contract.events import (
 from workers.contract.jobs import Resume
 from workers.dpo.trainer import PairTrainer
 from workers.grpo.trainer import Trainer as GroupTrainer
-from workers.models import load_causal
-from workers.recipes.guarded_trainer import GuardedTrainer
-from workers.recipes.reward_trainer import RewardTrainer
+from workers.models.loading import load_causal
 from workers.sft.trainer import DemonstrationTrainer
+from workers.trainers.guarded_trainer import GuardedTrainer
+from workers.trainers.reward_trainer import RewardTrainer
 
 pytestmark = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")
 

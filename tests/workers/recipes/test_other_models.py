@@ -4,7 +4,7 @@ import pytest
 
 from tests.workers.recipes.conftest import PLANTED_PPO
 from tests.workers.recipes.language import Workshop, tiny_gpt2, word_tokenizer
-from workers.models import save_model
+from workers.models.loading import save_model
 
 SHORT = {"learning_rate": 1e-3, "batch_size": 8, "max_steps": 3, "log_every": 1}
 

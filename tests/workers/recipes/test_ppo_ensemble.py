@@ -12,7 +12,7 @@ from workers.config import settings_for
 from workers.contract.events import (
     RecipeError,
 )
-from workers.models import load_scorer, save_model
+from workers.models.loading import load_scorer, save_model
 from workers.ppo.actor_critic import ActorCritic
 from workers.ppo.evaluation import REVIEWS_PER_STEP
 from workers.rewards.layout import EnsembleLayout

@@ -13,10 +13,10 @@ import torch
 from tests.workers.recipes.conftest import PLANTED_PPO
 from tests.workers.recipes.language import Outcome, Workshop
 from tests.workers.recipes.test_resume import check_joined
-from workers import contracts
 from workers.contract.events import (
     RecipeError,
 )
+from workers.models import invariants
 from workers.ppo import course
 from workers.ppo.figures import rollout_figures
 from workers.ppo.rollout import Rollout
@@ -202,9 +202,9 @@ def test_a_score_beside_the_last_token_breaks_a_contract(
 def test_a_return_that_looks_beyond_the_end_breaks_a_contract() -> None:
     mask = torch.tensor([[1, 1, 0], [1, 1, 1]])
     rewards = torch.tensor([[0.0, 1.0, 0.0], [0.0, 0.0, 2.0]])
-    contracts.check_done(rewards, rewards.clone(), mask)
+    invariants.check_done(rewards, rewards.clone(), mask)
     with pytest.raises(RecipeError, match="beyond its last token"):
-        contracts.check_done(rewards, rewards + torch.tensor([[0.0, 0.5, 0.0]]), mask)
+        invariants.check_done(rewards, rewards + torch.tensor([[0.0, 0.5, 0.0]]), mask)
 
 
 def test_doubled_length_leaves_the_figure_per_token_unchanged() -> None:

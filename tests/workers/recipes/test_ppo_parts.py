@@ -6,14 +6,14 @@ import pytest
 import torch
 
 from tests.workers.recipes.language import tiny_gpt2, tiny_llama, user, word_tokenizer
-from workers import contracts
 from workers.config import settings_for
 from workers.contract.events import (
     RecipeError,
 )
 from workers.data.encoding import encode_prompt
-from workers.data.prompt_order import PromptOrder
-from workers.models import freeze, weights_sha256
+from workers.models import invariants
+from workers.models.loading import freeze, weights_sha256
+from workers.models.reference import Reference
 from workers.ppo.actor_critic import ActorCritic
 from workers.ppo.batches import sequences_of
 from workers.ppo.finite import NonFinite
@@ -21,8 +21,8 @@ from workers.ppo.rollout import Rollout, collect
 from workers.ppo.setup import make_optimizer, set_learning_rate
 from workers.ppo.state import TrainingState, restore, save
 from workers.ppo.update import update
-from workers.reference import Reference
 from workers.rl.losses import explained_variance
+from workers.rollouts.prompt_order import PromptOrder
 from workers.rollouts.sampling import Sampling
 
 TOKENIZER = word_tokenizer()
@@ -210,21 +210,21 @@ def _raised(check, *arguments) -> str:
 
 def test_a_reference_that_is_or_shares_the_policy_is_refused() -> None:
     policy, reference = tiny_llama(), freeze(tiny_llama())
-    contracts.check_distinct(policy, reference)
-    assert _raised(contracts.check_distinct, policy, policy) == "contract_reference_aliased"
+    invariants.check_distinct(policy, reference)
+    assert _raised(invariants.check_distinct, policy, policy) == "contract_reference_aliased"
     reference.model.norm.weight = policy.model.norm.weight
-    assert _raised(contracts.check_distinct, policy, reference) == "contract_reference_aliased"
+    assert _raised(invariants.check_distinct, policy, reference) == "contract_reference_aliased"
 
 
 def test_a_reference_that_would_train_or_has_changed_is_refused() -> None:
     policy, reference = tiny_llama(), tiny_llama()
-    assert _raised(contracts.check_distinct, policy, reference) == "contract_reference_trains"
+    assert _raised(invariants.check_distinct, policy, reference) == "contract_reference_trains"
     sha256 = weights_sha256(reference)
-    contracts.check_unchanged(weights_sha256(reference), sha256)
+    invariants.check_unchanged(weights_sha256(reference), sha256)
     with torch.no_grad():
         reference.model.norm.weight[0] += 1e-3
     assert (
-        _raised(contracts.check_unchanged, weights_sha256(reference), sha256)
+        _raised(invariants.check_unchanged, weights_sha256(reference), sha256)
         == "contract_reference_changed"
     )
 
@@ -232,29 +232,29 @@ def test_a_reference_that_would_train_or_has_changed_is_refused() -> None:
 def test_another_checkpoint_as_reference_is_seen_before_the_first_update() -> None:
     rollout = roll_out(ActorCritic(tiny_llama(seed=1)).eval())
     kind = _raised(
-        contracts.check_kl_at_start, rollout.logprobs, rollout.ref_logprobs, rollout.mask
+        invariants.check_kl_at_start, rollout.logprobs, rollout.ref_logprobs, rollout.mask
     )
     assert kind == "contract_kl_at_start"
-    contracts.check_kl_at_start(rollout.logprobs, rollout.logprobs, rollout.mask)
+    invariants.check_kl_at_start(rollout.logprobs, rollout.logprobs, rollout.mask)
 
 
 @pytest.mark.parametrize("mask", [[1, 1, 1, 1], [1, 0, 0, 0], [1, 1, 0, 1], [0, 1, 1, 0]])
 def test_a_mask_that_covers_anything_but_the_answer_is_refused(mask: list[int]) -> None:
     ids = torch.tensor([[5, 1, 0, 0]])
-    contracts.check_mask(torch.tensor([[1, 1, 0, 0]]), ids, (1,))
-    assert _raised(contracts.check_mask, torch.tensor([mask]), ids, (1,)) == "contract_mask"
+    invariants.check_mask(torch.tensor([[1, 1, 0, 0]]), ids, (1,))
+    assert _raised(invariants.check_mask, torch.tensor([mask]), ids, (1,)) == "contract_mask"
 
 
 def test_an_answer_without_an_end_is_covered_to_its_last_token() -> None:
     ids = torch.tensor([[5, 6, 7]])
-    contracts.check_mask(torch.ones(1, 3, dtype=torch.long), ids, (1,))
+    invariants.check_mask(torch.ones(1, 3, dtype=torch.long), ids, (1,))
     short = torch.tensor([[1, 1, 0]])
-    assert _raised(contracts.check_mask, short, ids, (1,)) == "contract_mask"
+    assert _raised(invariants.check_mask, short, ids, (1,)) == "contract_mask"
 
 
 def test_a_stale_rollout_and_a_reward_that_is_no_number_are_refused() -> None:
-    assert _raised(contracts.check_fresh, 8, 4) == "contract_stale_rollout"
-    assert _raised(contracts.check_finite, "a reward", torch.tensor([0.0, torch.nan])) == (
+    assert _raised(invariants.check_fresh, 8, 4) == "contract_stale_rollout"
+    assert _raised(invariants.check_finite, "a reward", torch.tensor([0.0, torch.nan])) == (
         "non_finite"
     )
 

@@ -10,14 +10,14 @@ from tests.workers.recipes.test_ppo_parts import IDS, MESSAGES, improve, ppo
 from workers.contract.events import (
     RecipeError,
 )
-from workers.lora import attach_policy_lora
-from workers.models import disable_dropout, load_causal, weights_sha256
+from workers.models.loading import disable_dropout, load_causal, weights_sha256
+from workers.models.lora import attach_policy_lora
+from workers.models.reference import Reference
 from workers.ppo.actor_critic import ActorCritic, critic_of
 from workers.ppo.batches import parts_of, sequences_of
 from workers.ppo.rollout import Rollout, collect
 from workers.ppo.setup import make_optimizer
 from workers.ppo.state import TrainingState, restore, save
-from workers.reference import Reference
 from workers.rl.losses import explained_variance
 from workers.rollouts.local import Responses
 from workers.rollouts.sampling import Sampling

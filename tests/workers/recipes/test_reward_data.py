@@ -20,7 +20,7 @@ from workers.data.sampling import (
 )
 from workers.data.snapshot import Preference
 from workers.data.token_budget import padded_tokens, parts_under, rectangles
-from workers.recipes.reward_parts import Progress, Result, Scores, Watched, plan_parts
+from workers.trainers.reward_parts import Progress, Result, Scores, Watched, plan_parts
 
 LENGTHS = st.lists(st.tuples(st.integers(1, 90), st.integers(1, 90)), min_size=1, max_size=24)
 

@@ -15,11 +15,11 @@ from workers.data.snapshot import Messages, Preference
 from workers.ppo.baseline import Baseline
 from workers.ppo.probes import MOST_PAIRS, RewardProbes, accuracy, changed, read_probes
 from workers.ppo.probes import protocol_number as number
+from workers.rewards.cache import ScoreCache
 from workers.rewards.cached import CachedReward
 from workers.rewards.source import Scores
 from workers.rewards.weighted import Part, WeightedSum
 from workers.rollouts.sampling import Sampling
-from workers.scoring.cache import ScoreCache
 
 
 @dataclass(frozen=True)

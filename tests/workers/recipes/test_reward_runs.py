@@ -15,7 +15,7 @@ from workers.contract.events import (
     RecipeError,
 )
 from workers.data.encoding import encode_pair
-from workers.models import load_scorer, load_tokenizer
+from workers.models.loading import load_scorer, load_tokenizer
 from workers.rewards.ensemble import EnsembleReward
 from workers.rewards.layout import is_ensemble, read_layout
 from workers.rewards.model import ModelReward, score_rows

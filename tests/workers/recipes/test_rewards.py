@@ -13,7 +13,7 @@ from workers.contract.events import (
 )
 from workers.data.base_model import BaseShape, build_model, train_tokenizer
 from workers.data.snapshot import Preference
-from workers.models import load_causal, load_scorer, load_tokenizer, save_model
+from workers.models.loading import load_causal, load_scorer, load_tokenizer, save_model
 from workers.rewards.model import ModelReward
 from workers.rewards.report import pair_report
 from workers.rewards.token_count import TokenCount

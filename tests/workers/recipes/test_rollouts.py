@@ -9,8 +9,8 @@ from transformers import PreTrainedModel
 from tests.workers.recipes.language import END, tiny_gpt2, tiny_llama, user, word_tokenizer
 from workers.data.encoding import encode_prompt
 from workers.data.padding import pad_left, pad_right
-from workers.models import disable_dropout, stop_ids
-from workers.rollouts.forward import answer_logits, score_responses
+from workers.models.forward import answer_logits, score_responses
+from workers.models.loading import disable_dropout, stop_ids
 from workers.rollouts.local import Responses, generate
 from workers.rollouts.sampling import Sampling, derive_seed
 

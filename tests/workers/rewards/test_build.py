@@ -14,7 +14,7 @@ from workers.context import (
 from workers.contract.events import (
     RecipeError,
 )
-from workers.models import load_scorer, save_model
+from workers.models.loading import load_scorer, save_model
 from workers.rewards.build import build_reward
 from workers.rewards.cached import CachedReward
 from workers.rewards.calibrated import calibrate

@@ -14,9 +14,9 @@ from workers.config.rewards import HttpSettings
 from workers.contract.events import (
     RecipeError,
 )
+from workers.rewards.cache import ScoreCache
 from workers.rewards.cached import CachedReward
 from workers.rewards.http import HttpReward
-from workers.scoring.cache import ScoreCache
 from workers.service import MOST_BYTES
 
 URL = "https://judge.example/score"

@@ -20,7 +20,7 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from workers.layouts.whole import whole_of
-from workers.models import state_sha256
+from workers.models.loading import state_sha256
 
 ADAPTER = "adapter"
 

@@ -13,7 +13,7 @@ from workers.contract.events import (
     Fault,
     RecipeError,
 )
-from workers.models import shares_memory
+from workers.models.loading import shares_memory
 from workers.rl.masked import masked_mean
 
 KL_AT_START = 1e-4  # nats per token, mean; two float32 forwards of one model differ by less

@@ -20,7 +20,7 @@ from workers.layouts.arguments import splitting
 from workers.layouts.optimizer_state import Groups, put_state, whole_state
 from workers.layouts.whole import put_whole, whole_of
 from workers.layouts.whole_weights import whole_weights
-from workers.lora import body_of
+from workers.models.lora import body_of
 
 OPTIMIZER, SCHEDULER = "optimizer.pt", "scheduler.pt"  # the library's names
 

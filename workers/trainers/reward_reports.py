@@ -12,10 +12,10 @@ from workers.context import RunContext
 from workers.contract.events import Alert
 from workers.data.folds import fold_keys
 from workers.data.snapshot import TRAIN
-from workers.recipes.reward_data import EncodedPair, PairData
-from workers.recipes.reward_parts import FOLD, Part, Result
 from workers.rewards.layout import EnsembleLayout
 from workers.rewards.report import PairReport, pair_report
+from workers.trainers.reward_data import EncodedPair, PairData
+from workers.trainers.reward_parts import FOLD, Part, Result
 
 OVERFIT_GAP = 0.15  # training − held-out accuracy; SPEC of the project: more is memorised
 

@@ -14,14 +14,7 @@ import redis
 from celery import Celery
 from celery.signals import beat_init, before_task_publish, heartbeat_sent, worker_ready
 
-ALIVE_SECONDS = 30
-BEAT_EVERY_SECONDS = 5.0
-SCHEDULER = "scheduler"
-
-
-def alive_key(name: str) -> str:
-    """The key that lives as long as somebody consumes the queue `name` (or schedules)."""
-    return f"concord:alive:{name}"
+from workers.contract.wire import ALIVE_SECONDS, BEAT_EVERY_SECONDS, SCHEDULER, alive_key
 
 
 class Pulse:

@@ -33,7 +33,7 @@ from workers.contract.events import (
 from workers.data.snapshot import TRAIN
 from workers.guardrails.watch import Breach, Guardrails, GuardStop, first_stop, report, stop_error
 from workers.layouts.arguments import layout_arguments
-from workers.recipes.guarded_trainer import GuardedTrainer
+from workers.trainers.guarded_trainer import GuardedTrainer
 
 __all__ = [
     "GuardedTrainer",

@@ -19,7 +19,7 @@ from workers.contract.events import (
     Fault,
     RecipeError,
 )
-from workers.recipes.parted_steps import PartedSteps
+from workers.trainers.parted_steps import PartedSteps
 
 
 def placeholder_rows() -> Dataset:

@@ -13,11 +13,11 @@ from peft import PeftModel
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from workers.contracts import check_distinct, check_unchanged
 from workers.layouts.whole import is_split
-from workers.lora import base_sha256
-from workers.models import freeze, weights_sha256
-from workers.rollouts.forward import score_responses
+from workers.models.forward import score_responses
+from workers.models.invariants import check_distinct, check_unchanged
+from workers.models.loading import freeze, weights_sha256
+from workers.models.lora import base_sha256
 
 
 @dataclass

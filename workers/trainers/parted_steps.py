@@ -15,7 +15,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from workers import ranks
-from workers.lora import load_adapter, merged, save_adapter
+from workers.models.lora import load_adapter, merged, save_adapter
 
 
 class PartedSteps:

@@ -24,10 +24,10 @@ from workers.contract.events import (
     RecipeError,
 )
 from workers.layouts.shares import Shares
-from workers.lora import attach_lora
-from workers.models import load_scorer
-from workers.recipes.reward_data import PairData
-from workers.recipes.reward_parts import (
+from workers.models.loading import load_scorer
+from workers.models.lora import attach_lora
+from workers.trainers.reward_data import PairData
+from workers.trainers.reward_parts import (
     FOLD,
     MEMBER,
     MODEL,
@@ -37,11 +37,11 @@ from workers.recipes.reward_parts import (
     Scores,
     Watched,
 )
-from workers.recipes.reward_preflight import part_steps
-from workers.recipes.reward_reports import ensemble_layout
-from workers.recipes.reward_trainer import RewardTrainer, StepCollator
-from workers.recipes.reward_watch import Watch
-from workers.recipes.trainer_bridge import train_from, trainer_arguments
+from workers.trainers.reward_preflight import part_steps
+from workers.trainers.reward_reports import ensemble_layout
+from workers.trainers.reward_trainer import RewardTrainer, StepCollator
+from workers.trainers.reward_watch import Watch
+from workers.trainers.trainer_bridge import train_from, trainer_arguments
 
 
 def fresh_model(

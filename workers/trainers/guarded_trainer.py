@@ -19,7 +19,7 @@ from workers import ranks
 from workers.data.batching import LengthGroupedSampler
 from workers.guardrails.watch import GuardStop
 from workers.layouts.whole import own
-from workers.recipes.split_weights import SplitWeights
+from workers.trainers.split_weights import SplitWeights
 
 FOUND = ("", "the loss", "the gradient")
 

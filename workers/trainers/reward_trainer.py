@@ -26,10 +26,10 @@ from workers.data.sampling import (
     stratified_order,
 )
 from workers.layouts.shares import ALONE, Shares
-from workers.recipes.parted_steps import PartedSteps
-from workers.recipes.reward_data import EncodedPair
-from workers.recipes.trainer_bridge import GuardedTrainer
 from workers.rl.losses import bradley_terry_loss
+from workers.trainers.parted_steps import PartedSteps
+from workers.trainers.reward_data import EncodedPair
+from workers.trainers.trainer_bridge import GuardedTrainer
 
 Part = dict[str, Any]
 

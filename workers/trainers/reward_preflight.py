@@ -10,9 +10,9 @@ from torch import Tensor, nn
 
 from workers.config.training import RewardSettings
 from workers.data.token_budget import padded_tokens, parts_under
-from workers.recipes.reward_data import EncodedPair, PairData
-from workers.recipes.reward_parts import Part
-from workers.recipes.reward_trainer import StepCollator
+from workers.trainers.reward_data import EncodedPair, PairData
+from workers.trainers.reward_parts import Part
+from workers.trainers.reward_trainer import StepCollator
 
 PROBED_PAIRS = 8  # on a processor; an accelerator is timed on a whole step
 FORWARD_SHARE = 1 / 3  # of a step's time: a backward pass costs about two forward passes

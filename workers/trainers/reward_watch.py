@@ -9,8 +9,8 @@ from transformers import TrainerControl, TrainerState, TrainingArguments
 from workers.config.training import RewardSettings
 from workers.context import RunContext
 from workers.contract.events import Alert
-from workers.recipes.reward_parts import MODEL, Part, Progress
-from workers.recipes.trainer_bridge import Reporter
+from workers.trainers.reward_parts import MODEL, Part, Progress
+from workers.trainers.trainer_bridge import Reporter
 
 # Evaluations after which a held-out loss that has not fallen by so much is told.
 FIRST_EVALUATIONS = 3

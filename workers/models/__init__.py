@@ -1,0 +1,1 @@
+"""Language models: loading, adapters, the frozen reference, log probabilities of given texts."""

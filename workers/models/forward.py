@@ -1,0 +1,240 @@
+"""The output layer, on chosen states only and in chunks.
+
+Logits are the largest tensor of a small model's forward pass: tokens × vocabulary. Nobody needs
+them, only the log-probability of one token per row and perhaps the entropy, so they are made for a
+chunk of states, read, and thrown away; the backward pass makes them again (Chen et al. 2016,
+"Training Deep Nets with Sublinear Memory Cost").
+"""
+
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+from transformers import PreTrainedModel
+
+from workers.rl.logprobs import logprobs_and_entropy, selective_logprobs
+
+_plain: "weakref.WeakKeyDictionary[nn.Module, bool]" = weakref.WeakKeyDictionary()
+
+
+@contextmanager
+def projecting(model: PreTrainedModel, pick: Callable[[Tensor], Tensor]) -> Iterator[None]:
+    """Inside, the output layer gets `pick(states)`, [K, width], in the place of all [B, L, width].
+
+    The model's logits are then [1, K, V], with whatever the model does to logits after the layer.
+    """
+    hook = model.get_output_embeddings().register_forward_pre_hook(
+        lambda _module, args: (pick(args[0]).unsqueeze(0), *args[1:])
+    )
+    try:
+        yield
+    finally:
+        hook.remove()
+
+
+@torch.no_grad()
+def is_plain(model: PreTrainedModel) -> bool:
+    """Whether the logits are just what the output layer gives: no scale, no soft cap, no cut.
+
+    Asked once per model, by one token with states large enough for any treatment to show. A model
+    that treats its logits must project through its own forward pass, in one piece.
+    """
+    if model not in _plain:
+        head = model.get_output_embeddings()
+        seen: list[Tensor] = []
+
+        def pick(states: Tensor) -> Tensor:
+            generator = torch.Generator().manual_seed(0)
+            large = 10 * torch.randn(1, states.shape[-1], generator=generator)
+            seen.append(large.to(states.device, states.dtype))
+            return seen[0]
+
+        token = torch.zeros(1, 1, dtype=torch.long, device=head.weight.device)
+        with projecting(model, pick):
+            logits = model(input_ids=token, use_cache=False).logits[0]
+        own = head(seen[0])
+        _plain[model] = own.shape == logits.shape and torch.allclose(own, logits)
+    return _plain[model]
+
+
+def look(
+    logits_of: Callable[[Tensor], Tensor],
+    states: Tensor,
+    tokens: Tensor,
+    *,
+    temperature: float,
+    chunk: int | None,
+    with_entropy: bool,
+    entropy_gradient: bool,
+) -> tuple[Tensor, Tensor | None]:
+    """Log-probability of `tokens` [K] after `states` [K, width], and the entropy there: [K] nats.
+
+    In pieces of `chunk` states (None: all at once), so that no more than chunk × V logits exist.
+    """
+
+    def piece(states: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor | None]:
+        logits = logits_of(states).float()
+        if not with_entropy:
+            return selective_logprobs(logits, tokens, temperature=temperature), None
+        return logprobs_and_entropy(
+            logits, tokens, temperature=temperature, entropy_gradient=entropy_gradient
+        )
+
+    if chunk is None or len(states) <= chunk:
+        return piece(states, tokens)
+    pieces = [
+        checkpoint(piece, *pair, use_reentrant=False, preserve_rng_state=False)
+        if torch.is_grad_enabled()
+        else piece(*pair)
+        for pair in zip(states.split(chunk), tokens.split(chunk), strict=True)
+    ]
+    logprobs = torch.cat([logprob for logprob, _ in pieces])
+    return logprobs, torch.cat([entropy for _, entropy in pieces]) if with_entropy else None
+
+
+# Prompts and responses as the trunk reads them: one run of real tokens per row.
+#
+# A batch comes with its prompts padded on the left and its responses on the right. Read like that,
+# every row is as wide as the longest prompt and the longest response together, and needs a mask
+# and
+# positions of its own. Here each row is pushed to the left, so that the batch is only as wide as
+# its
+# longest row, all padding lies after the last real token, where a causal model cannot see it, and
+# positions count from 0 by themselves. The last token of a row predicts nothing and is left out.
+
+
+@dataclass(frozen=True, slots=True)
+class Aligned:
+    """B rows of L positions. K real response tokens in reading order."""
+
+    ids: Tensor  # [B, L]
+    rows: Tensor  # [K] row of the state before each response token
+    columns: Tensor  # [K] and its position
+    real: Tensor  # bool [B, R]: which of the response's places the K tokens fill
+
+    def at_states(self, states: Tensor) -> Tensor:
+        """The states before each real response token: [B, L, width] -> [K, width]."""
+        return states[self.rows, self.columns]
+
+    def spread(self, values: Tensor) -> Tensor:
+        """[K, …] -> [B, R, …], 0 under the padding."""
+        places = self.real.nonzero(as_tuple=True)
+        spread = values.new_zeros(*self.real.shape, *values.shape[1:])
+        return spread.index_put(places, values)
+
+
+def align(
+    prompt_ids: Tensor, prompt_mask: Tensor, response_ids: Tensor, response_mask: Tensor
+) -> Aligned:
+    """prompt_* [B, P], response_* [B, R]; 1 in a mask is a real token, and each row has some."""
+    ids = torch.cat([prompt_ids, response_ids], dim=1)
+    mask = torch.cat([prompt_mask, response_mask], dim=1).bool()
+    first = mask.to(torch.uint8).argsort(dim=1, descending=True, stable=True)  # real tokens first
+    ids = ids.gather(1, first)
+    length = mask.sum(1, keepdim=True)
+    width = int(length.max()) - 1
+    ids = ids[:, :width]
+    past = torch.arange(width, device=ids.device) >= length
+    real = response_mask.bool()
+    rows, offsets = real.nonzero(as_tuple=True)
+    return Aligned(
+        # What lies behind a row is never looked at; its first token is as good as any, and unlike
+        # the pad token it moves no model to ask for a mask.
+        ids=torch.where(past, ids[:, :1], ids),
+        rows=rows,
+        columns=prompt_mask.sum(1)[rows] - 1 + offsets,
+        real=real,
+    )
+
+
+def response_states(
+    trunk: PreTrainedModel | nn.Module,
+    prompt_ids: Tensor,
+    prompt_mask: Tensor,
+    response_ids: Tensor,
+    response_mask: Tensor,
+) -> Tensor:
+    """Last states of a trunk without an output layer, before each response token: [B, R, width],
+    0 under the padding."""
+    aligned = align(prompt_ids, prompt_mask, response_ids, response_mask)
+    states = trunk(input_ids=aligned.ids, use_cache=False).last_hidden_state
+    return aligned.spread(aligned.at_states(states))
+
+
+# What a policy thinks of given responses: log-probabilities, entropy, the states behind them.
+
+LOGITS_CHUNK = 1024  # tokens whose logits exist at once
+
+
+@dataclass(slots=True)
+class ResponseOutputs:
+    """Per response token; 0 under the padding."""
+
+    logprobs: Tensor  # [B, R] nats, tempered
+    entropy: Tensor | None  # [B, R] nats per token, tempered
+    hidden: Tensor | None  # [B, R, width] last state before each token is drawn
+
+
+def score_responses(
+    model: PreTrainedModel,
+    prompt_ids: Tensor,
+    prompt_mask: Tensor,
+    response_ids: Tensor,
+    response_mask: Tensor,
+    *,
+    temperature: float,
+    with_entropy: bool = False,
+    entropy_gradient: bool = False,
+    with_hidden: bool = False,
+    logits_chunk: int | None = LOGITS_CHUNK,
+) -> ResponseOutputs:
+    """One forward pass over prompt (padded left) and response (padded right).
+
+    Rows are read without their padding, so padding moves nothing, on models with absolute
+    positions too. The vocabulary is projected at real response tokens only, `logits_chunk` of them
+    at a time, on the states that the model itself gives its output layer. None: all at once and
+    within the model's own pass, for weights that are there during it only.
+    """
+    aligned = align(prompt_ids, prompt_mask, response_ids, response_mask)
+    captured: list[Tensor] = []
+    plain = logits_chunk is not None and is_plain(model)
+
+    def pick(states: Tensor) -> Tensor:
+        captured.append(aligned.at_states(states))
+        return captured[0][:1] if plain else captured[0]
+
+    with projecting(model, pick):
+        logits = model(input_ids=aligned.ids, use_cache=False).logits.squeeze(0)
+    states = captured[0]
+    logprobs, entropy = look(
+        model.get_output_embeddings() if plain else lambda _states: logits,
+        states,
+        response_ids[aligned.real],
+        temperature=temperature,
+        chunk=logits_chunk if plain else None,
+        with_entropy=with_entropy,
+        entropy_gradient=entropy_gradient,
+    )
+    return ResponseOutputs(
+        aligned.spread(logprobs),
+        None if entropy is None else aligned.spread(entropy),
+        aligned.spread(states) if with_hidden else None,
+    )
+
+
+def answer_logits(
+    model: PreTrainedModel, input_ids: Tensor, attention_mask: Tensor, keep: Tensor
+) -> Tensor:
+    """Logits at the positions where `keep` is true, and nowhere else: [K, V].
+
+    input_ids, attention_mask, keep: [B, L]; the K rows come in reading order. The last states are
+    thinned out right before the output layer, so the model's own treatment of logits (scaling,
+    soft caps) still applies, and prompts and padding cost no projection on the vocabulary.
+    """
+    with projecting(model, lambda states: states[keep]):
+        output = model(input_ids=input_ids, attention_mask=attention_mask, use_cache=False)
+    return output.logits.squeeze(0)
