@@ -95,7 +95,7 @@ def run_make(project: Any, name: str, state: str = "running") -> Any:
 
 def ingested(layout: str, app: str, project: Any, var: Path, seconds: float) -> dict[str, Any]:
     from benchmarks.load.cpu import Servers
-    from workers.supervisor.line import Line
+    from workers.supervisor.connection import Line
 
     line = Line(os.environ["REDIS_URL"])
     values = curves(int(seconds * STEPS_A_SECOND) + 1).tolist()

@@ -39,18 +39,15 @@ import workers.recipes  # noqa: F401  (quiet, offline libraries)
 import torch
 
 from benchmarks.report import print_report, versions
-from workers.data.base_model import BaseShape, build_model, train_tokenizer
-from workers.data.encoding import encode_pair, encode_prompt
-from workers.data.padding import pad_right
+from workers.data.batches import encode_pair, encode_prompt, pad_right
 from workers.data.snapshot import Messages
 from workers.models.loading import load_scorer, load_tokenizer, save_model, stop_ids
-from workers.rewards.cache import ScoreCache
-from workers.rewards.cached import CachedReward
+from workers.rewards.cache import CachedReward, ScoreCache
 from workers.rewards.model import ModelReward
-from workers.rewards.pending import ScoreQueue
-from workers.rewards.source import RewardSource, Scores, join
+from workers.rewards.source import RewardSource, ScoreQueue, Scores, join
 from workers.rollouts.local import generate
 from workers.rollouts.sampling import Sampling, derive_seed
+from workers.trainers.sft import BaseShape, build_model, train_tokenizer
 
 DATA = Path(__file__).parents[1] / "data"
 CONTEXT, ANSWER, LONGEST_PROMPT = 256, 32, 96  # tokens

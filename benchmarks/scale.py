@@ -43,18 +43,17 @@ from benchmarks.site import site
 from workers.artifacts import Store
 from workers.contract import JobSpec, Limits, spec_to_json, wire
 from workers.contract.jobs import InputRef
-from workers.data.base_model import BaseShape, build_model, train_tokenizer
-from workers.data.encoding import encode_prompt
+from workers.data.batches import encode_prompt
 from workers.models.loading import load_scorer, load_tokenizer, save_model
 from workers.ray.cluster import Cluster
-from workers.ray.drawer import RayDrawer
-from workers.ray.reward_actor import RayReward
-from workers.ray.weights import size_of, trained
+from workers.ray.policy_actors import RayDrawer, size_of, trained
+from workers.ray.pool import RayReward
 from workers.rewards.model import ModelReward
 from workers.rollouts.drawing import Chunk, Drawer, LocalDrawer, chunks_of
 from workers.rollouts.sampling import Sampling
 from workers.supervisor import Supervisor
-from workers.supervisor.line import Line
+from workers.supervisor.connection import Line
+from workers.trainers.sft import BaseShape, build_model, train_tokenizer
 
 QUICK = "quick" in sys.argv[1:]
 ANSWERS, CHUNK, TOKENS = (32, 8, 16) if QUICK else (128, 16, 48)

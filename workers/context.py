@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Protocol
 
 from workers import ranks
-from workers.artifact_cache import cache_folder
-from workers.artifacts import ArtifactError, Store, StoreUnreachable
+from workers.artifacts import ArtifactError, Store, StoreUnreachable, cache_folder
 from workers.contract.events import (
     ArtifactSaved,
     CheckpointSaved,

@@ -17,13 +17,13 @@ import runpy
 import sys
 from pathlib import Path
 
-from workers import lifeline
+from workers import control
 from workers.rank_ends import RANKS_FILE
 
 
 def main(argv: list[str]) -> None:
     folder, silence_s, module, *arguments = argv
-    lifeline.hold(float(silence_s), descriptor=lifeline.lend_standard_input())
+    control.hold(float(silence_s), descriptor=control.lend_standard_input())
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 
     sys.argv = [module, *arguments]

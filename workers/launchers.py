@@ -16,14 +16,14 @@ from pathlib import Path
 
 from workers import layouts, machine
 from workers.contract.events import Failed, Fault
-from workers.contract.jobs import JobSpec
-from workers.contract.layouts import (
+from workers.contract.jobs import (
     ACCELERATE,
     EVERY_GPU,
     LAUNCHERS,
     LAYOUTS,
     PLAIN,
     TORCHRUN,
+    JobSpec,
 )
 from workers.contract.wire import QUEUE_CPU, QUEUE_SHORT
 

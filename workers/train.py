@@ -33,7 +33,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from workers import lifeline, rank_ends, ranks
+from workers import control, rank_ends, ranks
 from workers.artifacts import ArtifactError, Store, StoreUnreachable
 from workers.context import (
     RunContext,
@@ -49,7 +49,7 @@ from workers.contract.events import (
 )
 from workers.contract.jobs import JobSpec, spec_from_json
 from workers.control import CANCEL, CONTROL_FILE, STOP, Wish, wish_read
-from workers.diagnosis.contracts import finding_of_failure
+from workers.diagnosis.verdict import finding_of_failure
 from workers.emitter import EVENTS_FILE, Emitter
 from workers.tracking.mirror import Mirrored, Writer, mirrored
 
@@ -102,9 +102,9 @@ def main(argv: list[str] | None = None) -> int:
     )
     arguments = parser.parse_args(argv)
     if arguments.lifeline is not None:
-        lifeline.hold(arguments.lifeline)
+        control.hold(arguments.lifeline)
         if ranks.world() > 1:
-            lifeline.end_with_parent()
+            control.end_with_parent()
     workdir = (arguments.workdir or arguments.job.parent).resolve()
     spec = spec_from_json(json.loads(arguments.job.read_text()))
     writer = (
@@ -195,7 +195,7 @@ def _advised(failure: Failed, spec: JobSpec) -> Failed:
     """What to do about a lack of memory, with the names and values of this run's own settings."""
     if failure.kind != "out_of_memory":
         return failure
-    from workers.memory.advice import out_of_memory_advice
+    from workers.memory.report import out_of_memory_advice
 
     advice = out_of_memory_advice(spec.kind, spec.config)
     return replace(failure, message=f"{failure.message.rstrip('.')}. {advice}".strip())

@@ -13,7 +13,7 @@ from apps.training import display, selectors, services
 from apps.training.models import Checkpoint, Run, Sample
 from apps.training.selectors import pages
 from apps.training.selectors.queueing import queue_words, why_it_waits
-from workers.contract.layouts import MOST_PROCESSES
+from workers.contract.jobs import MOST_PROCESSES
 
 router = Router(tags=["runs"])
 BASE = "/projects/{slug}/runs"

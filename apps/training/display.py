@@ -11,7 +11,7 @@ from apps.common.templatetags.frame import fixed
 from apps.training.headline import HEADLINES, kind_of
 from apps.training.models import Run, RunAttempt
 from measures.imitation import WORDS
-from workers.contract.layouts import ONE, TORCHRUN
+from workers.contract.jobs import ONE, TORCHRUN
 
 TONES = {
     "waiting": "",

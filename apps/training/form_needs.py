@@ -8,7 +8,7 @@ from django import forms
 from apps.training.models import Run
 from apps.training.services.layouts import SPREAD, layouts_of_kind, needs_of
 from apps.training.services.queueing import MOST_AT_ONCE
-from workers.contract.layouts import EVERY_GPU, LAUNCHERS, LAYOUTS, MOST_PROCESSES, ONE, PLAIN
+from workers.contract.jobs import EVERY_GPU, LAUNCHERS, LAYOUTS, MOST_PROCESSES, ONE, PLAIN
 from workers.contract.wire import JOB_QUEUES, QUEUE_CPU
 
 LAYOUT_FIELDS = ("layout", "processes", "launcher")

@@ -36,8 +36,8 @@ from workers.config import (
     recipe_presets,
     settings_for,
 )
+from workers.config.inference import ONLY_IN_TESTS, drill_folder
 from workers.config.parsing import Section
-from workers.contract.drills import ONLY_IN_TESTS, drill_folder
 
 SECTION_HELP = {
     Section.MODEL: "What is trained: all weights or adapters, and in which precision.",

@@ -11,7 +11,7 @@ from django.db.models import Q
 from apps.accounts.models import Project, User
 from apps.common.models import Named, Stamped
 from apps.snapshots.models import Snapshot
-from workers.contract.layouts import ONE, PLAIN
+from workers.contract.jobs import ONE, PLAIN
 
 PARKED = "Parked"  # the type of an event that only a newer version can read
 
@@ -55,7 +55,7 @@ class Run(Named):
     kind = models.CharField(max_length=10, choices=Kind.choices)
     state = models.CharField(max_length=9, choices=State.choices, default=State.QUEUED)
     queue = models.CharField(max_length=10, default="cpu", help_text="its machine class")
-    layout = models.CharField(max_length=10, default=ONE)  # of workers.contract.layouts
+    layout = models.CharField(max_length=10, default=ONE)  # of workers.contract.jobs
     processes = models.PositiveSmallIntegerField(
         default=1, help_text="over which the layout spreads it; 0: one for each GPU of its machine"
     )

@@ -15,7 +15,8 @@ import torch
 from benchmarks.diagnosis_world import rewards
 from benchmarks.diagnosis_world.rewards import Change
 from benchmarks.diagnosis_world.world import World
-from workers.ppo import course, setup
+from workers.ppo import model as setup
+from workers.ppo import trainer
 from workers.ppo import update as updating
 from workers.recipes import ppo as recipe
 from workers.rollouts import drawing
@@ -25,9 +26,9 @@ Plant = Callable[[World], AbstractContextManager[object]]
 
 def reward(change: Callable[[World], Change]) -> Plant:
     def plant(world: World) -> AbstractContextManager[object]:
-        real, chosen = course.build_reward, change(world)
+        real, chosen = trainer.build_reward, change(world)
         return patch.object(
-            course, "build_reward", lambda *a, **k: rewards.Faulty(real(*a, **k), chosen)
+            trainer, "build_reward", lambda *a, **k: rewards.Faulty(real(*a, **k), chosen)
         )
 
     return plant
@@ -35,9 +36,9 @@ def reward(change: Callable[[World], Change]) -> Plant:
 
 def slow_reward(seconds: float) -> Plant:
     def plant(world: World) -> AbstractContextManager[object]:
-        real = course.build_reward
+        real = trainer.build_reward
         return patch.object(
-            course, "build_reward", lambda *a, **k: rewards.Slow(real(*a, **k), seconds)
+            trainer, "build_reward", lambda *a, **k: rewards.Slow(real(*a, **k), seconds)
         )
 
     return plant
@@ -114,14 +115,14 @@ def stale(updates: int, *, relabelled: bool) -> Plant:
 
 def dead_critic(world: World) -> AbstractContextManager[object]:
     """The value head is left out of training and stays at nought."""
-    real = course.make_optimizer
+    real = trainer.make_optimizer
 
     def make(*args: Any, **kwargs: Any) -> Any:
         optimizer = real(*args, **kwargs)
         optimizer.param_groups[1]["base_lr"] = 0.0
         return optimizer
 
-    return patch.object(course, "make_optimizer", make)
+    return patch.object(trainer, "make_optimizer", make)
 
 
 def half_precision_overflow(*, from_step: int) -> Plant:

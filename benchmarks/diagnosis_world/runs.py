@@ -28,7 +28,7 @@ from benchmarks.diagnosis_world.world import World, open_world
 from benchmarks.workshop import Outcome
 from workers.contract.events import Alert, ArtifactSaved, Evidence
 from workers.contract.guards import rules_of
-from workers.data.encoding import encode_pair
+from workers.data.batches import encode_pair
 from workers.recipes import ppo as recipe
 from workers.rewards import model
 from workers.rollouts.sampling import derive_seed

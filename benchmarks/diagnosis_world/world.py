@@ -28,7 +28,7 @@ from benchmarks.diagnosis_world.language import (
 from benchmarks.diagnosis_world.models import SHAPES, tokenizer
 from benchmarks.workshop import Workshop
 from workers.contract.jobs import InputRef
-from workers.data.encoding import encode_prompt
+from workers.data.batches import encode_prompt
 from workers.models.loading import freeze, load_causal, load_tokenizer
 from workers.rewards.build import load_reward
 from workers.rollouts.answers import answer

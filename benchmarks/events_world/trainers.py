@@ -11,12 +11,11 @@ from apps.training.signing import secret_of
 from workers.context import RunContext
 from workers.contract.events import Opened
 from workers.emitter import EVENTS_FILE, Emitter
-from workers.supervisor.line import Line
-from workers.supervisor.relay import Relay
-from workers.supervisor.spool import Spool
+from workers.supervisor.connection import Line
+from workers.supervisor.relay import Relay, Spool
 
 METRICS, STEPS_A_SECOND = 50, 10
-BATCH_S, HEARTBEAT_S = 0.5, 5.0  # as workers.supervisor.timing has them for the shipped lease
+BATCH_S, HEARTBEAT_S = 0.5, 5.0  # as workers.supervisor.supervise has them for the shipped lease
 
 
 def names(count: int = METRICS) -> list[str]:

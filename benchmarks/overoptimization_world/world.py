@@ -16,7 +16,7 @@ from benchmarks.overoptimization_world.language import (
 from benchmarks.overoptimization_world.models import base_model, tokenizer
 from benchmarks.overoptimization_world.people import Annotator, Taste, panel, right_share, voted
 from benchmarks.workshop import Workshop
-from workers.data.encoding import encode_prompt
+from workers.data.batches import encode_prompt
 from workers.models.loading import freeze, load_causal, load_tokenizer
 from workers.rollouts.answers import answer
 from workers.rollouts.sampling import Sampling, derive_seed

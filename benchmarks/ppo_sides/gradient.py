@@ -6,7 +6,7 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from workers.config import settings_for
-from workers.ppo.actor_critic import ActorCritic, critic_of
+from workers.ppo.model import ActorCritic, critic_of
 from workers.ppo.rollout import Rollout
 from workers.ppo.update import update
 from workers.rollouts.local import Responses

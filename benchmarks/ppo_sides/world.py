@@ -17,9 +17,9 @@ from pathlib import Path
 import torch
 from transformers import LlamaForCausalLM, LlamaForSequenceClassification, PreTrainedTokenizerFast
 
-from workers.data.base_model import BaseShape, build_model, train_tokenizer
-from workers.data.encoding import encode_prompt
+from workers.data.batches import encode_prompt
 from workers.models.loading import parameter_count, save_model
+from workers.trainers.sft import BaseShape, build_model, train_tokenizer
 
 DATA = Path(__file__).parents[2] / "data"
 POLICY = BaseShape(vocabulary=8192, width=288, layers=8, heads=6, context=256)  # 10.3 M

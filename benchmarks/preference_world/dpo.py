@@ -26,11 +26,10 @@ from benchmarks.preference_world.timing import (
     timed,
 )
 from workers.config import settings_for
-from workers.dpo.pairs import Pair
-from workers.dpo.trainer import PairTrainer
 from workers.models.loading import freeze, load_causal, load_tokenizer
 from workers.models.reference import Reference
 from workers.rollouts.answer_tokens import answer_tokens, batch_of
+from workers.trainers.dpo import Pair, PairTrainer
 from workers.trainers.reward_data import EncodedPair
 
 LEARNING_RATE = 3e-4

@@ -6,11 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from workers.data.base_model import BaseShape, build_model, train_tokenizer
-from workers.data.encoding import PairEncoder
+from workers.data.batches import PairEncoder
 from workers.data.snapshot import Preference
 from workers.models.loading import load_tokenizer, save_model
 from workers.trainers.reward_data import EncodedPair
+from workers.trainers.sft import BaseShape, build_model, train_tokenizer
 
 DATA = Path(__file__).parents[2] / "data"
 HELD_OUT = 150

@@ -22,8 +22,8 @@ from benchmarks.preference_world.timing import (
 from workers.config import settings_for
 from workers.models.loading import load_causal, load_tokenizer
 from workers.rollouts.answer_tokens import answer_tokens, batch_of
-from workers.sft.trainer import DemonstrationTrainer
 from workers.trainers.reward_data import EncodedPair
+from workers.trainers.sft import DemonstrationTrainer
 
 LEARNING_RATE = 1e-3
 Pairs = list[EncodedPair]

@@ -21,8 +21,10 @@ from apps.training.models import Run
 from apps.training.services import metrics_store
 from tests.monitoring.curves import Curves, from_step, healthy, ppo_run
 from tests.web.runs import event_add, run_make
-from workers.diagnosis import Finding
 from workers.diagnosis.experiments import EXPERIMENTS
+from workers.diagnosis.verdict import (
+    Finding,
+)
 
 SignIn = Callable[[User], Client]
 HTMX = {"HTTP_HX_REQUEST": "true"}

@@ -26,7 +26,7 @@ from apps.training.models import Checkpoint, Run, RunAttempt
 from tests.labeling.pairs import annotators_make, pairs_make, vote
 from tests.web.runs import metrics_add, run_make
 from workers.contract import wire
-from workers.supervisor.line import Line
+from workers.supervisor.connection import Line
 
 TOKEN = "a-token-of-the-tests"
 NOW = timezone.now()

@@ -12,9 +12,9 @@ from apps.monitoring.playbook import ENTRIES, entry_for_rule, rules_told, search
 from apps.monitoring.playbook.entry import SORTS
 from tests.web.runs import run_make
 from workers.contract.guards import LINKS, RULES, failure_kind
-from workers.diagnosis.contracts import CONTRACTS
 from workers.diagnosis.detectors import DETECTORS
 from workers.diagnosis.experiments import EXPERIMENTS
+from workers.diagnosis.verdict import CONTRACTS
 
 SignIn = Callable[[User], Client]
 TABS = {"samples", "charts", "checks", "config", "logs", "lineage", ""}

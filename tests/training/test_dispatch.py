@@ -13,8 +13,7 @@ from pytest_django.fixtures import Settings
 from apps.training import dispatch
 from apps.training.dispatch import Standing
 from workers.contract import JobSpec, spec_to_json, wire
-from workers.supervisor.lease import Lease
-from workers.supervisor.line import Line
+from workers.supervisor.connection import Lease, Line
 
 JOB = {"run": "r", "attempt": 3, "queue": "short"}
 

@@ -17,8 +17,7 @@ from tests.training.stack import redis_client
 from workers.contract import Finished, Opened, Progress, wire
 from workers.contract.signing import attempt_secret, signed
 from workers.emitter import Emitter
-from workers.supervisor.relay import Relay
-from workers.supervisor.spool import Spool
+from workers.supervisor.relay import Relay, Spool
 
 
 def said(run: Run) -> dict[str, Any]:

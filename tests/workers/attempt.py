@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from workers.contract import Envelope, JobSpec, Limits, Resume, envelope_from_json, spec_to_json
-from workers.contract.layouts import DATA, EVERY_GPU, ONE, PLAIN
+from workers.contract.jobs import DATA, EVERY_GPU, ONE, PLAIN
 from workers.supervisor.child import end_with_parent
 
 ROOT = Path(__file__).resolve().parents[2]

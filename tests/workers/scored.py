@@ -13,9 +13,8 @@ from workers.contract import scores as contract
 from workers.contract.scores import ScoreReply, ScoreRequest
 from workers.rewards.cache import ScoreCache
 from workers.rewards.source import Scores
-from workers.scoring.gate import PrecisionGate
 from workers.scoring.queue import RequestQueue
-from workers.scoring.scorer import Scorer
+from workers.scoring.scorer import PrecisionGate, Scorer
 
 KEYS = "concord:score:*"
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from workers.contract import Envelope, envelope_from_json, wire
-from workers.supervisor.line import Line
+from workers.supervisor.connection import Line
 
 FOR_EVER = {"steps": 100_000, "step_seconds": 0.02}
 

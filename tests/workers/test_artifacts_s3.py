@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.workers.s3 import Bucket, bucket, s3
-from workers import artifact_cache, artifacts
+from workers import artifacts
 from workers.artifacts import MANIFEST, ArtifactError, Store, StoreUnreachable
 from workers.contract.events import Fault
 from workers.train import failure_of
@@ -22,8 +22,8 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def restart() -> None:
     """As after one: this process holds nothing."""
-    while artifact_cache._held:
-        artifact_cache._held.popitem()[1].close()
+    while artifacts._held:
+        artifacts._held.popitem()[1].close()
 
 
 @pytest.fixture(autouse=True)
@@ -222,7 +222,7 @@ def test_room_is_made_by_what_was_not_used_for_longest_and_never_by_what_is_in_u
         store.get_file(name, sha256=digest, cache=cache)
         os.utime(cache / digest, (1000 + i, 1000 + i))
     for name in (hashes[1], hashes[2]):  # a stays in use
-        artifact_cache._held.pop(cache / name).close()
+        artifacts._held.pop(cache / name).close()
     monkeypatch.setenv("ARTIFACTS_CACHE_GB", "0.000002")
     store.get_file("d", sha256=hashes[3], cache=cache)
     assert sorted(path.name for path in cache.iterdir() if path.is_dir()) == sorted(

@@ -30,7 +30,7 @@ from tests.workers.judged_world import (
 )
 from workers.assess import judging
 from workers.assess.judging import ON_THE_WEB, judge
-from workers.assess.looking import STOPPED, Subject, look
+from workers.assess.measuring import STOPPED, Subject, look
 from workers.config import settings_for
 from workers.data.snapshot import Preference
 

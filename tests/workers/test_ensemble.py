@@ -12,13 +12,12 @@ from tests.workers.recipes.language import tiny_llama, user, word_tokenizer
 from workers.contract.events import (
     RecipeError,
 )
-from workers.data.base_model import BaseShape, build_model, train_tokenizer
 from workers.models.loading import load_scorer, save_model
 from workers.rewards import model as reading
 from workers.rewards.build import load_reward
-from workers.rewards.ensemble import EnsembleReward, threshold_of
 from workers.rewards.layout import FILE, EnsembleLayout, read_layout
-from workers.rewards.model import ModelReward
+from workers.rewards.model import EnsembleReward, ModelReward, threshold_of
+from workers.trainers.sft import BaseShape, build_model, train_tokenizer
 
 PROMPTS = [user("the cat"), user("the small blue dog"), user("sun")]
 RESPONSES = ["runs", "a good big dog sleeps", "rain good"]

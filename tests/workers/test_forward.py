@@ -17,7 +17,7 @@ from transformers import (
 )
 
 from tests.workers.recipes.language import tiny_gpt2, tiny_llama
-from workers.data.padding import pad_left, pad_right
+from workers.data.batches import pad_left, pad_right
 from workers.models.forward import (
     ResponseOutputs,
     align,

@@ -13,11 +13,9 @@ from transformers import (
 )
 
 from tests.workers.recipes.language import tiny_gpt2, tiny_llama, user, word_tokenizer
-from workers.data.encoding import encode_prompt
-from workers.data.padding import pad_left
+from workers.data.batches import encode_prompt, pad_left
 from workers.models.lora import attach_policy_lora
-from workers.rollouts.decode import decode, supports
-from workers.rollouts.local import _by_transformers, generate
+from workers.rollouts.local import _by_transformers, decode, generate, supports
 from workers.rollouts.sampling import Sampling
 
 TOKENIZER = word_tokenizer()

@@ -10,8 +10,7 @@ import yaml
 
 from tests.workers.attempt import ROOT, drill_spec
 from workers import layouts, machine
-from workers.contract.jobs import JobSpec
-from workers.contract.layouts import DATA, EVERY_GPU, FSDP, LAYOUTS, ONE, ZERO2, ZERO3
+from workers.contract.jobs import DATA, EVERY_GPU, FSDP, LAYOUTS, ONE, ZERO2, ZERO3, JobSpec
 from workers.launchers import CannotStart, Machine, hears_signals, rank_environment, trainer_argv
 
 TRAIN = "-m workers.train /w/job.json --workdir /w --lifeline"

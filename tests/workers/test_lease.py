@@ -12,8 +12,7 @@ import redis
 
 from workers.contract import wire
 from workers.contract.lease import FENCE
-from workers.supervisor.lease import Lease
-from workers.supervisor.line import Line
+from workers.supervisor.connection import Lease, Line
 
 LONG_AGO = 0.0
 

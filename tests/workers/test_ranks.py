@@ -125,7 +125,7 @@ from pathlib import Path
 from tests.workers.attempt import drill_spec
 from workers.contract import Limits
 from workers.supervisor import Supervisor
-from workers.supervisor.line import Line
+from workers.supervisor.connection import Line
 folder = Path(sys.argv[1])
 limits = Limits(lease_s=30, grace_s=1, max_s=240)
 config = {"steps": 100000, "step_seconds": 0.02}

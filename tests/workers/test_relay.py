@@ -8,8 +8,7 @@ import pytest
 
 from workers.contract import Log
 from workers.emitter import Emitter
-from workers.supervisor.relay import CROWDED_QUEUE, IN_FLIGHT_EVENTS, Relay
-from workers.supervisor.spool import Spool
+from workers.supervisor.relay import CROWDED_QUEUE, IN_FLIGHT_EVENTS, Relay, Spool
 
 
 class Web:

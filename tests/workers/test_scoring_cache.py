@@ -8,9 +8,9 @@ import redis
 
 from tests.workers.recipes.language import user
 from tests.workers.scored import emptied
-from workers.data.base_model import train_tokenizer
-from workers.data.encoding import Encoded, encode_pair
+from workers.data.batches import Encoded, encode_pair
 from workers.rewards.cache import Hits, Remembered, ScoreCache, score_key
+from workers.trainers.sft import train_tokenizer
 
 client = pytest.fixture(emptied)
 TEXT = "the cat  runs\tgood\n and the dog sleeps "

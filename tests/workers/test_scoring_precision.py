@@ -10,9 +10,9 @@ from measures.trust.precision import rank_agreement
 from tests.workers.recipes.language import WORDS, tiny_gpt2, tiny_llama, user, word_tokenizer
 from workers.models.loading import freeze, load_scorer, save_model
 from workers.rewards.build import load_reward
-from workers.rewards.precision import BFLOAT16, FLOAT16, INT8, IntegerLinear, lower, quantise
-from workers.scoring import gate
-from workers.scoring.gate import PrecisionGate
+from workers.rewards.model import BFLOAT16, FLOAT16, INT8, IntegerLinear, lower, quantise
+from workers.scoring import scorer
+from workers.scoring.scorer import PrecisionGate
 
 RNG = np.random.default_rng(0)
 PROMPTS = [user(" ".join(RNG.choice(WORDS, 3))) for _ in range(120)]
@@ -94,23 +94,23 @@ def test_a_two_bit_model_is_refused_and_an_eight_bit_one_is_not_worse(folder: Pa
 
 def test_the_gate_stays_open_until_enough_distinct_texts_were_seen() -> None:
     door = PrecisionGate(None)
-    values = [float(i) for i in range(gate.ROWS)]
-    keys = [str(i).encode() for i in range(gate.ROWS)]
+    values = [float(i) for i in range(scorer.ROWS)]
+    keys = [str(i).encode() for i in range(scorer.ROWS)]
     for _ in range(3):  # the same few again and again are no evidence
         assert door.compare("s", INT8, keys[:60], values[:60], values[:60]) is None
     assert door.verdict("s", INT8) is None
     verdict = door.compare("s", INT8, keys, values, values)
-    assert (verdict.passed, verdict.agreement, verdict.rows) == (True, 1.0, gate.ROWS)
+    assert (verdict.passed, verdict.agreement, verdict.rows) == (True, 1.0, scorer.ROWS)
     assert door.verdict("s", INT8) == verdict
     assert door.verdict("other", INT8) is None
 
 
 def test_a_format_that_overflows_is_refused_and_a_constant_model_is_never_decided() -> None:
-    keys = [str(i).encode() for i in range(gate.ROWS)]
-    values = [float(i) for i in range(gate.ROWS)]
+    keys = [str(i).encode() for i in range(scorer.ROWS)]
+    values = [float(i) for i in range(scorer.ROWS)]
     broken = [*values[:-1], float("nan")]
     assert not PrecisionGate(None).compare("s", FLOAT16, keys, values, broken).passed
-    constant = [1.0] * gate.ROWS
+    constant = [1.0] * scorer.ROWS
     assert PrecisionGate(None).compare("s", FLOAT16, keys, constant, constant) is None
 
 

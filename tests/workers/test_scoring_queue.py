@@ -7,8 +7,8 @@ import pytest
 from tests.workers.scored import CountingModel, Shelf, ask, emptied, item, reply, scorer, stats
 from workers.contract import scores as contract
 from workers.contract.scores import ScoreReply
-from workers.scoring import gate
 from workers.scoring.queue import MAX_DELIVERIES, RequestQueue
+from workers.scoring.scorer import ROWS
 
 client = pytest.fixture(emptied)
 PROMPT = len(json.dumps(item("")["prompt"]))
@@ -222,10 +222,10 @@ def asked_in_int8(client, worker, name: str, count: int) -> ScoreReply:
 def test_float32_is_served_until_enough_texts_show_that_int8_orders_alike(client) -> None:
     shelf = Shelf(one_float32=CountingModel(), one_int8=CountingModel(scale=0.5))
     worker = scorer(client, shelf)
-    few = asked_in_int8(client, worker, "few", gate.ROWS - 1)
+    few = asked_in_int8(client, worker, "few", ROWS - 1)
     assert few.precision == "float32"
     assert few.scores[3]["score"] == PROMPT + 3
-    assert asked_in_int8(client, worker, "enough", gate.ROWS).precision == "float32"
+    assert asked_in_int8(client, worker, "enough", ROWS).precision == "float32"
     after = asked_in_int8(client, worker, "after", 5)
     assert after.precision == "int8"
     assert after.cached == 0  # float32's scores are another entry
@@ -234,7 +234,7 @@ def test_float32_is_served_until_enough_texts_show_that_int8_orders_alike(client
 
 def test_a_precision_that_orders_otherwise_is_refused_also_by_the_next_scorer(client) -> None:
     shelf = Shelf(one_float32=CountingModel(), one_int8=Shuffled())
-    assert asked_in_int8(client, scorer(client, shelf), "check", gate.ROWS).precision == "float32"
+    assert asked_in_int8(client, scorer(client, shelf), "check", ROWS).precision == "float32"
     for attempt in ("a", "b"):
         refused = asked_in_int8(client, scorer(client, shelf), attempt, 3)
         assert refused.error["code"] == "precision_refused"

@@ -8,7 +8,7 @@ import pytest
 
 from workers.contract import Envelope, Failed, Fault, Finished, Log, envelope_from_json
 from workers.emitter import Emitter, event_line
-from workers.supervisor.spool import Spool
+from workers.supervisor.relay import Spool
 
 
 @pytest.fixture

@@ -15,10 +15,9 @@ import pytest
 from tests.workers.attempt import ROOT
 from tests.workers.supervised import FOR_EVER, Unstalled, Web, lives, state_of, trainers, until
 from workers.contract import Limits, wire
-from workers.supervisor import Supervisor, lease
+from workers.supervisor import Supervisor, connection
 from workers.supervisor.child import end_with_parent
-from workers.supervisor.lease import Lease
-from workers.supervisor.line import Line
+from workers.supervisor.connection import Lease, Line
 
 
 def test_a_run_that_goes_well_is_relayed_whole_and_tidied_up(
@@ -179,7 +178,7 @@ def test_an_attempt_whose_worker_died_is_not_started_twice_when_redis_forgot_it(
 def unstalled(monkeypatch: pytest.MonkeyPatch) -> Unstalled:
     """One clock for the supervisor and its lease, which a busy machine does not turn."""
     clock = Unstalled()
-    monkeypatch.setattr(lease.time, "clock_gettime", lambda _: clock())
+    monkeypatch.setattr(connection.time, "clock_gettime", lambda _: clock())
     return clock
 
 
@@ -222,7 +221,7 @@ def test_a_deaf_trainer_without_redis_is_killed_before_its_lease_can_run_out(
         if web.events and web.kinds.count("Progress") > 1:
             return "unreachable"
         times.append(clock())
-        return renewed(lease)
+        return renewed(connection)
 
     monkeypatch.setattr(Lease, "renew", renew)
     monkeypatch.setattr(Supervisor, "_store_files", lambda self: times.append(clock()))
@@ -267,7 +266,7 @@ from tests.workers.attempt import ROOT, drill_spec
 from workers.contract import Limits
 from workers.supervisor import Supervisor
 from workers.supervisor.child import end_with_parent
-from workers.supervisor.line import Line
+from workers.supervisor.connection import Line
 folder = Path(sys.argv[1])
 limits = Limits(lease_s=30, grace_s=1, max_s=60)
 spec = drill_spec(folder, {"steps": 100000, "step_seconds": 0.02}, limits=limits)

@@ -10,8 +10,7 @@ from workers.contract.events import (
     RecipeError,
 )
 from workers.models.loading import named_model
-from workers.supervisor.child import Trainer
-from workers.supervisor.environment import trainer_environment
+from workers.supervisor.child import Trainer, trainer_environment
 
 SECRETS = (
     *("SECRET_KEY", "SECRET_KEY_FALLBACKS", "DATABASE_URL", "REDIS_URL", "CACHE_URL"),

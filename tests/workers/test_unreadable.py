@@ -20,9 +20,9 @@ from workers.contract import (
 )
 from workers.contract.signing import is_signed
 from workers.supervisor import Supervisor
-from workers.supervisor.line import Line
+from workers.supervisor.connection import Line
 from workers.supervisor.supervise import attempt_folder
-from workers.unreadable import WAITS, leave, refuse
+from workers.tasks import WAITS, leave, refuse
 
 
 class Said(Line):

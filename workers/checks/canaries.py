@@ -11,10 +11,9 @@ from measures.estimate import Interval
 from measures.intervals import mean_interval, wilson
 from measures.trust.findings import Example, Intervals, Texts
 from measures.trust.wording import share
-from workers.assess.gather import held_out_split
-from workers.checks.found import CONFIRMS, REFUTES, UNDECIDED, Found, interval
-from workers.checks.pace import Pace
-from workers.checks.scoring import fresh_reward
+from workers.assess.scores import held_out_split
+from workers.checks.asking import fresh_reward
+from workers.checks.found import CONFIRMS, REFUTES, UNDECIDED, Found, Pace, interval
 from workers.config.inference import CheckSettings
 from workers.context import (
     RunContext,
@@ -26,7 +25,7 @@ from workers.contract.events import (
 from workers.data.snapshot import TRAIN, Preference, evaluation_splits, read_preferences
 from workers.rewards.source import RewardSource
 from workers.rollouts.sampling import derive_seed
-from workers.trainers.samples import choose
+from workers.samples import choose
 
 GOLD, OWN = "canaries", "reward_data"
 LEAST = 20  # decided pairs

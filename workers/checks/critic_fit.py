@@ -5,17 +5,21 @@ from safetensors.torch import load_file
 
 from measures.trust.findings import Table
 from measures.trust.wording import plain
-from workers.checks.asking import BATCH, ask, evaluation_sampling, fixed_prompts, speaker
-from workers.checks.found import CONFIRMS, REFUTES, UNDECIDED, Found
-from workers.checks.pace import Pace
-from workers.checks.scoring import fresh_reward
+from workers.checks.asking import (
+    BATCH,
+    ask,
+    evaluation_sampling,
+    fixed_prompts,
+    fresh_reward,
+    speaker,
+)
+from workers.checks.found import CONFIRMS, REFUTES, UNDECIDED, Found, Pace
 from workers.config.inference import CheckSettings
 from workers.context import RunContext
-from workers.ppo.actor_critic import CRITIC_FILE, VALUE_HEAD_FILE, ActorCritic, critic_of
+from workers.ppo.model import CRITIC_FILE, VALUE_HEAD_FILE, ActorCritic, critic_of
 from workers.preflight.critic import DEAD, FixedRollout, critic_finding, fit_critic
-from workers.preflight.findings import BLOCK, OK, WARN
-from workers.preflight.parts import critic_parts
-from workers.rl.moments import RunningMoments
+from workers.preflight.findings import BLOCK, OK, WARN, critic_parts
+from workers.rl.masked import RunningMoments
 
 CLIP = 5.0  # deviations
 

@@ -15,19 +15,19 @@ from measures.estimate import Interval
 from measures.intervals import mean_interval
 from measures.trust.findings import Histogram, Intervals
 from measures.trust.wording import number, percent, plain
-from workers.checks.again import as_responses, encode_again
 from workers.checks.asking import (
     BATCH,
     Speaker,
+    as_responses,
     ask,
+    encode_again,
     evaluation_sampling,
     fixed_prompts,
     looked_at,
     speaker,
 )
-from workers.checks.found import CONFIRMS, REFUTES, UNDECIDED, Found, interval
+from workers.checks.found import CONFIRMS, REFUTES, UNDECIDED, Found, Pace, interval
 from workers.checks.kept import ROLE, KeptAnswer, read_kept
-from workers.checks.pace import Pace
 from workers.config.inference import CheckSettings
 from workers.context import RunContext
 from workers.data.snapshot import prompt_key

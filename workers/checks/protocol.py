@@ -12,15 +12,16 @@ from workers.checks.asking import (
     ask,
     evaluation_sampling,
     fixed_prompts,
+    fresh_reward,
     speaker,
 )
-from workers.checks.found import CONFIRMS, REFUTES, UNDECIDED, Found, interval
-from workers.checks.pace import Pace
-from workers.checks.scoring import fresh_reward
+from workers.checks.found import CONFIRMS, REFUTES, UNDECIDED, Found, Pace, interval
 from workers.config.inference import CheckSettings
 from workers.context import RunContext
 from workers.data.snapshot import prompt_key
-from workers.ppo.setup import Prompts
+from workers.ppo.setup import (
+    Prompts,
+)
 from workers.rewards.source import RewardSource
 
 EXACT = 1e-3

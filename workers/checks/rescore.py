@@ -5,10 +5,9 @@ import numpy as np
 from measures.trust.findings import Curve, Series, Table
 from measures.trust.people import spearman
 from measures.trust.wording import plain
-from workers.checks.found import CONFIRMS, REFUTES, UNDECIDED, Found, interval
+from workers.checks.asking import fresh_reward
+from workers.checks.found import CONFIRMS, REFUTES, UNDECIDED, Found, Pace, interval
 from workers.checks.kept import is_finite, read_kept
-from workers.checks.pace import Pace
-from workers.checks.scoring import fresh_reward
 from workers.config.inference import CheckSettings
 from workers.context import RunContext
 

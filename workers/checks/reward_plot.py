@@ -10,9 +10,8 @@ from measures.kept_rewards import Mode, carried_share, mode_of, rank_correlation
 from measures.trust.findings import Block, Example, Histogram, Table, Texts
 from measures.trust.shapes import LEAST_SCORES, Shape, shape_of
 from measures.trust.wording import number, percent, plain
-from workers.checks.found import CONFIRMS, REFUTES, UNDECIDED, Found, interval
+from workers.checks.found import CONFIRMS, REFUTES, UNDECIDED, Found, Pace, interval
 from workers.checks.kept import KeptAnswer, is_finite, read_kept
-from workers.checks.pace import Pace
 from workers.config.inference import CheckSettings
 from workers.context import RunContext
 

@@ -1,8 +1,8 @@
 """Do answers come from the very distribution that learns? Their surprise against the entropy.
 
 Where they do, the surprise of a token exceeds the entropy by nothing on average
-(`workers.models.invariants.sampler_z`). Asked of answers drawn now, and of those that the run kept last, if
-the policy has hardly moved since it drew them.
+(`workers.models.invariants.sampler_z`). Asked of answers drawn now, and of those that the run kept
+last, if the policy has hardly moved since it drew them.
 """
 
 from dataclasses import dataclass
@@ -13,20 +13,20 @@ import torch
 from measures.intervals import mean_interval
 from measures.trust.findings import Table
 from measures.trust.wording import percent, signed
-from workers.checks.again import as_responses, encode_again
 from workers.checks.asking import (
     BATCH,
     Asked,
     Speaker,
+    as_responses,
     ask,
+    encode_again,
     evaluation_sampling,
     fixed_prompts,
     looked_at,
     speaker,
 )
-from workers.checks.found import CONFIRMS, REFUTES, UNDECIDED, Found, interval
+from workers.checks.found import CONFIRMS, REFUTES, UNDECIDED, Found, Pace, interval
 from workers.checks.kept import ROLE, KeptAnswer, read_kept
-from workers.checks.pace import Pace
 from workers.config.inference import CheckSettings
 from workers.context import RunContext
 from workers.models.invariants import SAMPLER_ERRORS, sampler_z

@@ -11,11 +11,11 @@ from dataclasses import fields
 from functools import cache
 from typing import Any
 
-from workers.config.drill import DrillSettings
 from workers.config.grpo import GRPOSettings
 from workers.config.inference import (
     AssessSettings,
     CheckSettings,
+    DrillSettings,
     EvaluateSettings,
     GenerateSettings,
     ProbeSettings,

@@ -12,8 +12,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from workers.contract.guard_rule import ACTIONS, ADJUST, LINKS, TESTS, Adjustment, GuardRule
-from workers.contract.guard_rules import RULES
+from workers.contract.guard_rules import ACTIONS, ADJUST, LINKS, RULES, TESTS, Adjustment, GuardRule
 
 __all__ = [
     "ACTIONS",

@@ -8,10 +8,3 @@
 
 The same detectors run in both, so a live run and its record say the same.
 """
-
-from workers.diagnosis.detective import Detective
-from workers.diagnosis.evidence import Finding
-from workers.diagnosis.replay import Diagnosis, diagnose
-from workers.diagnosis.verdict import Verdict, verdict
-
-__all__ = ["Detective", "Diagnosis", "Finding", "Verdict", "diagnose", "verdict"]

@@ -10,11 +10,11 @@ from pathlib import Path
 
 from workers.contract.guards import LINKS
 from workers.diagnosis.detectors import needed_metrics
-from workers.diagnosis.evidence import Finding
 from workers.diagnosis.experiments import next_experiments
 from workers.diagnosis.names import ours
 from workers.diagnosis.reading import ReadingError, read
 from workers.diagnosis.replay import Diagnosis, diagnose
+from workers.diagnosis.verdict import Finding
 
 KINDS = ("ppo", "grpo", "dpo", "sft", "reward")
 MOST_LOOKS = 5000

@@ -1,6 +1,6 @@
 """The next confirming experiments, in the order in which a link's walkthrough asks for them."""
 
-from workers.diagnosis.evidence import Experiment
+from workers.diagnosis.verdict import Experiment
 
 _ALL = (
     Experiment(

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from workers.diagnosis.reading.rows import Point, Value
+from workers.diagnosis.reading import Point, Value
 
 POLICIES = ("ppo", "grpo")
 Convert = Callable[[float], float]

@@ -9,8 +9,7 @@ from workers.contract.guards import RULES
 from workers.diagnosis.baseline import Baseline
 from workers.diagnosis.detective import Detective
 from workers.diagnosis.detectors import title_of
-from workers.diagnosis.evidence import CONTRACT, Finding
-from workers.diagnosis.verdict import Verdict, verdict
+from workers.diagnosis.verdict import CONTRACT, Finding, Verdict, verdict
 
 _SAID = {rule.name: rule for rule in RULES}
 Series = Mapping[str, Sequence[tuple[int, Any]]]

@@ -16,15 +16,20 @@ from typing import Any
 
 from workers.context import RunContext
 from workers.contract.events import Alert
-from workers.contract.guard_rule import OFF
+from workers.contract.guard_rules import OFF
 from workers.contract.guards import rules_of
 from workers.contract.jobs import JobSpec
-from workers.diagnosis import Detective, Finding, verdict
 from workers.diagnosis.baseline import baseline_from_json
-from workers.diagnosis.evidence import CONTRACT
+from workers.diagnosis.detective import (
+    Detective,
+)
 from workers.diagnosis.experiments import next_experiments
-from workers.guardrails.breach import Breach, with_unit
-from workers.guardrails.watch import Guardrails
+from workers.diagnosis.verdict import (
+    CONTRACT,
+    Finding,
+    verdict,
+)
+from workers.guardrails.watch import Breach, Guardrails, with_unit
 
 
 class LiveDiagnosis:

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from workers.contract.guard_rule import LINKS, GuardRule
+from workers.contract.guard_rules import LINKS, GuardRule
 from workers.contract.guards import RULES, rules_of
-from workers.guardrails.breach import number, with_unit
+from workers.guardrails.watch import number, with_unit
 
 PAGE = Path(__file__).parents[2] / "docs" / "guardrails.md"
 BEGIN, END = "<!-- rules -->", "<!-- end of rules -->"

@@ -12,22 +12,182 @@ None is a figure that was not measured, which is no look; NaN or infinity is a f
 
 import copy
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
-from workers.contract.guards import GuardRule, rules_of
-from workers.guardrails.breach import (
-    Breach,
-    GuardStop,
-    first_stop,
-    number,
-    report,
-    stop_error,
-    with_unit,
+from workers.context import (
+    RunContext,
 )
-from workers.guardrails.finite import RULE as FINITE
-from workers.guardrails.finite import FiniteGuard
+from workers.contract.events import (
+    Alert,
+    Evidence,
+    Fault,
+    RecipeError,
+)
+from workers.contract.guards import RULES, Adjustment, GuardRule, failure_kind, rules_of
 from workers.guardrails.readings import Memory, Reading, read
+
+# A guardrail that was crossed, and how a run tells of it.
+
+SKIP = "skip"  # the action of a step whose loss or gradient was no number, the first time
+
+
+@dataclass(frozen=True, slots=True)
+class Breach:
+    """`value` and `threshold` are in the rule's unit; `evidence` holds the figures behind them."""
+
+    rule: GuardRule
+    action: str  # warn | adjust | stop | skip
+    step: int
+    value: float
+    threshold: float
+    message: str
+    evidence: dict[str, Any] = field(default_factory=dict)
+    is_known: bool = False  # whether the diagnosis has said it: then it is no new evidence
+
+    @property
+    def adjustment(self) -> tuple[Adjustment, ...]:
+        """What to change now: nothing unless the action is adjust."""
+        return self.rule.adjustment if self.action == "adjust" else ()
+
+    @property
+    def severity(self) -> str:
+        return "critical" if self.action == "stop" else self.rule.severity
+
+
+class GuardStop(Exception):
+    """A guardrail stops the run; whoever catches it keeps the state as a failed checkpoint."""
+
+    def __init__(self, breach: Breach) -> None:
+        super().__init__(breach.message)
+        self.breach = breach
+
+
+def stop_error(breach: Breach) -> RecipeError:
+    """The failure of a run that this breach stopped."""
+    return RecipeError(failure_kind(breach.rule.name), Fault.GUARD, breach.message)
+
+
+def first_stop(breaches: Sequence[Breach]) -> Breach | None:
+    """The breach that ends the run: of several, the one outermost in the diagnosis."""
+    return next((breach for breach in breaches if breach.action == "stop"), None)
+
+
+def report(context: RunContext, breaches: Sequence[Breach]) -> None:
+    """An alert for people and, where it is new, a piece of evidence, of each breach."""
+    for breach in breaches:
+        rule = breach.rule
+        context.emit(
+            Alert(
+                rule=rule.name,
+                severity=breach.severity,
+                step=breach.step,
+                message=breach.message,
+                value=_finite(breach.value),
+                threshold=_finite(breach.threshold),
+            )
+        )
+        if breach.is_known:
+            continue
+        side = "at most" if rule.bound == "above" else "at least"
+        context.emit(
+            Evidence(
+                link=rule.link,
+                rule=rule.name,
+                evidence_class=rule.evidence_class,
+                step=breach.step,
+                value=_finite(breach.value),
+                expected=f"{side} {number(breach.threshold)}",
+                unit=rule.unit,
+                detail=", ".join(f"{name} {number(v)}" for name, v in breach.evidence.items()),
+            )
+        )
+
+
+def number(value: Any) -> str:
+    """A figure in words: three digits, as pages print them."""
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+def with_unit(value: float, unit: str) -> str:
+    """A figure with its unit; a unit that describes rather than measures stands in brackets."""
+    measures = unit.startswith(("×", "nats", "standard errors", "minibatches", "policy versions"))
+    return f"{number(value)} {unit}" if measures else f"{number(value)} ({unit})"
+
+
+def _finite(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None
+
+
+# A loss or gradient that is no number: the first step is skipped, then the run stops.
+
+WINDOW = 50  # steps within which so many skips are too many
+MOST = 2
+RULE: GuardRule = next(rule for rule in RULES if rule.name == "non_finite")
+
+
+class FiniteGuard:
+    """Decides between skipping and stopping, and remembers.
+
+    Skipping means that the step leaves the weights and the optimizer's moments as they were: the
+    caller drops the gradients (`zero_grad(set_to_none=True)`) and takes no optimizer step. A zero
+    gradient would not do, for AdamW moves on by momentum.
+    """
+
+    def __init__(self) -> None:
+        self.steps: list[int] = []  # those skipped, of the last WINDOW
+
+    def skip_or_stop(
+        self,
+        step: int,
+        what: str,
+        *,
+        skipped: bool = True,
+        again: bool = False,
+        value: float = math.nan,
+    ) -> Breach:
+        """The breach of `what` ("the loss") at `step`; its action is `skip` or `stop`.
+
+        It stops when the step before was bad too, or this one a second time, or when two of the
+        last fifty were. `skipped` says whether the step itself is dropped: a figure that is only
+        looked at is not. `again`: the caller knows that it is the second time in a row.
+        """
+        recent = [s for s in self.steps if step - s <= WINDOW]
+        again = again or (bool(recent) and step - recent[-1] <= 1)
+        stop = again or len(recent) >= MOST
+        self.steps = [*recent, step]
+        found = f"{what} is not finite at step {step}"
+        if not stop:
+            done = (
+                "The step was skipped: weights and moments are those before it. The run goes on."
+                if skipped
+                else "The run goes on."
+            )
+        else:
+            why = "for the second time in a row" if again else f"{len(self.steps)} times of late"
+            found = f"{found}, {why}"
+            done = "The run was stopped; the checkpoint tagged failed holds the weights."
+        return Breach(
+            rule=RULE,
+            action="stop" if stop else SKIP,
+            step=step,
+            value=value,
+            threshold=RULE.threshold,
+            message=f"{found[0].upper()}{found[1:]}. {done} {RULE.advice}",
+            evidence={"found": what, "steps": ", ".join(map(str, self.steps))},
+        )
+
+    def told_since(self, step: int) -> bool:
+        """Whether a step from `step` on was already told of."""
+        return bool(self.steps) and self.steps[-1] >= step
+
+    def state(self) -> dict[str, Any]:
+        return {"steps": list(self.steps)}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self.steps = [int(step) for step in state["steps"]]
+
 
 __all__ = ["Breach", "GuardStop", "Guardrails", "first_stop", "report", "stop_error"]
 
@@ -69,7 +229,7 @@ class Guardrails:
     def is_raised(self, link: str, metric: str) -> bool:
         """Whether a rule of this link that reads `metric` has alarmed and not cleared since. One
         that only informs is no alarm."""
-        if metric == FINITE.metric:
+        if metric == RULE.metric:
             return self.finite.told_since(self._last_step)
         return any(
             self._memory.get(rule.name, {}).get("raised", False)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from workers import ranks
-from workers.layouts.whole import as_split
+from workers.layouts.gathered import as_split
 
 State = dict[str, Any]
 Groups = Sequence[Sequence[nn.Parameter]]  # the model's parameters, as the optimizer was given them

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from workers import ranks
-from workers.contract.layouts import DATA, ONE
-from workers.data.token_budget import parts_under, rectangles
+from workers.contract.jobs import DATA, ONE
+from workers.data.batches import parts_under, rectangles
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,18 +1,310 @@
 """What a run of some settings will hold and compute at once, from the inputs' configurations."""
 
-from collections.abc import Mapping
-from dataclasses import replace
+import copy
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoConfig, PretrainedConfig
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, PretrainedConfig
 
 from workers.context import RunContext
-from workers.memory.entries import Held, Plan
-from workers.memory.shape import ModelShape, frozen_shape, shape_of
+from workers.memory.ledger import Held, Plan
 from workers.models.forward import LOGITS_CHUNK
+from workers.models.loading import disable_dropout
+from workers.models.lora import attach_policy_lora
 from workers.rewards.layout import is_ensemble, read_layout
+
+# What a model of some configuration is made of, without allocating it.
+#
+# The model is built on torch's meta device, where tensors have shapes and no data, and one forward
+# pass is run there, so that parameters, adapters and what a backward pass would keep are counted
+# for
+# every architecture `transformers` knows, with nothing written down here about any of them.
+
+# A pass keeps a·T + b·B·T + c·B·T² bytes for B rows of T tokens: three passes tell a, b and c.
+_T = 32
+BYTES = {"float32": 4, "bfloat16": 2}
+Run = Callable[[int, int], object]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """Bytes that a forward pass with gradient keeps for its backward pass, without the logits:
+    per_length·T + per_token·B·T + per_pair·B·T² for B rows of T tokens."""
+
+    per_length: float
+    per_token: float
+    per_pair: float
+
+    def bytes(self, rows: int, length: int) -> float:
+        tokens = rows * length
+        return self.per_length * length + self.per_token * tokens + self.per_pair * tokens * length
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelShape:
+    """Counts of one model. `adapters` and `kept` are those of training at `lora_rank` (0: all
+    weights), computed in `dtype`."""
+
+    family: str
+    parameters: int  # without adapters
+    output_parameters: int  # of these, the output layer's, where it is not the input layer's
+    adapters: int
+    layers: int
+    hidden: int
+    vocabulary: int
+    kv_per_token: int  # numbers that a token leaves in the cache of keys and values, all layers
+    lora_rank: int
+    dtype: str
+    kept: Kept
+
+
+def shape_of(
+    config: PretrainedConfig, *, lora_rank: int = 0, dtype: str = "float32", masked: bool = True
+) -> ModelShape:
+    """The shape of a causal language model of `config`, trained at `lora_rank` in `dtype`.
+
+    `masked`: rows are read with a mask of their padding, which attention then keeps."""
+    return _grown(config, lambda keyed: _causal(keyed, lora_rank, dtype, masked))
+
+
+def frozen_shape(config: PretrainedConfig, *, dtype: str = "float32") -> ModelShape:
+    """The shape of the body of any model that only reads: reward models, encoders among them."""
+    return _grown(config, lambda keyed: _body(keyed, dtype))
+
+
+def _grown(config: PretrainedConfig, find: Callable[["_Keyed"], ModelShape]) -> ModelShape:
+    """The shape of the whole model from those of one and two of its layers, where all layers are
+    alike; a model of 80 layers takes seconds otherwise."""
+    layers = config.get_text_config().num_hidden_layers
+    if layers <= 2 or not _alike(config.get_text_config()):
+        return find(_Keyed(config))
+    one, two = find(_Keyed(_cut(config, 1))), find(_Keyed(_cut(config, 2)))
+
+    def grow(name: str, of: Callable[[ModelShape], Any] = lambda shape: shape) -> Any:
+        first, second = getattr(of(one), name), getattr(of(two), name)
+        return first + (second - first) * (layers - 1)
+
+    return replace(
+        one,
+        layers=layers,
+        kept=Kept(
+            **{
+                name: grow(name, lambda shape: shape.kept)
+                for name in ("per_length", "per_token", "per_pair")
+            }
+        ),
+        **{name: grow(name) for name in ("parameters", "adapters", "kv_per_token")},
+    )
+
+
+# Fields by which some layers of a model differ from others.
+_UNEVEN = ("first_k_dense_replace", "mlp_only_layers", "moe_layer_freq", "attn_layer_period")
+
+
+def _alike(config: PretrainedConfig) -> bool:
+    kinds = set(getattr(config, "layer_types", None) or ())
+    return len(kinds) <= 1 and not any(getattr(config, name, None) for name in _UNEVEN)
+
+
+def _cut(config: PretrainedConfig, layers: int) -> PretrainedConfig:
+    """A copy with fewer layers."""
+    cut = copy.deepcopy(config)
+    text = cut.get_text_config()
+    text.num_hidden_layers = layers
+    if text.__dict__.get("layer_types"):
+        text.layer_types = text.layer_types[:layers]
+    return cut
+
+
+class _Keyed:
+    """A configuration that equals another with the same content, so that a shape is found once."""
+
+    def __init__(self, config: PretrainedConfig) -> None:
+        self.config = config
+        self._key = config.to_json_string(use_diff=False)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Keyed) and other._key == self._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+
+@lru_cache(maxsize=64)
+def _causal(keyed: _Keyed, lora_rank: int, dtype: str, masked: bool) -> ModelShape:
+    model = _on_meta(AutoModelForCausalLM, keyed.config, dtype)
+    parameters = _count(model)
+    outputs = model.get_output_embeddings()
+    tied = outputs is None or outputs.weight is model.get_input_embeddings().weight
+    trained = model
+    if lora_rank:
+        trained = attach_policy_lora(model, rank=lora_rank, alpha=float(lora_rank))
+    return _shape(
+        keyed.config,
+        dtype,
+        lora_rank=lora_rank,
+        parameters=parameters,
+        output_parameters=0 if tied else _count(outputs),
+        adapters=sum(p.numel() for p in trained.parameters() if p.requires_grad) * bool(lora_rank),
+        kept=_kept(
+            trained,
+            keyed.config,
+            dtype,
+            lambda rows, length: _forward(trained, rows, length, masked=masked, use_cache=False),
+        ),
+    )
+
+
+@lru_cache(maxsize=64)
+def _body(keyed: _Keyed, dtype: str) -> ModelShape:
+    model = _on_meta(AutoModel, keyed.config, dtype)
+    return _shape(
+        keyed.config,
+        dtype,
+        lora_rank=0,
+        parameters=_count(model),
+        output_parameters=0,
+        adapters=0,
+        kept=_kept(model, keyed.config, dtype, lambda rows, length: _forward(model, rows, length)),
+    )
+
+
+def _kept(model: nn.Module, config: PretrainedConfig, dtype: str, run: Run) -> Kept:
+    """`Kept` of `run(rows, length)`. Where a model looks into its data on the way (experts that
+    are chosen, encoders that look at their mask) by a rule of thumb, measured on those that do not:
+    24 vectors per layer and token, and two scores per head and pair of tokens."""
+    try:
+        return _fit(model, run)
+    except (AttributeError, NotImplementedError, RuntimeError, TypeError, ValueError):
+        text = config.get_text_config()
+        per_layer = text.num_hidden_layers * BYTES[dtype]
+        return Kept(
+            per_length=0.0,
+            per_token=24.0 * per_layer * text.hidden_size,
+            per_pair=2.0 * per_layer * text.num_attention_heads,
+        )
+
+
+def _shape(config: PretrainedConfig, dtype: str, **counted: Any) -> ModelShape:
+    text = config.get_text_config()
+    heads = text.num_attention_heads
+    head_width = getattr(text, "head_dim", None) or text.hidden_size // heads
+    kv_heads = getattr(text, "num_key_value_heads", None) or heads
+    return ModelShape(
+        family=config.model_type,
+        layers=text.num_hidden_layers,
+        hidden=text.hidden_size,
+        vocabulary=text.vocab_size,
+        kv_per_token=2 * text.num_hidden_layers * kv_heads * head_width,
+        dtype=dtype,
+        **counted,
+    )
+
+
+def _on_meta(factory: type, config: PretrainedConfig, dtype: str) -> nn.Module:
+    """A model of the shape, without data and without dropout, ready to be trained."""
+    with torch.device("meta"):
+        model = factory.from_config(copy.deepcopy(config), dtype=getattr(torch, dtype))
+    disable_dropout(model)
+    return model.train()
+
+
+def _count(module: nn.Module) -> int:
+    return sum(p.numel() for p in module.parameters())
+
+
+# --- what a pass keeps ---
+
+
+def _fit(model: nn.Module, run: Run) -> Kept:
+    """`Kept` of `run(rows, length)` on the model, from three passes."""
+    with _OnMeta():
+        one = kept_bytes(model, lambda: run(1, _T))
+        long = kept_bytes(model, lambda: run(1, 2 * _T))
+        two = kept_bytes(model, lambda: run(2, _T))
+    per_pair = (long - 2 * one) / (2 * _T**2)
+    per_row = two - one  # b·T + c·T²
+    return Kept(
+        per_length=max(0.0, (2 * one - two) / _T),
+        per_token=(per_row - per_pair * _T**2) / _T,
+        per_pair=max(0.0, per_pair),
+    )
+
+
+def _forward(
+    model: nn.Module, rows: int, length: int, *, masked: bool = True, **options: object
+) -> object:
+    ids = torch.zeros(rows, length, dtype=torch.long, device="meta")
+    if not masked:
+        return model(input_ids=ids, **options)
+    # Four axes: a mask of rows is looked into, and here there is nothing to see.
+    mask = torch.ones(rows, 1, length, length, dtype=torch.bool, device="meta")
+    positions = torch.zeros(rows, length, dtype=torch.long, device="meta")
+    return model(input_ids=ids, attention_mask=mask, position_ids=positions, **options)
+
+
+def kept_bytes(model: nn.Module, run: Callable[[], object]) -> float:
+    """Bytes that calling `run` keeps for a backward pass, the weights of `model` left out; each
+    memory once, however often it was saved."""
+    own = {_identity(p) for p in model.parameters()}
+    seen: dict[int, torch.UntypedStorage] = {}
+
+    def pack(tensor: Tensor) -> Tensor:
+        seen.setdefault(_identity(tensor), tensor.untyped_storage())
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        output = run()  # held until all is counted, so that no memory is used twice
+    total = sum(storage.nbytes() for key, storage in seen.items() if key not in own)
+    del output
+    return float(total)
+
+
+def _identity(tensor: Tensor) -> int:
+    storage = tensor.untyped_storage()
+    return storage._cdata if tensor.device.type == "meta" else storage.data_ptr()
+
+
+class _OnMeta(TorchFunctionMode):
+    """On the meta device torch would write attention out, scores and all. Real devices fuse it and
+    keep inputs, output, mask and one number per row and head."""
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        kwargs = kwargs or {}
+        if func is F.scaled_dot_product_attention:
+            query, key, value = args[:3]
+            return _Attention.apply(query, key, value, kwargs.get("attn_mask"))
+        if func is torch.Tensor.__bool__ and args[0].device.type == "meta":
+            return True  # asked whether positions follow one another, which here they do
+        return func(*args, **kwargs)
+
+
+class _Attention(torch.autograd.Function):
+    """Keeps what fused attention keeps. query [B, H, T, D]; no data, so no result either."""
+
+    @staticmethod
+    def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
+        rows, heads, length, _ = query.shape
+        # The kernels write [B, T, H, D], so that joining the heads afterwards copies nothing.
+        output = query.new_empty(rows, length, heads, value.shape[-1]).transpose(1, 2)
+        sums = query.new_empty(rows, heads, length, dtype=torch.float32)
+        masks = [] if mask is None else [mask.to(query.dtype)]
+        ctx.save_for_backward(query, key, value, output, sums, *masks)
+        return output
+
 
 PROPOSED_RANK = 16  # of the adapters a ledger proposes where a run has none
 

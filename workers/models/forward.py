@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel
 
-from workers.rl.logprobs import logprobs_and_entropy, selective_logprobs
+from workers.rl.losses import logprobs_and_entropy, selective_logprobs
 
 _plain: "weakref.WeakKeyDictionary[nn.Module, bool]" = weakref.WeakKeyDictionary()
 

@@ -26,8 +26,8 @@ from workers.contract.events import (
     RecipeError,
 )
 from workers.contract.model_names import NOT_ALLOWED, allowed_folder, is_hub_id
-from workers.data.encoding import ENCODER_TEMPLATE, PLAIN_TEMPLATE
-from workers.layouts.whole import size_of
+from workers.data.batches import ENCODER_TEMPLATE, PLAIN_TEMPLATE
+from workers.layouts.gathered import size_of
 
 hf_logging.disable_progress_bar()  # a run's log is read line by line
 

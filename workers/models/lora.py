@@ -19,7 +19,7 @@ from peft.utils import load_peft_weights
 from torch import nn
 from transformers import PreTrainedModel
 
-from workers.layouts.whole import whole_of
+from workers.layouts.gathered import whole_of
 from workers.models.loading import state_sha256
 
 ADAPTER = "adapter"

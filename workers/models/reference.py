@@ -13,7 +13,7 @@ from peft import PeftModel
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from workers.layouts.whole import is_split
+from workers.layouts.gathered import is_split
 from workers.models.forward import score_responses
 from workers.models.invariants import check_distinct, check_unchanged
 from workers.models.loading import freeze, weights_sha256

@@ -1,25 +1,219 @@
 """Looking at a policy from outside its training: fixed prompts, the judge, samples, the audit."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
 
+import numpy as np
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from workers import ranks
-from workers.audit import AuditSample, pick, publish
+from workers.behaviour import Watch
 from workers.config.policy import PPOSettings
-from workers.context import RunContext
-from workers.contract.events import ReviewRequested, Sample
+from workers.context import (
+    RunContext,
+)
+from workers.contract.events import (
+    Fault,
+    RecipeError,
+    ReviewRequested,
+    Sample,
+)
+from workers.data.snapshot import TRAIN, Messages, Preference, evaluation_splits, read_preferences
 from workers.models.reference import Reference
-from workers.ppo.baseline import Baseline
-from workers.ppo.first import by_first
-from workers.ppo.probes import RewardProbes, protocol_number
+from workers.ppo.collectives import (
+    by_first,
+)
 from workers.ppo.rollout import Rollout
-from workers.ppo.setup import Prompts
-from workers.rewards.source import RewardSource, Scores
+from workers.ppo.setup import (
+    Prompts,
+)
+from workers.rewards.build import afresh
+from workers.rewards.source import RewardSource, Scores, calibrate
 from workers.rl.masked import masked_sum
 from workers.rollouts.answers import Answer, answer
 from workers.rollouts.sampling import Sampling, derive_seed
+from workers.samples import AuditSample, choose, pick, publish
+
+# What the reference answers before the first step: the mark that a run is measured from.
+#
+# Raw scores of a preference model have no origin, so alarms read them against these answers. Each
+# evaluation prompt gets several answers of the reference; their scores, lengths and spread ride in
+# the checkpoints, so a resumed run is measured from the same mark.
+
+HIGH = 0.9  # quantile of the baseline's scores
+TEMPERATURE = 1.0  # of a reward model whose calibration is not known
+KEPT = 8  # answers that are scored again at every evaluation
+
+
+@dataclass(frozen=True, slots=True)
+class Baseline:
+    """`means` [prompts]: mean raw score of the reference's answers to each evaluation prompt."""
+
+    means: list[float]
+    mean: float  # raw score, over all answers
+    high: float  # raw score, their 90 % quantile
+    length: float  # tokens, mean
+    temperature: float = TEMPERATURE  # T of the calibrated score
+    deviation: float = 0.0  # raw score, over all answers
+    kept: list[tuple[Messages, str]] = field(default_factory=list)  # a few, with their prompts
+    kept_scores: list[float] = field(default_factory=list)  # theirs, raw, made in one batch
+    behaviour: dict[str, float | None] = field(default_factory=dict)  # rates of what they say
+
+    def calibrated(self, scores: Sequence[float]) -> list[float]:
+        """σ((r − m)/T) of answers to any prompts, against the mean over all prompts."""
+        return calibrate(scores, self.mean, self.temperature).tolist()
+
+    def calibrated_by_prompt(self, scores: Sequence[float]) -> list[float]:
+        """The same of one answer to each evaluation prompt, against that prompt's own mean."""
+        return calibrate(scores, self.means, self.temperature).tolist()
+
+    def score_kept(self, reward: RewardSource) -> list[float]:
+        """Raw scores of the kept answers as the source makes them now, no cache between."""
+        prompts, texts = [row[0] for row in self.kept], [row[1] for row in self.kept]
+        return afresh(reward).score(prompts, texts).values
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def measure_baseline(
+    reference: Reference,
+    tokenizer: PreTrainedTokenizerBase,
+    prompts: Prompts,
+    reward: RewardSource,
+    settings: PPOSettings,
+    *,
+    seed: int,
+    watch: Watch | None = None,
+) -> Baseline | None:
+    """`baseline_answers` answers to each evaluation prompt, scored; None where none are wanted.
+    What `watch` counts is counted in them too."""
+    draws = settings.baseline_answers
+    if draws == 0:
+        return None
+    sampling = Sampling(
+        settings.max_new_tokens,
+        temperature=settings.temperature,
+        seed=derive_seed(seed, "baseline answers"),
+    )
+    ids = [row for row in prompts.ids for _ in range(draws)]
+    messages = [row for row in prompts.messages for _ in range(draws)]
+    with reference.weights() as model:
+        answers = answer(
+            model, tokenizer, ids, sampling, batch_size=settings.rollout_chunk, by_ranks=True
+        )
+    texts = [given.text for given in answers]
+    few = min(KEPT, len(texts))
+    kept = [(messages[i], texts[i]) for i in (j * len(texts) // few for j in range(few))]
+    behaviour = watch.reference(texts) if watch else {}
+
+    def scored() -> Baseline:
+        scores = np.array(reward.score(messages, texts).values)
+        found = Baseline(
+            means=scores.reshape(-1, draws).mean(axis=1).tolist(),
+            mean=float(scores.mean()),
+            high=float(np.quantile(scores, HIGH)),
+            length=float(np.mean([given.tokens for given in answers])),
+            deviation=float(scores.std()),
+            kept=kept,
+            behaviour=behaviour,
+        )
+        return replace(found, kept_scores=found.score_kept(reward))
+
+    return by_first(scored)
+
+
+# Questions to the reward whose answer is known, asked again at every evaluation.
+#
+# The policy has no part in them: what changes here is the reward, or the way it is asked. Canaries
+# are pairs whose better answer everybody knows; a reward whose sign or labels were swapped prefers
+# the other one. `reward_data` are pairs that the reward model learned from: right there and wrong
+# on
+# the canaries, it learned swapped labels; wrong on both, its sign is turned.
+
+MOST_PAIRS = 64
+CANARY_PAIRS = "eval/canary_pairs"
+ROLES = {"canaries": "eval/canary_accuracy", "reward_data": "eval/reward_data_accuracy"}
+
+
+@dataclass(frozen=True, slots=True)
+class RewardProbes:
+    """`pairs` by the metric they give; none of an input that a run does not have."""
+
+    pairs: Mapping[str, Sequence[Preference]] = field(default_factory=dict)
+
+    def figures(
+        self, reward: RewardSource, baseline: Baseline | None, *, deviation: float
+    ) -> dict[str, float]:
+        """`deviation`: of the raw scores so far; 0 before there are any."""
+        found = {name: accuracy(reward, pairs) for name, pairs in self.pairs.items()}
+        if known := self.pairs.get(ROLES["canaries"]):
+            found[CANARY_PAIRS] = float(len(known))
+        if baseline is not None and baseline.kept:
+            scale = deviation or baseline.deviation
+            found["eval/reproducibility"] = changed(reward, baseline, deviation=scale)
+        return found
+
+
+def read_probes(context: RunContext) -> RewardProbes:
+    """The same pairs in every attempt of a run."""
+    return RewardProbes(
+        {
+            metric: _chosen(context, role)
+            for role, metric in ROLES.items()
+            if context.has_input(role)
+        }
+    )
+
+
+def accuracy(reward: RewardSource, pairs: Sequence[Preference]) -> float:
+    """Share of the pairs whose chosen answer has the higher score, ties ½."""
+    prompts = [pair.prompt for pair in pairs]
+    chosen = reward.score(prompts, [pair.chosen for pair in pairs]).values
+    rejected = reward.score(prompts, [pair.rejected for pair in pairs]).values
+    ranked = zip(chosen, rejected, strict=True)
+    return sum((c > r) + (c == r) / 2 for c, r in ranked) / len(pairs)
+
+
+def changed(reward: RewardSource, baseline: Baseline, *, deviation: float) -> float:
+    """Largest distance of a kept answer's score, made anew, from its first: in deviations, or raw
+    where scores do not vary. The same texts in the same batch, so a source that calculates alike
+    gives exactly 0."""
+    now = baseline.score_kept(reward)
+    away = float(np.abs(np.array(now) - np.array(baseline.kept_scores)).max())
+    return away / (deviation or 1.0)
+
+
+def protocol_number(prompt_ids: Sequence[Sequence[int]], sampling: Sampling) -> float:
+    """What names an evaluation protocol: another number, another protocol. 0 … 2³¹ − 1."""
+    how = [
+        [list(ids) for ids in prompt_ids],
+        [sampling.max_new_tokens, sampling.temperature, sampling.top_p, sampling.top_k],
+        sampling.seed,
+    ]
+    digest = hashlib.sha256(json.dumps(how).encode()).digest()
+    return float(int.from_bytes(digest[:4], "big") >> 1)
+
+
+def _chosen(context: RunContext, role: str) -> list[Preference]:
+    """At most `MOST_PAIRS`, by seed: held-out rows where there are any. Ties teach nothing."""
+    folder = context.input_path(role)
+    rows: list[Preference] = []
+    for split in evaluation_splits(folder):
+        rows += _decided(read_preferences(folder, split))
+    rows = rows or _decided(read_preferences(folder, TRAIN))
+    if not rows:
+        told = f"the input '{role}' has no pair of which one answer is the better"
+        raise RecipeError("no_rows", Fault.DATA, told)
+    return [rows[i] for i in choose(len(rows), MOST_PAIRS, derive_seed(context.spec.seed, role))]
+
+
+def _decided(rows: Sequence[Preference]) -> list[Preference]:
+    return [row for row in rows if row.chosen != row.rejected and row.confidence > 0.5]
+
 
 SAMPLES_PER_STEP = 3
 REVIEWS_PER_STEP = 4

@@ -7,24 +7,126 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import PreTrainedTokenizerBase
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from workers import ranks
 from workers.data.snapshot import Messages
 from workers.models.loading import stop_ids
 from workers.models.reference import Reference
-from workers.ppo.actor_critic import ActorCritic
-from workers.ppo.batches import parts_of, sequences_of
-from workers.ppo.exact_kl import exact_kl_of
-from workers.ppo.finite import NonFinite
-from workers.ppo.sums import add_up
+from workers.ppo.collectives import (
+    add_up,
+)
+from workers.ppo.model import (
+    ActorCritic,
+    NonFinite,
+)
 from workers.rewards.source import Scores
-from workers.rl.kl import kl_estimate
+from workers.rl.kl import kl_estimate, kl_exact
 from workers.rl.masked import masked_sum
-from workers.rollouts.drawing import Drawer, Drawn, LocalDrawer, chunks_of
+from workers.rollouts.drawing import Drawer, Drawn, LocalDrawer, RankedDrawer, chunks_of
 from workers.rollouts.local import Responses
-from workers.rollouts.ranked import RankedDrawer
 from workers.rollouts.sampling import Sampling
+
+# The exact divergence from the reference at every token, for those who pay for it.
+
+
+@torch.no_grad()
+def exact_kl_of(
+    policy: PreTrainedModel,
+    reference: Reference,
+    sequences: Sequence[Tensor],
+    *,
+    temperature: float,
+) -> Tensor:
+    """Σ_v π (log π − log π_ref) of the tempered distributions: [B, R], nats.
+
+    `sequences`: prompt ids and mask, response ids and mask. Holds two tensors [B, R, V].
+    """
+    own = _logits(policy, sequences)
+    with reference.weights() as model:
+        other = _logits(model, sequences)
+    return kl_exact(own / temperature, other / temperature)
+
+
+def _logits(model: PreTrainedModel, sequences: Sequence[Tensor]) -> Tensor:
+    prompt_ids, prompt_mask, response_ids, response_mask = sequences
+    mask = torch.cat([prompt_mask, response_mask], dim=1)
+    output = model(
+        input_ids=torch.cat([prompt_ids, response_ids], dim=1),
+        attention_mask=mask,
+        position_ids=(mask.cumsum(1) - 1).clamp(min=0),
+        logits_to_keep=response_ids.shape[1] + 1,
+        use_cache=False,
+    )
+    return output.logits[:, :-1].float()
+
+
+# Which sequences of a batch are computed together.
+#
+# Any split gives the same sums, so it is chosen for memory and speed: sequences of similar length
+# share a rectangle, and no rectangle holds more tokens than the budget.
+
+
+def sequences_of(responses: Responses, rows: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, int]:
+    """Prompt ids and mask, response ids and mask of some rows, without columns that are padding
+    in all of them; and the width that the response is cut to."""
+    prompt_mask, response_mask = responses.prompt_mask[rows], responses.response_mask[rows]
+    first = int(prompt_mask.any(0).long().argmax())
+    width = int(response_mask.sum(1).max())
+    return (
+        responses.prompt_ids[rows, first:],
+        prompt_mask[:, first:],
+        responses.response_ids[rows, :width],
+        response_mask[:, :width],
+        width,
+    )
+
+
+def parts_of(
+    responses: Responses, rows: Tensor, *, most_rows: int | None, most_tokens: int | None
+) -> list[Tensor]:
+    """`rows` in parts of at most so many rows and padded tokens, longest first.
+
+    A row over the budget by itself is a part by itself. Without limits all rows are one part, in
+    their order. No rows are no parts.
+    """
+    if not len(rows):
+        return []
+    if most_tokens is None:
+        return list(rows.split(most_rows or len(rows)))
+    prompts = responses.prompt_mask.sum(1)[rows].tolist()
+    answers = responses.response_mask.sum(1)[rows].tolist()
+    order = sorted(range(len(rows)), key=lambda i: (-(prompts[i] + answers[i]), i))
+    parts: list[list[int]] = []
+    longest = (0, 0)  # prompt and answer of the present part's rectangle
+    for i in order:
+        wider = (max(longest[0], prompts[i]), max(longest[1], answers[i]))
+        fits = parts and (len(parts[-1]) + 1) * sum(wider) <= most_tokens
+        if fits and (most_rows is None or len(parts[-1]) < most_rows):
+            parts[-1].append(i)
+            longest = wider
+        else:
+            parts.append([i])
+            longest = (prompts[i], answers[i])
+    return [rows[torch.tensor(part)] for part in parts]
+
+
+def shared_parts(
+    responses: Responses, rows: Tensor, *, most_rows: int | None, most_tokens: int | None
+) -> list[tuple[Tensor, bool]]:
+    """The parts of this rank's share of `rows`, as many on every rank, and whether each counts.
+
+    Every n-th row is this rank's. Ranks meet in their passes wherever weights are split over them,
+    so one with fewer parts passes over a row again that counts for nothing. Each rank knows the
+    lengths of all answers, hence how many parts the others have.
+    """
+    split = [
+        parts_of(responses, rows[i :: ranks.world()], most_rows=most_rows, most_tokens=most_tokens)
+        for i in range(ranks.world())
+    ]
+    mine = split[ranks.rank()]
+    idle = max(map(len, split)) - len(mine)
+    return [*((part, True) for part in mine), *[(rows[:1], False)] * idle]
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""What a PPO run is made of, before its first step."""
+"""What a PPO run starts with: models, optimizer, prompts."""
 
 import os
 from collections.abc import Callable
@@ -21,18 +21,19 @@ from workers.contract.events import (
     Fault,
     RecipeError,
 )
-from workers.contract.layouts import FSDP, ONE, ZERO2, ZERO3
+from workers.contract.jobs import FSDP, ONE, ZERO2, ZERO3
 from workers.data.snapshot import TRAIN, Messages, Prompt, evaluation_splits, read_prompts
-from workers.layouts.whole import is_split
-from workers.layouts.whole_weights import whole_weights
+from workers.layouts.gathered import is_split, whole_weights
 from workers.models.loading import load_causal, load_tokenizer
 from workers.models.lora import attach_policy_lora
 from workers.models.reference import Reference
-from workers.ppo.actor_critic import ActorCritic, critic_of
-from workers.ppo.sharding import split
-from workers.ppo.zero import RestingAdamW, Zero
+from workers.ppo.distributed import RestingAdamW, Zero, split
+from workers.ppo.model import (
+    ActorCritic,
+    critic_of,
+)
 from workers.rollouts.sampling import derive_seed
-from workers.trainers.samples import choose, encode_fitting
+from workers.samples import choose, encode_fitting
 
 # Longer than one rank may keep the others waiting, while it alone scores or stores something. A
 # rank that dies is noticed by who started it, not by this.

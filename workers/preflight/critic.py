@@ -12,8 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from workers.preflight.findings import BLOCK, OK, UNKNOWN, WARN, Finding
-from workers.preflight.parts import Critic
+from workers.preflight.findings import BLOCK, OK, UNKNOWN, WARN, Critic, Finding
 from workers.rl.losses import explained_variance
 from workers.rl.masked import masked_sum
 

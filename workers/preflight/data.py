@@ -1,14 +1,36 @@
 """Rows that teach nothing or the wrong thing, counted before they are trained on. No torch."""
 
-from collections.abc import Sequence
-from typing import Any
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
 
+from transformers import PreTrainedTokenizerBase
+
+from measures.duplicates import near_matches
+from measures.splits import overlap_containment
 from measures.text import normalise
-from workers.data.snapshot import Demonstration, Preference
+from workers.assess.scores import held_out_split
+from workers.context import (
+    RunContext,
+)
+from workers.contract.events import (
+    RecipeError,
+)
+from workers.data.snapshot import (
+    TRAIN,
+    Demonstration,
+    Messages,
+    Preference,
+    evaluation_splits,
+    read_demonstrations,
+    read_preferences,
+)
 from workers.preflight.findings import BLOCK, OK, UNKNOWN, WARN, Fault, Finding
 
 MANY = 0.01  # share of rows worth a warning
-MOST = 0.5  # share of rows from which there is nothing left to train on
+MOST_LOST = 0.5  # share of rows from which there is nothing left to train on
 LEFT_OUT = 0.1  # share of rows too long that is worth a warning
 UNFINISHED = 0.2  # share of answers that the length limit may cut
 
@@ -70,7 +92,7 @@ def _rows(noun: str, n: int, counts: dict[str, int]) -> Finding:
             level=OK, check="data", message=f"Of {n:,} {noun}s {clean}.", figures=figures
         )
     return Finding(
-        level=BLOCK if worst > MOST * n else WARN,
+        level=BLOCK if worst > MOST_LOST * n else WARN,
         check="data",
         message=" ".join(told),
         figures=figures,
@@ -148,3 +170,188 @@ def _empty(texts: Sequence[str]) -> int:
 def _repeated(texts: Sequence[str]) -> int:
     """Rows that could go while one of each kind stays."""
     return len(texts) - len({normalise(text) for text in texts})
+
+
+# Prompts that stand where they should not: held out and trained on, demonstrated and explored.
+#
+# No torch. Texts are compared in their normal form, near-duplicates by `measures.duplicates`.
+
+TOO_MUCH = 0.3  # of RL prompts among the demonstrations (SPEC B); as on the snapshot's page
+MOST_COMPARED = 5000  # texts of either side that are compared
+
+
+def text_of(messages: Messages) -> str:
+    """A prompt as one text."""
+    return "\n".join(message["content"] for message in messages)
+
+
+def evaluation_overlap(
+    training: Sequence[str], evaluation: Sequence[str], *, same_file: bool = False
+) -> Finding:
+    """Evaluation prompts that are trained on, or nearly. `same_file`: the snapshot holds nothing
+    out, so the evaluation draws from the training file and its figures are no held-out ones."""
+    check = "eval_overlap"
+    if not evaluation or not training:
+        return Finding(
+            level=UNKNOWN,
+            check=check,
+            message="There is no evaluation file to compare with the training rows."
+            if training
+            else "There are no training rows to compare with.",
+        )
+    if same_file:
+        return Finding(
+            level=WARN,
+            check=check,
+            message=f"The snapshot has no evaluation file: the {len(evaluation):,} evaluation "
+            "prompts are training prompts, and what is called held-out is not. Freeze a snapshot "
+            "with a hold-out.",
+            figures={"share": 1.0, "n": len(evaluation)},
+        )
+    both, near, n = _counted(training[:MOST_COMPARED], evaluation[:MOST_COMPARED])
+    figures = {"equal": both, "near": near, "n": n, "share": near / n}
+    if near:
+        return Finding(
+            level=WARN,
+            check=check,
+            message=f"{near:,} of {n:,} evaluation prompts ({100 * near / n:.1f} %) are trained on "
+            f"too, or nearly; {both:,} of them are equal. Figures on these flatter the policy: "
+            "freeze the snapshot again with the gate that keeps equal prompts together.",
+            figures=figures,
+        )
+    return Finding(
+        level=OK,
+        check=check,
+        message=f"None of {n:,} evaluation prompts is trained on, nearly equal ones included.",
+        figures=figures,
+    )
+
+
+def demonstration_overlap(prompts: Sequence[str], demonstrated: Sequence[str]) -> Finding:
+    """RL prompts whose answers the policy was shown: over 30 % it explores little."""
+    check = "sft_overlap"
+    if not demonstrated:
+        return Finding(
+            level=UNKNOWN,
+            check=check,
+            message="No demonstrations are among the inputs, so it is not known which prompts the "
+            "policy was shown answers to.",
+        )
+    if not prompts:
+        return Finding(level=UNKNOWN, check=check, message="There are no prompts.")
+    both, near, n = _counted(demonstrated[:MOST_COMPARED], prompts[:MOST_COMPARED])
+    share = near / n
+    said = (
+        f"{near:,} of {n:,} distinct prompts ({100 * share:.0f} %) stand in the demonstrations, or "
+        f"nearly; {both:,} of them are equal."
+    )
+    figures = {"equal": both, "near": near, "n": n, "share": share}
+    if share > TOO_MUCH:
+        return Finding(
+            level=WARN,
+            check=check,
+            message=f"{said} Over {100 * TOO_MUCH:.0f} % is too many: the policy was shown answers "
+            "to these and explores little on them. Add prompts it has not seen.",
+            figures=figures,
+        )
+    return Finding(level=OK, check=check, message=said, figures=figures)
+
+
+def _counted(known: Sequence[str], asked: Sequence[str]) -> tuple[int, int, int]:
+    """(equal, equal or nearly so, distinct texts asked for)."""
+    exact = overlap_containment(known, asked)
+    distinct = list({normalise(text): text for text in asked}.values())
+    seen = {normalise(text) for text in known}
+    near = near_matches(distinct, list(dict.fromkeys(known)))
+    held = sum(
+        row >= 0 or normalise(text) in seen for row, text in zip(near.row, distinct, strict=True)
+    )
+    return exact.n_both, held, len(distinct)
+
+
+# Comparisons and demonstrations among a run's inputs, whatever their role.
+
+COUNTED = 32  # rows whose tokens are counted
+TEMPLATE_TOKENS = 32
+
+Row = TypeVar("Row", Preference, Demonstration)
+
+
+@dataclass(frozen=True, slots=True)
+class Material:
+    """Rows of the inputs; `held_out`: the prompts of what a training on them does not see."""
+
+    preferences: list[Preference] = field(default_factory=list)
+    demonstrations: list[Demonstration] = field(default_factory=list)
+    held_out: list[Messages] = field(default_factory=list)
+
+    def replaced(
+        self,
+        preferences: Sequence[Preference] | None,
+        demonstrations: Sequence[Demonstration] | None,
+    ) -> "Material":
+        """With the rows that a recipe has at hand, where it gives any."""
+        return Material(
+            self.preferences if preferences is None else list(preferences),
+            self.demonstrations if demonstrations is None else list(demonstrations),
+            self.held_out,
+        )
+
+    def longest(self, tokenizer: PreTrainedTokenizerBase) -> int | None:
+        """Tokens of the longest row, prompt and answer, among those with most characters; a little
+        is added for what a chat template writes between them. None without rows."""
+        texts = [
+            (row.prompt, answer)
+            for row in self.preferences
+            for answer in (row.chosen, row.rejected)
+        ]
+        texts += [(row.prompt, row.response) for row in self.demonstrations]
+        whole = ["\n".join([*(m["content"] for m in prompt), text]) for prompt, text in texts]
+        most = sorted(whole, key=len, reverse=True)[:COUNTED]
+        if not most:
+            return None
+        ids = tokenizer(most, add_special_tokens=False)["input_ids"]
+        return max(len(row) for row in ids) + TEMPLATE_TOKENS
+
+
+def material_of(context: RunContext, *, trained_on: bool) -> Material:
+    """Comparisons and demonstrations of the training files, where a run is `trained_on` them.
+
+    Else they are there to judge by, and comparisons come from the strictest evaluation file that
+    has enough rows, for a reward model may have learned the others. A file that cannot be read here
+    is passed over: whoever needs it says so."""
+    found = Material()
+    for ref in context.spec.inputs:
+        if ref.kind != "snapshot":
+            continue
+        folder = context.input_path(ref.role)
+        names = _first_row(folder / f"{TRAIN}.jsonl")
+        try:
+            if "chosen" in names:
+                rows, apart = _both(folder, read_preferences)
+                found.preferences.extend(rows if trained_on else apart or rows)
+                found.held_out.extend(row.prompt for row in apart)
+            elif "messages" in names:
+                rows, apart = _both(folder, read_demonstrations)
+                found.demonstrations.extend(rows)
+                found.held_out.extend(row.prompt for row in apart)
+        except RecipeError:
+            continue
+    return found
+
+
+def _both(folder: Path, read: Callable[[Path, str], list[Row]]) -> tuple[list[Row], list[Row]]:
+    """The training rows, and those of the strictest evaluation file that has enough."""
+    files = {split: read(folder, split) for split in evaluation_splits(folder)}
+    strictest = held_out_split({split: len(rows) for split, rows in files.items()})
+    return read(folder, TRAIN), files[strictest] if strictest else []
+
+
+def _first_row(path: Path) -> set[str]:
+    """The fields of a file's first row; none where it holds no object."""
+    try:
+        with path.open(encoding="utf-8") as lines:
+            row = json.loads(next(lines))
+    except (OSError, StopIteration, ValueError):
+        return set()
+    return set(row) if isinstance(row, dict) else set()

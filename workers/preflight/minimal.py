@@ -9,6 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+from workers.config import settings_for
+from workers.context import RunContext
+from workers.layouts.arguments import check_layout
+
 MAX_SECONDS = 60.0
 
 # The most a field may be in small; a field that a recipe does not have is passed over.
@@ -123,3 +127,19 @@ def _rounds(values: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]
 
 def _word(value: Any) -> str:
     return "unset" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
+
+
+# How every training recipe begins: with its settings, in small where that was asked for.
+
+
+def settings_of(context: RunContext, kind: str) -> Any:
+    """The settings of the run's configuration; of a minimal reproduction those of the same run in
+    small, which the log says. Raises `RecipeError` (bad_config) for settings that are none, or that
+    the job's layout does not go with."""
+    settings = settings_for(kind, context.spec.config)
+    check_layout(context.spec, settings)
+    if not settings.minimal:
+        return settings
+    small = in_small(settings)
+    context.log(small.message)
+    return small.settings

@@ -9,19 +9,33 @@ from typing import Any
 import numpy as np
 import torch
 
-from workers.assess.gather import draw, pairs_of
-from workers.assess.scoring import Scored
+from workers import ranks
+from workers.assess.scores import Scored, draw, pairs_of
 from workers.config import settings_for
 from workers.context import (
     RunContext,
 )
 from workers.contract.events import (
+    Fault,
     RecipeError,
 )
 from workers.data.snapshot import Demonstration, Preference, evaluation_splits
-from workers.memory.entries import Ledger
+from workers.memory.fitting import Room, layout_ledger, room
+from workers.memory.ledger import Ledger
+from workers.memory.plan import plan_for
+from workers.memory.report import fits, message, tight, to_json
 from workers.preflight.critic import FixedRollout, critic_finding, fit_critic
-from workers.preflight.data import demonstration_rows, preference_rows, prompt_rows, too_long
+from workers.preflight.data import (
+    Material,
+    demonstration_overlap,
+    demonstration_rows,
+    evaluation_overlap,
+    material_of,
+    preference_rows,
+    prompt_rows,
+    text_of,
+    too_long,
+)
 from workers.preflight.findings import (
     BLOCK,
     OK,
@@ -29,23 +43,70 @@ from workers.preflight.findings import (
     UNKNOWN,
     WARN,
     Finding,
+    Parts,
     Report,
 )
-from workers.preflight.material import Material, material_of
-from workers.preflight.memory import ledger_of, memory_finding, memory_json
-from workers.preflight.overlap import demonstration_overlap, evaluation_overlap, text_of
-from workers.preflight.parts import Parts
 from workers.preflight.reward import (
     LEVEL_OF,
+    Trial,
+    draw_trial,
     kl_price,
     reward_against_chance,
     reward_and_people,
     reward_shape,
 )
-from workers.preflight.trial import Trial, draw_trial
 from workers.rewards.source import RewardSource
-from workers.rl.moments import RunningMoments
+from workers.rl.masked import RunningMoments
 from workers.rollouts.sampling import Sampling, derive_seed
+
+# Whether a run fits its device, before its models are loaded.
+
+
+def ledger_of(
+    context: RunContext,
+    kind: str,
+    settings: Any,
+    *,
+    longest_prompt: int | None = None,
+    longest_row: int | None = None,
+) -> Ledger | None:
+    """The ledger of one process of a run, from its inputs' configurations; None where there are
+    none to read."""
+    plan = plan_for(context, kind, settings, longest_prompt=longest_prompt, longest_row=longest_row)
+    return None if plan is None else layout_ledger(plan, context.spec.layout, ranks.world())
+
+
+def memory_finding(found: Ledger | None, settings: Any, here: Room | None = None) -> Finding:
+    """Blocks where the peak is over what the device has; close to it is a warning."""
+    if found is None:
+        return Finding(
+            level=UNKNOWN,
+            check="memory",
+            message="The memory cannot be estimated: no input holds a model's configuration, or "
+            "its architecture cannot be read without its weights.",
+        )
+    here = here or room()
+    level = BLOCK if not fits(found, here) else WARN if tight(found, here) else OK
+    return Finding(
+        level=level,
+        check="memory",
+        message=message(found, here, fields=names_of(settings)),
+        figures={
+            "peak_bytes": round(found.peak),
+            "room_bytes": round(here.bytes),
+            "share": found.peak / here.bytes,
+        },
+        fault=Fault.CONFIGURATION,
+    )
+
+
+def memory_json(found: Ledger, settings: Any, here: Room | None = None) -> dict[str, Any]:
+    return to_json(found, here or room(), fields=names_of(settings))
+
+
+def names_of(settings: Any) -> list[str]:
+    return [field.name for field in fields(settings)]
+
 
 FILE = "preflight.json"
 PAIRS = 200  # of a snapshot that are scored

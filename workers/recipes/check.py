@@ -11,8 +11,7 @@ import json
 from dataclasses import asdict
 from typing import Any
 
-from workers.checks.found import Found, jsonable
-from workers.checks.pace import Cancelled, Pace
+from workers.checks.found import Cancelled, Found, Pace, jsonable
 from workers.config import settings_for
 from workers.config.inference import CheckSettings
 from workers.context import RunContext

@@ -1,7 +1,7 @@
 """Direct preference optimisation: the policy learns from pairs, with no reward model between.
 
 Inputs: `data` (a preferences snapshot) and `sft` (the checkpoint that the policy starts from and
-that is its reference). TRL's losses on our batches (`workers.dpo.trainer`). The reference is the
+that is its reference). TRL's losses on our batches (`workers.trainers.dpo`). The reference is the
 policy as it stands in memory before the first step: a copy of it, or the weights below its
 adapters. Left to itself TRL reloads it from the path in the policy's configuration, which is wrong
 for a policy that was changed in memory.
@@ -27,10 +27,6 @@ from workers.data.snapshot import (
     read_preferences,
     refuse_soft_labels,
 )
-from workers.dpo.pairs import Pair, encode_pairs
-from workers.dpo.probe import Probe
-from workers.dpo.reference import Precomputed, precompute, reference_key
-from workers.dpo.trainer import PairTrainer, loss_arguments
 from workers.layouts.shares import Shares
 from workers.models.loading import (
     load_causal,
@@ -41,9 +37,19 @@ from workers.models.loading import (
 )
 from workers.models.lora import attach_policy_lora
 from workers.models.reference import Reference
-from workers.preflight.begin import settings_of
-from workers.preflight.parts import Parts
+from workers.preflight.findings import Parts
+from workers.preflight.minimal import settings_of
 from workers.preflight.run import run_preflight
+from workers.trainers.dpo import (
+    Pair,
+    PairTrainer,
+    Precomputed,
+    Probe,
+    encode_pairs,
+    loss_arguments,
+    precompute,
+    reference_key,
+)
 from workers.trainers.trainer_bridge import (
     Reporter,
     check_batches,

@@ -17,10 +17,10 @@ from typing import Any
 
 from workers import ranks
 from workers.config import DrillSettings, settings_for
+from workers.config.inference import VARIABLE, drill_folder, refused_option
 from workers.context import (
     RunContext,
 )
-from workers.contract.drills import VARIABLE, drill_folder, refused_option
 from workers.contract.events import (
     Fault,
     Progress,

@@ -20,7 +20,7 @@ from measures.intervals import mean_interval, paired_difference
 from workers.config import settings_for
 from workers.config.inference import EvaluateSettings
 from workers.context import RunContext
-from workers.data.encoding import encode_prompt
+from workers.data.batches import encode_prompt
 from workers.data.snapshot import TRAIN, Prompt, evaluation_splits, read_prompts
 from workers.models.loading import freeze, load_causal, load_tokenizer
 from workers.models.reference import Reference
@@ -29,9 +29,9 @@ from workers.rewards.build import build_judge, build_reward
 from workers.rewards.source import RewardSource
 from workers.rollouts.answers import Answer, answer
 from workers.rollouts.sampling import derive_seed
+from workers.samples import choose, emit_samples, encode_fitting
 from workers.servers.answers import Served, served_input
 from workers.servers.asking import Cancelled
-from workers.trainers.samples import choose, emit_samples, encode_fitting
 
 CONFIG = EvaluateSettings
 SHOWN = 8  # answers emitted as samples

@@ -8,29 +8,140 @@ out; against the opponent "revision" revisions.jsonl holds the same pairs as pre
 """
 
 import itertools
-from collections.abc import Mapping, Sequence
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from transformers import set_seed
 
 from workers.artifacts import file_sha256
-from workers.audit import write_lines
 from workers.config import settings_for
 from workers.config.inference import AnsweringSettings, GenerateSettings
 from workers.context import RunContext
-from workers.contract.events import Generated
+from workers.contract.events import Alert, Generated, ReviewRequested, Sample
 from workers.contract.jobs import InputRef
-from workers.data.encoding import encode_prompt
+from workers.data.batches import encode_prompt
 from workers.data.snapshot import TRAIN, Messages, read_prompts
 from workers.models.loading import freeze, load_causal, load_tokenizer, readable_length
 from workers.rewards.build import build_reward
+from workers.rewards.source import RewardSource
 from workers.rollouts.answers import Answer, answer
-from workers.rollouts.revision import Ask, Revision, revise
 from workers.rollouts.sampling import Sampling, derive_seed
+from workers.samples import choose, encode_fitting, write_lines
 from workers.servers.answers import Served, served_input
 from workers.servers.asking import Cancelled
-from workers.trainers.samples import choose, encode_fitting
-from workers.trainers.screening import screen
+
+# Hard constraints as a filter: what breaks one is blocked, logged, and shown to people.
+
+SHOWN = 20  # of each kind, in the log, as samples and for people; blocked.jsonl has them all
+
+
+def screen(
+    context: RunContext,
+    source: RewardSource,
+    prompts: Sequence[Messages],
+    responses: Sequence[str],
+    *,
+    step: int = 1,
+) -> list[bool]:
+    """Per response whether it may be used; the reasons go to blocked.jsonl, the log and people."""
+    scores = source.score(prompts, responses)
+    blocked = scores.blocked or [False] * len(responses)
+    reviews = scores.reviews or [None] * len(responses)
+    rows = [
+        {"prompt": prompt, "response": text, "reason": reason or "blocked", "blocked": hard}
+        for prompt, text, reason, hard in zip(prompts, responses, reviews, blocked, strict=True)
+        if hard or reason
+    ]
+    if not rows:
+        return [True] * len(responses)
+    path = context.workdir / "blocked.jsonl"
+    write_lines(path, rows)
+    context.save_artifact(path, media_type="application/x-ndjson")
+    for row in rows[:SHOWN]:
+        word = "blocked" if row["blocked"] else "for review"
+        context.log(f"{word}: {row['reason']}", level="warning")
+        context.emit(
+            ReviewRequested(step, list(row["prompt"]), row["response"], str(row["reason"]))
+        )
+        context.emit(Sample(step, "flagged", list(row["prompt"]), row["response"]))
+    if count := sum(blocked):
+        context.emit(
+            Alert(
+                rule="blocked_outputs",
+                severity="warning",
+                step=step,
+                message=f"{count:,} of {len(responses):,} answers break a hard constraint and were "
+                "left out. blocked.jsonl has each with its reason.",
+                value=count / len(responses),
+                threshold=0.0,
+            )
+        )
+    return [not hard for hard in blocked]
+
+
+# A model criticises its own answer by a principle and rewrites it.
+#
+# Source: Bai et al. 2022, "Constitutional AI: Harmlessness from AI Feedback", section 3.1: answer,
+# critique request, critique, revision request, revision, with one principle drawn for each prompt.
+# Departures: one round, no examples in front, and people may compare the two answers before
+# anything
+# is trained on them. A model that follows instructions badly criticises and revises badly.
+
+CRITIQUE = (
+    "Here is a principle for answers: {principle}\n"
+    "Say briefly where your last answer falls short of it. If it does not, say so."
+)
+REWRITE = (
+    "Now rewrite your answer to my question so that it keeps the principle. "
+    "Give the new answer alone, without any remark about it."
+)
+
+# Conversations to what the model says next; None where a conversation is too long for it.
+Ask = Callable[[Sequence[Messages]], list[str | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Revision:
+    """What became of one answer; `text` is None where a conversation grew too long to go on."""
+
+    principle: str
+    critique: str = ""
+    text: str | None = None
+
+
+def revise(
+    ask: Ask,
+    prompts: Sequence[Messages],
+    answers: Sequence[str],
+    principles: Sequence[str],
+    *,
+    seed: int,
+) -> list[Revision]:
+    """In order; the principle of each prompt is drawn by `seed`."""
+    draw = random.Random(seed)
+    drawn = [draw.choice(list(principles)) for _ in prompts]
+    asked = [
+        [*prompt, _said(answer), _request(CRITIQUE.format(principle=principle))]
+        for prompt, answer, principle in zip(prompts, answers, drawn, strict=True)
+    ]
+    critiques = ask(asked)
+    going_on = [i for i, critique in enumerate(critiques) if critique is not None]
+    rewritten = ask([[*asked[i], _said(critiques[i] or ""), _request(REWRITE)] for i in going_on])
+    texts = dict(zip(going_on, rewritten, strict=True))
+    return [
+        Revision(principle, critiques[i] or "", texts.get(i)) for i, principle in enumerate(drawn)
+    ]
+
+
+def _said(text: str) -> dict[str, str]:
+    return {"role": "assistant", "content": text}
+
+
+def _request(text: str) -> dict[str, str]:
+    return {"role": "user", "content": text}
+
 
 CONFIG = GenerateSettings
 

@@ -20,9 +20,7 @@ from peft import PeftModel
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, set_seed
 from trl import GRPOConfig
 
-from workers.behaviour.build import make_watch
-from workers.behaviour.histograms import Histograms
-from workers.behaviour.watch import Watch
+from workers.behaviour import Histograms, Watch, make_watch
 from workers.config.grpo import GRPOSettings
 from workers.context import (
     RunContext,
@@ -31,22 +29,29 @@ from workers.contract.events import (
     Fault,
     RecipeError,
 )
-from workers.grpo.people import ask_people, sample, tell_silence
-from workers.grpo.reporter import GroupReporter
-from workers.grpo.rewards import GroupReward
+from workers.grpo.metrics import GroupReward
+from workers.grpo.reporting import GroupReporter, ask_people, sample, tell_silence
 from workers.grpo.trainer import Trainer
-from workers.layouts.arguments import weights_in_float32
-from workers.layouts.limits import cannot_recompute
+from workers.layouts.arguments import cannot_recompute, weights_in_float32
 from workers.models.loading import load_causal, load_tokenizer, parameter_count, stop_ids
 from workers.models.lora import attach_policy_lora
 from workers.models.reference import Reference
-from workers.ppo.baseline import Baseline, measure_baseline
-from workers.ppo.evaluation import Evaluation, audit, evaluate
-from workers.ppo.probes import RewardProbes, read_probes
-from workers.ppo.setup import Prompts, read_evaluation_prompts, read_training_prompts
-from workers.preflight.begin import settings_of
-from workers.preflight.findings import Report
-from workers.preflight.parts import Parts
+from workers.ppo.evaluation import (
+    Baseline,
+    Evaluation,
+    RewardProbes,
+    audit,
+    evaluate,
+    measure_baseline,
+    read_probes,
+)
+from workers.ppo.setup import (
+    Prompts,
+    read_evaluation_prompts,
+    read_training_prompts,
+)
+from workers.preflight.findings import Parts, Report
+from workers.preflight.minimal import settings_of
 from workers.preflight.run import check_memory, run_preflight
 from workers.rewards.build import build_judge, build_reward
 from workers.trainers.trainer_bridge import train, trainer_arguments

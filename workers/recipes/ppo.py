@@ -29,23 +29,27 @@ from workers.data.snapshot import Messages
 from workers.guardrails.watch import Breach
 from workers.models import invariants
 from workers.models.loading import stop_ids
-from workers.ppo import looking
-from workers.ppo.course import Course
+from workers.ppo import diagnostics
+from workers.ppo.diagnostics import StepTimes, baseline_figures, rollout_figures, sequence_kl
 from workers.ppo.evaluation import ask_people, sample
-from workers.ppo.figures import StepTimes, baseline_figures, rollout_figures, sequence_kl
-from workers.ppo.finite import NonFinite
+from workers.ppo.model import (
+    NonFinite,
+)
 from workers.ppo.rollout import Rollout, collect
-from workers.ppo.setup import set_learning_rate
-from workers.ppo.update import UpdateStats, update
-from workers.preflight.begin import settings_of
+from workers.ppo.setup import (
+    set_learning_rate,
+)
+from workers.ppo.trainer import Course
+from workers.ppo.update import (
+    UpdateStats,
+    update,
+)
+from workers.preflight.minimal import settings_of
 from workers.preflight.run import check_memory
-from workers.rewards.ensemble import threshold_of
-from workers.rewards.pending import Pending
-from workers.rewards.source import join
-from workers.rl.advantages import gae, shaped_rewards
-from workers.rl.importance import importance_weights
-from workers.rollouts.drawing import chunks_of
-from workers.rollouts.prompt_order import PromptOrder
+from workers.rewards.model import threshold_of
+from workers.rewards.source import Pending, join
+from workers.rl.advantages import gae, importance_weights, shaped_rewards
+from workers.rollouts.drawing import PromptOrder, chunks_of
 from workers.rollouts.sampling import Sampling, derive_seed
 
 CONFIG = PPOSettings
@@ -59,7 +63,7 @@ def run(context: RunContext) -> dict[str, Any]:
     set_seed(context.spec.seed)
     loop = Loop.build(context, settings)
     try:
-        found = looking.preflight(loop) if loop.is_fresh else None
+        found = diagnostics.preflight(loop) if loop.is_fresh else None
         if settings.preflight:
             return {"step": 0, "preflight": found.summary() if found else None}
         loop.train()
@@ -130,9 +134,9 @@ class Loop(Course):
         self.state.policy_version += stats.steps if stats else 0
         figures = (
             rollout_figures(rollout, normalised, rewards, returns)
-            | looking.scored(self, rollout, trusted)
+            | diagnostics.scored(self, rollout, trusted)
             | baseline_figures(rollout, self.baseline)
-            | looking.watched(self, rollout)
+            | diagnostics.watched(self, rollout)
             | (stats.metrics if stats else {})
             | {"rollout/lag": float(rollout.policy_version != learner)}
             | (self.actors.figures(rollout, learner) if self.actors else {})

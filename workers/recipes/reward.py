@@ -23,17 +23,17 @@ from workers.contract.events import (
 )
 from workers.data.snapshot import TRAIN
 from workers.models.loading import load_tokenizer, named_model, readable_length
-from workers.preflight.begin import settings_of
+from workers.preflight.minimal import settings_of
 from workers.rewards.layout import is_ensemble
-from workers.trainers.reward_data import HARD, PairData, read_pairs
-from workers.trainers.reward_parts import FOLD, Result, plan_parts
-from workers.trainers.reward_preflight import preflight, warnings_of
+from workers.trainers.reward_data import FOLD, HARD, PairData, Result, plan_parts, read_pairs
 from workers.trainers.reward_reports import (
     cross_validation,
     ensemble_layout,
     gap_of,
+    preflight,
     publish,
     split_reports,
+    warnings_of,
 )
 from workers.trainers.reward_training import Training, fresh_model
 from workers.trainers.trainer_bridge import check_batches, validation_split

@@ -2,8 +2,8 @@
 
 Inputs: `data` (a demonstrations snapshot) and optionally `base` (a checkpoint). Without `base`
 and without `base_model` a tokenizer and a small model are built from the demonstrations. TRL's loss
-on our batches (`workers.sft.trainer`). At the end its answers are compared with the demonstrations
-(`workers.sft.imitation`), because RL starts from what it has learnt.
+on our batches (`workers.trainers.sft`). At the end its answers are compared with the demonstrations
+(`workers.trainers.sft`), because RL starts from what it has learnt.
 """
 
 import random
@@ -23,8 +23,7 @@ from workers.contract.events import (
     Fault,
     RecipeError,
 )
-from workers.data.base_model import BaseShape, build_model, train_tokenizer
-from workers.data.encoding import Encoded, encode_pair, truncated_share
+from workers.data.batches import Encoded, encode_pair, truncated_share
 from workers.data.snapshot import (
     Demonstration,
     Messages,
@@ -42,14 +41,21 @@ from workers.models.loading import (
     trained_parameter_count,
 )
 from workers.models.lora import attach_policy_lora, body_of
-from workers.preflight.begin import settings_of
-from workers.preflight.parts import Parts
+from workers.preflight.findings import Parts
+from workers.preflight.minimal import settings_of
 from workers.preflight.run import run_preflight
 from workers.rollouts.answers import answer
 from workers.rollouts.sampling import Sampling
-from workers.sft.imitation import Imitation, imitation_of, report_departures
-from workers.sft.trainer import DemonstrationTrainer
-from workers.trainers.samples import choose, emit_samples, encode_fitting
+from workers.samples import choose, emit_samples, encode_fitting
+from workers.trainers.sft import (
+    BaseShape,
+    DemonstrationTrainer,
+    Imitation,
+    build_model,
+    imitation_of,
+    report_departures,
+    train_tokenizer,
+)
 from workers.trainers.trainer_bridge import Reporter, check_batches, train, trainer_arguments
 
 CONFIG = SFTSettings

@@ -1,7 +1,7 @@
 """The source of rewards a job's configuration names."""
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,19 +22,14 @@ from workers.contract.events import (
     Fault,
     RecipeError,
 )
-from workers.data.snapshot import TRAIN, Prompt, evaluation_splits, read_prompts
-from workers.rewards.cache import template_version
-from workers.rewards.cached import CachedReward, cache_of
-from workers.rewards.ensemble import EnsembleReward
+from workers.data.snapshot import TRAIN, Messages, Prompt, evaluation_splits, read_prompts
+from workers.rewards.cache import ByRows, CachedReward, cache_of, template_version
 from workers.rewards.http import HttpReward
 from workers.rewards.layout import is_ensemble
-from workers.rewards.model import ModelReward
-from workers.rewards.precision import FLOAT32
+from workers.rewards.model import FLOAT32, EnsembleReward, ModelReward
 from workers.rewards.rules import RulesReward
-from workers.rewards.source import RewardSource
-from workers.rewards.token_count import TokenCount
+from workers.rewards.source import Part, RewardSource, Scores, TokenCount, WeightedSum
 from workers.rewards.verifiers import Verifier
-from workers.rewards.weighted import Part, WeightedSum
 
 
 def load_reward(
@@ -145,3 +140,23 @@ def _prompts(context: RunContext) -> list[Prompt]:
     folder = context.input_path("prompts")
     splits = [TRAIN, *evaluation_splits(folder)]
     return [prompt for split in splits for prompt in read_prompts(folder, split)]
+
+
+# A source without its caches: what it would say if it were asked again.
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    source: ByRows
+
+    def score(self, prompts: Sequence[Messages], responses: Sequence[str]) -> Scores:
+        return self.source.score_rows(self.source.encode(prompts, responses))
+
+
+def afresh(source: RewardSource) -> RewardSource:
+    """The same source, that makes every score anew; also those of a sum's parts."""
+    if isinstance(source, CachedReward):
+        return _Asked(source.source)
+    if isinstance(source, WeightedSum):
+        return WeightedSum([replace(part, source=afresh(part.source)) for part in source.parts])
+    return source

@@ -1,18 +1,112 @@
 """A reward model as a source of rewards, with its own tokenizer."""
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import torch
+from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers.pytorch_utils import Conv1D
 
-from workers.data.encoding import Encoded, encode_pair
-from workers.data.padding import pad_right
+from measures.ensembles import combine, disagreement, standardise, to_raw
+from workers.data.batches import Encoded, encode_pair, pad_right
 from workers.data.snapshot import Messages
 from workers.models.loading import freeze, load_scorer, load_tokenizer, readable_length
-from workers.rewards.precision import FLOAT32, lower
-from workers.rewards.source import Scores
+from workers.rewards.layout import EnsembleLayout, read_layout
+from workers.rewards.source import RewardSource, Scores
+
+# Cheaper number formats for scoring, and whether they still order answers alike.
+#
+# `lower` changes a frozen model in place:
+#
+#     float32             as it was trained and is judged
+#     bfloat16, float16   weights and activations; the score head and its input stay float32, since
+# a
+#                         score rounded to eight bits ties answers that the model tells apart
+#     int8                weights of the backbone's linear layers as 8-bit integers with one scale
+# per
+#                         output, inputs rounded to 8 bits with one scale per row as they come
+#
+# Source of int8: Jacob et al. 2018, "Quantization and Training of Neural Networks for Efficient
+# Integer-Arithmetic-Only Inference", in its dynamic form (torch.ao's `quantize_dynamic`, which is
+# deprecated in the installed torch, with one scale per output and per row instead of per tensor).
+
+FLOAT32, BFLOAT16, FLOAT16, INT8 = "float32", "bfloat16", "float16", "int8"
+PRECISIONS = (FLOAT32, BFLOAT16, FLOAT16, INT8)
+_HALF = {BFLOAT16: torch.bfloat16, FLOAT16: torch.float16}
+
+
+def lower(model: PreTrainedModel, precision: str) -> PreTrainedModel:
+    """The model in `precision`, changed in place. It must be frozen: there is no way back."""
+    if precision == FLOAT32:
+        return model
+    if precision in _HALF:
+        backbone = model.base_model
+        backbone.to(_HALF[precision])
+        backbone.register_forward_hook(_widen)
+        return model
+    if precision == INT8:
+        return quantise(model, bits=8)
+    raise ValueError(f"precision '{precision}' is none of {', '.join(PRECISIONS)}")
+
+
+def _widen(module: nn.Module, arguments: Any, output: Any) -> Any:
+    """The backbone's last states in float32 again, for the head."""
+    if isinstance(output, Tensor):
+        return output.float()
+    for key, value in list(output.items()):
+        if isinstance(value, Tensor) and value.is_floating_point():
+            output[key] = value.float()
+    return output
+
+
+def quantise(model: PreTrainedModel, *, bits: int) -> PreTrainedModel:
+    """Every linear layer of the backbone with integer weights of `bits` bits, in place."""
+    for module in list(model.base_model.modules()):
+        for name, layer in module.named_children():
+            if isinstance(layer, nn.Linear | Conv1D):
+                setattr(module, name, IntegerLinear(layer, bits=bits))
+    return model
+
+
+class IntegerLinear(nn.Module):
+    """x·Wᵀ + b with integer weights [out, in] and inputs rounded per row as they come.
+
+    Symmetric: W ≈ scale·Q with |Q| ≤ 2^(bits−1) − 1 and one scale per output; inputs always have 8
+    bits. The products are summed as integers, so nothing but the two roundings is lost.
+    """
+
+    def __init__(self, layer: nn.Module, *, bits: int) -> None:
+        super().__init__()
+        weight = layer.weight.detach().float()
+        weight = weight.t() if isinstance(layer, Conv1D) else weight
+        integers, scale = _rounded(weight, most=2 ** (bits - 1) - 1)
+        self.register_buffer("integers", integers.t().contiguous())  # [in, out]
+        self.register_buffer("scale", scale.squeeze(-1))  # [out]
+        self.bias = layer.bias
+
+    def forward(self, x: Tensor) -> Tensor:
+        rows = x.reshape(-1, x.shape[-1])
+        integers, scale = _rounded(rows.float(), most=127)
+        if integers.is_cuda:  # CUDA's integer product wants shapes of eights; float64 is as exact
+            total = (integers.double() @ self.integers.double()).float()
+        else:
+            total = torch._int_mm(integers, self.integers).float()
+        out = total * scale * self.scale
+        if self.bias is not None:
+            out = out + self.bias
+        return out.to(x.dtype).reshape(*x.shape[:-1], -1)
+
+
+def _rounded(values: Tensor, *, most: int) -> tuple[Tensor, Tensor]:
+    """[R, C] -> integers [R, C] in ±most, scale [R, 1]; a row of zeros keeps scale 1."""
+    largest = values.abs().amax(dim=-1, keepdim=True)
+    scale = torch.where(largest > 0, largest / most, torch.ones_like(largest))
+    return (values / scale).round().clamp(-most, most).to(torch.int8), scale
 
 
 class ModelReward:
@@ -128,3 +222,113 @@ def padded(length: int, most: int) -> int:
     for a model may have no more positions."""
     step = max(16, 1 << max(0, (length - 1).bit_length() - 4))
     return max(length, min(-(-length // step) * step, most))
+
+
+# Several reward models read as one, with their disagreement per answer.
+
+
+class EnsembleReward:
+    """Members that share a tokenizer read the same rows in the same batches, so a text is
+    tokenised and padded once per distinct tokenizer.
+
+    `parts` hold each member's raw scores as `<name>/<member>`; `values` are the combined scores on
+    the average member's scale.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        name: str = "model",
+        batch_size: int = 64,
+        max_length: int | None = None,
+        precision: str = FLOAT32,
+    ) -> None:
+        self.layout: EnsembleLayout = read_layout(folder)
+        self.members = [
+            ModelReward(
+                folder / member,
+                name=member,
+                batch_size=batch_size,
+                max_length=max_length,
+                precision=precision,
+            )
+            for member in self.layout.members
+        ]
+        self._name = name
+        self._batch_size = batch_size
+        self._groups = _by_tokenizer(self.members)
+
+    @property
+    def threshold(self) -> float | None:
+        """The disagreement over which an answer is not trusted, in validation deviations."""
+        return self.layout.threshold
+
+    def score(self, prompts: Sequence[Messages], responses: Sequence[str]) -> Scores:
+        return self.score_rows(self.encode(prompts, responses))
+
+    def encode(
+        self, prompts: Sequence[Messages], responses: Sequence[str]
+    ) -> list[tuple[Encoded, ...]]:
+        """Per text its ids: one row for each distinct tokenizer (and length) of the members."""
+        readings = [
+            encode_all(first.tokenizer, prompts, responses, max_length=first.max_length)
+            for first in (self.members[group[0]] for group in self._groups)
+        ]
+        return list(zip(*readings, strict=True))
+
+    def score_rows(self, texts: Sequence[tuple[Encoded, ...]]) -> Scores:
+        """Scores of texts as `encode` left them."""
+        raw = np.zeros((len(self.members), len(texts)))
+        for place, group in enumerate(self._groups):
+            raw[group] = score_together(
+                [self.members[i].model for i in group],
+                self.members[group[0]].tokenizer,
+                [rows[place] for rows in texts],
+                batch_size=self._batch_size,
+            )
+        cut = [any(row.truncated for row in rows) for rows in texts]
+        standardised = standardise(raw, self.layout.scales)
+        combined = combine(standardised, self.layout.aggregate, lam=self.layout.lam)
+        return Scores(
+            to_raw(combined, self.layout.scales).tolist(),
+            {
+                f"{self._name}/{member}": row.tolist()
+                for member, row in zip(self.layout.members, raw, strict=True)
+            },
+            sum(cut),
+            disagreement(standardised).tolist(),
+            cut,
+        )
+
+    @property
+    def tokenizers(self) -> list[PreTrainedTokenizerBase]:
+        """In the order of the rows of `encode`."""
+        return [self.members[group[0]].tokenizer for group in self._groups]
+
+
+def threshold_of(source: RewardSource) -> float | None:
+    """The disagreement an ensemble allows, also inside a cache or a sum; None of other sources."""
+    threshold: float | None = getattr(source, "threshold", None)
+    return threshold
+
+
+def _by_tokenizer(members: Sequence[ModelReward]) -> list[list[int]]:
+    """Indices of members for which a text is the same row of ids."""
+    groups: dict[tuple[str, int], list[int]] = {}
+    for index, member in enumerate(members):
+        key = (tokenizer_sha256(member.tokenizer), member.max_length)
+        groups.setdefault(key, []).append(index)
+    return list(groups.values())
+
+
+def tokenizer_sha256(tokenizer: PreTrainedTokenizerBase) -> str:
+    """Identity by what decides the ids: vocabulary, merges, normaliser, template, special tokens.
+
+    A tokenizer without a Rust backend is told apart by its object: nothing is shared then.
+    """
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    told = backend.to_str() if backend is not None else f"{type(tokenizer)}{id(tokenizer)}"
+    special = sorted((key, str(value)) for key, value in tokenizer.special_tokens_map.items())
+    text = "\0".join([told, str(tokenizer.chat_template), repr(special)])
+    return hashlib.sha256(text.encode()).hexdigest()

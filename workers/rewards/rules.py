@@ -5,14 +5,140 @@ where it breaks it. A hard constraint (on_violation: block) without a penalty le
 is and withholds the response: it must give no gradient. With a penalty the penalty is taught.
 """
 
+import json
+import re
+import unicodedata
 from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
+
+import regex
 
 from workers.config.parsing import read
 from workers.config.rewards import BLOCK, REVIEW, Bounds, RuleSettings
+from workers.contract.events import (
+    Fault,
+    RecipeError,
+)
 from workers.data.snapshot import Messages
-from workers.rewards.expressions import Expression
-from workers.rewards.reading import boxed, json_in, phrase_pattern, plain
 from workers.rewards.source import Scores
+
+# Regular expressions that people wrote, on text that a model wrote: none may take for ever.
+
+SECONDS = 2.0  # for one text; a sane expression takes microseconds
+
+
+class Expression:
+    """A compiled expression; `where` is its path in the configuration, for errors."""
+
+    def __init__(self, pattern: str, *, where: str, ignore_case: bool = False) -> None:
+        self._compiled = regex.compile(pattern, regex.IGNORECASE if ignore_case else 0)
+        self._where = where
+
+    def search(self, text: str) -> "regex.Match[str] | None":
+        return self._within(lambda: self._compiled.search(text, timeout=SECONDS))
+
+    def fullmatch(self, text: str) -> "regex.Match[str] | None":
+        return self._within(lambda: self._compiled.fullmatch(text, timeout=SECONDS))
+
+    def last(self, text: str) -> "regex.Match[str] | None":
+        """The last of the matches that do not overlap."""
+        return self._within(
+            lambda: next(iter(list(self._compiled.finditer(text, timeout=SECONDS))[-1:]), None)
+        )
+
+    def _within(self, look):  # type: ignore[no-untyped-def]
+        try:
+            return look()
+        except TimeoutError as error:
+            raise RecipeError(
+                "slow_expression",
+                Fault.CONFIGURATION,
+                f"{self._where}: took over {SECONDS:g} s on one response. Avoid repeats inside "
+                "repeats, such as (a+)+.",
+            ) from error
+
+
+# Reading a response: phrases, boxed answers, numbers and JSON in it. Nothing here raises.
+
+_FENCE = re.compile(r"\A```[a-zA-Z]*[ \t]*\n(.*)\n[ \t]*```\Z", re.DOTALL)
+_NUMBER = re.compile(
+    r"""(?<![\w.,])                                  # not inside another number or a name
+    (?P<sign>[-+\u2212]?)\s?[$\u20ac\u00a3]?\s?
+    (?: \\[dt]?frac\{(?P<top>\d+)\}\{(?P<bottom>\d+)\}
+      | (?P<whole>\d{1,3}(?:,\d{3})+|\d+)(?P<rest>\.\d+)?(?P<power>[eE][-+]?\d{1,3})?
+        (?:\s?/\s?(?P<under>\d+))?
+      | (?P<bare>\.\d+)
+    )(?!\w|[.,]\d)""",
+    re.VERBOSE,
+)
+
+
+def plain(text: str) -> str:
+    """Without what hides a phrase from a search and not from a reader: other widths of the same
+    letters, and characters that take no room."""
+    folded = unicodedata.normalize("NFKC", text)
+    return "".join(c for c in folded if unicodedata.category(c) != "Cf")
+
+
+def same_text(first: str, second: str, *, fold: bool = True) -> bool:
+    """Equal but for widths, runs of white space and a full stop at the end, and for case if
+    `fold`."""
+    a, b = (" ".join(plain(text).split()).rstrip(".") for text in (first, second))
+    return a.casefold() == b.casefold() if fold else a == b
+
+
+def phrase_pattern(phrase: str, *, ignore_case: bool = True) -> re.Pattern[str]:
+    """Finds the phrase in `plain` text as whole words, whatever white space lies between them."""
+    words = r"\s+".join(re.escape(word) for word in plain(phrase).split())
+    return re.compile(rf"(?<!\w){words}(?!\w)", re.IGNORECASE if ignore_case else 0)
+
+
+def boxed(text: str) -> list[str]:
+    r"""The contents of every \boxed{…}, in order, braces counted; one that never ends is none."""
+    found = []
+    for start in re.finditer(r"\\boxed\s*\{", text):
+        depth, at = 1, start.end()
+        while at < len(text) and depth:
+            depth += {"{": 1, "}": -1}.get(text[at], 0)
+            at += 1
+        if not depth:
+            found.append(text[start.end() : at - 1].strip())
+    return found
+
+
+def numbers(text: str) -> list[Fraction]:
+    """Every number, in order. 1,234 is one number, 3/4 and \\frac{3}{4} are quotients, a sign of
+    percent or of money is not read."""
+    return [value for match in _NUMBER.finditer(text) if (value := _value(match)) is not None]
+
+
+def _value(match: re.Match[str]) -> Fraction | None:
+    part = match.groupdict()
+    if part["top"]:
+        top, bottom = Fraction(part["top"]), int(part["bottom"])
+    elif part["bare"]:
+        top, bottom = Fraction("0" + part["bare"]), 1
+    else:
+        digits = part["whole"].replace(",", "") + (part["rest"] or "") + (part["power"] or "")
+        top, bottom = Fraction(digits), int(part["under"] or 1)
+    if not bottom:
+        return None
+    return (-1 if part["sign"] in ("-", "\u2212") else 1) * top / bottom
+
+
+def json_in(text: str) -> tuple[bool, Any]:
+    """(whether the text is JSON, alone or in one code fence; its value). NaN is no JSON."""
+    text = text.strip()
+    fenced = _FENCE.match(text)
+    try:
+        return True, json.loads(fenced.group(1) if fenced else text, parse_constant=_no_constant)
+    except (ValueError, RecursionError):
+        return False, None
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is no JSON")
 
 
 class Rule:

@@ -11,11 +11,9 @@ from dataclasses import dataclass, fields
 import torch
 from torch import Tensor, nn
 
-from workers.data.encoding import Encoded
-from workers.data.padding import pad_right
-from workers.data.token_budget import rectangles
+from workers.data.batches import Encoded, pad_right, rectangles
 from workers.models.forward import answer_logits
-from workers.rl.logprobs import logprobs_and_entropy
+from workers.rl.losses import logprobs_and_entropy
 
 IGNORED = -100  # the label that losses skip
 

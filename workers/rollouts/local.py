@@ -1,16 +1,183 @@
 """Sampling answers in this process."""
 
+import inspect
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from transformers import GenerationConfig, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import (
+    DynamicCache,
+    GenerationConfig,
+    LogitsProcessorList,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+    TemperatureLogitsWarper,
+    TopKLogitsWarper,
+    TopPLogitsWarper,
+)
+from transformers.cache_utils import Cache, DynamicLayer
 
-from workers.data.padding import pad_left
-from workers.rollouts.decode import Drawn, decode, supports
+from workers.data.batches import pad_left
+from workers.models.forward import projecting
 from workers.rollouts.sampling import Sampling
+
+# Sampling token by token with a cache, on what is left of a batch.
+#
+# `transformers` computes every row of a batch until the last one has ended, copies its whole cache
+# for each token, and builds a mask anew for each. This loop writes into a cache of the final size,
+# drops rows that have ended (what that saves: docs/speed.md), and draws the very tokens that
+# `transformers` would: the noise of a draw belongs to the row and the step, not to who else is
+# still
+# there. What it does not know how to do (caches that slide or hold states of another kind),
+# `supports` says, and `transformers` does.
+
+_DROP_AT = 0.8  # ended rows are dropped once this share of the rows is left: each drop copies
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """B answers, R positions. What lies after a row's first stop token is the pad token."""
+
+    ids: Tensor  # [B, R]
+    logprobs: Tensor | None  # [B, R] nats, untempered, 0 after the stop token
+
+
+def supports(model: PreTrainedModel) -> bool:
+    """Whether the model keeps nothing between tokens but keys and values of every position."""
+    if model.config.is_encoder_decoder:
+        return False
+    if "position_ids" not in inspect.signature(type(model).forward).parameters:
+        return False
+    config = model.config.get_text_config(decoder=True)
+    return all(type(layer) is DynamicLayer for layer in DynamicCache(config=config).layers)
+
+
+@torch.no_grad()
+def decode(
+    model: PreTrainedModel,
+    ids: Tensor,
+    mask: Tensor,
+    sampling: Sampling,
+    *,
+    stop: Sequence[int],
+    pad_id: int,
+    keep_logprobs: bool = False,
+) -> Drawn:
+    """Answers to prompts padded left: ids, mask [B, P]. Draws from a generator of its own."""
+    device, (count, width), room = ids.device, ids.shape, sampling.max_new_tokens
+    generator = torch.Generator(device).manual_seed(sampling.seed)
+    shape_scores = _warpers(sampling)
+    stops = torch.tensor(list(stop), device=device)
+    drawn = torch.full((count, room), pad_id, device=device)
+    logprobs = torch.zeros(count, room, device=device) if keep_logprobs else None
+    cache = _cache(model, width + room)
+    seen = torch.cat([mask.bool(), mask.new_ones(count, room, dtype=torch.bool)], dim=1)
+    length = mask.sum(1)
+    alive = torch.arange(count, device=device)  # rows of the batch that the model still computes
+    ended = torch.zeros(count, dtype=torch.bool, device=device)
+    padded = not bool(mask.all())
+    inputs, positions = ids, (mask.cumsum(1) - 1).clamp(min=0)
+    with _evaluating(model), projecting(model, lambda states: states[:, -1]):
+        for step in range(room):
+            logits = model(
+                input_ids=inputs,
+                attention_mask=_mask(model, seen, width + step, step) if padded else None,
+                position_ids=positions,
+                past_key_values=cache,
+                use_cache=True,
+            ).logits[0]
+            logits = logits.float()
+            scores = shape_scores(inputs, logits)
+            if sampling.temperature == 0:
+                tokens = scores.argmax(-1)
+            else:  # as torch.multinomial draws: the greatest of p over exponential noise
+                noise = scores.new_empty(count, scores.shape[1]).exponential_(generator=generator)
+                tokens = (scores.softmax(-1) / noise[alive]).argmax(-1)
+            going = ~ended[alive]
+            drawn[alive[going], step] = tokens[going]
+            if logprobs is not None:
+                picked = logits.log_softmax(-1).gather(-1, tokens[:, None])[:, 0]
+                logprobs[alive[going], step] = picked[going]
+            ended[alive] |= torch.isin(tokens, stops)
+            kept = (~ended[alive]).nonzero()[:, 0]
+            if not len(kept):
+                break
+            if len(kept) <= _DROP_AT * len(alive):
+                cache.batch_select_indices(kept)
+                alive, tokens, seen = alive[kept], tokens[kept], seen[kept]
+                padded = padded and not bool(seen.all())
+            inputs, positions = tokens[:, None], (length[alive] + step)[:, None]
+    drawn = drawn[:, : step + 1]
+    return Drawn(drawn, None if logprobs is None else logprobs[:, : step + 1])
+
+
+@contextmanager
+def _evaluating(model: PreTrainedModel) -> Iterator[None]:
+    """Evaluation mode: a model that recomputes its activations while training keeps no cache."""
+    training = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(training)
+
+
+def _mask(model: PreTrainedModel, seen: Tensor, past: int, step: int) -> Tensor:
+    """Which positions may be looked at. After the prompt in the shape that attention takes itself,
+    so that nothing is made of it for each token."""
+    ready = step > 0 and model.config._attn_implementation == "sdpa"
+    return seen[:, None, None, :past] if ready else seen[:, :past].long()
+
+
+def _warpers(sampling: Sampling) -> LogitsProcessorList:
+    """Temperature, then top_k, then top_p, by those of `transformers`."""
+    warpers = LogitsProcessorList()
+    if sampling.temperature not in (0, 1):
+        warpers.append(TemperatureLogitsWarper(sampling.temperature))
+    if sampling.temperature and sampling.top_k:
+        warpers.append(TopKLogitsWarper(sampling.top_k))
+    if sampling.temperature and sampling.top_p < 1:
+        warpers.append(TopPLogitsWarper(sampling.top_p))
+    return warpers
+
+
+def _cache(model: PreTrainedModel, room: int) -> Cache:
+    """A cache with `room` positions from the beginning."""
+    count = len(DynamicCache(config=model.config.get_text_config(decoder=True)).layers)
+    return Cache(layers=[_RoomyLayer(room) for _ in range(count)])
+
+
+class _RoomyLayer(DynamicLayer):
+    """Keys and values in memory of the final size: a new token is written, nothing is copied."""
+
+    def __init__(self, room: int) -> None:
+        super().__init__()
+        self.room = room
+        self.length = 0
+
+    def update(
+        self, key_states: Tensor, value_states: Tensor, *args: object, **kwargs: object
+    ) -> tuple[Tensor, Tensor]:
+        if not self.is_initialized:
+            self.lazy_initialization(key_states, value_states)
+            self.all_keys, self.all_values = (
+                new.new_empty(*new.shape[:2], self.room, new.shape[3])
+                for new in (key_states, value_states)
+            )
+        end = self.length + key_states.shape[2]
+        self.all_keys[:, :, self.length : end] = key_states
+        self.all_values[:, :, self.length : end] = value_states
+        self.length = end
+        self.keys, self.values = self.all_keys[:, :, :end], self.all_values[:, :, :end]
+        return self.keys, self.values
+
+    def get_seq_length(self) -> int:
+        return self.length
+
+    def batch_select_indices(self, indices: Tensor) -> None:
+        self.all_keys, self.all_values = self.all_keys[indices], self.all_values[indices]
 
 
 @dataclass(slots=True)

@@ -17,10 +17,8 @@ import redis
 from workers.alive import Pulse
 from workers.contract.scores import SCORER
 from workers.rewards.cache import ScoreCache
-from workers.scoring.gate import PrecisionGate
-from workers.scoring.models import Models
 from workers.scoring.queue import RETAKE_S, RequestQueue
-from workers.scoring.scorer import Scorer
+from workers.scoring.scorer import Models, PrecisionGate, Scorer
 from workers.tasks import work_folder
 
 log = logging.getLogger("workers.scoring")

@@ -1,24 +1,156 @@
 """One turn after another: take requests, put those of one model together, score, answer."""
 
+import json
 import logging
 import math
 import time
-from collections import defaultdict
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
-from typing import Any
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
 
+import numpy as np
 import redis
 
-from workers.artifacts import ArtifactError
+from measures.trust.precision import LEAST_AGREEMENT, rank_agreement
+from workers.artifacts import ArtifactError, Store
 from workers.contract.events import (
     RecipeError,
 )
 from workers.contract.scores import ScoreReply, ScoreRequest
-from workers.rewards.cache import Remembered, ScoreCache, score_key
-from workers.scoring.gate import PrecisionGate
-from workers.scoring.models import Models, Source
+from workers.rewards.cache import Remembered, ScoreCache, score_key, template_version
 from workers.scoring.queue import RequestQueue, Taken
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from workers.data.snapshot import Messages
+    from workers.rewards.cache import Row
+    from workers.rewards.source import Scores
+
+
+# The reward models that were used last, loaded when they are asked for.
+
+KEPT = 2
+BATCH = 64
+
+
+class Source(Protocol):
+    """A loaded model (workers.rewards: ModelReward, EnsembleReward)."""
+
+    def encode(
+        self, prompts: "Sequence[Messages]", responses: "Sequence[str]"
+    ) -> "Sequence[tuple[Row, ...]]": ...
+
+    def score_rows(self, texts: "Sequence[tuple[Row, ...]]") -> "Scores": ...
+
+
+class Models:
+    """The last `KEPT` models used, by content hash and precision."""
+
+    def __init__(self, cache: Path, *, kept: int = KEPT) -> None:
+        self._cache = cache
+        self._kept = kept
+        self._loaded: OrderedDict[tuple[str, str], tuple[Source, str]] = OrderedDict()
+
+    def get(self, request: ScoreRequest, precision: str) -> tuple[Source, str]:
+        """(model, hash of its chat templates). Loads, and lets go of the one unused longest."""
+        key = (request.sha256, precision)
+        if key not in self._loaded:
+            while len(self._loaded) >= self._kept:
+                self._loaded.popitem(last=False)
+            self._loaded[key] = self._load(request, precision)
+        self._loaded.move_to_end(key)
+        return self._loaded[key]
+
+    def _load(self, request: ScoreRequest, precision: str) -> tuple[Source, str]:
+        from workers.rewards.build import load_reward  # seconds of imports, not before they count
+
+        store = Store(request.artifacts_url)
+        folder = store.get_tree(request.uri, sha256=request.sha256, cache=self._cache)
+        source = load_reward(folder, name="model", batch_size=BATCH, precision=precision)
+        return source, template_version(each.chat_template for each in source.tokenizers)
+
+
+# No precision is served before it has shown that it orders this model's answers alike.
+#
+# Until `ROWS` distinct texts were scored in both, callers get float32 whatever they asked for;
+# then
+# the agreement decides, for good: a model's content does not change under its hash. The texts are
+# the
+# first that callers send, so the check is on what the model is used for.
+
+ROWS = 100
+_PREFIX = "concord:score:precision:"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Share of pairs ordered alike over `rows` texts."""
+
+    agreement: float
+    rows: int
+
+    @property
+    def passed(self) -> bool:
+        return self.agreement >= LEAST_AGREEMENT
+
+    def says(self, precision: str) -> str:
+        least = f"{100 * LEAST_AGREEMENT:.0f}"
+        return (
+            f"{precision} orders {100 * self.agreement:.1f} % of pairs of this model's answers as "
+            f"float32 does ({self.rows} answers); at least {least} % is needed. Ask for float32."
+        )
+
+
+class PrecisionGate:
+    """Verdicts by model and precision, shared through Redis."""
+
+    def __init__(self, client: "redis.Redis[Any] | None") -> None:
+        self._client = client
+        self._verdicts: dict[tuple[str, str], Verdict] = {}
+        self._pairs: dict[tuple[str, str], dict[bytes, tuple[float, float]]] = {}
+
+    def verdict(self, sha256: str, precision: str) -> Verdict | None:
+        """None while it is open."""
+        known = self._verdicts.get((sha256, precision))
+        if known is None and self._client is not None:
+            text = self._client.get(f"{_PREFIX}{sha256}:{precision}")
+            if text is not None:
+                known = self._verdicts[sha256, precision] = Verdict(**json.loads(text))
+        return known
+
+    def compare(
+        self,
+        sha256: str,
+        precision: str,
+        keys: Sequence[bytes],
+        reference: Sequence[float],
+        other: Sequence[float],
+    ) -> Verdict | None:
+        """Take in texts scored in both; the verdict once there are enough."""
+        pairs = self._pairs.setdefault((sha256, precision), {})
+        pairs.update(zip(keys, zip(reference, other, strict=True), strict=True))
+        if len(pairs) < ROWS:
+            return None
+        agreement = _agreement(*map(np.array, zip(*pairs.values(), strict=True)))
+        if agreement is None:  # float32 says the same of all of them: nothing to order
+            pairs.clear()
+            return None
+        verdict = self._verdicts[sha256, precision] = Verdict(agreement, len(pairs))
+        del self._pairs[sha256, precision]
+        if self._client is not None:
+            self._client.set(f"{_PREFIX}{sha256}:{precision}", json.dumps(asdict(verdict)))
+        return verdict
+
+
+def _agreement(reference: np.ndarray, other: np.ndarray) -> float | None:
+    """(n,), (n,). A number format whose scores are no numbers agrees about nothing."""
+    if not np.isfinite(other).all():
+        return 0.0
+    return rank_agreement(reference, other).value
+
 
 log = logging.getLogger(__name__)
 FLOAT32 = "float32"

@@ -18,22 +18,98 @@ from pathlib import Path
 
 from workers.artifacts import Store
 from workers.contract.events import Cancelled, Event, Failed, Fault, Log
-from workers.contract.jobs import JobSpec, spec_to_json
-from workers.contract.layouts import PLAIN
-from workers.contract.places import is_run_id
-from workers.contract.wire import ContractError
+from workers.contract.jobs import PLAIN, JobSpec, Limits, spec_to_json
+from workers.contract.wire import ContractError, is_run_id
 from workers.control import CANCEL, CONTROL_FILE, STOP, Wish, wish_write
 from workers.emitter import EVENTS_FILE
 from workers.launchers import CannotStart, Machine, hears_signals, rank_environment, trainer_argv
 from workers.rank_ends import end_of_ranks
-from workers.supervisor import last_words
-from workers.supervisor import lease as leases
+from workers.supervisor import connection as leases
 from workers.supervisor.child import Trainer
-from workers.supervisor.lease import Lease
-from workers.supervisor.line import Line
-from workers.supervisor.relay import Relay
-from workers.supervisor.spool import Spool
-from workers.supervisor.timing import Timing
+from workers.supervisor.connection import Lease, Line
+from workers.supervisor.relay import Relay, Spool
+
+# What is said of an attempt whose trainer could not say it. `docs/jobs.md` explains each kind.
+
+INTERRUPTED = Failed(
+    "interrupted",
+    Fault.MACHINE,
+    "The worker shuts down; the run continues from its checkpoint on the next one.",
+    retryable=True,
+)
+SUPERSEDED = Failed("superseded", Fault.MACHINE, "A later attempt of this run took over.")
+LEASE_LOST = Failed(
+    "lease_lost",
+    Fault.MACHINE,
+    "The worker lost its line to Redis for so long that another one might have taken the run.",
+    retryable=True,
+)
+STOPPED_BY_FORCE = Failed(
+    "stop_forced",
+    Fault.USER,
+    "The run was asked to stop, did not save and end in time, and was killed. Its last checkpoint "
+    "is kept.",
+)
+WORKER_LOST = Failed(
+    "killed", Fault.MACHINE, "The worker died while it supervised this attempt.", retryable=True
+)
+
+
+def time_limit(seconds: float) -> Failed:
+    return Failed(
+        "time_limit", Fault.CONFIGURATION, f"The attempt took longer than its {seconds:g} s."
+    )
+
+
+# Seconds between this and that, nearly all of them fractions of the lease.
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    lease_s: float
+    grace_s: float  # between a polite wish and the kill
+    max_s: float
+
+    @classmethod
+    def of(cls, limits: Limits) -> "Timing":
+        return cls(float(limits.lease_s), float(limits.grace_s), float(limits.max_s))
+
+    @property
+    def renew_s(self) -> float:
+        return self.lease_s / 6
+
+    @property
+    def retry_s(self) -> float:
+        return min(1.0, self.renew_s)
+
+    @property
+    def batch_s(self) -> float:
+        """Between two batches of events."""
+        return min(0.5, self.lease_s / 10)
+
+    @property
+    def heartbeat_s(self) -> float:
+        return min(5.0, self.lease_s / 3)
+
+    @property
+    def polite_age_s(self) -> float:
+        """Age of an unrenewed lease at which the trainer is asked to save and end."""
+        return self.lease_s * 2 / 3
+
+    @property
+    def kill_age_s(self) -> float:
+        """Age at which it is killed: before anybody else can claim the run."""
+        return self.lease_s * 0.9
+
+    @property
+    def drain_s(self) -> float:
+        """How long to wait for the web side after the trainer's end; then the spool stays."""
+        return self.lease_s * 10
+
+    @property
+    def drain_at_shutdown_s(self) -> float:
+        return min(3.0, self.lease_s)
+
 
 TICK_S = 0.1
 LOG_FILE = "trainer.log"
@@ -117,7 +193,7 @@ class Supervisor:
             try:
                 self._folder.mkdir(parents=True, exist_ok=True)
                 if self._was_started_before():
-                    self._spool.close_with(last_words.WORKER_LOST)
+                    self._spool.close_with(WORKER_LOST)
                 else:
                     self._train()
             except Exception as error:
@@ -193,9 +269,9 @@ class Supervisor:
             self._keep_lease()
             self._listen()
             if self._leaving():
-                self._end(Wish(STOP, last_words.INTERRUPTED))
+                self._end(Wish(STOP, INTERRUPTED))
             if self._clock() >= ends_at:
-                self._end(Wish(STOP, last_words.time_limit(self._timing.max_s)))
+                self._end(Wish(STOP, time_limit(self._timing.max_s)))
             if self._ending is not None and self._clock() >= self._ending.kill_at:
                 self._trainer.kill()
             if self._reachable:
@@ -212,7 +288,7 @@ class Supervisor:
             self._heed(self._lease.renew())
         age = self._lease.age()
         if age >= self._timing.polite_age_s:
-            self._end(Wish(STOP, last_words.LEASE_LOST), within_s=self._timing.kill_age_s - age)
+            self._end(Wish(STOP, LEASE_LOST), within_s=self._timing.kill_age_s - age)
 
     def _heed(self, answer: str) -> None:
         """What the lease script said."""
@@ -222,9 +298,9 @@ class Supervisor:
         if answer in (leases.RENEWED, leases.WANTED) and self._trainer is not None:
             self._trainer.reassure()
         if answer == leases.WANTED:
-            self._end(Wish(STOP, last_words.SUPERSEDED))
+            self._end(Wish(STOP, SUPERSEDED))
         elif answer == leases.LOST:
-            self._end(Wish(STOP, last_words.SUPERSEDED), within_s=0.0)
+            self._end(Wish(STOP, SUPERSEDED), within_s=0.0)
 
     def _listen(self) -> None:
         """Pass on what people wish."""
@@ -248,7 +324,7 @@ class Supervisor:
         if wish.word == CANCEL:
             last_word: Event = Cancelled(by_force=True)
         else:
-            last_word = wish.outcome or last_words.STOPPED_BY_FORCE
+            last_word = wish.outcome or STOPPED_BY_FORCE
         self._ending = _Ending(wish.word, kill_at, last_word)
         # The file first: the signal says to look at it.
         wish_write(self._folder / CONTROL_FILE, wish)

@@ -26,21 +26,19 @@ from workers.contract.events import (
 from workers.layouts.shares import Shares
 from workers.models.loading import load_scorer
 from workers.models.lora import attach_lora
-from workers.trainers.reward_data import PairData
-from workers.trainers.reward_parts import (
+from workers.trainers.reward_data import (
     FOLD,
     MEMBER,
     MODEL,
+    PairData,
     Part,
     Progress,
     Result,
     Scores,
     Watched,
 )
-from workers.trainers.reward_preflight import part_steps
-from workers.trainers.reward_reports import ensemble_layout
-from workers.trainers.reward_trainer import RewardTrainer, StepCollator
-from workers.trainers.reward_watch import Watch
+from workers.trainers.reward_reports import ensemble_layout, part_steps
+from workers.trainers.reward_trainer import RewardTrainer, StepCollator, Watch
 from workers.trainers.trainer_bridge import train_from, trainer_arguments
 
 

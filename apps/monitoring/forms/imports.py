@@ -2,7 +2,7 @@
 
 from django import forms
 
-from workers.diagnosis.reading.files import MOST_BYTES
+from workers.diagnosis.reading import MOST_BYTES
 
 KINDS = [
     ("ppo", "PPO, or another actor-critic"),

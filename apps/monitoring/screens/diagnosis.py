@@ -13,9 +13,15 @@ from apps.monitoring.selectors.diagnosis import Diagnosed
 from apps.training.models import Run
 from apps.training.screens.marks import samples_near
 from workers.contract.guards import LINKS
-from workers.diagnosis import Finding, Verdict
 from workers.diagnosis.detectors import detectors_of
-from workers.diagnosis.verdict import CONSEQUENCE, FIRST, OK, UNKNOWN
+from workers.diagnosis.verdict import (
+    CONSEQUENCE,
+    FIRST,
+    OK,
+    UNKNOWN,
+    Finding,
+    Verdict,
+)
 
 ALTERNATIVE = "alternative"
 # As the subject of a sentence.

@@ -14,8 +14,7 @@ from apps.common.templatetags.frame import figure
 from apps.monitoring.chain import LINK_NAMES, link_name
 from apps.monitoring.models import Delivery, Incident, IncidentEntry
 from apps.training.models import Run
-from workers.diagnosis.evidence import Finding
-from workers.diagnosis.verdict import verdict
+from workers.diagnosis.verdict import Finding, verdict
 
 TONES = {"critical": "bad", "warning": "warn", "info": ""}
 STATE_TONES = {"open": "warn", "acknowledged": "live", "resolved": "good"}

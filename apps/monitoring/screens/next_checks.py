@@ -11,9 +11,11 @@ from apps.common.templatetags.frame import figure
 from apps.monitoring.selectors.checks import CONFIRMS, REFUTES, ExperimentState
 from apps.training.models import Run
 from measures.trust.findings import Histogram
-from workers.diagnosis import Finding
-from workers.diagnosis.evidence import Experiment
 from workers.diagnosis.experiments import EXPERIMENTS, next_experiments
+from workers.diagnosis.verdict import (
+    Experiment,
+    Finding,
+)
 
 FILE = "check.json"
 BINS = 20

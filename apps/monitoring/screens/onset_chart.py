@@ -9,8 +9,10 @@ from apps.common.drawing.axes import Axis, Tick
 from apps.common.templatetags.frame import figure
 from apps.training.metric_blocks import Point
 from workers.contract.guards import RULES
-from workers.diagnosis import Finding
 from workers.diagnosis.detectors import DETECTORS
+from workers.diagnosis.verdict import (
+    Finding,
+)
 
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, FLOOR = 640, 200, 58, 626, 22, 162
 _METRICS = {rule.name: rule.metric for rule in RULES} | {d.rule: d.metrics[0] for d in DETECTORS}

@@ -11,8 +11,7 @@ from apps.monitoring.playbook import Check, Entry, Reading, entry_for_rule, entr
 from apps.monitoring.playbook.entry import SORTS
 from apps.training.models import Run
 from workers.contract.guards import RULES, TESTS
-from workers.diagnosis.detector import Detector
-from workers.diagnosis.detectors import DETECTORS
+from workers.diagnosis.detectors import DETECTORS, Detector
 from workers.diagnosis.experiments import EXPERIMENTS
 
 # Kinds of run whose answers, critic and reference the checks can look at.

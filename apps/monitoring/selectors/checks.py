@@ -11,8 +11,8 @@ from apps.monitoring.selectors.left_behind import LeftBehind
 from apps.training.models import Alert, Run, RunEvent
 from apps.training.services.kinds import OPTIMISED
 from workers.config import recipe_fields
-from workers.diagnosis.evidence import Experiment
 from workers.diagnosis.experiments import EXPERIMENTS
+from workers.diagnosis.verdict import Experiment
 
 CONFIRMS, REFUTES, UNDECIDED = "confirms", "refutes", "undecided"
 REPEATS = ("minimal", "one_change")  # launch the run's own kind again, in small

@@ -18,10 +18,17 @@ from apps.training.selectors import attempt_ends, metric_columns, pages
 from apps.training.selectors.reference import baseline_of
 from workers.contract.events import Evidence
 from workers.contract.guards import LINKS, RULES
-from workers.diagnosis import Finding, Verdict, diagnose, verdict
 from workers.diagnosis.baseline import WIDTH, Baseline, baseline_from_json
 from workers.diagnosis.detectors import DETECTORS, detectors_of, needed_metrics
-from workers.diagnosis.evidence import finding_from_json
+from workers.diagnosis.replay import (
+    diagnose,
+)
+from workers.diagnosis.verdict import (
+    Finding,
+    Verdict,
+    finding_from_json,
+    verdict,
+)
 
 MOST_LOOKS = 2000
 KEPT_S = 24 * 3600

@@ -19,8 +19,7 @@ from django.utils import timezone
 from apps.monitoring.models import Incident, IncidentEntry
 from apps.monitoring.services import causes, telling
 from apps.training.models import Alert, Run, RunEvent
-from workers.diagnosis.evidence import Finding
-from workers.diagnosis.verdict import verdict
+from workers.diagnosis.verdict import Finding, verdict
 
 log = logging.getLogger(__name__)
 MOST_AT_ONCE = 1000  # alerts of a run in one transaction; the sweep takes the rest

@@ -10,10 +10,9 @@ from apps.monitoring.models import Incident, IncidentEntry
 from apps.training.models import Alert, Run, RunEvent
 from workers.contract.events import Evidence
 from workers.contract.guards import RULES
-from workers.diagnosis.contracts import finding_of_failure
 from workers.diagnosis.detectors import DETECTORS, title_of
-from workers.diagnosis.evidence import TREND, Finding
 from workers.diagnosis.replay import findings_said
+from workers.diagnosis.verdict import TREND, Finding, finding_of_failure
 
 MOST_EVIDENCE = 1000  # the earliest; a run says each trouble once, so there are a few dozen
 _GUARDS = {rule.name: rule for rule in RULES}

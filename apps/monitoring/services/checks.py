@@ -27,8 +27,8 @@ from apps.training.models import Run
 from apps.training.services import run_clone, run_launch
 from apps.training.services.attempts import run_locked
 from workers.contract.wire import QUEUE_SHORT
-from workers.diagnosis.evidence import Experiment
 from workers.diagnosis.experiments import EXPERIMENTS
+from workers.diagnosis.verdict import Experiment
 
 log = logging.getLogger(__name__)
 _LONGEST_NAME = 120

@@ -14,7 +14,7 @@ from apps.training.models import Run
 from apps.training.selectors.reports import report_read
 from apps.training.services.layouts import layouts_of_kind
 from measures.trust.findings import block_from_json
-from workers.contract.layouts import LAYOUTS
+from workers.contract.jobs import LAYOUTS
 
 METRICS = (
     "time/rollout_s",

@@ -10,7 +10,7 @@ from apps.training.services.kinds import POLICIES
 from apps.training.services.layouts import needs_of
 from apps.training.services.repeating import evaluation_missing
 from workers.config import recipe_config, recipe_fields
-from workers.contract.layouts import ONE
+from workers.contract.jobs import ONE
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from django.utils import timezone
 from apps.training.models import Run, RunInput, RunQuota
 from apps.training.selectors import fleet as fleet_reading
 from workers.contract.fleet import Fleet, WorkerReport
-from workers.contract.layouts import ACCELERATE, EVERY_GPU, LAYOUTS, ONE
+from workers.contract.jobs import ACCELERATE, EVERY_GPU, LAYOUTS, ONE
 from workers.contract.wire import JOB_QUEUES, QUEUE_CPU, QUEUE_SHORT
 
 HOLDERS = (Run.State.QUEUED, Run.State.RUNNING, Run.State.STOPPING)

@@ -31,8 +31,7 @@ from workers.contract.events import (
     Sample,
 )
 from workers.contract.guards import LINKS
-from workers.contract.places import is_below_run
-from workers.contract.wire import ContractError
+from workers.contract.wire import ContractError, is_below_run
 
 _INTEGER_LIMIT = 2**63
 _SEVERITIES = ("info", "warning", "critical")

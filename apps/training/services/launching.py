@@ -21,8 +21,8 @@ from apps.training.services.judges import judge_check
 from apps.training.services.kinds import KINDS, SHORT, Input, approval_check, inputs_check
 from apps.training.services.layouts import launcher_of, needs_check, needs_of
 from workers.config import SettingsError, settings_for
-from workers.contract.drills import refused_option
-from workers.contract.layouts import ONE
+from workers.config.inference import refused_option
+from workers.contract.jobs import ONE
 from workers.contract.model_names import NOT_ALLOWED, may_be_named
 from workers.contract.wire import JOB_QUEUES, QUEUE_CPU, QUEUE_SHORT
 

@@ -1,7 +1,7 @@
 """What a run needs: how it spreads over processes, and how dear it is to those who wait.
 
 queue       the machine class
-layout      what is split over the processes (`workers.contract.layouts`)
+layout      what is split over the processes (`workers.contract.jobs`)
 processes   how many; 0: one for each GPU of the machine that takes it
 launcher    who starts them
 """
@@ -10,8 +10,7 @@ from typing import Any
 
 from apps.common.errors import DomainError
 from apps.training.models import Run
-from workers.contract.jobs import layout_problem
-from workers.contract.layouts import EVERY_GPU, LAYOUTS, ONE, PLAIN, TORCHRUN
+from workers.contract.jobs import EVERY_GPU, LAYOUTS, ONE, PLAIN, TORCHRUN, layout_problem
 
 # Kinds whose recipes know layouts; the others look at a model, and one process does.
 SPREAD = frozenset({"sft", "reward", "dpo", "ppo", "grpo", "drill"})

@@ -15,7 +15,7 @@ from apps.training.selectors.groups import group_runs
 from apps.training.services.kinds import Input
 from apps.training.services.launching import run_launch
 from apps.training.services.layouts import needs_of
-from workers.contract.layouts import ONE
+from workers.contract.jobs import ONE
 from workers.contract.wire import QUEUE_CPU
 
 MOST_SEEDS = 20  # of one launch: a group trains one after the other on a machine

@@ -18,7 +18,7 @@ from apps.training.guidance import advised_changes
 from apps.training.models import Run
 from apps.training.screens.checks import layouts_of
 from workers.config import preset_purposes, recipe_presets
-from workers.contract.layouts import LAYOUTS, MOST_PROCESSES, ONE
+from workers.contract.jobs import LAYOUTS, MOST_PROCESSES, ONE
 
 # In the order of the loop, with what each is for.
 KINDS = (

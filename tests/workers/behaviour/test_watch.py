@@ -7,11 +7,16 @@ import pytest
 from scipy.stats import kurtosis as scipys_kurtosis
 from scipy.stats import spearmanr
 
-from workers.behaviour.copies import Copies
-from workers.behaviour.histograms import Histograms
-from workers.behaviour.lift import Lift
-from workers.behaviour.scores import kurtosis, mode_share, rank_correlation
-from workers.behaviour.watch import Watch, template_share
+from workers.behaviour import (
+    Copies,
+    Histograms,
+    Lift,
+    Watch,
+    kurtosis,
+    mode_share,
+    rank_correlation,
+    template_share,
+)
 from workers.config.phrases import REFUSALS, Phrases, phrase_name, plain, refused
 
 LONG = "one two three four five six seven eight nine ten eleven twelve thirteen fourteen"

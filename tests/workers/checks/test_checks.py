@@ -13,13 +13,12 @@ from tests.workers.checks.conftest import ASKED, GOOD, Case
 from tests.workers.recipes.conftest import SUBJECTS
 from tests.workers.recipes.language import Outcome, tiny_llama, user
 from workers.checks import kl_reference, protocol
-from workers.checks.asking import Speaker, looked_at
+from workers.checks.asking import Speaker, looked_at, without_cache
 from workers.checks.asking import ask as answers_of
-from workers.checks.scoring import without_cache
 from workers.contract.events import (
     RecipeError,
 )
-from workers.data.encoding import encode_prompt
+from workers.data.batches import encode_prompt
 from workers.models.loading import load_causal, load_tokenizer
 from workers.rollouts.sampling import Sampling
 

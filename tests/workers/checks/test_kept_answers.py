@@ -14,7 +14,7 @@ from workers.context import (
 from workers.contract.events import (
     RecipeError,
 )
-from workers.ppo.keeping import KEPT_S, PAUSE_S, Kept
+from workers.ppo.checkpoint import KEPT_S, PAUSE_S, Kept
 
 
 def test_the_answers_of_a_run_are_published_with_every_checkpoint(

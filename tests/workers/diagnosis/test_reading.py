@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from workers.diagnosis import reading as reading_rows
 from workers.diagnosis.__main__ import main
 from workers.diagnosis.names import ours
-from workers.diagnosis.reading import Read, ReadingError, read
-from workers.diagnosis.reading import rows as reading_rows
-from workers.diagnosis.reading.tensorboard import masked_crc
+from workers.diagnosis.reading import Read, ReadingError, masked_crc, read
 
 # Written by the package tensorboard: six scalars over twelve steps, as plain values and as tensors
 # of every kind, a histogram and a text; grad_norm is NaN at step 7.

@@ -4,10 +4,19 @@ import random
 from typing import Any
 
 from workers.contract.events import Evidence
-from workers.diagnosis import Detective, Finding, diagnose, verdict
+from workers.diagnosis.detective import (
+    TESTS,
+    Detective,
+)
 from workers.diagnosis.detectors import DETECTORS
 from workers.diagnosis.experiments import EXPERIMENTS, NEXT
-from workers.diagnosis.looks import TESTS
+from workers.diagnosis.replay import (
+    diagnose,
+)
+from workers.diagnosis.verdict import (
+    Finding,
+    verdict,
+)
 
 
 def found(link: str, onset: int, *, slack: int = 0, kind: str = "trend") -> Finding:

@@ -11,8 +11,7 @@ from tests.workers.guardrails.streams import healthy_ppo, level_after, planted, 
 from workers.context import RunContext
 from workers.contract.events import Alert, Event, Evidence, Fault
 from workers.contract.guards import RULES, guard_errors, rules_of
-from workers.guardrails.finite import FiniteGuard
-from workers.guardrails.watch import Guardrails, first_stop, report, stop_error
+from workers.guardrails.watch import FiniteGuard, Guardrails, first_stop, report, stop_error
 
 NAN = math.nan
 

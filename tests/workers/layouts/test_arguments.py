@@ -5,7 +5,7 @@ import json
 import pytest
 
 from workers import layouts
-from workers.contract.layouts import ZERO2, ZERO3
+from workers.contract.jobs import ZERO2, ZERO3
 from workers.layouts.arguments import weights_in_float32
 
 

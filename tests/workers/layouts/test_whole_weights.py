@@ -10,8 +10,8 @@ import pytest
 from torch import nn
 
 from tests.workers.recipes.language import ROOT
-from workers.contract.layouts import FSDP, ZERO3
-from workers.layouts.whole_weights import whole_weights
+from workers.contract.jobs import FSDP, ZERO3
+from workers.layouts.gathered import whole_weights
 
 pytestmark = pytest.mark.spread
 

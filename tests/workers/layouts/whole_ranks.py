@@ -16,10 +16,9 @@ from torch.distributed.fsdp import fully_shard
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from workers import layouts, ranks
-from workers.contract.layouts import FSDP, ZERO3
+from workers.contract.jobs import FSDP, ZERO3
 from workers.layouts.arguments import without_compiling
-from workers.layouts.whole import is_split, whole_of
-from workers.layouts.whole_weights import whole_weights
+from workers.layouts.gathered import is_split, whole_of, whole_weights
 
 STEPS = 3
 

@@ -16,10 +16,10 @@ from tests.workers.recipes.language import (
     word_tokenizer,
 )
 from workers.context import RunContext
-from workers.data.encoding import encode_prompt
+from workers.data.batches import encode_prompt
 from workers.data.snapshot import Messages
 from workers.models.loading import disable_dropout
-from workers.preflight.parts import Parts
+from workers.preflight.findings import Parts
 from workers.rewards.source import Scores
 
 SUBJECTS = [

@@ -2,8 +2,7 @@
 
 import pytest
 
-from workers.bottleneck import bottleneck
-from workers.latency import measure_latency
+from workers.ppo.diagnostics import bottleneck, measure_latency
 
 
 def step(rollout: float, wait: float, update: float, **more: float) -> dict[str, float]:

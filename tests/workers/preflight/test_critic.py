@@ -8,9 +8,9 @@ import torch
 from tests.workers.recipes.language import tiny_llama
 from workers.models.loading import disable_dropout, weights_sha256
 from workers.models.lora import attach_policy_lora
-from workers.ppo.actor_critic import ActorCritic, critic_of
+from workers.ppo.model import ActorCritic, critic_of
 from workers.preflight.critic import FixedRollout, critic_finding, fit_critic
-from workers.preflight.parts import CriticParts, critic_parts
+from workers.preflight.findings import CriticParts, critic_parts
 
 
 def rollout(seed: int = 0) -> FixedRollout:

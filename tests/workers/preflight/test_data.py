@@ -5,8 +5,14 @@ from dataclasses import replace
 import pytest
 
 from workers.data.snapshot import Demonstration, Preference
-from workers.preflight.data import demonstration_rows, preference_rows, prompt_rows, too_long
-from workers.preflight.overlap import demonstration_overlap, evaluation_overlap
+from workers.preflight.data import (
+    demonstration_overlap,
+    demonstration_rows,
+    evaluation_overlap,
+    preference_rows,
+    prompt_rows,
+    too_long,
+)
 
 PROMPTS = [f"How many legs have {n} spiders in a garden of size {n * n}?" for n in range(40)]
 PAIRS = [

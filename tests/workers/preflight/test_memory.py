@@ -16,25 +16,24 @@ from transformers import (
 )
 
 from workers.config import settings_for
-from workers.contract.layouts import LAYOUTS
-from workers.memory.advice import out_of_memory_advice
-from workers.memory.entries import GENERATION, LOOK, RESIDENT, UPDATE, Held, Ledger, Plan
+from workers.contract.jobs import LAYOUTS
 from workers.memory.fitting import (
     ADAPTERS,
     ALONE,
     CHECKPOINTING,
+    Room,
+    layout_ledger,
+    layouts_json,
+    room,
     savings,
     sharding,
     way_to_fit,
 )
-from workers.memory.layouts import layout_ledger, layouts_json
-from workers.memory.ledger import ledger
-from workers.memory.plan import plan_of
-from workers.memory.report import message, to_json
-from workers.memory.room import Room, room
-from workers.memory.shape import frozen_shape, kept_bytes, shape_of
+from workers.memory.ledger import GENERATION, LOOK, RESIDENT, UPDATE, Held, Ledger, Plan, ledger
+from workers.memory.plan import frozen_shape, kept_bytes, plan_of, shape_of
+from workers.memory.report import message, out_of_memory_advice, to_json
 from workers.models.loading import disable_dropout
-from workers.ppo.actor_critic import ActorCritic, critic_of
+from workers.ppo.model import ActorCritic, critic_of
 
 LLAMA = LlamaConfig(
     vocab_size=2000,

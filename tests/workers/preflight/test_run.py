@@ -26,16 +26,15 @@ from workers.contract.events import (
     RecipeError,
 )
 from workers.memory import plan
-from workers.memory.room import Room
+from workers.memory.fitting import Room
 from workers.models.loading import weights_sha256
 from workers.models.lora import attach_policy_lora
-from workers.ppo.actor_critic import ActorCritic
-from workers.preflight import memory
-from workers.preflight.findings import LEVELS, TITLES, Report
+from workers.ppo.model import ActorCritic
+from workers.preflight import run as memory
+from workers.preflight.findings import LEVELS, TITLES, Parts, Report, critic_parts
 from workers.preflight.minimal import in_small
-from workers.preflight.parts import Parts, critic_parts
+from workers.preflight.reward import random_texts
 from workers.preflight.run import check_memory, run_preflight
-from workers.preflight.trial import random_texts
 
 Make = Callable[..., Any]
 CONFIG = {

@@ -12,8 +12,8 @@ import pytest
 from tests.workers.ray import BY_ACTORS
 from tests.workers.ray.conftest import SMALL, Owner, parents
 from tests.workers.recipes.language import Outcome, Workshop
-from workers.ray.drawer import RayDrawer
-from workers.ray.reward_actor import RayReward
+from workers.ray.policy_actors import RayDrawer
+from workers.ray.pool import RayReward
 
 pytestmark = [
     pytest.mark.spread,

@@ -14,15 +14,13 @@ from workers.contract.events import (
 )
 from workers.models import invariants
 from workers.models.loading import weights_sha256
-from workers.ppo.actor_critic import ActorCritic
-from workers.ppo.actors import open_actors
-from workers.ppo.ahead import Ahead
+from workers.ppo.async_rollout import Ahead, open_actors
+from workers.ppo.model import ActorCritic
 from workers.ray.cluster import import_ray
-from workers.ray.reward_actor import in_order, place_of
-from workers.ray.weights import load, shards, trained
-from workers.rewards.pending import ScoreQueue
-from workers.rewards.source import Scores
-from workers.rl.importance import importance_figures, importance_weights
+from workers.ray.policy_actors import load, shards, trained
+from workers.ray.pool import in_order, place_of
+from workers.rewards.source import ScoreQueue, Scores
+from workers.rl.advantages import importance_figures, importance_weights
 from workers.rollouts.drawing import Chunk, Drawn, chunks_of
 from workers.rollouts.local import Responses
 from workers.rollouts.sampling import Sampling

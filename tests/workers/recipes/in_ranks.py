@@ -34,8 +34,8 @@ from workers.contract.events import (
     RecipeError,
 )
 from workers.contract.jobs import spec_from_json
-from workers.ppo import course, stepping, zero
-from workers.ppo.actor_critic import ActorCritic
+from workers.ppo import distributed, trainer, update
+from workers.ppo.model import ActorCritic
 from workers.rollouts.drawing import Chunk, Drawn, LocalDrawer
 
 
@@ -45,9 +45,9 @@ def planted(fault: str | None) -> Iterator[None]:
     no fault, but no weight is small enough for ZeRO 3 to leave it whole, nor are few tokens one
     piece for the output layer, so that ranks have unequally many. `gradient`: a gradient of the
     last rank's overflows once in step 2, of a loss that is a number."""
-    load, draw = course.load_models, LocalDrawer.draw
-    config, piece = zero.configuration, ActorCritic.logits_chunk
-    backwards = {stepper: stepper.backward for stepper in (zero.Zero, stepping.WholeSteps)}
+    load, draw = trainer.load_models, LocalDrawer.draw
+    config, piece = distributed.configuration, ActorCritic.logits_chunk
+    backwards = {stepper: stepper.backward for stepper in (distributed.Zero, update.WholeSteps)}
 
     def other_weights(*arguments: Any) -> Any:
         models = load(*arguments)
@@ -73,17 +73,17 @@ def planted(fault: str | None) -> Iterator[None]:
 
     calls: list[int] = []
     if fault == "small":
-        zero.configuration, ActorCritic.logits_chunk = nothing_stays, 8
+        distributed.configuration, ActorCritic.logits_chunk = nothing_stays, 8
     if ranks.rank() == ranks.world() - 1:
-        course.load_models = other_weights if fault == "apart" else load
+        trainer.load_models = other_weights if fault == "apart" else load
         LocalDrawer.draw = no_draw if fault == "draw" else draw
         for stepper, backward in backwards.items():
             stepper.backward = overflowing if fault == "gradient" else backward
     try:
         yield
     finally:
-        course.load_models, LocalDrawer.draw = load, draw
-        zero.configuration, ActorCritic.logits_chunk = config, piece
+        trainer.load_models, LocalDrawer.draw = load, draw
+        distributed.configuration, ActorCritic.logits_chunk = config, piece
         for stepper, backward in backwards.items():
             stepper.backward = backward
 
@@ -91,9 +91,9 @@ def planted(fault: str | None) -> Iterator[None]:
 @contextmanager
 def weighing(file: Path) -> Iterator[None]:
     """What DeepSpeed leaves on this rank at the end of a run: numbers in weights and moments."""
-    close = zero.Zero.close
+    close = distributed.Zero.close
 
-    def weighed(own: zero.Zero) -> None:
+    def weighed(own: distributed.Zero) -> None:
         moments = own.engine.optimizer.optimizer.state.values()
         held = {
             "weights": sum(p.numel() for p in own.engine.module.parameters()),
@@ -102,11 +102,11 @@ def weighing(file: Path) -> Iterator[None]:
         file.write_text(json.dumps(held))
         close(own)
 
-    zero.Zero.close = weighed
+    distributed.Zero.close = weighed
     try:
         yield
     finally:
-        zero.Zero.close = close
+        distributed.Zero.close = close
 
 
 def run(shop: Workshop, job: dict[str, Any], done: dict[str, Outcome]) -> Outcome:

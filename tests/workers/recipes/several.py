@@ -21,12 +21,11 @@ from torch.distributed.tensor import DTensor
 from transformers.integrations.deepspeed import unset_hf_deepspeed_config
 
 from workers import layouts, ranks
-from workers.contract.jobs import Resume, spec_from_json
-from workers.contract.layouts import ZERO3
+from workers.contract.jobs import ZERO3, Resume, spec_from_json
 from workers.emitter import EVENTS_FILE, Emitter
 from workers.layouts import arguments
 from workers.train import StopSignal, train
-from workers.trainers.split_weights import SplitWeights
+from workers.trainers.guarded_trainer import SplitWeights
 
 # Beside a job.json: the folder of the job whose first checkpoint it goes on from, and a step that
 # gives no loss on the last rank; and what was found: how the trained weights lay on the first rank.

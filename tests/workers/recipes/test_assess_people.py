@@ -8,8 +8,7 @@ import pytest
 
 from measures.trust import gaps
 from measures.trust.findings import Finding, Verdict
-from workers.assess.gather import same_comparisons
-from workers.assess.scoring import Scored
+from workers.assess.scores import Scored, same_comparisons
 from workers.data.snapshot import Preference
 
 PROMPT = [{"role": "user", "content": "Which?"}]

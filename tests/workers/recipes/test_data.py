@@ -11,15 +11,20 @@ from tests.workers.recipes.language import END, assistant, user, word_tokenizer
 from workers.contract.events import (
     RecipeError,
 )
-from workers.data.base_model import train_tokenizer
-from workers.data.batching import LengthGroupedSampler, padding_share
-from workers.data.encoding import encode_pair, encode_prompt, truncated_share
+from workers.data.batches import (
+    LengthGroupedSampler,
+    encode_pair,
+    encode_prompt,
+    padding_share,
+    truncated_share,
+)
 from workers.data.snapshot import (
     evaluation_splits,
     read_demonstrations,
     read_preferences,
     read_prompts,
 )
+from workers.trainers.sft import train_tokenizer
 
 ROW = {
     "prompt": user("the cat"),

@@ -12,13 +12,18 @@ from tests.workers.recipes.language import assistant, tiny_gpt2, tiny_llama, use
 from workers.config import settings_for
 from workers.config.training import _BY_PAIR, _BY_STEP
 from workers.data.snapshot import Preference
-from workers.dpo.pairs import Pair, StepCollator, encode_pairs
-from workers.dpo.reference import precompute, reference_key
-from workers.dpo.trainer import PairTrainer
 from workers.models.loading import disable_dropout
 from workers.models.reference import Reference
 from workers.rollouts.answer_tokens import answer_tokens, batch_of
-from workers.trainers.parted_steps import PartedSteps
+from workers.trainers.dpo import (
+    Pair,
+    PairTrainer,
+    StepCollator,
+    encode_pairs,
+    precompute,
+    reference_key,
+)
+from workers.trainers.microbatch import PartedSteps
 
 pytestmark = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")
 LONG = "good good sun big red cat runs the dog"

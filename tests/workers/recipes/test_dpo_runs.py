@@ -19,11 +19,9 @@ from workers.config import settings_for
 from workers.contract.events import (
     RecipeError,
 )
-from workers.dpo.pairs import encode_pairs
-from workers.dpo.reference import FILE
-from workers.dpo.trainer import PairTrainer
 from workers.models.loading import load_causal, save_model
 from workers.recipes.dpo import with_reference
+from workers.trainers.dpo import FILE, PairTrainer, encode_pairs
 
 pytestmark = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")
 SHORT = {

@@ -13,7 +13,7 @@ from trl import GRPOConfig
 
 from tests.workers.recipes.language import tiny_gpt2, tiny_llama, user, word_tokenizer
 from workers.artifacts import Store
-from workers.behaviour.watch import Watch
+from workers.behaviour import Watch
 from workers.config import settings_for
 from workers.context import (
     RunContext,
@@ -22,11 +22,10 @@ from workers.contract.events import (
     RecipeError,
 )
 from workers.contract.jobs import JobSpec
-from workers.data.encoding import encode_prompt
-from workers.grpo.order import GroupOrder
-from workers.grpo.reporter import GroupReporter
-from workers.grpo.rewards import GroupReward
-from workers.grpo.trainer import Trainer
+from workers.data.batches import encode_prompt
+from workers.grpo.metrics import GroupReward
+from workers.grpo.reporting import GroupReporter
+from workers.grpo.trainer import GroupOrder, Trainer
 from workers.models.loading import load_causal, stop_ids, weights_sha256
 from workers.models.lora import attach_policy_lora
 from workers.models.reference import Reference

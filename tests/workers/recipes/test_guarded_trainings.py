@@ -20,12 +20,12 @@ from workers.contract.events import (
     RecipeError,
 )
 from workers.contract.jobs import Resume
-from workers.dpo.trainer import PairTrainer
 from workers.grpo.trainer import Trainer as GroupTrainer
 from workers.models.loading import load_causal
-from workers.sft.trainer import DemonstrationTrainer
+from workers.trainers.dpo import PairTrainer
 from workers.trainers.guarded_trainer import GuardedTrainer
 from workers.trainers.reward_trainer import RewardTrainer
+from workers.trainers.sft import DemonstrationTrainer
 
 pytestmark = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")
 

@@ -12,7 +12,7 @@ from tests.workers.recipes.language import Notebook, Outcome, Workshop, assistan
 from tests.workers.recipes.test_ppo_faults import ROLES, SHORT, Scaled
 from workers import train
 from workers.diagnosis.baseline import Baseline
-from workers.ppo import course, evaluation
+from workers.ppo import evaluation, trainer
 from workers.recipes import grpo
 from workers.recipes import ppo as recipe
 from workers.rewards.source import Scores
@@ -91,7 +91,7 @@ def said(outcome: Outcome) -> dict[str, dict]:
 
 
 def fair(monkeypatch: Patch, **kwargs: float) -> None:
-    monkeypatch.setattr(course, "build_reward", lambda *a, **k: GoodWords(**kwargs))
+    monkeypatch.setattr(trainer, "build_reward", lambda *a, **k: GoodWords(**kwargs))
 
 
 # --- contracts that end a run ---
@@ -204,7 +204,7 @@ def test_another_reference_is_evidence_before_the_first_update(
 def test_a_reward_without_numbers_is_evidence_of_numerics(
     known: Workshop, monkeypatch: Patch
 ) -> None:
-    monkeypatch.setattr(course, "build_reward", lambda *a, **k: Scaled(float("nan")))
+    monkeypatch.setattr(trainer, "build_reward", lambda *a, **k: Scaled(float("nan")))
     outcome = ran(known, "no_number", baseline_answers=0)
     assert outcome.envelopes[-1]["event"]["kind"] == "non_finite"
     assert said(outcome)["non_finite"]["link"] == "numerics"

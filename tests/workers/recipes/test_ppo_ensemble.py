@@ -13,8 +13,8 @@ from workers.contract.events import (
     RecipeError,
 )
 from workers.models.loading import load_scorer, save_model
-from workers.ppo.actor_critic import ActorCritic
 from workers.ppo.evaluation import REVIEWS_PER_STEP
+from workers.ppo.model import ActorCritic
 from workers.rewards.layout import EnsembleLayout
 
 TINY = {

@@ -17,8 +17,8 @@ from workers.contract.events import (
     RecipeError,
 )
 from workers.models import invariants
-from workers.ppo import course
-from workers.ppo.figures import rollout_figures
+from workers.ppo import trainer
+from workers.ppo.diagnostics import rollout_figures
 from workers.ppo.rollout import Rollout
 from workers.recipes import ppo as recipe
 from workers.rewards.source import Scores
@@ -130,7 +130,7 @@ def test_a_reward_ten_times_as_large_gives_the_same_updates(
 ) -> None:
     curves = []
     for factor in (1.0, 10.0):
-        monkeypatch.setattr(course, "build_reward", lambda *a, f=factor, **k: Scaled(f))
+        monkeypatch.setattr(trainer, "build_reward", lambda *a, f=factor, **k: Scaled(f))
         outcome = train(workshop, f"times_{factor:g}", steps=3)
         curves.append([outcome.curve(n) for n in ("objective/kl", "loss/policy_avg")])
     for one, ten in zip(*curves, strict=True):
@@ -140,7 +140,7 @@ def test_a_reward_ten_times_as_large_gives_the_same_updates(
 def test_two_percent_of_enormous_rewards_do_not_carry_the_update(
     workshop: Workshop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(course, "build_reward", lambda *a, **k: Outliers())
+    monkeypatch.setattr(trainer, "build_reward", lambda *a, **k: Outliers())
     outcome = train(workshop, "outliers", steps=18, batch_size=32, eval_every=18, update_epochs=1)
     assert "outliers" in rules(outcome)
     assert max(outcome.curve("objective/scores").values()) > 1.0  # they were there
@@ -149,7 +149,7 @@ def test_two_percent_of_enormous_rewards_do_not_carry_the_update(
 def test_a_reward_that_is_no_number_stops_before_it_is_learned_from(
     workshop: Workshop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(course, "build_reward", lambda *a, **k: Scaled(float("nan")))
+    monkeypatch.setattr(trainer, "build_reward", lambda *a, **k: Scaled(float("nan")))
     kind, _ = stopped(workshop, "nan_reward", baseline_answers=0)
     assert kind == "non_finite"
 

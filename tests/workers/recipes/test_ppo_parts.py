@@ -10,19 +10,25 @@ from workers.config import settings_for
 from workers.contract.events import (
     RecipeError,
 )
-from workers.data.encoding import encode_prompt
+from workers.data.batches import encode_prompt
 from workers.models import invariants
 from workers.models.loading import freeze, weights_sha256
 from workers.models.reference import Reference
-from workers.ppo.actor_critic import ActorCritic
-from workers.ppo.batches import sequences_of
-from workers.ppo.finite import NonFinite
-from workers.ppo.rollout import Rollout, collect
-from workers.ppo.setup import make_optimizer, set_learning_rate
-from workers.ppo.state import TrainingState, restore, save
-from workers.ppo.update import update
+from workers.ppo.checkpoint import TrainingState, restore, save
+from workers.ppo.model import (
+    ActorCritic,
+    NonFinite,
+)
+from workers.ppo.rollout import Rollout, collect, sequences_of
+from workers.ppo.setup import (
+    make_optimizer,
+    set_learning_rate,
+)
+from workers.ppo.update import (
+    update,
+)
 from workers.rl.losses import explained_variance
-from workers.rollouts.prompt_order import PromptOrder
+from workers.rollouts.drawing import PromptOrder
 from workers.rollouts.sampling import Sampling
 
 TOKENIZER = word_tokenizer()

@@ -13,11 +13,15 @@ from workers.contract.events import (
 from workers.models.loading import disable_dropout, load_causal, weights_sha256
 from workers.models.lora import attach_policy_lora
 from workers.models.reference import Reference
-from workers.ppo.actor_critic import ActorCritic, critic_of
-from workers.ppo.batches import parts_of, sequences_of
-from workers.ppo.rollout import Rollout, collect
-from workers.ppo.setup import make_optimizer
-from workers.ppo.state import TrainingState, restore, save
+from workers.ppo.checkpoint import TrainingState, restore, save
+from workers.ppo.model import (
+    ActorCritic,
+    critic_of,
+)
+from workers.ppo.rollout import Rollout, collect, parts_of, sequences_of
+from workers.ppo.setup import (
+    make_optimizer,
+)
 from workers.rl.losses import explained_variance
 from workers.rollouts.local import Responses
 from workers.rollouts.sampling import Sampling

@@ -20,8 +20,18 @@ from safetensors.torch import load_file
 from tests.workers.recipes.conftest import PLANTED_PPO, SUBJECTS
 from tests.workers.recipes.in_ranks import planted
 from tests.workers.recipes.language import ROOT, Outcome, Workshop, tiny_llama, user
-from workers.contract.jobs import JobSpec, Resume, spec_to_json
-from workers.contract.layouts import DATA, FSDP, ONE, PLAIN, TORCHRUN, ZERO2, ZERO3
+from workers.contract.jobs import (
+    DATA,
+    FSDP,
+    ONE,
+    PLAIN,
+    TORCHRUN,
+    ZERO2,
+    ZERO3,
+    JobSpec,
+    Resume,
+    spec_to_json,
+)
 
 pytestmark = pytest.mark.spread
 

@@ -17,9 +17,8 @@ from workers.contract.events import (
 )
 from workers.data.snapshot import Messages, read_preferences
 from workers.models.loading import save_model
+from workers.recipes.generate import CRITIQUE, REWRITE, revise, screen
 from workers.rewards.rules import RulesReward
-from workers.rollouts.revision import CRITIQUE, REWRITE, revise
-from workers.trainers.screening import screen
 
 PROMPTS = [user(f"the {word} dog") for word in ("big", "small", "red", "blue", "good", "bad")]
 NO_SUN = {"type": "rules", "rules": [{"name": "no_sun", "lacks": ["sun"], "on_violation": "block"}]}

@@ -11,16 +11,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from workers.config import recipe_fields, settings_for
-from workers.data.folds import assign_folds, fold_keys
-from workers.data.sampling import (
+from workers.data.batches import (
     OrderSampler,
+    assign_folds,
+    fold_keys,
     inverse_frequency_order,
     length_strata,
+    padded_tokens,
+    parts_under,
+    rectangles,
     stratified_order,
 )
 from workers.data.snapshot import Preference
-from workers.data.token_budget import padded_tokens, parts_under, rectangles
-from workers.trainers.reward_parts import Progress, Result, Scores, Watched, plan_parts
+from workers.trainers.reward_data import Progress, Result, Scores, Watched, plan_parts
 
 LENGTHS = st.lists(st.tuples(st.integers(1, 90), st.integers(1, 90)), min_size=1, max_size=24)
 

@@ -12,13 +12,17 @@ from workers.contract.events import (
     RecipeError,
 )
 from workers.data.snapshot import Messages, Preference
-from workers.ppo.baseline import Baseline
-from workers.ppo.probes import MOST_PAIRS, RewardProbes, accuracy, changed, read_probes
-from workers.ppo.probes import protocol_number as number
-from workers.rewards.cache import ScoreCache
-from workers.rewards.cached import CachedReward
-from workers.rewards.source import Scores
-from workers.rewards.weighted import Part, WeightedSum
+from workers.ppo.evaluation import (
+    MOST_PAIRS,
+    Baseline,
+    RewardProbes,
+    accuracy,
+    changed,
+    read_probes,
+)
+from workers.ppo.evaluation import protocol_number as number
+from workers.rewards.cache import CachedReward, ScoreCache
+from workers.rewards.source import Part, Scores, WeightedSum
 from workers.rollouts.sampling import Sampling
 
 

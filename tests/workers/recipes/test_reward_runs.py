@@ -14,11 +14,10 @@ from tests.workers.recipes.language import Outcome, Workshop, assistant, user
 from workers.contract.events import (
     RecipeError,
 )
-from workers.data.encoding import encode_pair
+from workers.data.batches import encode_pair
 from workers.models.loading import load_scorer, load_tokenizer
-from workers.rewards.ensemble import EnsembleReward
 from workers.rewards.layout import is_ensemble, read_layout
-from workers.rewards.model import ModelReward, score_rows
+from workers.rewards.model import EnsembleReward, ModelReward, score_rows
 
 QUICK = {
     "learning_rate": 3e-3,

@@ -7,16 +7,16 @@ import pytest
 import torch
 
 from tests.workers.recipes.language import Workshop, tiny_llama, user, word_tokenizer
-from workers.audit import pick
 from workers.contract.events import (
     RecipeError,
 )
-from workers.data.base_model import BaseShape, build_model, train_tokenizer
 from workers.data.snapshot import Preference
 from workers.models.loading import load_causal, load_scorer, load_tokenizer, save_model
 from workers.rewards.model import ModelReward
-from workers.rewards.report import pair_report
-from workers.rewards.token_count import TokenCount
+from workers.rewards.source import TokenCount
+from workers.samples import pick
+from workers.trainers.reward_reports import pair_report
+from workers.trainers.sft import BaseShape, build_model, train_tokenizer
 
 PROMPTS = [user("the cat"), user("the small blue dog"), user("sun")]
 RESPONSES = ["runs", "a good big dog sleeps", "rain good"]

@@ -7,8 +7,7 @@ import torch
 from transformers import PreTrainedModel
 
 from tests.workers.recipes.language import END, tiny_gpt2, tiny_llama, user, word_tokenizer
-from workers.data.encoding import encode_prompt
-from workers.data.padding import pad_left, pad_right
+from workers.data.batches import encode_prompt, pad_left, pad_right
 from workers.models.forward import answer_logits, score_responses
 from workers.models.loading import disable_dropout, stop_ids
 from workers.rollouts.local import Responses, generate

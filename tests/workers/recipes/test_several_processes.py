@@ -25,8 +25,16 @@ from tests.workers.recipes.test_resume import CLOCKS
 from workers.contract.events import (
     RecipeError,
 )
-from workers.contract.jobs import JobSpec, spec_to_json
-from workers.contract.layouts import ACCELERATE, DATA, FSDP, TORCHRUN, ZERO2, ZERO3
+from workers.contract.jobs import (
+    ACCELERATE,
+    DATA,
+    FSDP,
+    TORCHRUN,
+    ZERO2,
+    ZERO3,
+    JobSpec,
+    spec_to_json,
+)
 from workers.launchers import Machine, rank_environment, trainer_argv
 
 pytestmark = [

@@ -27,8 +27,8 @@ from workers.config import settings_for
 from workers.contract.events import (
     RecipeError,
 )
-from workers.data.encoding import encode_pair
-from workers.sft.trainer import DemonstrationTrainer
+from workers.data.batches import encode_pair
+from workers.trainers.sft import DemonstrationTrainer
 
 pytestmark = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")
 SHORT = {

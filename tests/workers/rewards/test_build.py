@@ -16,12 +16,10 @@ from workers.contract.events import (
 )
 from workers.models.loading import load_scorer, save_model
 from workers.rewards.build import build_reward
-from workers.rewards.cached import CachedReward
-from workers.rewards.calibrated import calibrate
-from workers.rewards.ensemble import threshold_of
+from workers.rewards.cache import CachedReward
 from workers.rewards.layout import EnsembleLayout
-from workers.rewards.source import Scores
-from workers.rewards.weighted import Part, WeightedSum
+from workers.rewards.model import threshold_of
+from workers.rewards.source import Part, Scores, WeightedSum, calibrate
 
 RULES = {
     "type": "rules",

@@ -13,15 +13,12 @@ from tests.workers.scored import emptied
 from workers.contract.events import (
     RecipeError,
 )
-from workers.data.encoding import Encoded
+from workers.data.batches import Encoded
 from workers.models.loading import load_scorer, save_model
-from workers.rewards.cache import Hits, ScoreCache
-from workers.rewards.cached import CachedReward, cache_of
-from workers.rewards.ensemble import EnsembleReward
+from workers.rewards.cache import CachedReward, Hits, ScoreCache, cache_of
 from workers.rewards.layout import EnsembleLayout
-from workers.rewards.model import ModelReward, batches_of, padded
-from workers.rewards.pending import ScoreQueue
-from workers.rewards.source import Scores, join
+from workers.rewards.model import EnsembleReward, ModelReward, batches_of, padded
+from workers.rewards.source import ScoreQueue, Scores, join
 
 client = pytest.fixture(emptied)
 

@@ -14,8 +14,7 @@ from workers.config.rewards import HttpSettings
 from workers.contract.events import (
     RecipeError,
 )
-from workers.rewards.cache import ScoreCache
-from workers.rewards.cached import CachedReward
+from workers.rewards.cache import CachedReward, ScoreCache
 from workers.rewards.http import HttpReward
 from workers.service import MOST_BYTES
 

@@ -16,7 +16,7 @@ from workers.config.rewards import (
     VerifierSettings,
     reward_errors,
 )
-from workers.rewards.service_answer import read_answer
+from workers.rewards.http import read_answer
 
 PAGE = (Path(__file__).parents[3] / "docs" / "rewards.md").read_text()
 EXAMPLES = [json.loads(text) for text in re.findall(r"^```json\n(.*?)^```", PAGE, re.M | re.S)]

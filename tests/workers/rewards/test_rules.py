@@ -8,7 +8,7 @@ from workers.config.rewards import RuleSettings
 from workers.contract.events import (
     RecipeError,
 )
-from workers.rewards import expressions
+from workers.rewards import rules as expressions
 from workers.rewards.rules import Rule, RulesReward
 from workers.rewards.source import Scores
 

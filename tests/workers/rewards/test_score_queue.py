@@ -7,8 +7,7 @@ import pytest
 
 from tests.workers.recipes.language import user
 from tests.workers.rewards.sources import Lengths
-from workers.rewards.pending import Closed, ScoreQueue
-from workers.rewards.source import Scores, join
+from workers.rewards.source import Closed, ScoreQueue, Scores, join
 
 
 def chunk(*texts: str) -> tuple[list, list[str]]:

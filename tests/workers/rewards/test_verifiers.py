@@ -13,7 +13,7 @@ from workers.contract.events import (
     RecipeError,
 )
 from workers.data.snapshot import Prompt, read_prompts
-from workers.rewards.reading import boxed, numbers
+from workers.rewards.rules import boxed, numbers
 from workers.rewards.verifiers import Verifier
 
 

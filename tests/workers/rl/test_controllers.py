@@ -7,8 +7,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workers.rl.controllers import AdaptiveKL, FixedKL
-from workers.rl.moments import RunningMoments
+from workers.rl.kl import AdaptiveKL, FixedKL
+from workers.rl.masked import RunningMoments
 
 
 def test_the_adaptive_coefficient_follows_the_divergence_in_both_directions() -> None:

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.distributions import Categorical
 
-from workers.rl.logprobs import logprobs_and_entropy, selective_logprobs
+from workers.rl.losses import logprobs_and_entropy, selective_logprobs
 
 LOGITS = torch.randn(2, 5, 11, generator=torch.Generator().manual_seed(0)) * 3
 TOKENS = torch.randint(11, (2, 5), generator=torch.Generator().manual_seed(1))

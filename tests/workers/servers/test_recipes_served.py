@@ -141,9 +141,9 @@ def test_a_probe_of_a_served_policy_has_figures_and_no_hash_of_its_weights(
 
 
 def test_best_of_n_is_drawn_from_the_server(shop: Workshop, server: dict) -> None:
-    from workers.assess.answering import Models
     from workers.config import settings_for
     from workers.context import RunContext
+    from workers.recipes.assess import Models
 
     config = SHORT | {"server": server}
     del config["max_prompts"]

@@ -16,7 +16,7 @@ from workers.contract.events import (
     RecipeError,
 )
 from workers.rollouts.sampling import Sampling
-from workers.servers import weights
+from workers.servers import answers
 
 BASE = {"model": "tiny", "update_weights": True}
 
@@ -59,7 +59,7 @@ def client(monkeypatch: pytest.MonkeyPatch) -> type[Client]:
     assert callable(VLLMClient.close_communicator)
     made = type("Made", (Client,), {"calls": [], "given": {}, "breaks": {}})
     monkeypatch.setattr("trl.generation.vllm_client.VLLMClient", made)
-    monkeypatch.setattr(weights, "_gpu", lambda: torch.device("cpu"))
+    monkeypatch.setattr(answers, "_gpu", lambda: torch.device("cpu"))
     return made
 
 
@@ -125,7 +125,7 @@ def test_a_machine_without_vllm_says_so_before_anything_is_sent(tmp_path: Path) 
     settings = read_server({"url": "http://127.0.0.1:9/v1"} | BASE)
     assert settings is not None
     with pytest.raises(RecipeError) as raised:
-        weights.send_weights(settings, tmp_path, place="127.0.0.1:9")
+        answers.send_weights(settings, tmp_path, place="127.0.0.1:9")
     assert raised.value.kind == "missing_package"
     assert "vllm" in raised.value.message
 

@@ -1,1 +1,0 @@
-"""What answers say and how they are scored: words, phrases, copies, and what the reward follows."""

@@ -1,0 +1,344 @@
+"""How rows become batches: padding, token budgets, the order of rows, folds."""
+
+import random
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.data import Sampler
+from transformers import PreTrainedTokenizerBase
+
+from workers.data.snapshot import Messages, Preference
+
+# Messages to token ids, through the tokenizer's own chat template.
+
+# For tokenizers that bring no template. Ends each message so that an answer has an end to learn.
+# Those that mark the beginning and the end of a text (encoders: [CLS] … [SEP]) get their marks too.
+PLAIN_TEMPLATE = (
+    "{% for message in messages %}{{ message['role'] + ': ' + message['content'] }}"
+    "{{ eos_token if message['role'] == 'assistant' else '\n' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ 'assistant: ' }}{% endif %}"
+)
+ENCODER_TEMPLATE = (
+    "{{ cls_token }}"
+    "{% for message in messages %}{{ message['role'] + ': ' + message['content'] }}"
+    "{{ sep_token if message['role'] == 'assistant' else '\n' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ 'assistant: ' }}{% endif %}"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """Token ids of one conversation; the response begins at `prompt_length`."""
+
+    ids: list[int]
+    prompt_length: int
+    truncated: bool = False
+    cut: int = 0  # tokens of the whole that are not among the ids
+
+    @property
+    def response_length(self) -> int:
+        return len(self.ids) - self.prompt_length
+
+
+def encode_prompt(tokenizer: PreTrainedTokenizerBase, prompt: Messages) -> list[int]:
+    """Ids of the prompt up to where the assistant begins to speak."""
+    return _template(tokenizer, prompt, add_generation_prompt=True)
+
+
+def encode_pair(
+    tokenizer: PreTrainedTokenizerBase, prompt: Messages, response: str, *, max_length: int
+) -> Encoded:
+    """Ids of prompt and response, cut at the end to `max_length` tokens.
+
+    The response starts where the prompt alone and the whole part ways, so a token that merges
+    across the border belongs to the response.
+    """
+    prompt_ids = encode_prompt(tokenizer, prompt)
+    whole = _template(tokenizer, [*prompt, {"role": "assistant", "content": response}])
+    border = _common_prefix(prompt_ids, whole)
+    cut = max(0, len(whole) - max_length)
+    return Encoded(whole[:max_length], min(border, max_length), cut > 0, cut)
+
+
+class PairEncoder:
+    """`encode_pair` with a memory: in preference data prompts and answers recur many times."""
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, *, max_length: int) -> None:
+        self._tokenizer = tokenizer
+        self._max_length = max_length
+        self._known: dict[tuple[str, str], Encoded] = {}
+
+    def __call__(self, prompt: Messages, response: str) -> Encoded:
+        key = (repr(prompt), response)
+        if key not in self._known:
+            self._known[key] = encode_pair(
+                self._tokenizer, prompt, response, max_length=self._max_length
+            )
+        return self._known[key]
+
+
+def truncated_share(rows: Iterable[Encoded]) -> float:
+    """Share of the rows that were cut, 0–1."""
+    flags = [row.truncated for row in rows]
+    return sum(flags) / len(flags) if flags else 0.0
+
+
+def _template(tokenizer: PreTrainedTokenizerBase, messages: Messages, **options: Any) -> list[int]:
+    """Ids by the template. What looks like a control token inside a message stays plain text, so
+    that nobody can end the prompt from within it; and lengths are ours to watch, hence no word
+    from the tokenizer about them."""
+    return list(
+        tokenizer.apply_chat_template(
+            messages,
+            tokenize=True,
+            return_dict=False,
+            sanitize_control_tokens=True,
+            tokenizer_kwargs={"verbose": False},
+            **options,
+        )
+    )
+
+
+def _common_prefix(first: Sequence[int], second: Sequence[int]) -> int:
+    length = 0
+    for a, b in zip(first, second, strict=False):
+        if a != b:
+            break
+        length += 1
+    return length
+
+
+# Batches of rows of similar length, so that little is padding.
+
+BATCHES_PER_POOL = 8
+
+
+class LengthGroupedSampler(Sampler[int]):
+    """Row indices in which every run of `batch_size` has rows of similar length.
+
+    Rows are shuffled, pooled by `BATCHES_PER_POOL` batches, sorted by length within the pool, and
+    the batches shuffled again, so that neither their content nor their order follows the length.
+    An incomplete batch comes last. The order depends on seed and epoch alone, so a resumed run
+    goes on where it was.
+    """
+
+    def __init__(self, lengths: Sequence[int], batch_size: int, *, seed: int) -> None:
+        self.lengths = torch.as_tensor(list(lengths))
+        self.batch_size = batch_size
+        self.seed = seed
+        self.epoch = 0
+
+    def set_epoch(self, epoch: int) -> None:
+        self.epoch = epoch
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def __iter__(self) -> Iterator[int]:
+        generator = torch.Generator().manual_seed(self.seed + self.epoch)
+        order = torch.randperm(len(self.lengths), generator=generator)
+        batches = [
+            batch
+            for pool in order.split(self.batch_size * BATCHES_PER_POOL)
+            for batch in pool[self.lengths[pool].argsort(stable=True)].split(self.batch_size)
+        ]
+        rest = [b for b in batches if len(b) < self.batch_size]
+        whole = [b for b in batches if len(b) == self.batch_size]
+        for i in torch.randperm(len(whole), generator=generator).tolist():
+            yield from whole[i].tolist()
+        for batch in rest:
+            yield from batch.tolist()
+
+
+def padding_share(lengths: Sequence[int], order: Sequence[int], batch_size: int) -> float:
+    """Share of padded positions when rows are batched in `order`: 0–1."""
+    real = padded = 0
+    for start in range(0, len(order), batch_size):
+        batch = [lengths[i] for i in order[start : start + batch_size]]
+        real += sum(batch)
+        padded += max(batch) * len(batch)
+    return 1 - real / padded if padded else 0.0
+
+
+# Rows of token ids to rectangles.
+
+
+def pad_left(rows: Sequence[Sequence[int]], pad_id: int) -> tuple[Tensor, Tensor]:
+    """(ids, mask), both [B, longest row]; for prompts, whose answers begin in one column."""
+    width = max(len(row) for row in rows)
+    ids = torch.tensor([[pad_id] * (width - len(row)) + list(row) for row in rows])
+    mask = torch.tensor([[0] * (width - len(row)) + [1] * len(row) for row in rows])
+    return ids, mask
+
+
+def pad_right(rows: Sequence[Sequence[int]], pad_id: int, length: int = 0) -> tuple[Tensor, Tensor]:
+    """(ids, mask), both [B, longest row], or `length` where that is more."""
+    width = max([length, *map(len, rows)])
+    ids = torch.tensor([list(row) + [pad_id] * (width - len(row)) for row in rows])
+    mask = torch.tensor([[1] * len(row) + [0] * (width - len(row)) for row in rows])
+    return ids, mask
+
+
+# A step of pairs in parts under a budget of tokens, each part in rectangles with little padding.
+#
+# A pair's loss needs both its scores, so a part holds whole pairs; inside a part every text goes
+# to
+# the rectangle of its length, wherever its partner goes.
+
+# A text opens a rectangle of its own kind when it is this much shorter than the longest of the
+# present one, and that has some rows: narrower rectangles save padding and cost calls.
+_SHORTER = 0.8
+_LEAST_ROWS = 4
+
+
+def rectangles(lengths: Sequence[int]) -> list[list[int]]:
+    """Indices of texts in groups of similar length, longest first: every text in one of them."""
+    order = sorted(range(len(lengths)), key=lambda i: -lengths[i])
+    found: list[list[int]] = []
+    for index in order:
+        present = found[-1] if found else None
+        if present is None or (
+            len(present) >= _LEAST_ROWS and lengths[index] < _SHORTER * lengths[present[0]]
+        ):
+            found.append([index])
+        else:
+            present.append(index)
+    return found
+
+
+def padded_tokens(lengths: Sequence[int], *, one_rectangle: bool = False) -> int:
+    """Tokens of the rectangles, or of a single one, padding included."""
+    if one_rectangle:
+        return len(lengths) * max(lengths)
+    return sum(len(rows) * lengths[rows[0]] for rows in rectangles(lengths))
+
+
+def parts_under(
+    pairs: Sequence[tuple[int, ...]],
+    *,
+    budget: int | None,
+    at_least: int = 1,
+    one_rectangle: bool = False,
+) -> list[list[int]]:
+    """Indices of pairs (or single texts), given by the lengths of their texts, in parts of at most
+    `budget` padded tokens and at least so many parts; what is over it alone is a part by itself.
+
+    Pairs come longest first, so the part that needs most memory is computed first.
+    """
+    order = sorted(range(len(pairs)), key=lambda i: (-max(pairs[i]), -min(pairs[i]), i))
+    most_rows = -(-len(pairs) // at_least)
+    parts: list[list[int]] = []
+    for index in order:
+        trial = [*parts[-1], index] if parts else [index]
+        lengths = [length for i in trial for length in pairs[i]]
+        fits = not budget or padded_tokens(lengths, one_rectangle=one_rectangle) <= budget
+        if parts and len(trial) <= most_rows and fits:
+            parts[-1] = trial
+        else:
+            parts.append([index])
+    return parts
+
+
+# Orders in which training rows come: by length, in strata, or rare groups as often as large ones.
+#
+# Every order depends on seed and epoch alone, so a resumed run goes on where it was.
+
+LENGTH_STRATA = 4
+
+
+class OrderSampler(Sampler[int]):
+    """Row indices as `order(generator)` gives them, anew for every epoch."""
+
+    def __init__(self, order: Callable[[torch.Generator], list[int]], rows: int, *, seed: int):
+        self.order = order
+        self.rows = rows
+        self.seed = seed
+        self.epoch = 0
+
+    def set_epoch(self, epoch: int) -> None:
+        self.epoch = epoch
+
+    def __len__(self) -> int:
+        return self.rows
+
+    def __iter__(self) -> Iterator[int]:
+        yield from self.order(torch.Generator().manual_seed(self.seed + self.epoch))
+
+
+def length_strata(lengths: Sequence[int]) -> list[int]:
+    """The quarter of the lengths that each row is in, 0–3; equal lengths share theirs."""
+    ordered = sorted(lengths)
+    bounds = [ordered[len(ordered) * i // LENGTH_STRATA] for i in range(1, LENGTH_STRATA)]
+    return [sum(length >= bound for bound in bounds) for length in lengths]
+
+
+def stratified_order(strata: Sequence[Hashable], generator: torch.Generator) -> list[int]:
+    """Every row once, so that any stretch of the order holds about its share of every stratum.
+
+    Rows of a stratum are shuffled and spread evenly over the epoch from a random start (systematic
+    sampling; Cochran, Sampling Techniques (1977), chapter 8).
+    """
+    members: dict[Hashable, list[int]] = {}
+    for index, stratum in enumerate(strata):
+        members.setdefault(stratum, []).append(index)
+    places: list[tuple[float, int]] = []
+    for rows in members.values():
+        start = float(torch.rand(1, generator=generator))
+        shuffled = torch.randperm(len(rows), generator=generator).tolist()
+        places += [((i + start) / len(rows), rows[j]) for i, j in enumerate(shuffled)]
+    return [index for _, index in sorted(places)]
+
+
+def inverse_frequency_order(groups: Sequence[Hashable], generator: torch.Generator) -> list[int]:
+    """As many draws as rows, with replacement, every group as likely as every other."""
+    sizes: dict[Hashable, int] = {}
+    for group in groups:
+        sizes[group] = sizes.get(group, 0) + 1
+    weights = torch.tensor([1 / sizes[group] for group in groups], dtype=torch.float64)
+    return torch.multinomial(weights, len(groups), replacement=True, generator=generator).tolist()
+
+
+# Which rows are left out together: folds over people, else over what rows share. No torch.
+
+ANNOTATOR, CLUSTER, PROMPT, ROW = "annotator", "cluster", "prompt", "row"
+
+
+def fold_keys(rows: Sequence[Preference], folds: int) -> tuple[str, list[Hashable]]:
+    """(by what, one key a row): the annotator where every row is one person's, else the cluster,
+    else the prompt, else the row; the first of which there are at least `folds`.
+
+    Rows with one key share a fold, so a model is tested on people, debates or prompts that it has
+    not seen, and never on a row it was trained on.
+    """
+    candidates: list[tuple[str, list[Hashable]]] = [
+        (ANNOTATOR, [row.annotator for row in rows]),
+        (CLUSTER, [row.cluster for row in rows]),
+        (PROMPT, [repr(row.prompt) for row in rows]),
+    ]
+    for name, keys in candidates:
+        if all(keys) and len(set(keys)) >= folds:
+            return name, keys
+    return ROW, list(range(len(rows)))
+
+
+def assign_folds(keys: Sequence[Hashable], folds: int, *, seed: int) -> list[int]:
+    """A fold (0 … folds − 1) for every row; equal keys get the same one.
+
+    Keys are shuffled, then dealt largest first to the fold that has fewest rows so far, so folds
+    are about equally large even where one annotator decided most.
+    """
+    sizes = Counter(keys)
+    order = sorted(sizes, key=repr)
+    random.Random(seed).shuffle(order)
+    order.sort(key=lambda key: -sizes[key])  # stable: ties stay shuffled
+    filled = [0] * folds
+    fold_of: dict[Hashable, int] = {}
+    for key in order:
+        fold = min(range(folds), key=filled.__getitem__)
+        fold_of[key] = fold
+        filled[fold] += sizes[key]
+    return [fold_of[key] for key in keys]

@@ -1,1 +1,0 @@
-"""Direct preference optimisation: its pairs, its reference, its trainer."""

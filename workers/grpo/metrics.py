@@ -1,0 +1,302 @@
+"""What a step of GRPO says about itself. Names, units and estimators: docs/metrics.md."""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from transformers import PreTrainedTokenizerBase
+
+from measures.groups import agreement_within, silent_groups, spread_of
+from workers.config.grpo import GRPOSettings
+from workers.contract.events import (
+    Fault,
+    RecipeError,
+)
+from workers.data.snapshot import Messages
+from workers.models.invariants import check_finite
+from workers.ppo.collectives import (
+    by_first,
+)
+from workers.ppo.evaluation import Baseline
+from workers.rewards.model import threshold_of
+from workers.rewards.source import RewardSource, Scores
+from workers.rl.behaviour import behaviour_figures
+from workers.rl.kl import kl_k1, kl_k3
+from workers.rl.masked import masked_sum
+
+# What a step's answers are worth: the function that TRL asks, and what it remembers of them.
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """N answers in groups, as they were drawn: G answers to a prompt, then G to the next.
+
+    `rewards` are the scores less the penalty for no end; `counts` says which answers teach;
+    `checked` are the scores of the source that is only asked, where it was.
+    """
+
+    prompts: list[Messages]
+    texts: list[str]
+    token_ids: list[list[int]]
+    ended: list[bool]
+    scores: Scores
+    rewards: list[float]
+    counts: list[bool]
+    checked: Scores | None
+
+    @property
+    def lengths(self) -> list[int]:
+        """Tokens per answer, the end token included."""
+        return [len(ids) for ids in self.token_ids]
+
+    def grouped(self, values: Sequence[float] | Sequence[bool], size: int) -> np.ndarray:
+        """(P, G): one row a prompt."""
+        return np.asarray(values).reshape(-1, size)
+
+    def silent(self, size: int) -> np.ndarray:
+        """(P,): groups whose rewards are alike but for rounding."""
+        return silent_groups(self.grouped(self.rewards, size), self.grouped(self.counts, size))
+
+
+class GroupReward:
+    """Called by TRL with a step's answers; `last` holds what it was told and what it said.
+
+    An answer that an ensemble disagrees about too much, or that breaks a hard constraint without a
+    penalty, gets no reward (None): TRL leaves it out of its group's mean and gives it no advantage.
+    """
+
+    __name__ = "reward"  # TRL names its columns by it
+
+    def __init__(
+        self,
+        source: RewardSource,
+        tokenizer: PreTrainedTokenizerBase,
+        settings: GRPOSettings,
+        *,
+        stop: Sequence[int],
+        check: RewardSource | None = None,
+        check_is_model: bool = False,
+    ) -> None:
+        self.source = source
+        self.check = check
+        self.tokenizer = tokenizer
+        self.settings = settings
+        self.stop = set(stop)
+        self.check_is_model = check_is_model  # asked only now and then: it costs as the reward does
+        self.ask_check = True
+        self.seconds = 0.0
+        self.last: Judged | None = None
+
+    @property
+    def threshold(self) -> float | None:
+        """The disagreement over which an answer teaches nothing; None without an ensemble."""
+        return threshold_of(self.source)
+
+    def __call__(
+        self, prompts: list[Messages], completion_ids: list[list[int]], **_: Any
+    ) -> list[float | None]:
+        started = time.monotonic()
+        texts = [self.tokenizer.decode(ids, skip_special_tokens=True) for ids in completion_ids]
+        scores = _asked(self.source, prompts, texts, "the reward")
+        ended = [ids[-1] in self.stop for ids in completion_ids]
+        rewards = [
+            score - (0.0 if end else self.settings.missing_eos_penalty)
+            for score, end in zip(scores.values, ended, strict=True)
+        ]
+        counts = self._counts(scores)
+        checked = None
+        if self.check is not None and self.ask_check:
+            checked = _asked(self.check, prompts, texts, "the verifier")
+        self.last = Judged(
+            list(prompts), texts, completion_ids, ended, scores, rewards, counts, checked
+        )
+        self.seconds = time.monotonic() - started
+        return [reward if kept else None for reward, kept in zip(rewards, counts, strict=True)]
+
+    def _counts(self, scores: Scores) -> list[bool]:
+        """Which answers may teach: those an ensemble agrees about and no constraint withholds."""
+        counts = [True] * len(scores.values)
+        if scores.disagreement is not None and self.threshold is not None:
+            counts = [spread <= self.threshold for spread in scores.disagreement]
+        withheld = scores.withheld or [False] * len(counts)
+        return [kept and not held for kept, held in zip(counts, withheld, strict=True)]
+
+
+def _asked(
+    source: RewardSource, prompts: Sequence[Messages], texts: Sequence[str], name: str
+) -> Scores:
+    """The scores, one finite number an answer; anything else ends the run, for TRL would train on
+    what is left. The first rank asks: a service need not answer alike twice."""
+    try:
+        scores = by_first(lambda: source.score(prompts, texts))
+    except (RecipeError, MemoryError, torch.OutOfMemoryError):
+        raise  # they have names of their own
+    except Exception as error:
+        raise RecipeError(
+            "reward_failed",
+            Fault.BUG,
+            f"{name} failed on a batch of {len(texts)} answers: {type(error).__name__}: {error}",
+        ) from error
+    values = scores.values
+    if len(values) != len(texts) or any(value is None for value in values):
+        told = sum(value is not None for value in values)
+        raise RecipeError(
+            "reward_failed",
+            Fault.BUG,
+            f"{name} gave {told} numbers for {len(texts)} answers",
+        )
+    check_finite(name, torch.tensor(values))
+    return scores
+
+
+Figures = dict[str, float | None]
+
+
+def answer_figures(
+    judged: Judged, group_size: int, ids: Tensor, mask: Tensor, baseline: Baseline | None
+) -> Figures:
+    """Of a batch of answers before its update. ids, mask [B, R]."""
+    values = torch.tensor(judged.scores.values)
+    count = len(values)
+    rewards = judged.grouped(judged.rewards, group_size)
+    counts = judged.grouped(judged.counts, group_size)
+    spread = spread_of(rewards, counts)
+    found: Figures = {
+        "objective/scores": float(values.mean()),
+        "objective/scores_std": float(values.std()),
+        "grpo/within_group_std": spread.within,
+        "grpo/between_groups_std": spread.between,
+        "grpo/zero_variance_share": spread.silent,
+        "response/length": sum(judged.lengths) / count,
+        "response/ended_share": sum(judged.ended) / count,
+        "reward/truncated_share": judged.scores.truncated / count,
+    }
+    found |= behaviour_figures(ids, mask)
+    if baseline is not None:
+        found |= _against(baseline, judged)
+    if len(judged.scores.parts) > 1:
+        for name, part in judged.scores.parts.items():
+            found[f"reward/component/{name}"] = sum(part) / count
+    if judged.scores.disagreement is not None:
+        found["reward/disagreement"] = sum(judged.scores.disagreement) / count
+        found["reward/flagged_share"] = 1 - sum(judged.counts) / count
+    if judged.scores.blocked is not None:
+        found["reward/blocked_share"] = sum(judged.scores.blocked) / count
+    if judged.scores.asked:
+        found["reward/cache_hit_rate"] = (judged.scores.cache_hits or 0) / judged.scores.asked
+    if judged.checked is not None:
+        other = judged.grouped(judged.checked.values, group_size)
+        found["grpo/rank_agreement"] = agreement_within(other, rewards).value
+    return found
+
+
+def _against(baseline: Baseline, judged: Judged) -> Figures:
+    """The answers beside the reference's before the first step."""
+    calibrated = torch.tensor(baseline.calibrated(judged.scores.values))
+    count = len(calibrated)
+    return {
+        "reward/calibrated_mean": float(calibrated.mean()),
+        "reward/calibrated_std": float(calibrated.std()),
+        "reward/above_baseline_share": sum(v > baseline.high for v in judged.scores.values) / count,
+        "response/length_ratio": sum(judged.lengths) / count / baseline.length,
+    }
+
+
+# How the fields of `UpdateSums` are joined that do not add up.
+_JOINED = {"clip_low": max, "clip_high": max, "ratio_max": max, "logprob_min": min}
+
+
+@dataclass(slots=True)
+class UpdateSums:
+    """Sums over the forward passes of the steps since the last point; tensors [B, R] come in."""
+
+    clip_low: float
+    clip_high: float
+    answers: int = 0
+    tokens: int = 0
+    kl: float = 0.0  # nats, of the sequences
+    kl_tokens: float = 0.0  # nats, k3
+    moved: float = 0.0  # nats, k3 of old and new policy
+    entropy: float = 0.0  # nats
+    fresh_entropy: float = 0.0  # nats, before the first step on a batch
+    fresh_tokens: int = 0
+    clipped: int = 0
+    advantage: float = 0.0  # of all answers, absolute
+    ratio_max: float = 0.0
+    logprob_min: float = field(default=0.0)
+
+    def add(
+        self,
+        logprobs: Tensor,
+        old: Tensor,
+        ref: Tensor,
+        entropy: Tensor,
+        advantages: Tensor,
+        mask: Tensor,
+        *,
+        fresh: bool,
+    ) -> None:
+        """logprobs, old, ref, entropy, mask [B, R], advantages [B]; fresh: the policy is still the
+        one that drew the answers."""
+        if not mask.any():
+            return
+        ratio = torch.where(mask.bool(), (logprobs - old).exp(), torch.ones_like(logprobs))
+        push = advantages.unsqueeze(1)
+        outside = ((ratio < 1 - self.clip_low) & (push < 0)) | (
+            (ratio > 1 + self.clip_high) & (push > 0)
+        )
+        self.answers += len(mask)
+        self.tokens += int(mask.sum())
+        self.kl += float(masked_sum(kl_k1(old, ref), mask))
+        self.kl_tokens += float(masked_sum(kl_k3(old, ref), mask))
+        self.moved += float(masked_sum(kl_k3(old, logprobs), mask))
+        self.entropy += float(masked_sum(entropy, mask))
+        if fresh:
+            self.fresh_entropy += float(masked_sum(entropy, mask))
+            self.fresh_tokens += int(mask.sum())
+        self.clipped += int(masked_sum(outside.long(), mask))
+        self.advantage += float(advantages.abs().sum())
+        self.ratio_max = max(self.ratio_max, float(ratio.max()))
+        least = torch.where(mask.bool(), logprobs, torch.zeros_like(logprobs)).min()
+        self.logprob_min = min(self.logprob_min, float(least))
+
+    @classmethod
+    def of_all(cls, parts: Sequence["UpdateSums"]) -> "UpdateSums":
+        """Those of all ranks together."""
+        joined = {}
+        for one in fields(cls):
+            values = [getattr(part, one.name) for part in parts]
+            how = _JOINED.get(one.name, sum)
+            joined[one.name] = how(values)
+        return cls(**joined)
+
+    def figures(self) -> Figures:
+        if not self.tokens:
+            return {}
+        return {
+            "objective/kl": self.kl / self.answers,
+            "objective/kl_per_token": self.kl_tokens / self.tokens,
+            "objective/entropy_per_token": (
+                self.fresh_entropy / self.fresh_tokens if self.fresh_tokens else None
+            ),
+            "policy/approxkl_avg": self.moved / self.tokens,
+            "policy/clipfrac_avg": self.clipped / self.tokens,
+            "policy/entropy_avg": self.entropy / self.tokens,
+            "policy/ratio_max": self.ratio_max,
+            "policy/logprob_min": self.logprob_min,
+            "grpo/advantage_abs": self.advantage / self.answers,
+        }
+
+
+def averaged(points: Sequence[Mapping[str, float | None]]) -> Figures:
+    """Means over the batches of a window, of each figure over those where it is defined."""
+    names = dict.fromkeys(name for point in points for name in point)
+    found: Figures = {}
+    for name in names:
+        defined = [value for point in points if (value := point.get(name)) is not None]
+        found[name] = sum(defined) / len(defined) if defined else None
+    return found

@@ -1,0 +1,477 @@
+"""Who waits for whom: the parts of a step by time, and what to do about the longest. No torch."""
+
+import json
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from workers import ranks
+from workers.layouts.gathered import size_of
+from workers.models.loading import parameter_count, stop_ids
+from workers.ppo.collectives import (
+    by_first,
+)
+from workers.ppo.evaluation import Baseline
+from workers.ppo.rollout import Rollout, sequences_of
+from workers.preflight.findings import Parts, Report, critic_parts
+from workers.preflight.run import run_preflight
+from workers.rewards.source import Scores
+from workers.rl.behaviour import behaviour_figures
+from workers.rl.losses import explained_variance
+from workers.rl.masked import masked_sum, masked_var
+from workers.rollouts.local import Responses, generate
+from workers.rollouts.sampling import Sampling
+
+if TYPE_CHECKING:
+    from workers.ppo.trainer import Course
+
+
+# What a step of PPO says about itself. Names, units and estimators: docs/metrics.md.
+
+Figures = dict[str, float | None]
+
+
+def rollout_figures(
+    rollout: Rollout, normalised: Tensor, rewards: Tensor, returns: Tensor
+) -> Figures:
+    """Figures of a batch before its update. normalised [B], rewards and returns [B, R]."""
+    count, tokens = len(rollout.prompts), float(rollout.mask.sum())
+    non_score = masked_sum(rewards, rollout.mask).item() / count - normalised.mean().item()
+    entropy = float(masked_sum(rollout.entropy, rollout.mask))
+    figures: Figures = {
+        "objective/kl": sequence_kl(rollout),
+        "objective/kl_per_token": float(masked_sum(rollout.kl("k3"), rollout.mask)) / tokens,
+        "objective/entropy": entropy / count,
+        "objective/entropy_per_token": entropy / tokens,
+        "objective/non_score_reward": non_score,
+        "objective/rlhf_reward": non_score + float(normalised.mean()),
+        "val/explained_variance": _defined(
+            explained_variance(rollout.values, returns, rollout.mask)
+        ),
+        "val/value_mean": float(masked_sum(rollout.values, rollout.mask)) / tokens,
+        "val/value_scale": _scale(rollout.values, returns, rollout.mask),
+        "response/length": tokens / count,
+        "response/ended_share": float(rollout.responses.ended.float().mean()),
+    }
+    return figures | behaviour_figures(rollout.responses.response_ids, rollout.mask)
+
+
+def score_figures(
+    scores: Scores, trusted: Tensor, *, mean: float, std: float | None, clip: float
+) -> Figures:
+    """Figures of a batch's raw scores. trusted [B]; mean and std are the running ones, which the
+    clip of normalised scores is a multiple of; None before two answers were trusted."""
+    raw = torch.tensor(scores.values)
+    count = len(raw)
+    figures: Figures = {
+        "objective/scores": float(raw.mean()),
+        "objective/scores_std": float(raw.std()),
+        "objective/scores_running_std": std,
+        "reward/outlier_share": float(((raw - mean).abs() > clip * (std or 0.0)).float().mean())
+        if std is not None
+        else None,
+        "reward/truncated_share": scores.truncated / count,
+    }
+    if len(scores.parts) > 1:
+        for name, values in scores.parts.items():
+            figures[f"reward/component/{name}"] = sum(values) / count
+    if scores.disagreement is not None:
+        figures["reward/disagreement"] = sum(scores.disagreement) / count
+        figures["reward/flagged_share"] = 1 - float(trusted.float().mean())
+    if scores.blocked is not None:
+        figures["reward/blocked_share"] = sum(scores.blocked) / count
+    if scores.known is not None:
+        figures["reward/cache_hit_rate"] = sum(scores.known) / count
+    return figures
+
+
+def baseline_figures(rollout: Rollout, baseline: Baseline | None) -> Figures:
+    """The batch against the reference's answers before the first step; nothing without them."""
+    if baseline is None or rollout.scores is None:
+        return {}
+    calibrated = torch.tensor(baseline.calibrated(rollout.scores.values))
+    above = sum(value > baseline.high for value in rollout.scores.values)
+    return {
+        "reward/calibrated_mean": float(calibrated.mean()),
+        "reward/calibrated_std": float(calibrated.std()),
+        "reward/above_baseline_share": above / len(calibrated),
+        "response/length_ratio": float(rollout.responses.lengths.float().mean()) / baseline.length,
+    }
+
+
+def sequence_kl(rollout: Rollout) -> float:
+    """Mean over answers of Σ_t (log π − log π_ref), nats per sequence: k1, as TRL reports it."""
+    return float(masked_sum(rollout.kl("k1"), rollout.mask)) / len(rollout.prompts)
+
+
+@dataclass(slots=True)
+class StepTimes:
+    """Seconds of a step, by what was done. `reward_s` is the source's own time, most of which may
+    have passed while answers were drawn; `reward_wait_s` is what the step stood still for."""
+
+    rollout_s: float = 0.0
+    reward_s: float = 0.0
+    reward_wait_s: float = 0.0
+    update_s: float = 0.0
+
+    def figures(self, *, tokens: int) -> dict[str, float]:
+        total = self.rollout_s + self.reward_wait_s + self.update_s
+        return {
+            "time/rollout_s": self.rollout_s,
+            "time/reward_s": self.reward_s,
+            "time/reward_wait_s": self.reward_wait_s,
+            "time/update_s": self.update_s,
+            "time/step_s": total,
+            "throughput/response_tokens_per_s": tokens / total,
+        }
+
+
+def _scale(values: Tensor, returns: Tensor, mask: Tensor) -> float | None:
+    """Deviation of the values over that of the returns; None when the returns do not vary."""
+    over = float(masked_var(returns, mask))
+    return math.sqrt(float(masked_var(values, mask)) / over) if over > 0 else None
+
+
+def _defined(value: Tensor) -> float | None:
+    return None if math.isnan(float(value)) else float(value)
+
+
+SLOW = 0.5  # a part that takes this share of a step is what the others wait for
+LEAST_STEPS = 3  # one step alone may have been the first, with everything cold
+
+# What each part is, and what shortens it, the cheapest first.
+PARTS: dict[str, tuple[str, str]] = {
+    "rollout": (
+        "generation",
+        "Answer in larger batches (rollout_chunk), shorten max_new_tokens, or sample on a machine "
+        "of its own.",
+    ),
+    "reward": (
+        "the reward",
+        "Score in larger batches (reward_batch_size), let answers be scored while others are "
+        "generated (rollout_chunk), cache scores, or give the reward model its own device.",
+    ),
+    "update": (
+        "the update",
+        "Fewer passes over each batch (update_epochs), low-rank adapters (lora_rank), and a larger "
+        "token budget (max_tokens_per_batch).",
+    ),
+    "other": (
+        "what is neither generation, reward nor update",
+        "Look at evaluations and checkpoints: eval_every, eval_prompts, save_every.",
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bottleneck:
+    """`part` is a key of PARTS, or None where no part takes half of a step. Shares are of the whole
+    time of the steps looked at and sum to 1; seconds are means per step."""
+
+    part: str | None
+    share: float | None
+    shares: Mapping[str, float]
+    seconds: Mapping[str, float]
+    steps: int
+    tokens_per_second: float | None
+    message: str
+
+    def to_json(self) -> dict[str, object]:
+        return {
+            "part": self.part,
+            "share": self.share,
+            "shares": dict(self.shares),
+            "seconds": dict(self.seconds),
+            "steps": self.steps,
+            "tokens_per_second": self.tokens_per_second,
+            "message": self.message,
+        }
+
+
+def bottleneck(
+    steps: Sequence[Mapping[str, float | None]], *, tokens: Sequence[float] | None = None
+) -> Bottleneck:
+    """Names the part of a step that the others wait for.
+
+    Each step holds time/rollout_s, time/reward_wait_s, time/update_s and, where measured,
+    time/reward_s and time/step_s, in seconds. Scoring that went on while answers were generated
+    costs nothing: what counts is reward_wait_s, the time nothing else could be done, and only
+    where that is absent reward_s. `tokens`: generated tokens of each step, for the throughput.
+
+    The first of at least four steps is left out, for it warms everything up. A part is named from
+    half of the time on.
+    """
+    looked = list(steps[1:]) if len(steps) > LEAST_STEPS else list(steps)
+    kept_tokens = list(tokens or [])[-len(looked) :] if looked else []
+    totals = dict.fromkeys(PARTS, 0.0)
+    for step in looked:
+        for part, seconds in _parts(step).items():
+            totals[part] += seconds
+    whole = sum(totals.values())
+    if not looked or whole <= 0:
+        return Bottleneck(
+            part=None,
+            share=None,
+            shares={},
+            seconds={},
+            steps=len(looked),
+            tokens_per_second=None,
+            message="No step was timed, so nothing can be said about what waits.",
+        )
+    shares = {part: seconds / whole for part, seconds in totals.items()}
+    longest = max(shares, key=lambda part: shares[part])
+    share = shares[longest]
+    name, advice = PARTS[longest]
+    spread = ", ".join(
+        f"{PARTS[part][0]} {100 * shares[part]:.0f} %"
+        for part in ("rollout", "reward", "update", "other")
+        if part != "other" or shares[part] >= 0.05
+    )
+    if share >= SLOW:
+        said = f"Every step waits for {name}: {100 * share:.0f} % of its time ({spread}). {advice}"
+    else:
+        said = f"No part holds the others up: {spread} of a step's time."
+    return Bottleneck(
+        part=longest if share >= SLOW else None,
+        share=share if share >= SLOW else None,
+        shares=shares,
+        seconds={part: seconds / len(looked) for part, seconds in totals.items()},
+        steps=len(looked),
+        tokens_per_second=sum(kept_tokens) / whole if kept_tokens else None,
+        message=said,
+    )
+
+
+def _parts(step: Mapping[str, float | None]) -> dict[str, float]:
+    """Seconds of one step by part."""
+    rollout = step.get("time/rollout_s") or 0.0
+    waited = step.get("time/reward_wait_s")
+    reward = (step.get("time/reward_s") if waited is None else waited) or 0.0
+    update = step.get("time/update_s") or 0.0
+    whole = step.get("time/step_s")
+    other = max(0.0, whole - rollout - reward - update) if whole is not None else 0.0
+    return {"rollout": rollout, "reward": reward, "update": update, "other": other}
+
+
+# How long a caller waits for an answer: generation with and without the value head.
+#
+# A value head beside the policy costs time where answers are served with it (best-of-n by value,
+# guided decoding), and that must not be found out in production. Both paths answer the same
+# requests
+# one at a time, warmed up, in turns, so that a machine that slows down slows both.
+
+WARM_UP = 2  # requests of each path that are answered first and not counted
+LEAST_REQUESTS = 20  # under this a p99 is the maximum and says little
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Path:
+    """Times of one path over `requests` requests. Milliseconds; per token: of generated tokens."""
+
+    requests: int
+    tokens: int
+    p50_ms: float
+    p99_ms: float
+    p50_ms_per_token: float
+    p99_ms_per_token: float
+
+    def to_json(self) -> dict[str, float]:
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Latency:
+    """Both paths; `added_*` is what the value head adds to each (with less without)."""
+
+    without: Path
+    with_value: Path
+
+    @property
+    def added_p50_ms(self) -> float:
+        return self.with_value.p50_ms - self.without.p50_ms
+
+    @property
+    def added_p99_ms(self) -> float:
+        return self.with_value.p99_ms - self.without.p99_ms
+
+    @property
+    def message(self) -> str:
+        share = self.added_p50_ms / self.without.p50_ms if self.without.p50_ms else 0.0
+        few = (
+            f" With {self.without.requests} requests p99 is little more than the slowest."
+            if self.without.requests < 100
+            else ""
+        )
+        return (
+            f"An answer takes {self.without.p50_ms:.1f} ms (p50) and {self.without.p99_ms:.1f} ms "
+            f"(p99) without the value head; the head adds {self.added_p50_ms:.1f} ms "
+            f"({100 * share:.0f} %) at p50 and {self.added_p99_ms:.1f} ms at p99, n = "
+            f"{self.without.requests} requests.{few}"
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "version": 1,
+            "without_value_head": self.without.to_json(),
+            "with_value_head": self.with_value.to_json(),
+            "added_p50_ms": self.added_p50_ms,
+            "added_p99_ms": self.added_p99_ms,
+            "message": self.message,
+        }
+
+
+def measure_latency(
+    without: Callable[[int], int],
+    with_value: Callable[[int], int],
+    *,
+    requests: int,
+    clock: Callable[[], float] = time.perf_counter,
+    warm_up: int = WARM_UP,
+) -> Latency:
+    """Time both paths. Each takes the number of a request, answers it, and returns the number of
+    generated tokens; a device must have finished by then. `clock` tells seconds.
+
+    The paths take turns, and who goes first changes with every request.
+    """
+    if requests < 1:
+        raise ValueError(f"requests must be at least 1, not {requests}")
+    paths = (without, with_value)
+    for number in range(warm_up):
+        for answer in paths:
+            answer(number)
+    seconds: tuple[list[float], list[float]] = ([], [])
+    tokens: tuple[list[int], list[int]] = ([], [])
+    for number in range(requests):
+        order = (0, 1) if number % 2 == 0 else (1, 0)
+        for which in order:
+            started = clock()
+            made = paths[which](number)
+            seconds[which].append(clock() - started)
+            tokens[which].append(made)
+    return Latency(without=_path(seconds[0], tokens[0]), with_value=_path(seconds[1], tokens[1]))
+
+
+def _path(seconds: Sequence[float], tokens: Sequence[int]) -> Path:
+    ms = 1000 * np.asarray(seconds)
+    per_token = ms / np.maximum(np.asarray(tokens), 1)
+    return Path(
+        requests=len(ms),
+        tokens=int(sum(tokens)),
+        p50_ms=float(np.quantile(ms, 0.5)),
+        p99_ms=float(np.quantile(ms, 0.99)),
+        p50_ms_per_token=float(np.quantile(per_token, 0.5)),
+        p99_ms_per_token=float(np.quantile(per_token, 0.99)),
+    )
+
+
+# What is looked at around a PPO run: before its first step, at its scores, and at its end.
+
+LATENCY_FILE = "latency.json"
+
+
+def preflight(loop: "Course") -> Report:
+    """Data, memory and the reward before the first step; the critic too where a person asked and
+    no pass of one rank waits for the others. The first rank looks for all."""
+    settings, models = loop.settings, loop.models
+    fits = settings.preflight and not models.tied
+    parts = Parts(
+        tokenizer=models.tokenizer,
+        policy=models.actor_critic.policy,
+        prompts=loop.prompts.messages,
+        prompt_ids=loop.prompts.ids,
+        left_out=loop.prompts.left_out,
+        eval_prompts=loop.eval_prompts.messages,
+        reward=loop.reward,
+        critic=critic_parts(models.actor_critic) if fits else None,
+    )
+    with models.whole():
+        return by_first(lambda: run_preflight(loop.context, "ppo", settings, parts))
+
+
+def scored(loop: "Course", rollout: Rollout, trusted: Tensor) -> Figures:
+    """Figures of the batch's raw scores against their running scale."""
+    moments = loop.state.moments
+    return score_figures(
+        rollout.scores,
+        trusted,
+        mean=moments.mean,
+        std=moments.std if moments.count > 1 else None,
+        clip=loop.settings.reward_clip,
+    )
+
+
+def watched(loop: "Course", rollout: Rollout) -> Figures:
+    """What the batch's answers say, and what the reward makes of it."""
+    responses = rollout.responses
+    return loop.watch.look(responses.texts, rollout.scores.values, responses.lengths.tolist())
+
+
+def summary(loop: "Course") -> dict[str, Any]:
+    """The headline figures of a run that ended."""
+    state = loop.state
+    figures: dict[str, Any] = {
+        "step": state.step,
+        "parameters": parameter_count(loop.models.actor_critic.policy),
+        "trained_parameters": sum(map(size_of, loop.models.actor_critic.trained_names())),
+        "prompts": len(loop.prompts),
+        "prompts_left_out": loop.prompts.left_out,
+        "reference_sha256": loop.models.reference.sha256,
+        "best_step": state.best_step,
+        "first": loop.first.metrics() if loop.first else {},
+        "last": loop.last.metrics() if loop.last else {},
+    }
+    if loop.stopped_by:
+        figures["stopped_by"] = loop.stopped_by
+    if state.adjusted:
+        figures["adjusted"] = dict(state.adjusted)
+    if loop.timed:
+        tokens = [t["throughput/response_tokens_per_s"] * t["time/step_s"] for t in loop.timed]
+        figures["bottleneck"] = bottleneck(loop.timed, tokens=tokens).to_json()
+    return figures
+
+
+def latency(loop: "Course") -> dict[str, Any]:
+    """Answers timed one at a time, with and without the value head, as the artifact latency.json;
+    nothing where none are wanted."""
+    requests = loop.settings.latency_requests
+    if not requests:
+        return {}
+    with loop.models.whole():
+        return _timed(loop, requests) if ranks.is_first() else {}
+
+
+def _timed(loop: "Course", requests: int) -> dict[str, Any]:
+    models, prompts = loop.models, loop.eval_prompts
+    policy, stop = (
+        models.actor_critic.policy,
+        stop_ids(models.actor_critic.policy, models.tokenizer),
+    )
+
+    def answered(i: int) -> Responses:
+        sampling = Sampling(
+            loop.settings.max_new_tokens, temperature=loop.settings.temperature, seed=i
+        )
+        ids = [prompts.ids[i % len(prompts)]]
+        return generate(policy, models.tokenizer, ids, sampling, stop=stop)
+
+    def without(i: int) -> int:
+        return int(answered(i).lengths[0])
+
+    @torch.no_grad()
+    def with_value(i: int) -> int:
+        given = answered(i)
+        *sequences, _ = sequences_of(given, torch.arange(1))
+        models.actor_critic.values(*sequences)
+        return int(given.lengths[0])
+
+    found = measure_latency(without, with_value, requests=requests).to_json()
+    path = loop.context.workdir / LATENCY_FILE
+    path.write_text(json.dumps(found, indent=1))
+    loop.context.save_artifact(path, media_type="application/json")
+    return {"latency": found}

@@ -1,0 +1,356 @@
+"""The course of a PPO run around its steps: its parts, evaluations, guardrails, checkpoints."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, Self
+
+import torch
+from accelerate import Accelerator
+
+from workers import ranks
+from workers.behaviour import Histograms, Watch, make_watch
+from workers.config.policy import PPOSettings
+from workers.context import RunContext
+from workers.guardrails.diagnosing import LiveDiagnosis
+from workers.guardrails.watch import Breach, Guardrails, first_stop, report, stop_error
+from workers.layouts.gathered import is_split
+from workers.models import invariants
+from workers.models.loading import state_sha256
+from workers.ppo import checkpoint, diagnostics
+from workers.ppo.checkpoint import TrainingState, restore
+from workers.ppo.diagnostics import Figures
+from workers.ppo.distributed import Zero
+from workers.ppo.evaluation import (
+    Baseline,
+    Evaluation,
+    RewardProbes,
+    audit,
+    evaluate,
+    measure_baseline,
+    read_probes,
+)
+from workers.ppo.setup import (
+    Models,
+    Prompts,
+    check_layout,
+    load_models,
+    make_accelerator,
+    make_optimizer,
+    make_zero,
+    read_evaluation_prompts,
+    read_training_prompts,
+)
+from workers.rewards.build import build_judge, build_reward
+from workers.rewards.source import RankedQueue, RewardSource, ScoreQueue
+from workers.rl.kl import AdaptiveKL, FixedKL
+
+if TYPE_CHECKING:
+    from workers.ppo.async_rollout import Actors
+
+
+# What guardrails change while a run trains, and what a step reads of it.
+
+
+def make_controller(settings: PPOSettings, kl_coef: float) -> FixedKL | AdaptiveKL:
+    """The price of divergence. An adaptive one acts over a tenth of the planned answers."""
+    if settings.kl_controller == "fixed":
+        return FixedKL(kl_coef)
+    horizon = settings.kl_horizon or settings.steps * settings.batch_size / 10
+    return AdaptiveKL(kl_coef, settings.kl_target, horizon)
+
+
+class Steering:
+    """Holds the price of divergence, and the settings that guardrails have changed. All of it
+    lives in the training state, so a resumed run is steered as it was."""
+
+    def __init__(self, context: RunContext, settings: PPOSettings, state: TrainingState) -> None:
+        self.context = context
+        self.settings = settings
+        self.state = state
+        self.controller = make_controller(settings, state.kl_coef)
+
+    @property
+    def kl_coef(self) -> float:
+        return self.controller.coef
+
+    @property
+    def rate_factor(self) -> float:
+        """What the scheduled step size is multiplied by."""
+        return self.state.adjusted.get("learning_rate", 1.0)
+
+    @property
+    def epochs(self) -> int:
+        return int(self.state.adjusted.get("update_epochs", self.settings.update_epochs))
+
+    @property
+    def entropy_coef(self) -> float:
+        return self.state.adjusted.get("entropy_coef", self.settings.entropy_coef)
+
+    def follow(self, kl: float, answers: int) -> None:
+        """Let the controller see the divergence of a step, nats per sequence."""
+        self.controller.update(kl, answers)
+        self.state.kl_coef = self.controller.coef
+
+    def heed(self, breaches: Sequence[Breach]) -> Breach | None:
+        """Tell of what was crossed and change what is to be changed; the breach that ends the
+        run, if one does."""
+        report(self.context, breaches)
+        for breach in breaches:
+            for change in breach.adjustment:
+                self._adjust(change.setting, change.apply)
+        return first_stop(breaches)
+
+    def _adjust(self, setting: str, change: Callable[[float], float]) -> None:
+        adjusted = self.state.adjusted
+        if setting == "kl_coef":
+            self.controller.coef = self.state.kl_coef = change(self.controller.coef)
+        elif setting == "learning_rate":
+            peak = self.settings.learning_rate
+            adjusted[setting] = change(peak * self.rate_factor) / peak
+        else:
+            adjusted[setting] = change(adjusted.get(setting, getattr(self.settings, setting)))
+
+
+@dataclass
+class Course:
+    """The parts of a run, and what happens around its steps."""
+
+    context: RunContext
+    settings: PPOSettings
+    accelerator: Accelerator
+    models: Models
+    optimizer: torch.optim.Optimizer | Zero
+    reward: RewardSource
+    judge: RewardSource | None
+    scoring: RankedQueue
+    prompts: Prompts
+    eval_prompts: Prompts
+    steering: Steering
+    guards: Guardrails
+    state: TrainingState
+    kept: checkpoint.Kept
+    watch: Watch
+    probes: RewardProbes
+    histograms: Histograms
+    diagnosis: LiveDiagnosis
+    first: Evaluation | None = None
+    last: Evaluation | None = None
+    stopped_by: str = ""
+    evaluated_at: int = -1
+    timed: list[dict[str, float]] = field(default_factory=list)
+    actors: "Actors | None" = None
+
+    @classmethod
+    def build(cls, context: RunContext, settings: PPOSettings) -> Self:
+        check_layout(context)
+        accelerator = make_accelerator(settings)
+        models = load_models(context, settings)
+        folder = context.input_path("prompts")
+        adamw = make_optimizer(models.actor_critic, settings)
+        state = TrainingState(kl_coef=settings.kl_coef)
+        guards = Guardrails("ppo", settings.guards, per_look=settings.batch_size)
+        diagnosis = LiveDiagnosis(context.spec, asdict(settings), guards, settings.guards)
+        kept = checkpoint.Kept(settings.keep_rollouts)
+        watch, histograms = make_watch(context, settings), Histograms()
+        resumed = context.resume_path()
+        if resumed:
+            state = restore(resumed, models.actor_critic, adamw)
+            guards.restore(state.guards)
+            watch.restore(state.watch)
+            histograms.restore(state.histograms)
+            diagnosis.restore(state.diagnosis)
+            kept.load(resumed)
+        if ranks.world() == 1:  # over several, gradients are added up by the update
+            models.actor_critic = accelerator.prepare(models.actor_critic)
+        optimizer = make_zero(context, settings, models, adamw, accelerator) or adamw
+        actors = _actors(context, settings, models, accelerator)
+        reward = actors.reward if actors else None
+        reward = reward or build_reward(
+            context, settings.reward, batch_size=settings.reward_batch_size
+        )
+        at_once = settings.reward_batch_size * max(1, settings.reward_workers)
+        course = cls(
+            context=context,
+            settings=settings,
+            accelerator=accelerator,
+            models=models,
+            optimizer=optimizer,
+            reward=reward,
+            judge=build_judge(context, batch_size=settings.reward_batch_size),
+            scoring=RankedQueue(ScoreQueue(reward, batch_size=at_once)),
+            prompts=read_training_prompts(folder, models.tokenizer, settings),
+            eval_prompts=read_evaluation_prompts(
+                folder, models.tokenizer, settings, seed=context.spec.seed
+            ),
+            steering=Steering(context, settings, state),
+            guards=guards,
+            state=state,
+            kept=kept,
+            watch=watch,
+            probes=read_probes(context),
+            histograms=histograms,
+            diagnosis=diagnosis,
+            actors=actors,
+        )
+        if actors is not None:
+            actors.draw_ahead_by(course.scoring.submit)
+        return course
+
+    def close(self) -> None:
+        """End what works beside this thread."""
+        if self.actors is not None:
+            self.actors.stop()
+        self.scoring.close()
+        if isinstance(self.optimizer, Zero):
+            self.optimizer.close()
+        if self.actors is not None:
+            self.actors.close()
+
+    @property
+    def is_fresh(self) -> bool:
+        return self.state.step == 0
+
+    def spread(self, step: int, scores: Sequence[float], lengths: Sequence[float]) -> None:
+        """How scores and lengths lay, on bins that stay the same."""
+        longest = self.settings.max_new_tokens
+        for event in self.histograms.of_answers(step, scores, lengths, longest=longest):
+            self.context.emit(event)
+
+    # --- guardrails ---
+
+    def look(self, step: int, figures: Figures, breaches: Sequence[Breach] = ()) -> list[Breach]:
+        """What guardrails and diagnosis say of these figures, after what was crossed before."""
+        crossed = [*breaches, *self.guards.look(step, figures)]
+        return self.diagnosis.look(self.context, step, figures, crossed)
+
+    def act(self, breaches: list[Breach]) -> None:
+        """Tell of what was crossed, change what is to be changed, and end what is to end."""
+        if (stop := self.steering.heed(breaches)) is not None:
+            looked = stop.rule.link == "numerics" or self.evaluated_at == self.state.step
+            if not looked and self.evaluate():  # what the stop cut off may be the best there was
+                self.save(["last", "best"])
+            self.save(["failed"])
+            self.kept.publish(self.context)
+            raise stop_error(stop)
+
+    # --- around the steps ---
+
+    @property
+    def baseline(self) -> Baseline | None:
+        return Baseline(**self.state.baseline) if self.state.baseline else None
+
+    def begin(self) -> None:
+        """What is measured before the first step, and what it shows already."""
+        self.check_ranks()
+        self.measure_baseline()
+        self.evaluate()
+        self.act(self.diagnosis.look(self.context, 0, self.last.figures()))
+
+    def measure_baseline(self) -> None:
+        with self.models.whole():
+            found = measure_baseline(
+                self.models.reference,
+                self.models.tokenizer,
+                self.eval_prompts,
+                self.reward,
+                self.settings,
+                seed=self.context.spec.seed,
+                watch=self.watch,
+            )
+        self.state.baseline = found.to_json() if found else None
+        if found:
+            self.context.metrics(0, found.behaviour)
+
+    def report_progress(self, *, eta_s: float) -> None:
+        self.context.progress(self.state.step, self.settings.steps, "training", eta_s)
+
+    def evaluate(self) -> bool:
+        """Answer the fixed prompts and report; whether this is the best evaluation so far."""
+        with self.models.whole():
+            self.last = evaluate(
+                self.models.actor_critic.policy,
+                self.models.reference,
+                self.models.tokenizer,
+                self.eval_prompts,
+                self.reward,
+                self.judge,
+                self.settings,
+                seed=self.context.spec.seed,
+                baseline=self.baseline,
+                probes=self.probes,
+                deviation=self.watch.deviation,
+            )
+        self.first = self.first or self.last
+        self.evaluated_at = self.state.step
+        self.context.metrics(self.state.step, self.last.figures())
+        if self.state.step == 0:
+            self.spread(0, self.last.scores.values, [given.tokens for given in self.last.answers])
+        return checkpoint.note_evaluation(self.state, self.last.headline)
+
+    def evaluate_and_save(self, *, last: bool) -> bool:
+        """What is due after this step; whether the run ends here. A new best evaluation is kept at
+        once."""
+        step = self.state.step
+        cancelled = self.context.stopped == "cancel"
+        due = (step % self.settings.eval_every == 0 or last) and not cancelled
+        is_best = self.evaluate() if due else False
+        if due and self.settings.patience and self.state.not_better >= self.settings.patience:
+            self.stopped_by = "patience"
+        ended = last or bool(self.stopped_by)
+        breaches = self.look(step, self.last.figures()) if due and self.last else []
+        if is_best or ended or step % self.settings.save_every == 0:
+            tags = ["last"]
+            tags += ["best"] if is_best else []
+            tags += ["final"] if ended and not cancelled else []
+            self.save(tags)
+        self.act(breaches)
+        return ended
+
+    def check_ranks(self) -> None:
+        """Where each rank keeps a copy of what is trained, the copies are one to the bit."""
+        actor_critic = self.models.actor_critic
+        if ranks.world() > 1 and not is_split(actor_critic):
+            trained = {name: p for p, name in actor_critic.trained_names().items()}
+            invariants.check_alike(ranks.gathered(state_sha256(trained)))
+
+    def save(self, tags: list[str]) -> None:
+        self.models.reference.check()
+        self.check_ranks()
+        self.state.guards = self.guards.state()
+        self.state.watch = self.watch.state()
+        self.state.histograms = self.histograms.state()
+        self.state.diagnosis = self.diagnosis.state()
+        metrics = self.last.metrics() if self.last else {}
+        checkpoint.save_checkpoint(
+            self.context, self.models, self.optimizer, self.state, self.kept, tags, metrics
+        )
+
+    def finish(self) -> dict[str, Any]:
+        """The audit, unless someone cancelled, and the headline figures."""
+        if self.context.stopped != "cancel" and self.last is not None:
+            with self.models.whole():
+                audit(
+                    self.context,
+                    self.models.reference,
+                    self.models.tokenizer,
+                    self.eval_prompts,
+                    self.last,
+                    self.reward,
+                    self.settings,
+                    step=self.state.step,
+                )
+            self.kept.publish(self.context)
+            return diagnostics.summary(self) | diagnostics.latency(self)
+        return diagnostics.summary(self)
+
+
+def _actors(
+    context: RunContext, settings: PPOSettings, models: Models, accelerator: Accelerator
+) -> "Actors | None":
+    """Actors beyond this process, where the settings want any; only then is Ray needed."""
+    if not settings.rollout_workers and not settings.reward_workers:
+        return None
+    from workers.ppo.async_rollout import open_actors
+
+    half = accelerator.mixed_precision == "bf16"
+    return open_actors(context, settings, models, half=half)

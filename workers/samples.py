@@ -1,0 +1,121 @@
+"""Audit samples: the answers a person should read before trusting a policy.
+
+The highest rewards show what the reward model falls for, the lowest what it misses, and random
+ones what the policy usually says. Each stands beside the reference's answer to the same prompt.
+"""
+
+import json
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from transformers import PreTrainedTokenizerBase
+
+from workers.artifacts import file_sha256
+from workers.context import RunContext
+from workers.contract.events import Generated, Sample
+from workers.data.batches import encode_prompt
+from workers.data.snapshot import Messages
+from workers.rollouts.answers import Answer
+
+# Answers that are shown while and after a run, for people to read.
+
+
+def choose(available: int, count: int, seed: int) -> list[int]:
+    """`count` of the indices below `available`, by seed, in order."""
+    return sorted(random.Random(seed).sample(range(available), min(count, available)))
+
+
+def encode_fitting(
+    tokenizer: PreTrainedTokenizerBase, prompts: Sequence[Messages], max_length: int
+) -> tuple[list[Messages], list[list[int]]]:
+    """The prompts of at most `max_length` tokens, and their ids."""
+    encoded = [(prompt, encode_prompt(tokenizer, prompt)) for prompt in prompts]
+    fitting = [(prompt, ids) for prompt, ids in encoded if len(ids) <= max_length]
+    return [prompt for prompt, _ in fitting], [ids for _, ids in fitting]
+
+
+def emit_samples(
+    context: RunContext,
+    step: int,
+    prompts: Sequence[Messages],
+    answers: Sequence[Answer],
+    *,
+    rewards: Sequence[float] | None = None,
+    baselines: Sequence[Answer] | None = None,
+) -> None:
+    """One `Sample` of the random bucket per prompt."""
+    for i, (prompt, given) in enumerate(zip(prompts, answers, strict=True)):
+        context.emit(
+            Sample(
+                step=step,
+                bucket="random",
+                prompt=list(prompt),
+                response=given.text,
+                reward=rewards[i] if rewards else None,
+                kl=given.kl,
+                tokens=given.tokens,
+                baseline=baselines[i].text if baselines else None,
+            )
+        )
+
+
+BUCKETS = ("high", "low", "random")
+
+
+@dataclass(frozen=True, slots=True)
+class AuditSample:
+    """One line of audit.jsonl."""
+
+    bucket: str
+    prompt: Messages
+    response: str
+    reward: float
+    parts: Mapping[str, float]  # reward by component, and the judge where there is one
+    kl: float | None  # nats of the sequence
+    tokens: int
+    baseline: str
+    baseline_reward: float | None
+
+
+def pick(rewards: Sequence[float], count: int, *, seed: int) -> list[tuple[str, int]]:
+    """(bucket, index) of `count` answers per bucket; no answer is in two buckets.
+
+    With too few answers the buckets shrink evenly, high and low first served.
+    """
+    order = sorted(range(len(rewards)), key=lambda i: rewards[i])
+    count = min(count, max(1, len(order) // len(BUCKETS)))
+    high = order[::-1][:count]
+    rest = [i for i in order if i not in high]
+    low, rest = rest[:count], rest[count:]
+    drawn = random.Random(seed).sample(rest, min(count, len(rest)))
+    buckets = {"high": high, "low": low, "random": drawn}
+    return [(bucket, i) for bucket in BUCKETS for i in buckets[bucket]]
+
+
+def publish(context: RunContext, samples: Sequence[AuditSample], *, step: int) -> None:
+    """Emit each sample, and all of them as the file audit.jsonl."""
+    path = context.workdir / "audit.jsonl"
+    write_lines(path, [asdict(sample) for sample in samples])
+    for sample in samples:
+        context.emit(
+            Sample(
+                step=step,
+                bucket=sample.bucket,
+                prompt=list(sample.prompt),
+                response=sample.response,
+                reward=sample.reward,
+                parts=dict(sample.parts),
+                kl=sample.kl,
+                tokens=sample.tokens,
+                baseline=sample.baseline,
+            )
+        )
+    uri = context.save_artifact(path, media_type="application/x-ndjson")
+    context.emit(Generated(uri, file_sha256(path), len(samples), "audit"))
+
+
+def write_lines(path: Path, rows: Sequence[Mapping[str, object]]) -> None:
+    """JSON Lines, UTF-8."""
+    path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), "utf-8")

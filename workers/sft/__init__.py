@@ -1,1 +1,0 @@
-"""Supervised fine-tuning: its rows, its trainer, and how well its model imitates."""

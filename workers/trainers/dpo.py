@@ -1,0 +1,477 @@
+"""TRL's DPOTrainer with our forward passes: its losses and figures, our batches and reference.
+
+The losses, their weights and the figures are TRL's `_compute_loss`, unchanged: it is handed the
+log-probabilities of the answers' tokens where it would call the model itself. Left to itself it
+projects prompts and padding on the vocabulary too (on processors), pads every pair of a step to the
+longest, and takes as the reference what it finds at the path in the policy's configuration, or a
+copy of the adapters as they are when it is built: trained ones, for who goes on from saved ones.
+"""
+
+import contextlib
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from peft import PeftModel
+from safetensors import safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+from transformers import PreTrainedTokenizerBase, TrainerCallback
+from trl import DPOConfig, DPOTrainer
+from trl.trainer.utils import add_fused_lm_head
+
+from workers import ranks
+from workers.config.training import DPOSettings
+from workers.context import RunContext
+from workers.data.batches import Encoded, PairEncoder
+from workers.data.snapshot import Messages, Preference
+from workers.layouts.shares import ALONE, Shares
+from workers.models.lora import body_of
+from workers.models.reference import Reference
+from workers.rollouts.answer_tokens import (
+    AnswerTokens,
+    Batch,
+    answer_start,
+    answer_tokens,
+    batch_of,
+    with_output_layer,
+)
+from workers.rollouts.answers import Answer, answer
+from workers.rollouts.sampling import Sampling
+from workers.samples import choose, emit_samples, encode_fitting
+from workers.trainers.microbatch import PartedTRL, placeholder_rows
+from workers.trainers.trainer_bridge import GuardedTrainer
+
+# The pairs of a DPO run as token ids, and a step of them as parts.
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Both conversations of a row; `reference` holds log π_ref of both answers, nats per sequence,
+    chosen first, where it was computed beforehand."""
+
+    chosen: Encoded
+    rejected: Encoded
+    reference: tuple[float, float] | None = None
+
+    @property
+    def lengths(self) -> tuple[int, int]:
+        return len(self.chosen.ids), len(self.rejected.ids)
+
+    @property
+    def longest(self) -> int:
+        return max(self.lengths)
+
+
+def encode_pairs(
+    tokenizer: PreTrainedTokenizerBase, rows: Sequence[Preference], max_length: int
+) -> list[Pair]:
+    """Rows cut at the end to `max_length`; left out are those with no token of an answer left.
+
+    Both answers begin at the same token, as in TRL: where a token merges across the end of the
+    prompt in one of them, that end is compared in both.
+    """
+    encode = PairEncoder(tokenizer, max_length=max_length)
+    pairs = []
+    for row in rows:
+        chosen, rejected = encode(row.prompt, row.chosen), encode(row.prompt, row.rejected)
+        border = min(chosen.prompt_length, rejected.prompt_length)
+        both = [replace(side, prompt_length=border) for side in (chosen, rejected)]
+        if all(len(side.ids) > answer_start(side) for side in both):
+            pairs.append(Pair(*both))
+    return pairs
+
+
+class StepCollator:
+    """This rank's pairs of one step as parts of at most the budget's tokens. A part holds the
+    `batch` of its distinct texts, the `places` [2n] of the chosen then the rejected answers among
+    its rows, the part's share of the step's pairs and of its chosen answers' tokens, and [2, n]
+    `reference` log-probabilities where all pairs have them."""
+
+    def __init__(self, settings: DPOSettings, pad_id: int, shares: Shares = ALONE) -> None:
+        self.settings = settings
+        self.pad_id = pad_id
+        self.shares = shares
+
+    def __call__(self, pairs: Sequence[Pair]) -> list[dict[str, Any]]:
+        parts = self.shares.parts(
+            [pair.lengths for pair in pairs],
+            budget=self.settings.max_tokens_per_batch,
+            at_least=self.settings.gradient_accumulation,
+        )
+        tokens = _chosen_tokens(pairs)
+        return [
+            self._part([pairs[i] for i in part.rows], len(pairs), tokens, taken=float(part.counts))
+            for part in parts
+        ]
+
+    def _part(
+        self, pairs: Sequence[Pair], total: int, tokens: int, *, taken: float
+    ) -> dict[str, Any]:
+        texts = [pair.chosen for pair in pairs] + [pair.rejected for pair in pairs]
+        keys = [(tuple(text.ids), text.prompt_length) for text in texts]
+        distinct = dict(zip(keys, texts, strict=True))
+        batch, rows = batch_of(list(distinct.values()), self.pad_id, self.shares.rectangles)
+        row_of = dict(zip(distinct, rows, strict=True))
+        known = [pair.reference for pair in pairs if pair.reference is not None]
+        return {
+            "rectangles": batch.rectangles,
+            "counts": batch.counts,
+            "places": torch.tensor([row_of[key] for key in keys]),
+            "taken": taken,
+            "pair_share": len(pairs) / total,
+            "token_share": _chosen_tokens(pairs) / tokens,
+            "reference": torch.tensor(known).T if len(known) == len(pairs) else None,
+        }
+
+
+def _chosen_tokens(pairs: Sequence[Pair]) -> int:
+    return sum(len(pair.chosen.ids) - answer_start(pair.chosen) for pair in pairs)
+
+
+# What the reference thinks of the pairs: asked along the way, or once for all of them.
+#
+# Computed beforehand, the values belong to one reference and one set of pairs. They ride in every
+# checkpoint under a key made of both, so a resumed run reads them back instead of computing them
+# again, and never mixes those of another reference or of other data.
+
+FILE = "reference_logprobs.safetensors"
+TOKENS_AT_ONCE = 16_384  # without a budget of the run's own
+
+
+@torch.no_grad()
+def sequence_logprobs(reference: Reference, batch: Batch, *, fused: bool) -> Tensor:
+    """log π_ref of every answer of the batch: [N], nats per sequence."""
+    with reference.weights() as model:
+        return answer_tokens(model, batch, fused=fused).log_probs.sum(1)
+
+
+def reference_key(
+    reference: Reference, splits: Mapping[str, Sequence[Pair]], precision: str
+) -> str:
+    """Identity of the values: the reference's weights, every token of every pair in order, and the
+    precision they are computed in."""
+    digest = hashlib.sha256(f"{reference.sha256} {precision}".encode())
+    for name, pairs in sorted(splits.items()):
+        digest.update(f"{name} {len(pairs)}".encode())
+        for pair in pairs:
+            for side in (pair.chosen, pair.rejected):
+                digest.update(f"{side.prompt_length}:{side.ids}".encode())
+    return digest.hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Precomputed:
+    """log π_ref by split: [n, 2] nats per sequence, chosen first; `key` says of what."""
+
+    key: str
+    values: dict[str, Tensor]
+
+    def save(self, folder: Path) -> None:
+        save_file(self.values, folder / FILE, metadata={"key": self.key})
+
+    @classmethod
+    def load(cls, folder: Path, key: str) -> "Precomputed | None":
+        """Those of a checkpoint, if they are of this very reference and of these very pairs."""
+        path = folder / FILE
+        if not path.is_file():
+            return None
+        with safe_open(path, framework="pt") as file:
+            if (file.metadata() or {}).get("key") != key:
+                return None
+            return cls(key, {name: file.get_tensor(name) for name in file.keys()})  # noqa: SIM118
+
+    def joined(self, splits: Mapping[str, Sequence[Pair]]) -> dict[str, list[Pair]]:
+        """The pairs with their values."""
+        return {
+            name: [
+                replace(pair, reference=(chosen, rejected))
+                for pair, (chosen, rejected) in zip(pairs, self.values[name].tolist(), strict=True)
+            ]
+            for name, pairs in splits.items()
+        }
+
+
+def precompute(
+    reference: Reference,
+    splits: Mapping[str, Sequence[Pair]],
+    key: str,
+    *,
+    pad_id: int,
+    device: torch.device,
+    budget: int | None,
+    fused: bool,
+    autocast: contextlib.AbstractContextManager[None],
+) -> Precomputed:
+    """One forward pass over every distinct text, those of similar length together."""
+    texts = {
+        (tuple(side.ids), side.prompt_length): side
+        for pairs in splits.values()
+        for pair in pairs
+        for side in (pair.chosen, pair.rejected)
+    }
+    keys = sorted(texts, key=lambda k: (-len(k[0]), k))
+    found: dict[tuple[tuple[int, ...], int], float] = {}
+    with autocast:
+        for group in _groups(keys, budget or TOKENS_AT_ONCE):
+            batch, places = batch_of([texts[k] for k in group], pad_id)
+            values = sequence_logprobs(reference, batch.to(device), fused=fused)
+            found.update(zip(group, values[places].tolist(), strict=True))
+    return Precomputed(
+        key,
+        {
+            name: torch.tensor(
+                [
+                    [found[tuple(side.ids), side.prompt_length] for side in (p.chosen, p.rejected)]
+                    for p in pairs
+                ]
+            ).reshape(-1, 2)
+            for name, pairs in splits.items()
+        },
+    )
+
+
+def _groups(
+    keys: Sequence[tuple[tuple[int, ...], int]], budget: int
+) -> Iterator[list[tuple[tuple[int, ...], int]]]:
+    """Longest first, each group of at most `budget` tokens, padding included."""
+    start = 0
+    while start < len(keys):
+        rows = max(1, budget // len(keys[start][0]))
+        yield list(keys[start : start + rows])
+        start += rows
+
+
+@contextlib.contextmanager
+def on_device(reference: Reference, device: torch.device) -> Iterator[Reference]:
+    """A reference that rests in main memory, on the accelerator for as long as it is asked."""
+    home = reference.model.device
+    if home == device:
+        yield reference
+        return
+    reference.model.to(device)
+    try:
+        yield reference
+    finally:
+        reference.model.to(home)
+
+
+# Figures that are means over tokens; the others are means over pairs.
+_CHOSEN, _REJECTED = ("logits/chosen", "mean_token_accuracy"), ("logits/rejected",)
+
+
+def loss_arguments(settings: DPOSettings) -> dict[str, Any]:
+    """Which of TRL's losses, and how they are added up."""
+    also = ["sft"] if settings.sft_weight else []
+    return {
+        "loss_type": [settings.loss_type, *also],
+        "loss_weights": [1.0, settings.sft_weight] if also else None,
+        "beta": settings.beta,
+        "label_smoothing": settings.label_smoothing,
+        "discopop_tau": settings.discopop_tau,
+    }
+
+
+class PairTrainer(GuardedTrainer, PartedTRL, DPOTrainer):
+    """Pairs by length, steps in parts, the reference that it is given and no other."""
+
+    reference: Reference | None = None
+    precomputed: Precomputed | None = None
+    _built = False
+    _fsdp = False
+
+    def __init__(
+        self,
+        *,
+        model: Any,
+        args: DPOConfig,
+        settings: DPOSettings,
+        train_pairs: Sequence[Pair],
+        eval_pairs: Sequence[Pair],
+        tokenizer: PreTrainedTokenizerBase,
+        callbacks: list[Any] | None = None,
+        reference: Reference | None = None,
+        precomputed: Precomputed | None = None,
+        shares: Shares = ALONE,
+    ) -> None:
+        """`reference` is asked along the way; with `precomputed` the pairs have its values."""
+        args.precompute_ref_log_probs = True  # so that it neither loads nor keeps a reference
+        super().__init__(
+            model=model,
+            args=args,
+            train_dataset=placeholder_rows(),
+            eval_dataset=placeholder_rows(),
+            processing_class=tokenizer,
+            data_collator=StepCollator(settings, tokenizer.pad_token_id, shares),
+            callbacks=callbacks,
+        )
+        if isinstance(self.model, PeftModel):
+            self.model.delete_adapter("ref")  # a copy of adapters is not our reference
+        self._built = True
+        self.take_rows(train_pairs, eval_pairs)
+        self.reference, self.precomputed = reference, precomputed
+        if self.fused and reference is not None and reference.adapted is None:
+            add_fused_lm_head(reference.model)
+
+    @property
+    def is_fsdp_enabled(self) -> bool:
+        """Not told while TRL builds: it would load a reference of its own for FSDP."""
+        return self._fsdp and self._built
+
+    @is_fsdp_enabled.setter
+    def is_fsdp_enabled(self, value: bool) -> None:
+        self._fsdp = value
+
+    def _prepare_dataset(self, dataset: Any, *args: Any, **kwargs: Any) -> Any:
+        return dataset
+
+    def _precompute_ref_logps(self, dataset: Any, *args: Any, **kwargs: Any) -> Any:
+        return dataset
+
+    def row_length(self, row: Pair) -> int:
+        return row.longest
+
+    def row_weight(self, row: Pair) -> float:
+        return 1.0
+
+    # --- loss ---
+
+    def compute_loss(
+        self,
+        model: torch.nn.Module,
+        inputs: dict[str, Any],
+        return_outputs: bool = False,
+        num_items_in_batch: Any = None,
+    ) -> Tensor:
+        """A part's share of the step's loss, by TRL's formulas."""
+        batch, places = Batch(inputs["rectangles"], inputs["counts"]), inputs["places"]
+        tokens = answer_tokens(with_output_layer(model), batch, fused=self.fused).rows(places)
+        reference = inputs["reference"]
+        if reference is None:
+            if self.reference is None:
+                raise RuntimeError("neither a reference nor its values are at hand")
+            reference = sequence_logprobs(self.reference, batch, fused=self.fused)[places]
+            reference = reference.view(2, -1)
+        # TRL drops each row's first column, for nothing tells a text's first token.
+        answers = torch.nn.functional.pad(tokens.label_mask.long(), (1, 0))
+        read = {
+            "input_ids": answers,
+            "attention_mask": answers,
+            "completion_mask": answers,
+            "ref_chosen_logps": reference[0],
+            "ref_rejected_logps": reference[1],
+        }
+        return inputs["pair_share"] * self._trl_loss(tokens, read, inputs)
+
+    def _trl_loss(self, tokens: AnswerTokens, read: dict[str, Tensor], part: dict[str, Any]) -> Any:
+        """TRL's loss of the part alone. Its mean over tokens (`sft`) weighs as many tokens as the
+        part has of the step's, the means over pairs as many pairs."""
+        weights = self.loss_weights
+        by_token = part["token_share"] / part["pair_share"]
+        self.loss_weights = [
+            weight * (by_token if kind == "sft" else 1.0)
+            for kind, weight in zip(self.loss_types, weights, strict=True)
+        ]
+        chosen, rejected = (float(mask.sum()) for mask in tokens.label_mask.chunk(2))
+        over_tokens = dict.fromkeys(_CHOSEN, chosen) | dict.fromkeys(_REJECTED, rejected)
+        over_tokens["entropy"] = chosen + rejected
+        pairs = len(tokens.label_mask) / 2
+        try:
+            with self.weighing(lambda name: part["taken"] * over_tokens.get(name, pairs)):
+                return self._compute_loss(lambda **_: tokens, read, return_outputs=False)
+        finally:
+            self.loss_weights = weights
+
+    def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
+        super()._save(output_dir, state_dict)
+        if self.precomputed is not None and self.args.should_save:
+            self.precomputed.save(Path(output_dir or self.args.output_dir))
+
+
+# While a DPO run goes on: answers to fixed held-out prompts, and how far from the reference.
+
+
+class Probe(TrainerCallback):
+    """At every evaluation: answers to fixed prompts, and how far they lie from the reference."""
+
+    def __init__(
+        self,
+        context: RunContext,
+        settings: DPOSettings,
+        policy: Any,
+        reference: Reference,
+        tokenizer: PreTrainedTokenizerBase,
+        prompts: Sequence[Messages],
+        max_length: int,
+        look: Callable[[int, Mapping[str, float]], None],
+    ) -> None:
+        """`look` has the guardrails look at the figures of a step."""
+        self.look = look
+        self.context = context
+        # The policy as one, to be asked, or None on a rank that need not: `SplitWeights.whole`.
+        self.whole: Callable[[], AbstractContextManager[Any]] = lambda: nullcontext(policy)
+        self.reference = reference
+        self.tokenizer = tokenizer
+        self.sampling = Sampling(settings.sample_max_new_tokens, seed=context.spec.seed)
+        fitting, ids = encode_fitting(
+            tokenizer, prompts, max(1, max_length - settings.sample_max_new_tokens)
+        )
+        chosen = choose(len(fitting), settings.sample_prompts, context.spec.seed)
+        self.prompts = [fitting[i] for i in chosen]
+        self.ids = [ids[i] for i in chosen]
+        self.answers: list[Answer] = []
+        self.kl: float | None = None
+
+    def on_evaluate(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        if not self.ids:
+            return
+        with self.whole() as policy:
+            if policy is not None:
+                self._answer(policy)
+        figures = ranks.from_first(self._figures())
+        self.kl = figures["objective/kl"]
+        self.context.metrics(state.global_step, figures)
+        self.look(state.global_step, figures)
+
+    def _answer(self, policy: Any) -> None:
+        body = body_of(policy)
+        body.eval()
+        with self._reference_of(policy) as reference:
+            self.answers = answer(
+                body, self.tokenizer, self.ids, self.sampling, reference=reference
+            )
+
+    @contextmanager
+    def _reference_of(self, policy: Any) -> Iterator[Reference]:
+        """What `policy`, or a copy of it, is compared with."""
+        if self.reference.adapted is not None and self.reference.adapted is not policy:
+            yield Reference.below_adapters(policy)
+            return
+        with on_device(self.reference, body_of(policy).device) as reference:
+            yield reference
+
+    def _figures(self) -> dict[str, float]:
+        if not self.answers:
+            return {}
+        nats = [given.kl or 0.0 for given in self.answers]
+        tokens = [given.tokens for given in self.answers]
+        return {
+            "objective/kl": sum(nats) / len(nats),
+            "objective/kl_per_token": sum(nats) / sum(tokens),
+            "response/length": sum(tokens) / len(tokens),
+        }
+
+    def show(self, step: int) -> None:
+        """The last answers, each beside the reference's own."""
+        if not self.ids:
+            return
+        with self.whole() as policy:
+            if policy is None or not self.answers:
+                return
+            with self._reference_of(policy) as reference, reference.weights() as model:
+                baselines = answer(model, self.tokenizer, self.ids, self.sampling)
+            emit_samples(self.context, step, self.prompts, self.answers, baselines=baselines)
