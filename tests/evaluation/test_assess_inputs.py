@@ -6,7 +6,7 @@ import pytest
 from pytest_django.fixtures import Settings
 
 from apps.accounts.models import Project, User
-from apps.common.errors import DomainError, Missing
+from apps.common.errors import DomainError, Missing, Unprocessable
 from apps.evaluation.services.assessing import assessment_start
 from apps.training.models import Checkpoint, Run
 from apps.training.selectors.pages import checkpoint_choices, input_resolve
@@ -78,10 +78,12 @@ def test_a_nul_in_what_is_sent_breaks_nothing(project, model, emil, signed_in):
     assert page.status_code == 400
     with pytest.raises(Missing):
         input_resolve(project, "snapshot:\x00")
+    with pytest.raises(Unprocessable, match="preset"):
+        assessment_start(checkpoint=model, inputs={}, config={"preset": "\x00"}, user=emil)
     run = assessment_start(
         checkpoint=model,
         inputs={},
-        config={"preset": "\x00"},
+        config={},
         name="one\x00two",
         user=emil,
         idempotency_key="\x00",

@@ -250,7 +250,10 @@ def test_what_no_machine_can_do_is_held_with_the_reason_and_lets_others_pass(
     needs: dict[str, Any],
     workers: list[tuple[str, dict[str, Any]]],
     words: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    # A drill has no settings for Ray or a server; the queue reads those of any kind.
+    monkeypatch.setattr("apps.training.services.launching.settings_for", lambda *_: None)
     wire.workers = [worker_make(name, queues=("gpu",), **more) for name, more in workers]
     run = launch("large", queue="gpu", **needs)
     launch("small", queue="gpu")
