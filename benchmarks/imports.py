@@ -151,8 +151,8 @@ def by_bulk_create(project: Any, rows: list[dict[str, Any]]) -> int:
 
 def from_file(project: Any, path: Path) -> int:
     from apps.labeling import services
-    from apps.labeling.services.import_files import file_parsed
-    from apps.labeling.services.import_rows import file_rows
+    from apps.labeling.services.importing import file_rows
+    from apps.labeling.services.imports import file_parsed
 
     with file_parsed(path, {}) as values:
         rows = file_rows(values).comparisons

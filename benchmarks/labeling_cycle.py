@@ -41,14 +41,14 @@ STEPS: dict[str, tuple[str, ...]] = {
     ),
     "vote: lock, read, check": ("apps.labeling.services.vote_cast",),
     "vote: store and count": ("apps.labeling.services.votes.vote_write",),
-    "decision": ("apps.labeling.services.recording.decision_store",),
+    "decision": ("apps.labeling.services.answers.decision_store",),
     "next pair": ("apps.labeling.services.leasing.draw",),
     "commit": ("django.db.backends.base.base.BaseDatabaseWrapper.commit",),
     "what remains, from Redis": ("apps.labeling.selectors.remaining_for",),
-    "texts as HTML, from Redis": ("apps.labeling.screens.panes.texts_html",),
+    "texts as HTML, from Redis": ("apps.labeling.screens.label.texts_html",),
     "what the page shows": (
-        "apps.labeling.screens.screen.context",
-        "apps.labeling.screens.bar.bar_html",
+        "apps.labeling.screens.label.context",
+        "apps.labeling.screens.label.bar_html",
     ),
     "template": ("django.template.loader.render_to_string",),
 }

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from apps.common.sandbox import Limits
-from apps.labeling.services import import_files
+from apps.labeling.services import imports
 
 
 @pytest.fixture
@@ -24,4 +24,4 @@ def inline_parsing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         for value in found(scratch=str(tmp_path), **json.loads(json.dumps(arguments))):
             yield json.loads(json.dumps(value))
 
-    monkeypatch.setattr(import_files, "sandboxed", parsed)
+    monkeypatch.setattr(imports, "sandboxed", parsed)

@@ -3,7 +3,7 @@
 import pytest
 from django.template.loader import render_to_string
 
-from apps.labeling.screens import bar, screen
+from apps.labeling.screens import label
 from apps.labeling.services import Offers
 from apps.labeling.services.results import Criterion
 
@@ -21,9 +21,9 @@ ASKED = [
 
 
 def anew(slug: str, offers: Offers, undo: int | None) -> str:
-    context = screen.ballot(offers, {}) | {
+    context = label.ballot(offers, {}) | {
         "active_project": {"slug": slug},
-        "skip_reasons": screen.SKIP_REASONS,
+        "skip_reasons": label.SKIP_REASONS,
         "undo": undo,
     }
     return render_to_string("labeling/_bar.html", context)
@@ -33,14 +33,14 @@ def anew(slug: str, offers: Offers, undo: int | None) -> str:
 @pytest.mark.parametrize("undo", [None, 7, 12_345])
 def test_what_is_kept_equals_what_is_made_anew(offers: Offers, undo: int | None) -> None:
     for _ in range(2):  # the second time it comes from what was kept
-        kept = bar.bar_html(slug="arguments", offers=offers, undo=undo)
+        kept = label.bar_html(slug="arguments", offers=offers, undo=undo)
         assert kept == anew("arguments", offers, undo)
     assert (f"?answer={undo}" in kept) == (undo is not None)
 
 
 def test_projects_do_not_get_each_others_bars() -> None:
     for slug in ("arguments", "elsewhere", "arguments"):
-        html = bar.bar_html(slug=slug, offers=Offers(), undo=3)
+        html = label.bar_html(slug=slug, offers=Offers(), undo=3)
         assert f"/p/{slug}/label/skip/" in html
         assert html.count("/p/") == html.count(f"/p/{slug}/")
-        assert bar.addresses(slug)["vote"] == f"/p/{slug}/label/vote/"
+        assert label.addresses(slug)["vote"] == f"/p/{slug}/label/vote/"

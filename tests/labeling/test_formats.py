@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from apps.labeling.formats import Converted, FormatError, Options, layout_of, table_open
-from apps.labeling.formats.archives import MOST_FILES
+from apps.labeling.formats.binary_files import MOST_FILES
 
 PAIR = {"prompt": "Why?", "response_a": "So.", "response_b": "Because."}
 Write = Callable[[str | bytes], Path]

@@ -15,12 +15,12 @@ from apps.common.errors import DomainError
 from apps.common.sandbox import sandboxed, worker_limits
 from apps.labeling import services
 from apps.labeling.formats import FormatError, Options, layout_of, table_open
-from apps.labeling.formats.json_text import array
 from apps.labeling.formats.records import FileLimits
+from apps.labeling.formats.text_files import array
 from apps.labeling.models import ImportJob
-from apps.labeling.services import import_rows
-from apps.labeling.services.import_files import file_parsed, file_preview
-from apps.labeling.services.import_rows import file_rows
+from apps.labeling.services import importing
+from apps.labeling.services.importing import file_rows
+from apps.labeling.services.imports import file_parsed, file_preview
 from apps.labeling.texts import MOST_MESSAGES, BadMessages, messages_from
 from tests.labeling import hostile_files as hostile
 
@@ -88,7 +88,7 @@ def test_one_long_text_in_a_dictionary_is_looked_at_and_its_rows_are_refused(
 def test_rows_that_need_no_bytes_are_given_up_on(
     upload: Upload, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(import_rows, "MOST_ROWS", 500)
+    monkeypatch.setattr(importing, "MOST_ROWS", 500)
     path = upload(hostile.arrow_of_nothing())
     with file_parsed(path, {}) as values, pytest.raises(DomainError) as caught:
         file_rows(values)
@@ -98,7 +98,7 @@ def test_rows_that_need_no_bytes_are_given_up_on(
 def test_rows_that_cannot_be_read_are_counted_up_to_a_limit(
     upload: Upload, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(import_rows, "MOST_PROBLEMS", 50)
+    monkeypatch.setattr(importing, "MOST_PROBLEMS", 50)
     data = json.dumps(PAIR).encode() + b"\n" + b"1\n" * 500
     path = upload(data)
     with file_parsed(path, {"container": "jsonl"}) as values, pytest.raises(DomainError) as caught:
@@ -138,7 +138,7 @@ def test_a_delimiter_that_is_none_is_said(upload: Upload, delimiter: str) -> Non
 def test_a_list_is_read_piece_by_piece_as_json_reads_it(
     upload: Upload, monkeypatch: pytest.MonkeyPatch, text: str, split: int
 ) -> None:
-    monkeypatch.setattr("apps.labeling.formats.json_text._BLOCK", split)
+    monkeypatch.setattr("apps.labeling.formats.text_files._BLOCK", split)
     found = [value for _, value in array(upload(text.encode()), "utf-8")]
     expected = json.loads(text.lstrip("\ufeff"))
     assert len(found) == len(expected)

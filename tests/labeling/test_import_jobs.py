@@ -13,8 +13,8 @@ from apps.accounts.models import AuditEvent, Project, User
 from apps.common.errors import Conflict, DomainError
 from apps.labeling import dispatch, services
 from apps.labeling.models import Comparison, ImportJob, LabelingSettings, Prompt, Slot, Vote
-from apps.labeling.screens import import_jobs
-from apps.labeling.services import import_files, import_progress, import_running
+from apps.labeling.screens import imports as import_screens
+from apps.labeling.services import importing, imports
 from tests.labeling.pairs import rows_make
 from workers.artifacts import StoreUnreachable
 
@@ -73,7 +73,7 @@ def test_a_file_is_uploaded_checked_and_imported(project: Project, emil: User, s
 def test_the_upload_is_deleted_once_its_rows_are_in(project: Project, emil: User) -> None:
     job = imported(checked(upload(project, emil, *rows_make(2))))
     assert job.file_deleted_at is not None
-    assert not import_files.store().exists(f"imports/{job.pk}/upload")
+    assert not imports.store().exists(f"imports/{job.pk}/upload")
     with pytest.raises(Conflict, match="in already"):
         services.import_job_start(job=job)
 
@@ -91,7 +91,7 @@ def test_the_check_lists_every_error_and_warning_by_row(project: Project, emil: 
     report = checked(job).check_report
     assert (report["n_created"], report["n_refused"]) == (4, 1)
     assert report["warnings"] == {"duplicate": 1, "model_name": 1, "personal": 1}
-    found = list(import_jobs.findings(job))
+    found = list(import_screens.findings(job))
     assert [(f["level"], f["row"], f["field"]) for f in found] == [
         ("error", 2, "gold"),
         ("warning", 3, "id"),
@@ -119,7 +119,7 @@ def test_rows_that_are_no_json_are_named_and_the_others_read(project: Project, e
         project=project, by=emil, file_name="x.jsonl", chunks=[text.encode()]
     )
     assert checked(job).check_report["n_created"] == 2
-    (error,) = import_jobs.findings(job)
+    (error,) = import_screens.findings(job)
     assert (error["row"], error["field"]) == (2, "row")
 
 
@@ -213,7 +213,7 @@ def test_redis_away_keeps_the_import_and_the_sweep_offers_it_again(
     assert job.state == State.QUEUED
     monkeypatch.setattr(dispatch, "import_send", lambda job: not sent.append(job))
     assert services.import_jobs_sweep() == 0  # a moment ago: a worker may be about to take it
-    ImportJob.objects.update(queued_at=timezone.now() - import_running.RESEND_AFTER * 2)
+    ImportJob.objects.update(queued_at=timezone.now() - importing.RESEND_AFTER * 2)
     assert services.import_jobs_sweep() == 1
     assert sent == [job.pk]
 
@@ -231,7 +231,7 @@ def test_cancelling_while_it_waits_deletes_the_file(project: Project, emil: User
     services.import_job_check(job=job)
     services.import_job_cancel(job=job, by=emil)
     assert services.import_job_run(job=job.pk) == "cancelled"
-    assert not import_files.store().exists(f"imports/{job.pk}/upload")
+    assert not imports.store().exists(f"imports/{job.pk}/upload")
     with pytest.raises(Conflict, match="no longer kept"):
         services.import_job_configure(job=job)
 
@@ -241,9 +241,9 @@ def test_cancelling_while_it_runs_takes_back_what_was_written(
 ) -> None:
     job = checked(upload(project, emil, *rows_make(3)))
     services.import_job_start(job=job)
-    monkeypatch.setattr(import_progress, "_EVERY", 0.0)
+    monkeypatch.setattr(imports, "_EVERY", 0.0)
     monkeypatch.setattr("apps.labeling.services.reading._TELL_EVERY", 1)
-    real, told = import_progress.Progress.tell, []
+    real, told = imports.Progress.tell, []
 
     def tell(self: Any, step: str, done: int = 0, total: int = 0) -> None:
         told.append((step, done, total))
@@ -251,11 +251,11 @@ def test_cancelling_while_it_runs_takes_back_what_was_written(
             services.import_job_cancel(job=ImportJob.objects.get(pk=job.pk), by=emil)
         real(self, step, done, total)
 
-    monkeypatch.setattr(import_progress.Progress, "tell", tell)
+    monkeypatch.setattr(imports.Progress, "tell", tell)
     assert services.import_job_run(job=job.pk) == "cancelled"
     assert ("Checking the rows", 2, 3) in told
     assert not Comparison.objects.exists()
-    assert import_progress.progress_read(job.pk) == {}
+    assert imports.progress_read(job.pk) == {}
 
 
 def test_a_superseded_attempt_writes_nothing(
@@ -263,14 +263,14 @@ def test_a_superseded_attempt_writes_nothing(
 ) -> None:
     job = checked(upload(project, emil, *rows_make(3)))
     services.import_job_start(job=job)
-    real = import_running.comparisons_import
+    real = importing.comparisons_import
 
     def slow(**arguments: Any) -> Any:
         report = real(**arguments)
         ImportJob.objects.filter(pk=job.pk).update(attempt=99)
         return report
 
-    monkeypatch.setattr(import_running, "comparisons_import", slow)
+    monkeypatch.setattr(importing, "comparisons_import", slow)
     services.import_job_run(job=job.pk)
     assert not Comparison.objects.exists()
 
@@ -324,7 +324,7 @@ def test_past_votes_of_an_export_come_in_and_a_second_run_repeats_none(
     def killed(**arguments: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(import_running, "votes_import", killed)
+    monkeypatch.setattr(importing, "votes_import", killed)
     services.import_job_start(job=job)
     with pytest.raises(KeyboardInterrupt):
         services.import_job_run(job=job.pk)
@@ -344,9 +344,9 @@ def test_past_votes_of_an_export_come_in_and_a_second_run_repeats_none(
 def test_old_uploads_that_were_never_imported_are_deleted(project: Project, emil: User) -> None:
     job = upload(project, emil, GOOD)
     assert services.import_jobs_sweep() == 0
-    ImportJob.objects.update(updated_at=timezone.now() - import_running.KEEP_FILE * 2)
+    ImportJob.objects.update(updated_at=timezone.now() - importing.KEEP_FILE * 2)
     assert services.import_jobs_sweep() == 1
-    assert not import_files.store().exists(f"imports/{job.pk}")
+    assert not imports.store().exists(f"imports/{job.pk}")
 
 
 def test_the_check_shows_whole_groups_in_splits(project: Project, emil: User) -> None:
@@ -370,7 +370,7 @@ def test_answers_that_recur_across_groups_are_counted(project: Project, emil: Us
 
 
 def test_artifacts_lie_where_the_settings_say() -> None:
-    assert import_files.store().url == settings.ARTIFACTS_URL.rstrip("/")
+    assert imports.store().url == settings.ARTIFACTS_URL.rstrip("/")
 
 
 def test_a_store_that_does_not_answer_is_not_called_a_file_that_is_gone(
@@ -381,7 +381,7 @@ def test_a_store_that_does_not_answer_is_not_called_a_file_that_is_gone(
     def away(*_: Any) -> None:
         raise StoreUnreachable("the artifact store does not answer")
 
-    monkeypatch.setattr(import_files.Store, "local_path", away)
+    monkeypatch.setattr(imports.Store, "local_path", away)
     imported(job)
     assert services.import_job_run(job=job.pk) == "failed"
     job.refresh_from_db()

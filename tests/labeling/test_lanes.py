@@ -11,7 +11,7 @@ from apps.accounts.models import Project, User
 from apps.labeling import services
 from apps.labeling.models import Annotator, Comparison, LabelingSettings, Slot, Vote
 from apps.labeling.services import Lease, NothingReason, leasing, statements
-from apps.labeling.services.seats import Seat
+from apps.labeling.services.eligibility import Seat
 from tests.labeling.pairs import annotators_make, leased, pairs_make, rows_make, vote
 
 # Audits are of votes on decided comparisons.

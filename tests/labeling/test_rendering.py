@@ -11,8 +11,8 @@ from django.core.cache import cache
 
 from apps.labeling import rendering
 from apps.labeling.rendering import text_html, texts_html
-from apps.labeling.rendering.highlighting import CLASSES
-from apps.labeling.rendering.pieces import LONGEST_PIECE, LONGEST_WHOLE
+from apps.labeling.rendering.code import CLASSES
+from apps.labeling.rendering.maths import LONGEST_PIECE, LONGEST_WHOLE
 from tests.labeling import model_texts
 
 ALIGNED = "\\begin{align}\na &= b\\\\\nc &= d\n\\end{align}"

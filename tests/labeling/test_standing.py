@@ -8,7 +8,7 @@ from apps.common.errors import Conflict, DomainError, Missing, Refused
 from apps.labeling import services
 from apps.labeling.models import Annotator
 from apps.labeling.services import NothingReason
-from apps.labeling.services.standing import (
+from apps.labeling.services.eligibility import (
     annotator_disqualify,
     annotator_limits_set,
     annotator_qualify,

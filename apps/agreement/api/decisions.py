@@ -14,8 +14,8 @@ from apps.agreement.selectors.decisions import consensus_get, consensus_report_g
 from apps.agreement.selectors.rule_preview import rule_preview
 from apps.agreement.services.consensus import consensus_compare, decide_by_switch
 from apps.common.errors import DomainError, Missing
+from apps.labeling.services.projects import setting_checked
 from apps.labeling.services.redeciding import policy_of
-from apps.labeling.services.settings_checks import setting_checked
 
 router = Router(tags=["agreement"])
 

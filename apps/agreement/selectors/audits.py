@@ -12,7 +12,7 @@ from django.utils import timezone
 from apps.accounts.models import Project, User
 from apps.agreement.models import Ruling
 from apps.labeling.models import AUDIT_SEED, Decision, LabelingSettings, Slot, Vote
-from apps.labeling.services.statements.people import AUDITABLE
+from apps.labeling.services.statements import AUDITABLE
 from measures.audit import Rate, coincidence, error_from_repeats, simple_rate
 
 _LOWEST_HASH = -(2**63)

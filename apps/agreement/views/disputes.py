@@ -18,7 +18,7 @@ from apps.common.errors import DomainError, Missing
 from apps.common.http import Request
 from apps.labeling import selectors as labeling
 from apps.labeling.models import Comparison, Slot
-from apps.labeling.screens.panes import pair_shown
+from apps.labeling.screens.label import pair_shown
 from apps.labeling.services import MOST_AT_ONCE, WHY_LEFT_OUT, rounds_of
 
 PER_PAGE = 50

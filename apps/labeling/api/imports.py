@@ -13,7 +13,7 @@ from apps.accounts.permissions import STAFF, project_for
 from apps.common.errors import DomainError
 from apps.labeling import services
 from apps.labeling.models import ImportJob
-from apps.labeling.screens import import_jobs
+from apps.labeling.screens import imports as import_jobs
 
 router = Router(tags=["labeling"])
 MOST_LISTED = 200

@@ -12,8 +12,7 @@ Argilla 1.x `FeedbackDataset.format_as("datasets")` and 2.x `records.to_list` / 
 """
 
 from apps.labeling.formats.layouts import LAYOUTS, Layout, layout_of
-from apps.labeling.formats.options import PAIRINGS, Options
-from apps.labeling.formats.records import Converted, FormatError, RecordFault
+from apps.labeling.formats.records import PAIRINGS, Converted, FormatError, Options, RecordFault
 from apps.labeling.formats.tables import CONTAINERS, Table, table_open
 
 __all__ = [

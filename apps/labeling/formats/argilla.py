@@ -10,10 +10,19 @@ suggestions are a model's and are left out. Argilla does not export when a respo
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from apps.labeling.formats.mapping import Mapper
-from apps.labeling.formats.options import COMMON, Options
-from apps.labeling.formats.records import BadValue, Converted, Record, RecordFault
-from apps.labeling.formats.values import choice_from, folded
+from apps.labeling.formats.mapping import (
+    Mapper,
+)
+from apps.labeling.formats.records import (
+    COMMON,
+    BadValue,
+    Converted,
+    Options,
+    Record,
+    RecordFault,
+    choice_from,
+    folded,
+)
 
 KEY, LABEL = "argilla", "Argilla export"
 FIELDS = ("prompt", "response_a", "response_b", "model_a", "model_b", *COMMON)

@@ -12,10 +12,20 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from apps.labeling.formats.mapping import Mapper, mapping_of
-from apps.labeling.formats.options import COMMON, Options
-from apps.labeling.formats.records import BadValue, Converted, Record, RecordFault
-from apps.labeling.formats.values import content_from, number_from
+from apps.labeling.formats.mapping import (
+    Mapper,
+    mapping_of,
+)
+from apps.labeling.formats.records import (
+    COMMON,
+    BadValue,
+    Converted,
+    Options,
+    Record,
+    RecordFault,
+    content_from,
+    number_from,
+)
 from measures.splits import unit_hash
 
 KEY, LABEL = "completions", "N answers to each prompt (UltraFeedback)"

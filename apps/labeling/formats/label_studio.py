@@ -9,10 +9,18 @@ names a side. JSON-MIN and CSV exports have lost who answered and are read as pl
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from apps.labeling.formats.mapping import Mapper
-from apps.labeling.formats.options import COMMON, Options
-from apps.labeling.formats.records import BadValue, Converted, Record, RecordFault
-from apps.labeling.formats.values import choice_from
+from apps.labeling.formats.mapping import (
+    Mapper,
+)
+from apps.labeling.formats.records import (
+    COMMON,
+    BadValue,
+    Converted,
+    Options,
+    Record,
+    RecordFault,
+    choice_from,
+)
 
 KEY, LABEL = "label_studio", "Label Studio export (JSON)"
 FIELDS = ("prompt", "response_a", "response_b", "model_a", "model_b", *COMMON)

@@ -1,8 +1,14 @@
 """The layouts, in the order in which they are tried on a file's first records."""
 
+import itertools
+import json
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
 
+from apps.common.errors import DomainError
 from apps.labeling.formats import (
     argilla,
     completions,
@@ -11,10 +17,21 @@ from apps.labeling.formats import (
     preference,
     transcripts,
 )
-from apps.labeling.formats.mapping import Mapper
-from apps.labeling.formats.options import Options
-from apps.labeling.formats.records import Converted, FormatError, Record, RecordFault
-from apps.labeling.formats.tables import Table
+from apps.labeling.formats.mapping import (
+    Mapper,
+)
+from apps.labeling.formats.records import (
+    Converted,
+    FileLimits,
+    FormatError,
+    Options,
+    Record,
+    RecordFault,
+    bad_mapping,
+    columns_check,
+)
+from apps.labeling.formats.tables import Table, table_open
+from apps.labeling.texts import MOST_CHARACTERS, BadMessages, excerpt, messages_from
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,3 +97,156 @@ def layout_of(table: Table, key: str = "") -> Layout:
         if layout.fits(table.columns, table.sample):
             return layout
     return LAYOUTS[pairs.KEY]
+
+
+# The first rows of a file, as they are and as what they will be: small enough to keep with the
+# job, so that its page opens no file.
+
+SAMPLE_ROWS = 5
+_LONGEST_CELL = 160
+_MOST_COLUMNS = 60
+
+
+def preview_of(table: Table, layout: Layout, options: Options) -> dict[str, Any]:
+    """Columns, guesses and samples, in JSON's types."""
+    if any("\x00" in name for name in table.columns):
+        raise FormatError("A column's name holds a NUL character, as no text does.")
+    columns = layout.columns(table)
+    columns_check(columns, table.limits)
+    return {
+        "container": table.container,
+        "layout": layout.key,
+        "encoding": table.encoding,
+        "delimiter": table.delimiter,
+        "split": table.split,
+        "splits": list(table.splits),
+        "notes": list(table.notes),
+        "columns": list(columns),
+        "fields": list(layout.fields),
+        "required": list(layout.required),
+        "mapping": layout.mapping(table, options),
+        "header": list(table.columns[:_MOST_COLUMNS]),
+        "sample": [
+            [_cell(record.get(name)) for name in table.columns[:_MOST_COLUMNS]]
+            for record in table.sample[:SAMPLE_ROWS]
+        ],
+        "rows": [_row(row) for row in _converted(table, layout, options)],
+    }
+
+
+def _converted(table: Table, layout: Layout, options: Options) -> list[Converted]:
+    read = layout.mapper(options, layout.columns(table))
+    rows = (
+        row
+        for number, record in enumerate(table.sample, start=1)
+        for row in layout.convert(number, record, read)
+    )
+    return list(itertools.islice(rows, SAMPLE_ROWS))
+
+
+def _row(row: Converted) -> dict[str, Any]:
+    if row.fault is not None:
+        return {"row": row.row, "error": f"{row.fault.field}: {row.fault.message}"}
+    made = row.comparison or {}
+    shown = {"row": row.row, "gold": made.get("gold", ""), "votes": len(row.votes)}
+    for name, role in (
+        ("prompt", "user"),
+        ("response_a", "assistant"),
+        ("response_b", "assistant"),
+    ):
+        try:
+            shown[name] = excerpt(messages_from(made.get(name), role=role), _LONGEST_CELL)
+        except BadMessages as error:
+            return {"row": row.row, "error": f"{name}: {error}"}
+    return shown
+
+
+def _cell(value: Any) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    text = " ".join(
+        ("" if value is None else text).replace("\x00", "\ufffd")[: 4 * _LONGEST_CELL].split()
+    )
+    return text if len(text) <= _LONGEST_CELL else text[: _LONGEST_CELL - 1] + "…"
+
+
+# What a job's settings may hold beside the options, with what is meant when it is not there.
+DEFAULTS: dict[str, Any] = {
+    "container": "",
+    "layout": "",
+    "split": "",
+    "encoding": "",
+    "delimiter": "",
+    "identical_answers": "refuse",
+}
+
+
+_OPTIONS = {field.name for field in fields(Options)}
+
+
+def preview(
+    *, path: str, chosen: dict[str, Any], columns: int, decoded: int, scratch: str
+) -> Iterator[dict[str, Any]]:
+    """One value: the first rows as they are, and as what they will be."""
+    limits = FileLimits(columns, decoded)
+    with _opened(Path(path), chosen, limits, scratch) as (table, layout, options):
+        yield preview_of(table, layout, options)
+
+
+def rows(
+    *, path: str, chosen: dict[str, Any], columns: int, decoded: int, scratch: str
+) -> Iterator[dict[str, Any]]:
+    """First what was recognised, then every record, converted."""
+    limits = FileLimits(columns, decoded)
+    with _opened(Path(path), chosen, limits, scratch) as (table, layout, options):
+        mapping = layout.mapping(table, options)
+        missing = next((name for name in layout.required if name not in mapping), None)
+        if missing is not None:
+            raise DomainError(
+                "Choose the column that holds this; none was recognised.",
+                code="column_missing",
+                field=missing,
+            )
+        yield {
+            "container": table.container,
+            "layout": layout.label,
+            "mapping": mapping,
+            "notes": list(table.notes),
+        }
+        yield from map(_plain, layout.rows(table, options))
+
+
+def _plain(row: Converted) -> dict[str, Any]:
+    if row.fault is not None:
+        return {"row": row.row, "fault": [row.fault.field, row.fault.message]}
+    for name in ("prompt", "response_a", "response_b"):
+        text = (row.comparison or {}).get(name)
+        if isinstance(text, str) and len(text) > MOST_CHARACTERS:
+            # Known here already, so that no worker has to hold it.
+            message = f"the text has {len(text):,} characters; at most {MOST_CHARACTERS:,}"
+            return {"row": row.row, "fault": [name, message]}
+    return {"row": row.row, "comparison": row.comparison, "votes": row.votes}
+
+
+@contextmanager
+def _opened(
+    path: Path, chosen: dict[str, Any], limits: FileLimits, scratch: str
+) -> Iterator[tuple[Table, Layout, Options]]:
+    known = DEFAULTS | chosen
+    options = Options(**{name: value for name, value in chosen.items() if name in _OPTIONS})
+    try:
+        with table_open(
+            path,
+            container=known["container"],
+            split=known["split"],
+            encoding=known["encoding"],
+            delimiter=known["delimiter"],
+            limits=limits,
+        ) as table:
+            layout = layout_of(table, known["layout"])
+            wrong = bad_mapping(options, fields=layout.fields, columns=layout.columns(table))
+            if wrong is not None:
+                raise DomainError(wrong[1], code="bad_mapping", field=wrong[0])
+            yield table, layout, options
+    except FormatError as error:
+        words = str(error).replace(str(path), "the file").replace(scratch, "the file")
+        raise DomainError(words, code="file_unreadable", field="file") from error

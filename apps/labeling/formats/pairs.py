@@ -7,10 +7,12 @@ beginning is the prompt, `model_a`, `model_b`, and a `winner` that says "tie (bo
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from apps.labeling.formats.mapping import Mapper, mapping_of
-from apps.labeling.formats.options import COMMON, Options
-from apps.labeling.formats.prefixes import split_common
-from apps.labeling.formats.records import BadValue, Converted, Record, RecordFault
+from apps.labeling.formats.mapping import (
+    Mapper,
+    mapping_of,
+    split_common,
+)
+from apps.labeling.formats.records import COMMON, BadValue, Converted, Options, Record, RecordFault
 
 KEY, LABEL = "pairs", "a prompt and two answers"
 _OWN = ("origin", "origin_a", "origin_b", "origin_ref_a", "origin_ref_b", "metadata_a",

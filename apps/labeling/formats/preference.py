@@ -11,11 +11,20 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from apps.labeling.formats.mapping import Mapper, mapping_of
-from apps.labeling.formats.options import COMMON, Options
-from apps.labeling.formats.prefixes import split_common
-from apps.labeling.formats.records import BadValue, Converted, Record, RecordFault
-from apps.labeling.formats.values import content_from
+from apps.labeling.formats.mapping import (
+    Mapper,
+    mapping_of,
+    split_common,
+)
+from apps.labeling.formats.records import (
+    COMMON,
+    BadValue,
+    Converted,
+    Options,
+    Record,
+    RecordFault,
+    content_from,
+)
 from measures.splits import unit_hash
 
 KEY, LABEL = "preference", "chosen and rejected (TRL)"

@@ -1,9 +1,11 @@
 """What readers and layouts hand on, and how they say that something is wrong."""
 
 import errno
-from collections.abc import Iterator, Mapping
+import itertools
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 Record = Mapping[str, Any]
 MOST_SWELLING = 200  # unpacked ÷ packed, for files and members over a megabyte
@@ -69,3 +71,183 @@ class Converted:
     comparison: dict[str, Any] | None = None
     votes: list[dict[str, Any]] = field(default_factory=list)
     fault: RecordFault | None = None
+
+
+# Values as other tools write them, turned into ours: messages, choices, numbers.
+
+# Names that ShareGPT-like files use for roles ({"from": …, "value": …}).
+_ROLES = {
+    "human": "user",
+    "user": "user",
+    "prompter": "user",
+    "gpt": "assistant",
+    "assistant": "assistant",
+    "bot": "assistant",
+    "model": "assistant",
+    "chatgpt": "assistant",
+    "system": "system",
+    "tool": "tool",
+    "function": "tool",
+}
+_A = {"a", "left", "1", "first", "model_a", "response_a", "answer_a", "a_is_better", "option_a"}
+_B = {"b", "right", "2", "second", "model_b", "response_b", "answer_b", "b_is_better", "option_b"}
+_TIE = {"tie", "equal", "same", "draw", "tied", "both", "both_good", "no_preference", "similar"}
+_BAD = {"both_bad", "bothbad", "tie_bothbad", "neither", "none", "both_are_bad", "tie_both_bad"}
+
+
+def folded(value: Any) -> str:
+    """A name without case, blanks and punctuation: `Response 1` and `response-1` are one."""
+    text = "".join(c if c.isalnum() else "_" for c in str(value).strip().casefold())
+    return "_".join(part for part in text.split("_") if part)
+
+
+def choice_from(value: Any, *, a: Sequence[str] = (), b: Sequence[str] = ()) -> str:
+    """a, b, tie or both_bad; `a` and `b` are further names of the two. Raises BadValue.
+
+    A Label Studio choice may come as a list of one.
+    """
+    if isinstance(value, Sequence) and not isinstance(value, str) and len(value) == 1:
+        value = value[0]
+    word = folded(value)
+    if word in {folded(name) for name in a if name}:
+        return "a"
+    if word in {folded(name) for name in b if name}:
+        return "b"
+    for choice, words in (("a", _A), ("b", _B), ("tie", _TIE), ("both_bad", _BAD)):
+        if word in words:
+            return choice
+    raise BadValue("choice", f"{str(value)[:60]!r} says neither of the two, tie or both bad")
+
+
+def content_from(value: Any) -> Any:
+    """A text as it is, a list of messages in our form; also one that was written as JSON text.
+
+    `{"from": "human", "value": …}` is taken as well. What is neither is handed back: the import
+    says what is wrong with it.
+    """
+    if isinstance(value, str):
+        return (
+            _from_json_text(value)
+            if value[:1] in "[{" and value[:40].lstrip("[{ \n")[:1] in ("'\"")
+            else value
+        )
+    if isinstance(value, Mapping):
+        value = [value]
+    if isinstance(value, Sequence):
+        return [_message(entry) for entry in value]
+    return value
+
+
+def _from_json_text(text: str) -> Any:
+    """Messages that a spreadsheet column holds as JSON; any other text stays a text."""
+    value = _json(text)
+    entries = value if isinstance(value, list) else [value]
+    if entries and all(
+        isinstance(e, dict) and ({"role", "content"} <= set(e) or {"from", "value"} <= set(e))
+        for e in entries
+    ):
+        return content_from(entries)
+    return text
+
+
+def _message(entry: Any) -> Any:
+    if not isinstance(entry, Mapping):
+        return entry
+    if "role" in entry:
+        role, content = entry["role"], entry.get("content")
+    elif "from" in entry:
+        role, content = entry["from"], entry.get("value")
+    else:
+        return dict(entry)
+    return {"role": _ROLES.get(str(role).casefold(), role), "content": content}
+
+
+def number_from(value: Any) -> Any:
+    """A number that a spreadsheet holds as text; what is no number is handed back."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return int(value)
+    except ValueError:
+        try:
+            return float(value.replace(",", ".") if "." not in value else value)
+        except ValueError:
+            return value
+
+
+def object_from(value: Any) -> Any:
+    """An object that a column holds as JSON text; what is none is handed back."""
+    return _json(value) if isinstance(value, str) else value
+
+
+def _json(text: str) -> Any:
+    """What a cell says in JSON; the text itself where that is none, or cannot be stored."""
+    try:
+        value = json.loads(text)
+        json.dumps(value, ensure_ascii=False).encode()
+    except (ValueError, RecursionError):
+        return text
+    return value
+
+
+def is_blank(value: Any) -> bool:
+    """Nothing there: null, an empty text or list."""
+    return value is None or (isinstance(value, str | list) and not value)
+
+
+# The choices an importer makes about a file; all have defaults that fit a plain file.
+
+# Fields of a comparison that a column may fill, beside what its layout is made of.
+COMMON = (
+    "id", "group", "topic", "language", "source", "licence", "stratum", "priority", "overlap",
+    "explanation", "metadata",
+)  # fmt: skip
+# Fields that may have one value for every row.
+CONSTANT = ("prompt", "topic", "language", "source", "licence")
+
+_LISTED = 40  # columns that a refusal names
+
+PAIRINGS = {
+    "all": "every pair of a prompt's answers",
+    "best_random": "the best-rated answer with one of the others, drawn by hash",
+    "best_worst": "the best-rated answer with the worst-rated",
+    "random": "one pair for each prompt, drawn by hash",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """mapping: field to column; what is not named is guessed, "" leaves a field out.
+
+    constants: field to the value that every row gets where its column has none. pairing: how N
+    answers become pairs. preference: keep what the file prefers as a published label. votes: bring
+    past votes in. rest: what becomes of columns that fill no field. seed: of every draw by hash.
+    """
+
+    mapping: Mapping[str, str] = field(default_factory=dict)
+    constants: Mapping[str, str] = field(default_factory=dict)
+    pairing: Literal["all", "best_random", "best_worst", "random"] = "all"
+    preference: bool = True
+    votes: bool = True
+    rest: Literal["metadata", "drop"] = "metadata"
+    seed: int = 0
+
+
+def bad_mapping(
+    options: Options, *, fields: Iterable[str], columns: Iterable[str]
+) -> tuple[str, str] | None:
+    """(field, what is wrong) of the first entry that names no field or no column."""
+    fields, columns = dict.fromkeys(fields), dict.fromkeys(columns)
+    for name, column in options.mapping.items():
+        if name not in fields:
+            return name, f"is not a field of this layout; its fields are {', '.join(fields)}"
+        if column and column not in columns:
+            some = ", ".join(itertools.islice(columns, _LISTED))
+            more = " …" if len(columns) > _LISTED else ""
+            return name, f"there is no column {column[:300]!r}; there are {some}{more}"
+    for name in options.constants:
+        if name not in CONSTANT:
+            return name, f"cannot have one value for all rows; {', '.join(CONSTANT)} can"
+    if options.pairing not in PAIRINGS:
+        return "pairing", f"is {options.pairing!r}; one of {', '.join(PAIRINGS)} is expected"
+    return None

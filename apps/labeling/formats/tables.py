@@ -11,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from apps.labeling.formats import archives, delimited, json_text
+from apps.labeling.formats import binary_files, text_files
 from apps.labeling.formats.records import (
     MOST_SWELLING,
     FileLimits,
@@ -69,11 +69,11 @@ class Table:
             case "arrow":
                 return _columnar().arrow(path, self.limits)
             case "jsonl":
-                return json_text.lines(path, self.encoding)
+                return text_files.lines(path, self.encoding)
             case "json":
-                return json_text.array(path, self.encoding)
+                return text_files.array(path, self.encoding)
             case "csv":
-                return delimited.rows(path, self.encoding, self.delimiter, self.limits)
+                return text_files.rows(path, self.encoding, self.delimiter, self.limits)
         raise FormatError("An archive inside an archive is not unpacked.")
 
     def _narrow(self, record: Record | RecordFault) -> Record | RecordFault:
@@ -133,7 +133,7 @@ def container_of(path: Path) -> str:
 
 
 def _text_container(path: Path) -> str:
-    with delimited.text_open(path, delimited.encoding_of(path)) as file:
+    with text_files.text_open(path, text_files.encoding_of(path)) as file:
         first = ""
         while not first.strip():
             line = file.readline(1 << 22)
@@ -156,22 +156,22 @@ def _single(
     notes = [note] if note else []
     if container in ("jsonl", "json", "csv"):
         if not encoding:
-            encoding = delimited.encoding_of(path)
+            encoding = text_files.encoding_of(path)
             if encoding == "cp1252":
                 notes.append("The text is not UTF-8; Windows-1252 was assumed.")
         else:
-            delimited.encoding_check(encoding)
+            text_files.encoding_check(encoding)
     if container == "csv" and not delimiter:
-        delimiter = delimited.delimiter_of(path, encoding)
+        delimiter = text_files.delimiter_of(path, encoding)
     elif container == "csv":
-        delimited.delimiter_check(delimiter)
+        text_files.delimiter_check(delimiter)
     files = ((path, container),)
     return _table(container, files, encoding, delimiter, limits, notes=tuple(notes))
 
 
 def _folder(path: Path, scratch: Path, split: str, limits: FileLimits) -> Table:
-    archives.unpack(path, scratch, limits)
-    splits = archives.data_files(scratch)
+    binary_files.unpack(path, scratch, limits)
+    splits = binary_files.data_files(scratch)
     if split and split not in splits:
         raise FormatError(f"The dataset has no split {split!r}; it has {', '.join(splits)}.")
     chosen = split or ("train" if "train" in splits else next(iter(splits)))
@@ -181,9 +181,9 @@ def _folder(path: Path, scratch: Path, split: str, limits: FileLimits) -> Table:
     kinds = {kind for _, kind in files}
     encoding = delimiter = ""
     if kinds & {"csv", "json", "jsonl"}:
-        encoding = delimited.encoding_of(files[0][0])
+        encoding = text_files.encoding_of(files[0][0])
     if "csv" in kinds:
-        delimiter = delimited.delimiter_of(files[0][0], encoding)
+        delimiter = text_files.delimiter_of(files[0][0], encoding)
     others = [name for name in splits if name != chosen]
     note = f"Read is the split {chosen!r}; there are also {', '.join(others)}." if others else ""
     return _table(
@@ -215,16 +215,16 @@ def _table(
         raise FormatError(f"None of its first rows can be read: {first[0].message}.")
     columns = tuple(dict.fromkeys(name for record in sample for name in record))
     if container == "csv":
-        columns = tuple(delimited.columns_of(files[0][0], encoding, delimiter, limits))
+        columns = tuple(text_files.columns_of(files[0][0], encoding, delimiter, limits))
     columns_check(columns, limits)
     return replace(bare, sample=sample, columns=columns)
 
 
 def _columnar() -> ModuleType:
     """Loaded where it is needed: it takes longer than reading the first rows of a text."""
-    from apps.labeling.formats import columnar
+    from apps.labeling.formats import binary_files
 
-    return columnar
+    return binary_files
 
 
 def _ungzipped(path: Path, scratch: Path, limits: FileLimits) -> tuple[Path, str]:

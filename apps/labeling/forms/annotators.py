@@ -7,7 +7,7 @@ from django import forms
 
 from apps.labeling.models import Annotator
 from apps.labeling.screens.annotators import SORTS, STATES
-from apps.labeling.services.standing import MOST_A_DAY
+from apps.labeling.services.eligibility import MOST_A_DAY
 
 
 class AnnotatorsFilter(forms.Form):

@@ -1,10 +1,15 @@
 """What is compared, who holds it, how it was voted on, what was decided."""
 
-from apps.labeling.models.choices import Choice, DecideBy
-from apps.labeling.models.comparisons import Comparison, Skip, Slot
-from apps.labeling.models.consensus import Consensus
-from apps.labeling.models.content import Prompt, Response
-from apps.labeling.models.imports import ImportJob
+from apps.labeling.models.comparisons import (
+    Choice,
+    Comparison,
+    Consensus,
+    DecideBy,
+    Prompt,
+    Response,
+    Skip,
+    Slot,
+)
 from apps.labeling.models.people import (
     Annotator,
     Guideline,
@@ -20,7 +25,7 @@ from apps.labeling.models.ratings import (
     RatingSlot,
     RatingTask,
 )
-from apps.labeling.models.settings import LabelingSettings, reason_chips
+from apps.labeling.models.settings import ImportJob, LabelingSettings, reason_chips
 from apps.labeling.models.votes import AUDIT_SEED, Decision, Vote
 
 __all__ = [

@@ -11,7 +11,7 @@ from django.db.models import F, Q
 
 from apps.accounts.models import Project, User
 from apps.common.models import Stamped
-from apps.labeling.models.content import Prompt, Response
+from apps.labeling.models.comparisons import Prompt, Response
 from apps.labeling.models.people import Guideline
 
 MOST_RESPONSES = 9  # one digit key for each

@@ -6,9 +6,7 @@ from django.db.models import Func, Q, Value
 
 from apps.accounts.models import Project, User
 from apps.common.models import Stamped
-from apps.labeling.models.choices import Choice, DecideBy
-from apps.labeling.models.comparisons import Comparison, Slot
-from apps.labeling.models.content import Response
+from apps.labeling.models.comparisons import Choice, Comparison, DecideBy, Response, Slot
 from apps.labeling.models.people import Guideline
 
 # A vote is in the audit sample when the hash of its id, with this seed, falls under the rate.

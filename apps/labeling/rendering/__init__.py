@@ -25,11 +25,8 @@ from markdown_it.rules_core import StateCore
 from markdown_it.token import Token
 from markdown_it.utils import EnvType, OptionsDict
 
-from apps.labeling.rendering.allowance import Allowance, Spent, allowance_plugin
-from apps.labeling.rendering.escaping import text_escaped, tricks_named
-from apps.labeling.rendering.highlighting import CLASSES, code_html
-from apps.labeling.rendering.maths import maths_plugin
-from apps.labeling.rendering.pieces import Piece, pieces_of
+from apps.labeling.rendering.code import CLASSES, Allowance, Spent, allowance_plugin, code_html
+from apps.labeling.rendering.maths import Piece, maths_plugin, pieces_of, text_escaped, tricks_named
 
 # Part of every cache key: raise it when the output for the same text changes.
 VERSION = 5

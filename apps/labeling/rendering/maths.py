@@ -1,4 +1,4 @@
-r"""Formulas in model text: `$…$`, `$$…$$`, `\(…\)`, `\[…\]` and amsmath environments.
+"""Formulas in model text: `$…$`, `$$…$$`, `\\(…\\)`, `\\[…\\]` and amsmath environments.
 
 The parser only finds them and leaves their source in an element of class `math`; the browser
 typesets it (static/js/label/maths.js), and without script the source is what one reads. Plain
@@ -7,11 +7,16 @@ Markdown would eat the backslashes and underscores of a formula.
 Money is text: "$5 and $10", "US$5 a$", "$HOME/bin:$PATH" hold no formula. The rules for a dollar
 are pandoc's (no blank inside the delimiters, no digit after the closing one) and three of our own:
 no letter or digit touches the delimiters from outside, a formula that starts with a digit holds no
-words, and escaped brackets around mere words or digits ("\[1\]") are brackets.
+words, and escaped brackets around mere words or digits ("\\[1\\]") are brackets.
 """
 
 import re
-from collections.abc import Callable
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from html import escape
 
 from markdown_it import MarkdownIt
 from markdown_it.renderer import RendererHTML
@@ -22,7 +27,40 @@ from markdown_it.utils import EnvType, OptionsDict
 from mdit_py_plugins.amsmath import amsmath_plugin
 from mdit_py_plugins.dollarmath.index import math_inline_dollar
 
-from apps.labeling.rendering.escaping import text_escaped
+# Text of a model inside our HTML: escaped, and with nothing in it that cannot be seen.
+
+# Characters that force an order on the text around them, that carry hidden text, or that are
+# control characters without a glyph. Marks a script needs (joiners, left-to-right mark) stay.
+_TRICKS = re.compile(
+    "[\u202a-\u202e\u2060-\u206f\ufff9-\ufffb\U000e0000-\U000e007f"
+    "\x01-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]+"
+)
+
+
+def text_escaped(text: str) -> str:
+    """Text for the inside of an element."""
+    return escape(text, quote=False)
+
+
+def tricks_named(text: str) -> str:
+    """Invisible characters made visible by their names; safe on finished HTML too."""
+    return _TRICKS.sub(_named, text)
+
+
+def _named(match: re.Match[str]) -> str:
+    return _run_named(match[0])
+
+
+@lru_cache(256)
+def _run_named(run: str) -> str:
+    """A run of them by names and counts, so that a long one stays short."""
+    counts = Counter(run)
+    return f"⟨{', '.join(_name(char) + (f' ×{n}' if n > 1 else '') for char, n in counts.items())}⟩"
+
+
+def _name(char: str) -> str:
+    return unicodedata.name(char, "").lower() or f"U+{ord(char):04X}"
+
 
 # Blanks and digits are judged here: the plugin takes the end of the text for what precedes its
 # first character.
@@ -148,3 +186,71 @@ def _is_formula(content: str, *, loose: bool) -> bool:
 def _holds_maths(content: str) -> bool:
     """Whether escaped brackets hold a formula, and not a footnote or words."""
     return bool(_SIGN.search(content)) or (content.strip().isalpha() and len(content.strip()) == 1)
+
+
+# A long text in pieces that Markdown can be asked to parse one by one.
+#
+# The parser's worst cases are quadratic in the length of what it is given: 0.3 s at 20,000
+# characters. Pieces end at blank lines outside of fenced code, so that ordinary text reads the same
+# in pieces as in one.
+
+LONGEST_WHOLE = 20_000  # characters; up to here a text is one piece
+LONGEST_PIECE = 8_000  # of longer texts; a paragraph of more is plain, unless it is fenced code
+
+_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Text to parse, or to show as it is."""
+
+    text: str
+    is_plain: bool = False
+
+
+def pieces_of(text: str) -> Iterator[Piece]:
+    """The pieces in order; joined, they are the text."""
+    if len(text) <= LONGEST_WHOLE:
+        yield Piece(text)
+        return
+    held: list[str] = []
+    size = 0
+    for block, is_code in _blocks(text):
+        if held and (is_code or size + len(block) > LONGEST_PIECE):
+            yield Piece("".join(held))
+            held, size = [], 0
+        if is_code or len(block) > LONGEST_PIECE:
+            yield Piece(block, is_plain=not is_code)
+            continue
+        held.append(block)
+        size += len(block)
+    if held:
+        yield Piece("".join(held))
+
+
+def _blocks(text: str) -> Iterator[tuple[str, bool]]:
+    """Runs of lines up to a blank one that is followed by a line without indentation; whole fences.
+
+    Yields (lines, whether they are fenced code).
+    """
+    lines: list[str] = []
+    fence = ""
+    ended = False  # a blank line was the last
+    for line in text.splitlines(keepends=True):
+        mark = _FENCE.match(line)
+        if fence:
+            lines.append(line)
+            if mark and mark[1].startswith(fence) and not line[mark.end() :].strip():
+                yield "".join(lines), True
+                lines, fence, ended = [], "", False
+            continue
+        if mark or (ended and line[:1].strip()):
+            if lines:
+                yield "".join(lines), False
+            lines = []
+        if mark:
+            fence = mark[1]
+        lines.append(line)
+        ended = not line.strip()
+    if lines:
+        yield "".join(lines), bool(fence)

@@ -13,7 +13,7 @@ from django.utils import timezone
 from apps.accounts.models import Membership, Project, User
 from apps.accounts.selectors import memberships_of
 from apps.labeling import selectors, services
-from apps.labeling.screens.reasons import LOOKS, Look
+from apps.labeling.screens.label import LOOKS, Look
 from apps.labeling.selectors.ratings import has_rating_tasks
 from apps.labeling.services import LABELERS, NothingReason, Qualification
 

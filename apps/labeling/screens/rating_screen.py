@@ -9,7 +9,7 @@ from typing import Any
 
 from apps.labeling.models import Rating
 from apps.labeling.rendering import texts_html
-from apps.labeling.screens.screen import SKIP_REASONS
+from apps.labeling.screens.label import SKIP_REASONS
 from apps.labeling.selectors.ratings import responses_of
 from apps.labeling.services.ratings import LONGEST_NOTE, RatingLease, Scale
 from apps.labeling.services.results import NothingReason

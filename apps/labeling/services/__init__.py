@@ -1,24 +1,30 @@
 """What can be done to projects, comparisons, slots and votes. Other apps call these names."""
 
-from apps.labeling.services.adjudicating import (
-    MOST_AT_ONCE,
-    WHY_LEFT_OUT,
-    SentAgain,
-    comparison_adjudicate,
-    comparison_make_gold,
-    comparisons_send_again,
-    rounds_of,
+from apps.labeling.services.answers import FLAGS, LONGEST_RATIONALE, Answer
+from apps.labeling.services.eligibility import (
+    AUDITORS,
+    LABELERS,
+    Seat,
+    annotator_disqualify,
+    annotator_limits_set,
+    annotator_qualify,
+    annotators_qualify_experienced,
+    experienced_unqualified,
+    guideline_acknowledge,
 )
-from apps.labeling.services.ballots import FLAGS, LONGEST_RATIONALE, Answer
-from apps.labeling.services.import_progress import progress_read
-from apps.labeling.services.import_running import import_job_run, import_jobs_sweep
-from apps.labeling.services.importing import comparisons_import
+from apps.labeling.services.import_votes import votes_import
+from apps.labeling.services.import_warnings import (
+    WARNINGS,
+    Scans,
+)
+from apps.labeling.services.importing import comparisons_import, import_job_run, import_jobs_sweep
 from apps.labeling.services.imports import (
     import_job_cancel,
     import_job_check,
     import_job_configure,
     import_job_create,
     import_job_start,
+    progress_read,
 )
 from apps.labeling.services.leasing import (
     Standing,
@@ -28,7 +34,6 @@ from apps.labeling.services.leasing import (
     slot_skip,
     standing_of,
 )
-from apps.labeling.services.oddities import WARNINGS, Scans
 from apps.labeling.services.projects import (
     guideline_publish,
     labeling_set_up,
@@ -45,7 +50,6 @@ from apps.labeling.services.qualification import (
     practice_pairs,
     qualification_of,
 )
-from apps.labeling.services.replay import votes_import
 from apps.labeling.services.results import (
     ImportReport,
     Lease,
@@ -56,15 +60,16 @@ from apps.labeling.services.results import (
     VoteResult,
     VotesReport,
 )
-from apps.labeling.services.review import comparison_drop, comparison_reopen
-from apps.labeling.services.seats import AUDITORS, LABELERS, Seat
-from apps.labeling.services.standing import (
-    annotator_disqualify,
-    annotator_limits_set,
-    annotator_qualify,
-    annotators_qualify_experienced,
-    experienced_unqualified,
-    guideline_acknowledge,
+from apps.labeling.services.review import (
+    MOST_AT_ONCE,
+    WHY_LEFT_OUT,
+    SentAgain,
+    comparison_adjudicate,
+    comparison_drop,
+    comparison_make_gold,
+    comparison_reopen,
+    comparisons_send_again,
+    rounds_of,
 )
 from apps.labeling.services.votes import vote_cast, vote_revise, vote_withdraw
 

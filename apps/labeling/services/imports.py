@@ -4,27 +4,121 @@ Nothing here reads a whole file but `import_job_create` and `import_job_configur
 child process look at its first rows; the rest is a worker's (`services.import_running`).
 """
 
+import contextlib
+import hashlib
 import secrets
-from collections.abc import Iterable
-from pathlib import PurePath
+import shutil
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path, PurePath
 from typing import Any
 
+from django.conf import settings
+from django.core.cache import cache
 from django.db import transaction
 from django.utils import timezone
 
 from apps.accounts.models import Project, User
 from apps.accounts.services import audit_record
-from apps.common.errors import Conflict, DomainError
+from apps.common.errors import Conflict, DomainError, Unavailable
+from apps.common.sandbox import sandboxed, upload_limits, worker_limits
+from apps.common.scratch import scratch_folder
 from apps.common.storable import storable
 from apps.labeling import dispatch
-from apps.labeling.formats.parsing import DEFAULTS
-from apps.labeling.models import ImportJob
-from apps.labeling.services.import_files import (
-    file_delete,
-    file_local,
-    file_preview,
-    file_save,
+from apps.labeling.formats.layouts import (
+    DEFAULTS,
 )
+from apps.labeling.models import ImportJob
+from workers.artifacts import ArtifactError, Store, StoreUnreachable
+
+# The file of an import: stored with the artifacts, opened with the job's choices, deleted.
+
+_PREVIEW = "apps.labeling.formats.layouts:preview"
+_ROWS = "apps.labeling.formats.layouts:rows"
+
+
+def store() -> Store:
+    return Store(settings.ARTIFACTS_URL)
+
+
+def folder_of(job: ImportJob) -> str:
+    return f"imports/{job.pk}"
+
+
+def file_save(job: ImportJob, chunks: Iterable[bytes]) -> None:
+    """Write the upload and set the job's size and hash. Raises DomainError over the limit."""
+    limit = settings.IMPORT_MAX_MB * 1_000_000
+    digest, size = hashlib.sha256(), 0
+    with store().open(f"{folder_of(job)}/upload", "wb") as file:
+        for chunk in chunks:
+            size += len(chunk)
+            if size > limit:
+                break
+            digest.update(chunk)
+            file.write(chunk)
+    if size > limit:
+        file_delete(job)
+        raise DomainError(
+            f"The file is larger than {settings.IMPORT_MAX_MB} MB, the limit for uploads. Split "
+            "it, or import it with manage.py import_comparisons, which has none.",
+            code="file_too_large",
+            field="file",
+        )
+    job.file_size, job.file_sha256 = size, digest.hexdigest()
+
+
+def file_delete(job: ImportJob) -> None:
+    """Delete the upload and what was found in it."""
+    store().delete_tree(folder_of(job))
+    job.file_deleted_at = timezone.now()
+
+
+@contextmanager
+def file_local(job: ImportJob) -> Iterator[Path]:
+    """A path on this machine's disk; a remote store's file is fetched for as long as needed."""
+    relative = f"{folder_of(job)}/upload"
+    files = store()
+    try:
+        if (path := files.local_path(relative)) is not None and path.exists():
+            yield path
+            return
+        with scratch_folder("import") as folder, files.open(relative) as remote:
+            with (local := folder / "upload").open("wb") as file:
+                shutil.copyfileobj(remote, file, 1 << 20)
+            yield local
+    except StoreUnreachable as error:
+        raise Unavailable(f"{error}. The uploaded file is kept; go on later.") from error
+    except ArtifactError as error:
+        raise Conflict(
+            "The uploaded file is no longer kept. Upload it again.", code="file_gone"
+        ) from error
+
+
+def file_preview(path: Path, chosen: dict[str, Any]) -> dict[str, Any]:
+    """Columns, guesses and first rows, while a person waits. Raises DomainError where the file
+    cannot be read."""
+    parsing = sandboxed(_PREVIEW, upload_limits(), **_arguments(path, chosen))
+    with contextlib.closing(parsing) as values:
+        return storable(next(values))
+
+
+@contextmanager
+def file_parsed(path: Path, chosen: dict[str, Any]) -> Iterator[Iterator[dict[str, Any]]]:
+    """What was recognised, then every record, converted; the reader ends with the block."""
+    parsing = sandboxed(_ROWS, worker_limits(), **_arguments(path, chosen))
+    with contextlib.closing(parsing) as values:
+        yield values
+
+
+def _arguments(path: Path, chosen: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "path": str(path),
+        "chosen": chosen,
+        "columns": settings.IMPORT_MAX_COLUMNS,
+        "decoded": settings.IMPORT_DECODED_MB * 1_000_000,
+    }
+
 
 State, Stage = ImportJob.State, ImportJob.Stage
 _AT_REST = (State.DRAFT, State.DONE, State.FAILED, State.CANCELLED, State.INTERRUPTED)
@@ -179,3 +273,58 @@ def _move(job: ImportJob, *, of: tuple[str, ...], **changes: Any) -> bool:
         for name, value in changes.items():
             setattr(job, name, value)
     return bool(changed)
+
+
+# How far a running import is, for its page; and the ways it is told to stop.
+
+_EVERY = 0.5  # seconds between two tellings
+_KEPT = 120  # seconds after the last one
+
+
+class Stopped(Exception):
+    """The import is to end without a trace: it was cancelled, or another attempt has its place."""
+
+    def __init__(self, *, cancelled: bool) -> None:
+        super().__init__("cancelled" if cancelled else "superseded")
+        self.cancelled = cancelled
+
+
+def progress_key(job: str) -> str:
+    return f"labeling:import:{job}"
+
+
+def progress_read(job: str) -> dict[str, Any]:
+    """{"step", "done", "total", "seconds"} as last told; empty when nothing is known."""
+    return cache.get(progress_key(job)) or {}
+
+
+class Progress:
+    """Told by the running import, at most twice a second; raises Stopped when it is to end.
+
+    The cache carries the figures, since the transaction of the import hides its own writes; the
+    wish to cancel is read from the job's row, which others commit.
+    """
+
+    def __init__(self, job: str, attempt: int) -> None:
+        self.job, self.attempt = job, attempt
+        self._due = 0.0
+        self._step, self._since = "", time.monotonic()
+
+    def tell(self, step: str, done: int = 0, total: int = 0) -> None:
+        """step: what is being done, in words; total is 0 while it is unknown."""
+        now = time.monotonic()
+        if step != self._step:
+            self._step, self._since, self._due = step, now, 0.0
+        if now < self._due:
+            return
+        self._due = now + _EVERY
+        state = {"step": step, "done": done, "total": total, "seconds": now - self._since}
+        cache.set(progress_key(self.job), state, _KEPT)
+        row = ImportJob.objects.filter(pk=self.job).values_list("cancel_wanted", "attempt").first()
+        if row is None or row[1] != self.attempt:
+            raise Stopped(cancelled=False)
+        if row[0]:
+            raise Stopped(cancelled=True)
+
+    def forget(self) -> None:
+        cache.delete(progress_key(self.job))

@@ -31,9 +31,9 @@ from apps.common.errors import Conflict, DomainError, Missing, Refused
 from apps.common.transactions import retried
 from apps.labeling.models import Comparison, Decision, LabelingSettings, Skip, Slot
 from apps.labeling.services import statements as sql
+from apps.labeling.services.eligibility import AUDITORS, Seat, role_check
 from apps.labeling.services.results import Lease, NothingReason, Offers
 from apps.labeling.services.review import decision_set
-from apps.labeling.services.seats import AUDITORS, Seat, role_check
 
 REPEAT_AFTER = 20  # votes between a pair and its hidden repeat, at least …
 REPEAT_WITHIN = 400  # … and most often no more than so many further

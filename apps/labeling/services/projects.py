@@ -1,5 +1,6 @@
 """Starting a project, its labeling settings, its guidelines."""
 
+import re
 from dataclasses import fields
 from typing import Any
 
@@ -15,8 +16,168 @@ from apps.labeling.services.redeciding import (
     decisions_count,
     decisions_redo,
 )
-from apps.labeling.services.settings_checks import setting_checked, settings_check_together
+from measures.phrases import Phrases
 from measures.voting import Rule
+
+# What each labeling setting may be, and what must fit together; errors name the field.
+
+# (least, most) of each number; shares are fractions, the rest whole
+_WHOLE = {
+    "overlap": (1, 50),
+    "max_overlap": (1, 50),
+    "least_votes": (1, 50),
+    "least_agreeing": (1, 50),
+    "lease_seconds": (30, 86_400),
+    "skips_to_review": (1, 50),
+    "daily_cap": (0, 100_000),
+    "audit_days": (1, 365),
+    "fast_ms": (0, 60_000),
+    "qualification_pairs": (0, 200),
+    "qualification_attempts": (1, 50),
+    "qualification_cooldown_minutes": (0, 43_200),
+}
+_SHARES = {
+    "least_share": (0.01, 1.0),
+    "random_share": (0.01, 1.0),
+    "gold_share": (0.0, 0.5),
+    "repeat_share": (0.0, 0.5),
+    "audit_share": (0.0, 0.5),
+    "audit_rate": (0.0, 1.0),
+    "qualification_pass": (0.01, 1.0),
+    "least_posterior": (0.51, 0.999),
+    "vote_price": (0.0, 1_000.0),
+}
+_SWITCHES = (
+    "stop_early",
+    "show_tie",
+    "show_both_bad",
+    "show_strength",
+    "show_rationale",
+    "require_rationale",
+    "require_criteria",
+    "show_flags",
+    "show_improve",
+    "acknowledge_guidelines",
+)
+# (most entries, most characters of one)
+_LISTS = {"reasons": (12, 40), "constraint_phrases": (1000, 200)}
+_CONTROLS = ("gold_share", "repeat_share", "audit_share")
+_MOST_CONTROLS = 0.500001  # half, and the rounding of sums; the rest is work on the queue itself
+_MOST_CRITERIA = 8
+_LONGEST_LABEL = 60
+_KEY = re.compile(r"[a-z][a-z0-9_]{0,31}")
+
+
+def setting_checked(name: str, value: Any) -> Any:
+    """`value` as it is stored. `DomainError` for an unknown name or a value out of bounds."""
+    if name in _SWITCHES:
+        if not isinstance(value, bool):
+            raise DomainError("This is either on or off.", field=name)
+        return value
+    if name in _LISTS:
+        return _texts(name, value)
+    if name == "decide_by":
+        if value not in DecideBy.values:
+            raise DomainError(f"This is one of {', '.join(DecideBy.values)}.", field=name)
+        return DecideBy(value)
+    if name == "currency":
+        if not isinstance(value, str) or not re.fullmatch("[A-Z]{3}", value):
+            raise DomainError("Three capital letters, such as EUR.", field=name)
+        return value
+    if name == "criteria":
+        return _criteria(value)
+    if name not in _WHOLE and name not in _SHARES:
+        raise DomainError(f"There is no setting called {name!r}.", field=name)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise DomainError("This must be a number.", field=name)
+    low, high = (_WHOLE | _SHARES)[name]
+    if not low <= value <= high:  # also what is not a number at all
+        raise DomainError(f"This must lie between {low:g} and {high:g}.", field=name)
+    if name in _WHOLE and value != int(value):
+        raise DomainError("This must be a whole number.", field=name)
+    return value
+
+
+def settings_check_together(current: LabelingSettings, rule: Any) -> None:
+    """rule: makes the decision rule of these settings; a ValueError says why there is none."""
+    if current.max_overlap < current.overlap:
+        raise DomainError(
+            f"At most {current.max_overlap} votes, but {current.overlap} are asked for at once.",
+            field="max_overlap",
+        )
+    try:
+        _: Rule = rule(current)
+    except ValueError as error:
+        raise DomainError(f"This rule cannot work: {error}.", field="max_overlap") from None
+    controls = {name: getattr(current, name) for name in _CONTROLS}
+    # in the order of the database's own check, so that both agree to the last bit
+    if current.gold_share > _MOST_CONTROLS - current.repeat_share - current.audit_share:
+        raise DomainError(
+            f"Gold pairs, repeats and re-votes would take {sum(controls.values()):.0%} of what is "
+            f"handed out; they must leave {1 - _MOST_CONTROLS:.0%} for the queue.",
+            field=max(controls, key=lambda name: controls[name]),
+        )
+    if current.require_criteria and not current.criteria:
+        raise DomainError("There is no criterion to require: name one.", field="criteria")
+    if current.require_rationale and not current.show_rationale:
+        raise DomainError(
+            "A reason cannot be required while none is asked for.", field="require_rationale"
+        )
+
+
+def _texts(name: str, value: Any) -> list[str]:
+    most, longest = _LISTS[name]
+    if not isinstance(value, list | tuple) or not all(isinstance(text, str) for text in value):
+        raise DomainError("This must be a list of texts.", field=name)
+    texts = [text.strip() for text in value]
+    for number, text in enumerate(texts, start=1):
+        if not text or "\x00" in text:
+            raise DomainError(f"Entry {number} is empty or cannot be stored.", field=name)
+        if len(text) > longest:
+            raise DomainError(
+                f"Entry {number} has {len(text)} characters; at most {longest}.", field=name
+            )
+        if text in texts[: number - 1]:
+            raise DomainError(f"“{text}” is there twice.", field=name)
+    if len(texts) > most:
+        raise DomainError(f"{len(texts):,} entries; at most {most:,}.", field=name)
+    if name == "constraint_phrases":
+        try:
+            Phrases(texts)
+        except ValueError as error:
+            raise DomainError(f"{str(error).capitalize()}.", field=name) from None
+    return texts
+
+
+def _criteria(value: Any) -> list[dict[str, str]]:
+    if not isinstance(value, list | tuple) or not all(isinstance(row, dict) for row in value):
+        raise DomainError(
+            "This must be a list of criteria, each a key and a label.", field="criteria"
+        )
+    rows: list[dict[str, str]] = []
+    for number, row in enumerate(value, start=1):
+        if set(row) != {"key", "label"} or not all(isinstance(text, str) for text in row.values()):
+            raise DomainError(f"Criterion {number} needs a key and a label.", field="criteria")
+        key, label = row["key"].strip(), row["label"].strip()
+        if not _KEY.fullmatch(key):
+            raise DomainError(
+                f"The key {key!r} of criterion {number}: small letters, digits and _, at most 32, "
+                "a letter first.",
+                field="criteria",
+            )
+        if not 0 < len(label) <= _LONGEST_LABEL or "\x00" in label:
+            raise DomainError(
+                f"Criterion {number} needs a label of 1 to {_LONGEST_LABEL} characters.",
+                field="criteria",
+            )
+        for what, text in (("key", key), ("label", label)):
+            if text in (known[what] for known in rows):
+                raise DomainError(f"The {what} “{text}” is there twice.", field="criteria")
+        rows.append({"key": key, "label": label})
+    if len(rows) > _MOST_CRITERIA:
+        raise DomainError(f"{len(rows)} criteria; at most {_MOST_CRITERIA}.", field="criteria")
+    return rows
+
 
 FIRST_GUIDELINE = """\
 Read the prompt, then both answers to the end. Choose the answer that would serve the person who \

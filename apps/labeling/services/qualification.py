@@ -25,8 +25,8 @@ from apps.labeling.models import (
     QualificationAttempt,
 )
 from apps.labeling.selectors import settings_get
-from apps.labeling.services.ballots import SIDES
-from apps.labeling.services.standing import annotator_lock
+from apps.labeling.services.answers import SIDES
+from apps.labeling.services.eligibility import annotator_lock
 
 Running = QualificationAttempt.State.RUNNING
 

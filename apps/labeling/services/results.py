@@ -263,3 +263,8 @@ class VotesReport:
             "seconds": round(self.seconds, 3),
             "problems": [p.as_dict() for p in self.problems[: RowsRefused.MOST_LISTED]],
         }
+
+
+# What is odd about a row that can be imported all the same: found, named, and never in the way.
+#
+# Only a constraint phrase has a consequence: its pair goes to human review instead of the queue.

@@ -4,17 +4,30 @@ Whatever moves a comparison's state moves its decision with it: a dropped compar
 "accepted", and one that waits for a person is not "contested".
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
 
 from django.db import connection, transaction
+from django.db.models import Count, Q
 
-from apps.accounts.models import User
+from apps.accounts.models import Project, User
 from apps.accounts.services import audit_record
-from apps.common.errors import Conflict
-from apps.labeling.models import Comparison, Decision, Slot
+from apps.common.errors import Conflict, DomainError, Missing
+from apps.labeling.models import (
+    Choice,
+    Comparison,
+    Decision,
+    Guideline,
+    LabelingSettings,
+    Skip,
+    Slot,
+    Vote,
+)
+from apps.labeling.services.answers import counts_read
 from apps.labeling.services.deciding import decision_store
-from apps.labeling.services.recording import counts_read
 from apps.labeling.services.redeciding import policy_of
+from apps.labeling.services.statements import NEW_SLOTS, OLD_SLOTS
 
 # Votes of these slots decide; former ones, hidden repeats and audits do not.
 DECIDING = (Slot.Kind.REGULAR, Slot.Kind.GOLD)
@@ -138,3 +151,221 @@ def _record(action: str, comparison: Comparison, by: User, details: dict[str, st
         subject=comparison.external_id or str(comparison.pk),
         details=details,
     )
+
+
+# What people make of a comparison that votes did not settle: a ruling, a gold pair, a new round.
+#
+# Nothing of what annotators did is lost. An adjudicated comparison keeps its votes beside the
+# ruling; one that is sent to re-annotation keeps them as an earlier round, which decides nothing
+# any more. Who ruled, and why, is for the caller to record in the same transaction.
+
+MOST_AT_ONCE = 5_000
+LONGEST_EXPLANATION = 4_000
+
+LeftOut = Literal["newer", "no_votes", "dropped", "gold"]
+WHY_LEFT_OUT: dict[LeftOut, str] = {
+    "newer": "was judged under that version already",
+    "no_votes": "has no votes to judge anew",
+    "dropped": "is dropped: put it back first",
+    "gold": "is a gold or practice pair",
+}
+
+
+@transaction.atomic
+def comparison_adjudicate(*, comparison: Comparison, choice: str, reason: str, by: User) -> None:
+    """Settle a comparison by judgement; its votes stay and are counted beside it.
+
+    Votes that were still asked for are no longer; leases that are out may still be answered and
+    change the counts only. `reason` says why, in words for whoever reads the decision.
+    """
+    found = _settled(comparison, choice, reason)
+    _record("comparison.adjudicated", found, by, {"choice": choice, "reason": reason})
+
+
+@transaction.atomic
+def comparison_make_gold(
+    *, comparison: Comparison, choice: str, explanation: str, by: User
+) -> dict[str, str]:
+    """Settle a comparison and measure people by it from now on.
+
+    It becomes of stratum gold: where the project deals gold pairs, everybody who has not met it
+    gets it once, beside the overlap. Its regular votes stay regular votes. Answers with what it was
+    before, for `comparison_reopen`. Errors: `Conflict` where it is a gold pair already, or has a
+    label that says otherwise (`labelled_otherwise`): a published label is not overwritten.
+    """
+    text = explanation.strip()
+    if not text:
+        raise DomainError("Say why, for whoever is measured by it.", field="explanation")
+    if len(text) > LONGEST_EXPLANATION:
+        raise DomainError(f"At most {LONGEST_EXPLANATION:,} characters.", field="explanation")
+    held = comparison_lock(comparison)
+    if held.stratum in (Comparison.Stratum.GOLD, Comparison.Stratum.PRACTICE):
+        raise Conflict("This comparison is a gold pair already.", code="already_gold")
+    if held.gold and held.gold != choice:
+        raise Conflict(
+            f"This comparison came with the label “{held.get_gold_display()}”, which a gold pair "
+            "may not contradict. Adjudicate it, or drop it.",
+            code="labelled_otherwise",
+            field="choice",
+        )
+    was = {
+        "stratum": held.stratum,
+        "gold": held.gold,
+        "gold_explanation": held.gold_explanation,
+    }
+    found = _settled(comparison, choice, f"made gold: {text}")
+    Comparison.objects.filter(pk=found.pk).update(
+        stratum=Comparison.Stratum.GOLD, gold=choice, gold_explanation=text
+    )
+    _record("comparison.made_gold", found, by, {"choice": choice, "from": was["stratum"]})
+    return was
+
+
+@dataclass(frozen=True, slots=True)
+class SentAgain:
+    """What was sent to re-annotation: {comparison: {choice: votes that became an earlier round}},
+    and how many were left out for which reason. `n_wanted`: new votes asked for at least."""
+
+    votes: dict[int, dict[str, int]] = field(default_factory=dict)
+    left_out: dict[LeftOut, int] = field(default_factory=dict)
+    n_wanted: int = 0
+
+    @property
+    def n_votes(self) -> int:
+        return sum(sum(counts.values()) for counts in self.votes.values())
+
+
+@transaction.atomic
+def comparisons_send_again(
+    *, project: Project, comparisons: Sequence[int], guideline: Guideline, by: User
+) -> SentAgain:
+    """Have comparisons judged anew under a guideline that is newer than some of their votes.
+
+    Their votes become an earlier round: history that decides nothing. Free slots in the number of
+    the project's overlap take their place, ahead of what is drawn at random, and whoever voted or
+    skipped before may get the pair again. A lease that is out stays; its answer joins the earlier
+    round. Comparisons this cannot be done to are left out and counted.
+
+    Errors: `Conflict` (`guideline_outdated`) unless `guideline` is the project's newest version.
+    """
+    if len(comparisons) > MOST_AT_ONCE:
+        raise DomainError(f"At most {MOST_AT_ONCE:,} at once.", field="comparisons")
+    newest = Guideline.objects.filter(project=project).order_by("-version").first()
+    if newest is None or newest.pk != guideline.pk:
+        raise Conflict(
+            "A newer version of the guidelines has come out. Look at it, then send again.",
+            code="guideline_outdated",
+        )
+    wanted = list(comparisons)
+    # In the order every vote locks: slots, then comparisons.
+    locked = Slot.objects.select_for_update(no_key=True).filter(comparison__in=wanted)
+    list(locked.order_by("pk").values_list("pk"))
+    held = list(
+        Comparison.objects.select_for_update(no_key=True, of=("self",))
+        .filter(project=project, pk__in=wanted)
+        .order_by("pk")
+    )
+    if len(held) != len(set(wanted)):
+        raise Missing("There is no such comparison in this project.")
+    votes, left_out = rounds_of(project=project, comparisons=held, guideline=guideline)
+    base = (LabelingSettings.objects.filter(project=project).first() or LabelingSettings()).overlap
+    sent = SentAgain(votes, left_out, base * len(votes))
+    if votes:
+        skips = _round_begin(list(votes), base, guideline)
+        audit_record(
+            action="comparisons.sent_again",
+            actor=by,
+            project=project,
+            subject=f"guideline {guideline.version}",
+            details={
+                "comparisons": len(votes),
+                "votes": sent.n_votes,
+                "first": sorted(votes)[:20],
+                "skips": skips[:20],
+            },
+        )
+    return sent
+
+
+def rounds_of(
+    *, project: Project, comparisons: Sequence[Comparison], guideline: Guideline
+) -> tuple[dict[int, dict[str, int]], dict[LeftOut, int]]:
+    """Which of these could be sent again, with their votes per choice, and why the others not."""
+    ids = [comparison.pk for comparison in comparisons]
+    counting = Vote.objects.filter(
+        comparison__in=ids, is_current=True, slot__kind__in=DECIDING
+    ).order_by()
+    counts: dict[int, dict[str, int]] = {}
+    for pk, choice, n in counting.values_list("comparison", "choice").annotate(n=Count("pk")):
+        counts.setdefault(pk, dict.fromkeys(Choice.values, 0))[choice] = n
+    older = set(  # imported votes name no version: they are older than any
+        counting.filter(Q(guideline=None) | Q(guideline__version__lt=guideline.version))
+        .values_list("comparison", flat=True)
+        .distinct()
+    )
+    votes: dict[int, dict[str, int]] = {}
+    left_out: dict[LeftOut, int] = {}
+    for comparison in comparisons:
+        why = _why_left_out(comparison, counts, older)
+        if why is None:
+            votes[comparison.pk] = counts[comparison.pk]
+        else:
+            left_out[why] = left_out.get(why, 0) + 1
+    return votes, left_out
+
+
+def _why_left_out(
+    comparison: Comparison, counts: dict[int, dict[str, int]], older: set[int]
+) -> LeftOut | None:
+    if comparison.state == Comparison.State.DROPPED:
+        return "dropped"
+    if comparison.stratum in (Comparison.Stratum.GOLD, Comparison.Stratum.PRACTICE):
+        return "gold"
+    if comparison.pk not in counts:
+        return "no_votes"
+    if comparison.pk not in older:
+        return "newer"
+    return None
+
+
+def _round_begin(comparisons: list[int], base: int, guideline: Guideline) -> list[str]:
+    """The slots of a new round in place of the old ones; returns the reasons of former skips."""
+    skips = Skip.objects.filter(comparison__in=comparisons)
+    reasons = list(skips.order_by("pk").values_list("reason", flat=True))
+    skips.delete()
+    values = {"ids": comparisons, "base": base}
+    with connection.cursor() as cursor:
+        cursor.execute(OLD_SLOTS, values)
+        Comparison.objects.filter(pk__in=comparisons).update(
+            state=Comparison.State.OPEN, overlap=base, n_votes=0, review_reason=""
+        )
+        cursor.execute(NEW_SLOTS, values)
+    Decision.objects.filter(comparison__in=comparisons).update(
+        outcome=Decision.Outcome.NEEDS_VOTES,
+        winner="",
+        n_a=0,
+        n_b=0,
+        n_tie=0,
+        n_both_bad=0,
+        n_agreeing=0,
+        share=0.0,
+        posteriors=None,
+        reason=f"sent to re-annotation under version {guideline.version} of the guidelines; "
+        "no votes yet",
+    )
+    return reasons
+
+
+def _settled(comparison: Comparison, choice: str, reason: str) -> Comparison:
+    if choice not in Choice.values:
+        raise DomainError("Choose A, B, tie or both bad.", field="choice")
+    found = comparison_lock(comparison)
+    if found.state == Comparison.State.DROPPED:
+        raise Conflict("This comparison is dropped; put it back first.", code="already_dropped")
+    slots_withdraw(found.pk)
+    Comparison.objects.filter(pk=found.pk).update(state=Comparison.State.DECIDED, review_reason="")
+    decision_set(found, Decision.Outcome.ADJUDICATED, winner=choice, reason=reason)
+    return found
+
+
+# An annotator's improved version of the better answer, kept as a response written by a person.

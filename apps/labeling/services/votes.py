@@ -19,11 +19,18 @@ from apps.common.transactions import retried
 from apps.labeling.models import Slot, Vote
 from apps.labeling.services import leasing
 from apps.labeling.services import statements as sql
-from apps.labeling.services.ballots import Answer, Ballot, ballot_from
+from apps.labeling.services.answers import (
+    Answer,
+    Ballot,
+    Held,
+    ballot_from,
+    counts_read,
+    slot_lock,
+    vote_write,
+)
 from apps.labeling.services.deciding import decision_store
-from apps.labeling.services.recording import Held, counts_read, slot_lock, vote_write
+from apps.labeling.services.eligibility import Seat
 from apps.labeling.services.results import Lease, NothingReason, VoteResult, lease_was_given
-from apps.labeling.services.seats import Seat
 from measures.voting import Decision, decide
 
 _LONGEST_KEY = 80

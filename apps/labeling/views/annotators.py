@@ -19,7 +19,7 @@ from apps.labeling import selectors, services
 from apps.labeling.forms.annotators import AnnotatorsFilter, LimitsForm, PauseForm
 from apps.labeling.models import Annotator, QualificationAttempt
 from apps.labeling.screens import annotators as reads
-from apps.labeling.screens.reasons import LOOKS
+from apps.labeling.screens.label import LOOKS
 
 ADMINS = frozenset({ADMIN})
 PER_PAGE = 50

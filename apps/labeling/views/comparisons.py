@@ -15,7 +15,7 @@ from apps.common.registry import comparison_page, comparison_uses, dispute_page
 from apps.labeling import selectors, services
 from apps.labeling.forms import ComparisonsFilter
 from apps.labeling.models import Comparison
-from apps.labeling.screens.panes import turns_shown
+from apps.labeling.screens.label import turns_shown
 from apps.labeling.texts import excerpt
 
 PER_PAGE = 50

@@ -14,8 +14,8 @@ from apps.labeling import selectors, services
 from apps.labeling.forms import GuidelineForm
 from apps.labeling.models import Guideline
 from apps.labeling.rendering import text_html
-from apps.labeling.screens import annotators, reasons
-from apps.labeling.screens.changes import changed_lines
+from apps.labeling.screens import annotators, label
+from apps.labeling.screens.answers import changed_lines
 from apps.labeling.services import LABELERS
 from apps.labeling.views.label import label_url
 
@@ -49,7 +49,7 @@ def _around(request: Request, shown: Guideline | None, versions: list[Guideline]
     before = next((g for g in versions if shown and g.version < shown.version), None)
     more: dict[str, Any] = {
         "before": before,
-        "changes": reasons.changes_since(before, shown) if shown else [],
+        "changes": label.changes_since(before, shown) if shown else [],
     }
     if request.role in LABELERS:
         standing = services.standing_of(project=request.project, annotator=request.user)

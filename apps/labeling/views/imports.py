@@ -16,7 +16,8 @@ from apps.common.spreadsheet import csv_lines
 from apps.labeling import services
 from apps.labeling.forms.imports import ImportSettingsForm
 from apps.labeling.models import ImportJob
-from apps.labeling.screens import import_display, import_jobs
+from apps.labeling.screens import imports as import_display
+from apps.labeling.screens import imports as import_jobs
 
 PER_PAGE = 25
 SHOWN_FINDINGS = 100

@@ -20,7 +20,8 @@ from apps.common.registry import vote_traces
 from apps.labeling import selectors, services
 from apps.labeling.forms import AnswerForm, Checked, SkipForm, VoteForm, criteria_sent
 from apps.labeling.models import Slot
-from apps.labeling.screens import bar, screen
+from apps.labeling.screens import label as bar
+from apps.labeling.screens import label as screen
 from apps.labeling.selectors import AnsweredPair
 from apps.labeling.services import LABELERS, Lease, NothingReason
 

@@ -15,7 +15,7 @@ from apps.common.http import Request
 from apps.labeling import selectors, services
 from apps.labeling.models import QualificationAnswer, QualificationAttempt
 from apps.labeling.rendering import text_html
-from apps.labeling.screens import screen
+from apps.labeling.screens import label
 from apps.labeling.services import LABELERS, Offers
 from apps.labeling.texts import excerpt
 from apps.labeling.views.label import label_url
@@ -104,13 +104,13 @@ def _pair(row: QualificationAnswer) -> dict[str, Any]:
     comparison = row.comparison
     a, b = comparison.response_a.messages, comparison.response_b.messages
     left, right = (a, b) if row.left_is == "a" else (b, a)
-    return screen.pair_shown(comparison.prompt.messages, left, right) | {"row": row}
+    return label.pair_shown(comparison.prompt.messages, left, right) | {"row": row}
 
 
 def _asked(request: Request, row: QualificationAnswer) -> dict[str, Any]:
     """A pair to judge, with the project's own buttons but for strength."""
     offers = replace(Offers.of(selectors.settings_get(project=request.project)), strength=False)
-    return _pair(row) | {"buttons": screen.buttons(offers)}
+    return _pair(row) | {"buttons": label.buttons(offers)}
 
 
 def _judged(request: Request, row: QualificationAnswer, *, is_last: bool) -> dict[str, Any]:

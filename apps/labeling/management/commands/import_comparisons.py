@@ -17,8 +17,8 @@ from apps.accounts.models import Project
 from apps.common.errors import DomainError
 from apps.labeling import selectors, services
 from apps.labeling.formats import CONTAINERS, LAYOUTS, PAIRINGS
-from apps.labeling.services.import_files import file_parsed
-from apps.labeling.services.import_rows import FileRows, file_rows, report_of, votes_result
+from apps.labeling.services.importing import FileRows, file_rows, report_of, votes_result
+from apps.labeling.services.imports import file_parsed
 from apps.labeling.services.results import ImportReport, RowProblem
 
 LISTED = 50

@@ -1,6 +1,12 @@
 """What can be done to rating tasks: import, hand out, rate, change, skip, drop, put back."""
 
-from apps.labeling.services.ratings.answers import LONGEST_NOTE, rating_revise, rating_submit
+from apps.labeling.services.ratings.answers import (
+    LONGEST_NOTE,
+    rating_revise,
+    rating_submit,
+    rating_task_drop,
+    rating_task_reopen,
+)
 from apps.labeling.services.ratings.importing import ratings_import
 from apps.labeling.services.ratings.leasing import rating_lease_next, rating_skip
 from apps.labeling.services.ratings.results import (
@@ -9,7 +15,6 @@ from apps.labeling.services.ratings.results import (
     RatingsReport,
     Scale,
 )
-from apps.labeling.services.ratings.review import rating_task_drop, rating_task_reopen
 
 __all__ = [
     "LONGEST_NOTE",

@@ -9,15 +9,16 @@ from django.db.backends.utils import CursorWrapper
 from django.db.models import F
 
 from apps.accounts.models import User
+from apps.accounts.services import audit_record
 from apps.common.cursors import prepared_cursor
 from apps.common.errors import Conflict, DomainError, Missing
 from apps.common.transactions import retried
 from apps.labeling.models import Guideline, Rating, RatingSlot, RatingTask
-from apps.labeling.services.ballots import times_bounded
-from apps.labeling.services.ratings import statements as sql
+from apps.labeling.services.answers import times_bounded
+from apps.labeling.services.eligibility import Seat
+from apps.labeling.services.ratings import leasing as sql
 from apps.labeling.services.ratings.leasing import draw, member_lock, project_of
 from apps.labeling.services.ratings.results import RatingResult, rating_lease_was_given
-from apps.labeling.services.seats import Seat
 from measures.ratings import competition_ranks
 
 LONGEST_NOTE = 4000
@@ -251,3 +252,43 @@ def _key_checked(key: str) -> str:
     if not key or len(key) > _LONGEST_KEY or "\x00" in key:
         raise DomainError(f"1 to {_LONGEST_KEY} characters.", field="idempotency_key")
     return key
+
+
+# What an admin does with a rating task: drop it, or put one back that was put aside.
+
+
+@transaction.atomic
+def rating_task_drop(*, task: RatingTask, by: User) -> None:
+    """Take a task out of the queue; its ratings stay, and it can be put back."""
+    found = RatingTask.objects.select_for_update(no_key=True).get(pk=task.pk)
+    if found.state == RatingTask.State.DROPPED:
+        raise Conflict("This task is dropped already.", code="already_dropped")
+    RatingSlot.objects.filter(task=found, state=RatingSlot.State.FREE).update(
+        state=RatingSlot.State.WITHDRAWN
+    )
+    _move(found, RatingTask.State.DROPPED, found.review_reason, by, "rating_task.dropped")
+
+
+@transaction.atomic
+def rating_task_reopen(*, task: RatingTask, by: User) -> None:
+    """Put a task back that was dropped or sent to review; those who skipped it do not get it."""
+    found = RatingTask.objects.select_for_update(no_key=True).get(pk=task.pk)
+    if found.state not in (RatingTask.State.DROPPED, RatingTask.State.REVIEW):
+        raise Conflict("This task is in the queue or rated already.", code="not_put_aside")
+    rated = found.n_ratings >= found.overlap
+    RatingSlot.objects.filter(task=found, state=RatingSlot.State.WITHDRAWN).update(
+        state=RatingSlot.State.FREE
+    )
+    state = RatingTask.State.RATED if rated else RatingTask.State.OPEN
+    _move(found, state, "", by, "rating_task.reopened")
+
+
+def _move(task: RatingTask, state: str, reason: str, by: User, action: str) -> None:
+    audit_record(
+        action=action,
+        actor=by,
+        project=task.project,
+        subject=task.external_id or str(task.pk),
+        details={"from": task.state, "to": str(state)},
+    )
+    RatingTask.objects.filter(pk=task.pk).update(state=state, review_reason=reason)

@@ -1,0 +1,72 @@
+"""Addresses of agreement."""
+
+from django.urls import path
+
+from apps.agreement.views import (
+    annotators,
+    audits,
+    decisions,
+    disputes,
+    matrix,
+    overview,
+    rounds,
+    slices,
+)
+
+app_name = "agreement"
+urlpatterns = [
+    # statistics
+    path("<slug:slug>/agreement/", overview.overview, name="overview"),
+    path("<slug:slug>/agreement/refresh/", overview.refresh, name="refresh"),
+    path("<slug:slug>/agreement/agreement.csv", overview.statistics_csv, name="statistics_csv"),
+    path("<slug:slug>/agreement/splits.csv", overview.splits_csv, name="splits_csv"),
+    path("<slug:slug>/agreement/slices/", slices.slices, name="slices"),
+    path("<slug:slug>/agreement/slices.csv", slices.slices_csv, name="slices_csv"),
+    path("<slug:slug>/agreement/matrix/", matrix.matrix, name="matrix"),
+    path("<slug:slug>/agreement/matrix.csv", matrix.matrix_csv, name="matrix_csv"),
+    path(
+        "<slug:slug>/agreement/matrix/<int:first>/<int:second>/",
+        matrix.disagreements,
+        name="disagreements",
+    ),
+    # decisions
+    path("<slug:slug>/agreement/decisions/", decisions.decisions, name="decisions"),
+    path("<slug:slug>/agreement/decisions/preview/", decisions.preview, name="decisions_preview"),
+    path("<slug:slug>/agreement/decisions/apply/", decisions.apply, name="decisions_apply"),
+    path("<slug:slug>/agreement/decisions/compare/", decisions.compare, name="decisions_compare"),
+    path("<slug:slug>/agreement/decisions.csv", decisions.ways_csv, name="decisions_csv"),
+    # annotators
+    path("<slug:slug>/agreement/annotators/", annotators.annotators, name="annotators"),
+    path("<slug:slug>/agreement/annotators.csv", annotators.annotators_csv, name="annotators_csv"),
+    path(
+        "<slug:slug>/agreement/annotators/refresh/",
+        annotators.annotators_refresh,
+        name="annotators_refresh",
+    ),
+    path("<slug:slug>/agreement/annotators/<int:user_id>/", annotators.annotator, name="annotator"),
+    path(
+        "<slug:slug>/agreement/annotators/<int:user_id>/figures.csv",
+        annotators.annotator_csv,
+        name="annotator_csv",
+    ),
+    path(
+        "<slug:slug>/agreement/annotators/<int:user_id>/datasets/",
+        annotators.annotator_datasets,
+        name="annotator_datasets",
+    ),
+    # disputes
+    path("<slug:slug>/disputes/", disputes.disputes, name="disputes"),
+    path("<slug:slug>/disputes/again/", disputes.send_again, name="disputes_again"),
+    path("<slug:slug>/disputes/causes/", rounds.causes, name="dispute_causes"),
+    path("<slug:slug>/disputes/causes.csv", rounds.causes_csv, name="dispute_causes_csv"),
+    path("<slug:slug>/disputes/rulings.csv", rounds.rulings_csv, name="rulings_csv"),
+    path("<slug:slug>/disputes/re-annotation/", rounds.reannotation, name="reannotation"),
+    path(
+        "<slug:slug>/disputes/re-annotation.csv", rounds.reannotation_csv, name="reannotation_csv"
+    ),
+    path("<slug:slug>/disputes/<int:comparison_id>/", disputes.dispute, name="dispute"),
+    path("<slug:slug>/disputes/<int:comparison_id>/rule/", disputes.rule, name="dispute_rule"),
+    # audits
+    path("<slug:slug>/audits/", audits.audits, name="audits"),
+    path("<slug:slug>/audits/audits.csv", audits.audits_csv, name="audits_csv"),
+]

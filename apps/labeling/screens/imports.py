@@ -1,0 +1,130 @@
+"""What an import's page shows beside its form."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from django.db.models import QuerySet
+from django.utils import timezone
+
+from apps.accounts.models import Project
+from apps.common.errors import Missing
+from apps.labeling.models import ImportJob
+from apps.labeling.services import WARNINGS, progress_read
+from apps.labeling.services.imports import folder_of, store
+from workers.artifacts import ArtifactError
+
+State, Stage = ImportJob.State, ImportJob.Stage
+TONES = {
+    State.DONE: "good",
+    State.FAILED: "bad",
+    State.INTERRUPTED: "warn",
+    State.RUNNING: "live",
+    State.QUEUED: "live",
+}
+_SLOW_TO_START = 20  # seconds after which a queued import is suspicious
+_WARNING_WORDS = {
+    "duplicate": "the same pair as another row, kept",
+    "identical": "with two answers that read alike",
+    "model_name": "with an answer that names its model",
+    "personal": "with what looks like personal data or a secret",
+    "phrase": "with a constraint phrase, for review",
+    "group": "whose prompt is in two groups",
+}
+
+
+def words_of(job: ImportJob) -> str:
+    """The job's state in a few words, for the list and the badge."""
+    if job.state == State.DRAFT:
+        return "waits for its columns"
+    if job.state == State.DONE:
+        return "imported" if job.stage == Stage.IMPORT else "checked, not imported"
+    what = "check" if job.stage == Stage.CHECK else "import"
+    return {
+        State.QUEUED: f"{what} waits for a worker",
+        State.RUNNING: "checking" if job.stage == Stage.CHECK else "importing",
+        State.FAILED: f"{what} failed",
+        State.CANCELLED: "cancelled",
+        State.INTERRUPTED: f"{what} was interrupted",
+    }[State(job.state)]
+
+
+def line(job: ImportJob) -> dict[str, Any]:
+    """A line of the list."""
+    report = job.result or job.check_report
+    return {
+        "job": job,
+        "words": words_of(job),
+        "tone": TONES.get(State(job.state), ""),
+        "n_rows": report.get("n_records"),
+        "n_created": job.result.get("n_created"),
+        "n_refused": report.get("n_refused"),
+    }
+
+
+def progress_of(job: ImportJob) -> dict[str, Any]:
+    """{"percent", "step", "left", "title"} of a job at work; percent is None while unknown."""
+    known = progress_read(job.pk) if job.state == State.RUNNING else {}
+    done, total, seconds = (known.get(name, 0) for name in ("done", "total", "seconds"))
+    percent = round(100 * done / total) if total else None
+    left = seconds * (total - done) / done if total and done and seconds > 1 else None
+    waited = (timezone.now() - job.queued_at).total_seconds() if job.queued_at else 0
+    return {
+        "step": known.get("step") or words_of(job).capitalize(),
+        "done": done,
+        "total": total,
+        "percent": percent,
+        "left": left,
+        "is_late": job.state == State.QUEUED and waited > _SLOW_TO_START,
+        "cancelling": job.cancel_wanted,
+        "title": f"{percent} % · {job.file_name}" if percent is not None else job.file_name,
+    }
+
+
+def report_shown(report: dict[str, Any]) -> dict[str, Any] | None:
+    """A check's or an import's report as the page lists it."""
+    if not report:
+        return None
+    warnings = report.get("warnings", {})
+    return report | {
+        "warned": [
+            {"n": warnings[kind], "words": _WARNING_WORDS[kind], "kind": kind}
+            for kind in WARNINGS
+            if warnings.get(kind)
+        ],
+    }
+
+
+# Imports as they are read: the list, one of them, what was found in its file.
+
+FINDING_COLUMNS = ("level", "row", "field", "message", "kind")
+
+
+def import_jobs_list(*, project: Project) -> QuerySet[ImportJob]:
+    """Newest first."""
+    return (
+        ImportJob.objects.filter(project=project)
+        .select_related("created_by")
+        .order_by("-created_at")
+    )
+
+
+def import_job_get(*, project: Project, job: str) -> ImportJob:
+    found = (
+        ImportJob.objects.filter(project=project, pk=job.replace("\x00", ""))
+        .select_related("created_by", "project")
+        .first()
+    )
+    if found is None:
+        raise Missing("There is no such import in this project.")
+    return found
+
+
+def findings(job: ImportJob) -> Iterator[dict[str, Any]]:
+    """What the last check or import found, errors first; nothing once the files are deleted."""
+    try:
+        with store().open(f"{folder_of(job)}/findings.jsonl") as file:
+            for line in file:
+                yield json.loads(line)
+    except ArtifactError:
+        return

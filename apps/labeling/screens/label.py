@@ -1,0 +1,356 @@
+"""The label screen: the pair, its panes, the progress bar and the reasons to choose from."""
+
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import lru_cache
+from typing import Any, TypedDict
+
+from django.conf import settings
+from django.template.loader import render_to_string
+from django.urls import reverse
+from django.utils import timezone
+from django.utils.safestring import SafeString, mark_safe
+
+from apps.accounts.models import Project, User
+from apps.common.registry import vote_uses
+from apps.labeling import selectors, services
+from apps.labeling.forms import CRITERION
+from apps.labeling.models import Guideline
+from apps.labeling.rendering import text_html, texts_html
+from apps.labeling.rendering.maths import text_escaped
+from apps.labeling.screens.answers import changed_lines
+from apps.labeling.services import FLAGS, Lease, NothingReason, Offers
+from apps.labeling.services.results import Criterion
+from apps.labeling.texts import Messages
+
+# A pair as its panes show it: turns of prompt and answers, as HTML and as they were written.
+
+_WHO = {"user": "User", "assistant": "Assistant", "system": "System", "tool": "Tool"}
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One message."""
+
+    who: str
+    role: str
+    html: SafeString
+    text: str
+
+    @property
+    def reads_the_same(self) -> bool:
+        """Whether the HTML, without its tags, is what was written."""
+        return self.html.replace("<br>", "") == f"<p>{text_escaped(self.text)}</p>\n"
+
+
+def turns_shown(messages: Messages) -> list[Turn]:
+    return _turns([messages])[0]
+
+
+def pair_shown(prompt: Messages, left: Messages, right: Messages) -> dict[str, Any]:
+    """The context of `_panes.html`, with one request to the cache for all texts of the pair."""
+    turns, left_turns, right_turns = _turns([prompt, left, right])
+    return {
+        "prompt": turns,
+        "conversation": len(turns) > 1,
+        "panes": [
+            _pane("left", "A", left_turns),
+            _pane("right", "B", right_turns),
+        ],
+    }
+
+
+def _pane(side: str, letter: str, turns: list[Turn]) -> dict[str, Any]:
+    return {"side": side, "letter": letter, "turns": turns, "conversation": len(turns) > 1}
+
+
+def _turns(lists: Sequence[Messages]) -> list[list[Turn]]:
+    every = iter(texts_html(message["content"] for messages in lists for message in messages))
+    return [[_turn(message, next(every)) for message in messages] for messages in lists]
+
+
+def _turn(message: dict[str, str], html: SafeString) -> Turn:
+    return Turn(_WHO[message["role"]], message["role"], html, message["content"])
+
+
+# What a page shows beside a reason for having no pair: the text to read, the round to pass.
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """How a reason is shown in a few words: an icon, a badge's tone, the words."""
+
+    icon: str
+    tone: str
+    words: str
+
+
+LOOKS = {
+    "paused": Look("pause", "warn", "paused"),
+    "guideline": Look("book-open", "warn", "guidelines to read"),
+    "qualification": Look("clipboard-check", "warn", "not qualified yet"),
+    "daily_cap": Look("circle-check", "good", "done for today"),
+    "held": Look("hourglass", "", "others hold the rest"),
+    "audits_done": Look("circle-check", "good", "audits done"),
+    "yours_done": Look("circle-check", "good", "own part done"),
+    "all_done": Look("circle-check", "good", "everything is labeled"),
+    "empty": Look("inbox", "", "nothing to label yet"),
+}
+
+
+def context_of(reason: NothingReason, *, project: Project, annotator: User) -> dict[str, Any]:
+    """What `_nothing.html` needs besides the reason itself."""
+    more: dict[str, Any] = {"look": LOOKS[reason.code]}
+    if reason.code == "guideline":
+        more |= reading(project=project, user=annotator)
+    if reason.code == "qualification":
+        more["qualification"] = services.qualification_of(project=project, user=annotator)
+    if reason.code == "daily_cap":
+        more["opens_at"] = _next_day()
+    return more
+
+
+def _next_day() -> datetime:
+    """When the caps of the day begin anew: midnight UTC."""
+    now = timezone.now()
+    return now.replace(hour=0, minute=0, second=0, microsecond=0) + timedelta(days=1)
+
+
+def reading(*, project: Project, user: User) -> dict[str, Any]:
+    """The current guidelines, and what changed since the version this person acknowledged."""
+    current = selectors.guideline_current(project=project)
+    read = selectors.guideline_read(project=project, user=user)
+    if current is None:
+        return {}
+    return {
+        "guideline": current,
+        "guideline_html": text_html(current.body),
+        "read_version": read.version if read else 0,
+        "changes": changes_since(read, current),
+    }
+
+
+def changes_since(old: Guideline | None, new: Guideline) -> list[Any]:
+    """Empty where there is nothing to compare with."""
+    return changed_lines(old.body, new.body) if old is not None and old.pk != new.pk else []
+
+
+# What the label screen shows, prepared for its template.
+#
+# Nothing of an answer's origin and nothing of other votes comes through here: the template cannot
+# show what it is not given.
+
+SKIP_REASONS = (
+    "Not my subject",
+    "Prompt is unclear",
+    "A language I do not read",
+    "Something is broken or cut off",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """A sentence above the pair; `tone` is a note's class."""
+
+    text: str
+    tone: str = "warn"
+    icon: str = "triangle-alert"
+
+
+class Given(TypedDict, total=False):
+    """What a person has entered so far, by the names of the form; criteria in sides."""
+
+    answer: str
+    criteria: dict[str, str]
+    reasons: list[str]
+    rationale: str
+    flags: list[str]
+    improvement: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """One of the three answers to a criterion."""
+
+    value: str
+    letter: str
+    key: str
+    tone: str
+    is_set: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CriterionRow:
+    name: str  # of the form's field
+    label: str
+    ticks: list[Tick]
+
+
+@dataclass(frozen=True, slots=True)
+class Button:
+    """A choice: what it sends, what it says, its keys (the first is printed on it)."""
+
+    value: str
+    label: str
+    keys: str
+    printed: str
+    tone: str = ""
+    short: str = ""
+
+
+def context(
+    got: Lease | NothingReason | selectors.AnsweredPair,
+    *,
+    project: Project,
+    annotator: User,
+    undo: int | None = None,
+    notice: Notice | None = None,
+    typed: Given | None = None,
+    back_to: str = "",
+) -> dict[str, Any]:
+    """The context of `_pair.html`: a pair to judge, an answer to change, or why there is nothing.
+
+    typed: what the person had entered, given back when it could not be stored.
+    """
+    common = {
+        "notice": notice,
+        "undo": undo,
+        "page_title": "Label",
+        "nav": "label",
+        "back_to": back_to,
+    }
+    if isinstance(got, NothingReason):
+        more = context_of(got, project=project, annotator=annotator)
+        return common | more | {"nothing": got, "n_today": got.n_today}
+    shown = pair_shown(got.prompt, got.left, got.right)
+    if isinstance(got, selectors.AnsweredPair):
+        offers = Offers.of(selectors.settings_get(project=project))
+        given = _given(got) | (typed or {})
+        return common | shown | ballot(offers, given) | {
+            "editing": got,
+            "ballot_id": f"vote-{got.vote.pk}",
+            "key": f"revise.{got.vote.pk}.{got.vote.revision + 1}",
+            "frozen_in": vote_uses([got.vote.pk]).get(got.vote.pk, 0),
+        }  # fmt: skip
+    return common | shown | ballot(got.offers, typed or {}) | {
+        "lease": got,
+        "ballot_id": f"slot-{got.slot}",
+        "number": got.n_today + 1,
+        "n_today": got.n_today,
+        "remaining": selectors.remaining_for(
+            project=project, annotator=annotator, n_today=got.n_today
+        ),
+        "remaining_cap": selectors.REMAINING_CAP,
+        "key": got.key,
+        "skip_reasons": SKIP_REASONS,
+    }  # fmt: skip
+
+
+def ballot(offers: Offers, given: Given) -> dict[str, Any]:
+    """What the project asks about a pair, with what was given so far in its place."""
+    reasons = given.get("reasons", ())
+    return {
+        "offers": offers,
+        "buttons": buttons(offers),
+        "chosen": given.get("answer", ""),
+        "criteria": [_row(criterion, given) for criterion in offers.criteria],
+        "reasons": [(reason, reason in reasons) for reason in offers.reasons],
+        "flags": flags(given.get("flags", ())),
+        "given": given,
+    }
+
+
+def _row(criterion: Criterion, given: Given) -> CriterionRow:
+    chosen = given.get("criteria", {}).get(criterion.key)
+    return CriterionRow(
+        f"{CRITERION}{criterion.key}",
+        criterion.label,
+        [
+            Tick(value, letter, key, tone, value == chosen)
+            for value, letter, key, tone in (
+                ("left", "A", "1", "a"),
+                ("tie", "Tie", "0", ""),
+                ("right", "B", "2", "b"),
+            )
+        ],
+    )
+
+
+def _given(answered: selectors.AnsweredPair) -> Given:
+    """A stored answer as the form would have sent it."""
+    vote = answered.vote
+    mirrored = vote.left_is == "b"  # an imported vote may not know: then A stands left
+    sides = {"a": "right" if mirrored else "left", "b": "left" if mirrored else "right"}
+    return Given(
+        answer=f"{answered.side}-{vote.strength}" if vote.strength else answered.side,
+        criteria={key: sides.get(choice, choice) for key, choice in vote.criteria.items()},
+        reasons=vote.reasons,
+        rationale=vote.rationale,
+        flags=vote.flags,
+        improvement=vote.improvement.messages[-1]["content"] if vote.improvement else "",
+    )
+
+
+def flags(chosen: Any) -> list[tuple[str, str, bool]]:
+    """(name, words, set) of every flag."""
+    return [(name, words, name in chosen) for name, words in FLAGS.items()]
+
+
+def buttons(offers: Offers) -> list[Button]:
+    """The choices in the order of the bar, with the keys that press them."""
+    if offers.strength:
+        left = [
+            Button("left-2", "A is much better", "!", "⇧1", "a", "A much"),
+            Button("left-1", "A is better", "1 a ArrowLeft", "1", "a", "A"),
+        ]
+        right = [
+            Button("right-1", "B is better", "2 b ArrowRight", "2", "b", "B"),
+            Button("right-2", "B is much better", "@", "⇧2", "b", "B much"),
+        ]
+    else:
+        left = [Button("left", "A is better", "1 a ArrowLeft", "1", "a", "A")]
+        right = [Button("right", "B is better", "2 b ArrowRight", "2", "b", "B")]
+    tie = [Button("tie", "Tie", "t 0", "T", "", "Tie")] if offers.tie else []
+    bad = [Button("both_bad", "Both are bad", "x", "X", "", "Both bad")] if offers.both_bad else []
+    return [*left, *tie, *right, *bad]
+
+
+# What is the same on the label screen from pair to pair, made once: the bar and the addresses.
+#
+# A vote is answered with the next pair, hundreds of times a minute, and by far the most of its HTML
+# is the bar of choices, flags and skip reasons below the texts. It depends on what the project asks
+# and on nothing of the pair, so one made for the last pair is as good; only the number that undo
+# leads to is filled in. Making it anew was more than half of the template's work (docs/speed.md).
+
+_PAGES = ("answers", "guidelines", "hold", "label", "vote", "who")
+# Stands for the number in what is kept. Nobody can write it into a text of a project.
+_UNDO = f"undo-{secrets.token_hex(8)}"
+
+
+def bar_html(*, slug: str, offers: Offers, undo: int | None) -> SafeString:
+    """The bar below a fresh pair, nothing chosen or entered yet."""
+    make = _bar.__wrapped__ if settings.DEBUG else _bar  # templates may change under DEBUG
+    html = make(slug, offers, undo is not None)
+    return mark_safe(html.replace(_UNDO, str(int(undo or 0))))  # noqa: S308 - a number
+
+
+@lru_cache(maxsize=512)
+def _bar(slug: str, offers: Offers, has_undo: bool) -> str:
+    asked = ballot(offers, {})
+    return render_to_string(
+        "labeling/_bar.html",
+        asked
+        | {
+            "active_project": {"slug": slug},
+            "skip_reasons": SKIP_REASONS,
+            "undo": _UNDO if has_undo else None,
+        },
+    )
+
+
+@lru_cache(maxsize=512)
+def addresses(slug: str) -> dict[str, str]:
+    """The addresses of a project's label screen, by the names of their patterns."""
+    return {name: reverse(f"labeling:{name}", args=[slug]) for name in _PAGES}

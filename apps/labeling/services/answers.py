@@ -1,0 +1,359 @@
+"""An annotator's answer to a pair: what it may hold, how it is checked, how it is written."""
+
+import json
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import TypedDict, Unpack
+
+from django.db import transaction
+from django.db.backends.utils import CursorWrapper
+
+from apps.common.errors import Conflict, DomainError, Missing, Refused
+from apps.labeling.models import Choice, Response, Slot, Vote
+from apps.labeling.services import statements as sql
+from apps.labeling.services.deciding import Policy, decision_store
+from apps.labeling.services.eligibility import Seat, role_check
+from apps.labeling.services.results import OFFER_COLUMNS, Offers, VoteResult
+from apps.labeling.texts import MOST_CHARACTERS, BadMessages, fingerprint, messages_from
+from measures import voting
+
+# What an annotator says about a pair, checked before anything is stored.
+
+SIDES = ("left", "right", "tie", "both_bad")
+FLAGS = {
+    "unsafe": "Unsafe content",
+    "personal_data": "Personal data",
+    "wrong_language": "Wrong language",
+    "prompt_unclear": "Prompt unclear",
+    "model_revealed": "Names its model",
+    "rendering_broken": "Shown broken",
+}
+LONGEST_RATIONALE = 4000
+CRITERION_CHOICES = ("left", "tie", "right")
+SLIGHTLY, MUCH = 1, 2
+_LONGEST_TIME = timedelta(days=7) // timedelta(milliseconds=1)
+
+
+class Answer(TypedDict, total=False):
+    """What the vote services take as keyword arguments.
+
+    Either `choice` (canonical: a, b, tie, both_bad) or `side` (as seen: left, right, tie,
+    both_bad) is given, and `criteria` in the same terms: {criterion: a | tie | b} beside a choice,
+    {criterion: left | tie | right} beside a side. Strength is 1 (slightly) or 2 (much).
+    `improvement` is the better answer as the annotator would have it. Times are milliseconds:
+    `wall_ms` since the pair appeared, `active_ms` without pauses of a minute or more; both are
+    bounded by what the server knows.
+    """
+
+    choice: str
+    side: str
+    strength: int | None
+    rationale: str
+    reasons: list[str]
+    flags: list[str]
+    criteria: dict[str, str]
+    improvement: str
+    active_ms: int | None
+    wall_ms: int | None
+
+
+def ballot_from(**answer: Unpack[Answer]) -> "Ballot":
+    """The answer as a checked ballot; errors name the field."""
+    tidy = dict(answer)
+    tidy["rationale"] = answer.get("rationale", "").strip()
+    for name in ("flags", "reasons"):
+        tidy[name] = list(dict.fromkeys(answer.get(name, ())))
+    tidy["improvement"] = answer.get("improvement", "").strip()
+    return Ballot(**tidy)
+
+
+@dataclass(frozen=True, slots=True)
+class Ballot:
+    """An `Answer` that has passed the checks."""
+
+    choice: str = ""
+    side: str = ""
+    strength: int | None = None
+    rationale: str = ""
+    reasons: list[str] = field(default_factory=list)
+    flags: list[str] = field(default_factory=list)
+    criteria: dict[str, str] = field(default_factory=dict)
+    improvement: str = ""
+    active_ms: int | None = None
+    wall_ms: int | None = None
+
+    def __post_init__(self) -> None:
+        if bool(self.choice) == bool(self.side):
+            raise DomainError("Give either a choice or a side.", field="choice")
+        if self.choice and self.choice not in Choice.values:
+            raise DomainError(
+                f"The choice {self.choice!r} is unknown; one of {', '.join(Choice.values)}.",
+                field="choice",
+            )
+        if self.side and self.side not in SIDES:
+            raise DomainError(
+                f"The side {self.side!r} is unknown; one of {', '.join(SIDES)}.", field="side"
+            )
+        if self.strength not in (None, SLIGHTLY, MUCH):
+            raise DomainError("The strength is 1 (slightly) or 2 (much).", field="strength")
+        if self.strength is not None and (self.choice or self.side) in ("tie", "both_bad"):
+            raise DomainError("Only A or B can be better by a strength.", field="strength")
+        if len(self.rationale) > LONGEST_RATIONALE:
+            raise DomainError(f"At most {LONGEST_RATIONALE:,} characters.", field="rationale")
+        if len(self.improvement) > MOST_CHARACTERS:
+            raise DomainError(f"At most {MOST_CHARACTERS:,} characters.", field="improvement")
+        for name in ("rationale", "improvement"):
+            if "\x00" in getattr(self, name):
+                raise DomainError("A NUL character cannot be stored.", field=name)
+        if self.improvement and (self.choice or self.side) in ("tie", "both_bad"):
+            raise DomainError(
+                "Say which answer is better to improve it, or leave the improvement out.",
+                field="improvement",
+            )
+        allowed = CRITERION_CHOICES if self.side else ("a", "tie", "b")
+        for name, value in self.criteria.items():
+            if value not in allowed:
+                raise DomainError(
+                    f"The criterion {name!r} is {value!r}; one of {', '.join(allowed)}.",
+                    field="criteria",
+                )
+        if unknown := sorted(set(self.flags) - set(FLAGS)):
+            raise DomainError(
+                f"Unknown flag {unknown[0]!r}; one of {', '.join(FLAGS)}.", field="flags"
+            )
+        for name in ("active_ms", "wall_ms"):
+            value = getattr(self, name)
+            if value is not None and not 0 <= value <= _LONGEST_TIME:
+                raise DomainError("Milliseconds, at most seven days of them.", field=name)
+
+    def canonical(self, left_is: str) -> str:
+        """The choice in terms of the stored responses, given which of them stood left."""
+        if self.choice:
+            return self.choice
+        if self.side == "left":
+            return left_is
+        if self.side == "right":
+            return "b" if left_is == "a" else "a"
+        return self.side
+
+    def canonical_criteria(self, left_is: str) -> dict[str, str]:
+        """The criteria in terms of the stored responses."""
+        if self.choice:
+            return self.criteria
+        names = {"left": left_is, "right": "b" if left_is == "a" else "a", "tie": "tie"}
+        return {key: names[value] for key, value in self.criteria.items()}
+
+
+def offered_check(ballot: Ballot, choice: str, offers: Offers) -> None:
+    """What an annotator of this project may and must say; errors name the field.
+
+    Not asked of imported votes: they were cast under other rules.
+    """
+    if choice == "tie" and not offers.tie:
+        raise Refused("This project does not offer ties.", field="choice")
+    if choice == "both_bad" and not offers.both_bad:
+        raise Refused("This project does not offer “both are bad”.", field="choice")
+    if ballot.improvement and not offers.improve:
+        raise Refused("This project does not take improved answers.", field="improvement")
+    known = {criterion.key: criterion.label for criterion in offers.criteria}
+    if unknown := sorted(set(ballot.criteria) - set(known)):
+        raise DomainError(f"There is no criterion {unknown[0]!r}.", field="criteria")
+    if unknown := [reason for reason in ballot.reasons if reason not in offers.reasons]:
+        raise DomainError(f"There is no reason {unknown[0]!r} to choose.", field="reasons")
+    if offers.require_rationale and not (ballot.reasons or ballot.rationale):
+        raise DomainError("Say why: choose a reason or write one.", field="rationale")
+    missing = [label for key, label in known.items() if key not in ballot.criteria]
+    if offers.require_criteria and missing:
+        raise DomainError(f"Judge “{missing[0]}” too.", field="criteria")
+
+
+def times_bounded(
+    active_ms: int | None, wall_ms: int | None, *, held_ms: int
+) -> tuple[int | None, int | None]:
+    """(active, wall) that fit: nobody looked at a pair for longer than they held it."""
+    wall = None if wall_ms is None else min(wall_ms, held_ms)
+    active = None if active_ms is None else min(active_ms, held_ms if wall is None else wall)
+    return active, wall
+
+
+# The steps every stored vote goes through: lock and read, add the row, close the slot, decide.
+
+# Where the columns of `LOCK_FOR_VOTE` change from one thing to the next.
+_N_FIELDS = 13
+_SEAT_END = _N_FIELDS + Seat.N_COLUMNS
+_OFFERS_END = _SEAT_END + len(OFFER_COLUMNS)
+# Votes of these slots decide; hidden repeats and audit re-votes measure the annotator instead.
+_COUNTED = (Slot.Kind.REGULAR, Slot.Kind.GOLD)
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A slot and its comparison while we hold both rows, and what is needed to vote on them."""
+
+    slot: int
+    project: str
+    comparison: int
+    kind: str
+    state: str
+    annotator: int | None
+    left_is: str
+    leased_at: datetime | None
+    now: datetime
+    response_a: int
+    response_b: int
+    overlap: int
+    guideline: int | None
+    seat: Seat
+    offers: Offers
+    policy: Policy
+
+
+def slot_lock(cursor: CursorWrapper, slot: int, annotator: int, source: str) -> Held:
+    """Lock membership, slot and comparison, in that order, and read what a vote needs."""
+    cursor.execute(sql.LOCK_FOR_VOTE, {"slot": slot, "annotator": annotator})
+    row = cursor.fetchone()
+    if row is None:
+        raise Missing("There is no such pair.", field="slot")
+    seat = Seat.of(row[_N_FIELDS:_SEAT_END])
+    if source != Vote.Source.IMPORT:  # imported people are not members: they cannot sign in
+        if seat.role is None:
+            raise Missing("There is no such pair.", field="slot")
+        role_check(seat.role)
+    return Held(
+        *row[:_N_FIELDS],
+        seat=seat,
+        offers=Offers.from_columns(row[_SEAT_END:_OFFERS_END]),
+        policy=Policy.of(row[_OFFERS_END:]),
+    )
+
+
+def vote_write(
+    cursor: CursorWrapper,
+    held: Held,
+    annotator: int,
+    ballot: Ballot,
+    key: str,
+    source: str,
+    cast_at: datetime | None,
+    replaces: Vote | None = None,
+) -> VoteResult:
+    """Add the vote, close the slot, count, decide."""
+    choice = ballot.canonical(held.left_is)
+    if source != Vote.Source.IMPORT:
+        offered_check(ballot, choice, held.offers)
+    chosen = {"a": held.response_a, "b": held.response_b}.get(choice)
+    held_ms = _milliseconds_since(held.leased_at, held.now)
+    active, wall = times_bounded(ballot.active_ms, ballot.wall_ms, held_ms=held_ms)
+    vote = Vote(
+        project_id=held.project,
+        comparison_id=held.comparison,
+        slot_id=held.slot,
+        annotator_id=annotator,
+        choice=choice,
+        chosen_id=chosen,
+        left_is="" if source == Vote.Source.IMPORT else held.left_is,
+        strength=ballot.strength,
+        criteria=ballot.canonical_criteria(held.left_is),
+        reasons=ballot.reasons,
+        rationale=ballot.rationale,
+        flags=ballot.flags,
+        improvement_id=improvement_store(
+            text=ballot.improvement,
+            chosen={"a": held.response_a, "b": held.response_b}.get(choice),
+            annotator=annotator,
+        ),
+        guideline_id=None if source == Vote.Source.IMPORT else held.guideline,
+        active_ms=active,
+        wall_ms=wall,
+        idempotency_key=key,
+        source=source,
+        revision=replaces.revision + 1 if replaces else 1,
+        supersedes_id=replaces.pk if replaces else None,
+        cast_at=cast_at or held.now,
+    )
+    counts = _insert(cursor, vote)
+    if held.kind in _COUNTED:
+        counts[voting.Choice(choice)] += 1
+    decision = decision_store(
+        cursor,
+        project=held.project,
+        comparison=held.comparison,
+        counts=counts,
+        overlap=held.overlap,
+        policy=held.policy,
+    )
+    return VoteResult(vote=vote, decision=decision)
+
+
+def counts_read(cursor: CursorWrapper, comparison: int) -> dict[voting.Choice, int]:
+    cursor.execute(sql.CHOICES, {"comparison": comparison})
+    return voting.count_votes(choice for (choice,) in cursor.fetchall())
+
+
+def _insert(cursor: CursorWrapper, vote: Vote) -> dict[voting.Choice, int]:
+    """Add the row and close its slot; returns the votes that count besides it."""
+    cursor.execute(
+        sql.INSERT_VOTE,
+        {
+            name: getattr(vote, name)
+            for name in (
+                "project_id", "comparison_id", "slot_id", "annotator_id", "choice", "chosen_id",
+                "left_is", "strength", "reasons", "rationale", "flags", "improvement_id",
+                "guideline_id",
+                "active_ms", "wall_ms", "idempotency_key", "source", "revision", "supersedes_id",
+                "cast_at",
+            )
+        }
+        | {"criteria": json.dumps(vote.criteria)},
+    )  # fmt: skip
+    vote.pk, *others = cursor.fetchone()
+    if vote.pk is None:
+        raise Conflict(
+            "This key was already used for a vote on another pair.",
+            code="key_reused",
+            field="idempotency_key",
+        )
+    return dict(
+        zip(
+            (voting.Choice.A, voting.Choice.B, voting.Choice.TIE, voting.Choice.BOTH_BAD),
+            others,
+            strict=True,
+        )
+    )
+
+
+def _milliseconds_since(start: datetime | None, now: datetime) -> int:
+    return max(0, int((now - (start or now)).total_seconds() * 1000))
+
+
+def improvement_store(*, text: str, chosen: int | None, annotator: int) -> int | None:
+    """The id of the response this improvement is, made where it is new; None without one.
+
+    chosen: the response it improves on, whose last turn it replaces. A text that is the same as
+    that one is no improvement, and none is stored. Errors name the field `improvement`.
+    """
+    if not text:
+        return None
+    if chosen is None:
+        raise DomainError(
+            "Say which answer is better to improve it, or leave the improvement out.",
+            field="improvement",
+        )
+    better = Response.objects.only("prompt_id", "messages", "text_hash").get(pk=chosen)
+    try:
+        turn = messages_from(text, role=better.messages[-1]["role"])
+    except BadMessages as error:
+        raise DomainError(f"The improved answer {error}.", field="improvement") from None
+    messages = [*better.messages[:-1], *turn]
+    text_hash = fingerprint(messages)
+    if text_hash == better.text_hash:
+        return None
+    with transaction.atomic():
+        found, _ = Response.objects.get_or_create(
+            prompt_id=better.prompt_id,
+            text_hash=text_hash,
+            origin=Response.Origin.EDIT,
+            origin_ref=f"person {annotator}",
+            defaults={"messages": messages, "metadata": {"improves": chosen}},
+        )
+    return found.pk

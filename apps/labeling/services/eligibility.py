@@ -1,0 +1,281 @@
+"""A person's standing in a project: what they have read, what they may get, whether they qualified.
+
+The row `Annotator` is made when something is first said; whether a pair is handed out by it is for
+the statement of the hand-out to say (`leasing`).
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, Literal
+
+from django.db import transaction
+from django.db.models import Exists, OuterRef, QuerySet
+from django.utils import timezone
+
+from apps.accounts.models import Membership, Project, Role, User
+from apps.accounts.services import audit_record
+from apps.common.errors import Conflict, DomainError, Missing, Refused
+from apps.labeling.models import Annotator, Guideline, LabelingSettings, Prompt, Vote
+from apps.labeling.services.results import NothingReason
+
+# One person's seat in one project: what keeps them from labeling, and how their queue is mixed.
+
+# Engineers see where answers come from and how others voted, so they do not vote.
+LABELERS = frozenset({Role.ANNOTATOR, Role.REVIEWER, Role.ADMIN})
+# Reviewers judge votes anew, without knowing them; admins may too.
+AUDITORS = frozenset({Role.REVIEWER, Role.ADMIN})
+_DEFAULTS = LabelingSettings()
+
+Lane = Literal["gold", "repeat", "audit", "queue"]
+
+
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """As the columns `statements.shared.STANDING_COLUMNS` say, in their order."""
+
+    role: str | None
+    paused: str | None
+    guideline_due: int | None  # the first major version they have not acknowledged
+    qualification_pairs: int | None
+    qualified_at: datetime | None
+    daily_cap: int | None
+    n_today: int  # votes cast since midnight UTC
+    topics: list[str] | None
+    languages: list[str] | None
+    lease_seconds: int
+    random_share: float
+    gold_share: float
+    repeat_share: float
+    audit_share: float
+    audit_rate: float
+
+    N_COLUMNS = 15
+
+    @classmethod
+    def of(cls, row: tuple[Any, ...]) -> "Seat":
+        """A project without settings has the defaults."""
+        mix = row[9:]
+        if mix[0] is None:
+            names = cls.__dataclass_fields__
+            mix = tuple(getattr(_DEFAULTS, name) for name in list(names)[9:])
+        return cls(*row[:9], *mix)
+
+    def after_a_vote(self) -> "Seat":
+        return replace(self, n_today=self.n_today + 1)
+
+    def closed(self) -> NothingReason | None:
+        """Why this person gets no pair at all just now; None when the queue decides."""
+        if self.paused:
+            return NothingReason(
+                "paused",
+                "Your labeling is paused",
+                f"An admin of this project paused it: {self.paused}",
+                n_today=self.n_today,
+            )
+        if self.guideline_due is not None:
+            return NothingReason(
+                "guideline",
+                "The guidelines have changed",
+                "Read the current version and say so; then the next pair comes.",
+                n_today=self.n_today,
+            )
+        if self.qualification_pairs and not self.qualified_at and self.role == Role.ANNOTATOR:
+            return NothingReason(
+                "qualification",
+                "First a short qualification",
+                f"You judge {self.qualification_pairs} "
+                f"{'pair' if self.qualification_pairs == 1 else 'pairs'} whose right answer is "
+                "known, and see after each why it is right. Then real work begins.",
+                n_today=self.n_today,
+            )
+        if self.daily_cap and self.n_today >= self.daily_cap:
+            return NothingReason(
+                "daily_cap",
+                "That is all for today",
+                f"You have answered {self.n_today:,} {'pair' if self.n_today == 1 else 'pairs'} "
+                "today, as many as this project takes "
+                "from one person a day. More come after midnight UTC.",
+                n_today=self.n_today,
+            )
+        return None
+
+    def lane(self, draw: float) -> Lane:
+        """Which part of the queue a hand-out comes from, by a uniform draw in [0, 1)."""
+        audit_share = self.audit_share if self.role in AUDITORS else 0.0
+        for lane, share in (
+            ("gold", self.gold_share),
+            ("repeat", self.repeat_share),
+            ("audit", audit_share),
+        ):
+            if draw < share:
+                return lane
+            draw -= share
+        return "queue"
+
+    @property
+    def limits(self) -> dict[str, list[str]]:
+        return {"topics": self.topics or [], "languages": self.languages or []}
+
+
+def role_check(role: str | None) -> None:
+    if role not in LABELERS:
+        raise Refused(f"Your role here is {role}, and people of that role do not label.")
+
+
+MOST_A_DAY = 100_000
+
+
+@transaction.atomic
+def guideline_acknowledge(*, project: Project, user: User, version: int) -> Annotator:
+    """This person has read the guidelines up to `version`; the next pair can come.
+
+    Any version from the newest major one on is taken, since what people read is the current text.
+    Saying it again, or of an older version than they have acknowledged, changes nothing. Errors:
+    `Missing` for people outside the project, `Refused` for roles that do not label, `Conflict`
+    (`guideline_outdated`) when a newer major version has come out since.
+    """
+    annotator = annotator_lock(project=project, user=user)
+    if version <= annotator.acknowledged_version:
+        return annotator
+    versions = Guideline.objects.filter(project=project)
+    if not versions.filter(version=version).exists():
+        raise DomainError(f"There is no version {version} of the guidelines.", field="version")
+    newer = versions.filter(version__gt=version, is_major=True).order_by("-version").first()
+    if newer is not None:
+        raise Conflict(
+            f"Version {newer.version} of the guidelines has come out since you opened them. "
+            "Read that one; it is shown now.",
+            code="guideline_outdated",
+            field="version",
+        )
+    annotator.acknowledged_version = version
+    annotator.acknowledged_at = timezone.now()
+    annotator.save(update_fields=["acknowledged_version", "acknowledged_at", "updated_at"])
+    _record("guideline.acknowledged", user, annotator, {"version": version})
+    return annotator
+
+
+@transaction.atomic
+def annotator_limits_set(
+    *,
+    project: Project,
+    user: User,
+    by: User,
+    daily_cap: int | None,
+    topics: Collection[str] = (),
+    languages: Collection[str] = (),
+) -> Annotator:
+    """What this person gets from now on; a pair in their hands stays theirs.
+
+    daily_cap: votes a day (UTC), 0 for no cap, None for the project's. topics, languages: only
+    pairs of these; empty for all. Each must be one that the project's prompts have (or that the
+    person is limited to already), since a misspelt one would leave them without work.
+    """
+    annotator = annotator_lock(project=project, user=user)
+    if daily_cap is not None and not 0 <= daily_cap <= MOST_A_DAY:
+        raise DomainError(f"Between 0 (no cap) and {MOST_A_DAY:,}.", field="daily_cap")
+    wanted: dict[str, Any] = {
+        "daily_cap": daily_cap,
+        "topics": _known(project, "topic", topics, annotator.topics),
+        "languages": _known(project, "language", languages, annotator.languages),
+    }
+    changed = {
+        name: [getattr(annotator, name), value]
+        for name, value in wanted.items()
+        if getattr(annotator, name) != value
+    }
+    if changed:
+        for name, value in wanted.items():
+            setattr(annotator, name, value)
+        annotator.save(update_fields=[*wanted, "updated_at"])
+        _record("annotator.limited", by, annotator, changed)
+    return annotator
+
+
+@transaction.atomic
+def annotator_qualify(*, project: Project, user: User, by: User) -> Annotator:
+    """Let somebody label without (another) qualification round; it is noted who did."""
+    annotator = annotator_lock(project=project, user=user)
+    if annotator.qualified_at is None:
+        annotator.qualified_at = timezone.now()
+        annotator.save(update_fields=["qualified_at", "updated_at"])
+        _record("annotator.qualified", by, annotator, {"by": "hand"})
+    return annotator
+
+
+def experienced_unqualified(*, project: Project) -> QuerySet[User]:
+    """Annotators who have answered pairs here and have not qualified: where a project begins to
+    ask for a qualification, they are stopped in the middle of their work."""
+    answered = Vote.objects.filter(project=project, annotator=OuterRef("pk"), is_current=True)
+    qualified = Annotator.objects.filter(
+        project=project, user=OuterRef("pk"), qualified_at__isnull=False
+    )
+    return User.objects.filter(
+        Exists(answered),
+        ~Exists(qualified),
+        memberships__project=project,
+        memberships__role=Role.ANNOTATOR,
+        is_imported=False,
+        is_active=True,
+    )
+
+
+@transaction.atomic
+def annotators_qualify_experienced(*, project: Project, by: User) -> int:
+    """Qualify by hand everybody who has answered pairs here already; returns how many."""
+    people = list(experienced_unqualified(project=project))
+    for user in people:
+        annotator_qualify(project=project, user=user, by=by)
+    return len(people)
+
+
+@transaction.atomic
+def annotator_disqualify(*, project: Project, user: User, by: User) -> Annotator:
+    """Ask for the qualification (again): no pair until they pass or are qualified by hand."""
+    annotator = annotator_lock(project=project, user=user)
+    if annotator.qualified_at is not None:
+        annotator.qualified_at = None
+        annotator.save(update_fields=["qualified_at", "updated_at"])
+        _record("annotator.disqualified", by, annotator, {})
+    return annotator
+
+
+def annotator_lock(*, project: Project, user: User) -> Annotator:
+    """The person's row in the project, made if need be, locked until the transaction ends."""
+    role = (
+        Membership.objects.filter(project=project, user=user).values_list("role", flat=True).first()
+    )
+    if role is None:
+        raise Missing("There is no such person in this project.", field="user")
+    if role not in LABELERS:
+        raise Refused(f"People of the role {role} do not label.")
+    Annotator.objects.get_or_create(project=project, user=user)
+    return (
+        Annotator.objects.select_for_update(no_key=True, of=("self",))
+        .select_related("user", "project")
+        .get(project=project, user=user)
+    )
+
+
+def _known(project: Project, name: str, given: Collection[str], had: list[str]) -> list[str]:
+    """`given` once each and in order, checked against the project's prompts."""
+    wanted = sorted(set(given))
+    fresh = set(wanted) - set(had)
+    if fresh:
+        found = Prompt.objects.filter(project=project, **{f"{name}__in": fresh})
+        fresh -= set(found.order_by().values_list(name, flat=True).distinct())
+    if fresh or "" in wanted:
+        unknown = sorted(fresh | ({""} & set(wanted)))[0]
+        raise DomainError(f"No prompt here has the {name} {unknown!r}.", field=f"{name}s")
+    return wanted
+
+
+def _record(action: str, actor: User, annotator: Annotator, details: dict[str, Any]) -> None:
+    audit_record(
+        action=action,
+        actor=actor,
+        project=annotator.project,
+        subject=annotator.user.username,
+        details=details,
+    )

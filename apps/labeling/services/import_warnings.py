@@ -1,0 +1,103 @@
+"""What is odd about a row that can be imported all the same: found, named, and never in the way.
+
+Only a constraint phrase has a consequence: its pair goes to human review instead of the queue."""
+
+from dataclasses import dataclass, field
+
+from apps.labeling.blindness import self_naming
+from apps.labeling.models import Response
+from apps.labeling.personal_data import personal_data
+from apps.labeling.services.loading import BadField, ComparisonRow
+from apps.labeling.services.results import (
+    RowProblem,
+)
+from apps.labeling.texts import loose_key, loosely_equal, plain
+from measures.phrases import Phrases
+
+# What is odd about a row that can be imported, by kind.
+WARNINGS = {
+    "duplicate": "the same pair as another row",
+    "identical": "two answers that read alike",
+    "model_name": "an answer that names its model",
+    "personal": "what looks like personal data or a secret",
+    "phrase": "a constraint phrase: the pair goes to review",
+    "group": "one prompt in two groups, which splits would tear apart",
+}
+
+
+_MODEL = Response.Origin.MODEL.value
+
+
+@dataclass(frozen=True, slots=True)
+class Scans:
+    """What texts are looked through for; each can be left out where it was done before."""
+
+    model_names: bool = True
+    personal: bool = True
+    phrases: Phrases = field(default_factory=lambda: Phrases(()))
+
+
+class Look:
+    """What is odd about a row that can be imported; texts that recur are looked through once."""
+
+    def __init__(self, scans: Scans, identical_answers: str) -> None:
+        self.scans, self.identical_answers = scans, identical_answers
+        self._prompts: dict[str, str] = {}  # prompt hash → group of the last row with it
+        self._group_of: dict[str, tuple[str, int]] = {}  # loose key → (group, row)
+
+    def at(self, row: ComparisonRow) -> list[RowProblem]:
+        """Warnings; raises BadField where two identical answers may not be compared."""
+        found = []
+        if same := _identical(row, self.identical_answers):
+            found.append(RowProblem(row.row, "response_b", same, "identical"))
+        for name, answer in (("response_a", row.a), ("response_b", row.b)):
+            text = plain(answer.messages)
+            model = answer.origin_ref if answer.origin == _MODEL else ""
+            if self.scans.model_names and (words := self_naming(text, model)):
+                message = f"names its model: “{words[:80]}”"
+                found.append(RowProblem(row.row, name, message, "model_name"))
+            if self.scans.personal:
+                found += [RowProblem(row.row, name, p.words, "personal")
+                          for p in personal_data(text)]  # fmt: skip
+        return found + self._at_prompt(row)
+
+    def _at_prompt(self, row: ComparisonRow) -> list[RowProblem]:
+        known = self._prompts.get(row.prompt_hash)
+        if known == row.group:
+            return []
+        found = []
+        if known is None and self.scans.personal:
+            found = [RowProblem(row.row, "prompt", p.words, "personal")
+                     for p in personal_data(plain(row.prompt))]  # fmt: skip
+        self._prompts[row.prompt_hash] = row.group
+        key = row.group if row.has_own_group else loose_key(row.prompt)
+        group, first = self._group_of.setdefault(key, (row.group, row.row))
+        if group != row.group:
+            message = (
+                f"is {row.group!r}, but the same prompt is in {group!r} in row {first}: "
+                "splits would tear it apart"
+            )
+            found.append(RowProblem(row.row, "group", message, "group"))
+        return found
+
+    def review_reason(self, row: ComparisonRow) -> tuple[str, str] | None:
+        """(field, words) where an answer holds a constraint phrase."""
+        for side, answer in (("a", row.a), ("b", row.b)):
+            if found := self.scans.phrases.first_in(plain(answer.messages)):
+                words = f"Answer {side.upper()} holds the constraint phrase “{found.phrase}”"
+                if found.words.casefold() != found.phrase.casefold():
+                    words += f" (as “{found.words[:60]}”)"
+                return f"response_{side}", words
+        return None
+
+
+def _identical(row: ComparisonRow, identical_answers: str) -> str:
+    """A warning about two answers that read the same; raises where they may not be compared."""
+    if row.a.text_hash == row.b.text_hash:
+        same_source = (row.a.origin, row.a.origin_ref) == (row.b.origin, row.b.origin_ref)
+        if identical_answers == "refuse" or same_source:
+            raise BadField("response_b", "is the same text as response_a")
+        return "is the same text as response_a, from another origin"
+    if loosely_equal(row.a.messages, row.b.messages):
+        return "differs from response_a only in case or blanks"
+    return ""

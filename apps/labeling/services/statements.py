@@ -1,0 +1,641 @@
+"""The statements behind the path of a vote, written by hand: each does in one round trip what the
+ORM would do in several, and says which rows it locks.
+
+Values are always parameters; what is pasted into the texts are constants of this module.
+"""
+
+import re
+
+from apps.labeling.models import AUDIT_SEED, LabelingSettings
+from apps.labeling.services.results import OFFER_COLUMNS
+
+# What several statements share: who asks, what is theirs to do, what the screen shows.
+
+# ruff: noqa: S608
+
+
+DEFAULTS = LabelingSettings()  # for projects without a settings row
+
+POLICY = (
+    "overlap", "max_overlap", "least_votes", "least_agreeing", "least_share",
+    "decide_by", "least_posterior", "stop_early",
+)  # fmt: skip
+# What a fit has learned of the project's voters; nulls before the first.
+CONSENSUS_COLUMNS = "f.method, f.priors, f.confusion"
+MIX = ("lease_seconds", "random_share", "gold_share", "repeat_share", "audit_share", "audit_rate")
+SETTINGS_COLUMNS = ", ".join(f"l.{name}" for name in OFFER_COLUMNS)
+POLICY_COLUMNS = ", ".join(f"l.{name}" for name in POLICY) + f", {CONSENSUS_COLUMNS}"
+
+# Of whom one asks before handing out: `m` is their membership, `w` their Annotator row, `l` the
+# settings, `d.due` the first major version of the guidelines they have not acknowledged.
+STANDING_COLUMNS = f"""
+       m.role, m.paused_reason, d.due, l.qualification_pairs, w.qualified_at,
+       coalesce(w.daily_cap, l.daily_cap),
+       case when w.votes_day = (now() at time zone 'utc')::date then w.votes_of_day else 0 end,
+       w.topics, w.languages, {", ".join(f"l.{name}" for name in MIX)}"""
+STANDING_JOINS = """
+left join labeling_annotator w on w.project_id = {project} and w.user_id = %(annotator)s
+left join lateral (
+  select min(g.version) as due from labeling_guideline g
+  where g.project_id = {project} and g.is_major
+    and g.version > coalesce(w.acknowledged_version, 0)
+    and coalesce(l.acknowledge_guidelines, true) and m.role <> 'admin'
+) d on true"""
+
+# An extra slot goes before what is drawn at random: it is what a decision waits for.
+EXTRA_PRIORITY = 1.0
+
+# Which response stands left: a fair coin that always falls the same way for this person and pair.
+SIDE = """case get_byte(sha256(convert_to(
+    'side:' || %(annotator)s::text || ':' || {comparison}, 'UTF8')), 0) & 1
+  when 0 then 'a' else 'b' end"""
+
+LOOK = f"""
+select {STANDING_COLUMNS}
+from accounts_membership m
+left join labeling_labelingsettings l on l.project_id = m.project_id
+{STANDING_JOINS.format(project="m.project_id")}
+where m.project_id = %(project)s and m.user_id = %(annotator)s
+"""
+SEAT = f"{LOOK} for no key update of m"
+
+# Nobody gets a comparison they hold, have voted on, or have skipped. Votes from before it was sent
+# to re-annotation do not count: it is judged anew, under newer guidelines.
+_MET = "exists (select from labeling_slot where comparison_id = {comparison}\
+ and annotator_id = %(annotator)s{round})"
+_SKIPPED = "exists (select from labeling_skip where comparison_id = {comparison}\
+ and annotator_id = %(annotator)s)"
+MET = _MET.replace("{round}", " and kind <> 'former'")
+NEW_TO_ME = f"not {MET} and not {_SKIPPED}"
+# For looking at a vote with fresh eyes: not even those who judged an earlier round.
+NEVER_MET = f"not {_MET.replace('{round}', '')} and not {_SKIPPED}"
+# An annotator may be limited to topics and languages; no limit is an empty list.
+MINE_TO_DO = """
+  (cardinality(%(topics)s::text[]) = 0 or {row}.topic = any(%(topics)s::text[]))
+  and (cardinality(%(languages)s::text[]) = 0 or {row}.language = any(%(languages)s::text[]))
+"""
+# Audit re-votes and hidden repeats belong to one person and are not drawn by others.
+DRAWN_BY_ALL = f"""s.project_id = %(project)s and s.kind in ('regular','gold')
+  and {NEW_TO_ME.format(comparison="s.comparison_id")}"""
+DRAWN = f"{DRAWN_BY_ALL} and {MINE_TO_DO.format(row='s')}"
+LOCK = "for no key update of s skip locked"
+HOLDS_ONE = """exists (select from labeling_slot h where h.project_id = %(project)s
+  and h.annotator_id = %(annotator)s and h.state = 'leased')"""
+
+CAN_BE_SHOWN = "c.state not in ('review', 'dropped')"
+# Leases outlast the dropping of their comparison; once they lapse nobody else gets them.
+SHOWABLE = f"""exists (select from labeling_comparison c
+  where c.id = s.comparison_id and {CAN_BE_SHOWN})"""
+
+# What the screen shows of the slot in `taken`.
+SHOWN = f"""
+select t.id, t.comparison_id, t.left_is, t.leased_at, t.leased_until,
+       p.messages, a.messages, b.messages, {SETTINGS_COLUMNS}
+from taken t
+join labeling_comparison c on c.id = t.comparison_id
+join labeling_prompt p on p.id = c.prompt_id
+join labeling_response a on a.id = c.response_a_id
+join labeling_response b on b.id = c.response_b_id
+left join labeling_labelingsettings l on l.project_id = c.project_id
+"""
+
+
+# Slots made for one person: gold, hidden repeats, audit re-votes.
+#
+# Each picks a comparison nobody else is locking, and adds a slot that is leased from the start. Two
+# who add to the same comparison at once are settled by the unique position: one finds nothing here
+# and draws from the queue instead.
+
+# ruff: noqa: S608
+
+
+_ADDED = """
+  insert into labeling_slot (project_id, comparison_id, position, kind, state, priority, shuffle,
+                             topic, language, annotator_id, leased_at, leased_until, left_is,
+                             measures_id)
+  select pick.project_id, pick.id,
+         (select coalesce(max(o.position), 0) + 1 from labeling_slot o
+          where o.comparison_id = pick.id),
+         {kind}, 'leased', 0, pick.shuffle, pick.topic, pick.language, %(annotator)s, now(),
+         now() + make_interval(secs => %(seconds)s), {side}, {measures}
+  from pick
+  on conflict (comparison_id, position) do nothing
+  returning id, comparison_id, left_is, leased_at, leased_until
+"""
+_PICK_LOCK = "for no key update of c skip locked"
+_PICKED = "c.id, c.project_id, c.shuffle, p.topic, p.language"
+
+DRAW_GOLD = f"""
+with pick as (
+  select {_PICKED} from labeling_comparison c join labeling_prompt p on p.id = c.prompt_id
+  where c.project_id = %(project)s and c.stratum = 'gold' and {CAN_BE_SHOWN}
+    and {NEW_TO_ME.format(comparison="c.id")} and {MINE_TO_DO.format(row="p")}
+    and not {HOLDS_ONE} and c.shuffle >= %(gold_from)s
+  order by c.shuffle limit 1 {_PICK_LOCK}
+), taken as ({
+    _ADDED.format(kind="'gold'", measures="null", side=SIDE.format(comparison="pick.id"))
+})
+{SHOWN}
+"""
+
+# A vote of this person, long enough ago, on the other side this time; each pair once.
+DRAW_REPEAT = f"""
+with earlier as (
+  select v.id, v.comparison_id, v.slot_id, v.left_is from labeling_vote v
+  where v.project_id = %(project)s and v.annotator_id = %(annotator)s and v.is_current
+  order by v.cast_at desc, v.id desc offset %(repeat_after)s limit 20
+), pick as (
+  select {_PICKED}, v.id as vote, case v.left_is when 'a' then 'b' else 'a' end as other_side
+  from earlier v
+  join labeling_slot s on s.id = v.slot_id and s.kind = 'regular'
+  join labeling_comparison c on c.id = v.comparison_id and {CAN_BE_SHOWN}
+  join labeling_prompt p on p.id = c.prompt_id
+  where v.left_is <> '' and not {HOLDS_ONE}
+    and not exists (select from labeling_slot r where r.comparison_id = c.id
+                    and r.annotator_id = %(annotator)s and r.kind = 'repeat')
+  order by random() limit 1 {_PICK_LOCK}
+), taken as ({_ADDED.format(kind="'repeat'", measures="pick.vote", side="pick.other_side")})
+{SHOWN}
+"""
+
+# A vote of somebody else from the audit sample on a comparison that votes have decided, judged anew
+# without knowing it. What people adjudicated is settled by their eyes already.
+AUDITABLE = "c.state = 'decided' and c.stratum in ('random', 'priority') and d.outcome = 'accepted'"
+DRAW_AUDIT = f"""
+with sampled as (
+  select v.id, v.comparison_id, hashint8extended(v.id, {AUDIT_SEED}) as hash
+  from labeling_vote v
+  join labeling_slot s on s.id = v.slot_id and s.kind = 'regular'
+  join labeling_comparison c on c.id = v.comparison_id
+  join labeling_decision d on d.comparison_id = c.id and {AUDITABLE}
+  where v.project_id = %(project)s and v.is_current and v.annotator_id <> %(annotator)s
+    and hashint8extended(v.id, {AUDIT_SEED}) >= %(audit_from)s
+    and hashint8extended(v.id, {AUDIT_SEED}) < %(audit_below)s
+    and not exists (select from labeling_slot a where a.measures_id = v.id and a.kind = 'audit'
+                    and (a.state = 'done' or a.leased_until > now()))
+    and {NEVER_MET.format(comparison="v.comparison_id")}
+  order by hashint8extended(v.id, {AUDIT_SEED}) limit 20
+), pick as (
+  select {_PICKED}, v.id as vote from sampled v
+  join labeling_comparison c on c.id = v.comparison_id
+  join labeling_prompt p on p.id = c.prompt_id
+  where not {HOLDS_ONE}
+  order by v.hash limit 1 {_PICK_LOCK}
+), taken as ({
+    _ADDED.format(kind="'audit'", measures="pick.vote", side=SIDE.format(comparison="pick.id"))
+})
+{SHOWN}
+"""
+
+
+# Handing out slots of the queue, and saying why there is none.
+
+# ruff: noqa: S608
+
+
+_DRAW = """
+with own as (
+  select s.id from labeling_slot s
+  where s.project_id = %(project)s and s.annotator_id = %(annotator)s and s.state = 'leased'
+  order by s.leased_at limit 1 for no key update
+), lapsed as (
+  select s.id from labeling_slot s
+  where not exists (select from own)
+    and s.state = 'leased' and s.leased_until < now() and {drawn}
+    and {showable}
+  order by s.leased_until limit 1 {lock}
+), early as (
+  select id from own union all select id from lapsed
+), top as (
+  select s.id from labeling_slot s
+  where %(by_priority)s and not exists (select from early)
+    and s.priority > 0 and s.state = 'free' and {drawn}
+  order by s.priority desc, s.shuffle limit 1 {lock}
+), place as (
+  -- where this annotator was in the shuffled order: the slot of their last vote drawn from it
+  select coalesce((
+    select s.shuffle from (
+      select id, slot_id, cast_at from labeling_vote
+      where project_id = %(project)s and annotator_id = %(annotator)s
+      order by cast_at desc, id desc limit 20
+    ) v join labeling_slot s on s.id = v.slot_id
+    where s.priority <= 0 and s.kind = 'regular' order by v.cast_at desc, v.id desc limit 1
+  ), 0) as shuffle
+), ahead as (
+  select s.id from labeling_slot s
+  where not exists (select from early)
+    and not exists (select from top)
+    and s.shuffle >= (select shuffle from place) and s.state = 'free' and {drawn}
+  order by s.shuffle limit 1 {lock}
+), behind as (
+  select s.id from labeling_slot s
+  where not exists (select from early)
+    and not exists (select from top) and not exists (select from ahead)
+    and s.shuffle < (select shuffle from place) and s.state = 'free' and {drawn}
+  order by s.shuffle limit 1 {lock}
+), taken as (
+  update labeling_slot s set
+    state = 'leased',
+    annotator_id = %(annotator)s,
+    leased_until = now() + make_interval(secs => %(seconds)s),
+    leased_at = case when s.annotator_id = %(annotator)s then s.leased_at else now() end,
+    left_is = case when s.annotator_id = %(annotator)s then s.left_is
+              else {side} end
+  where s.id = (select id from early
+                union all select id from top
+                union all select id from ahead union all select id from behind)
+  returning s.id, s.comparison_id, s.left_is, s.leased_at, s.leased_until
+)
+{shown}
+"""
+
+
+def _draw(drawn: str) -> str:
+    """One line without comments: psycopg keeps what it parsed of texts under 4,096 characters."""
+    side = SIDE.format(comparison="s.comparison_id")
+    text = _DRAW.format(drawn=drawn, lock=LOCK, side=side, shown=SHOWN, showable=SHOWABLE)
+    line = " ".join(re.sub("--.*", "", text).split())
+    return line.replace("( ", "(").replace(" )", ")")
+
+
+DRAW = _draw(DRAWN_BY_ALL)
+# For annotators with topics or languages of their own; said without "or", so that the index of
+# topics serves.
+_TOPICS = "s.topic <> '' and s.topic = any(%(topics)s::text[])"
+_LANGUAGES = "s.language = any(%(languages)s::text[])"
+DRAW_TOPICS = _draw(f"{DRAWN_BY_ALL} and {_TOPICS}")
+DRAW_LANGUAGES = _draw(f"{DRAWN_BY_ALL} and {_LANGUAGES}")
+DRAW_BOTH = _draw(f"{DRAWN_BY_ALL} and {_TOPICS} and {_LANGUAGES}")
+
+# A slot of one given comparison: the wanted one first, else any that is free or has lapsed, else a
+# new one while the project allows more. The caller holds the comparison's row.
+TAKE = f"""
+with room as (
+  select c.id, c.project_id, c.priority, c.shuffle, p.topic, p.language,
+         greatest(c.overlap, coalesce(l.max_overlap, {DEFAULTS.max_overlap})) as most,
+         coalesce(l.lease_seconds, {DEFAULTS.lease_seconds}) as seconds,
+         (select count(*) from labeling_slot s
+          where s.comparison_id = c.id and s.state <> 'withdrawn'
+            and s.kind in ('regular', 'gold')) as n_slots,
+         (select coalesce(max(position), 0) from labeling_slot s
+          where s.comparison_id = c.id) as last
+  from labeling_comparison c join labeling_prompt p on p.id = c.prompt_id
+  left join labeling_labelingsettings l on l.project_id = c.project_id
+  where c.id = %(comparison)s
+    and not {MET.format(comparison="c.id")}
+    -- a pair that was sent to re-annotation meanwhile is another question than the one answered
+    and not exists (select from labeling_slot w where w.id = %(slot)s and w.kind = 'former')
+), open as (
+  select s.id from labeling_slot s, room
+  where s.comparison_id = room.id
+    and s.kind in ('regular', 'gold')
+    and (s.state = 'free' or (s.state = 'leased' and s.leased_until < now()))
+  order by (s.id = %(slot)s) desc nulls last, s.state, s.position limit 1 {LOCK}
+), taken as (
+  update labeling_slot s set
+    state = 'leased', annotator_id = %(annotator)s, leased_at = now(),
+    leased_until = now() + make_interval(secs => (select seconds from room)),
+    left_is = {SIDE.format(comparison="s.comparison_id")}
+  where s.id = (select id from open)
+  returning s.id
+), added as (
+  insert into labeling_slot (project_id, comparison_id, position, kind, state, priority, shuffle,
+                             topic, language, annotator_id, leased_at, leased_until, left_is)
+  select project_id, id, last + 1, 'regular', 'leased', priority, shuffle, topic, language,
+         %(annotator)s, now(), now() + make_interval(secs => seconds),
+         {SIDE.format(comparison="room.id")}
+  from room
+  where not exists (select from open) and n_slots < most
+  returning id
+), widened as (
+  update labeling_comparison c set overlap = c.overlap + 1
+  where c.id = %(comparison)s and exists (select from added)
+)
+select id from taken union all select id from added
+"""
+
+WHY_NOT = f"""
+select {MET.format(comparison="c.id")},
+       (select count(*) from labeling_slot s
+        where s.comparison_id = c.id and s.state <> 'withdrawn'
+          and s.kind in ('regular', 'gold')),
+       l.max_overlap
+from labeling_comparison c
+left join labeling_labelingsettings l on l.project_id = c.project_id
+where c.id = %(comparison)s
+"""
+
+RELEASE = """
+update labeling_slot set state = case kind when 'former' then 'withdrawn' else 'free' end,
+       annotator_id = null, leased_at = null, leased_until = null, left_is = ''
+where id = %(slot)s and annotator_id = %(annotator)s and state = 'leased'
+returning id
+"""
+
+WHY_NOTHING = f"""
+select exists (select from labeling_comparison where project_id = %(project)s
+               and stratum <> 'practice'),
+       exists (select from labeling_slot where project_id = %(project)s and state = 'free'
+               and kind in ('regular', 'gold')),
+       held.n, held.back_at, now()
+from (
+  -- a free slot that was not drawn is just being taken by somebody
+  select count(*) as n,
+         coalesce(min(s.leased_until),
+                  now() + make_interval(secs => %(seconds)s)) as back_at
+  from labeling_slot s
+  where s.state in ('leased', 'free') and {DRAWN} and {SHOWABLE}
+) held
+"""
+
+# Whether there is anything for this person, and what they hold, without taking anything.
+PROSPECT = f"""
+select (select h.leased_until from labeling_slot h where h.project_id = %(project)s
+        and h.annotator_id = %(annotator)s and h.state = 'leased'
+        order by h.leased_at limit 1),
+       exists (select from labeling_slot s
+               where (s.state = 'free' or (s.state = 'leased' and s.leased_until < now()))
+                 and {DRAWN} and {SHOWABLE})
+"""
+
+
+# Deciding many comparisons anew at once. The steps are those of `votes.STORE_DECISION`.
+
+# ruff: noqa: S608
+
+
+# Everything a decision rests on, but for what a person has ruled.
+READ_DECISIONS = """
+select d.comparison_id, d.n_a, d.n_b, d.n_tie, d.n_both_bad, c.overlap, d.outcome, d.winner,
+       d.decided_by, d.posteriors, d.rule = %(rule)s::jsonb
+from labeling_decision d
+join labeling_comparison c on c.id = d.comparison_id
+where d.project_id = %(project)s and d.outcome in ('accepted', 'contested', 'needs_votes')
+order by d.comparison_id
+"""
+
+LOCK_COMPARISONS = """
+select c.id from labeling_comparison c join unnest(%(ids)s::bigint[]) t(id) on t.id = c.id
+order by c.id for no key update of c
+"""
+
+# Rows whose votes have changed since they were read are left as they are: their vote has decided
+# them by the same rule.
+STORE_DECISIONS = f"""
+with given as materialized (
+  select * from unnest(
+    %(ids)s::bigint[], %(outcomes)s::text[], %(winners)s::text[], %(n_agreeing)s::int[],
+    %(shares)s::float8[], %(reasons)s::text[], %(states)s::text[], %(extras)s::int[],
+    %(n_a)s::int[], %(n_b)s::int[], %(n_tie)s::int[], %(n_both_bad)s::int[],
+    %(posteriors)s::text[]
+  ) as g(comparison, outcome, winner, n_agreeing, share, reason, state, extra,
+         n_a, n_b, n_tie, n_both_bad, posteriors)
+), decided as (
+  update labeling_decision d set
+    outcome = g.outcome, winner = g.winner, n_agreeing = g.n_agreeing, share = g.share,
+    rule = %(rule)s::jsonb, reason = g.reason, decided_by = %(decided_by)s,
+    posteriors = coalesce(g.posteriors::float8[], d.posteriors), updated_at = now()
+  from given g
+  where d.comparison_id = g.comparison
+    and (d.n_a, d.n_b, d.n_tie, d.n_both_bad) = (g.n_a, g.n_b, g.n_tie, g.n_both_bad)
+    and d.outcome in ('accepted', 'contested', 'needs_votes')
+  returning d.comparison_id, g.state, g.extra, g.outcome
+), added as (
+  insert into labeling_slot (project_id, comparison_id, position, kind, state, priority, shuffle,
+                             topic, language, left_is)
+  select c.project_id, c.id,
+         (select max(position) + 1 from labeling_slot s where s.comparison_id = c.id),
+         'regular', 'free', c.priority + {EXTRA_PRIORITY}, c.shuffle, p.topic, p.language, ''
+  from decided d join labeling_comparison c on c.id = d.comparison_id
+  join labeling_prompt p on p.id = c.prompt_id
+  where d.extra = 1 and c.state not in ('review', 'dropped')
+  returning comparison_id
+), spared as (
+  update labeling_slot s set state = 'withdrawn'
+  from decided d
+  where d.outcome = 'accepted' and s.comparison_id = d.comparison_id and s.state = 'free'
+    and s.kind = 'regular' and (s.position > %(base)s or %(stop)s)
+  returning s.comparison_id
+), counted as (
+  select d.comparison_id, d.state,
+         (select count(*) from added a where a.comparison_id = d.comparison_id) as more,
+         (select count(*) from spared x where x.comparison_id = d.comparison_id) as fewer
+  from decided d
+)
+update labeling_comparison c set
+  state = case when c.state in ('review', 'dropped') then c.state else n.state end,
+  overlap = c.overlap + n.more - n.fewer, updated_at = now()
+from counted n where c.id = n.comparison_id
+  and (c.state <> n.state and c.state not in ('review', 'dropped') or n.more + n.fewer > 0)
+"""
+
+# What was fitted since, where nothing but the posterior has moved.
+MOVED_TABLE = """
+create temporary table if not exists moved_posteriors
+  (comparison bigint, n_a int, n_b int, n_tie int, n_both_bad int, posteriors float8[])
+  on commit drop
+"""
+STORE_POSTERIORS = """
+update labeling_decision d set posteriors = m.posteriors
+from moved_posteriors m
+where d.comparison_id = m.comparison
+  and (d.n_a, d.n_b, d.n_tie, d.n_both_bad) = (m.n_a, m.n_b, m.n_tie, m.n_both_bad)
+"""
+
+
+# Votes and the decisions they lead to.
+
+# ruff: noqa: S608
+
+
+LOCK_FOR_VOTE = f"""
+with me as materialized (
+  select m.role, m.paused_reason from accounts_membership m
+  where m.user_id = %(annotator)s
+    and m.project_id = (select project_id from labeling_slot where id = %(slot)s)
+  for no key update
+)
+select s.id, s.project_id, s.comparison_id, s.kind, s.state, s.annotator_id, s.left_is,
+       s.leased_at, now(), c.response_a_id, c.response_b_id, c.overlap,
+       -- the newest version they know: not one that waits to be acknowledged
+       (select g.id from labeling_guideline g where g.project_id = s.project_id
+        order by d.due is not null and g.version >= d.due, g.version desc limit 1),
+       {STANDING_COLUMNS}, {SETTINGS_COLUMNS}, {POLICY_COLUMNS}
+from labeling_slot s
+join labeling_comparison c on c.id = s.comparison_id
+left join labeling_labelingsettings l on l.project_id = s.project_id
+left join labeling_consensus f on f.project_id = s.project_id
+left join me m on true
+{STANDING_JOINS.format(project="s.project_id")}
+where s.id = %(slot)s
+for no key update of s, c
+"""
+
+CHOICES = """
+select v.choice from labeling_vote v join labeling_slot s on s.id = v.slot_id
+where v.comparison_id = %(comparison)s and v.is_current and s.kind in ('regular', 'gold')
+"""
+
+# The votes that count, each with what is known of its annotator.
+VOTERS = """
+select v.choice, w.confusion
+from labeling_vote v
+join labeling_slot s on s.id = v.slot_id
+left join labeling_annotator w on w.project_id = v.project_id and w.user_id = v.annotator_id
+where v.comparison_id = %(comparison)s and v.is_current and s.kind in ('regular', 'gold')
+"""
+
+INSERT_VOTE = """
+with written as (
+  insert into labeling_vote (
+    project_id, comparison_id, slot_id, annotator_id, choice, chosen_id, left_is, strength,
+    criteria, reasons, rationale, flags, improvement_id, guideline_id, active_ms, wall_ms,
+    idempotency_key, source, revision, supersedes_id, is_current, cast_at)
+  values (
+    %(project_id)s, %(comparison_id)s, %(slot_id)s, %(annotator_id)s, %(choice)s, %(chosen_id)s,
+    %(left_is)s, %(strength)s, %(criteria)s, %(reasons)s, %(rationale)s, %(flags)s,
+    %(improvement_id)s, %(guideline_id)s, %(active_ms)s, %(wall_ms)s, %(idempotency_key)s,
+    %(source)s, %(revision)s, %(supersedes_id)s, true, %(cast_at)s)
+  on conflict (annotator_id, idempotency_key) do nothing
+  returning id
+), closed as (
+  update labeling_slot set state = 'done', leased_until = null where id = %(slot_id)s
+), counted as (
+  insert into labeling_annotator as w (project_id, user_id, acknowledged_version, topics, languages,
+                                       votes_day, votes_of_day, created_at, updated_at)
+  select %(project_id)s, %(annotator_id)s, 0, '{}', '{}', (now() at time zone 'utc')::date, 1,
+         now(), now()
+  from written where %(revision)s = 1 and %(source)s <> 'import'
+  on conflict (project_id, user_id) do update set
+    votes_day = excluded.votes_day,
+    votes_of_day = case when w.votes_day = excluded.votes_day then w.votes_of_day else 0 end + 1
+)
+select (select id from written),
+       count(*) filter (where v.choice = 'a'), count(*) filter (where v.choice = 'b'),
+       count(*) filter (where v.choice = 'tie'), count(*) filter (where v.choice = 'both_bad')
+from labeling_vote v join labeling_slot s on s.id = v.slot_id
+where v.comparison_id = %(comparison_id)s and v.is_current and s.kind in ('regular', 'gold')
+"""
+
+# What a person has ruled, or has still to look at, votes do not move; their counts go on.
+_KEPT = "d.outcome in ('adjudicated', 'dropped', 'needs_review')"
+STORE_DECISION = f"""
+with decided as (
+  insert into labeling_decision as d (
+    comparison_id, project_id, outcome, winner, n_a, n_b, n_tie, n_both_bad, n_agreeing, share,
+    rule, reason, decided_by, posteriors, created_at, updated_at)
+  select c.id, %(project)s,
+         case c.state when 'review' then 'needs_review' when 'dropped' then 'dropped'
+           else %(outcome)s end,
+         case when c.state in ('review', 'dropped') then '' else %(winner)s end,
+         %(n_a)s, %(n_b)s, %(n_tie)s, %(n_both_bad)s, %(n_agreeing)s, %(share)s, %(rule)s,
+         case c.state when 'review' then 'needs review: ' || c.review_reason
+           when 'dropped' then 'dropped' else %(reason)s end,
+         %(decided_by)s, %(posteriors)s::float8[], now(), now()
+  from labeling_comparison c where c.id = %(comparison)s
+  on conflict (comparison_id) do update set
+    outcome = case when {_KEPT} then d.outcome else excluded.outcome end,
+    winner = case when {_KEPT} then d.winner else excluded.winner end,
+    rule = case when {_KEPT} then d.rule else excluded.rule end,
+    reason = case when {_KEPT} then d.reason else excluded.reason end,
+    decided_by = case when {_KEPT} then d.decided_by else excluded.decided_by end,
+    posteriors = excluded.posteriors,
+    n_a = excluded.n_a, n_b = excluded.n_b, n_tie = excluded.n_tie,
+    n_both_bad = excluded.n_both_bad, n_agreeing = excluded.n_agreeing, share = excluded.share,
+    updated_at = now()
+  returning d.outcome
+), added as (
+  insert into labeling_slot (project_id, comparison_id, position, kind, state, priority, shuffle,
+                             topic, language, left_is)
+  select %(project)s, c.id,
+         (select max(position) + 1 from labeling_slot s where s.comparison_id = c.id),
+         'regular', 'free', c.priority + {EXTRA_PRIORITY}, c.shuffle, p.topic, p.language, ''
+  from labeling_comparison c join labeling_prompt p on p.id = c.prompt_id
+  where c.id = %(comparison)s and %(extra)s = 1
+    and exists (select from decided where outcome = 'needs_votes')
+  returning comparison_id
+), spared as (
+  -- extra votes that were asked for and are no longer needed
+  update labeling_slot s set state = 'withdrawn'
+  where %(accepted)s and s.comparison_id = %(comparison)s and s.state = 'free'
+    and s.kind = 'regular' and (s.position > %(base)s or %(stop)s)
+  returning s.id
+)
+update labeling_comparison set
+  n_votes = %(n_votes)s,
+  state = case when state in ('review', 'dropped') then state
+          when exists (select from decided where outcome = 'adjudicated') then state
+          else %(state)s end,
+  overlap = overlap + (select count(*) from added) - (select count(*) from spared),
+  updated_at = now()
+where id = %(comparison)s
+"""
+
+
+__all__ = [
+    "CHOICES",
+    "DRAW",
+    "DRAW_AUDIT",
+    "DRAW_BOTH",
+    "DRAW_GOLD",
+    "DRAW_LANGUAGES",
+    "DRAW_REPEAT",
+    "DRAW_TOPICS",
+    "INSERT_VOTE",
+    "LOCK_COMPARISONS",
+    "LOCK_FOR_VOTE",
+    "LOOK",
+    "MIX",
+    "MOVED_TABLE",
+    "POLICY",
+    "PROSPECT",
+    "READ_DECISIONS",
+    "RELEASE",
+    "SEAT",
+    "SIDE",
+    "STORE_DECISION",
+    "STORE_DECISIONS",
+    "STORE_POSTERIORS",
+    "TAKE",
+    "VOTERS",
+    "WHY_NOT",
+    "WHY_NOTHING",
+]
+
+
+# A new round of votes on comparisons that were sent to re-annotation.
+#
+# The caller holds the rows of the comparisons and of their slots.
+
+# ruff: noqa: S608
+
+
+# Places of the earlier round go up to a thousand of their own, so that the new ones count from 1
+# again; what stands above already (earlier rounds, extra votes, audits since) stays there. Whoever
+# has a lease in hand keeps it; what had no taker, or none any more, is withdrawn.
+_LOST = """s.kind in ('regular', 'gold')
+  and (s.state = 'free' or s.state = 'leased' and s.leased_until < now())"""
+OLD_SLOTS = f"""
+update labeling_slot s set
+  position = case when s.position < 1000 then s.position + o.by else s.position end,
+  kind = case when s.kind in ('regular', 'gold') then 'former' else s.kind end,
+  state = case when {_LOST} then 'withdrawn' else s.state end,
+  annotator_id = case when {_LOST} then null else s.annotator_id end,
+  leased_until = case when {_LOST} then null else s.leased_until end
+from (
+  select comparison_id, (max(position) / 1000 + 1) * 1000 as by
+  from labeling_slot where comparison_id = any(%(ids)s) group by comparison_id
+) o
+where s.comparison_id = o.comparison_id
+"""
+
+NEW_SLOTS = f"""
+insert into labeling_slot (project_id, comparison_id, position, kind, state, priority, shuffle,
+                           topic, language, left_is)
+select c.project_id, c.id, place, 'regular', 'free', c.priority + {EXTRA_PRIORITY}, c.shuffle,
+       p.topic, p.language, ''
+from labeling_comparison c
+join labeling_prompt p on p.id = c.prompt_id
+cross join generate_series(1, %(base)s) place
+where c.id = any(%(ids)s)
+"""

@@ -1,0 +1,39 @@
+"""Addresses of datasets. Single datasets come last: their ids match any word."""
+
+from django.urls import path
+
+from apps.snapshots.views import comparing, datasets, exports, lineage, readiness, reports
+
+app_name = "snapshots"
+urlpatterns = [
+    # reports
+    path("<slug:slug>/datasets/new/report/", reports.report_preview, name="report_preview"),
+    path("<slug:slug>/datasets/<str:snapshot>/report/", reports.report, name="report"),
+    path("<slug:slug>/datasets/<str:snapshot>/report.csv", reports.report_csv, name="report_csv"),
+    # comparing
+    path("<slug:slug>/datasets/compare/", comparing.compare, name="compare"),
+    path("<slug:slug>/datasets/compare/changes.csv", comparing.compare_csv, name="compare_csv"),
+    # exports
+    path("<slug:slug>/datasets/<str:snapshot>/export/", exports.snapshot_exports, name="exports"),
+    path(
+        "<slug:slug>/datasets/<str:snapshot>/export/file/", exports.export_file, name="export_file"
+    ),
+    # lineage
+    path(
+        "<slug:slug>/datasets/lineage/<int:comparison>/",
+        lineage.comparison_lineage,
+        name="comparison_lineage",
+    ),
+    path("<slug:slug>/datasets/<str:snapshot>/rows/", lineage.snapshot_rows, name="rows"),
+    path("<slug:slug>/datasets/<str:snapshot>/lineage/", lineage.snapshot_lineage, name="lineage"),
+    # readiness
+    path("<slug:slug>/ready/", readiness.ready, name="ready"),
+    # datasets
+    path("<slug:slug>/datasets/", datasets.snapshot_list, name="list"),
+    path("<slug:slug>/datasets/new/", datasets.snapshot_create, name="create"),
+    path("<slug:slug>/datasets/<str:snapshot>/", datasets.snapshot_detail, name="detail"),
+    path("<slug:slug>/datasets/<str:snapshot>/verify/", datasets.snapshot_verify, name="verify"),
+    path("<slug:slug>/datasets/<str:snapshot>/action/", datasets.snapshot_action, name="action"),
+    path("<slug:slug>/datasets/<str:snapshot>/private/", datasets.snapshot_private, name="private"),
+    path("<slug:slug>/datasets/<str:snapshot>/file/", datasets.snapshot_download, name="download"),
+]
