@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from apps.common.errors import DomainError
-from apps.labeling.formats import records
+from apps.labeling.formats import layouts
 
 PAIR = {"prompt": "Why?", "response_a": "So.", "response_b": "Because."}
 
@@ -137,7 +137,7 @@ def outcomes(*, begin: int, scratch: str) -> Iterator[list[Any]]:
             continue
         path.write_bytes(data)
         try:
-            read = records.rows(path=str(path), chosen={}, columns=500, decoded=10**8, scratch="-")
+            read = layouts.rows(path=str(path), chosen={}, columns=500, decoded=10**8, scratch="-")
             code = f"{sum(1 for _ in read) - 1} rows"
         except DomainError as error:
             code = error.code

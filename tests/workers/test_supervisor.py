@@ -221,7 +221,7 @@ def test_a_deaf_trainer_without_redis_is_killed_before_its_lease_can_run_out(
         if web.events and web.kinds.count("Progress") > 1:
             return "unreachable"
         times.append(clock())
-        return renewed(connection)
+        return renewed(lease)
 
     monkeypatch.setattr(Lease, "renew", renew)
     monkeypatch.setattr(Supervisor, "_store_files", lambda self: times.append(clock()))

@@ -177,7 +177,7 @@ LENGTHS = ("max_new_tokens", "max_completion_length", "max_prompt_length", "max_
 
 def out_of_memory_advice(kind: str, config: Mapping[str, Any]) -> str:
     """One to three sentences that name the recipe's own settings with their values; "" for a kind
-    without settings."""
+    whose settings change nothing about memory."""
     # Imported here: the trainer must be able to fail without the recipes.
     from workers.config import SETTINGS
     from workers.config.presets import PRESETS
@@ -190,11 +190,14 @@ def out_of_memory_advice(kind: str, config: Mapping[str, Any]) -> str:
     }
     values |= PRESETS.get(kind, {}).get(str(config.get("preset")), {})
     values |= {name: value for name, value in config.items() if name in values}
+    smaller = [sentence for sentence in (_micro_batch(values), _length(values)) if sentence]
+    if not smaller:
+        return ""
     return " ".join(
         f"{order} {sentence}"
         for order, sentence in zip(
             ("First,", "Then,", "Last,"),
-            filter(None, (_micro_batch(values), _length(values), _sharding(values))),
+            [*smaller, _sharding(values)],
             strict=False,
         )
     )
