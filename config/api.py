@@ -16,7 +16,6 @@ from apps.monitoring.api import router as monitoring
 from apps.monitoring.api_incidents import router as incidents
 from apps.snapshots.api import router as snapshots
 from apps.training.api import router as training
-from apps.training.api_fleet import router as fleet
 
 api = api_make(
     title="Concord",
@@ -30,7 +29,7 @@ api = api_make(
 )
 for _router in (
     *(accounts, labeling, guidelines, imports, ratings),
-    *(agreement, decisions, snapshots, training, fleet),
+    *(agreement, decisions, snapshots, training),
     *(reward_models, rounds, scores, monitoring, incidents),
 ):
     api.add_router("", _router)

@@ -18,8 +18,7 @@ from ninja.utils import check_csrf
 
 from apps.accounts.identity import token_get
 from apps.accounts.models import ApiToken, User
-from apps.accounts.scopes import SCOPES
-from apps.accounts.tokens import token_sha256
+from apps.accounts.scopes import SCOPES, token_sha256
 from apps.common.errors import Refused
 
 # A token used a thousand times a minute need not write a row each time.

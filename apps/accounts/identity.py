@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from django.db import connection, models
 
 from apps.accounts.models import ApiToken, Membership, Project, User
-from apps.common.cursors import prepared_cursor
+from apps.common.transactions import prepared_cursor
 
 M = TypeVar("M", bound=models.Model)
 

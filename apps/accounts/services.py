@@ -12,10 +12,9 @@ from django.utils import timezone
 from django.utils.text import slugify
 
 from apps.accounts.models import ApiToken, AuditEvent, Membership, Project, Role, User
-from apps.accounts.scopes import SCOPES
+from apps.accounts.scopes import SCOPES, TOKEN_PREFIX, token_sha256
 from apps.accounts.selectors import may_create_projects
 from apps.accounts.throttle import count_up
-from apps.accounts.tokens import TOKEN_PREFIX, token_sha256
 from apps.common.errors import Conflict, DomainError, Refused
 
 TOKEN_MAX_DAYS = 365

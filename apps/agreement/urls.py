@@ -8,18 +8,17 @@ from apps.agreement.views import (
     decisions,
     disputes,
     matrix,
-    overview,
-    rounds,
+    reports,
     slices,
 )
 
 app_name = "agreement"
 urlpatterns = [
     # statistics
-    path("<slug:slug>/agreement/", overview.overview, name="overview"),
-    path("<slug:slug>/agreement/refresh/", overview.refresh, name="refresh"),
-    path("<slug:slug>/agreement/agreement.csv", overview.statistics_csv, name="statistics_csv"),
-    path("<slug:slug>/agreement/splits.csv", overview.splits_csv, name="splits_csv"),
+    path("<slug:slug>/agreement/", reports.overview, name="overview"),
+    path("<slug:slug>/agreement/refresh/", reports.refresh, name="refresh"),
+    path("<slug:slug>/agreement/agreement.csv", reports.statistics_csv, name="statistics_csv"),
+    path("<slug:slug>/agreement/splits.csv", reports.splits_csv, name="splits_csv"),
     path("<slug:slug>/agreement/slices/", slices.slices, name="slices"),
     path("<slug:slug>/agreement/slices.csv", slices.slices_csv, name="slices_csv"),
     path("<slug:slug>/agreement/matrix/", matrix.matrix, name="matrix"),
@@ -57,12 +56,12 @@ urlpatterns = [
     # disputes
     path("<slug:slug>/disputes/", disputes.disputes, name="disputes"),
     path("<slug:slug>/disputes/again/", disputes.send_again, name="disputes_again"),
-    path("<slug:slug>/disputes/causes/", rounds.causes, name="dispute_causes"),
-    path("<slug:slug>/disputes/causes.csv", rounds.causes_csv, name="dispute_causes_csv"),
-    path("<slug:slug>/disputes/rulings.csv", rounds.rulings_csv, name="rulings_csv"),
-    path("<slug:slug>/disputes/re-annotation/", rounds.reannotation, name="reannotation"),
+    path("<slug:slug>/disputes/causes/", disputes.causes, name="dispute_causes"),
+    path("<slug:slug>/disputes/causes.csv", disputes.causes_csv, name="dispute_causes_csv"),
+    path("<slug:slug>/disputes/rulings.csv", disputes.rulings_csv, name="rulings_csv"),
+    path("<slug:slug>/disputes/re-annotation/", disputes.reannotation, name="reannotation"),
     path(
-        "<slug:slug>/disputes/re-annotation.csv", rounds.reannotation_csv, name="reannotation_csv"
+        "<slug:slug>/disputes/re-annotation.csv", disputes.reannotation_csv, name="reannotation_csv"
     ),
     path("<slug:slug>/disputes/<int:comparison_id>/", disputes.dispute, name="dispute"),
     path("<slug:slug>/disputes/<int:comparison_id>/rule/", disputes.rule, name="dispute_rule"),

@@ -6,7 +6,7 @@ from typing import Any
 from apps.common.errors import DomainError
 from apps.labeling.models import Comparison, Response
 from apps.snapshots.recipe import TRAIN
-from apps.snapshots.store import artifact_store
+from apps.snapshots.storage import artifact_store
 from apps.training.models import Run
 
 Row = dict[str, Any]

@@ -8,7 +8,7 @@ from apps.snapshots.assembling.rows import argument_key
 from apps.snapshots.models import Snapshot
 from apps.snapshots.recipe import TRAIN
 from apps.snapshots.selectors import training_votes, voters
-from apps.snapshots.store import artifact_store
+from apps.snapshots.storage import artifact_store
 from apps.training.models import Artifact, Run
 
 CANDIDATES = "candidates"  # purpose of an artifact of generated pairs, see workers.contract

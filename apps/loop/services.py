@@ -11,7 +11,7 @@ from apps.labeling.services import comparisons_import
 from apps.loop import selectors
 from apps.loop.pairs import pair_rows
 from apps.snapshots.models import Snapshot
-from apps.snapshots.store import artifact_store
+from apps.snapshots.storage import artifact_store
 from apps.training.models import Artifact, Run
 from apps.training.services import run_launch
 from apps.training.services.kinds import Input

@@ -10,8 +10,8 @@ from pydantic import BeforeValidator
 from apps.accounts.api_auth import needs
 from apps.accounts.permissions import STAFF, project_for
 from apps.monitoring.models import Outcome, Watch
+from apps.monitoring.selectors.checks import probe_results, watches_of
 from apps.monitoring.selectors.outcomes import outcomes_of
-from apps.monitoring.selectors.probes import probe_results, watches_of
 from apps.monitoring.services.outcomes import MOST_ROWS, outcomes_record
 
 router = Router(tags=["models in service"])

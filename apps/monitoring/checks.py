@@ -6,7 +6,7 @@ from typing import Any
 from django.core.checks import CheckMessage, Tags, Warning, register
 from django.db import DatabaseError
 
-from apps.monitoring.selectors.channels import channels_without_mail
+from apps.monitoring.selectors.incidents import channels_without_mail
 
 
 @register(Tags.database)

@@ -1,6 +1,6 @@
 """What the figures of a probe are called, in the order of the tables."""
 
-from apps.monitoring.selectors.probes import REWARD
+from apps.monitoring.selectors.checks import REWARD
 
 # name: (label, whether it is a share, what it says)
 FIGURES: dict[str, tuple[str, bool, str]] = {

@@ -3,9 +3,11 @@
 from celery import shared_task
 
 from apps.monitoring.services.alerting import incidents_sweep
+from apps.monitoring.services.notifications import (
+    sender,
+)
 from apps.monitoring.services.probes import probes_launch
 from apps.monitoring.services.retention import points_thin
-from apps.monitoring.services.sender import sender
 
 
 @shared_task(name="apps.monitoring.tasks.send_deliveries")

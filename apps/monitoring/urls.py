@@ -2,7 +2,14 @@
 
 from django.urls import path
 
-from apps.monitoring.views import channels, diagnosis, imports, incidents, mutes, playbook, watches
+from apps.monitoring.views import (
+    channels,
+    diagnosis,
+    imports,
+    incidents,
+    playbook,
+    watches,
+)
 
 app_name = "monitoring"
 _INCIDENTS = "<slug:slug>/monitoring/incidents/"
@@ -38,8 +45,8 @@ urlpatterns = [
     path(f"{_INCIDENTS_ONE}note/", incidents.incident_note, name="incident_note"),
     path(f"{_INCIDENTS_ONE}resolve/", incidents.incident_resolve, name="incident_resolve"),
     path(f"{_INCIDENTS_ONE}mute/", incidents.incident_silence, name="incident_mute"),
-    path("<slug:slug>/monitoring/mutes/", mutes.mute_list, name="mutes"),
-    path("<slug:slug>/monitoring/mutes/<int:mute_id>/lift/", mutes.mute_lift, name="mute_lift"),
+    path("<slug:slug>/monitoring/mutes/", channels.mute_list, name="mutes"),
+    path("<slug:slug>/monitoring/mutes/<int:mute_id>/lift/", channels.mute_lift, name="mute_lift"),
     path(_CHANNELS, channels.channel_list, name="channels"),
     path(f"{_CHANNEL}change/", channels.channel_change, name="channel_change"),
     path(f"{_CHANNEL}rotate/", channels.channel_rotate, name="channel_rotate"),

@@ -13,8 +13,7 @@ class SnapshotsConfig(AppConfig):
             vote_traces_add,
             vote_uses_add,
         )
-        from apps.snapshots.lineage import frozen_in
-        from apps.snapshots.tracing import comparison_trace, vote_trace
+        from apps.snapshots.lineage import comparison_trace, frozen_in, vote_trace
 
         nav_add(
             NavItem(

@@ -18,7 +18,7 @@ from apps.accounts.models import AuditEvent, Project, User
 from apps.common.errors import Conflict, DomainError
 from apps.snapshots.models import Snapshot, SnapshotRow
 from apps.snapshots.progress import Cancelled, progress_forget
-from apps.snapshots.store import artifact_store, folder_of, private_folder_of
+from apps.snapshots.storage import artifact_store, folder_of, private_folder_of
 
 log = logging.getLogger(__name__)
 CANCELLED = "It was cancelled."

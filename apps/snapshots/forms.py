@@ -18,8 +18,8 @@ from apps.snapshots.recipe import (
     SMOKE,
     TRAIN,
     SnapshotRecipe,
+    recipe_from_json,
 )
-from apps.snapshots.recipe_json import recipe_from_json
 
 _SPLITS = {
     "train_share": TRAIN,

@@ -16,8 +16,8 @@ from apps.labeling.models import Comparison, Vote
 from apps.labeling.texts import Messages
 from apps.snapshots.assembling.rows import Row, demonstration_row
 from apps.snapshots.models import Snapshot, SnapshotRow
-from apps.snapshots.pseudonyms import dataset_key, names_under
 from apps.snapshots.recipe import DEV, PUBLIC_TEST, TRAIN, SnapshotRecipe, in_order
+from apps.snapshots.storage import dataset_key, names_under
 from measures.splits import split_of
 
 _BATCH = 5_000

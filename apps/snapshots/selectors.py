@@ -13,9 +13,8 @@ from apps.common.errors import Missing
 from apps.labeling.models import Annotator, Comparison, LabelingSettings, Prompt, Vote
 from apps.snapshots.assembling.rows import Texts, source_of
 from apps.snapshots.models import LOOKING, Snapshot, SnapshotRow
-from apps.snapshots.recipe import TRAIN, Filters, SnapshotRecipe
-from apps.snapshots.recipe_json import recipe_from_json
-from apps.snapshots.store import artifact_store
+from apps.snapshots.recipe import TRAIN, Filters, SnapshotRecipe, recipe_from_json
+from apps.snapshots.storage import artifact_store
 from measures.splits import Overlap, overlap_containment
 
 _BATCH = 5_000

@@ -20,16 +20,14 @@ from apps.snapshots import dispatch, progress, selectors
 from apps.snapshots.assembling.assembly import assemble
 from apps.snapshots.assembling.material import Assembly
 from apps.snapshots.drafts import CANCELLED, KILLED, at_work, draft_make, is_made, seal
-from apps.snapshots.folder import write_folder
+from apps.snapshots.formats.folder import write_folder
 from apps.snapshots.gathering import material_of
 from apps.snapshots.improvements import demonstration_lineage, demonstrations_from
 from apps.snapshots.models import Snapshot
 from apps.snapshots.parsing import parse_rows
-from apps.snapshots.pseudonyms import KEY
-from apps.snapshots.recipe import KTO, PRIVATE_SPLITS, TRAIN, SnapshotRecipe
-from apps.snapshots.recipe_json import recipe_from_stored
+from apps.snapshots.recipe import KTO, PRIVATE_SPLITS, TRAIN, SnapshotRecipe, recipe_from_stored
 from apps.snapshots.reporting import report_store
-from apps.snapshots.store import artifact_store, folder_of, private_folder_of, scratch
+from apps.snapshots.storage import KEY, artifact_store, folder_of, private_folder_of, scratch
 from apps.snapshots.writing import card_of, preferences_write, rows_of
 from workers.artifacts import ArtifactError
 

@@ -25,9 +25,8 @@ from apps.training.form_guards import (
 from apps.training.form_needs import NeedsForm
 from apps.training.models import Run, RunInput
 from apps.training.selectors import pages
-from apps.training.services.judges import REWARDED, held_out_judges
-from apps.training.services.kinds import KINDS, OPTIMISED, Role
-from apps.training.services.seeds import MOST_SEEDS
+from apps.training.services.kinds import KINDS, OPTIMISED, REWARDED, Role, held_out_judges
+from apps.training.services.repeating import MOST_SEEDS
 from workers.config import (
     SettingField,
     SettingsError,

@@ -15,8 +15,7 @@ import torch
 from benchmarks.diagnosis_world import rewards
 from benchmarks.diagnosis_world.rewards import Change
 from benchmarks.diagnosis_world.world import World
-from workers.ppo import model as setup
-from workers.ppo import trainer
+from workers.ppo import setup, trainer
 from workers.ppo import update as updating
 from workers.recipes import ppo as recipe
 from workers.rollouts import drawing

@@ -48,7 +48,7 @@ def metric_series(
     *, run: Any, names: Iterable[str] | None = None, max_points: int = 2000, **_: Any
 ) -> dict[str, list[Any]]:
     from apps.training.models import RunEvent
-    from apps.training.selectors.checkpoints import attempt_ends
+    from apps.training.selectors.runs import attempt_ends
 
     wanted = None if names is None else set(names)
     ends = attempt_ends(run)

@@ -21,7 +21,7 @@ def measure(items: Any, people: Any, choices: Any) -> tuple[list[dict[str, Any]]
     """(rows of the table, figures) for these votes; items, people and choices are indices."""
     from django.db import connection
 
-    from apps.agreement.selectors.crowd import crowd_of
+    from apps.agreement.selectors.slices import crowd_of
     from apps.agreement.services.consensus import consensus_refresh
 
     pairs, n_people = int(items.max()) + 1, int(people.max()) + 1

@@ -4,7 +4,7 @@ from django.test import Client
 
 from apps.accounts import services
 from apps.accounts.models import ApiToken, AuditEvent
-from apps.accounts.tokens import token_sha256
+from apps.accounts.scopes import token_sha256
 from tests.people import PASSWORD
 
 

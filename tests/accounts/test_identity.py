@@ -10,8 +10,8 @@ from pytest_django import DjangoAssertNumQueries
 
 from apps.accounts import identity
 from apps.accounts.models import ApiToken, Membership, Project, User
+from apps.accounts.scopes import token_sha256
 from apps.accounts.services import token_create
-from apps.accounts.tokens import token_sha256
 
 
 def values(row: models.Model) -> dict[str, Any]:

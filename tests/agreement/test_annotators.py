@@ -8,7 +8,7 @@ from django.utils import timezone
 from apps.accounts.models import AuditEvent, Project, Role, User
 from apps.agreement.models import AnnotatorReport
 from apps.agreement.selectors import annotators as reads
-from apps.agreement.selectors.annotator_votes import annotator_votes
+from apps.agreement.selectors.annotators import annotator_votes
 from apps.agreement.services.annotators import (
     annotator_leave_out,
     annotator_reports_refresh,

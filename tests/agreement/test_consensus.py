@@ -5,8 +5,8 @@ import pytest
 
 from apps.accounts.models import Project, User
 from apps.agreement.models import ConsensusReport
-from apps.agreement.selectors.crowd import crowd_of
 from apps.agreement.selectors.decisions import projects_to_decide, projects_to_fit
+from apps.agreement.selectors.slices import crowd_of
 from apps.agreement.services.consensus import (
     consensus_compare,
     consensus_refresh,

@@ -6,7 +6,7 @@ import pytest
 from django.test import Client
 
 from apps.accounts.models import Project, User
-from apps.agreement.selectors.rule_preview import rule_preview
+from apps.agreement.selectors.decisions import rule_preview
 from apps.agreement.services.consensus import consensus_compare
 from apps.labeling.models import Decision, LabelingSettings
 from apps.labeling.services.redeciding import policy_of

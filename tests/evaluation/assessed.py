@@ -8,7 +8,7 @@ from django.utils import timezone
 
 from apps.accounts.models import Project, User
 from apps.snapshots.models import Snapshot
-from apps.snapshots.store import artifact_store
+from apps.snapshots.storage import artifact_store
 from apps.training.models import Artifact, Checkpoint, Run, RunAttempt, RunInput
 from measures.estimate import Interval
 from measures.trust.findings import (

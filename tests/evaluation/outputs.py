@@ -11,7 +11,7 @@ from apps.accounts.models import Project, User
 from apps.labeling.models import RatingSlot, RatingTask
 from apps.labeling.services.ratings import RatingLease, rating_lease_next, rating_submit
 from apps.snapshots.models import Snapshot
-from apps.snapshots.store import artifact_store
+from apps.snapshots.storage import artifact_store
 from apps.training.models import Artifact, Checkpoint, Run, RunInput
 from tests.labeling.pairs import annotators_make
 from tests.web.runs import run_make

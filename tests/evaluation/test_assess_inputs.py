@@ -7,7 +7,7 @@ from pytest_django.fixtures import Settings
 
 from apps.accounts.models import Project, User
 from apps.common.errors import DomainError, Missing, Unprocessable
-from apps.evaluation.services.assessing import assessment_start
+from apps.evaluation.services.reviewing import assessment_start
 from apps.training.models import Checkpoint, Run
 from apps.training.selectors.pages import checkpoint_choices, input_resolve
 from tests.evaluation.assessed import dataset_make, model_make

@@ -4,13 +4,11 @@ import math
 
 import pytest
 
-from apps.common.drawing.axes import Axis, short
+from apps.common.drawing.axes import Axis, estimate, headline, short, words
 from apps.common.drawing.blocks import parts, text_view
 from apps.common.drawing.curves import curve_view
-from apps.common.drawing.figures import estimate, headline, words
 from apps.common.drawing.histograms import histogram_view
-from apps.evaluation.screens.beside import beside_accuracy, ceiling_says
-from apps.evaluation.screens.compare import compare
+from apps.evaluation.screens.compare import beside_accuracy, ceiling_says, compare
 from apps.evaluation.screens.page import (
     LOOKS,
     group_views,

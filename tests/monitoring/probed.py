@@ -12,7 +12,7 @@ from apps.monitoring.models import ProbeResult, Watch
 from apps.monitoring.services import probes
 from apps.monitoring.services.watches import watch_create
 from apps.snapshots.models import Snapshot
-from apps.snapshots.store import artifact_store
+from apps.snapshots.storage import artifact_store
 from apps.training.models import Artifact, Checkpoint, Run
 from apps.training.services.attempts import run_end
 from tests.people import person_make

@@ -11,7 +11,8 @@ import yaml
 from django.conf import settings
 from prometheus_client.parser import text_string_to_metric_families
 
-from apps.monitoring.selectors import broker, exposition
+from apps.monitoring.selectors import exposition
+from apps.monitoring.selectors import service as broker
 from apps.monitoring.views.metrics import exposition as told
 
 DOCKER = Path(settings.BASE_DIR) / "docker"

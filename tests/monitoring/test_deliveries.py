@@ -23,8 +23,8 @@ from apps.accounts.models import Project, User
 from apps.common.errors import Conflict, DomainError
 from apps.monitoring.checks import mail_check
 from apps.monitoring.models import Channel, Delivery, Incident
-from apps.monitoring.services import channels, deliveries, incidents, webhooks
-from apps.monitoring.services.webhooks import SendError
+from apps.monitoring.services import channels, incidents, notifications, sending
+from apps.monitoring.services.sending import SendError
 from tests.monitoring.receivers import Receiver, receiver
 
 
@@ -59,7 +59,7 @@ def test_a_message_is_signed_as_the_guide_says(
     hook: Channel, hears: Receiver, opened: Callable[..., Incident]
 ) -> None:
     incident = opened()
-    assert deliveries.deliveries_send() == 1
+    assert notifications.deliveries_send() == 1
     ((headers, raw),) = hears.got
     mac = hmac.new(
         hook.secret.encode(), headers["x-concord-timestamp"].encode() + b"." + raw, hashlib.sha256
@@ -79,14 +79,14 @@ def test_the_guides_sample_accepts_what_is_sent_and_refuses_the_rest() -> None:
     known: dict[str, Any] = {}
     exec(sample, known)  # noqa: S102 - the documentation's own sample is what is tested
     now = int(time.time())
-    raw, headers = webhooks.signed("s", delivery="1", event="test", body={"a": 1}, timestamp=now)
+    raw, headers = sending.signed("s", delivery="1", event="test", body={"a": 1}, timestamp=now)
     ask = known["is_genuine"]
     lower = {name.lower(): value for name, value in headers.items()}
     assert ask("s", lower, raw)
     assert not ask("another", lower, raw)
     assert not ask("s", lower, raw + b" ")
     assert not ask("s", lower | {"x-concord-timestamp": str(now + 1)}, raw)
-    old, headers = webhooks.signed("s", delivery="1", event="t", body={}, timestamp=now - 400)
+    old, headers = sending.signed("s", delivery="1", event="t", body={}, timestamp=now - 400)
     assert not ask("s", {name.lower(): value for name, value in headers.items()}, old), "replayed"
 
 
@@ -95,14 +95,14 @@ def test_after_a_failure_it_is_sent_again_with_the_same_id(
 ) -> None:
     hears.answers = [500, 503]
     opened()
-    assert deliveries.deliveries_send() == 0
+    assert notifications.deliveries_send() == 0
     row = Delivery.objects.get()
     assert (row.state, row.tries, row.error) == ("pending", 1, "The receiver answered 500.")
     assert row.next_at > timezone.now() + timedelta(seconds=10)
-    assert deliveries.deliveries_send() == 0, "it is not due"
+    assert notifications.deliveries_send() == 0, "it is not due"
     for _ in range(2):
         due()
-        deliveries.deliveries_send()
+        notifications.deliveries_send()
     row.refresh_from_db()
     assert (row.state, row.tries, row.error) == ("sent", 3, "")
     assert len(set(hears.ids)) == 1
@@ -112,15 +112,15 @@ def test_after_a_failure_it_is_sent_again_with_the_same_id(
 def test_it_is_given_up_in_the_end_and_can_be_sent_again(
     hook: Channel, hears: Receiver, opened: Callable[..., Incident], emil: User
 ) -> None:
-    hears.answers = [500] * deliveries.MOST_TRIES
+    hears.answers = [500] * notifications.MOST_TRIES
     opened()
-    for _ in range(deliveries.MOST_TRIES + 2):
+    for _ in range(notifications.MOST_TRIES + 2):
         due()
-        deliveries.deliveries_send()
+        notifications.deliveries_send()
     row = Delivery.objects.get()
-    assert (row.state, row.tries) == ("failed", deliveries.MOST_TRIES)
-    deliveries.delivery_again(channel=hook, delivery_id=row.pk, user=emil)
-    assert deliveries.deliveries_send() == 1
+    assert (row.state, row.tries) == ("failed", notifications.MOST_TRIES)
+    notifications.delivery_again(channel=hook, delivery_id=row.pk, user=emil)
+    assert notifications.deliveries_send() == 1
 
 
 def test_killed_between_sending_and_marking_it_comes_twice_with_one_id_and_is_not_lost(
@@ -137,17 +137,17 @@ def test_killed_between_sending_and_marking_it_comes_twice_with_one_id_and_is_no
         raise Killed
 
     opened()
-    send = deliveries._send
-    monkeypatch.setattr(deliveries, "_send", kill)
+    send = notifications._send
+    monkeypatch.setattr(notifications, "_send", kill)
     with pytest.raises(Killed):
-        deliveries.deliveries_send()
+        notifications.deliveries_send()
     monkeypatch.undo()
     assert Delivery.objects.get().state == "pending"
     due()
-    assert deliveries.deliveries_send() == 1
+    assert notifications.deliveries_send() == 1
     assert hears.ids == [str(Delivery.objects.get().pk)] * 2
     due()
-    assert deliveries.deliveries_send() == 0
+    assert notifications.deliveries_send() == 0
 
 
 @pytest.mark.django_db(transaction=True)
@@ -159,7 +159,7 @@ def test_many_senders_send_each_message_once(
 
     def send(_: int) -> int:
         try:
-            return deliveries.deliveries_send()
+            return notifications.deliveries_send()
         finally:
             connection.close()
 
@@ -178,7 +178,7 @@ def test_a_sender_that_came_too_late_for_one_message_looks_for_the_next(
     """Its look at the channel was older than another's claim, and the other is gone by now."""
     for n in range(2):
         opened(f"watch:{n}")
-    look = deliveries._channel_due
+    look = notifications._channel_due
     looks = 0
 
     def another_was_faster(now: datetime) -> Channel | None:
@@ -191,8 +191,8 @@ def test_a_sender_that_came_too_late_for_one_message_looks_for_the_next(
             Delivery.objects.update(next_at=now + timedelta(minutes=1))
         return found
 
-    monkeypatch.setattr(deliveries, "_channel_due", another_was_faster)
-    assert deliveries.deliveries_send() == 2
+    monkeypatch.setattr(notifications, "_channel_due", another_was_faster)
+    assert notifications.deliveries_send() == 2
 
 
 def test_a_dead_receiver_costs_one_try_and_holds_up_nobody(
@@ -206,7 +206,7 @@ def test_a_dead_receiver_costs_one_try_and_holds_up_nobody(
     hook.pk = first.pk + 1
     for n in range(5):
         opened(f"watch:{n}")
-    assert deliveries.deliveries_send() == 5
+    assert notifications.deliveries_send() == 5
     tries = Delivery.objects.filter(channel=first).order_by("pk").values_list("tries", flat=True)
     assert list(tries) == [1, 0, 0, 0, 0]
     opened("watch:5")
@@ -214,7 +214,7 @@ def test_a_dead_receiver_costs_one_try_and_holds_up_nobody(
     hears.got.clear()
     opened("watch:6")
     due()
-    row = deliveries._claim()
+    row = notifications._claim()
     assert row is not None
     assert row.channel_id == hook.pk, "who answers goes first, although the other was added before"
 
@@ -238,7 +238,7 @@ def test_private_addresses_are_refused_whatever_name_leads_there(
 
     monkeypatch.setattr(socket, "getaddrinfo", resolve)
     with pytest.raises(SendError, match="private network") as refused:
-        webhooks.checked_address(webhooks.address_of("https://innocent.example.org/"))
+        sending.checked_address(sending.address_of("https://innocent.example.org/"))
     assert refused.value.final
 
 
@@ -256,7 +256,7 @@ def test_a_public_address_passes_and_the_connection_goes_to_the_one_that_was_che
 
     monkeypatch.setattr(socket, "create_connection", connect)
     with pytest.raises(SendError, match="connection failed"):
-        webhooks.post("http://example.org/hook", b"{}", {})
+        sending.post("http://example.org/hook", b"{}", {})
     assert asked == [("93.184.216.34", 80)], "no second look-up that could say something else"
 
 
@@ -267,7 +267,7 @@ def test_the_guard_refuses_a_real_receiver_on_this_machine_unless_the_setting_na
     channels.channel_create(project=project, user=emil, kind="webhook", address=hears.url)
     settings.WEBHOOK_HOSTS = []
     opened()
-    assert deliveries.deliveries_send() == 0
+    assert notifications.deliveries_send() == 0
     row = Delivery.objects.get()
     assert (row.state, row.tries) == ("failed", 1)
     assert "WEBHOOK_HOSTS" in row.error
@@ -277,7 +277,7 @@ def test_the_guard_refuses_a_real_receiver_on_this_machine_unless_the_setting_na
 def test_redirects_are_not_followed(hears: Receiver) -> None:
     hears.answers, hears.headers = [302], {"Location": hears.url}
     with pytest.raises(SendError, match="redirects"):
-        webhooks.post(hears.url, b"{}", {})
+        sending.post(hears.url, b"{}", {})
     assert len(hears.got) == 1
 
 
@@ -285,7 +285,7 @@ def test_a_receiver_that_never_ends_its_answer_is_left(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings.WEBHOOK_HOSTS = ["127.0.0.1"]
-    monkeypatch.setattr(webhooks, "TOTAL_SECONDS", 0.5)
+    monkeypatch.setattr(sending, "TOTAL_SECONDS", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def drip() -> None:
@@ -300,7 +300,7 @@ def test_a_receiver_that_never_ends_its_answer_is_left(
         threading.Thread(target=drip, daemon=True).start()
         began = time.monotonic()
         with pytest.raises(SendError):
-            webhooks.post(f"http://127.0.0.1:{server.getsockname()[1]}/", b"{}", {})
+            sending.post(f"http://127.0.0.1:{server.getsockname()[1]}/", b"{}", {})
         assert time.monotonic() - began < 20
 
 
@@ -329,7 +329,7 @@ def test_an_email_says_what_broke_and_where_to_look(
         project=project, key="k", link="reward", rule="r", severity="critical",
         title="The reward points\nthe wrong way", message="Canaries: 31 % right.",
     )  # fmt: skip
-    assert deliveries.deliveries_send() == 1
+    assert notifications.deliveries_send() == 1
     (sent,) = mail.outbox
     assert sent.subject == "[Arguments] The reward points the wrong way"
     assert sent.to == ["oncall@example.org"]
@@ -345,7 +345,7 @@ def test_without_a_mail_server_in_production_the_message_says_what_is_missing(
     assert [one.id for one in mail_check(databases=["default"])] == ["monitoring.W001"]
     settings.MAIL_READY = False
     opened()
-    assert deliveries.deliveries_send() == 0
+    assert notifications.deliveries_send() == 0
     assert "EMAIL_URL" in Delivery.objects.get().error
     settings.EMAIL_URL = "smtp://mail.example.org"
     assert mail_check(databases=["default"]) == []
@@ -362,7 +362,7 @@ def test_a_channel_hears_only_of_what_is_severe_enough_and_of_the_end_of_what_it
     done = {"root_cause": "It was moved.", "fix": "Moved back."}
     for one in (quiet, loud):
         incidents.incident_resolve(project=project, incident_id=one.pk, user=emil, learned=done)
-    deliveries.deliveries_send()
+    notifications.deliveries_send()
     told = [(json.loads(raw)["event"], json.loads(raw)["incident"]["id"]) for _, raw in hears.got]
     assert told == [("incident.opened", loud.pk), ("incident.resolved", loud.pk)]
     assert json.loads(hears.got[-1][1])["incident"]["fix"] == "Moved back."
@@ -373,7 +373,7 @@ def test_a_test_goes_the_way_incidents_go_and_a_double_click_sends_one(
 ) -> None:
     for _ in range(2):
         channels.channel_test(project=project, channel_id=hook.pk, user=emil)
-    assert deliveries.deliveries_send() == 1
+    assert notifications.deliveries_send() == 1
     assert json.loads(hears.got[0][1])["event"] == "test"
 
 
@@ -383,9 +383,9 @@ def test_a_new_secret_signs_what_comes_after(
     opened()
     fresh = channels.channel_secret_rotate(project=project, channel_id=hook.pk, user=emil)
     assert fresh.secret != hook.secret
-    deliveries.deliveries_send()
+    notifications.deliveries_send()
     ((headers, raw),) = hears.got
-    expected = webhooks.signature(fresh.secret, int(headers["x-concord-timestamp"]), raw)
+    expected = sending.signature(fresh.secret, int(headers["x-concord-timestamp"]), raw)
     assert headers["x-concord-signature"] == expected
 
 
@@ -396,7 +396,7 @@ def test_a_channel_that_is_switched_off_is_told_nothing_and_keeps_nothing_waitin
     channels.channel_update(project=project, channel_id=hook.pk, user=emil, enabled=False)
     opened("watch:2")
     due()
-    assert deliveries.deliveries_send() == 0
+    assert notifications.deliveries_send() == 0
     assert list(Delivery.objects.values_list("state", flat=True)) == ["failed"]
     with pytest.raises(Conflict):
         channels.channel_test(project=project, channel_id=hook.pk, user=emil)

@@ -19,7 +19,7 @@ from pytest_django.fixtures import Settings
 from apps.accounts.models import Project, User
 from apps.common import environment
 from apps.monitoring.models import Channel, Delivery, Incident, Watch
-from apps.monitoring.selectors import broker, exposition
+from apps.monitoring.selectors import exposition, service
 from apps.monitoring.views import metrics as view
 from apps.snapshots.models import Snapshot
 from apps.training.models import Checkpoint, Run, RunAttempt
@@ -30,7 +30,7 @@ from workers.supervisor.connection import Line
 
 TOKEN = "a-token-of-the-tests"
 NOW = timezone.now()
-IDLE = broker.BrokerLook(dict.fromkeys(broker.QUEUES, 0), {"events": True, "gpu": False}, None)
+IDLE = service.BrokerLook(dict.fromkeys(service.QUEUES, 0), {"events": True, "gpu": False}, None)
 
 
 @pytest.fixture(autouse=True)
@@ -328,16 +328,16 @@ def queue() -> Iterator[Callable[..., None]]:
 
 
 def test_the_delay_is_that_of_the_oldest_batch_that_waits(queue: Callable[..., None]) -> None:
-    before = broker.broker_look()
+    before = service.broker_look()
     assert (before.lengths["events"], before.oldest_event_at) == (0, None)
     queue(100.0, 200.0)
     queue(300.0)
-    look = broker.broker_look()
+    look = service.broker_look()
     assert (look.lengths["events"], look.oldest_event_at) == (2, 200.0)
-    assert set(look.lengths) == set(broker.QUEUES)
+    assert set(look.lengths) == set(service.QUEUES)
 
 
 def test_a_batch_without_events_has_no_delay(queue: Callable[..., None]) -> None:
     queue()
-    look = broker.broker_look()
+    look = service.broker_look()
     assert (look.lengths["events"], look.oldest_event_at) == (1, None)

@@ -16,7 +16,7 @@ from apps.accounts.services import token_create
 from apps.common.registry import playbook_url
 from apps.monitoring.models import Channel, Delivery, Incident, Mute
 from apps.monitoring.selectors.incidents import bell_count
-from apps.monitoring.services import incidents, mutes
+from apps.monitoring.services import channels, incidents
 from apps.training.models import Run, RunEvent
 
 SignedIn = Callable[[User], Client]
@@ -86,13 +86,13 @@ def test_the_bell_counts_what_is_neither_resolved_nor_muted_and_rings_for_staff_
     incidents.incident_acknowledge(project=project, incident_id=one.pk, user=emil)
     assert bell_count(project) == 2
     until = timezone.now() + timedelta(hours=1)
-    mute = mutes.mute_create(
+    mute = channels.mute_create(
         project=project, user=emil, until=until, reason="known", rule="critic_dead"
     )
     with CaptureQueriesContext(connection) as asked:
         assert bell_count(project) == 1
     assert len(asked) == 1
-    mutes.mute_lift(project=project, mute_id=mute.pk, user=emil)
+    channels.mute_lift(project=project, mute_id=mute.pk, user=emil)
     incidents.incident_resolve(project=project, incident_id=other.pk, user=emil, learned={})
     assert bell_count(project) == 1
 

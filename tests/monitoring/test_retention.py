@@ -24,7 +24,8 @@ from apps.training.models import (
     RunAttempt,
     RunEvent,
 )
-from apps.training.services import metrics_store, thinning
+from apps.training.services import metrics_store
+from apps.training.services import points as thinning
 from tests.web.runs import event_add, run_make
 
 NOW = timezone.now()

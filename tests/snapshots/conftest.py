@@ -18,9 +18,8 @@ from django.conf import settings
 from apps.accounts.models import Project, User
 from apps.labeling.models import Comparison, Prompt, Response, Slot, Vote
 from apps.labeling.texts import fingerprint
-from apps.snapshots.files import read_rows
 from apps.snapshots.models import Snapshot
-from apps.snapshots.store import private_folder_of
+from apps.snapshots.storage import private_folder_of, read_rows
 
 CAST_AT = dt.datetime(2026, 11, 1, 12, tzinfo=dt.UTC)
 N_DEBATES, N_ARGUMENTS, N_PEOPLE, N_VOTES = 12, 4, 20, 5

@@ -14,7 +14,7 @@ from apps.labeling.models import Comparison
 from apps.snapshots import dispatch, drafts, progress, services
 from apps.snapshots.models import Snapshot
 from apps.snapshots.recipe import SnapshotRecipe
-from apps.snapshots.store import artifact_store
+from apps.snapshots.storage import artifact_store
 
 pytestmark = pytest.mark.django_db
 

@@ -9,8 +9,7 @@ import pytest
 from apps.common.errors import DomainError
 from apps.snapshots.assembling.assembly import assemble
 from apps.snapshots.assembling.material import Assembly, Ballot, Judgement, Line, Material, Pair
-from apps.snapshots.recipe import Filters, SnapshotRecipe
-from apps.snapshots.recipe_json import recipe_from_stored
+from apps.snapshots.recipe import Filters, SnapshotRecipe, recipe_from_stored
 from measures.splits import fold_of, split_of
 from tests.snapshots.test_assembly import NOON, material, pair, reasons, recipe
 

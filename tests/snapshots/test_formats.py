@@ -20,8 +20,8 @@ from apps.common.errors import DomainError, Missing
 from apps.labeling.models import Comparison, Prompt, Vote
 from apps.snapshots import exports, formats, services
 from apps.snapshots.models import Snapshot
-from apps.snapshots.pseudonyms import names_in
 from apps.snapshots.recipe import SnapshotRecipe
+from apps.snapshots.storage import names_in
 from tests.snapshots.conftest import revote
 
 pytestmark = pytest.mark.django_db
@@ -114,7 +114,7 @@ def test_a_conversation_is_written_out_up_to_where_the_answer_begins() -> None:
         {"role": "assistant", "content": "Hi"},
         {"role": "user", "content": "Why?"},
     ]
-    written = formats.pairs.prompt_string(turns)
+    written = formats.shapes.prompt_string(turns)
     assert written == "User: Hello\n\nAssistant: Hi\n\nUser: Why?\n\nAssistant: "
 
 

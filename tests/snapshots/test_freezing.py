@@ -11,11 +11,10 @@ from apps.accounts.models import Project, User
 from apps.common.errors import DomainError
 from apps.labeling.models import Comparison, Vote
 from apps.snapshots import selectors, services
-from apps.snapshots.files import read_rows
-from apps.snapshots.formats.votes import vote_rows
+from apps.snapshots.formats.writing import vote_rows
 from apps.snapshots.models import Snapshot, SnapshotRow
-from apps.snapshots.pseudonyms import names_in
 from apps.snapshots.recipe import Filters, SnapshotRecipe
+from apps.snapshots.storage import names_in, read_rows
 from measures.splits import fold_of
 from tests.snapshots.conftest import argument, crowd_make, revote
 

@@ -9,8 +9,8 @@ from django.conf import settings
 from apps.accounts.models import Project
 from apps.common.errors import DomainError
 from apps.snapshots import selectors, services
-from apps.snapshots.files import read_rows
 from apps.snapshots.models import Snapshot
+from apps.snapshots.storage import read_rows
 
 pytestmark = pytest.mark.django_db
 

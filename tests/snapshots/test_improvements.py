@@ -14,11 +14,10 @@ from apps.common.registry import vote_uses
 from apps.labeling import services as labeling
 from apps.labeling.models import Prompt, Vote
 from apps.snapshots import services
-from apps.snapshots.files import read_rows
 from apps.snapshots.lineage import vote_lineage
 from apps.snapshots.models import Snapshot
-from apps.snapshots.pseudonyms import names_in
 from apps.snapshots.recipe import SnapshotRecipe
+from apps.snapshots.storage import names_in, read_rows
 from measures.splits import split_of
 from tests.labeling.pairs import annotators_make, pairs_make, vote
 

@@ -11,9 +11,9 @@ from apps.labeling.models import Comparison, Slot, Vote
 from apps.labeling.services import vote_withdraw
 from apps.snapshots import browsing, lineage, services
 from apps.snapshots.browsing import RowsWanted, rows_of
+from apps.snapshots.comparing import Became, changed_counts, changed_votes, vote_states
 from apps.snapshots.models import Snapshot
 from apps.snapshots.recipe import SnapshotRecipe
-from apps.snapshots.vote_changes import Became, changed_counts, changed_votes, vote_states
 from apps.training.models import Checkpoint, Run, RunInput
 from tests.database import as_superuser
 from tests.snapshots.conftest import revote

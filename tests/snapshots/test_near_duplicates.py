@@ -11,8 +11,7 @@ from apps.labeling.models import Comparison, Prompt, Response
 from apps.snapshots import services, writing
 from apps.snapshots.assembling import assembly
 from apps.snapshots.assembling.assembly import assemble
-from apps.snapshots.assembling.gate import LeakFound
-from apps.snapshots.assembling.gate_near import near_leaks
+from apps.snapshots.assembling.gate import LeakFound, near_leaks
 from apps.snapshots.assembling.material import Material
 from apps.snapshots.models import Snapshot
 from apps.snapshots.recipe import PRIVATE_SPLITS, SnapshotRecipe

@@ -96,7 +96,7 @@ def test_the_words_alone_are_read_from_the_datasets_report(
         {"key": "growth", "evidence": [{"kind": "curve", "rows": rows}]},
     ]
     monkeypatch.setattr(
-        "apps.snapshots.readiness.wording.report_read", lambda *, snapshot: {"checks": checks}
+        "apps.snapshots.readiness.report_read", lambda *, snapshot: {"checks": checks}
     )
     found = gather(project).facts["text_baseline"]
     assert (found.value, found.low, found.high, found.n) == (0.79, 0.73, 0.85, 672)

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from apps.common.errors import DomainError
-from apps.snapshots.recipe import Filters, SnapshotRecipe
-from apps.snapshots.recipe_json import recipe_from_json
+from apps.snapshots.recipe import Filters, SnapshotRecipe, recipe_from_json
 
 
 def test_a_recipe_survives_its_json_form() -> None:

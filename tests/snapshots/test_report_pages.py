@@ -12,7 +12,7 @@ from apps.labeling.models import Comparison, Vote
 from apps.snapshots import services
 from apps.snapshots.models import Snapshot
 from apps.snapshots.reporting import report_read
-from apps.snapshots.store import artifact_store
+from apps.snapshots.storage import artifact_store
 from tests.snapshots.conftest import crowd_make, revote
 from tests.snapshots.test_freezing import freeze
 
@@ -134,7 +134,7 @@ def test_the_report_is_stored_with_its_hash_and_a_changed_one_is_refused(
 def test_of_a_large_file_a_random_part_is_looked_at_and_that_is_said(
     project: Project, emil: User, signed_in: SignedIn, crowd: list[Comparison], monkeypatch
 ) -> None:
-    monkeypatch.setattr("apps.snapshots.report_facts.MOST_PAIRS", 10)
+    monkeypatch.setattr("apps.snapshots.reporting.MOST_PAIRS", 10)
     snapshot = freeze(project, emil)
     made = report_read(snapshot=snapshot)
     assert made["n"] == snapshot.counts["rows"]["train"] > 10

@@ -9,19 +9,16 @@ import pytest
 from apps.snapshots.reports import (
     PARTS,
     ReportMaterial,
-    fitness,
     labels,
-    leaking,
     learning,
-    people,
+    prompts,
     prompts_build,
     report_build,
     skew,
     texts,
-    words,
 )
 from apps.snapshots.reports.checks import LOOK, OK, STOP, UNKNOWN
-from apps.snapshots.reports.frame import Frame
+from apps.snapshots.reports.material import Frame
 from apps.snapshots.screens.report import COLUMNS, csv_rows, report_view
 from tests.snapshots.report_pairs import DAY, START, N, changed, clean, swapped
 
@@ -42,15 +39,15 @@ CHECKS = {
     "refusals": skew.refusals,
     "tone": skew.tone,
     "sources": skew.sources,
-    "words": words.words,
+    "words": texts.words,
     "across": texts.across,
-    "leakage": leaking.leakage,
+    "leakage": prompts.leakage,
     "swapped": labels.swapped,
     "drift": learning.drift,
-    "ages": people.ages,
-    "annotators": people.annotators,
-    "reasons": fitness.reasons,
-    "criteria": fitness.criteria,
+    "ages": labels.ages,
+    "annotators": labels.annotators,
+    "reasons": learning.reasons,
+    "criteria": learning.criteria,
 }
 
 

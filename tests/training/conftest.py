@@ -16,7 +16,7 @@ from apps.accounts.models import Project, User
 from apps.snapshots.models import Snapshot
 from apps.training import dispatch, services
 from apps.training.models import Run
-from apps.training.selectors import fleet
+from apps.training.selectors import queueing
 from tests.training.drilled import PLAN
 from tests.training.stack import QUICK, Stack, wait_until
 from workers.contract.fleet import Fleet, WorkerReport
@@ -139,7 +139,7 @@ class FakeWire:
 @pytest.fixture
 def wire(monkeypatch: pytest.MonkeyPatch) -> FakeWire:
     fake = FakeWire()
-    monkeypatch.setattr(fleet, "fleet_look", fake.fleet_look)
+    monkeypatch.setattr(queueing, "fleet_look", fake.fleet_look)
     for name in ("job_send", "wish_send", "ack_send", "attempt_fence", "standing", "jobs_waiting"):
         monkeypatch.setattr(dispatch, name, getattr(fake, name))
     return fake

@@ -4,8 +4,8 @@ import ast
 import re
 from pathlib import Path
 
+from apps.training.guidance import NEXT_STEPS
 from apps.training.models import Run
-from apps.training.next_steps import NEXT_STEPS
 from workers.contract import Fault
 
 ROOT = Path(__file__).resolve().parents[2]

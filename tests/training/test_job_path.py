@@ -16,8 +16,7 @@ from apps.accounts.models import Project, User
 from apps.common.errors import Conflict
 from apps.training import dispatch, selectors, services
 from apps.training.models import MetricBlock, Run, RunAttempt, RunEvent
-from apps.training.selectors.fleet import fleet_look
-from apps.training.selectors.queueing import why_it_waits
+from apps.training.selectors.queueing import fleet_look, why_it_waits
 from tests.training.stack import Process, Stack, redis_client, wait_until, witnessed
 from workers.contract import wire
 from workers.contract.fleet import Fleet

@@ -12,7 +12,7 @@ from apps.snapshots.models import Snapshot
 from apps.training import selectors, services
 from apps.training.guidance import advised_changes
 from apps.training.models import Alert, Checkpoint, Run, RunAttempt, RunInput
-from apps.training.selectors.healthy import checkpoints_judged, last_healthy
+from apps.training.selectors.reference import checkpoints_judged, last_healthy
 from tests.training.conftest import FakeWire
 
 

@@ -68,9 +68,9 @@ def test_the_same_key_gives_the_same_runs(launch: Callable[..., list[Run]]) -> N
 def test_what_fails_for_one_seed_launches_none(
     launch: Callable[..., list[Run]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from apps.training.services import seeds
+    from apps.training.services import repeating
 
-    real, calls = seeds.run_launch, []
+    real, calls = repeating.run_launch, []
 
     def breaks(**given: Any) -> Run:
         calls.append(given)
@@ -78,7 +78,7 @@ def test_what_fails_for_one_seed_launches_none(
             raise Conflict("no")
         return real(**given)
 
-    monkeypatch.setattr(seeds, "run_launch", breaks)
+    monkeypatch.setattr(repeating, "run_launch", breaks)
     with pytest.raises(Conflict):
         launch()
     assert len(calls) == 3

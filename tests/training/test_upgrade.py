@@ -13,7 +13,7 @@ from django.utils import timezone
 from apps.accounts.models import User
 from apps.training import selectors, services
 from apps.training.models import PARKED, Checkpoint, Run, RunAttempt, RunEvent
-from apps.training.services.parked import parked_apply
+from apps.training.services.receiving import parked_apply
 from tests.training.conftest import FakeWire
 from tests.training.reports import batch, measured, report, saved
 from workers.contract import Finished, Log, Opened, Progress
@@ -34,7 +34,7 @@ def upgraded(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
 
     def upgrade() -> None:
         monkeypatch.setattr("workers.contract.wire.VERSION", 2)
-        monkeypatch.setattr("apps.training.services.parked.VERSION", 2)
+        monkeypatch.setattr("apps.training.services.receiving.VERSION", 2)
 
     return upgrade
 

@@ -8,10 +8,10 @@ from django.utils import timezone
 
 from apps.accounts.models import Project
 from apps.training.models import Alert, Run, RunAttempt
-from apps.training.screens.bands import bands_of
+from apps.training.screens.charts import bands_of
 from apps.training.screens.histograms import median, quantile
 from apps.training.screens.panels import charts_of, panel_of
-from apps.training.selectors.histograms import Spread, histograms
+from apps.training.selectors.metrics import Spread, histograms
 from tests.web.runs import event_add, metrics_add, run_make
 
 pytestmark = pytest.mark.django_db

@@ -4,7 +4,7 @@ import pytest
 from django.utils import timezone
 
 from apps.training.models import Alert, Run, RunAttempt, Sample
-from apps.training.selectors.answers import samples_chosen
+from apps.training.selectors.results import samples_chosen
 from measures.repetition import repeated_share
 from tests.web.runs import event_add, run_make
 

@@ -10,8 +10,7 @@ from pydantic import ConfigDict
 
 from apps.accounts.api_auth import needs
 from apps.accounts.permissions import ADMIN, READERS, STAFF, project_for
-from apps.agreement.selectors.decisions import consensus_get, consensus_report_get
-from apps.agreement.selectors.rule_preview import rule_preview
+from apps.agreement.selectors.decisions import consensus_get, consensus_report_get, rule_preview
 from apps.agreement.services.consensus import consensus_compare, decide_by_switch
 from apps.common.errors import DomainError, Missing
 from apps.labeling.services.projects import setting_checked

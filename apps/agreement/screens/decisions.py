@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from apps.agreement.models import ConsensusReport
-from apps.agreement.selectors.rule_preview import RulePreview
+from apps.agreement.selectors.decisions import RulePreview
 from apps.labeling.models import DecideBy, Decision
 from measures.estimate import Interval
 

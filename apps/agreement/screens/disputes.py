@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from apps.agreement.models import Ruling
-from apps.agreement.selectors.causes import CauseCount
+from apps.agreement.selectors.disputes import CauseCount
 from apps.agreement.selectors.reannotation import Batch
 from apps.labeling.models import Choice, Comparison, Decision
 from apps.labeling.services import FLAGS

@@ -4,8 +4,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from apps.agreement.models import AgreementReport
-from apps.agreement.screens.cards import alarms, cost_card, position_card
-from apps.agreement.screens.charts import Estimate, Whiskers, percent, whiskers
+from apps.agreement.screens.charts import (
+    Estimate,
+    Whiskers,
+    alarms,
+    cost_card,
+    percent,
+    position_card,
+    whiskers,
+)
 from apps.agreement.screens.slices import worse_sentences
 from apps.agreement.screens.statistics import (
     NAMES,

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from apps.agreement.models import AgreementReport
-from apps.agreement.selectors.counted import REASONS
+from apps.agreement.selectors.votes import REASONS
 
 NAMES = {
     "percent": "Percent agreement",

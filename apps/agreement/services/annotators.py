@@ -9,8 +9,7 @@ from django.utils import timezone
 from apps.accounts.models import Membership, Project, User
 from apps.accounts.services import audit_record
 from apps.agreement.models import AnnotatorReport
-from apps.agreement.selectors.annotator_votes import Crowd, annotator_votes
-from apps.agreement.selectors.annotators import VERSION
+from apps.agreement.selectors.annotators import VERSION, Crowd, annotator_votes
 from apps.agreement.selectors.votes import newest_vote_id
 from apps.common.errors import DomainError, Missing
 from apps.labeling.models import Annotator, LabelingSettings, Vote

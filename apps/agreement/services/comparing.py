@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from apps.agreement.selectors.crowd import Crowd
-from apps.agreement.selectors.kept import flipped_keep_rate, kept_accuracy
+from apps.agreement.selectors.slices import Crowd
+from apps.agreement.selectors.votes import flipped_keep_rate, kept_accuracy
 from apps.labeling.models import DecideBy, LabelingSettings
 from apps.labeling.services import rule_of
 from measures.consensus import (

@@ -15,8 +15,8 @@ from django.utils import timezone
 
 from apps.accounts.models import Project, User
 from apps.agreement.models import ConsensusReport
-from apps.agreement.selectors.crowd import Crowd, crowd_of
 from apps.agreement.selectors.decisions import decision_tally
+from apps.agreement.selectors.slices import Crowd, crowd_of
 from apps.agreement.services.comparing import figures_of
 from apps.common.errors import Conflict
 from apps.labeling.models import Annotator, Consensus, DecideBy, LabelingSettings

@@ -10,11 +10,10 @@ from django.utils import timezone
 from apps.accounts.models import Project
 from apps.agreement.models import AgreementReport
 from apps.agreement.selectors import votes
-from apps.agreement.selectors.counted import counted_votes
 from apps.agreement.selectors.slices import comparisons_read
+from apps.agreement.selectors.votes import counted_votes
 from apps.agreement.services.costing import cost_figures
-from apps.agreement.services.pairing import matrix_figures
-from apps.agreement.services.slicing import slice_figures
+from apps.agreement.services.pairing import matrix_figures, slice_figures
 from apps.agreement.services.statistics import position_figures, statistics_figures, votes_indexed
 from apps.labeling.models import Slot
 from measures.agreement import clustering

@@ -13,7 +13,7 @@ from apps.accounts.permissions import ADMIN, READERS, STAFF, project_page
 from apps.agreement.forms.decisions import RuleForm
 from apps.agreement.screens import decisions as screen
 from apps.agreement.selectors import decisions as reads
-from apps.agreement.selectors.rule_preview import rule_preview
+from apps.agreement.selectors.decisions import rule_preview
 from apps.agreement.services.consensus import consensus_compare, decide_by_switch
 from apps.common.errors import DomainError
 from apps.common.http import Request

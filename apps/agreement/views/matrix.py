@@ -12,7 +12,7 @@ from apps.accounts.permissions import ADMIN, READERS, project_page
 from apps.agreement.screens import matrix as screen
 from apps.agreement.screens.annotators import name_of
 from apps.agreement.screens.charts import percent
-from apps.agreement.selectors import matrix as people
+from apps.agreement.selectors import slices as people
 from apps.agreement.services.pairing import MOST_PEOPLE, TwoPeople, matrix_of_chosen, two_people
 from apps.agreement.views.reports import csv_response, report_context
 from apps.common.http import Request

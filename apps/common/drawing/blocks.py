@@ -7,9 +7,8 @@ says so in its place.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from apps.common.drawing.axes import Axis, short
+from apps.common.drawing.axes import SHARE, TEXT, Axis, estimate, places_for, short, words
 from apps.common.drawing.curves import CurveView, curve_view
-from apps.common.drawing.figures import SHARE, TEXT, estimate, places_for, words
 from apps.common.drawing.histograms import HistogramView, histogram_view
 from measures.trust.findings import Block, Curve, Example, Histogram, Intervals, Table, Texts
 

@@ -3,8 +3,7 @@ well as by colour."""
 
 from dataclasses import dataclass
 
-from apps.common.drawing.axes import Axis, Tick, short
-from apps.common.drawing.figures import words
+from apps.common.drawing.axes import Axis, Tick, short, words
 from measures.trust.findings import Curve, Series
 
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, FLOOR = 480, 280, 54, 466, 16, 232

@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 from itertools import pairwise
 
-from apps.common.drawing.axes import Axis, Tick, short
-from apps.common.drawing.figures import words
+from apps.common.drawing.axes import Axis, Tick, short, words
 from measures.trust.findings import Histogram
 
 WIDTH, LEFT, RIGHT = 480, 14, 466

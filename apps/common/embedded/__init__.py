@@ -14,9 +14,8 @@ import os
 from collections.abc import Iterator
 
 from apps.common import environment as env
-from apps.common.embedded.errors import EmbeddedServerError
-from apps.common.embedded.keeper import ServerKeeper
-from apps.common.embedded.locks import UsersLock, shared_descriptors
+from apps.common.embedded.keeper import ServerKeeper, ensure_watched
+from apps.common.embedded.locks import EmbeddedServerError, UsersLock, shared_descriptors
 from apps.common.embedded.postgres import (
     APPLICATION,
     OWNER,
@@ -32,7 +31,6 @@ from apps.common.embedded.redis_server import (
     redis_socket,
     stop_redis,
 )
-from apps.common.embedded.watch import ensure_watched
 
 __all__ = [
     "APPLICATION",

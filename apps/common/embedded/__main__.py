@@ -3,6 +3,6 @@
 import sys
 from pathlib import Path
 
-from apps.common.embedded.watch import watch
+from apps.common.embedded.keeper import watch
 
 watch(Path(sys.argv[1]))

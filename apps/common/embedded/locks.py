@@ -1,8 +1,11 @@
 """Who uses the embedded servers. The kernel drops a lock with the last process that holds its
-file, so a `kill -9` leaves nothing to clean up."""
+file, so a `kill -9` leaves nothing to clean up.
+"""
 
 import contextlib
 import fcntl
+import os
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -71,3 +74,29 @@ def held(file: object) -> bool:
     except BlockingIOError:
         return False
     return True
+
+
+# What goes wrong with an embedded server, in words for whoever started it.
+
+
+class EmbeddedServerError(RuntimeError):
+    """An embedded server did not start; the text says which, why, and what to do."""
+
+
+# A folder of ours in the temporary folder, for sockets whose paths must be short.
+
+
+def temporary_path() -> Path:
+    return Path(tempfile.gettempdir()) / f"concord-{os.getuid()}"
+
+
+def temporary_folder() -> Path:
+    """Made, if need be. Others can guess its name and make it first: then it is not used."""
+    folder = temporary_path()
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if folder.is_symlink() or folder.stat().st_uid != os.getuid():
+        raise EmbeddedServerError(
+            f"{folder}, where sockets and locks would lie, belongs to somebody else. Remove it, or "
+            "set TMPDIR to a folder of your own."
+        )
+    return folder

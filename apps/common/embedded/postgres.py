@@ -14,8 +14,7 @@ from typing import Any
 from urllib.parse import quote
 
 from apps.common import environment as env
-from apps.common.embedded.errors import EmbeddedServerError
-from apps.common.embedded.folders import temporary_folder
+from apps.common.embedded.locks import EmbeddedServerError, temporary_folder
 
 SUPERUSER = "postgres"  # of the cluster: backups, and the roles below
 OWNER = "concord_owner"  # of the tables: migrations

@@ -19,9 +19,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from apps.common.embedded.errors import EmbeddedServerError
-from apps.common.embedded.folders import temporary_folder, temporary_path
-from apps.common.embedded.locks import held
+from apps.common.embedded.locks import EmbeddedServerError, held, temporary_folder, temporary_path
 
 logger = logging.getLogger(__name__)
 

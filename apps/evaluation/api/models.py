@@ -13,8 +13,7 @@ from apps.evaluation.models import ModelReview
 from apps.evaluation.screens.page import verdict_sentence
 from apps.evaluation.selectors.judgements import Judgement, judgement_of
 from apps.evaluation.selectors.models import reviews_of, reward_model_get, reward_models
-from apps.evaluation.services.assessing import assessment_start
-from apps.evaluation.services.reviewing import model_review
+from apps.evaluation.services.reviewing import assessment_start, model_review
 from apps.training.api import RunOut
 from apps.training.models import Checkpoint
 from apps.training.selectors.pages import input_resolve

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from apps.common.drawing.axes import estimate
 from apps.common.drawing.blocks import Part, parts
-from apps.common.drawing.figures import estimate
 from measures.trust.findings import Curve, Finding, Histogram, Intervals, Table, Texts, Verdict
 from measures.trust.lines import GROUPS, LINES
 

@@ -15,7 +15,7 @@ from django.conf import settings
 from django.db.models import Q, QuerySet
 
 from apps.snapshots.models import Snapshot
-from apps.snapshots.store import artifact_store
+from apps.snapshots.storage import artifact_store
 from apps.training.models import Artifact, Checkpoint, Run, RunInput
 from apps.training.selectors import checkpoint_for_use
 from measures.trust.findings import Example, Finding, finding_from_json

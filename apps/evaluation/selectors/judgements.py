@@ -14,7 +14,7 @@ from apps.evaluation.selectors.assessments import (
     storable,
 )
 from apps.evaluation.selectors.ceiling import HumanCeiling, human_ceiling
-from apps.evaluation.selectors.web_lines import web_findings
+from apps.evaluation.selectors.models import web_findings
 from apps.training.models import Checkpoint, Run
 from measures.trust.findings import (
     Finding,

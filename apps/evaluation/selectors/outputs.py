@@ -11,7 +11,7 @@ from django.db.models import Q
 from apps.common.errors import Conflict, DomainError
 from apps.labeling.texts import BadMessages, Messages, fingerprint, messages_from
 from apps.snapshots.recipe import PRIVATE_SPLITS
-from apps.snapshots.store import artifact_store
+from apps.snapshots.storage import artifact_store
 from apps.training.models import Artifact, Checkpoint, Run
 from workers.artifacts import ArtifactError
 

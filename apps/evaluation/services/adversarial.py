@@ -9,7 +9,7 @@ from django.db import transaction
 from apps.accounts.models import User
 from apps.accounts.services import audit_record
 from apps.common.errors import Conflict, DomainError
-from apps.common.ids import short_id
+from apps.common.models import short_id
 from apps.evaluation.models import AdversarialRound
 from apps.evaluation.selectors.adversarial import (
     MOST_PAIRS,

@@ -12,7 +12,7 @@ from django.conf import settings
 from apps.accounts.models import User
 from apps.common.errors import Conflict, DomainError, Missing, Unavailable
 from apps.evaluation import dispatch
-from apps.evaluation.selectors.scores import scoring_model_get
+from apps.evaluation.selectors.models import scoring_model_get
 from workers.contract import scores as contract
 from workers.contract.scores import ScoreReply, ScoreRequest
 

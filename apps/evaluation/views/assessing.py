@@ -15,7 +15,7 @@ from apps.common.http import Request
 from apps.evaluation.forms import AssessForm
 from apps.evaluation.selectors.assessments import assess_runs, start_inputs
 from apps.evaluation.selectors.models import reward_model_get
-from apps.evaluation.services.assessing import assessment_name, assessment_start
+from apps.evaluation.services.reviewing import assessment_name, assessment_start
 from apps.training.models import Checkpoint, Run
 from workers.config import recipe_presets
 

@@ -12,13 +12,13 @@ from django_htmx.http import HttpResponseClientRefresh
 
 from apps.accounts.models import Project
 from apps.accounts.permissions import STAFF, project_page
+from apps.common.drawing.axes import headline
 from apps.common.drawing.blocks import text_view
-from apps.common.drawing.figures import headline
 from apps.common.errors import Missing
 from apps.common.http import Request
 from apps.common.spreadsheet import csv_lines
 from apps.evaluation.screens import page as screen
-from apps.evaluation.screens.beside import beside_accuracy, ceiling_says
+from apps.evaluation.screens.compare import beside_accuracy, ceiling_says
 from apps.evaluation.screens.compare import compare as compare_findings
 from apps.evaluation.selectors import assessments
 from apps.evaluation.selectors import models as selectors

@@ -6,8 +6,16 @@ from typing import Any
 from django import forms
 
 from apps.labeling.models import Annotator
-from apps.labeling.screens.annotators import SORTS, STATES
 from apps.labeling.services.eligibility import MOST_A_DAY
+
+SORTS = ("name", "today", "votes", "seen")
+STATES = {
+    "": "all",
+    "paused": "paused",
+    "guideline": "guidelines not read",
+    "unqualified": "not qualified",
+    "limited": "with limits",
+}
 
 
 class AnnotatorsFilter(forms.Form):

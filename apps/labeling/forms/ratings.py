@@ -8,10 +8,11 @@ from django.http import QueryDict
 from apps.common.errors import DomainError
 from apps.labeling.forms import Checked, SkipForm, plain_ends, sensible_time
 from apps.labeling.models import MOST_RESPONSES, RatingTask
-from apps.labeling.screens.rating_screen import LETTERS
 from apps.labeling.services.ratings import LONGEST_NOTE
 
 __all__ = ["ChangeForm", "RatingForm", "SkipForm", "TasksFilter", "values_typed"]
+
+LETTERS = "ABCDEFGHI"
 
 VALUE = "value-"  # what the name of a card's field begins with
 _LARGEST_KEY = 2**63 - 1

@@ -32,14 +32,6 @@ from apps.labeling.models import (
 from apps.labeling.selectors import settings_get
 from apps.labeling.services import LABELERS
 
-SORTS = ("name", "today", "votes", "seen")
-STATES = {
-    "": "all",
-    "paused": "paused",
-    "guideline": "guidelines not read",
-    "unqualified": "not qualified",
-    "limited": "with limits",
-}
 MOST_TOPICS = 300  # to choose from on one page
 
 

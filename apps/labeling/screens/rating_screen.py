@@ -7,6 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from apps.labeling.forms.ratings import (
+    LETTERS,
+)
 from apps.labeling.models import Rating
 from apps.labeling.rendering import texts_html
 from apps.labeling.screens.label import SKIP_REASONS
@@ -15,7 +18,6 @@ from apps.labeling.services.ratings import LONGEST_NOTE, RatingLease, Scale
 from apps.labeling.services.results import NothingReason
 from apps.labeling.texts import Messages
 
-LETTERS = "ABCDEFGHI"
 _WHO = {"user": "User", "assistant": "Assistant", "system": "System", "tool": "Tool"}
 
 

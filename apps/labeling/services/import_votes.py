@@ -12,9 +12,8 @@ from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 
 from apps.accounts.models import Membership, Project, Role, User
-from apps.common.cursors import prepared_cursor
 from apps.common.errors import Conflict, DomainError
-from apps.common.planning import WORTH_IT, plans_renew
+from apps.common.transactions import WORTH_IT, plans_renew, prepared_cursor
 from apps.labeling.models import Choice, Comparison, Decision, LabelingSettings, Slot, Vote
 from apps.labeling.services import leasing, votes
 from apps.labeling.services.answers import Ballot

@@ -16,8 +16,8 @@ from django.utils import timezone
 from apps.accounts.models import Project
 from apps.accounts.services import audit_record
 from apps.common.errors import DomainError
-from apps.common.planning import WORTH_IT, plans_renew
-from apps.common.storable import storable
+from apps.common.json_limits import storable
+from apps.common.transactions import WORTH_IT, plans_renew
 from apps.labeling import dispatch
 from apps.labeling.models import Comparison, ImportJob, LabelingSettings, Prompt, Response, Slot
 from apps.labeling.selectors import settings_get

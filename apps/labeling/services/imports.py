@@ -22,9 +22,9 @@ from django.utils import timezone
 from apps.accounts.models import Project, User
 from apps.accounts.services import audit_record
 from apps.common.errors import Conflict, DomainError, Unavailable
+from apps.common.json_limits import storable
 from apps.common.sandbox import sandboxed, upload_limits, worker_limits
 from apps.common.scratch import scratch_folder
-from apps.common.storable import storable
 from apps.labeling import dispatch
 from apps.labeling.formats.layouts import (
     DEFAULTS,

@@ -26,9 +26,8 @@ from django.db import connection, transaction
 from django.db.backends.utils import CursorWrapper
 
 from apps.accounts.models import Project, User
-from apps.common.cursors import prepared_cursor
 from apps.common.errors import Conflict, DomainError, Missing, Refused
-from apps.common.transactions import retried
+from apps.common.transactions import prepared_cursor, retried
 from apps.labeling.models import Comparison, Decision, LabelingSettings, Skip, Slot
 from apps.labeling.services import statements as sql
 from apps.labeling.services.eligibility import AUDITORS, Seat, role_check

@@ -13,9 +13,8 @@ from django.db.backends.utils import CursorWrapper
 
 from apps.accounts.models import User
 from apps.accounts.services import audit_record
-from apps.common.cursors import prepared_cursor
 from apps.common.errors import Conflict, DomainError, Missing
-from apps.common.transactions import retried
+from apps.common.transactions import prepared_cursor, retried
 from apps.labeling.models import Slot, Vote
 from apps.labeling.services import leasing
 from apps.labeling.services import statements as sql

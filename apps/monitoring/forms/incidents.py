@@ -8,8 +8,8 @@ from django.utils.dateparse import parse_date, parse_datetime
 from apps.common.errors import DomainError
 from apps.monitoring.chain import LINK_NAMES
 from apps.monitoring.selectors.incidents import SORTS, STATES, Filters
+from apps.monitoring.services.channels import PRESETS, preset_end
 from apps.monitoring.services.incidents import LEARNED
-from apps.monitoring.services.mutes import PRESETS, preset_end
 
 SEVERITIES = ("critical", "warning")
 MOST_AT_ONCE = 200  # incidents of one bulk action

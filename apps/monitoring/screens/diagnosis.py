@@ -5,13 +5,13 @@ from dataclasses import dataclass
 
 from django.urls import reverse
 
-from apps.common.drawing.figures import words
+from apps.common.drawing.axes import words
 from apps.common.registry import playbook_url
 from apps.common.templatetags.frame import figure
 from apps.monitoring.chain import LINK_NAMES
 from apps.monitoring.selectors.diagnosis import Diagnosed
 from apps.training.models import Run
-from apps.training.screens.marks import samples_near
+from apps.training.screens.charts import samples_near
 from workers.contract.guards import LINKS
 from workers.diagnosis.detectors import detectors_of
 from workers.diagnosis.verdict import (

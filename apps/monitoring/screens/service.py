@@ -5,12 +5,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from apps.common.drawing.figures import places_for
+from apps.common.drawing.axes import places_for
 from apps.common.templatetags.frame import figure, fixed
 from apps.monitoring.models import ProbeResult, Watch
 from apps.monitoring.probe_words import FIGURES, is_share, label_of
 from apps.monitoring.screens.time_charts import Spark, TimeChart, TimePoint, spark, time_chart
-from apps.monitoring.selectors.probes import REWARD, shift_of
+from apps.monitoring.selectors.checks import REWARD, shift_of
 from measures.drift import Level, Shift
 
 STATE_TONES = {"new": "", "steady": "good", "drifted": "bad", "broken": "bad"}

@@ -1,15 +1,18 @@
 """What has been tried to find out what broke in a run, and what could be."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 
+from apps.accounts.models import Project
 from apps.common.errors import DomainError
+from apps.monitoring.models import ProbeResult, Watch
 from apps.monitoring.selectors.left_behind import LeftBehind
 from apps.training.models import Alert, Run, RunEvent
 from apps.training.services.kinds import OPTIMISED
+from measures.drift import Level, Shift
 from workers.config import recipe_fields
 from workers.diagnosis.experiments import EXPERIMENTS
 from workers.diagnosis.verdict import Experiment
@@ -168,3 +171,28 @@ def _rules(run: Run) -> frozenset[str]:
 def is_checkable(run: Run) -> bool:
     """Whether there is anything to try at all."""
     return run.kind in OPTIMISED or "minimal" in {one.name for one in recipe_fields(run.kind)}
+
+
+# Models under watch and what their probes found.
+
+REWARD = "score"  # the figure that a reward model gives, raw
+
+
+def watches_of(project: Project) -> QuerySet[Watch]:
+    """By name, those that are paused last."""
+    rows = Watch.objects.filter(project=project)
+    rows = rows.select_related("checkpoint__run", "reward__run", "prompts", "probe", "baseline_run")
+    return rows.order_by("-enabled", "name")
+
+
+def probe_results(watch: Watch) -> QuerySet[ProbeResult]:
+    """Newest first."""
+    return ProbeResult.objects.filter(watch=watch).select_related("run").order_by("-at", "-pk")
+
+
+def shift_of(figure: Mapping[str, Any] | None) -> Shift | None:
+    """The comparison with the baseline as it was kept with a figure."""
+    kept = (figure or {}).get("shift")
+    if not isinstance(kept, Mapping):
+        return None
+    return Shift(**{**kept, "level": Level(kept.get("level", "none"))})

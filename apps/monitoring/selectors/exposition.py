@@ -17,10 +17,9 @@ from django.utils import timezone
 
 from apps.labeling.models import Vote
 from apps.monitoring.models import Delivery, Incident, Watch
-from apps.monitoring.selectors.broker import QUEUES, broker_look
+from apps.monitoring.selectors.service import QUEUES, broker_look
 from apps.training.models import Run, RunAttempt
-from apps.training.selectors.fleet import fleet_look
-from apps.training.selectors.queueing import queue_lines
+from apps.training.selectors.queueing import fleet_look, queue_lines
 
 MOST_SERIES = 200  # of a family; the smallest are added up as "other"
 MOST_PROJECTS = 50

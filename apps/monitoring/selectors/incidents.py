@@ -2,14 +2,60 @@
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from datetime import datetime
 
-from django.db.models import Case, IntegerField, Q, QuerySet, Value, When
+from django.conf import settings
+from django.db.models import Case, Count, Exists, IntegerField, OuterRef, Q, QuerySet, Value, When
+from django.utils import timezone
 
 from apps.accounts.models import Project
 from apps.common.errors import Missing
-from apps.monitoring.models import Delivery, Incident, IncidentEntry
-from apps.monitoring.selectors.mutes import is_muted
+from apps.monitoring.models import Channel, Delivery, Incident, IncidentEntry, Mute
 from apps.training.models import Run, Sample
+
+# Reads: what is muted, and until when.
+
+
+def mutes_now(*, project: Project, at: datetime | None = None) -> QuerySet[Mute]:
+    """Those in force, the one that ends last first. A mute ends by the clock alone: no job."""
+    now = at or timezone.now()
+    return (
+        Mute.objects.filter(project=project, until__gt=now, ended_at__isnull=True)
+        .select_related("run", "by")
+        .order_by("-until", "-pk")
+    )
+
+
+def mutes_past(*, project: Project, most: int = 20) -> list[Mute]:
+    """Those that ran out or were lifted, newest first."""
+    over = Q(until__lte=timezone.now()) | Q(ended_at__isnull=False)
+    rows = Mute.objects.filter(over, project=project).select_related("run", "by")
+    return list(rows.order_by("-pk")[:most])
+
+
+def mute_of(incident: Incident) -> Mute | None:
+    """The mute that keeps this incident quiet now: of several, the one that ends last."""
+    fits = (
+        (Q(run__isnull=True) | Q(run=incident.run_id))
+        & Q(link__in=("", incident.link))
+        & Q(rule__in=("", incident.rule))
+    )
+    return mutes_now(project=incident.project).filter(fits).first()
+
+
+def is_muted(now: datetime | None = None) -> Exists:
+    """As a condition on incidents, for lists and the bell."""
+    return Exists(
+        Mute.objects.filter(
+            Q(run__isnull=True) | Q(run=OuterRef("run")),
+            Q(link="") | Q(link=OuterRef("link")),
+            Q(rule="") | Q(rule=OuterRef("rule")),
+            project=OuterRef("project"),
+            until__gt=now or timezone.now(),
+            ended_at__isnull=True,
+        )
+    )
+
 
 STATES = {
     "": "open or acknowledged",
@@ -159,3 +205,56 @@ def _closed(project: Project) -> QuerySet[Incident]:
     rows = Incident.objects.filter(project=project, state=Incident.State.RESOLVED)
     told = rows.exclude(Q(root_cause="", fix="", lesson=""))
     return told.select_related("run", "resolved_by").order_by("-resolved_at")
+
+
+# Reads: a project's channels, and what was sent to them.
+
+SHOWN = 10  # messages of a channel
+
+
+def channels(*, project: Project) -> QuerySet[Channel]:
+    """Each with how many messages wait, and how many were given up."""
+    return (
+        Channel.objects.filter(project=project)
+        .annotate(
+            waiting=Count("deliveries", filter=Q(deliveries__state=Delivery.State.PENDING)),
+            given_up=Count("deliveries", filter=Q(deliveries__state=Delivery.State.FAILED)),
+            sent=Count("deliveries", filter=Q(deliveries__state=Delivery.State.SENT)),
+        )
+        .order_by("kind", "address")
+    )
+
+
+def channel_get(*, project: Project, channel_id: int, lock: bool = False) -> Channel:
+    """Raises `Missing`."""
+    rows = Channel.objects.select_related("project")
+    if lock:
+        rows = rows.select_for_update(of=("self",), no_key=True)
+    found = rows.filter(project=project, pk=channel_id).first()
+    if found is None:
+        raise Missing("There is no such channel in this project.", field="channel")
+    return found
+
+
+def messages_to(channel: Channel) -> list[Delivery]:
+    """The last ones, newest first."""
+    return list(channel.deliveries.select_related("incident").order_by("-pk")[:SHOWN])
+
+
+def mail_missing() -> str:
+    """What to say where an e-mail channel cannot reach anybody; empty where it can."""
+    if settings.EMAIL_URL:
+        return ""
+    if not settings.MAIL_READY:
+        return "No mail server is configured, so no e-mail is sent. Set EMAIL_URL."
+    return (
+        "No mail server is configured: e-mails are written as files to the folder mail below "
+        "VAR_DIR, and reach nobody. Set EMAIL_URL."
+    )
+
+
+def channels_without_mail() -> int:
+    """E-mail channels that are switched on although no mail server is configured."""
+    if settings.EMAIL_URL:
+        return 0
+    return Channel.objects.filter(kind=Channel.Kind.EMAIL, enabled=True).count()

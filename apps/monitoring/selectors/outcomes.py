@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from apps.accounts.models import Project
 from apps.monitoring.models import Outcome, ProbeResult, Watch
-from apps.monitoring.selectors.probes import REWARD
+from apps.monitoring.selectors.checks import REWARD
 from measures.outcomes import FIRST, NEWEST, Measured, share_deviation
 
 WINDOW = timedelta(days=90)

@@ -9,17 +9,122 @@ batch late, `incidents_sweep` picks up within seconds.
 """
 
 import logging
+from collections.abc import Iterable
+from dataclasses import fields
 from datetime import timedelta
 from functools import partial
+from typing import Any
 
 from django.db import transaction
-from django.db.models import F, QuerySet
+from django.db.models import F, Min, QuerySet
 from django.utils import timezone
 
 from apps.monitoring.models import Incident, IncidentEntry
-from apps.monitoring.services import causes, telling
+from apps.monitoring.services import notifications
 from apps.training.models import Alert, Run, RunEvent
-from workers.diagnosis.verdict import Finding, verdict
+from workers.contract.events import Evidence
+from workers.contract.guards import RULES
+from workers.diagnosis.detectors import DETECTORS, title_of
+from workers.diagnosis.replay import findings_said
+from workers.diagnosis.verdict import TREND, Finding, finding_of_failure, verdict
+
+# What broke first in a run, by what the run has said so far: the cause an incident is about.
+
+MOST_EVIDENCE = 1000  # the earliest; a run says each trouble once, so there are a few dozen
+_GUARDS = {rule.name: rule for rule in RULES}
+_DETECTORS = {one.rule: one for one in DETECTORS}
+_FIELDS = {field.name for field in fields(Evidence)}
+
+
+def evidence_of(run: Run, *, after: int = 0) -> list[Evidence]:
+    """What the run has said of itself, in order; of events later than `after` (a key of RunEvent)
+    only. Attempts that a later one superseded count too: the trouble did happen, and an incident
+    is about what happened, whatever becomes of the run."""
+    rows = RunEvent.objects.filter(run=run, type="Evidence", pk__gt=after).order_by(
+        "attempt", "seq"
+    )
+    return [
+        Evidence(**{name: value for name, value in body.items() if name in _FIELDS})
+        for body in rows.values_list("body", flat=True)[:MOST_EVIDENCE]
+    ]
+
+
+def findings_of(run: Run, *, alerts: Iterable[int], after: int = 0) -> list[Finding]:
+    """The findings behind an incident: the run's evidence, how it failed, and for alerts (by key)
+    whose evidence is not there, or not yet, what their rule says of itself.
+
+    So an alert counts for the same whether its evidence came before it, after it, or in the next
+    batch of events.
+    """
+    found = findings_said(evidence_of(run, after=after))
+    if run.failure_kind:
+        failure = finding_of_failure(run.step, run.failure_kind, run.failure_message)
+        found += [failure] if failure else []
+    known = {one.rule for one in found}
+    rules = Alert.objects.filter(pk__in=list(alerts)).exclude(rule__in=known)
+    for row in rules.values("rule").annotate(first=Min("step")).order_by("first", "rule"):
+        found += _by_rule(row["rule"], row["first"])
+    return found
+
+
+def rule_link(rule: str) -> str:
+    """The link that a rule stands for; empty for a rule nobody has put on the chain."""
+    known = _GUARDS.get(rule) or _DETECTORS.get(rule)
+    return known.link if known is not None else ""
+
+
+def rule_title(rule: str) -> str:
+    guard = _GUARDS.get(rule)
+    return guard.title if guard is not None else title_of(rule)
+
+
+def _by_rule(rule: str, step: int) -> list[Finding]:
+    link = rule_link(rule)
+    if not link:
+        return []
+    known = _GUARDS.get(rule) or _DETECTORS.get(rule)
+    return [
+        Finding(
+            link=link,
+            rule=rule,
+            evidence_class=known.evidence_class if known is not None else TREND,
+            step=step,
+            onset=step,
+            title=rule_title(rule),
+        )
+    ]
+
+
+def incident_findings(incident: Incident) -> list[Finding]:
+    """As `findings_of`, for pages: what is known now of an incident of a run."""
+    if incident.run is None:
+        return []
+    alerts = IncidentEntry.objects.filter(incident=incident, alert__isnull=False)
+    return findings_of(
+        incident.run,
+        alerts=alerts.values_list("alert_id", flat=True),
+        after=evidence_after(incident.run, before=incident),
+    )
+
+
+def evidence_after(run: Run, *, before: Incident | None = None) -> int:
+    """Up to which event of the run its evidence belongs to incidents that are closed: what was
+    resolved is no cause of what comes later."""
+    closed: Any = Incident.objects.filter(run=run, state=Incident.State.RESOLVED)
+    if before is not None:
+        closed = closed.exclude(pk=before.pk).filter(resolved_at__lte=before.opened_at)
+    last = closed.order_by("-resolved_at").first()
+    if last is None:
+        return 0
+    entry = last.entries.filter(kind="state", body__to="resolved").order_by("-pk").first()
+    return int(entry.body.get("evidence_until", 0)) if entry is not None else 0
+
+
+def evidence_until(run: Run) -> int:
+    """The newest event of evidence that the run has sent."""
+    newest = RunEvent.objects.filter(run=run, type="Evidence").order_by("-pk").first()
+    return newest.pk if newest is not None else 0
+
 
 log = logging.getLogger(__name__)
 MOST_AT_ONCE = 1000  # alerts of a run in one transaction; the sweep takes the rest
@@ -129,7 +234,7 @@ def _cause(run: Run, incident: Incident | None, fresh: list[Alert]) -> Finding |
         joined = incident.entries.filter(alert__isnull=False)
         alerts += joined.values_list("alert_id", flat=True)
     try:
-        found = verdict(causes.findings_of(run, alerts=alerts, after=causes.evidence_after(run)))
+        found = verdict(findings_of(run, alerts=alerts, after=evidence_after(run)))
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
         log.exception("run %s: its evidence could not be judged", run.pk)
         return None
@@ -159,8 +264,8 @@ def _open(run: Run, cause: Finding | None, fresh: list[Alert]) -> Incident:
     _describe(incident, cause)
     incident.save(force_insert=True)
     if first is None:  # the run failed by a contract and raised no alert of it
-        said = telling.said_of(incident, step=run.step)
-        body = said | telling.Teller(incident).told(said, escalates=False)
+        said = notifications.said_of(incident, step=run.step)
+        body = said | notifications.Teller(incident).told(said, escalates=False)
         incident.entries.create(kind="alert", at=now, body=body)
     return incident
 
@@ -171,7 +276,7 @@ def _describe(incident: Incident, cause: Finding | None) -> None:
     assert run is not None  # noqa: S101 — incidents of this module are of runs
     incident.link = link
     incident.key = f"{_prefix(run)}{link or incident.rule}"[:120]
-    incident.title = (cause.title if cause is not None else causes.rule_title(incident.rule))[:200]
+    incident.title = (cause.title if cause is not None else rule_title(incident.rule))[:200]
     if cause is not None:
         incident.rule, incident.onset_step = cause.rule, cause.onset
         if cause.detail:
@@ -197,13 +302,13 @@ def _join(incident: Incident, fresh: list[Alert]) -> None:
     """Enter the alerts, raise the severity where they are worse, and tell of the first few."""
     if not fresh:
         return
-    teller = telling.Teller(incident)
+    teller = notifications.Teller(incident)
     entries = []
     for alert in fresh:
-        escalates = telling.RANKS[alert.severity] > telling.RANKS[incident.severity]
+        escalates = notifications.RANKS[alert.severity] > notifications.RANKS[incident.severity]
         if escalates:
             incident.severity = alert.severity
-        said = telling.said_of_alert(alert, link=causes.rule_link(alert.rule))
+        said = notifications.said_of_alert(alert, link=rule_link(alert.rule))
         incident.alerts += 1
         body = said | teller.told(said, escalates=escalates)
         entries.append(

@@ -13,9 +13,9 @@ from django.utils import timezone
 from apps.accounts.models import Project, User
 from apps.accounts.services import audit_record
 from apps.common.errors import Conflict, DomainError
+from apps.common.json_limits import storable
 from apps.common.sandbox import sandboxed, upload_limits
 from apps.common.scratch import scratch_folder
-from apps.common.storable import storable
 from apps.monitoring.run_files import read_from
 from apps.monitoring.selectors.diagnosis import TRAINED
 from apps.training.models import Run, RunAttempt

@@ -11,9 +11,14 @@ from apps.accounts.services import audit_record
 from apps.common.errors import Conflict, DomainError
 from apps.monitoring.models import Incident, IncidentEntry
 from apps.monitoring.selectors.incidents import incident_get
-from apps.monitoring.services import telling
-from apps.monitoring.services.alerting import alert_take, end_take, incidents_sweep, run_settle
-from apps.monitoring.services.causes import evidence_until
+from apps.monitoring.services import notifications
+from apps.monitoring.services.alerting import (
+    alert_take,
+    end_take,
+    evidence_until,
+    incidents_sweep,
+    run_settle,
+)
 from apps.training.models import Alert, Checkpoint, Run
 
 __all__ = [
@@ -59,7 +64,7 @@ def incident_open(
 
     While an incident of `key` is open, the trouble joins it. Two callers at once make one incident.
     """
-    if severity not in telling.RANKS:
+    if severity not in notifications.RANKS:
         raise ValueError(f"severity: {severity!r} is unknown")
     key = key[:120]
     with transaction.atomic():
@@ -112,20 +117,20 @@ def _hear(
     value: float | None,
     threshold: float | None,
 ) -> None:
-    escalates = telling.RANKS[severity] > telling.RANKS[incident.severity]
+    escalates = notifications.RANKS[severity] > notifications.RANKS[incident.severity]
     if escalates:
         incident.severity = severity
     incident.alerts += 1
     incident.heard_at = timezone.now()
-    said = telling.said_of(incident, step=step) | {
+    said = notifications.said_of(incident, step=step) | {
         "rule": rule[:60],
         "link": link,
         "severity": severity,
         "message": message,
-        "value": telling.finite(value),
-        "threshold": telling.finite(threshold),
+        "value": notifications.finite(value),
+        "threshold": notifications.finite(threshold),
     }
-    body = said | telling.Teller(incident).told(said, escalates=escalates)
+    body = said | notifications.Teller(incident).told(said, escalates=escalates)
     incident.entries.create(kind="alert", at=incident.heard_at, body=body)
     incident.save()
 
@@ -218,7 +223,7 @@ def incident_resolve(
     incident.save()
     _see_alerts(incident, user)
     _note_state(incident, user, "resolved")
-    telling.tell_resolved(incident)
+    notifications.tell_resolved(incident)
     return incident
 
 

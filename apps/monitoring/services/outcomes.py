@@ -15,7 +15,7 @@ from django.utils import timezone
 from apps.accounts.models import Project, User
 from apps.accounts.services import audit_record
 from apps.common.errors import Conflict, DomainError
-from apps.common.storable import storable
+from apps.common.json_limits import storable
 from apps.monitoring.models import Incident, Outcome, Watch
 from apps.monitoring.selectors.outcomes import Scope, Series, outcome_series, reward_series
 from apps.monitoring.services.incidents import incident_open

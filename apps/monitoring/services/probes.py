@@ -18,9 +18,11 @@ from apps.accounts.models import Project, User
 from apps.common.errors import Conflict, DomainError
 from apps.common.transactions import after_commit
 from apps.monitoring.models import Incident, ProbeResult, Watch
-from apps.monitoring.services.baselines import Brought, baseline_of, brought_by
 from apps.monitoring.services.incidents import incident_open
 from apps.monitoring.services.judging import (
+    Brought,
+    baseline_of,
+    brought_by,
     judge,
     judge_failure,
     judge_first,

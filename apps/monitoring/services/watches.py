@@ -10,9 +10,9 @@ from django.utils import timezone
 from apps.accounts.models import Project, User
 from apps.accounts.services import audit_record
 from apps.common.errors import Conflict, DomainError, Missing
-from apps.common.storable import storable
+from apps.common.json_limits import storable
 from apps.monitoring.models import ProbeResult, Watch
-from apps.monitoring.services.baselines import baseline_from
+from apps.monitoring.services.judging import baseline_from
 from apps.snapshots.models import Snapshot
 from apps.training.models import Checkpoint, Run
 from apps.training.services.kinds import KINDS, POLICIES, REWARDS

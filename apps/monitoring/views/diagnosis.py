@@ -18,7 +18,7 @@ from apps.monitoring.selectors.diagnosis import run_diagnosis, trained_kind
 from apps.monitoring.services.checks import check_launch as launch
 from apps.training import selectors
 from apps.training.models import Run
-from apps.training.selectors.reports import report_read
+from apps.training.selectors.results import report_read
 from workers.diagnosis.verdict import (
     Finding,
 )

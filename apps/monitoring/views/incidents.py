@@ -17,10 +17,10 @@ from apps.monitoring.forms import incidents as forms
 from apps.monitoring.models import Incident
 from apps.monitoring.screens import incidents as screen
 from apps.monitoring.selectors import incidents as reads
-from apps.monitoring.selectors.mutes import mute_of
+from apps.monitoring.selectors.incidents import mute_of
 from apps.monitoring.services import incidents as services
-from apps.monitoring.services.causes import incident_findings
-from apps.monitoring.services.mutes import incident_mute
+from apps.monitoring.services.alerting import incident_findings
+from apps.monitoring.services.channels import incident_mute
 
 PER_PAGE = 50
 _KEPT = ("q", "state", "severity", "link", "run", "rule", "muted", "sort", "page")

@@ -17,7 +17,7 @@ from apps.monitoring.models import Watch
 from apps.monitoring.screens import outcomes as outcome_screen
 from apps.monitoring.screens import service as screen
 from apps.monitoring.selectors import service as reads
-from apps.monitoring.selectors.probes import probe_results
+from apps.monitoring.selectors.checks import probe_results
 from apps.monitoring.services import probes, watches
 from apps.training.models import Checkpoint
 from apps.training.selectors.pages import input_resolve

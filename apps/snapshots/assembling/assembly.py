@@ -21,13 +21,24 @@ from apps.snapshots.assembling.deciding import (
     Decided,
     decide_pairs,
 )
-from apps.snapshots.assembling.material import BY_ONE, Assembly, Ballot, Drop, Line, Material, Pair
-from apps.snapshots.assembling.near import Families, families_of
-from apps.snapshots.assembling.tally import tally, warnings_about
-from apps.snapshots.assembling.ties import DECIDED_BAD, DECIDED_TIE, line_of
-from apps.snapshots.assembling.units import BY_GROUP, as_families, place, units_of
+from apps.snapshots.assembling.gate import families_of
+from apps.snapshots.assembling.material import (
+    BY_GROUP,
+    BY_ONE,
+    Assembly,
+    Ballot,
+    Drop,
+    Families,
+    Line,
+    Material,
+    Pair,
+    as_families,
+    place,
+    units_of,
+)
+from apps.snapshots.assembling.persons import require_named, voters_left
+from apps.snapshots.assembling.tally import DECIDED_BAD, DECIDED_TIE, line_of, tally, warnings_about
 from apps.snapshots.assembling.weighting import NOT_DRAWN, weigh, with_strengths
-from apps.snapshots.persons import require_named, voters_left
 from apps.snapshots.recipe import (
     HELDOUT_ANNOTATORS,
     HELDOUT_GROUPS,

@@ -5,16 +5,16 @@ form, for being the same and for being nearly so; annotators are looked up anew 
 votes; who is held out is computed anew from the recipe. A snapshot with one leak is not frozen.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+import hashlib
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, product
 from pathlib import Path
 
 from apps.common.errors import Conflict
-from apps.snapshots.assembling.gate_near import near_leaks
-from apps.snapshots.assembling.material import BY_RULING, Line
+from apps.snapshots.assembling.material import BY_RULING, Families, Line, Pair
 from apps.snapshots.assembling.rows import Row, argument_text, desirable, prompt_text, text_key
-from apps.snapshots.files import read_rows
 from apps.snapshots.recipe import (
     HELDOUT_ANNOTATORS,
     HELDOUT_GROUPS,
@@ -22,7 +22,64 @@ from apps.snapshots.recipe import (
     PUBLIC_TEST,
     SnapshotRecipe,
 )
+from apps.snapshots.storage import read_rows
+from measures.duplicates import near_duplicates
 from measures.splits import fold_of
+
+# Near-duplicates across splits: what is nearly a training text is no test.
+
+_SHOWN = 60  # characters of an example
+
+
+def near_leaks(
+    texts: Mapping[str, Mapping[str, str]],
+    what: str,
+    similarity: float,
+    may_share: Collection[Collection[str]],
+) -> Iterator[str]:
+    """A sentence for every two files that hold texts at least `similarity` alike, with the closest.
+
+    texts: by file, what each text is recognised by → how to show it. Equal ones are another check's
+    business. may_share: sets of two files that may.
+    """
+    files_of: dict[str, set[str]] = defaultdict(set)
+    shown: dict[str, str] = {}
+    for name, of in texts.items():
+        for text, said in of.items():
+            files_of[text].add(name)
+            shown[text] = said
+    ordered = sorted(files_of)
+    found = near_duplicates(ordered, threshold=similarity)
+    # Texts with the same words (a comma apart) stand in for one another in the list of pairs, so
+    # their files are put together first.
+    owner = list(range(len(ordered)))
+    for first, second, value in zip(found.first, found.second, found.similarity, strict=True):
+        if value == 1:
+            owner[second] = owner[first]
+    together: dict[int, set[str]] = defaultdict(set)
+    for row, text in enumerate(ordered):
+        together[owner[row]] |= files_of[text]
+    closest: dict[tuple[str, str], tuple[float, int, int]] = {}
+    n: dict[tuple[str, str], int] = defaultdict(int)
+    for first, second, value in zip(found.first, found.second, found.similarity, strict=True):
+        one, other = together[owner[first]], together[owner[second]]
+        sides = (
+            (files_of[ordered[first]], files_of[ordered[second]]) if value == 1 else (one, other)
+        )
+        for a, b in product(*sides):
+            if a == b or {a, b} in may_share:
+                continue
+            key = (min(a, b), max(a, b))
+            n[key] += 1
+            closest[key] = max(closest.get(key, (0.0, 0, 0)), (float(value), first, second))
+    for (a, b), (value, first, second) in sorted(closest.items()):
+        one, other = (shown[ordered[row]][:_SHOWN] for row in (first, second))
+        yield (
+            f"{n[a, b]} near-duplicate {what}s stand in both {a} and {b} (at least "
+            f"{similarity:.0%} alike), such as '{one}' and '{other}' ({value:.0%}); join "
+            "near-duplicates, or drop one of them"
+        )
+
 
 # The held-out annotators' votes are on the very pairs of these two files, which train nothing.
 _MAY_SHARE = (
@@ -213,3 +270,36 @@ def _texts(rows: Iterable[Row]) -> dict[str, str]:
 
 def _named(texts: Mapping[str, str]) -> dict[str, str]:
     return {text_key(text): said for text, said in texts.items()}
+
+
+# Which texts are nearly the same, so that no split tests on what another one trains on.
+
+# Somebody who tries recipes looks at the same texts again and again.
+_found: dict[tuple[str, float], Families] = {}
+_MOST_FOUND = 8
+
+
+def families_of(pairs: Sequence[Pair], texts: Mapping[str, str], similarity: float) -> Families:
+    """Families among the prompts and among the answers of `pairs`.
+
+    texts: by key; a key without one is alike to nothing.
+    """
+    prompts = {pair.prompt for pair in pairs}
+    answers = {key for pair in pairs for key in (pair.a, pair.b)}
+    return {**_families(prompts, texts, similarity), **_families(answers, texts, similarity)}
+
+
+def _families(keys: Iterable[str], texts: Mapping[str, str], similarity: float) -> Families:
+    ordered = sorted(key for key in keys if key in texts)
+    digest = hashlib.sha256()
+    for key in ordered:
+        digest.update(f"{key}\0{texts[key]}\0".encode("utf-8", "surrogatepass"))
+    name = (digest.hexdigest(), similarity)
+    found = _found.get(name)
+    if found is None:
+        family = near_duplicates([texts[key] for key in ordered], threshold=similarity).family
+        found = {k: ordered[n] for k, n in zip(ordered, family, strict=True) if ordered[n] != k}
+        while len(_found) >= _MOST_FOUND:
+            _found.pop(next(iter(_found)), None)
+        _found[name] = found
+    return found

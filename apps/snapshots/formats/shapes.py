@@ -1,17 +1,165 @@
 """Which forms there are, for which kinds of dataset, what each is for, and what its columns are."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 import pyarrow as pa
 
 from apps.common.errors import DomainError
 from apps.snapshots.assembling.rows import Row
-from apps.snapshots.formats.demonstrations import completion_row, prompt_only_row
-from apps.snapshots.formats.pairs import implicit_row, kto_rows, soft_row, standard_row
-from apps.snapshots.formats.rankings import ranking_rows
-from apps.snapshots.formats.votes import Behind, behind_rows, preference_share, vote_rows
+from apps.snapshots.formats.writing import Behind, behind_rows, preference_share, vote_rows
 from apps.snapshots.models import Snapshot
+from measures.ranking import groups_of, ranking_of
+
+# Forms that turn each row of a preference file into one row or two.
+
+# Trainers that read plain strings glue prompt and answer together, so a prompt ends with a break.
+END_OF_PROMPT = "\n\n"
+_TEXTS = frozenset({"prompt", "chosen", "rejected"})
+Messages = Sequence[Mapping[str, str]]
+
+
+def prompt_string(messages: Messages) -> str:
+    """One message is its text; a conversation is written out, ending where the answer begins."""
+    if len(messages) == 1:
+        return messages[0]["content"] + END_OF_PROMPT
+    turns = "".join(f"{_speaker(turn)}: {turn['content']}{END_OF_PROMPT}" for turn in messages)
+    return f"{turns}Assistant: "
+
+
+def answer_string(messages: Messages) -> str:
+    """The answer's text; where it has several turns, they are written out after the first."""
+    first, *rest = messages
+    return END_OF_PROMPT.join(
+        [first["content"], *(f"{_speaker(turn)}: {turn['content']}" for turn in rest)]
+    )
+
+
+def standard_row(row: Row) -> Row:
+    """Explicit prompt, plain strings."""
+    return {
+        "prompt": prompt_string(row["prompt"]),
+        "chosen": answer_string(row["chosen"]),
+        "rejected": answer_string(row["rejected"]),
+    } | about(row)
+
+
+def implicit_row(row: Row) -> Row:
+    """The prompt stands at the beginning of both conversations."""
+    return {
+        "chosen": [*row["prompt"], *row["chosen"]],
+        "rejected": [*row["prompt"], *row["rejected"]],
+    } | about(row)
+
+
+def has_side(row: Row) -> bool:
+    """False for the ties of a dataset with soft labels: their order was drawn and says nothing."""
+    return row.get("label_probability") != 0.5
+
+
+def kto_rows(row: Row) -> Iterator[Row]:
+    """Each answer by itself: the chosen one wanted, the rejected one not. Ties give no row."""
+    if not has_side(row):
+        return
+    for side, label in (("chosen", True), ("rejected", False)):
+        yield {"prompt": row["prompt"], "completion": row[side], "label": label} | about(row)
+
+
+def soft_row(row: Row, probability: float) -> Row:
+    return {
+        "prompt": row["prompt"],
+        "chosen": row["chosen"],
+        "rejected": row["rejected"],
+        "probability": probability,
+    } | about(row)
+
+
+def about(row: Row) -> dict[str, Any]:
+    """What stands beside the texts: weight, votes, group, comparison…"""
+    return {name: value for name, value in row.items() if name not in _TEXTS}
+
+
+def _speaker(turn: Mapping[str, str]) -> str:
+    return turn["role"].capitalize()
+
+
+# Plain strings of demonstrations and prompts, whose frozen form is conversational.
+
+
+def completion_row(row: Row) -> Row:
+    """TRL's standard prompt–completion form."""
+    *asked, answered = row["messages"]
+    rest = {name: value for name, value in row.items() if name != "messages"}
+    return {"prompt": prompt_string(asked), "completion": answer_string([answered])} | rest
+
+
+def prompt_only_row(row: Row) -> Row:
+    return row | {"prompt": prompt_string(row["prompt"])}
+
+
+# Several answers to one prompt in order, where comparisons connect more than two of them.
+
+LEAST_ANSWERS = 3
+
+
+@dataclass(slots=True)
+class _Asked:
+    """A prompt, its distinct answers, and who beat whom in which comparison."""
+
+    prompt: Any
+    group: str
+    answers: dict[str, int] = field(default_factory=dict)
+    texts: list[Any] = field(default_factory=list)
+    wins: list[tuple[int, int]] = field(default_factory=list)
+    comparisons: list[str] = field(default_factory=list)
+
+    def number(self, answer: Any) -> int:
+        key = json.dumps(answer, sort_keys=True)
+        if key not in self.answers:
+            self.answers[key] = len(self.texts)
+            self.texts.append(answer)
+        return self.answers[key]
+
+
+def ranking_rows(rows: Iterable[Row]) -> Iterator[Row]:
+    """A row per set of at least three connected answers, in the order of the file's prompts.
+
+    Ties order nothing and are passed over.
+    """
+    asked: dict[str, _Asked] = {}
+    for row in filter(has_side, rows):
+        key = json.dumps(row["prompt"], sort_keys=True)
+        here = asked.setdefault(key, _Asked(row["prompt"], row["group"]))
+        here.wins.append((here.number(row["chosen"]), here.number(row["rejected"])))
+        here.comparisons.append(row["comparison"])
+    for one in asked.values():
+        yield from _ranked(one)
+
+
+def _ranked(asked: _Asked) -> Iterator[Row]:
+    by_answer: dict[int, list[int]] = defaultdict(list)
+    for number, (winner, _) in enumerate(asked.wins):
+        by_answer[winner].append(number)
+    for group in groups_of(len(asked.texts), asked.wins):
+        if len(group) < LEAST_ANSWERS:
+            continue
+        place = {answer: k for k, answer in enumerate(group)}
+        numbers = sorted(n for answer in group for n in by_answer[answer])
+        wins = [(place[asked.wins[n][0]], place[asked.wins[n][1]]) for n in numbers]
+        ranked = ranking_of(len(group), wins)
+        yield {
+            "prompt": asked.prompt,
+            "responses": [asked.texts[group[k]] for k in ranked.order],
+            "scores": list(ranked.scores),
+            "cyclic": ranked.cyclic,
+            "complete": ranked.complete,
+            "comparisons": [asked.comparisons[n] for n in numbers],
+            "group": asked.group,
+        }
+
 
 PREFERENCES, UNPAIRED = Snapshot.Kind.PREFERENCES.value, Snapshot.Kind.UNPAIRED.value
 DEMONSTRATIONS, PROMPTS = Snapshot.Kind.DEMONSTRATIONS.value, Snapshot.Kind.PROMPTS.value

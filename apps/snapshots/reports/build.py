@@ -3,10 +3,9 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from apps.snapshots.reports import fitness, labels, leaking, learning, people, skew, texts, words
+from apps.snapshots.reports import labels, learning, prompts, skew, texts
 from apps.snapshots.reports.checks import Check
-from apps.snapshots.reports.frame import Frame
-from apps.snapshots.reports.material import ReportMaterial
+from apps.snapshots.reports.material import Frame, ReportMaterial
 
 VERSION = 1
 QUICK, MODELS = "quick", "models"
@@ -20,16 +19,16 @@ _CHECKS: Mapping[str, tuple[Callable[[Frame], Check], ...]] = {
         skew.tone,
         skew.sources,
         skew.coverage,
-        people.annotators,
-        people.ages,
-        fitness.reasons,
-        fitness.criteria,
+        labels.annotators,
+        labels.ages,
+        learning.reasons,
+        learning.criteria,
     ),
     MODELS: (
-        words.words,
+        texts.words,
         texts.repeats,
         texts.across,
-        leaking.leakage,
+        prompts.leakage,
         labels.swapped,
         learning.drift,
         learning.growth,

@@ -22,7 +22,7 @@ from apps.snapshots.reports.checks import (
     with_interval,
     worst,
 )
-from apps.snapshots.reports.frame import Frame
+from apps.snapshots.reports.material import Frame
 from measures.bootstrap import LEAST_UNITS
 from measures.datasets.breadth import effective_number
 from measures.datasets.shares import pair_share

@@ -15,10 +15,10 @@ from apps.common.errors import DomainError
 from apps.common.http import Request
 from apps.common.spreadsheet import csv_lines
 from apps.snapshots import comparing, selectors
+from apps.snapshots.comparing import vote_states
 from apps.snapshots.models import Snapshot
 from apps.snapshots.recipe import SPLITS
 from apps.snapshots.screens import changes as screen
-from apps.snapshots.vote_changes import vote_states
 
 PER_PAGE = 50
 

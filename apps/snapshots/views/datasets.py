@@ -12,15 +12,14 @@ from apps.accounts.permissions import ADMIN, READERS, STAFF, project_page
 from apps.common.errors import DomainError
 from apps.common.http import Request
 from apps.snapshots import browsing, comparing, display, exports, selectors, services
+from apps.snapshots.comparing import changed_counts
 from apps.snapshots.forms import SnapshotForm
 from apps.snapshots.improvements import improved_count
 from apps.snapshots.models import Snapshot
 from apps.snapshots.progress import progress_read
-from apps.snapshots.recipe import SnapshotRecipe
-from apps.snapshots.recipe_json import recipe_from_stored
+from apps.snapshots.recipe import SnapshotRecipe, recipe_from_stored
 from apps.snapshots.reports import PARTS
 from apps.snapshots.responses import download_response
-from apps.snapshots.vote_changes import changed_counts
 
 PER_PAGE = 50
 ADMINS = frozenset({ADMIN})

@@ -12,10 +12,10 @@ from apps.labeling.models import Vote
 from apps.labeling.selectors import comparison_get
 from apps.labeling.texts import excerpt
 from apps.snapshots import browsing, comparing, lineage, selectors
+from apps.snapshots.comparing import changed_votes, vote_states
+from apps.snapshots.lineage import comparison_tree, runs_used
 from apps.snapshots.recipe import PRIVATE_SPLITS, SPLITS
 from apps.snapshots.screens import lineage as screen
-from apps.snapshots.tracing import comparison_tree, runs_used
-from apps.snapshots.vote_changes import changed_votes, vote_states
 
 PER_PAGE = 50
 

@@ -9,7 +9,7 @@ from apps.common.errors import Conflict
 from apps.common.templatetags.frame import figure
 from apps.training.guidance import advised_changes, rule_of
 from apps.training.models import Checkpoint, Run
-from apps.training.selectors.healthy import (
+from apps.training.selectors.reference import (
     Judged,
     checkpoints_judged,
     last_healthy,

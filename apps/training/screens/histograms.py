@@ -6,8 +6,8 @@ from typing import Any
 
 from apps.common.drawing.axes import Axis, Tick
 from apps.common.templatetags.frame import figure
-from apps.training.screens.metric_words import words_of
-from apps.training.selectors.histograms import Spread
+from apps.training.screens.panels import words_of
+from apps.training.selectors.metrics import Spread
 
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, FLOOR = 520, 220, 52, 498, 10, 184
 MOST_COLUMNS = 90

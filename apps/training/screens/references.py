@@ -8,9 +8,9 @@ from django.urls import reverse
 
 from apps.common.errors import Missing
 from apps.training.models import Run
-from apps.training.screens.bands import ENOUGH
 from apps.training.selectors.pages import runs_for_list
 
+ENOUGH = 3  # runs: of fewer there is no band
 MOST_LINES = 4  # runs drawn as lines; more would hide the run itself
 MOST_BAND = 30
 OFFERED = 40  # newest runs of the kind in the picker

@@ -8,7 +8,7 @@ from django.http import QueryDict
 
 from apps.common.templatetags.frame import figure
 from apps.training.models import Run
-from apps.training.selectors.answers import Kept, samples_chosen, samples_of
+from apps.training.selectors.results import Kept, samples_chosen, samples_of
 from measures.repetition import repeated_share
 
 PER_PAGE = 20

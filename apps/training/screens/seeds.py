@@ -12,7 +12,7 @@ from apps.common.drawing.axes import Axis, Tick, short
 from apps.common.templatetags.frame import figure, fixed
 from apps.training.headline import HEADLINES
 from apps.training.models import Run
-from apps.training.selectors.groups import SeedFigure
+from apps.training.selectors.pages import SeedFigure
 from measures.estimate import Interval
 
 ENOUGH = 3  # runs: fewer are drawn, and said to be no result

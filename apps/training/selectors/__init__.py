@@ -1,8 +1,5 @@
 """What pages and API read of runs."""
 
-from apps.training.selectors.checkpoints import attempt_ends, checkpoint_for_use, checkpoints
-from apps.training.selectors.groups import SeedFigure, group_figures, group_runs, group_sizes
-from apps.training.selectors.lineage import Ancestor, Descendant, lineage_down, lineage_up
 from apps.training.selectors.metrics import (
     metric_columns,
     metric_latest,
@@ -10,7 +7,15 @@ from apps.training.selectors.metrics import (
     thin,
     thin_column,
 )
+from apps.training.selectors.pages import SeedFigure, group_figures, group_runs, group_sizes
 from apps.training.selectors.runs import (
+    Ancestor,
+    Descendant,
+    attempt_ends,
+    checkpoint_for_use,
+    checkpoints,
+    lineage_down,
+    lineage_up,
     log_tail,
     parked_count,
     run_events_after,

@@ -1,13 +1,16 @@
 """Metric points of a run over all its attempts, thinned for a screen."""
 
 from collections.abc import Collection, Iterable
-from math import inf
+from dataclasses import dataclass
+from itertools import pairwise
+from math import inf, isfinite
+from typing import Any
 
 import numpy as np
 
 from apps.training.metric_blocks import Column, Head, Point, Value, decode, joined
-from apps.training.models import MetricBlock, Run
-from apps.training.selectors.checkpoints import attempt_ends
+from apps.training.models import MetricBlock, Run, RunEvent
+from apps.training.selectors.runs import attempt_ends
 
 __all__ = [
     "Point",
@@ -171,3 +174,61 @@ def _kept(heights: np.ndarray, max_points: int) -> np.ndarray:
     least = cuts[:-1] + rows.argmin(axis=1)
     greatest = cuts[:-1] + rows.argmax(axis=1)
     return np.unique(np.concatenate([[0], least, greatest, [n - 1]]))
+
+
+# Which curves a run has.
+
+
+def curve_names(run: Run) -> list[str]:
+    """The metrics of which the run has points, by name; from the heads of its blocks alone."""
+    heads = MetricBlock.objects.filter(run=run).order_by().values_list("head", flat=True)
+    return sorted({name for head in heads for name in Head.read(head).names})
+
+
+# How a figure was spread over the answers of a step, over all attempts of a run.
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """`counts[i]` values lay from `edges[i]` to `edges[i + 1]` at `step`."""
+
+    step: int
+    edges: tuple[float, ...]
+    counts: tuple[int, ...]
+
+    @property
+    def n(self) -> int:
+        return sum(self.counts)
+
+
+def histogram_names(run: Run) -> list[str]:
+    rows = RunEvent.objects.filter(run=run, type="Histogram").order_by()
+    return sorted({str(name) for name in rows.values_list("body__name", flat=True) if name})
+
+
+def histograms(run: Run, name: str) -> list[Spread]:
+    """By step. Points of an attempt count up to the step that the next one resumed from; a step
+    sent twice shows what was sent last. What is no histogram is left out."""
+    ends = attempt_ends(run)
+    rows = RunEvent.objects.filter(run=run, type="Histogram", body__name=name)
+    found: dict[int, Spread] = {}
+    for attempt, body in rows.order_by("attempt", "seq").values_list("attempt", "body"):
+        spread = _spread(body)
+        if spread is not None and spread.step <= ends.get(attempt, inf):
+            found[spread.step] = spread
+    return [found[step] for step in sorted(found)]
+
+
+def _spread(body: dict[str, Any]) -> Spread | None:
+    step, edges, counts = body.get("step"), body.get("edges"), body.get("counts")
+    if not isinstance(step, int) or not isinstance(edges, list) or not isinstance(counts, list):
+        return None
+    if not counts or len(edges) != len(counts) + 1:
+        return None
+    if not all(isinstance(edge, int | float) and isfinite(edge) for edge in edges):
+        return None
+    if not all(isinstance(n, int) and n >= 0 for n in counts):
+        return None
+    if any(high <= low for low, high in pairwise(edges)):
+        return None
+    return Spread(step, tuple(map(float, edges)), tuple(counts))

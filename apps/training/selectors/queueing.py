@@ -16,13 +16,38 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+import redis
+from django.conf import settings
 from django.utils import timezone
 
 from apps.training.models import Run, RunInput, RunQuota
-from apps.training.selectors import fleet as fleet_reading
+from workers.contract import fleet
 from workers.contract.fleet import Fleet, WorkerReport
 from workers.contract.jobs import ACCELERATE, EVERY_GPU, LAYOUTS, ONE
 from workers.contract.wire import JOB_QUEUES, QUEUE_CPU, QUEUE_SHORT
+
+# Which machines there are: what their workers last said of themselves, read from Redis.
+
+
+def fleet_look() -> fleet.Fleet | None:
+    """The workers that were heard in the last half minute; None when Redis does not answer."""
+    client = redis.Redis.from_url(settings.REDIS_URL, socket_timeout=2, socket_connect_timeout=2)
+    try:
+        pipe = client.pipeline(transaction=False)
+        pipe.zrange(fleet.WORKERS_KEY, 0, -1)
+        pipe.hgetall(fleet.HEARD_KEY)
+        instances, heard = pipe.execute()
+        keys = [fleet.worker_key(instance.decode()) for instance in instances]
+        reports = client.mget(keys) if keys else []
+    except (redis.RedisError, OSError):
+        return None
+    finally:
+        client.close()
+    return fleet.Fleet(
+        workers=fleet.reports_of(reports),
+        heard={queue.decode(): float(at) for queue, at in heard.items()},
+    )
+
 
 HOLDERS = (Run.State.QUEUED, Run.State.RUNNING, Run.State.STOPPING)
 # Settings of a recipe that need a package of the machine when they are on.
@@ -210,7 +235,7 @@ def queue_words(
     """Run id -> why it has not begun, for every queued run of the site. Both are read where
     `lines` are not given."""
     if lines is None:
-        fleet = fleet_reading.fleet_look()
+        fleet = fleet_look()
         lines = queue_lines(fleet=fleet)
     found = {one.run.pk: one.words for line in lines.values() for one in line.waiting}
     for line in lines.values():

@@ -1,15 +1,52 @@
 """Reading runs for pages and API."""
 
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from math import inf
 from typing import Any
 
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 
 from apps.accounts.models import Project
 from apps.common.errors import Missing
-from apps.training.models import PARKED, Run, RunEvent, Sample
-from apps.training.selectors.checkpoints import attempt_ends
+from apps.training.models import PARKED, Checkpoint, Run, RunAttempt, RunEvent, RunInput, Sample
+
+# Which of a run's checkpoints count, over all its attempts.
+
+PREFERENCE = ("final", "best", "last")
+
+
+def attempt_ends(run: Run) -> dict[int, float]:
+    """attempt -> the last step of it that counts: where a later attempt resumed from.
+
+    An attempt that resumed from nothing started over: nothing before it counts any more.
+    """
+    attempts = RunAttempt.objects.filter(run=run).order_by("-number")
+    ends: dict[int, float] = {}
+    end = inf
+    for number, resumed_from in attempts.values_list("number", "resumed_from_step"):
+        ends[number] = end
+        end = min(end, resumed_from or 0)
+    return ends
+
+
+def checkpoints(run: Run) -> list[Checkpoint]:
+    """Those that count, newest step first. What a superseded attempt saved beyond the step its
+    successor resumed from belongs to a past that did not happen."""
+    ends = attempt_ends(run)
+    rows = Checkpoint.objects.filter(run=run).order_by("-step", "-attempt")
+    return [row for row in rows if row.step <= ends.get(row.attempt, inf)]
+
+
+def checkpoint_for_use(run: Run) -> Checkpoint | None:
+    """What others build on: the final model, else the best, else the last one."""
+    return _by_tag(checkpoints(run), PREFERENCE)
+
+
+def _by_tag(rows: Iterable[Checkpoint], tags: Iterable[str]) -> Checkpoint | None:
+    rows = list(rows)
+    return next((row for tag in tags for row in rows if tag in row.tags), None)
+
 
 EVENTS_PAGE = 500
 LOG_LINES = 200
@@ -80,3 +117,102 @@ def log_tail(*, run: Run, lines: int = LOG_LINES) -> list[dict[str, Any]]:
         if len(tail) >= lines:
             break
     return tail[:lines][::-1]
+
+
+# Where a run comes from, and what was built on it.
+
+DEPTH = 12  # runs in a row; a chain longer than that is cut, not followed for ever
+
+
+@dataclass(frozen=True, slots=True)
+class Ancestor:
+    """Something a run read: a snapshot, or a run through one of its checkpoints."""
+
+    role: str
+    kind: str  # snapshot | run
+    id: str
+    name: str
+    detail: str  # the snapshot's or run's kind
+    state: str
+    checkpoint_id: str | None = None
+    step: int | None = None
+    inputs: list["Ancestor"] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Descendant:
+    """A run that reads this one."""
+
+    role: str
+    id: str
+    name: str
+    kind: str
+    state: str
+    outputs: list["Descendant"] = field(default_factory=list)
+
+
+def lineage_up(run: Run, *, depth: int = DEPTH) -> list[Ancestor]:
+    """The inputs of `run`, each with its own inputs, down to the snapshots."""
+    if depth == 0:
+        return []
+    rows = RunInput.objects.filter(run=run).order_by("role")
+    return [
+        _ancestor(row, depth)
+        for row in rows.select_related("snapshot", "checkpoint__run", "upstream", "artifact__run")
+    ]
+
+
+def _ancestor(row: RunInput, depth: int) -> Ancestor:
+    if row.snapshot is not None:
+        snapshot = row.snapshot
+        return Ancestor(
+            role=row.role,
+            kind="snapshot",
+            id=snapshot.pk,
+            name=snapshot.name,
+            detail=snapshot.kind,
+            state=snapshot.state,
+        )
+    if row.artifact is not None:
+        run = row.artifact.run
+        return Ancestor(
+            role=row.role,
+            kind="run",
+            id=run.pk,
+            name=run.name,
+            detail=f"{run.kind}, its {row.artifact.name}",
+            state=run.state,
+        )
+    run = row.checkpoint.run if row.checkpoint is not None else row.upstream
+    return Ancestor(
+        role=row.role,
+        kind="run",
+        id=run.pk,
+        name=run.name,
+        detail=run.kind,
+        state=run.state,
+        checkpoint_id=row.checkpoint_id,
+        step=row.checkpoint.step if row.checkpoint is not None else None,
+        inputs=lineage_up(run, depth=depth - 1),
+    )
+
+
+def lineage_down(run: Run, *, depth: int = DEPTH) -> list[Descendant]:
+    """The runs that read `run` or one of its checkpoints, each with those that read it. Checks and
+    probes only look, so nothing is built on them."""
+    if depth == 0:
+        return []
+    rows = RunInput.objects.filter(Q(upstream=run) | Q(checkpoint__run=run)).exclude(
+        run__kind__in=(Run.Kind.CHECK, Run.Kind.PROBE)
+    )
+    return [
+        Descendant(
+            role=row.role,
+            id=row.run.pk,
+            name=row.run.name,
+            kind=row.run.kind,
+            state=row.run.state,
+            outputs=lineage_down(row.run, depth=depth - 1),
+        )
+        for row in rows.select_related("run").order_by("run__created_at", "role")
+    ]

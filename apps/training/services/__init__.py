@@ -5,8 +5,7 @@ from apps.training.services.applying import Applied, events_apply
 from apps.training.services.attempts import run_dispatch
 from apps.training.services.kinds import KINDS
 from apps.training.services.launching import run_clone, run_launch
-from apps.training.services.parked import parked_apply
-from apps.training.services.points import metrics_store
+from apps.training.services.points import Thinned, metrics_store, runs_thin
 from apps.training.services.queueing import (
     quota_set,
     run_move,
@@ -14,18 +13,20 @@ from apps.training.services.queueing import (
     run_send,
     runs_admit,
 )
-from apps.training.services.receiving import batch_receive
+from apps.training.services.receiving import Imported, batch_receive, parked_apply, spool_import
 from apps.training.services.repeating import (
+    MOST_SEEDS,
     checkpoint_evaluate,
     evaluation_inputs,
     evaluation_missing,
     run_reproduce_small,
+    runs_launch,
+    seeds_add,
 )
 from apps.training.services.rollback import HEALTHY, START, roll_back_plan, run_roll_back
-from apps.training.services.seeds import MOST_SEEDS, runs_launch, seeds_add
-from apps.training.services.spools import Imported, spool_import
-from apps.training.services.sweeping import runs_sweep
-from apps.training.services.thinning import Thinned, runs_thin
+from apps.training.services.sweeping import (
+    runs_sweep,
+)
 from apps.training.services.wishes import run_cancel, run_resume, run_stop_and_keep
 
 __all__ = [

@@ -18,7 +18,7 @@ from typing import Any
 from django.db import InterfaceError, OperationalError, transaction
 from django.utils import timezone
 
-from apps.common.storable import storable
+from apps.common.json_limits import storable
 from apps.training import dispatch
 from apps.training.metric_blocks import Column, columns_of, gathered
 from apps.training.models import PARKED, Run, RunAttempt, RunEvent

@@ -13,8 +13,8 @@ from django.utils import timezone
 from apps.common.registry import run_ended
 from apps.common.transactions import after_commit
 from apps.training.models import Checkpoint, Run, RunAttempt, RunInput
-from apps.training.selectors.checkpoints import checkpoint_for_use, checkpoints
 from apps.training.selectors.reference import baseline_of
+from apps.training.selectors.runs import checkpoint_for_use, checkpoints
 from apps.training.services.queueing import place_now, runs_admit
 from workers.artifacts import MANIFEST, ArtifactError, Store, StoreUnreachable
 from workers.contract import wire

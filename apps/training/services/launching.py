@@ -10,16 +10,21 @@ from django.db import IntegrityError, transaction
 from apps.accounts.models import Project, User
 from apps.accounts.services import audit_record
 from apps.common.errors import DomainError, Unprocessable
-from apps.common.json_limits import json_check
-from apps.common.storable import storable
+from apps.common.json_limits import json_check, storable
 from apps.snapshots.models import Snapshot
 from apps.training.code_version import code_version
 from apps.training.models import Artifact, Checkpoint, Run, RunAttempt, RunInput
 from apps.training.services.attempts import run_dispatch
-from apps.training.services.completeness import context_check
-from apps.training.services.judges import judge_check
-from apps.training.services.kinds import KINDS, SHORT, Input, approval_check, inputs_check
+from apps.training.services.kinds import (
+    KINDS,
+    SHORT,
+    Input,
+    approval_check,
+    inputs_check,
+    judge_check,
+)
 from apps.training.services.layouts import launcher_of, needs_check, needs_of
+from apps.training.services.points import context_check
 from workers.config import SettingsError, settings_for
 from workers.config.inference import refused_option
 from workers.contract.jobs import ONE

@@ -17,7 +17,7 @@ from apps.common.errors import Conflict, DomainError
 from apps.common.transactions import after_commit
 from apps.training import dispatch
 from apps.training.models import Run, RunAttempt, RunQuota
-from apps.training.selectors import fleet as fleet_reading
+from apps.training.selectors import queueing as fleet_reading
 from apps.training.selectors.queueing import order, queue_lines
 from apps.training.signing import secret_of
 
@@ -203,3 +203,6 @@ def _distinct(places: list[int]) -> list[int]:
 
 def _audit(action: str, run: Run, user: User | None, details: dict[str, str]) -> None:
     audit_record(action=action, actor=user, project=run.project, subject=run.pk, details=details)
+
+
+# What a scheduler looks after every few seconds, since messages get lost and machines die.

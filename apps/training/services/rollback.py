@@ -14,10 +14,10 @@ from django.db import transaction
 from apps.accounts.models import User
 from apps.accounts.services import audit_record
 from apps.common.errors import Conflict
-from apps.common.storable import storable
+from apps.common.json_limits import storable
 from apps.training.guidance import advised_changes
 from apps.training.models import Checkpoint, Run, RunInput
-from apps.training.selectors.healthy import checkpoints_judged, last_healthy, started_from
+from apps.training.selectors.reference import checkpoints_judged, last_healthy, started_from
 from apps.training.services.kinds import Input
 from apps.training.services.launching import run_launch
 from apps.training.services.layouts import needs_of

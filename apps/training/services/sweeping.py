@@ -1,6 +1,5 @@
-"""What a scheduler looks after every few seconds, since messages get lost and machines die."""
+"""What the sweep finds: runs whose worker fell silent, runs sent and never taken."""
 
-import logging
 from collections import Counter
 from datetime import datetime, timedelta
 
@@ -17,14 +16,15 @@ from apps.training.services.attempts import (
     run_fail_or_retry,
     run_locked,
 )
-from apps.training.services.parked import ends_parked, parked_apply
-from apps.training.services.queueing import run_send, runs_admit
-from apps.training.services.spools import spool_import_stored
+from apps.training.services.queueing import (
+    log,
+    run_send,
+    runs_admit,
+)
+from apps.training.services.receiving import ends_parked, parked_apply, spool_import_stored
 from apps.training.services.wishes import wish_deliver
 from workers.artifacts import StoreUnreachable
 from workers.contract.events import Fault
-
-log = logging.getLogger(__name__)
 
 
 def runs_sweep() -> Counter[str]:

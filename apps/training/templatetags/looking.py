@@ -5,7 +5,7 @@ from typing import Any
 from django import template
 
 from apps.training.models import Run
-from apps.training.screens.check_result import check_result
+from apps.training.screens.checks import check_result
 
 register = template.Library()
 

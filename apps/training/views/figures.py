@@ -12,16 +12,17 @@ from apps.accounts.permissions import STAFF, project_page
 from apps.common.errors import Conflict, Missing, Unavailable
 from apps.common.http import Request
 from apps.common.spreadsheet import csv_lines, safe_cell
-from apps.snapshots.store import artifact_open
+from apps.snapshots.storage import artifact_open
 from apps.training import selectors
 from apps.training.headline import kind_of
 from apps.training.models import Artifact, Run
-from apps.training.screens import bands, marks, panels, references
+from apps.training.screens import charts as bands
+from apps.training.screens import charts as marks
 from apps.training.screens import histograms as histogram_screen
+from apps.training.screens import panels, references
 from apps.training.selectors import pages
-from apps.training.selectors.curves import curve_names
-from apps.training.selectors.evidence import alerts_that_count, findings
-from apps.training.selectors.histograms import histograms
+from apps.training.selectors.metrics import curve_names, histograms
+from apps.training.selectors.results import alerts_that_count, findings
 from workers.artifacts import ArtifactError, ArtifactMissing, StoreUnreachable
 
 POINTS, MOST_POINTS, MOST_NAMES = 1000, 20_000, 100

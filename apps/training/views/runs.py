@@ -14,12 +14,11 @@ from django.views.decorators.http import require_safe
 from apps.accounts.permissions import STAFF, project_page
 from apps.common.http import Request
 from apps.common.registry import RunTab, run_tabs
-from apps.snapshots.tracing import datasets_behind
+from apps.snapshots.lineage import datasets_behind
 from apps.training import display, headline, selectors, services
-from apps.training.guidance import PREFLIGHT, failure_of
+from apps.training.guidance import PREFLIGHT, failure_of, next_step
 from apps.training.models import Run
-from apps.training.next_steps import next_step
-from apps.training.screens import alerts, back, charts, checks, repeat, samples
+from apps.training.screens import back, charts, checks, repeat, samples
 from apps.training.selectors import pages
 from apps.training.selectors.queueing import queue_words, why_it_waits
 from apps.training.services.kinds import POLICIES
@@ -186,7 +185,7 @@ def _samples(request: Request, run: Run) -> dict[str, Any]:
 
 
 def _alerts(request: Request, run: Run) -> dict[str, Any]:
-    return {"alert_rows": alerts.alert_rows(run, pages.alerts_of(run))}
+    return {"alert_rows": charts.alert_rows(run, pages.alerts_of(run))}
 
 
 def _config(request: Request, run: Run) -> dict[str, Any]:

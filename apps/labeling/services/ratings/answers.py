@@ -10,9 +10,8 @@ from django.db.models import F
 
 from apps.accounts.models import User
 from apps.accounts.services import audit_record
-from apps.common.cursors import prepared_cursor
 from apps.common.errors import Conflict, DomainError, Missing
-from apps.common.transactions import retried
+from apps.common.transactions import prepared_cursor, retried
 from apps.labeling.models import Guideline, Rating, RatingSlot, RatingTask
 from apps.labeling.services.answers import times_bounded
 from apps.labeling.services.eligibility import Seat

@@ -22,7 +22,7 @@ from pydantic import (
 )
 
 from apps.accounts.models import Project
-from apps.common.planning import WORTH_IT, plans_renew
+from apps.common.transactions import WORTH_IT, plans_renew
 from apps.labeling.models import (
     MOST_POINTS,
     MOST_RESPONSES,

@@ -12,9 +12,8 @@ from django.db import transaction
 from django.db.backends.utils import CursorWrapper
 
 from apps.accounts.models import Project, User
-from apps.common.cursors import prepared_cursor
 from apps.common.errors import DomainError, Missing
-from apps.common.transactions import retried
+from apps.common.transactions import prepared_cursor, retried
 from apps.labeling.models import LabelingSettings, RatingSkip, RatingSlot, RatingTask
 from apps.labeling.services import statements as labeling_sql
 from apps.labeling.services.eligibility import Seat, role_check
