@@ -12,8 +12,8 @@ from apps.labeling.api import router as labeling
 from apps.labeling.api.guidelines import router as guidelines
 from apps.labeling.api.imports import router as imports
 from apps.labeling.api.ratings import router as ratings
-from apps.monitoring.api import router as monitoring
-from apps.monitoring.api_incidents import router as incidents
+from apps.monitoring.api.incidents import router as incidents
+from apps.monitoring.api.service import router as monitoring
 from apps.snapshots.api import router as snapshots
 from apps.training.api import router as training
 

@@ -7,7 +7,7 @@ from django import forms
 
 from apps.common.errors import DomainError
 from apps.evaluation.services.reviewing import LEAST_REASON
-from apps.training.forms import RunForm
+from apps.training.forms.launch import RunForm
 from apps.training.models import Checkpoint, Run
 
 # What each input makes measurable, said where it is chosen.

@@ -27,8 +27,8 @@ from apps.loop import shipped
 from apps.loop.services import CircleData, circle_start
 from apps.snapshots.models import Snapshot
 from apps.snapshots.recipe import DEV, TRAIN, Filters, SnapshotRecipe, in_order
-from apps.snapshots.selectors import comparison_counts
-from apps.snapshots.services import snapshot_freeze, snapshot_import
+from apps.snapshots.selectors.snapshots import comparison_counts
+from apps.snapshots.services.freezing import snapshot_freeze, snapshot_import
 from apps.training.models import Run
 
 SLUG, NAME = "arguments", "Arguments"

@@ -7,7 +7,7 @@ from apps.common.errors import Conflict
 from apps.snapshots.assembling.rows import argument_key
 from apps.snapshots.models import Snapshot
 from apps.snapshots.recipe import TRAIN
-from apps.snapshots.selectors import training_votes, voters
+from apps.snapshots.selectors.snapshots import training_votes, voters
 from apps.snapshots.storage import artifact_store
 from apps.training.models import Artifact, Run
 

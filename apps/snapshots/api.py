@@ -11,10 +11,12 @@ from pydantic import ConfigDict
 from apps.accounts.api_auth import needs
 from apps.accounts.permissions import READERS, STAFF, project_for
 from apps.common.errors import DomainError
-from apps.snapshots import comparing, exports, lineage, selectors, services
+from apps.snapshots import exports
 from apps.snapshots.models import Snapshot
 from apps.snapshots.recipe import PRIVATE_SPLITS
-from apps.snapshots.responses import download_response
+from apps.snapshots.screens.exports import download_response
+from apps.snapshots.selectors import comparing, lineage, snapshots
+from apps.snapshots.services import freezing
 
 router = Router(tags=["datasets"])
 
@@ -137,7 +139,7 @@ class VerificationOut(Schema):
 )
 def snapshot_list(request: HttpRequest, slug: str) -> Any:
     project, _role = project_for(request.user, slug, READERS)
-    return selectors.snapshot_list(project=project)
+    return snapshots.snapshot_list(project=project)
 
 
 @router.post(
@@ -151,10 +153,10 @@ def snapshot_create(request: HttpRequest, slug: str, payload: SnapshotIn) -> Sta
     if payload.kind == Snapshot.Kind.PREFERENCES:
         if payload.rows:
             raise DomainError("Preferences are frozen from votes, not from rows.", field="rows")
-        made = services.snapshot_freeze(
+        made = freezing.snapshot_freeze(
             project=project,
             name=payload.name,
-            recipe=selectors.recipe_over_defaults(project=project, data=payload.recipe),
+            recipe=snapshots.recipe_over_defaults(project=project, data=payload.recipe),
             user=request.user,
         )
     elif payload.from_improvements:
@@ -163,9 +165,9 @@ def snapshot_create(request: HttpRequest, slug: str, payload: SnapshotIn) -> Sta
                 "Improved answers become demonstrations, without rows of your own.",
                 field="from_improvements",
             )
-        made = services.demonstrations_freeze(project=project, name=payload.name, user=request.user)
+        made = freezing.demonstrations_freeze(project=project, name=payload.name, user=request.user)
     else:
-        made = services.snapshot_import(
+        made = freezing.snapshot_import(
             project=project,
             kind=payload.kind,
             name=payload.name,
@@ -183,8 +185,8 @@ def snapshot_create(request: HttpRequest, slug: str, payload: SnapshotIn) -> Sta
 )
 def snapshot_preview(request: HttpRequest, slug: str, payload: RecipeIn) -> dict[str, Any]:
     project, _role = project_for(request.user, slug, STAFF)
-    recipe = selectors.recipe_over_defaults(project=project, data=payload.recipe)
-    shown = services.snapshot_preview(project=project, recipe=recipe)
+    recipe = snapshots.recipe_over_defaults(project=project, data=payload.recipe)
+    shown = freezing.snapshot_preview(project=project, recipe=recipe)
     return {"counts": shown.counts, "warnings": list(shown.warnings)}
 
 
@@ -196,7 +198,7 @@ def snapshot_preview(request: HttpRequest, slug: str, payload: RecipeIn) -> dict
 )
 def snapshot_get(request: HttpRequest, slug: str, snapshot_id: str) -> Any:
     project, _role = project_for(request.user, slug, READERS)
-    found = selectors.snapshot_get(project=project, snapshot_id=snapshot_id)
+    found = snapshots.snapshot_get(project=project, snapshot_id=snapshot_id)
     found.files = exports.file_list_or_none(found) or []
     return found
 
@@ -209,8 +211,8 @@ def snapshot_get(request: HttpRequest, slug: str, snapshot_id: str) -> Any:
 )
 def snapshot_verify(request: HttpRequest, slug: str, snapshot_id: str) -> Any:
     project, _role = project_for(request.user, slug, READERS)
-    found = selectors.snapshot_get(project=project, snapshot_id=snapshot_id)
-    return services.snapshot_verify(snapshot=found)
+    found = snapshots.snapshot_get(project=project, snapshot_id=snapshot_id)
+    return freezing.snapshot_verify(snapshot=found)
 
 
 @router.get(
@@ -239,7 +241,7 @@ def snapshot_export(
     ),
 ) -> HttpResponseBase:
     project, _role = project_for(request.user, slug, STAFF)
-    found = selectors.snapshot_get(project=project, snapshot_id=snapshot_id)
+    found = snapshots.snapshot_get(project=project, snapshot_id=snapshot_id)
     sent = exports.snapshot_export(snapshot=found, split=split, form=format, shape=shape)
     return download_response(sent)
 
@@ -262,8 +264,8 @@ def snapshot_changes(
     limit: int = Query(100, ge=0, le=5_000),
 ) -> dict[str, Any]:
     project, _role = project_for(request.user, slug, READERS)
-    new = selectors.snapshot_get(project=project, snapshot_id=snapshot_id)
-    old = selectors.snapshot_get(project=project, snapshot_id=since)
+    new = snapshots.snapshot_get(project=project, snapshot_id=snapshot_id)
+    old = snapshots.snapshot_get(project=project, snapshot_id=since)
     summary = comparing.compare_summary(old=old, new=new)
     wanted = comparing.Wanted(change=change, split=split, search=search.replace("\x00", ""))
     rows = comparing.compare_rows(old=old, new=new, wanted=wanted, start=offset, most=limit)
@@ -290,7 +292,7 @@ def snapshot_changes(
 )
 def vote_lineage(request: HttpRequest, slug: str, vote_id: int) -> dict[str, Any]:
     project, _role = project_for(request.user, slug, READERS)
-    found = lineage.vote_lineage(selectors.vote_get(project=project, vote_id=vote_id))
+    found = lineage.vote_lineage(snapshots.vote_get(project=project, vote_id=vote_id))
     return {
         "vote": vote_id,
         "rows": [

@@ -13,7 +13,7 @@ class SnapshotsConfig(AppConfig):
             vote_traces_add,
             vote_uses_add,
         )
-        from apps.snapshots.lineage import comparison_trace, frozen_in, vote_trace
+        from apps.snapshots.selectors.lineage import comparison_trace, frozen_in, vote_trace
 
         nav_add(
             NavItem(

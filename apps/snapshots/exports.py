@@ -22,8 +22,8 @@ from apps.snapshots.assembling.rows import Row
 from apps.snapshots.formats import Shape, Source, writing
 from apps.snapshots.models import Snapshot
 from apps.snapshots.recipe import SOFT, public
+from apps.snapshots.services.writing import folder_zipped, frozen_zipped
 from apps.snapshots.storage import artifact_open, artifact_store
-from apps.snapshots.writing import folder_zipped, frozen_zipped
 from workers.artifacts import MANIFEST, ArtifactError, ArtifactMissing, StoreUnreachable
 
 SPLIT_FORMATS = ("jsonl", "parquet", "csv")

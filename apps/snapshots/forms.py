@@ -8,7 +8,6 @@ from django import forms
 
 from apps.accounts.models import Project
 from apps.common.errors import DomainError
-from apps.snapshots import selectors
 from apps.snapshots.models import Snapshot
 from apps.snapshots.recipe import (
     DEV,
@@ -20,6 +19,7 @@ from apps.snapshots.recipe import (
     SnapshotRecipe,
     recipe_from_json,
 )
+from apps.snapshots.selectors import snapshots
 
 _SPLITS = {
     "train_share": TRAIN,
@@ -181,19 +181,19 @@ class SnapshotForm(forms.Form):
     ) -> None:
         """like: a recipe to start from instead of the project's defaults."""
         self.project = project
-        self.defaults = selectors.recipe_default(project=project)
+        self.defaults = snapshots.recipe_default(project=project)
         shown = like or self.defaults
         super().__init__(data, initial=_initial(shown))
         for name in (*_SAME, *_FILTERS):
             self.fields[name].required = False
             self.fields[name].hide_optional = name not in ("heldout_groups", *_FILTERS)
-        groups = selectors.comparison_counts(project=project, by="prompt__group_key")
+        groups = snapshots.comparison_counts(project=project, by="prompt__group_key")
         self.fields["heldout_groups"].choices = _counted(groups)
         self.fields["groups"].choices = _counted(groups)
         for name, by in (("topics", "prompt__topic"), ("batches", "batch")):
-            counts = selectors.comparison_counts(project=project, by=by)
+            counts = snapshots.comparison_counts(project=project, by=by)
             self.fields[name].choices = _counted(counts)
-        frozen = selectors.snapshot_list(project=project).filter(
+        frozen = snapshots.snapshot_list(project=project).filter(
             kind__in=(Snapshot.Kind.PREFERENCES, Snapshot.Kind.UNPAIRED),
             state=Snapshot.State.FROZEN,
         )

@@ -2,17 +2,17 @@
 
 from celery import shared_task
 
-from apps.snapshots import services
+from apps.snapshots.services import freezing
 from workers.contract import wire
 
 
 @shared_task(name=wire.TASK_FREEZE)
 def freeze(snapshot: str) -> str:
     """Make one dataset (queue `imports`)."""
-    return services.snapshot_run(snapshot=snapshot)
+    return freezing.snapshot_run(snapshot=snapshot)
 
 
 @shared_task(name=wire.TASK_SWEEP_FREEZES)
 def sweep_freezes() -> int:
     """Every few seconds, by the scheduler (queue `house`)."""
-    return services.snapshots_sweep()
+    return freezing.snapshots_sweep()

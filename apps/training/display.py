@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from apps.common.templatetags.frame import fixed
+from apps.common.numbers import fixed
 from apps.training.headline import HEADLINES, kind_of
 from apps.training.models import Run, RunAttempt
 from measures.imitation import WORDS

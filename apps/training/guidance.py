@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from apps.common.templatetags.frame import figure
+from apps.common.numbers import figure
 from apps.training import display
 from apps.training.models import Alert, Run
 from workers.config import recipe_config, recipe_fields

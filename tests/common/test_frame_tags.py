@@ -6,6 +6,7 @@ from math import inf, nan
 import pytest
 from django.utils import timezone
 
+from apps.common import numbers
 from apps.common.templatetags import frame
 
 
@@ -31,7 +32,7 @@ from apps.common.templatetags import frame
     ],
 )
 def test_a_figure_keeps_what_was_measured_and_no_more(value, words):
-    assert frame.figure(value) == words
+    assert numbers.figure(value) == words
 
 
 @pytest.mark.parametrize(
@@ -45,7 +46,7 @@ def test_a_figure_keeps_what_was_measured_and_no_more(value, words):
     ],
 )
 def test_numbers_that_stand_in_a_column_align_on_the_point(value, words):
-    assert frame.fixed(value) == words
+    assert numbers.fixed(value) == words
 
 
 @pytest.mark.parametrize(
@@ -54,7 +55,7 @@ def test_numbers_that_stand_in_a_column_align_on_the_point(value, words):
      (187_200, "2 d 4 h"), (None, "—")],
 )  # fmt: skip
 def test_a_duration_is_said_as_people_say_it(seconds, words):
-    assert frame.duration(seconds) == words
+    assert numbers.duration(seconds) == words
 
 
 @pytest.mark.parametrize(
@@ -83,4 +84,4 @@ def test_an_old_time_is_a_date():
     ("size", "words"), [(0, "0 B"), (999, "999 B"), (14_200, "14.2 kB"), (3_100_000, "3.1 MB")]
 )
 def test_a_size_has_its_unit(size, words):
-    assert frame.filesize(size) == words
+    assert numbers.filesize(size) == words

@@ -26,7 +26,7 @@ from apps.evaluation.services.adversarial import hard_pairs_freeze, round_open
 from apps.labeling.models import Comparison, LabelingSettings, Prompt
 from apps.labeling.services import Lease, comparisons_import, slot_lease_next, vote_cast
 from apps.snapshots.models import Snapshot
-from apps.snapshots.services import snapshot_run
+from apps.snapshots.services.freezing import snapshot_run
 from apps.snapshots.storage import read_rows
 from apps.training.models import Checkpoint, Run
 from tests.evaluation.outputs import assessment_make, checkpoint_make, crowd_of, output

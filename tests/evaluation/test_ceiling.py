@@ -8,7 +8,7 @@ from apps.evaluation.selectors.ceiling import DECIDED, SINGLE, human_ceiling
 from apps.labeling.models import Comparison
 from apps.snapshots.models import Snapshot
 from apps.snapshots.recipe import SnapshotRecipe
-from apps.snapshots.services import snapshot_freeze
+from apps.snapshots.services.freezing import snapshot_freeze
 from apps.training.models import Checkpoint
 from tests.evaluation.outputs import checkpoint_make
 from tests.snapshots.conftest import crowd_make, revote

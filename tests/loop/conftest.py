@@ -9,7 +9,7 @@ from apps.labeling.models import Comparison
 from apps.loop.services import CircleData
 from apps.snapshots.models import Snapshot
 from apps.snapshots.recipe import Filters, SnapshotRecipe
-from apps.snapshots.services import snapshot_freeze, snapshot_import
+from apps.snapshots.services.freezing import snapshot_freeze, snapshot_import
 from apps.snapshots.storage import artifact_store
 from apps.training.models import Artifact, Run, RunInput
 from tests.snapshots.conftest import crowd_make

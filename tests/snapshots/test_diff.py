@@ -9,10 +9,11 @@ from django.test import Client
 from apps.accounts.models import Project, User
 from apps.common.errors import Conflict, DomainError
 from apps.labeling.models import Comparison, Vote
-from apps.snapshots import comparing, services
-from apps.snapshots.comparing import Wanted
 from apps.snapshots.models import Snapshot
 from apps.snapshots.recipe import SnapshotRecipe
+from apps.snapshots.selectors import comparing
+from apps.snapshots.selectors.comparing import Wanted
+from apps.snapshots.services import freezing
 from tests.snapshots.conftest import crowd_make, revote
 
 pytestmark = pytest.mark.django_db
@@ -23,7 +24,7 @@ RECIPE = SnapshotRecipe(
 
 
 def freeze(project: Project, name: str, recipe: SnapshotRecipe = RECIPE) -> Snapshot:
-    return services.snapshot_freeze(project=project, name=name, recipe=recipe, user=None)
+    return freezing.snapshot_freeze(project=project, name=name, recipe=recipe, user=None)
 
 
 @pytest.fixture
@@ -143,7 +144,7 @@ def test_what_cannot_be_compared_says_why(project: Project, crowd: list[Comparis
     draft = Snapshot.objects.create(project=project, name="x", kind="preferences")
     with pytest.raises(Conflict, match="Only frozen"):
         comparing.compare_summary(old=frozen, new=draft)
-    asked = services.snapshot_import(
+    asked = freezing.snapshot_import(
         project=project, kind="prompts", name="asked", rows=[{"prompt": "Why?"}]
     )
     with pytest.raises(DomainError, match="frozen from votes"):

@@ -15,9 +15,10 @@ from apps.accounts.models import Project, User
 from apps.common.errors import Conflict, DomainError, Missing
 from apps.common.spreadsheet import safe_cell
 from apps.labeling.models import Comparison, Response
-from apps.snapshots import exports, services
+from apps.snapshots import exports
 from apps.snapshots.models import Snapshot
 from apps.snapshots.recipe import SnapshotRecipe
+from apps.snapshots.services import freezing
 
 pytestmark = pytest.mark.django_db
 
@@ -35,7 +36,7 @@ def frozen(project: Project, crowd: list[Comparison], emil: User) -> Snapshot:
         splits={"train": 0.6, "dev": 0.2, "public_test": 0.2},
         seed="seed-2",
     )
-    return services.snapshot_freeze(project=project, name="pairs", recipe=recipe, user=emil)
+    return freezing.snapshot_freeze(project=project, name="pairs", recipe=recipe, user=emil)
 
 
 def content(snapshot: Snapshot, **chosen) -> bytes:

@@ -18,9 +18,10 @@ from trl.data_utils import extract_prompt, is_conversational, unpair_preference_
 from apps.accounts.models import Project, User
 from apps.common.errors import DomainError, Missing
 from apps.labeling.models import Comparison, Prompt, Vote
-from apps.snapshots import exports, formats, services
+from apps.snapshots import exports, formats
 from apps.snapshots.models import Snapshot
 from apps.snapshots.recipe import SnapshotRecipe
+from apps.snapshots.services import freezing
 from apps.snapshots.storage import names_in
 from tests.snapshots.conftest import revote
 
@@ -39,7 +40,7 @@ RECIPE = SnapshotRecipe(
 @pytest.fixture
 def frozen(project: Project, crowd: list[Comparison], emil: User) -> Snapshot:
     Prompt.objects.filter(project=project).update(language="en")
-    return services.snapshot_freeze(project=project, name="pairs", recipe=RECIPE, user=emil)
+    return freezing.snapshot_freeze(project=project, name="pairs", recipe=RECIPE, user=emil)
 
 
 def content(snapshot: Snapshot, **chosen: Any) -> bytes:
@@ -151,7 +152,7 @@ def test_soft_labels_are_shares_with_ties_as_halves(
     recipe = SnapshotRecipe(
         least_votes=2, least_share=0.5, heldout_annotators=0.0, splits={"train": 1.0}
     )
-    made = services.snapshot_freeze(project=project, name="soft", recipe=recipe, user=emil)
+    made = freezing.snapshot_freeze(project=project, name="soft", recipe=recipe, user=emil)
     share = {row["comparison"]: row["probability"] for row in lines(made, "soft")}
     assert share.pop(str(crowd[0].pk)) == pytest.approx(0.7)  # (3 + ½) ÷ 5
     assert share.pop(str(crowd[1].pk)) == pytest.approx(0.8)  # (3 + ½ + ½) ÷ 5
@@ -165,7 +166,7 @@ def test_a_dataset_with_soft_labels_gives_them_and_its_ties_no_side(
     revote(crowd[0], ["tie", "tie", "tie", "tie", "tie"])
     revote(crowd[1], ["b", "b", "b", "b", "tie"])
     recipe = SnapshotRecipe(ties="soft", heldout_annotators=0.0, splits={"train": 1.0})
-    made = services.snapshot_freeze(project=project, name="soft", recipe=recipe, user=emil)
+    made = freezing.snapshot_freeze(project=project, name="soft", recipe=recipe, user=emil)
     label = {row["comparison"]: row["probability"] for row in lines(made, "soft")}
     assert label[str(crowd[0].pk)] == 0.5
     assert label[str(crowd[1].pk)] == pytest.approx(0.9)
@@ -185,7 +186,7 @@ def test_single_answers_are_frozen_as_they_are_and_give_their_votes(
 ) -> None:
     revote(crowd[0], ["both_bad"] * 4 + ["a"])
     recipe = SnapshotRecipe(ties="kto", heldout_annotators=0.0, splits={"train": 1.0})
-    made = services.snapshot_freeze(project=project, name="single", recipe=recipe, user=emil)
+    made = freezing.snapshot_freeze(project=project, name="single", recipe=recipe, user=emil)
     assert [shape.key for shape in formats.shapes_for(made.kind)] == ["conversational", "votes"]
     bad = [row for row in lines(made) if row["comparison"] == str(crowd[0].pk)]
     assert [row["label"] for row in bad] == [False, False]
@@ -203,7 +204,7 @@ def test_private_splits_are_in_no_export(
     recipe = SnapshotRecipe(
         heldout_annotators=0.0, splits=shares, split_by="argument", near_duplicates="join"
     )
-    made = services.snapshot_freeze(project=project, name="kept", recipe=recipe, user=emil)
+    made = freezing.snapshot_freeze(project=project, name="kept", recipe=recipe, user=emil)
     kept_back = {"private_test", "human_audit"} & set(made.counts["rows"])
     assert kept_back
     hidden = {
@@ -247,7 +248,7 @@ def test_answers_are_ranked_where_comparisons_connect_them(
     cycle = next(c for c in crowd if {c.response_a_id, c.response_b_id} == {first, third})
     revote(cycle, ["a"] * 5)  # 2 beats 1, 3 beats 2, and 1 beats 3
     recipe = SnapshotRecipe(heldout_annotators=0.0, splits={"train": 1.0})
-    made = services.snapshot_freeze(project=project, name="ranked", recipe=recipe, user=emil)
+    made = freezing.snapshot_freeze(project=project, name="ranked", recipe=recipe, user=emil)
     rows = lines(made, "ranking")
     assert len(rows) == 12
     odd = [row for row in rows if row["cyclic"]]
@@ -301,7 +302,7 @@ def test_a_raw_vote_says_which_answer_of_the_frozen_row_it_was_for(
             cast_at=vote.cast_at,
         )
     recipe = SnapshotRecipe(heldout_annotators=0.0, splits={"train": 1.0})
-    made = services.snapshot_freeze(project=project, name="votes", recipe=recipe, user=emil)
+    made = freezing.snapshot_freeze(project=project, name="votes", recipe=recipe, user=emil)
     rows = [row for row in lines(made, "votes") if row["comparison"] == str(crowd[0].pk)]
     told = sorted((row["voted_for"], row["side"]) for row in rows)
     assert told == [("chosen", "right")] * 3 + [("rejected", ""), ("tie", "")]
@@ -334,7 +335,7 @@ def test_the_card_of_a_form_is_read_by_the_hub(frozen: Snapshot, tmp_path: Path)
 
 
 def test_demonstrations_and_prompts_have_a_form_of_plain_strings(project: Project) -> None:
-    made = services.snapshot_import(
+    made = freezing.snapshot_import(
         project=project,
         kind="demonstrations",
         name="shown",
@@ -342,7 +343,7 @@ def test_demonstrations_and_prompts_have_a_form_of_plain_strings(project: Projec
     )
     (row,) = lines(made, "prompt_completion")
     assert (row["prompt"], row["completion"], "messages" in row) == ("Why?\n\n", "Because.", False)
-    asked = services.snapshot_import(
+    asked = freezing.snapshot_import(
         project=project, kind="prompts", name="asked", rows=[{"prompt": "Why?"}]
     )
     (row,) = lines(asked, "prompt_only")
@@ -355,7 +356,7 @@ def test_a_form_without_rows_says_so(project: Project, crowd: list[Comparison], 
     # One pair of each debate: nothing connects three answers.
     Comparison.objects.exclude(pk__in=[pair.pk for pair in crowd[::6]]).update(state="dropped")
     recipe = SnapshotRecipe(heldout_annotators=0.0, splits={"train": 1.0})
-    made = services.snapshot_freeze(project=project, name="few", recipe=recipe, user=emil)
+    made = freezing.snapshot_freeze(project=project, name="few", recipe=recipe, user=emil)
     for form in ("jsonl", "zip"):
         with pytest.raises(Missing, match=r"no row|has a row"):
             content(made, shape="ranking", split="train", form=form)

@@ -24,9 +24,10 @@ from trl import (
 
 from apps.accounts.models import Project, User
 from apps.labeling.models import Comparison
-from apps.snapshots import exports, services
+from apps.snapshots import exports
 from apps.snapshots.models import Snapshot
 from apps.snapshots.recipe import SnapshotRecipe
+from apps.snapshots.services import freezing
 from tests.snapshots.conftest import WORDS
 from tests.workers.recipes.language import ASSISTANT, END, PAD, TEMPLATE, USER
 
@@ -46,7 +47,7 @@ def frozen(project: Project, crowd: list[Comparison], emil: User) -> Snapshot:
     recipe = SnapshotRecipe(
         least_votes=2, least_agreeing=2, splits={"train": 0.8, "dev": 0.2}, seed="seed-2"
     )
-    return services.snapshot_freeze(project=project, name="pairs", recipe=recipe, user=emil)
+    return freezing.snapshot_freeze(project=project, name="pairs", recipe=recipe, user=emil)
 
 
 def loaded(snapshot: Snapshot, shape: str, at: Path) -> datasets.DatasetDict:

@@ -10,10 +10,11 @@ from django.db import IntegrityError, transaction
 from apps.accounts.models import Project, User
 from apps.common.errors import DomainError
 from apps.labeling.models import Comparison, Vote
-from apps.snapshots import selectors, services
 from apps.snapshots.formats.writing import vote_rows
 from apps.snapshots.models import Snapshot, SnapshotRow
 from apps.snapshots.recipe import Filters, SnapshotRecipe
+from apps.snapshots.selectors import snapshots
+from apps.snapshots.services import freezing
 from apps.snapshots.storage import names_in, read_rows
 from measures.splits import fold_of
 from tests.snapshots.conftest import argument, crowd_make, revote
@@ -30,7 +31,7 @@ def recipe(**changes) -> SnapshotRecipe:
 
 
 def freeze(project: Project, user: User, **changes) -> Snapshot:
-    return services.snapshot_freeze(
+    return freezing.snapshot_freeze(
         project=project, name="pairs", recipe=recipe(**changes), user=user
     )
 
@@ -220,7 +221,7 @@ def test_the_annotators_of_another_snapshots_training_rows_can_be_left_out(
     project: Project, crowd: list[Comparison], emil: User
 ) -> None:
     first = freeze(project, emil, heldout_annotators=0.5)
-    trained = selectors.voters(selectors.training_votes([first.pk]))
+    trained = snapshots.voters(snapshots.training_votes([first.pk]))
     second = freeze(
         project,
         emil,
@@ -229,7 +230,7 @@ def test_the_annotators_of_another_snapshots_training_rows_can_be_left_out(
         least_agreeing=1,
         filters=Filters(without_annotators_of=(first.pk,)),
     )
-    judged = selectors.voters(
+    judged = snapshots.voters(
         vote for row in second.rows.exclude(split="") for vote in row.vote_ids
     )
     assert trained
@@ -241,10 +242,10 @@ def test_verifying_notices_one_changed_byte(
     project: Project, crowd: list[Comparison], emil: User
 ) -> None:
     snapshot = freeze(project, emil)
-    assert services.snapshot_verify(snapshot=snapshot).ok
+    assert freezing.snapshot_verify(snapshot=snapshot).ok
     path = folder(snapshot) / "train.jsonl"
     path.write_text(path.read_text().replace("argument 1", "argument 7", 1))
-    verified = services.snapshot_verify(snapshot=snapshot)
+    verified = freezing.snapshot_verify(snapshot=snapshot)
     assert not verified.ok
     assert "train.jsonl" in verified.problem
 

@@ -6,12 +6,12 @@ import pytest
 
 from apps.accounts.models import Project, User
 from apps.labeling.models import Comparison, Vote
-from apps.snapshots import services, writing
 from apps.snapshots.assembling import assembly
 from apps.snapshots.assembling.gate import LeakFound
 from apps.snapshots.assembling.material import Assembly, Line, Pair
 from apps.snapshots.models import Snapshot
 from apps.snapshots.recipe import Filters, SnapshotRecipe
+from apps.snapshots.services import freezing, writing
 from measures.splits import fold_of
 from tests.snapshots.conftest import crowd_make
 
@@ -27,7 +27,7 @@ RECIPE = SnapshotRecipe(
 
 
 def freeze(project: Project, emil: User, recipe: SnapshotRecipe = RECIPE) -> Snapshot:
-    return services.snapshot_freeze(project=project, name="pairs", recipe=recipe, user=emil)
+    return freezing.snapshot_freeze(project=project, name="pairs", recipe=recipe, user=emil)
 
 
 def plant(monkeypatch, change) -> None:
@@ -39,7 +39,7 @@ def plant(monkeypatch, change) -> None:
         change(lines, made.pairs)
         return dataclasses.replace(made, lines={n: tuple(rows) for n, rows in lines.items()})
 
-    monkeypatch.setattr(services, "assemble", broken)
+    monkeypatch.setattr(freezing, "assemble", broken)
 
 
 def held_out_vote_on(line: Line) -> int:
@@ -149,7 +149,7 @@ def test_an_annotator_of_the_other_snapshot_stops_the_freeze(
 ) -> None:
     first = freeze(project, emil)
     monkeypatch.setattr(
-        services,
+        freezing,
         "assemble",
         lambda material, recipe: assembly.assemble(
             dataclasses.replace(material, barred=frozenset()), recipe

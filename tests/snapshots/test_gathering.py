@@ -12,11 +12,12 @@ from trl.data_utils import is_conversational
 from apps.accounts.models import Project, User
 from apps.agreement.services.rulings import dispute_adjudicate
 from apps.labeling.models import Annotator, Comparison, LabelingSettings, Slot, Vote
-from apps.snapshots import selectors, services
 from apps.snapshots.assembling.gate import LeakFound
-from apps.snapshots.gathering import material_of
 from apps.snapshots.models import Snapshot
 from apps.snapshots.recipe import Filters, SnapshotRecipe
+from apps.snapshots.selectors import snapshots
+from apps.snapshots.services import freezing
+from apps.snapshots.services.gathering import material_of
 from tests.snapshots.conftest import argument, revote
 from tests.snapshots.test_freezing import folder, freeze, rows
 
@@ -54,7 +55,7 @@ def test_a_ruling_that_nobody_made_stops_the_freeze(
     project: Project, crowd: list[Comparison], emil: User, ada: User, monkeypatch
 ) -> None:
     dispute_adjudicate(comparison=crowd[0], choice="a", cause="taste", note="", by=ada, seen=0)
-    monkeypatch.setattr("apps.snapshots.writing.ruling_facts", lambda project, pairs: {})
+    monkeypatch.setattr("apps.snapshots.services.writing.ruling_facts", lambda project, pairs: {})
     with pytest.raises(LeakFound, match="nobody ruled a on comparison"):
         freeze(project, emil, **ALL)
 
@@ -86,7 +87,7 @@ def test_one_vote_of_an_earlier_round_in_a_row_stops_the_freeze(
         Slot.objects.filter(pk=slot.pk).update(kind=Slot.Kind.FORMER)  # between reading and proving
         return made
 
-    monkeypatch.setattr(services, "material_of", late)
+    monkeypatch.setattr(freezing, "material_of", late)
     with pytest.raises(LeakFound, match=f"is no vote on comparison {crowd[0].pk}"):
         freeze(project, emil, **ALL)
 
@@ -98,7 +99,7 @@ def test_who_is_left_out_is_written_into_the_recipe_and_stays_out_of_it(
     standing, _ = Annotator.objects.get_or_create(project=project, user=person)
     standing.left_out_at = timezone.now()
     standing.save()
-    default = selectors.recipe_default(project=project)
+    default = snapshots.recipe_default(project=project)
     assert default.filters.left_out == (person.pk,)
     made = freeze(project, emil, **ALL, filters=default.filters)
     used = {vote for row in made.rows.all() for vote in row.vote_ids}
@@ -112,29 +113,29 @@ def test_who_is_left_out_is_written_into_the_recipe_and_stays_out_of_it(
     # A program that filters by something else still leaves them out, unless it says so.
     standing.left_out_at = timezone.now()
     standing.save()
-    named = selectors.recipe_over_defaults(project=project, data={"filters": {"groups": ["x"]}})
+    named = snapshots.recipe_over_defaults(project=project, data={"filters": {"groups": ["x"]}})
     assert named.filters.left_out == (person.pk,)
     all_of_them = {"filters": {"left_out": []}}
-    assert selectors.recipe_over_defaults(project=project, data=all_of_them).filters.left_out == ()
+    assert snapshots.recipe_over_defaults(project=project, data=all_of_them).filters.left_out == ()
 
 
 def test_one_vote_of_a_person_left_out_stops_the_freeze(
     project: Project, crowd: list[Comparison], emil: User, votes_of: Callable, monkeypatch
 ) -> None:
     person = next(iter(votes_of(crowd[0]).values()))
-    assemble = services.assemble
+    assemble = freezing.assemble
 
     def blind(material, recipe):
         return assemble(material, SnapshotRecipe(**ALL, least_votes=2, least_agreeing=2))
 
-    monkeypatch.setattr(services, "assemble", blind)
+    monkeypatch.setattr(freezing, "assemble", blind)
     with pytest.raises(LeakFound, match="of an annotator who is left out stands in train"):
         freeze(project, emil, **ALL, filters=Filters(left_out=(person.pk,)))
 
 
 def test_the_projects_own_way_to_decide_is_the_default(project: Project) -> None:
     LabelingSettings.objects.create(project=project, decide_by="mace", least_posterior=0.8)
-    recipe = selectors.recipe_default(project=project)
+    recipe = snapshots.recipe_default(project=project)
     assert (recipe.decide_by, recipe.least_posterior) == ("mace", 0.8)
 
 

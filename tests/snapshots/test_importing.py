@@ -8,15 +8,16 @@ from django.conf import settings
 
 from apps.accounts.models import Project
 from apps.common.errors import DomainError
-from apps.snapshots import selectors, services
 from apps.snapshots.models import Snapshot
+from apps.snapshots.selectors import snapshots
+from apps.snapshots.services import freezing
 from apps.snapshots.storage import read_rows
 
 pytestmark = pytest.mark.django_db
 
 
 def bring(project: Project, kind: str, rows: list) -> Snapshot:
-    return services.snapshot_import(project=project, kind=kind, name="brought", rows=rows)
+    return freezing.snapshot_import(project=project, kind=kind, name="brought", rows=rows)
 
 
 def lines(snapshot: Snapshot) -> list[dict]:
@@ -95,12 +96,12 @@ def test_the_overlap_is_the_share_of_rl_prompts_already_imitated(project: Projec
         project, "demonstrations", [{"prompt": p, "response": "yes"} for p in ("One?", "two?", "z")]
     )
     rl = bring(project, "prompts", [{"prompt": p} for p in ("one?", "Two?", "three?", "four?")])
-    overlap = selectors.prompt_overlap(sft=sft, rl=rl)
+    overlap = snapshots.prompt_overlap(sft=sft, rl=rl)
     assert (overlap.n_both, overlap.n_rl, overlap.containment) == (2, 4, 0.5)
 
 
 @pytest.mark.parametrize("name", ["", "  ", "n" * 121, "a\x00b"])
 def test_a_name_that_cannot_be_stored_is_refused(project: Project, name: str) -> None:
     with pytest.raises(DomainError) as refused:
-        services.snapshot_import(project=project, kind="prompts", name=name, rows=[{"prompt": "a"}])
+        freezing.snapshot_import(project=project, kind="prompts", name=name, rows=[{"prompt": "a"}])
     assert refused.value.field == "name"

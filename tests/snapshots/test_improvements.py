@@ -13,10 +13,10 @@ from apps.common.errors import DomainError
 from apps.common.registry import vote_uses
 from apps.labeling import services as labeling
 from apps.labeling.models import Prompt, Vote
-from apps.snapshots import services
-from apps.snapshots.lineage import vote_lineage
 from apps.snapshots.models import Snapshot
 from apps.snapshots.recipe import SnapshotRecipe
+from apps.snapshots.selectors.lineage import vote_lineage
+from apps.snapshots.services import freezing
 from apps.snapshots.storage import names_in, read_rows
 from measures.splits import split_of
 from tests.labeling.pairs import annotators_make, pairs_make, vote
@@ -47,7 +47,7 @@ def lines(snapshot: Snapshot) -> dict[str, list[dict]]:
 def test_improved_answers_become_demonstrations_that_name_their_vote(
     project: Project, ana: User, ada: User, improved: list[Vote]
 ) -> None:
-    snapshot = services.demonstrations_freeze(project=project, name="better", user=ada)
+    snapshot = freezing.demonstrations_freeze(project=project, name="better", user=ada)
     files = lines(snapshot)
     rows = [row for file in files.values() for row in file]
     assert (snapshot.kind, snapshot.state) == ("demonstrations", "frozen")
@@ -67,7 +67,7 @@ def test_improved_answers_become_demonstrations_that_name_their_vote(
 def test_a_prompt_that_is_tested_on_is_in_no_training_row(
     project: Project, ada: User, improved: list[Vote]
 ) -> None:
-    files = lines(services.demonstrations_freeze(project=project, name="better", user=ada))
+    files = lines(freezing.demonstrations_freeze(project=project, name="better", user=ada))
     groups = {name: {row["group"] for row in rows} for name, rows in files.items()}
     assert len(groups) > 1
     assert not groups["train"] & set.union(*(groups[name] for name in groups if name != "train"))
@@ -76,7 +76,7 @@ def test_a_prompt_that_is_tested_on_is_in_no_training_row(
 def test_a_demonstration_leads_back_to_its_vote_which_says_that_it_is_frozen(
     project: Project, ada: User, improved: list[Vote]
 ) -> None:
-    snapshot = services.demonstrations_freeze(project=project, name="better", user=ada)
+    snapshot = freezing.demonstrations_freeze(project=project, name="better", user=ada)
     assert [row.snapshot for row in vote_lineage(improved[0]).rows] == [snapshot]
     plain = Vote.objects.exclude(pk__in=[v.pk for v in improved]).get()
     assert vote_uses([improved[0].pk, plain.pk]) == {improved[0].pk: 1}
@@ -89,7 +89,7 @@ def test_the_same_improvement_by_two_people_is_one_row_with_both_votes(
     (ben,) = annotators_make(project, 1)
     both = [vote(project, who, "a", improvement="The same.").vote for who in (ana, ben)]
     Prompt.objects.update(group_key=_trained_on())
-    snapshot = services.demonstrations_freeze(project=project, name="one", user=ada)
+    snapshot = freezing.demonstrations_freeze(project=project, name="one", user=ada)
     assert snapshot.counts["rows"] == {"train": 1}
     assert snapshot.counts["dropped"] == {"repeats an earlier row": 1}
     assert snapshot.rows.get().vote_ids == [v.pk for v in both]
@@ -112,7 +112,7 @@ def test_a_changed_answer_takes_its_old_improvement_along_into_history(
     old = vote(project, ana, "a", improvement="First thought.").vote
     labeling.vote_revise(vote=old.pk, annotator=ana, idempotency_key="again", choice="tie")
     with pytest.raises(DomainError) as refused:
-        services.demonstrations_freeze(project=project, name="none", user=ada)
+        freezing.demonstrations_freeze(project=project, name="none", user=ada)
     assert refused.value.code == "empty_snapshot"
     assert Snapshot.objects.get().state == "failed"
 

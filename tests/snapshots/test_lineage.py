@@ -4,9 +4,10 @@ import pytest
 
 from apps.accounts.models import Project, User
 from apps.labeling.models import Comparison, Vote
-from apps.snapshots import lineage, services
 from apps.snapshots.models import Snapshot
 from apps.snapshots.recipe import SnapshotRecipe
+from apps.snapshots.selectors import lineage
+from apps.snapshots.services import freezing
 from apps.training.models import Checkpoint, Run, RunInput
 
 pytestmark = pytest.mark.django_db
@@ -17,7 +18,7 @@ def frozen(project: Project, crowd: list[Comparison], emil: User) -> Snapshot:
     recipe = SnapshotRecipe(
         least_votes=2, least_agreeing=2, splits={"train": 0.7, "dev": 0.3}, seed="seed-2"
     )
-    return services.snapshot_freeze(project=project, name="pairs", recipe=recipe, user=emil)
+    return freezing.snapshot_freeze(project=project, name="pairs", recipe=recipe, user=emil)
 
 
 def run_make(project: Project, name: str, **inputs) -> Run:

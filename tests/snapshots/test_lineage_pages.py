@@ -9,11 +9,12 @@ from apps.accounts.models import Membership, Project, Role, User
 from apps.common.registry import comparison_uses, vote_traces
 from apps.labeling.models import Comparison, Slot, Vote
 from apps.labeling.services import vote_withdraw
-from apps.snapshots import browsing, lineage, services
-from apps.snapshots.browsing import RowsWanted, rows_of
-from apps.snapshots.comparing import Became, changed_counts, changed_votes, vote_states
 from apps.snapshots.models import Snapshot
 from apps.snapshots.recipe import SnapshotRecipe
+from apps.snapshots.selectors import browsing, lineage
+from apps.snapshots.selectors.browsing import RowsWanted, rows_of
+from apps.snapshots.selectors.comparing import Became, changed_counts, changed_votes, vote_states
+from apps.snapshots.services import freezing
 from apps.training.models import Checkpoint, Run, RunInput
 from tests.database import as_superuser
 from tests.snapshots.conftest import revote
@@ -29,7 +30,7 @@ def frozen(project: Project, crowd: list[Comparison], emil: User) -> Snapshot:
     recipe = SnapshotRecipe(
         heldout_annotators=0.0, splits={"train": 0.7, "dev": 0.3}, seed="seed-2"
     )
-    return services.snapshot_freeze(project=project, name="pairs", recipe=recipe, user=emil)
+    return freezing.snapshot_freeze(project=project, name="pairs", recipe=recipe, user=emil)
 
 
 @pytest.fixture
@@ -224,7 +225,7 @@ def test_readers_see_names_where_annotators_see_a_number(
             cast_at=old.cast_at,
         )
         again = SnapshotRecipe(heldout_annotators=0.0, splits={"train": 1.0})
-    made = services.snapshot_freeze(project=project, name="second", recipe=again, user=None)
+    made = freezing.snapshot_freeze(project=project, name="second", recipe=again, user=None)
     assert [use.name for use in vote_traces([mine.pk])[mine.pk]] == ["second"]
     assert "second" not in read(signed_in(ana), "answers/")
     assert "in a frozen dataset" in read(signed_in(ana), "answers/")
@@ -277,7 +278,7 @@ def test_each_row_leads_to_its_comparison_and_its_votes(
 
 
 def test_imported_rows_say_that_no_votes_stand_behind_them(project: Project, ritas: Client) -> None:
-    made = services.snapshot_import(
+    made = freezing.snapshot_import(
         project=project, kind="prompts", name="asked", rows=[{"prompt": "Why?"}]
     )
     assert "No comparisons behind" in read(ritas, f"datasets/{made.pk}/rows/")

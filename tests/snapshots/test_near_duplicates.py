@@ -8,13 +8,13 @@ import pytest
 
 from apps.accounts.models import Project, User
 from apps.labeling.models import Comparison, Prompt, Response
-from apps.snapshots import services, writing
 from apps.snapshots.assembling import assembly
 from apps.snapshots.assembling.assembly import assemble
 from apps.snapshots.assembling.gate import LeakFound, near_leaks
 from apps.snapshots.assembling.material import Material
 from apps.snapshots.models import Snapshot
 from apps.snapshots.recipe import PRIVATE_SPLITS, SnapshotRecipe
+from apps.snapshots.services import freezing, writing
 from measures.splits import split_of
 from tests.snapshots.conftest import WORDS
 from tests.snapshots.test_assembly import material, pair, reasons, recipe
@@ -143,7 +143,7 @@ RECIPE = SnapshotRecipe(least_votes=2, least_agreeing=2, heldout_annotators=0.0,
 
 
 def freeze(project: Project, emil: User, **changes) -> Snapshot:
-    return services.snapshot_freeze(
+    return freezing.snapshot_freeze(
         project=project, name="pairs", recipe=dataclasses.replace(RECIPE, **changes), user=emil
     )
 
@@ -219,10 +219,10 @@ def test_the_private_files_are_verified_too(
     project: Project, crowd: list[Comparison], emil: User, private_folder: Callable
 ) -> None:
     made = freeze(project, emil)
-    assert services.snapshot_verify(snapshot=made).ok
+    assert freezing.snapshot_verify(snapshot=made).ok
     path = private_folder(made) / "private_test.jsonl"
     path.write_text(path.read_text().replace("argument", "argvment", 1))
-    assert not services.snapshot_verify(snapshot=made).ok
+    assert not freezing.snapshot_verify(snapshot=made).ok
 
 
 def test_one_private_argument_in_training_stops_the_freeze(
@@ -234,7 +234,7 @@ def test_one_private_argument_in_training_stops_the_freeze(
         lines["train"].append(lines["private_test"][0])
         return dataclasses.replace(made, lines={n: tuple(r) for n, r in lines.items()})
 
-    monkeypatch.setattr(services, "assemble", broken)
+    monkeypatch.setattr(freezing, "assemble", broken)
     with pytest.raises(LeakFound, match="stand in both train and private_test"):
         freeze(project, emil)
     failed = Snapshot.objects.get()

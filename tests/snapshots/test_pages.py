@@ -11,9 +11,10 @@ from django.utils import timezone
 
 from apps.accounts.models import AuditEvent, Project, User
 from apps.labeling.models import Annotator, Comparison
-from apps.snapshots import dispatch, services
+from apps.snapshots import dispatch
 from apps.snapshots.forms import SnapshotForm
 from apps.snapshots.models import Snapshot
+from apps.snapshots.services import freezing
 from tests.snapshots.test_freezing import freeze
 
 pytestmark = pytest.mark.django_db
@@ -103,7 +104,7 @@ def test_freezing_from_the_page_leads_to_the_dataset(
     assert "Waiting for a worker" in polled.content.decode()
     assert "<html" not in polled.content.decode()
 
-    assert services.snapshot_run(snapshot=draft.pk) == "frozen"
+    assert freezing.snapshot_run(snapshot=draft.pk) == "frozen"
     polled = client.get(at("detail", project, draft.pk), headers={"HX-Request": "true"})
     assert polled.headers["HX-Refresh"] == "true"
     made = Snapshot.objects.get()
@@ -256,11 +257,11 @@ def test_a_refused_freeze_is_said_on_the_form(
 def test_a_failed_freeze_is_said_in_the_list_and_on_its_page(
     project: Project, emil: User, signed_in: SignedIn, crowd: list[Comparison], monkeypatch
 ) -> None:
-    monkeypatch.setattr(services, "CHECKED_AT_ONCE", -1)
+    monkeypatch.setattr(freezing, "CHECKED_AT_ONCE", -1)
     client = signed_in(emil)
     client.post(at("create", project), answers(action="freeze", least_votes=6))
     failed = Snapshot.objects.get()
-    services.snapshot_run(snapshot=failed.pk)
+    freezing.snapshot_run(snapshot=failed.pk)
     assert "failed" in client.get(at("list", project)).content.decode()
     detail = client.get(at("detail", project, failed.pk)).content.decode()
     assert "This dataset was not frozen." in detail
@@ -343,13 +344,13 @@ def test_anothers_dataset_is_not_found(
 def test_prompts_show_how_many_of_them_were_imitated(
     project: Project, emil: User, signed_in: SignedIn
 ) -> None:
-    services.snapshot_import(
+    freezing.snapshot_import(
         project=project,
         kind="demonstrations",
         name="Shown",
         rows=[{"prompt": "one", "response": "yes"}],
     )
-    prompts = services.snapshot_import(
+    prompts = freezing.snapshot_import(
         project=project, kind="prompts", name="Asked", rows=[{"prompt": "One"}, {"prompt": "two"}]
     )
     page = signed_in(emil).get(at("detail", project, prompts.pk)).content.decode()

@@ -11,10 +11,10 @@ from apps.accounts.models import Project, User
 from apps.agreement.services.reports import report_refresh
 from apps.common.registry import run_results
 from apps.labeling.models import Comparison
-from apps.snapshots import services
 from apps.snapshots.models import Snapshot
-from apps.snapshots.readiness import StatedForm, gather
 from apps.snapshots.recipe import SnapshotRecipe
+from apps.snapshots.services import freezing
+from apps.snapshots.services.readiness import StatedForm, gather
 from apps.training.models import Checkpoint, Run, RunInput
 from measures.advice import Facts, Method, Rules, Task, advise
 from tests.snapshots.conftest import revote
@@ -31,7 +31,7 @@ def frozen(project: Project, crowd: list[Comparison]) -> Snapshot:
     recipe = SnapshotRecipe(
         heldout_annotators=0.0, splits={"train": 0.8, "dev": 0.2}, seed="seed-2"
     )
-    return services.snapshot_freeze(project=project, name="pairs", recipe=recipe, user=None)
+    return freezing.snapshot_freeze(project=project, name="pairs", recipe=recipe, user=None)
 
 
 @pytest.fixture
@@ -96,7 +96,7 @@ def test_the_words_alone_are_read_from_the_datasets_report(
         {"key": "growth", "evidence": [{"kind": "curve", "rows": rows}]},
     ]
     monkeypatch.setattr(
-        "apps.snapshots.readiness.report_read", lambda *, snapshot: {"checks": checks}
+        "apps.snapshots.services.readiness.report_read", lambda *, snapshot: {"checks": checks}
     )
     found = gather(project).facts["text_baseline"]
     assert (found.value, found.low, found.high, found.n) == (0.79, 0.73, 0.85, 672)

@@ -9,9 +9,9 @@ from django.urls import reverse
 
 from apps.accounts.models import Project, User
 from apps.labeling.models import Comparison, Vote
-from apps.snapshots import services
 from apps.snapshots.models import Snapshot
-from apps.snapshots.reporting import report_read
+from apps.snapshots.services import freezing
+from apps.snapshots.services.reporting import report_read
 from apps.snapshots.storage import artifact_store
 from tests.snapshots.conftest import crowd_make, revote
 from tests.snapshots.test_freezing import freeze
@@ -123,7 +123,7 @@ def test_the_report_is_stored_with_its_hash_and_a_changed_one_is_refused(
 ) -> None:
     snapshot = freeze(project, emil)
     assert snapshot.counts["report"]["levels"]["stop"] >= 1
-    assert services.snapshot_verify(snapshot=snapshot).ok
+    assert freezing.snapshot_verify(snapshot=snapshot).ok
     path = f"{snapshot.uri}/report.json"
     artifact_store().write_bytes(path, artifact_store().read_bytes(path) + b" ")
     page = signed_in(emil).get(at("report", project, snapshot.pk))
@@ -134,7 +134,7 @@ def test_the_report_is_stored_with_its_hash_and_a_changed_one_is_refused(
 def test_of_a_large_file_a_random_part_is_looked_at_and_that_is_said(
     project: Project, emil: User, signed_in: SignedIn, crowd: list[Comparison], monkeypatch
 ) -> None:
-    monkeypatch.setattr("apps.snapshots.reporting.MOST_PAIRS", 10)
+    monkeypatch.setattr("apps.snapshots.services.reporting.MOST_PAIRS", 10)
     snapshot = freeze(project, emil)
     made = report_read(snapshot=snapshot)
     assert made["n"] == snapshot.counts["rows"]["train"] > 10
@@ -149,7 +149,7 @@ def test_a_report_that_fails_does_not_stop_a_freeze(
     def broken(**_):
         raise ZeroDivisionError("planted")
 
-    monkeypatch.setattr("apps.snapshots.reporting.report_of", broken)
+    monkeypatch.setattr("apps.snapshots.services.reporting.report_of", broken)
     snapshot = freeze(project, emil)
     assert snapshot.state == "frozen"
     assert "report" not in snapshot.counts
@@ -176,14 +176,14 @@ def test_prompts_are_set_beside_the_newest_demonstrations(
     project: Project, emil: User, signed_in: SignedIn
 ) -> None:
     asked = [f"question {k} about the thing with the number {k * k}" for k in range(20)]
-    services.snapshot_import(
+    freezing.snapshot_import(
         project=project,
         kind="demonstrations",
         name="May demonstrations",
         rows=[{"prompt": text, "response": "so it is"} for text in asked[:8]],
         user=emil,
     )
-    prompts = services.snapshot_import(
+    prompts = freezing.snapshot_import(
         project=project,
         kind="prompts",
         name="May prompts",
@@ -198,7 +198,7 @@ def test_prompts_are_set_beside_the_newest_demonstrations(
 def test_demonstrations_and_drafts_have_no_report(
     project: Project, emil: User, signed_in: SignedIn
 ) -> None:
-    made = services.snapshot_import(
+    made = freezing.snapshot_import(
         project=project,
         kind="demonstrations",
         name="d",

@@ -14,7 +14,7 @@ from apps.labeling.models import Comparison, Response
 from apps.snapshots.assembling.rows import source_of
 from apps.snapshots.models import Snapshot
 from apps.snapshots.recipe import SnapshotRecipe
-from apps.snapshots.services import snapshot_freeze
+from apps.snapshots.services.freezing import snapshot_freeze
 from tests.snapshots.conftest import revote
 from workers.data.snapshot import read_preferences
 

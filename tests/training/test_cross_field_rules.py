@@ -7,7 +7,7 @@ import pytest
 from django.test import Client
 
 from apps.accounts.models import Project, User
-from apps.training.forms import RunForm
+from apps.training.forms.launch import RunForm
 from apps.training.models import Run
 
 URL = {"url": "http://127.0.0.1:9/v1", "model": "m"}

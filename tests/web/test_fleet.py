@@ -9,12 +9,12 @@ from django.utils import timezone
 
 from apps.accounts.models import Project, User
 from apps.training import services
-from apps.training.code_version import code_version
 from apps.training.models import Run, RunQuota
 from apps.training.screens.fleet import differences, gpu_words
 from apps.training.selectors import queueing as fleet_reading
 from tests.web.runs import run_make
 from tests.web.test_run_form import fields_of
+from workers.contract.code_version import code_version
 from workers.contract.fleet import Fleet, Gpu, WorkerReport
 
 Sign = Callable[[User], Client]

@@ -6,7 +6,7 @@ import pytest
 from django.utils import timezone
 
 from apps.snapshots.models import Snapshot
-from apps.training.forms import ROLE_LABELS, RunForm
+from apps.training.forms.launch import ROLE_LABELS, RunForm
 from apps.training.models import Run, RunInput
 from apps.training.services.kinds import KINDS as RULES
 from tests.web.runs import run_make

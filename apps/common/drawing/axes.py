@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from apps.common.templatetags.frame import figure, fixed
+from apps.common.numbers import figure, fixed
 from measures.estimate import Interval
 
 

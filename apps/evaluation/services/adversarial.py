@@ -30,11 +30,11 @@ from apps.labeling.models import Comparison, Response
 from apps.labeling.services import comparisons_import
 from apps.labeling.texts import fingerprint
 from apps.snapshots.dispatch import freeze_send
-from apps.snapshots.drafts import draft_make
 from apps.snapshots.models import Snapshot
 from apps.snapshots.recipe import TRAIN, Filters, SnapshotRecipe
-from apps.snapshots.selectors import recipe_default
-from apps.snapshots.services import snapshot_preview
+from apps.snapshots.selectors.snapshots import recipe_default
+from apps.snapshots.services.drafts import draft_make
+from apps.snapshots.services.freezing import snapshot_preview
 from apps.training.models import Checkpoint, Run
 
 N_PAIRS = 50

@@ -31,7 +31,7 @@ from apps.evaluation.selectors.judgements import (
 )
 from apps.snapshots.models import Snapshot
 from apps.training import display
-from apps.training.forms import ROLE_LABELS
+from apps.training.forms.launch import ROLE_LABELS
 from apps.training.models import Checkpoint, Run
 from measures.trust.lines import LINES
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from django.urls import reverse
 
 from apps.common.drawing.axes import words
+from apps.common.numbers import figure
 from apps.common.registry import playbook_url
-from apps.common.templatetags.frame import figure
 from apps.monitoring.chain import LINK_NAMES
 from apps.monitoring.selectors.diagnosis import Diagnosed
 from apps.training.models import Run

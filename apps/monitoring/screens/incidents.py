@@ -10,7 +10,7 @@ from django.urls import reverse
 from django.utils.http import urlencode
 
 from apps.common import registry
-from apps.common.templatetags.frame import figure
+from apps.common.numbers import figure
 from apps.monitoring.chain import LINK_NAMES, link_name
 from apps.monitoring.models import Delivery, Incident, IncidentEntry
 from apps.training.models import Run

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from apps.common.drawing.blocks import Part, parts
-from apps.common.templatetags.frame import figure
+from apps.common.numbers import figure
 from apps.monitoring.selectors.checks import CONFIRMS, REFUTES, ExperimentState
 from apps.training.models import Run
 from measures.trust.findings import Histogram

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from apps.common.drawing.axes import Axis, Tick
-from apps.common.templatetags.frame import figure
+from apps.common.numbers import figure
 from apps.training.metric_blocks import Point
 from workers.contract.guards import RULES
 from workers.diagnosis.detectors import DETECTORS

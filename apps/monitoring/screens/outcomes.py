@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from apps.common.templatetags.frame import figure
+from apps.common.numbers import figure
 from apps.monitoring.screens.time_charts import TimeChart, TimePoint, time_chart
 from apps.monitoring.selectors.outcomes import Series
 from measures.outcomes import Change, change

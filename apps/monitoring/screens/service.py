@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from apps.common.drawing.axes import places_for
-from apps.common.templatetags.frame import figure, fixed
+from apps.common.numbers import figure, fixed
 from apps.monitoring.models import ProbeResult, Watch
 from apps.monitoring.probe_words import FIGURES, is_share, label_of
 from apps.monitoring.screens.time_charts import Spark, TimeChart, TimePoint, spark, time_chart

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from apps.common.drawing.axes import Axis, Tick
-from apps.common.templatetags.frame import figure
+from apps.common.numbers import figure
 
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, FLOOR = 400, 170, 48, 390, 12, 136
 SPARK_WIDTH, SPARK_HEIGHT = 120, 28

@@ -7,7 +7,7 @@ from typing import Any
 
 from apps.common.errors import DomainError
 from apps.snapshots.models import Snapshot
-from apps.snapshots.splits import PRIVATE_SPLITS
+from apps.snapshots.recipe import PRIVATE_SPLITS
 from apps.training.models import Artifact, Checkpoint, Run, RunInput
 from apps.training.selectors import checkpoint_for_use, metric_series, runs
 from apps.training.services.kinds import OPTIMISED, PAIRS, PROMPTS, REWARDS, reads_model

@@ -5,9 +5,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from apps.snapshots.comparing import CHANGES, Became, Change, Fate, Summary, VoteState
 from apps.snapshots.display import recipe_facts
 from apps.snapshots.models import Snapshot
+from apps.snapshots.selectors.comparing import CHANGES, Became, Change, Fate, Summary, VoteState
 
 NOT_THERE = "not there"
 MOST_REASONS = 6

@@ -7,9 +7,9 @@ from datetime import datetime
 from apps.common.registry import Use
 from apps.labeling.models import Choice
 from apps.labeling.texts import excerpt
-from apps.snapshots.comparing import Became, VoteState
-from apps.snapshots.lineage import n_models
 from apps.snapshots.models import SnapshotRow
+from apps.snapshots.selectors.comparing import Became, VoteState
+from apps.snapshots.selectors.lineage import n_models
 
 _SHORT = {"a": "A", "b": "B", "tie": "Tie", "both_bad": "Both bad"}
 

@@ -14,11 +14,11 @@ from apps.accounts.permissions import READERS, project_page
 from apps.common.errors import DomainError
 from apps.common.http import Request
 from apps.common.spreadsheet import csv_lines
-from apps.snapshots import comparing, selectors
-from apps.snapshots.comparing import vote_states
 from apps.snapshots.models import Snapshot
 from apps.snapshots.recipe import SPLITS
 from apps.snapshots.screens import changes as screen
+from apps.snapshots.selectors import comparing, snapshots
+from apps.snapshots.selectors.comparing import vote_states
 
 PER_PAGE = 50
 
@@ -99,7 +99,7 @@ def _compared(request: Request, old: Snapshot, new: Snapshot) -> dict[str, Any]:
 
 def _both(request: Request) -> tuple[Snapshot, Snapshot]:
     old, new = (
-        selectors.snapshot_get(project=request.project, snapshot_id=request.GET.get(name, ""))
+        snapshots.snapshot_get(project=request.project, snapshot_id=request.GET.get(name, ""))
         for name in ("old", "new")
     )
     return old, new
@@ -119,7 +119,7 @@ def _picked(request: Request) -> str:
     picked = request.GET.getlist("pick")
     if len(picked) != 2:
         return ""
-    found = selectors.snapshot_list(project=request.project).filter(pk__in=picked)
+    found = snapshots.snapshot_list(project=request.project).filter(pk__in=picked)
     ordered = [snapshot.pk for snapshot in found.order_by("created_at")]
     if len(ordered) != 2:
         return ""

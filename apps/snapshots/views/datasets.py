@@ -11,15 +11,17 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from apps.accounts.permissions import ADMIN, READERS, STAFF, project_page
 from apps.common.errors import DomainError
 from apps.common.http import Request
-from apps.snapshots import browsing, comparing, display, exports, selectors, services
-from apps.snapshots.comparing import changed_counts
+from apps.snapshots import display, exports
 from apps.snapshots.forms import SnapshotForm
-from apps.snapshots.improvements import improved_count
 from apps.snapshots.models import Snapshot
 from apps.snapshots.progress import progress_read
 from apps.snapshots.recipe import SnapshotRecipe, recipe_from_stored
 from apps.snapshots.reports import PARTS
-from apps.snapshots.responses import download_response
+from apps.snapshots.screens.exports import download_response
+from apps.snapshots.selectors import browsing, comparing, snapshots
+from apps.snapshots.selectors.comparing import changed_counts
+from apps.snapshots.services import freezing
+from apps.snapshots.services.improvements import improved_count
 
 PER_PAGE = 50
 ADMINS = frozenset({ADMIN})
@@ -30,7 +32,7 @@ _LATER = "Redis does not answer. The dataset waits, and is made by itself when R
 @project_page(READERS)
 def snapshot_list(request: Request) -> HttpResponse:
     chosen, search = request.GET.get("kind", ""), request.GET.get("q", "").strip()
-    rows = selectors.snapshot_search(project=request.project, kind=chosen, search=search)
+    rows = snapshots.snapshot_search(project=request.project, kind=chosen, search=search)
     context = {
         "page": Paginator(rows, PER_PAGE).get_page(request.GET.get("page")),
         "kinds": Snapshot.Kind.choices,
@@ -76,7 +78,7 @@ def snapshot_create(request: Request) -> HttpResponse:
         try:
             if not previewing:
                 return _start(request, form)
-            shown = services.snapshot_preview(
+            shown = freezing.snapshot_preview(
                 project=request.project, recipe=form.cleaned_data["recipe"]
             )
             context["preview"] = display.figures(shown.counts, shown.warnings)
@@ -87,7 +89,7 @@ def snapshot_create(request: Request) -> HttpResponse:
 
 
 def _start(request: Request, form: SnapshotForm) -> HttpResponse:
-    made, sent = services.snapshot_start(
+    made, sent = freezing.snapshot_start(
         project=request.project,
         name=form.cleaned_data["name"],
         recipe=form.cleaned_data["recipe"],
@@ -102,14 +104,14 @@ def _like(request: Request) -> SnapshotRecipe | None:
     """The recipe of the dataset that `?like=` names; None for none, or one without a recipe."""
     if not (like := request.GET.get("like", "").replace("\x00", "")):
         return None
-    found = selectors.snapshot_get(project=request.project, snapshot_id=like)
+    found = snapshots.snapshot_get(project=request.project, snapshot_id=like)
     return recipe_from_stored(found.recipe) if "ties" in found.recipe else None
 
 
 def _freeze_improved(request: Request) -> Snapshot | None:
     """The frozen demonstrations, or None with the reason as a message."""
     try:
-        made = services.demonstrations_freeze(
+        made = freezing.demonstrations_freeze(
             project=request.project,
             name=request.POST.get("name", ""),
             user=request.user,
@@ -125,7 +127,7 @@ def _freeze_improved(request: Request) -> Snapshot | None:
 @project_page(READERS)
 def snapshot_detail(request: Request, snapshot: str) -> HttpResponse:
     """One dataset; while it is being made its head polls this address."""
-    found = selectors.snapshot_get(project=request.project, snapshot_id=snapshot)
+    found = snapshots.snapshot_get(project=request.project, snapshot_id=snapshot)
     draft = found.state == Snapshot.State.DRAFT
     told = progress_read(found.pk) if draft else {}
     if request.htmx:
@@ -140,10 +142,10 @@ def snapshot_detail(request: Request, snapshot: str) -> HttpResponse:
     context = {
         "snapshot": found,
         "files": exports.file_list_or_none(found),
-        "uses": selectors.uses_of(found),
+        "uses": snapshots.uses_of(found),
         "may_download": request.role in STAFF,
         "formats": exports.SPLIT_FORMATS,
-        "overlap": selectors.overlap_with_demonstrations(found),
+        "overlap": snapshots.overlap_with_demonstrations(found),
         "before": comparing.one_before(found),
         "has_rows": browsing.has_rows(found),
         "n_changed": changed_counts([found]).get(found.pk, 0),
@@ -160,13 +162,13 @@ def snapshot_detail(request: Request, snapshot: str) -> HttpResponse:
 @project_page(STAFF)
 def snapshot_action(request: Request, snapshot: str) -> HttpResponse:
     """cancel a draft, or try a failed one again by its own recipe."""
-    found = selectors.snapshot_get(project=request.project, snapshot_id=snapshot)
+    found = snapshots.snapshot_get(project=request.project, snapshot_id=snapshot)
     try:
         match request.POST.get("action"):
             case "cancel":
-                services.snapshot_cancel(snapshot=found, by=request.user)
+                freezing.snapshot_cancel(snapshot=found, by=request.user)
             case "again":
-                found, sent = services.snapshot_start_again(snapshot=found, user=request.user)
+                found, sent = freezing.snapshot_start_again(snapshot=found, user=request.user)
                 if not sent:
                     messages.warning(request, _LATER)
             case _:
@@ -180,9 +182,9 @@ def snapshot_action(request: Request, snapshot: str) -> HttpResponse:
 @project_page(ADMINS)
 def snapshot_private(request: Request, snapshot: str) -> HttpResponseBase:
     """A private split's rows, for an admin who asks; the audit log says who did."""
-    found = selectors.snapshot_get(project=request.project, snapshot_id=snapshot)
+    found = snapshots.snapshot_get(project=request.project, snapshot_id=snapshot)
     split = request.POST.get("split", "")
-    file = services.private_split_open(snapshot=found, split=split, by=request.user)
+    file = freezing.private_split_open(snapshot=found, split=split, by=request.user)
     name = f"{request.project.slug}-{found.pk}-{split}.jsonl"
     return FileResponse(
         file, as_attachment=True, filename=name, content_type="application/x-ndjson"
@@ -192,8 +194,8 @@ def snapshot_private(request: Request, snapshot: str) -> HttpResponseBase:
 @require_POST
 @project_page(READERS)
 def snapshot_verify(request: Request, snapshot: str) -> HttpResponse:
-    found = selectors.snapshot_get(project=request.project, snapshot_id=snapshot)
-    outcome = services.snapshot_verify(snapshot=found)
+    found = snapshots.snapshot_get(project=request.project, snapshot_id=snapshot)
+    outcome = freezing.snapshot_verify(snapshot=found)
     if outcome.ok:
         messages.success(request, "Every file has the content it was frozen with.")
     else:
@@ -205,7 +207,7 @@ def snapshot_verify(request: Request, snapshot: str) -> HttpResponse:
 @project_page(STAFF)
 def snapshot_download(request: Request, snapshot: str) -> HttpResponseBase:
     """`?split=…&format=jsonl|parquet|csv`, or `?format=zip` for everything."""
-    found = selectors.snapshot_get(project=request.project, snapshot_id=snapshot)
+    found = snapshots.snapshot_get(project=request.project, snapshot_id=snapshot)
     sent = exports.snapshot_export(
         snapshot=found,
         split=request.GET.get("split", ""),

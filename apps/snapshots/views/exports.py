@@ -7,16 +7,17 @@ from django.views.decorators.http import require_safe
 
 from apps.accounts.permissions import STAFF, project_page
 from apps.common.http import Request
-from apps.snapshots import exports, selectors
-from apps.snapshots.responses import download_response
+from apps.snapshots import exports
 from apps.snapshots.screens import exports as screen
+from apps.snapshots.screens.exports import download_response
+from apps.snapshots.selectors import snapshots
 
 
 @require_safe
 @project_page(STAFF)
 def snapshot_exports(request: Request, snapshot: str) -> HttpResponse:
     """Every form with what it is for, its rows and its files."""
-    found = selectors.snapshot_get(project=request.project, snapshot_id=snapshot)
+    found = snapshots.snapshot_get(project=request.project, snapshot_id=snapshot)
     context = {
         "page_title": f"Export {found.name}",
         "nav": "datasets",
@@ -33,7 +34,7 @@ def snapshot_exports(request: Request, snapshot: str) -> HttpResponse:
 @project_page(STAFF)
 def export_file(request: Request, snapshot: str) -> HttpResponseBase:
     """`?shape=…&split=…&format=jsonl|parquet|csv`, or `?shape=…&format=zip` for a folder."""
-    found = selectors.snapshot_get(project=request.project, snapshot_id=snapshot)
+    found = snapshots.snapshot_get(project=request.project, snapshot_id=snapshot)
     sent = exports.snapshot_export(
         snapshot=found,
         split=request.GET.get("split", ""),

@@ -11,11 +11,11 @@ from apps.common.http import Request
 from apps.labeling.models import Vote
 from apps.labeling.selectors import comparison_get
 from apps.labeling.texts import excerpt
-from apps.snapshots import browsing, comparing, lineage, selectors
-from apps.snapshots.comparing import changed_votes, vote_states
-from apps.snapshots.lineage import comparison_tree, runs_used
 from apps.snapshots.recipe import PRIVATE_SPLITS, SPLITS
 from apps.snapshots.screens import lineage as screen
+from apps.snapshots.selectors import browsing, comparing, lineage, snapshots
+from apps.snapshots.selectors.comparing import changed_votes, vote_states
+from apps.snapshots.selectors.lineage import comparison_tree, runs_used
 
 PER_PAGE = 50
 
@@ -51,7 +51,7 @@ def comparison_lineage(request: Request, comparison: int) -> HttpResponse:
 @project_page(READERS)
 def snapshot_rows(request: Request, snapshot: str) -> HttpResponse:
     """Every comparison that the dataset looked at: its file, or why it was left out."""
-    found = selectors.snapshot_get(project=request.project, snapshot_id=snapshot)
+    found = snapshots.snapshot_get(project=request.project, snapshot_id=snapshot)
     wanted = browsing.RowsWanted(
         split=request.GET.get("split", ""),
         reason=request.GET.get("reason", ""),
@@ -87,7 +87,7 @@ def snapshot_rows(request: Request, snapshot: str) -> HttpResponse:
 @project_page(READERS)
 def snapshot_lineage(request: Request, snapshot: str) -> HttpResponse:
     """Back to the votes, on to runs and models, and the votes that were changed since."""
-    found = selectors.snapshot_get(project=request.project, snapshot_id=snapshot)
+    found = snapshots.snapshot_get(project=request.project, snapshot_id=snapshot)
     changed = [(one.vote, one.comparison, one.split) for one in changed_votes([found])]
     page = Paginator(changed, PER_PAGE).get_page(request.GET.get("page"))
     states = vote_states([vote for vote, _, _ in page])

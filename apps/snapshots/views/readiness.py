@@ -6,8 +6,8 @@ from django.views.decorators.http import require_safe
 
 from apps.accounts.permissions import READERS, STAFF, project_page
 from apps.common.http import Request
-from apps.snapshots.readiness import StatedForm, gather
 from apps.snapshots.screens import readiness as screen
+from apps.snapshots.services.readiness import StatedForm, gather
 from measures.advice import Facts, advise
 
 

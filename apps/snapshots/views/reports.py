@@ -12,11 +12,12 @@ from apps.accounts.permissions import READERS, STAFF, project_page
 from apps.common.errors import DomainError, Missing
 from apps.common.http import Request
 from apps.common.spreadsheet import csv_lines
-from apps.snapshots import reporting, selectors
 from apps.snapshots.forms import SnapshotForm
 from apps.snapshots.models import Snapshot
 from apps.snapshots.reports import PARTS
 from apps.snapshots.screens import report as screen
+from apps.snapshots.selectors import snapshots
+from apps.snapshots.services import reporting
 
 
 @require_safe
@@ -82,7 +83,7 @@ def _next(part: str) -> str:
 
 
 def _of(request: Request, snapshot: str) -> tuple[Snapshot, Mapping[str, Any]]:
-    found = selectors.snapshot_get(project=request.project, snapshot_id=snapshot)
+    found = snapshots.snapshot_get(project=request.project, snapshot_id=snapshot)
     made = reporting.report_read(snapshot=found)
     if made is None:
         raise Missing("This dataset has no skew report: it is not frozen, or holds no preferences.")

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from apps.common.errors import Conflict
-from apps.common.templatetags.frame import figure
+from apps.common.numbers import figure
 from apps.training.guidance import advised_changes, rule_of
 from apps.training.models import Checkpoint, Run
 from apps.training.selectors.reference import (

@@ -10,8 +10,8 @@ from django.http import QueryDict
 from django.urls import NoReverseMatch, reverse
 from django.utils.http import urlencode
 
+from apps.common.numbers import figure
 from apps.common.registry import playbook_url
-from apps.common.templatetags.frame import figure
 from apps.training.display import metric_summary, speakable
 from apps.training.guidance import rules_in_force
 from apps.training.headline import kind_of, metric_names

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from apps.common.drawing.blocks import Part, parts
-from apps.common.templatetags.frame import figure, filesize
+from apps.common.numbers import figure, filesize
 from apps.training.models import Run
 from apps.training.selectors.results import report_read
 from apps.training.services.layouts import layouts_of_kind

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from apps.common.errors import DomainError, Missing
-from apps.common.templatetags.frame import figure
+from apps.common.numbers import figure
 from apps.training import display, headline
 from apps.training.models import Alert, Run, RunInput
 from apps.training.screens.references import source

@@ -10,12 +10,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 from apps.accounts.models import Project
-from apps.common.templatetags.frame import filesize
+from apps.common.numbers import filesize
 from apps.training import display
-from apps.training.code_version import UNKNOWN, code_version
 from apps.training.models import Run, RunQuota
 from apps.training.selectors import queueing as fleet_reading
 from apps.training.selectors.queueing import Line, classes_beside, queue_lines, queue_words
+from workers.contract.code_version import UNKNOWN, code_version
 from workers.contract.fleet import PACKAGES, Fleet, Gpu, WorkerReport
 from workers.contract.wire import QUEUE_SHORT
 

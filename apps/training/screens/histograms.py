@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from apps.common.drawing.axes import Axis, Tick
-from apps.common.templatetags.frame import figure
+from apps.common.numbers import figure
 from apps.training.screens.panels import words_of
 from apps.training.selectors.metrics import Spread
 

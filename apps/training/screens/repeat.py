@@ -3,13 +3,13 @@
 from dataclasses import dataclass
 from typing import Any
 
-from apps.training.code_version import DIRTY, UNKNOWN
 from apps.training.models import Checkpoint, Run, RunInput
 from apps.training.selectors.runs import checkpoint_for_use
 from apps.training.services.kinds import POLICIES
 from apps.training.services.layouts import needs_of
 from apps.training.services.repeating import evaluation_missing
 from workers.config import recipe_config, recipe_fields
+from workers.contract.code_version import DIRTY, UNKNOWN
 from workers.contract.jobs import ONE
 
 

@@ -6,7 +6,7 @@ from typing import Any
 from django.core.paginator import Paginator
 from django.http import QueryDict
 
-from apps.common.templatetags.frame import figure
+from apps.common.numbers import figure
 from apps.training.models import Run
 from apps.training.selectors.results import Kept, samples_chosen, samples_of
 from measures.repetition import repeated_share

@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 from apps.common.drawing.axes import Axis, Tick, short
-from apps.common.templatetags.frame import figure, fixed
+from apps.common.numbers import figure, fixed
 from apps.training.headline import HEADLINES
 from apps.training.models import Run
 from apps.training.selectors.pages import SeedFigure

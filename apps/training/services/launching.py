@@ -12,7 +12,6 @@ from apps.accounts.services import audit_record
 from apps.common.errors import DomainError, Unprocessable
 from apps.common.json_limits import json_check, storable
 from apps.snapshots.models import Snapshot
-from apps.training.code_version import code_version
 from apps.training.models import Artifact, Checkpoint, Run, RunAttempt, RunInput
 from apps.training.services.attempts import run_dispatch
 from apps.training.services.kinds import (
@@ -27,6 +26,7 @@ from apps.training.services.layouts import launcher_of, needs_check, needs_of
 from apps.training.services.points import context_check
 from workers.config import SettingsError, settings_for
 from workers.config.inference import refused_option
+from workers.contract.code_version import code_version
 from workers.contract.jobs import ONE
 from workers.contract.model_names import NOT_ALLOWED, may_be_named
 from workers.contract.wire import JOB_QUEUES, QUEUE_CPU, QUEUE_SHORT

@@ -19,7 +19,6 @@ from django.db.models import F, Max, Q, QuerySet
 
 from apps.common.errors import Conflict, Missing
 from apps.snapshots.models import Snapshot
-from apps.training.code_version import UNKNOWN
 from apps.training.metric_blocks import (
     Column,
     Point,
@@ -32,6 +31,7 @@ from apps.training.models import Artifact, Checkpoint, MetricBlock, Run, RunAtte
 from apps.training.selectors.metrics import metric_columns
 from apps.training.services.attempts import run_locked
 from apps.training.services.kinds import Input
+from workers.contract.code_version import UNKNOWN
 
 FULL_POINTS = 65_536  # a block of so many is not touched again
 BLOCKS_TO_MERGE = 32  # small neighbours that become one; so a live run has fewer small ones

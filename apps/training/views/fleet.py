@@ -9,7 +9,7 @@ from apps.accounts.permissions import ADMIN, STAFF, project_page
 from apps.common.errors import DomainError
 from apps.common.http import Request
 from apps.training import selectors, services
-from apps.training.form_needs import QuotaForm
+from apps.training.forms.needs import QuotaForm
 from apps.training.screens.fleet import fleet_view
 
 

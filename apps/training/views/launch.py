@@ -13,7 +13,7 @@ from apps.common.errors import DomainError
 from apps.common.health import queues_heard
 from apps.common.http import Request
 from apps.training import selectors, services
-from apps.training.forms import RunForm
+from apps.training.forms.launch import RunForm
 from apps.training.guidance import advised_changes
 from apps.training.models import Run
 from apps.training.screens.checks import layouts_of

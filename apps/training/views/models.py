@@ -9,7 +9,7 @@ from django.views.decorators.http import require_safe
 
 from apps.accounts.permissions import STAFF, project_page
 from apps.common.http import Request
-from apps.snapshots.lineage import datasets_behind
+from apps.snapshots.selectors.lineage import datasets_behind
 from apps.training import display, selectors, services
 from apps.training.models import Checkpoint, Run
 from apps.training.selectors import pages

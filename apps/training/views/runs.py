@@ -14,7 +14,7 @@ from django.views.decorators.http import require_safe
 from apps.accounts.permissions import STAFF, project_page
 from apps.common.http import Request
 from apps.common.registry import RunTab, run_tabs
-from apps.snapshots.lineage import datasets_behind
+from apps.snapshots.selectors.lineage import datasets_behind
 from apps.training import display, headline, selectors, services
 from apps.training.guidance import PREFLIGHT, failure_of, next_step
 from apps.training.models import Run

@@ -14,7 +14,7 @@ from django.http import QueryDict
 from apps.accounts.models import Project
 from apps.common.errors import DomainError
 from apps.common.json_limits import json_check
-from apps.training.form_guards import (
+from apps.training.forms.guards import (
     PREFIX,
     GuardRow,
     guard_complaint,
@@ -22,7 +22,7 @@ from apps.training.form_guards import (
     guard_rows,
     guards_chosen,
 )
-from apps.training.form_needs import NeedsForm
+from apps.training.forms.needs import NeedsForm
 from apps.training.models import Run, RunInput
 from apps.training.selectors import pages
 from apps.training.services.kinds import KINDS, OPTIMISED, REWARDED, Role, held_out_judges

@@ -15,9 +15,9 @@ from django.urls import NoReverseMatch, reverse
 from apps.accounts.models import Project
 from apps.common.registry import Use
 from apps.labeling.models import Vote
-from apps.snapshots.comparing import changed_counts
 from apps.snapshots.models import LOOKING, Snapshot, SnapshotRow
 from apps.snapshots.recipe import PRIVATE_SPLITS
+from apps.snapshots.selectors.comparing import changed_counts
 
 
 @dataclass(slots=True)

@@ -16,19 +16,20 @@ from django.utils import timezone
 from apps.accounts.models import Project, User
 from apps.accounts.services import audit_record
 from apps.common.errors import Conflict, DomainError, Missing
-from apps.snapshots import dispatch, progress, selectors
+from apps.snapshots import dispatch, progress
 from apps.snapshots.assembling.assembly import assemble
 from apps.snapshots.assembling.material import Assembly
-from apps.snapshots.drafts import CANCELLED, KILLED, at_work, draft_make, is_made, seal
 from apps.snapshots.formats.folder import write_folder
-from apps.snapshots.gathering import material_of
-from apps.snapshots.improvements import demonstration_lineage, demonstrations_from
 from apps.snapshots.models import Snapshot
-from apps.snapshots.parsing import parse_rows
 from apps.snapshots.recipe import KTO, PRIVATE_SPLITS, TRAIN, SnapshotRecipe, recipe_from_stored
-from apps.snapshots.reporting import report_store
+from apps.snapshots.selectors import snapshots
+from apps.snapshots.services.drafts import CANCELLED, KILLED, at_work, draft_make, is_made, seal
+from apps.snapshots.services.gathering import material_of
+from apps.snapshots.services.improvements import demonstration_lineage, demonstrations_from
+from apps.snapshots.services.parsing import parse_rows
+from apps.snapshots.services.reporting import report_store
+from apps.snapshots.services.writing import card_of, preferences_write, rows_of
 from apps.snapshots.storage import KEY, artifact_store, folder_of, private_folder_of, scratch
-from apps.snapshots.writing import card_of, preferences_write, rows_of
 from workers.artifacts import ArtifactError
 
 State = Snapshot.State
@@ -63,7 +64,7 @@ def snapshot_start(
     Where the votes are few enough to be looked at in a moment, what would fail for want of rows
     fails here: errors as in `snapshot_freeze`, but for those of the files.
     """
-    if selectors.vote_count(project=project) <= CHECKED_AT_ONCE:
+    if snapshots.vote_count(project=project) <= CHECKED_AT_ONCE:
         _require_rows(snapshot_preview(project=project, recipe=recipe))
     snapshot = draft_make(
         project=project,
@@ -191,7 +192,7 @@ def demonstrations_freeze(*, project: Project, name: str, user: User | None) -> 
     They are split by group as its preferences are, by the default seed and shares. `DomainError`
     (empty_snapshot) when nobody has improved an answer, or none of the training split.
     """
-    recipe = selectors.recipe_default(project=project)
+    recipe = snapshots.recipe_default(project=project)
     about = {"from": "improved answers", "seed": recipe.seed, "splits": dict(recipe.shares)}
     snapshot = draft_make(
         project=project, name=name, kind=Snapshot.Kind.DEMONSTRATIONS, recipe=about, user=user

@@ -18,7 +18,7 @@ from apps.common.registry import RunResult, run_results
 from apps.labeling.models import Choice, Decision
 from apps.snapshots.models import Snapshot
 from apps.snapshots.recipe import TRAIN
-from apps.snapshots.reporting import report_read
+from apps.snapshots.services.reporting import report_read
 from apps.snapshots.storage import artifact_store
 from measures.accuracy import pair_credit
 from measures.advice import Rules, Task

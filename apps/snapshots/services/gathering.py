@@ -10,7 +10,7 @@ from apps.snapshots.assembling.gate import RulingFacts, VoteFacts
 from apps.snapshots.assembling.material import Ballot, Judgement, Material, Pair
 from apps.snapshots.assembling.rows import argument_text, prompt_text, text_key
 from apps.snapshots.recipe import JOIN, SnapshotRecipe
-from apps.snapshots.selectors import barred_by, parts
+from apps.snapshots.selectors.snapshots import barred_by, parts
 
 _BATCH = 5_000
 # Hidden repeats would count a person twice; audit re-votes check a decision and do not make it; the

@@ -19,7 +19,7 @@ import pyarrow as pa
 from apps.accounts.models import Project
 from apps.common.errors import Missing
 from apps.labeling.models import Comparison
-from apps.snapshots import progress, selectors
+from apps.snapshots import progress
 from apps.snapshots.assembling.gate import Proof, prove, require_clean
 from apps.snapshots.assembling.material import BY_RULING, Assembly, Line
 from apps.snapshots.assembling.rows import Row, Texts, preference_rows, unpaired_rows
@@ -27,9 +27,10 @@ from apps.snapshots.display import recipe_facts
 from apps.snapshots.formats import Shape, writing
 from apps.snapshots.formats.card import Folder, card_text
 from apps.snapshots.formats.folder import FORMAT, write_folder
-from apps.snapshots.gathering import ruling_facts, vote_facts
 from apps.snapshots.models import Snapshot, SnapshotRow
 from apps.snapshots.recipe import KTO, PRIVATE_SPLITS, SOFT, SnapshotRecipe
+from apps.snapshots.selectors import snapshots
+from apps.snapshots.services.gathering import ruling_facts, vote_facts
 from apps.snapshots.storage import (
     NameOf,
     artifact_store,
@@ -68,7 +69,7 @@ def preferences_write(
     deciding = sorted({v for lines in assembly.lines.values() for x in lines for v in x.votes})
     key = dataset_key(project=snapshot.project_id, recipe=recipe.to_json(), votes=deciding)
     name_of = names_under(key)
-    texts, cast_at = selectors.texts_of(kept), selectors.votes_cast_at(deciding)
+    texts, cast_at = snapshots.texts_of(kept), snapshots.votes_cast_at(deciding)
     files = {
         name: rows_written(lines, assembly, texts, recipe, cast_at, name_of)
         for name, lines in assembly.lines.items()
@@ -77,7 +78,7 @@ def preferences_write(
     about = {
         "kind": str(snapshot.kind),
         "title": "Single answers, desirable or not" if unpaired else "Preference pairs",
-        **asdict(selectors.provenance(pairs=kept, votes=deciding)),
+        **asdict(snapshots.provenance(pairs=kept, votes=deciding)),
     }
     counts = {**assembly.counts, "warnings": list(assembly.warnings)}
     private = {name: rows for name, rows in files.items() if name in PRIVATE_SPLITS}

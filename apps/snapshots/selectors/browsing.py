@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from django.db.models import Count, Q, QuerySet
 
-from apps.snapshots.comparing import changed_votes
 from apps.snapshots.models import Snapshot, SnapshotRow
 from apps.snapshots.recipe import PRIVATE_SPLITS
+from apps.snapshots.selectors.comparing import changed_votes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,11 +20,9 @@ from apps.agreement.models import Ruling
 from apps.common.errors import Conflict
 from apps.labeling.models import Comparison, LabelingSettings, Response, Vote
 from apps.labeling.texts import plain
-from apps.snapshots import selectors
 from apps.snapshots.assembling.assembly import assemble
 from apps.snapshots.assembling.material import Assembly, Line
 from apps.snapshots.assembling.rows import argument_key
-from apps.snapshots.gathering import material_of
 from apps.snapshots.models import Snapshot, SnapshotRow
 from apps.snapshots.recipe import HELDOUT_ANNOTATORS, TRAIN, SnapshotRecipe
 from apps.snapshots.reports import (
@@ -36,7 +34,9 @@ from apps.snapshots.reports import (
     prompts_build,
     report_build,
 )
-from apps.snapshots.selectors import parts
+from apps.snapshots.selectors import snapshots
+from apps.snapshots.selectors.snapshots import parts
+from apps.snapshots.services.gathering import material_of
 from apps.snapshots.storage import artifact_store, folder_of
 from workers.artifacts import ArtifactError
 
@@ -255,7 +255,7 @@ def _made(snapshot: Snapshot) -> Report | None:
 def _demonstrations(snapshot: Snapshot) -> Snapshot | None:
     """The newest frozen demonstrations of the project."""
     return (
-        selectors.snapshot_list(project=snapshot.project)
+        snapshots.snapshot_list(project=snapshot.project)
         .filter(kind=Snapshot.Kind.DEMONSTRATIONS, state=Snapshot.State.FROZEN)
         .first()
     )
@@ -271,7 +271,7 @@ def _asked(snapshot: Snapshot) -> tuple[list[str], list[str]]:
     """The prompts of the training file, and the group of each."""
     rows = artifact_store().lines(f"{snapshot.uri}/train.jsonl")
     groups = [str(row.get("group") or row.get("source") or "") for row in rows]
-    return selectors.prompt_texts(snapshot), groups
+    return snapshots.prompt_texts(snapshot), groups
 
 
 def _preview_key(project: Project, recipe: SnapshotRecipe, part: str) -> str:
