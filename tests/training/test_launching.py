@@ -13,7 +13,6 @@ from pytest_django.fixtures import Settings
 from apps.accounts.models import AuditEvent, Project, User
 from apps.common.errors import Conflict, DomainError
 from apps.snapshots.models import Snapshot
-from apps.training import code_version as code
 from apps.training import services
 from apps.training.models import Checkpoint, Run, RunAttempt, RunInput
 from apps.training.services.kinds import KINDS
@@ -21,6 +20,7 @@ from tests.training.conftest import FakeWire
 from tests.training.reports import report, saved
 from workers.artifacts import Store, StoreUnreachable
 from workers.contract import Failed, Finished, Opened, spec_from_json
+from workers.contract import code_version as code
 
 OPENED = Opened()
 

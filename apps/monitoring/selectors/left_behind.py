@@ -9,7 +9,7 @@ from apps.common.errors import DomainError
 from apps.snapshots.models import Snapshot
 from apps.snapshots.recipe import PRIVATE_SPLITS
 from apps.training.models import Artifact, Checkpoint, Run, RunInput
-from apps.training.selectors import checkpoint_for_use, metric_series, runs
+from apps.training.selectors import checkpoint_for_use, checkpoints, metric_series
 from apps.training.services.kinds import OPTIMISED, PAIRS, PROMPTS, REWARDS, reads_model
 from workers.config import recipe_config, recipe_fields
 from workers.diagnosis.verdict import Experiment
@@ -84,7 +84,7 @@ class LeftBehind:
         broken = self.run.failure_kind.startswith("non_finite")
         rows = [
             row
-            for row in runs(self.run)
+            for row in checkpoints(self.run)
             if row.tags
             and row.status != Checkpoint.Status.REJECTED
             and not (broken and "failed" in row.tags)
