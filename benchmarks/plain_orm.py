@@ -13,15 +13,7 @@ from django.utils import timezone
 
 from apps.accounts.models import Membership, Project, User
 from apps.labeling import services
-from apps.labeling.models import (
-    Comparison,
-    Decision,
-    Guideline,
-    LabelingSettings,
-    Skip,
-    Slot,
-    Vote,
-)
+from apps.labeling.models import Comparison, Decision, Guideline, LabelingSettings, Skip, Slot, Vote
 from measures.voting import decide
 
 

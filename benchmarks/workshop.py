@@ -12,15 +12,8 @@ from typing import Any
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from workers.artifacts import Store
-from workers.context import (
-    RunContext,
-)
-from workers.contract.events import (
-    CheckpointSaved,
-    Event,
-    Metrics,
-    RecipeError,
-)
+from workers.context import RunContext
+from workers.contract.events import CheckpointSaved, Event, Metrics, RecipeError
 from workers.contract.jobs import InputRef, JobSpec
 
 

@@ -1,7 +1,7 @@
 """Texts as counts of words: what the audits of words, the text models and the breadth share.
 
 A token is a run of word characters or a single other sign (`\\w+|[^\\w\\s]`), taken from the normal
-form of the text (`measures.text`), so case does not count. Two words in a row, with nothing between
+form of the text, so case does not count. Two words in a row, with nothing between
 them, are a pair of words ("thank you").
 """
 
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from measures.text import normalise
+from measures.duplicates import normalise
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]

@@ -1,6 +1,6 @@
 """Texts that are nearly the same: MinHash to find candidates, exact Jaccard to decide.
 
-A text is the set of its shingles: every run of three words of its normal form (`measures.text`),
+A text is the set of its shingles: every run of three words of its normal form (lower case),
 punctuation left out. Two texts are near-duplicates when |A ∩ B| / |A ∪ B| of their shingles is at
 least the threshold. One word changed in the middle of a text of n words leaves (n − 5) / (n + 1),
 so 0.8 forgives one word in 29 and, in texts under 11 words, none at all: short questions that
@@ -16,6 +16,10 @@ right at the threshold, less often than once in a thousand. All hashes are fixed
 give the same answer on every machine.
 """
 
+import hashlib
+import re
+import unicodedata
+from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -24,7 +28,139 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
-from measures.shingles import Floats, Ints, ShingleSets, jaccard_between, mix, shingle_sets
+# The one normal form in which texts are compared for being the same.
+
+
+def normalise(text: str) -> str:
+    """Text up to compatibility form, case and white space.
+
+    NFKC(casefold(NFKC(casefold(NFD(text))))), which is Unicode's compatibility caseless match
+    (The Unicode Standard, 3.13, D146), then every run of white space as one blank and none at the
+    ends. Applying it twice changes nothing. Punctuation and zero-width characters stay.
+    """
+    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFD", text).casefold())
+    folded = unicodedata.normalize("NFKC", folded.casefold())
+    return " ".join(folded.split())
+
+
+# Texts as sets of shingles: every run of three words of their normal form, hashed.
+#
+# What counts as a word, and what becomes of short texts, is said in `measures.duplicates`.
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Hashes = NDArray[np.uint64]
+
+SHINGLE = 3  # words
+_CHUNK = 20_000  # pairs whose sets are intersected at once
+
+_UNSPACED = (
+    r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+)
+_WORD = re.compile(rf"[{_UNSPACED}]|[^\W{_UNSPACED}]+")
+
+
+@dataclass(frozen=True, slots=True)
+class ShingleSets:
+    """Distinct shingle sets. start: (sets + 1,) into `hashes`, the elements of each set.
+
+    row: (sets,) the first text with that set; number: (texts,) its set, −1 without content;
+    owner: (texts,) the first text with the same set, −1 without content.
+    """
+
+    start: Ints
+    hashes: Hashes
+    row: Ints
+    number: Ints
+    owner: Ints
+
+
+def shingle_sets(texts: Sequence[str]) -> ShingleSets:
+    of_text, hashes = _shingles(texts)
+    order = np.lexsort((hashes, of_text))
+    of_text, hashes = of_text[order], hashes[order]
+    fresh = np.ones(len(hashes), dtype=bool)
+    fresh[1:] = (of_text[1:] != of_text[:-1]) | (hashes[1:] != hashes[:-1])
+    of_text, hashes = of_text[fresh], hashes[fresh]
+
+    present, start = np.unique(of_text, return_index=True)
+    size = np.diff(np.append(start, len(of_text)))
+    digest = np.add.reduceat(mix(hashes), start) if len(start) else hashes[:0]
+    number, owner = (np.full(len(texts), -1, dtype=np.int64) for _ in range(2))
+    named = mix(digest ^ size.astype(np.uint64))
+    _, first, which = np.unique(named, return_index=True, return_inverse=True)
+    rank = np.argsort(np.argsort(first))  # sets in the order of their first text
+    kept = np.sort(first)
+    number[present], owner[present] = rank[which], present[first[which]]
+    taken = np.zeros(len(present), dtype=bool)
+    taken[kept] = True
+    elements = np.repeat(taken, size)
+    bounds = np.concatenate([[0], np.cumsum(size[kept])])
+    return ShingleSets(bounds, hashes[elements], present[kept], number, owner)
+
+
+def _shingles(texts: Sequence[str]) -> tuple[Ints, Hashes]:
+    """(text of each shingle, its 64-bit hash), repeats included."""
+    known: dict[str, int] = {}
+    words = array("Q")  # a list of as many integers would take four times the memory
+    lengths = np.zeros(len(texts), dtype=np.int64)
+    whole: list[tuple[int, int]] = []
+    for row, text in enumerate(texts):
+        form = normalise(text)
+        found = _WORD.findall(form)
+        if len(found) < SHINGLE:
+            if form:
+                whole.append((row, _digest(" ".join(found) or form)))
+            continue
+        lengths[row] = len(found)
+        for word in found:
+            code = known.get(word)
+            if code is None:
+                code = known[word] = _digest(word)
+            words.append(code)
+    codes = np.frombuffer(words, dtype=np.uint64) if words else np.zeros(0, dtype=np.uint64)
+    of_word = np.repeat(np.arange(len(texts)), lengths)
+    hashes = np.zeros(max(0, len(codes) - SHINGLE + 1), dtype=np.uint64)
+    for place in range(SHINGLE):
+        hashes = mix(hashes + codes[place : place + len(hashes)])
+    complete = of_word[: len(hashes)] == of_word[SHINGLE - 1 :]
+    short_rows = np.array([row for row, _ in whole], dtype=np.int64)
+    short = np.array([code for _, code in whole], dtype=np.uint64)
+    return (
+        np.concatenate([of_word[: len(hashes)][complete], short_rows]),
+        np.concatenate([hashes[complete], short]),
+    )
+
+
+def _digest(word: str) -> int:
+    raw = hashlib.blake2b(word.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(raw, "big")
+
+
+def mix(values: Hashes) -> Hashes:
+    """SplitMix64's finaliser: every bit of the input moves half of the output's."""
+    mixed = values + np.uint64(0x9E3779B97F4A7C15)
+    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return mixed ^ (mixed >> np.uint64(31))
+
+
+def jaccard_between(sets: ShingleSets, low: Ints, high: Ints) -> Floats:
+    """(n,) |A ∩ B| / |A ∪ B| of the sets with these numbers."""
+    size = np.diff(sets.start)
+    _, element = np.unique(sets.hashes, return_inverse=True)
+    n_elements = int(element.max(initial=-1)) + 1
+    table = sparse.csr_matrix(
+        (np.ones(len(element), dtype=np.int32), element, sets.start), shape=(len(size), n_elements)
+    )
+    shared = np.zeros(len(low), dtype=np.int64)
+    for begin in range(0, len(low), _CHUNK):
+        part = slice(begin, begin + _CHUNK)
+        both = table[low[part]].multiply(table[high[part]])
+        shared[part] = np.asarray(both.sum(axis=1)).ravel()
+    union = size[low] + size[high] - shared
+    return shared / np.maximum(union, 1)
+
 
 THRESHOLD = 0.8
 HASHES = 128
@@ -196,3 +332,18 @@ def _families(first: Ints, second: Ints, n: int) -> Ints:
     _, label = connected_components(ties, directed=False)
     _, lowest = np.unique(label, return_index=True)
     return lowest[label] if n else np.zeros(0, dtype=np.int64)
+
+
+# How much a text repeats itself.
+
+
+def repeated_share(text: str, n: int = 4) -> float | None:
+    """Share of the text's n-grams of words that stood in it before: 1 − distinct / all, 0 to 1.
+
+    Words are what white space separates, without regard to case. None for a text of fewer than n
+    words, which has no n-gram. The metric `response/repetition` is the same over token ids, so the
+    two are near each other and not equal. Source: Welleck et al. 2020 (seq-rep-n).
+    """
+    words = text.lower().split()
+    grams = [tuple(words[i : i + n]) for i in range(len(words) - n + 1)]
+    return 1 - len(set(grams)) / len(grams) if grams else None

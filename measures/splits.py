@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from measures.bootstrap import LEAST_UNITS
+from measures.duplicates import normalise
 from measures.estimate import Quantity
-from measures.text import normalise
 
 __all__ = [
     "Assignment",

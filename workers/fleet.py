@@ -25,10 +25,7 @@ from celery.worker import state
 from workers.contract import fleet
 from workers.contract.code_version import code_version
 from workers.contract.fleet import Gpu, WorkerReport
-from workers.contract.wire import (
-    BEAT_EVERY_SECONDS,
-    JOB_HEADER,
-)
+from workers.contract.wire import BEAT_EVERY_SECONDS, JOB_HEADER
 from workers.machine import COLUMNS, known_to_the_kernel, listed, query, seen
 
 GPUS_EVERY_SECONDS = 15.0

@@ -17,7 +17,7 @@ from workers.context import RunContext
 from workers.contract.events import Generated, Sample
 from workers.data.batches import encode_prompt
 from workers.data.snapshot import Messages
-from workers.rollouts.answers import Answer
+from workers.rollouts.drawing import Answer
 
 # Answers that are shown while and after a run, for people to read.
 

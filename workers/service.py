@@ -19,10 +19,7 @@ from typing import Any
 import httpcore2
 import httpx2
 
-from workers.contract.events import (
-    Fault,
-    RecipeError,
-)
+from workers.contract.events import Fault, RecipeError
 
 # An end to everything that a thread reads from a service, however it comes.
 #

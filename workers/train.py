@@ -35,18 +35,8 @@ from typing import Any
 
 from workers import control, rank_ends, ranks
 from workers.artifacts import ArtifactError, Store, StoreUnreachable
-from workers.context import (
-    RunContext,
-)
-from workers.contract.events import (
-    Cancelled,
-    Event,
-    Failed,
-    Fault,
-    Finished,
-    Opened,
-    RecipeError,
-)
+from workers.context import RunContext
+from workers.contract.events import Cancelled, Event, Failed, Fault, Finished, Opened, RecipeError
 from workers.contract.jobs import JobSpec, spec_from_json
 from workers.control import CANCEL, CONTROL_FILE, STOP, Wish, wish_read
 from workers.diagnosis.verdict import finding_of_failure

@@ -2,15 +2,7 @@
 
 from django.urls import path
 
-from apps.agreement.views import (
-    annotators,
-    audits,
-    decisions,
-    disputes,
-    matrix,
-    reports,
-    slices,
-)
+from apps.agreement.views import annotators, audits, decisions, disputes, matrix, reports, slices
 
 app_name = "agreement"
 urlpatterns = [

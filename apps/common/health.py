@@ -14,10 +14,7 @@ from django.db.migrations.executor import MigrationExecutor
 
 from apps.common import registry
 from workers.contract import scores, wire
-from workers.contract.wire import (
-    SCHEDULER,
-    alive_key,
-)
+from workers.contract.wire import SCHEDULER, alive_key
 
 # For each part, the queues of which one must be consumed.
 PARTS: dict[str, tuple[str, ...]] = {

@@ -16,9 +16,7 @@ from redis.retry import Retry
 from apps.common.errors import Unavailable
 from workers.contract import scores as contract
 from workers.contract.scores import ScoreReply, ScoreRequest
-from workers.contract.wire import (
-    alive_key,
-)
+from workers.contract.wire import alive_key
 
 
 def scorer_alive() -> bool:

@@ -2,14 +2,7 @@
 
 from django.apps import AppConfig
 
-from apps.common.registry import (
-    NavItem,
-    home_set,
-    nav_add,
-    overview_set,
-    upload_add,
-    voting_add,
-)
+from apps.common.registry import NavItem, home_set, nav_add, overview_set, upload_add, voting_add
 
 
 class LabelingConfig(AppConfig):

@@ -3,9 +3,7 @@
 from celery import shared_task
 
 from apps.monitoring.services.alerting import incidents_sweep
-from apps.monitoring.services.notifications import (
-    sender,
-)
+from apps.monitoring.services.notifications import sender
 from apps.monitoring.services.probes import probes_launch
 from apps.monitoring.services.retention import points_thin
 

@@ -2,14 +2,7 @@
 
 from django.urls import path
 
-from apps.monitoring.views import (
-    channels,
-    diagnosis,
-    imports,
-    incidents,
-    playbook,
-    watches,
-)
+from apps.monitoring.views import channels, diagnosis, imports, incidents, playbook, watches
 
 app_name = "monitoring"
 _INCIDENTS = "<slug:slug>/monitoring/incidents/"

@@ -15,9 +15,7 @@ from benchmarks.diagnosis_world.replaying import alerts_of, evidence_of
 from measures.estimate import Interval
 from measures.intervals import wilson
 from workers.contract.guards import LINKS
-from workers.diagnosis.replay import (
-    diagnose,
-)
+from workers.diagnosis.replay import diagnose
 
 SOON = 0.2  # share of the planned steps in which a statistical fault should be found
 CONTRACT_STEPS = 3  # updates in which a contract should be

@@ -31,7 +31,7 @@ from workers.contract.jobs import InputRef
 from workers.data.batches import encode_prompt
 from workers.models.loading import freeze, load_causal, load_tokenizer
 from workers.rewards.build import load_reward
-from workers.rollouts.answers import answer
+from workers.rollouts.drawing import answer
 from workers.rollouts.sampling import Sampling, derive_seed
 
 SFT = {

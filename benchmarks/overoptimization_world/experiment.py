@@ -11,14 +11,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from benchmarks.overoptimization_world.courses import (
-    VERSION,
-    Course,
-    Point,
-    Result,
-    read,
-    write,
-)
+from benchmarks.overoptimization_world.courses import VERSION, Course, Point, Result, read, write
 from benchmarks.overoptimization_world.world import PPO, World, answers, build
 from workers.contract.events import Alert, CheckpointSaved
 from workers.contract.guards import rules_of

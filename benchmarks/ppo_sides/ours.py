@@ -18,9 +18,7 @@ from workers.config import settings_for
 from workers.context import RunContext
 from workers.contract.events import Event, Metrics
 from workers.contract.jobs import InputRef, JobSpec
-from workers.ppo.setup import (
-    Prompts,
-)
+from workers.ppo.setup import Prompts
 from workers.recipes.ppo import Loop
 from workers.rollouts.drawing import PromptOrder
 

@@ -16,15 +16,7 @@ from trl import DPOConfig
 from trl import DPOTrainer as TRLTrainer
 
 from benchmarks.preference_world.pairs import MAX_LENGTH
-from benchmarks.preference_world.timing import (
-    BATCH,
-    OURS,
-    TRL,
-    Look,
-    arguments,
-    look_every,
-    timed,
-)
+from benchmarks.preference_world.timing import BATCH, OURS, TRL, Look, arguments, look_every, timed
 from workers.config import settings_for
 from workers.models.loading import freeze, load_causal, load_tokenizer
 from workers.models.reference import Reference

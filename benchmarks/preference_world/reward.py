@@ -10,15 +10,7 @@ from trl import RewardConfig
 from trl import RewardTrainer as TRLTrainer
 
 from benchmarks.preference_world.pairs import MAX_LENGTH
-from benchmarks.preference_world.timing import (
-    BATCH,
-    OURS,
-    TRL,
-    Look,
-    arguments,
-    look_every,
-    timed,
-)
+from benchmarks.preference_world.timing import BATCH, OURS, TRL, Look, arguments, look_every, timed
 from workers.config import settings_for
 from workers.models.loading import load_scorer, load_tokenizer
 from workers.rewards.model import score_rows

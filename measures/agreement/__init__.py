@@ -11,7 +11,6 @@ from measures.agreement.coefficients import (
     krippendorff_alpha,
     percent_agreement,
 )
-from measures.agreement.counts import count_matrix
 from measures.agreement.pairs import (
     LEAST_COMMON,
     MeanKappa,
@@ -20,7 +19,7 @@ from measures.agreement.pairs import (
     pair_counts,
     pair_votes,
 )
-from measures.agreement.reading import Level, Reading, reading
+from measures.agreement.reading import Level, Reading, count_matrix, reading
 
 __all__ = [
     "LEAST_COMMON",

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from measures.agreement.clusters import Answers, batches
-from measures.agreement.counts import Ints, checked_counts, distinct_rows
+from measures.agreement.reading import Ints, checked_counts, distinct_rows
 from measures.bootstrap import REPLICATES, Bounds, bootstrap_bounds
 from measures.estimate import Estimate, Statistic
 from measures.intervals import dyadic_interval

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from measures.agreement.clusters import Answers, batches
-from measures.agreement.counts import checked_counts
+from measures.agreement.reading import checked_counts
 from measures.bootstrap import REPLICATES, Bounds, bootstrap_bounds
 from measures.estimate import Estimate, Statistic
 from measures.intervals import dyadic_interval

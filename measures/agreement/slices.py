@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import stdtr, stdtrit
 
 from measures.agreement.clusters import Answers
-from measures.agreement.counts import checked_counts
+from measures.agreement.reading import checked_counts
 from measures.bootstrap import LEAST_UNITS
 from measures.intervals import dyadic_interval
 

@@ -5,8 +5,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from measures.annotators.moments import Bools, Floats, Ints, Means, means_by
-from measures.annotators.work import BOTH_BAD, TIE, Others, Work
+from measures.annotators.work import (
+    BOTH_BAD,
+    TIE,
+    Bools,
+    Floats,
+    Ints,
+    Means,
+    Others,
+    Work,
+    means_by,
+)
 
 # Pairs with two other votes, from which the others' agreement is taken on the same pairs.
 LEAST_COMPARED = 30

@@ -13,9 +13,8 @@ from enum import StrEnum
 
 import numpy as np
 
-from measures.annotators.figures import Compared, Counts, Crowd
-from measures.annotators.lengths import Longer
-from measures.annotators.moments import Floats, tail_at_least, tail_at_most
+from measures.annotators.figures import Compared, Counts, Crowd, Longer
+from measures.annotators.work import Floats, tail_at_least, tail_at_most
 
 LEVEL = 0.05
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from measures.annotators.agreeing import THIRD
-from measures.annotators.figures import Compared, Counts, Crowd
+from measures.annotators.figures import Compared, Counts, Crowd, Longer
 from measures.annotators.flags import (
     LEAST_COMPARED,
     LEAST_CONTROLS,
@@ -17,9 +17,8 @@ from measures.annotators.flags import (
     Tested,
     tests_of,
 )
-from measures.annotators.lengths import Longer
-from measures.annotators.moments import LEAST_PAIRS, Means
 from measures.annotators.words import LABELS, sentence
+from measures.annotators.work import LEAST_PAIRS, Means
 from measures.intervals import wilson
 from measures.position import binomial_test
 

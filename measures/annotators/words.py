@@ -15,7 +15,7 @@ from measures.annotators.flags import (
     Kind,
     least_gold,
 )
-from measures.annotators.moments import Means
+from measures.annotators.work import Means
 from measures.intervals import wilson
 
 LABELS = {

@@ -1,12 +1,18 @@
 """Models of the voters: who is right how often, and what an item's votes are then worth."""
 
 from measures.consensus.choosing import Comparison, Recommended, compare, recommended
-from measures.consensus.counting import Counted, majority, wawa
 from measures.consensus.fitting import METHODS, Fit, fit
-from measures.consensus.held_out import Check, leave_one_vote_out
-from measures.consensus.posterior import posteriors_of, share_right, winners
-from measures.consensus.reliability import Bar, Ranged
-from measures.consensus.votes import Votes, votes_from
+from measures.consensus.held_out import Bar, Check, Ranged, leave_one_vote_out
+from measures.consensus.votes import (
+    Counted,
+    Votes,
+    majority,
+    posteriors_of,
+    share_right,
+    votes_from,
+    wawa,
+    winners,
+)
 
 __all__ = [
     "METHODS",

@@ -12,11 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from measures.consensus.counting import majority
 from measures.consensus.fitting import METHODS, Fit, fit
 from measures.consensus.held_out import Check, leave_one_vote_out, paired
-from measures.consensus.posterior import Floats, Labels, winners
-from measures.consensus.votes import Votes
+from measures.consensus.votes import Floats, Labels, Votes, majority, winners
 
 COUNTING = "votes"
 INCUMBENT = "dawid_skene"

@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 from measures.calibration import Calibration, calibration, fit_temperature
 from measures.estimate import Interval, Quantity
 from measures.trust.findings import Curve, Finding, Series, Table, Verdict, unmeasured
-from measures.trust.pairs import Pairs
-from measures.trust.weighing import (
+from measures.trust.significance import (
     LEAST_PAIRS,
+    Pairs,
     against,
     difference_of,
     half_width,

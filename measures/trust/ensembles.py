@@ -6,11 +6,23 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from measures.estimate import Interval
-from measures.trust.findings import Block, Example, Finding, Intervals, Texts, Verdict, unmeasured
+from measures.trust.findings import (
+    Block,
+    Example,
+    Finding,
+    Intervals,
+    Texts,
+    Verdict,
+    clustered_share,
+    listed,
+    number,
+    percent,
+    plain,
+    share,
+    unmeasured,
+)
 from measures.trust.people import spearman
-from measures.trust.shares import clustered_share
-from measures.trust.weighing import half_width
-from measures.trust.wording import listed, number, percent, plain, share
+from measures.trust.significance import half_width
 
 Floats = NDArray[np.float64]
 

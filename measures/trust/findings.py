@@ -13,7 +13,11 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
+import numpy as np
+from numpy.typing import ArrayLike
+
 from measures.estimate import Interval
+from measures.intervals import wilson
 
 
 class Verdict(StrEnum):
@@ -186,3 +190,84 @@ def _plain(value: Any) -> Any:
     if isinstance(value, float) and value != value:  # JSON has no NaN
         return None
     return value
+
+
+# Numbers as the sentences of this package print them.
+
+
+def percent(share: float) -> str:
+    """0.731 as "73.1 %", with a real minus sign."""
+    return f"{100 * share:.1f} %".replace("-", "−")
+
+
+def signed(number: float, digits: int = 2) -> str:
+    return f"{number:+.{digits}f}".replace("-", "−")
+
+
+def plain(number: float, digits: int = 2) -> str:
+    return f"{number:.{digits}f}".replace("-", "−")
+
+
+def share(found: Interval) -> str:
+    """ "73.1 % (69.5–76.6 %)", or without bounds where there are none."""
+    if found.value is None:
+        return "undefined"
+    if found.low is None or found.high is None:
+        return percent(found.value)
+    return f"{percent(found.value)} ({100 * found.low:.1f}–{percent(found.high)})".replace(
+        "(-", "(−"
+    )
+
+
+def number(found: Interval, digits: int = 2) -> str:
+    """ "0.71 (0.58 to 0.79)": bounds may be negative, so they are joined by a word."""
+    if found.value is None:
+        return "undefined"
+    if found.low is None or found.high is None:
+        return plain(found.value, digits)
+    low, high = plain(found.low, digits), plain(found.high, digits)
+    return f"{plain(found.value, digits)} ({low} to {high})"
+
+
+def listed(names: list[str]) -> str:
+    """ "a", "a and b", "a, b and c"."""
+    if len(names) < 2:
+        return "".join(names)
+    return f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+# A share over rows that hang together, with an interval that survives 0 and 1.
+
+
+def clustered_share(credit: ArrayLike, clusters: Sequence[object]) -> Interval:
+    """Mean of (n,) credits in [0, 1] (ties ½) and Wilson's 95 % interval at the effective size.
+
+    Rows of a cluster are alike, so n rows hold less than n trials: n* = p(1 − p)/V, V the variance
+    of the mean over clusters (ratio estimator, with k/(k − 1)), kept between 1 and n. Where
+    p is 0 or 1 there is no variance to estimate and every cluster counts as one trial.
+
+    Source: Korn & Graubard, Survey Methodology 24 (1998), with Wilson's interval in place of
+    Clopper and Pearson's (Franco et al., J. Survey Statistics and Methodology 7, 2019). The
+    bootstrap gives no interval where all rows are alike, which is where probes should end.
+    Assumes independent clusters; `n` counts rows and `n_clusters` clusters.
+    """
+    values = np.asarray(credit, dtype=float)
+    if not len(values):
+        return Interval(value=None, low=None, high=None, n=0, undefined="no rows")
+    _, group = np.unique(np.asarray([str(name) for name in clusters]), return_inverse=True)
+    if group.shape != values.shape:
+        raise ValueError(f"one cluster per row: {len(group)} for {len(values)}")
+    n, k = len(values), int(group.max()) + 1
+    p = float(values.mean())
+    effective = _effective_size(values, group, p, k) if 0 < p < 1 else k
+    found = wilson(p * effective, effective)
+    return Interval(value=p, low=found.low, high=found.high, n=n, n_clusters=k)
+
+
+def _effective_size(values: np.ndarray, group: np.ndarray, p: float, k: int) -> float:
+    n = len(values)
+    if k < 2:
+        return 1.0
+    totals = np.bincount(group, weights=values - p)
+    variance = float((totals**2).sum()) / n**2 * k / (k - 1)
+    return float(min(n, max(1.0, p * (1 - p) / variance))) if variance > 0 else float(n)

@@ -2,8 +2,7 @@
 
 from measures.estimate import Interval
 from measures.intervals import wilson
-from measures.trust.findings import Finding, Table, Verdict, unmeasured
-from measures.trust.wording import listed, percent, share
+from measures.trust.findings import Finding, Table, Verdict, listed, percent, share, unmeasured
 
 # SPEC D15 asks for advice from new votes and age; the figures are this project's choice.
 MOST_DAYS = 30

@@ -8,10 +8,10 @@ from numpy.typing import NDArray
 
 from measures.estimate import Interval
 from measures.intervals import mean_interval
-from measures.trust.findings import Finding, Intervals, Table, Verdict, unmeasured
-from measures.trust.pairs import Pairs
-from measures.trust.weighing import (
+from measures.trust.findings import Finding, Intervals, Table, Verdict, share, unmeasured
+from measures.trust.significance import (
     LEAST_PAIRS,
+    Pairs,
     gap_between,
     half_width,
     more_needed,
@@ -19,7 +19,6 @@ from measures.trust.weighing import (
     share_of,
     too_thin,
 )
-from measures.trust.wording import share
 
 MOST_OVERFIT = 0.15  # SPEC: train − validation
 PEOPLE_GAP = 0.10  # half-width from which on a gap between people could have been missed

@@ -9,10 +9,17 @@ from scipy.special import expit, logit
 
 from measures.estimate import Interval
 from measures.intervals import mean_interval
-from measures.trust.findings import Curve, Example, Finding, Series, Texts, Verdict, unmeasured
-from measures.trust.pairs import Pairs
-from measures.trust.weighing import apart_too_few, half_width, share_of, some
-from measures.trust.wording import share
+from measures.trust.findings import (
+    Curve,
+    Example,
+    Finding,
+    Series,
+    Texts,
+    Verdict,
+    share,
+    unmeasured,
+)
+from measures.trust.significance import Pairs, apart_too_few, half_width, share_of, some
 
 Bools = NDArray[np.bool_]
 Floats = NDArray[np.float64]

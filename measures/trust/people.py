@@ -8,8 +8,7 @@ from numpy.typing import ArrayLike
 
 from measures.bootstrap import LEAST_UNITS
 from measures.estimate import Interval
-from measures.trust.findings import Curve, Finding, Series, Verdict, unmeasured
-from measures.trust.wording import number, plain
+from measures.trust.findings import Curve, Finding, Series, Verdict, number, plain, unmeasured
 
 LEAST_RANK = 0.7
 LEAST_OUTPUTS = 30

@@ -7,8 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from measures.estimate import Interval
 from measures.intervals import mean_interval
-from measures.trust.findings import Finding, Intervals, Verdict, unmeasured
-from measures.trust.wording import listed, percent, share
+from measures.trust.findings import Finding, Intervals, Verdict, listed, percent, share, unmeasured
 
 Floats = NDArray[np.float64]
 

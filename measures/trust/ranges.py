@@ -7,11 +7,18 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from measures.estimate import Interval
-from measures.trust.findings import Finding, Table, Verdict, unmeasured
+from measures.trust.findings import (
+    Finding,
+    Table,
+    Verdict,
+    clustered_share,
+    percent,
+    plain,
+    share,
+    unmeasured,
+)
 from measures.trust.shapes import histogram
-from measures.trust.shares import clustered_share
-from measures.trust.weighing import half_width
-from measures.trust.wording import percent, plain, share
+from measures.trust.significance import half_width
 
 Floats = NDArray[np.float64]
 

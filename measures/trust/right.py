@@ -12,11 +12,11 @@ from measures.accuracy import pair_credit
 from measures.corpus import Corpus, Counts
 from measures.estimate import Interval
 from measures.textmodel import fit, tfidf
-from measures.trust.findings import Finding, Intervals, Verdict, unmeasured
+from measures.trust.findings import Finding, Intervals, Verdict, percent, share, unmeasured
 from measures.trust.gaps import overfit, unseen_people
-from measures.trust.pairs import Pairs
-from measures.trust.weighing import (
+from measures.trust.significance import (
     LEAST_PAIRS,
+    Pairs,
     difference_of,
     half_width,
     more_needed,
@@ -24,7 +24,6 @@ from measures.trust.weighing import (
     share_of,
     too_thin,
 )
-from measures.trust.wording import percent, share
 
 Floats = NDArray[np.float64]
 

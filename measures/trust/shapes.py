@@ -8,10 +8,18 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from measures.estimate import Interval
-from measures.trust.findings import Example, Finding, Histogram, Verdict, unmeasured
-from measures.trust.pairs import Pairs
-from measures.trust.weighing import share_of
-from measures.trust.wording import listed, percent, plain, share
+from measures.trust.findings import (
+    Example,
+    Finding,
+    Histogram,
+    Verdict,
+    listed,
+    percent,
+    plain,
+    share,
+    unmeasured,
+)
+from measures.trust.significance import Pairs, share_of
 
 Floats = NDArray[np.float64]
 

@@ -14,10 +14,8 @@ from numpy.typing import NDArray
 
 from measures.accuracy import pair_credit
 from measures.estimate import Interval
-from measures.trust.findings import Finding, Intervals, Table, Verdict, unmeasured
-from measures.trust.pairs import Pairs
-from measures.trust.weighing import holm, p_above, share_of, some
-from measures.trust.wording import share
+from measures.trust.findings import Finding, Intervals, Table, Verdict, share, unmeasured
+from measures.trust.significance import Pairs, holm, p_above, share_of, some
 
 Bools = NDArray[np.bool_]
 Cut = tuple[str, str, Bools]  # kind, name, rows

@@ -8,14 +8,7 @@ import pytest
 from benchmarks.diagnosis_world import rewards, seeds
 from benchmarks.diagnosis_world.articles import articles
 from benchmarks.diagnosis_world.faults import FAULTS, HEALTHY, PPO, SHORT
-from benchmarks.diagnosis_world.judging import (
-    Outcome,
-    Said,
-    by_fault,
-    confusion,
-    percent,
-    summary,
-)
+from benchmarks.diagnosis_world.judging import Outcome, Said, by_fault, confusion, percent, summary
 from benchmarks.diagnosis_world.language import REFUSAL, Gold, Question, questions
 from benchmarks.diagnosis_world.records import Record, read_all, stored, write
 from benchmarks.diagnosis_world.runs import jobs

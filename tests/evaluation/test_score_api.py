@@ -14,9 +14,7 @@ from tests.evaluation.assessed import model_make
 from tests.workers.scored import CountingModel, Shelf, emptied, scorer
 from workers.contract import scores as contract
 from workers.contract.scores import ScoreReply
-from workers.contract.wire import (
-    alive_key,
-)
+from workers.contract.wire import alive_key
 from workers.scoring.queue import RequestQueue
 
 redis_client = pytest.fixture(emptied)

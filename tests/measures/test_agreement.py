@@ -17,7 +17,7 @@ from measures.agreement import (
     krippendorff_alpha,
     percent_agreement,
 )
-from measures.agreement.counts import distinct_rows
+from measures.agreement.reading import distinct_rows
 from measures.estimate import Statistic
 from tests.measures.crowds import counts_of, crowd, pandalm_counts, pandalm_votes
 

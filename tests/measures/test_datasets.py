@@ -9,12 +9,18 @@ import pytest
 from scipy import sparse
 
 from measures.corpus import Corpus
-from measures.datasets.breadth import breadth, common_sample, effective_number, rarefied
-from measures.datasets.drift import recency_weighting, time_split
-from measures.datasets.growth import learning_curve
-from measures.datasets.leakage import blind_accuracy, leaks
-from measures.datasets.shares import pair_share
-from measures.datasets.swapped import canaries, label_log_odds, sure_contradictions
+from measures.datasets.breadth import (
+    blind_accuracy,
+    breadth,
+    canaries,
+    common_sample,
+    effective_number,
+    label_log_odds,
+    leaks,
+    rarefied,
+    sure_contradictions,
+)
+from measures.datasets.drift import learning_curve, pair_share, recency_weighting, time_split
 from measures.textmodel import fit, folds_of, out_of_fold, tfidf
 
 N = 1_000

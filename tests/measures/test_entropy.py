@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from measures.entropy import vote_entropy
+from measures.ambiguity import vote_entropy
 
 
 @pytest.mark.parametrize("counts", [(2, 1), (3, 3), (4, 1, 1), (1, 0), (2, 2, 1, 3)])

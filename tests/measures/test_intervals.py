@@ -7,13 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from measures.intervals import (
-    dyadic_interval,
-    mean_interval,
-    paired_difference,
-    t_interval,
-    wilson,
-)
+from measures.intervals import dyadic_interval, mean_interval, paired_difference, t_interval, wilson
 
 
 @pytest.mark.parametrize(

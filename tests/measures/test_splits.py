@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from measures.duplicates import normalise
 from measures.splits import (
     assign_splits,
     effective_sample_size,
@@ -16,7 +17,6 @@ from measures.splits import (
     split_of,
     unit_hash,
 )
-from measures.text import normalise
 
 SHARES = {"train": 0.7, "dev": 0.1, "test": 0.2}
 PINNED_SPLITS = [

@@ -9,17 +9,14 @@ from scipy.optimize import minimize
 from scipy.special import ndtri
 
 from measures.intervals import wilson
-from measures.trust.attack import LEAST_ANSWERS, damage_probes_line, empty_probes_line
-from measures.trust.findings import Verdict, finding_from_json, finding_to_json
-from measures.trust.flattery import praise_probes_line
-from measures.trust.probes import (
-    Probe,
-    damage_probes,
-    empty_probes,
-    praise_probes,
-    texts_to_score,
+from measures.trust.attack import (
+    LEAST_ANSWERS,
+    damage_probes_line,
+    empty_probes_line,
+    praise_probes_line,
 )
-from measures.trust.shares import clustered_share
+from measures.trust.findings import Verdict, clustered_share, finding_from_json, finding_to_json
+from measures.trust.probes import Probe, damage_probes, empty_probes, praise_probes, texts_to_score
 
 NOUNS = (
     *("river", "stone", "bread", "house", "light", "tree", "music", "paper", "winter", "water"),

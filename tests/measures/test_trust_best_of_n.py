@@ -6,8 +6,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from measures.best_of_n import best_of, fit_peak, grid, kl_of, normal_scores
-from measures.trust.best_of_n import best_of_n
+from measures.trust.best_of_n import best_of, best_of_n, fit_peak, grid, kl_of, normal_scores
 from measures.trust.findings import Verdict, finding_from_json, finding_to_json
 
 PLANNED = 10.0

@@ -9,7 +9,7 @@ from scipy.special import expit, logit
 from measures.calibration import calibration
 from measures.trust.calibrated import calibration_line, corrected_error, turned_by_coin
 from measures.trust.findings import Verdict
-from measures.trust.pairs import Pairs
+from measures.trust.significance import Pairs
 from tests.measures.trust_worlds import CLEAN, Faults, part, turned, world
 
 

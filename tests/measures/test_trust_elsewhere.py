@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from measures.trust.elsewhere import lean, longer_wins, other_domain
 from measures.trust.findings import Verdict, finding_from_json, finding_to_json
-from measures.trust.pairs import Pairs
+from measures.trust.out_of_domain import lean, longer_wins, other_domain
+from measures.trust.significance import Pairs
 from tests.measures.trust_worlds import world
 
 HOME, AWAY = 0.75, 0.35  # how often the longer answer wins

@@ -10,15 +10,15 @@ from functools import cache
 
 import pytest
 
+from measures.trust.bias import format_taste, length_matched, length_taste
 from measures.trust.calibrated import calibration_line
 from measures.trust.findings import Verdict
 from measures.trust.gaps import overfit, unseen_people
-from measures.trust.leaks import metadata_only, prompt_only
+from measures.trust.leakage import metadata_only, prompt_only
 from measures.trust.noise import label_noise
-from measures.trust.pairs import Pairs
 from measures.trust.right import accuracy, beats_length, beats_words, word_margins
+from measures.trust.significance import Pairs
 from measures.trust.slices import slices
-from measures.trust.tastes import format_taste, length_matched, length_taste
 from measures.trust.words import spurious_words
 from tests.measures.trust_worlds import part, world
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from measures.trust.findings import Verdict
-from measures.trust.leaks import metadata_only, prompt_only
+from measures.trust.leakage import metadata_only, prompt_only
 from tests.measures.trust_worlds import Faults, bare, part, turned, world
 
 N = 600

@@ -8,7 +8,7 @@ from scipy.special import expit
 
 from measures.trust.findings import Verdict
 from measures.trust.noise import label_noise, swapped_share
-from measures.trust.pairs import Pairs
+from measures.trust.significance import Pairs
 from tests.measures.trust_worlds import Faults, part, turned, world
 
 

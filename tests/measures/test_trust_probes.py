@@ -7,9 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from measures.style import marks_of
-from measures.trust.probe_texts import NEUTRAL, PRAISE, WORDS
 from measures.trust.probes import (
+    NEUTRAL,
+    PRAISE,
     SHORT,
+    WORDS,
     damage_probes,
     empty_probes,
     praise_probes,

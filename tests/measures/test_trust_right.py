@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from measures.trust.findings import Verdict, finding_from_json, finding_to_json
-from measures.trust.pairs import Pairs
 from measures.trust.right import (
     accuracy,
     beats_length,
@@ -18,6 +17,7 @@ from measures.trust.right import (
     unseen_people,
     word_margins,
 )
+from measures.trust.significance import Pairs
 from tests.measures.trust_worlds import Faults, part, turned, world
 
 RED, GREEN, UNMEASURED = Verdict.RED, Verdict.GREEN, Verdict.UNMEASURED

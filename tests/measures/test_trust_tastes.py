@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from measures.trust.bias import format_taste, length_matched, length_taste, taste
 from measures.trust.findings import Verdict
-from measures.trust.pairs import Pairs
-from measures.trust.tastes import format_taste, length_matched, length_taste, taste
+from measures.trust.significance import Pairs
 from tests.measures.trust_worlds import Faults, part, turned, world
 
 

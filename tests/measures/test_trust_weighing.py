@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from measures.estimate import Interval
-from measures.trust.weighing import (
+from measures.trust.significance import (
     against,
     beyond,
     gap_between,

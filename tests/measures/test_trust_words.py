@@ -7,9 +7,8 @@ import pytest
 
 from measures.estimate import Interval
 from measures.trust.findings import Verdict
-from measures.trust.pairs import Pairs
-from measures.trust.word_audit import word_audit
-from measures.trust.words import WordEffect, candidate_words, spurious_words
+from measures.trust.significance import Pairs
+from measures.trust.words import WordEffect, candidate_words, spurious_words, word_audit
 from tests.measures.trust_worlds import (
     NUMBER,
     TAG,

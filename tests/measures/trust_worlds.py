@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from scipy.special import expit
 
-from measures.trust.pairs import Pairs
+from measures.trust.significance import Pairs
 
 Floats = np.ndarray
 

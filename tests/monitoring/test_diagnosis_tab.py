@@ -22,9 +22,7 @@ from apps.training.services import metrics_store
 from tests.monitoring.curves import Curves, from_step, healthy, ppo_run
 from tests.web.runs import event_add, run_make
 from workers.diagnosis.experiments import EXPERIMENTS
-from workers.diagnosis.verdict import (
-    Finding,
-)
+from workers.diagnosis.verdict import Finding
 
 SignIn = Callable[[User], Client]
 HTMX = {"HTTP_HX_REQUEST": "true"}

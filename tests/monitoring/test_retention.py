@@ -16,14 +16,7 @@ from apps.monitoring.services.retention import points_thin
 from apps.snapshots.models import Snapshot
 from apps.training import selectors
 from apps.training.metric_blocks import columns_of
-from apps.training.models import (
-    Alert,
-    Checkpoint,
-    MetricBlock,
-    Run,
-    RunAttempt,
-    RunEvent,
-)
+from apps.training.models import Alert, Checkpoint, MetricBlock, Run, RunAttempt, RunEvent
 from apps.training.services import metrics_store
 from apps.training.services import points as thinning
 from tests.web.runs import event_add, run_make

@@ -12,13 +12,7 @@ import pytest
 
 from apps.training.models import Run, RunAttempt
 from tests.training.drilled import assert_whole, finish
-from tests.training.stack import (
-    LEASE_S,
-    Stack,
-    redis_kill_and_restart,
-    wait_until,
-    witnessed,
-)
+from tests.training.stack import LEASE_S, Stack, redis_kill_and_restart, wait_until, witnessed
 
 pytestmark = pytest.mark.stack
 

@@ -5,7 +5,7 @@ from django.utils import timezone
 
 from apps.training.models import Alert, Run, RunAttempt, Sample
 from apps.training.selectors.results import samples_chosen
-from measures.repetition import repeated_share
+from measures.duplicates import repeated_share
 from tests.web.runs import event_add, run_make
 
 pytestmark = pytest.mark.django_db

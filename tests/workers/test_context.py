@@ -6,17 +6,8 @@ from pathlib import Path
 import pytest
 
 from workers.artifacts import Store
-from workers.context import (
-    RunContext,
-)
-from workers.contract.events import (
-    CheckpointSaved,
-    Event,
-    Log,
-    Metrics,
-    Progress,
-    RecipeError,
-)
+from workers.context import RunContext
+from workers.contract.events import CheckpointSaved, Event, Log, Metrics, Progress, RecipeError
 from workers.contract.jobs import InputRef, JobSpec, Resume
 
 

@@ -9,9 +9,7 @@ import torch
 
 from measures.ensembles import AGGREGATES, Scale, combine, disagreement, scale_of, standardise
 from tests.workers.recipes.language import tiny_llama, user, word_tokenizer
-from workers.contract.events import (
-    RecipeError,
-)
+from workers.contract.events import RecipeError
 from workers.models.loading import load_scorer, save_model
 from workers.rewards import model as reading
 from workers.rewards.build import load_reward

@@ -8,9 +8,7 @@ from typing import Any
 import pytest
 
 from workers.contract import Failed, Fault
-from workers.contract.events import (
-    RecipeError,
-)
+from workers.contract.events import RecipeError
 from workers.rank_ends import RANKS_FILE, end_of_ranks, leave_note
 
 GLOO = RuntimeError("[gloo/transport/tcp/pair.cc:534] Connection closed by peer [127.0.0.1]:1")

@@ -12,9 +12,7 @@ from tests.training.stack import Process, wait_until
 from tests.workers.recipes.language import WORDS, tiny_llama, user, word_tokenizer
 from tests.workers.scored import ask, emptied, put_tree, reply, stats
 from workers.contract import scores as contract
-from workers.contract.wire import (
-    alive_key,
-)
+from workers.contract.wire import alive_key
 from workers.models.loading import load_scorer, save_model
 from workers.rewards.build import load_reward
 

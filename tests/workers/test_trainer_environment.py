@@ -6,9 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from workers.contract.events import (
-    RecipeError,
-)
+from workers.contract.events import RecipeError
 from workers.models.loading import named_model
 from workers.supervisor.child import Trainer, trainer_environment
 

@@ -11,22 +11,21 @@ from typing import Protocol, TypeVar
 import numpy as np
 
 from measures.trust import gaps, right
-from measures.trust.attack import damage_probes_line, empty_probes_line
+from measures.trust.attack import damage_probes_line, empty_probes_line, praise_probes_line
 from measures.trust.best_of_n import best_of_n
+from measures.trust.bias import format_taste, length_matched, length_taste
 from measures.trust.calibrated import calibration_line
-from measures.trust.elsewhere import other_domain
 from measures.trust.ensembles import LEAST_ANSWERS, disagreement
 from measures.trust.findings import Finding, unmeasured
-from measures.trust.flattery import praise_probes_line
-from measures.trust.leaks import metadata_only, prompt_only
+from measures.trust.leakage import metadata_only, prompt_only
 from measures.trust.lines import LINES
 from measures.trust.noise import label_noise
-from measures.trust.pairs import Pairs
+from measures.trust.out_of_domain import other_domain
 from measures.trust.precision import precision_line
 from measures.trust.ranges import policy_range
 from measures.trust.shapes import score_shape
+from measures.trust.significance import Pairs
 from measures.trust.slices import slices
-from measures.trust.tastes import format_taste, length_matched, length_taste
 from measures.trust.words import spurious_words
 from workers.assess.material import Attack, Material
 

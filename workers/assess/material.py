@@ -4,8 +4,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from measures.trust.pairs import Floats, Pairs
 from measures.trust.probes import Probe, ProbeScores
+from measures.trust.significance import Floats, Pairs
 from measures.trust.words import WordEffect
 from workers.assess.scores import Scored
 from workers.context import RunContext

@@ -12,17 +12,11 @@ from typing import Protocol
 import numpy as np
 
 from measures.corpus import TOKEN
+from measures.duplicates import normalise
 from measures.intervals import mean_interval
-from measures.text import normalise
-from measures.trust.pairs import Pairs
-from measures.trust.probes import (
-    Probe,
-    damage_probes,
-    empty_probes,
-    praise_probes,
-    texts_to_score,
-)
+from measures.trust.probes import Probe, damage_probes, empty_probes, praise_probes, texts_to_score
 from measures.trust.right import word_margins
+from measures.trust.significance import Pairs
 from measures.trust.words import WordEffect, candidate_words
 from workers.assess.material import Attack, Draws, Material, Outputs
 from workers.assess.scores import (

@@ -13,11 +13,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from measures.trust.pairs import Pairs
-from workers.contract.events import (
-    Fault,
-    RecipeError,
-)
+from measures.trust.significance import Pairs
+from workers.contract.events import Fault, RecipeError
 from workers.data.snapshot import TRAIN, Messages, Preference, evaluation_splits, read_preferences
 from workers.rewards.source import RewardSource
 

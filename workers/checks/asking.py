@@ -18,17 +18,14 @@ from workers.context import RunContext
 from workers.data.batches import encode_prompt, pad_left
 from workers.models.forward import score_responses
 from workers.models.loading import freeze, load_causal, load_tokenizer, stop_ids
-from workers.ppo.setup import (
-    Prompts,
-    read_evaluation_prompts,
-)
+from workers.ppo.setup import Prompts, read_evaluation_prompts
 from workers.rewards.build import build_reward
 from workers.rewards.source import RewardSource
 from workers.rl.masked import masked_sum
 from workers.rollouts.local import Responses, generate
 from workers.rollouts.sampling import Sampling, derive_seed
 
-BATCH = 32  # as in workers.rollouts.answers: each batch draws from its own derived seed
+BATCH = 32  # as in workers.rollouts.drawing: each batch draws from its own derived seed
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,19 +9,13 @@ import numpy as np
 from measures.accuracy import pair_credit
 from measures.estimate import Interval
 from measures.intervals import mean_interval, wilson
-from measures.trust.findings import Example, Intervals, Texts
-from measures.trust.wording import share
+from measures.trust.findings import Example, Intervals, Texts, share
 from workers.assess.scores import held_out_split
 from workers.checks.asking import fresh_reward
 from workers.checks.found import CONFIRMS, REFUTES, UNDECIDED, Found, Pace, interval
 from workers.config.inference import CheckSettings
-from workers.context import (
-    RunContext,
-)
-from workers.contract.events import (
-    Fault,
-    RecipeError,
-)
+from workers.context import RunContext
+from workers.contract.events import Fault, RecipeError
 from workers.data.snapshot import TRAIN, Preference, evaluation_splits, read_preferences
 from workers.rewards.source import RewardSource
 from workers.rollouts.sampling import derive_seed

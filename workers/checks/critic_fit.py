@@ -3,8 +3,7 @@
 import torch
 from safetensors.torch import load_file
 
-from measures.trust.findings import Table
-from measures.trust.wording import plain
+from measures.trust.findings import Table, plain
 from workers.checks.asking import (
     BATCH,
     ask,

@@ -6,13 +6,8 @@ from collections import Counter, deque
 from dataclasses import dataclass
 from typing import Any
 
-from workers.context import (
-    RunContext,
-)
-from workers.contract.events import (
-    Fault,
-    RecipeError,
-)
+from workers.context import RunContext
+from workers.contract.events import Fault, RecipeError
 from workers.data.snapshot import Messages
 
 ROLE = "rollouts"

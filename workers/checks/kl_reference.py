@@ -13,8 +13,7 @@ import numpy as np
 
 from measures.estimate import Interval
 from measures.intervals import mean_interval
-from measures.trust.findings import Histogram, Intervals
-from measures.trust.wording import number, percent, plain
+from measures.trust.findings import Histogram, Intervals, number, percent, plain
 from workers.checks.asking import (
     BATCH,
     Speaker,

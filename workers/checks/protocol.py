@@ -4,8 +4,7 @@ import numpy as np
 
 from measures.estimate import Interval
 from measures.intervals import paired_difference
-from measures.trust.findings import Curve, Intervals, Series
-from measures.trust.wording import number, plain, signed
+from measures.trust.findings import Curve, Intervals, Series, number, plain, signed
 from workers.checks.asking import (
     BATCH,
     Speaker,
@@ -19,9 +18,7 @@ from workers.checks.found import CONFIRMS, REFUTES, UNDECIDED, Found, Pace, inte
 from workers.config.inference import CheckSettings
 from workers.context import RunContext
 from workers.data.snapshot import prompt_key
-from workers.ppo.setup import (
-    Prompts,
-)
+from workers.ppo.setup import Prompts
 from workers.rewards.source import RewardSource
 
 EXACT = 1e-3

@@ -2,9 +2,8 @@
 
 import numpy as np
 
-from measures.trust.findings import Curve, Series, Table
+from measures.trust.findings import Curve, Series, Table, plain
 from measures.trust.people import spearman
-from measures.trust.wording import plain
 from workers.checks.asking import fresh_reward
 from workers.checks.found import CONFIRMS, REFUTES, UNDECIDED, Found, Pace, interval
 from workers.checks.kept import is_finite, read_kept

@@ -11,8 +11,7 @@ import numpy as np
 import torch
 
 from measures.intervals import mean_interval
-from measures.trust.findings import Table
-from measures.trust.wording import percent, signed
+from measures.trust.findings import Table, percent, signed
 from workers.checks.asking import (
     BATCH,
     Asked,

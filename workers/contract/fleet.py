@@ -15,11 +15,7 @@ from itertools import combinations
 from math import isfinite
 from typing import Any
 
-from workers.contract.wire import (
-    ALIVE_SECONDS,
-    ContractError,
-    build,
-)
+from workers.contract.wire import ALIVE_SECONDS, ContractError, build
 
 WORKERS_KEY = "concord:workers"
 HEARD_KEY = "concord:classes-heard"

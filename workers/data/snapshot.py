@@ -12,10 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from workers.contract.events import (
-    Fault,
-    RecipeError,
-)
+from workers.contract.events import Fault, RecipeError
 
 TRAIN = "train"
 Messages = list[dict[str, str]]

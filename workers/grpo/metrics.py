@@ -12,20 +12,15 @@ from transformers import PreTrainedTokenizerBase
 
 from measures.groups import agreement_within, silent_groups, spread_of
 from workers.config.grpo import GRPOSettings
-from workers.contract.events import (
-    Fault,
-    RecipeError,
-)
+from workers.contract.events import Fault, RecipeError
 from workers.data.snapshot import Messages
 from workers.models.invariants import check_finite
-from workers.ppo.collectives import (
-    by_first,
-)
+from workers.ppo.collectives import by_first
 from workers.ppo.evaluation import Baseline
 from workers.rewards.model import threshold_of
 from workers.rewards.source import RewardSource, Scores
 from workers.rl.behaviour import behaviour_figures
-from workers.rl.kl import kl_k1, kl_k3
+from workers.rl.losses import kl_k1, kl_k3
 from workers.rl.masked import masked_sum
 
 # What a step's answers are worth: the function that TRL asks, and what it remembers of them.

@@ -20,15 +20,9 @@ from workers.contract.guard_rules import OFF
 from workers.contract.guards import rules_of
 from workers.contract.jobs import JobSpec
 from workers.diagnosis.baseline import baseline_from_json
-from workers.diagnosis.detective import (
-    Detective,
-)
+from workers.diagnosis.detective import Detective
 from workers.diagnosis.experiments import next_experiments
-from workers.diagnosis.verdict import (
-    CONTRACT,
-    Finding,
-    verdict,
-)
+from workers.diagnosis.verdict import CONTRACT, Finding, verdict
 from workers.guardrails.watch import Breach, Guardrails, with_unit
 
 

@@ -16,15 +16,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from workers.context import (
-    RunContext,
-)
-from workers.contract.events import (
-    Alert,
-    Evidence,
-    Fault,
-    RecipeError,
-)
+from workers.context import RunContext
+from workers.contract.events import Alert, Evidence, Fault, RecipeError
 from workers.contract.guards import RULES, Adjustment, GuardRule, failure_kind, rules_of
 from workers.guardrails.readings import Memory, Reading, read
 

@@ -9,10 +9,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from workers.contract.events import (
-    Fault,
-    RecipeError,
-)
+from workers.contract.events import Fault, RecipeError
 from workers.models.loading import shares_memory
 from workers.rl.masked import masked_mean
 

@@ -8,20 +8,13 @@ from typing import TYPE_CHECKING
 
 from workers import ranks
 from workers.config.policy import PPOSettings
-from workers.context import (
-    RunContext,
-)
-from workers.contract.events import (
-    Fault,
-    RecipeError,
-)
+from workers.context import RunContext
+from workers.contract.events import Fault, RecipeError
 from workers.data.snapshot import Messages
 from workers.models.loading import stop_ids
 from workers.ppo.diagnostics import Figures
 from workers.ppo.rollout import Rollout
-from workers.ppo.setup import (
-    Models,
-)
+from workers.ppo.setup import Models
 from workers.ray.cluster import Cluster
 from workers.ray.policy_actors import RayDrawer, size_of
 from workers.ray.pool import RayReward

@@ -14,19 +14,12 @@ from transformers import PreTrainedTokenizerBase
 
 from workers import ranks
 from workers.context import RunContext
-from workers.contract.events import (
-    Fault,
-    RecipeError,
-)
+from workers.contract.events import Fault, RecipeError
 from workers.layouts.gathered import is_split
 from workers.models.loading import laid_like, whole
 from workers.ppo.distributed import Zero, gathered_weights
-from workers.ppo.model import (
-    ActorCritic,
-)
-from workers.ppo.setup import (
-    Models,
-)
+from workers.ppo.model import ActorCritic
+from workers.ppo.setup import Models
 from workers.rl.masked import RunningMoments
 from workers.samples import write_lines
 

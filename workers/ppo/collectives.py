@@ -7,10 +7,7 @@ import torch
 from torch import Tensor, distributed, nn
 
 from workers import ranks
-from workers.contract.events import (
-    Fault,
-    RecipeError,
-)
+from workers.contract.events import Fault, RecipeError
 
 BUCKET = 16_000_000  # numbers that travel together
 

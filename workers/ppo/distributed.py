@@ -10,24 +10,17 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
 from workers import ranks
-from workers.contract.events import (
-    Fault,
-    RecipeError,
-)
+from workers.contract.events import Fault, RecipeError
 from workers.contract.jobs import ZERO3
 from workers.layouts import deepspeed_config
 from workers.layouts.arguments import without_compiling
-from workers.layouts.gathered import fsdp_parts, whole_of
-from workers.layouts.optimizer_state import put_state, whole_state
+from workers.layouts.gathered import fsdp_parts, put_state, whole_of, whole_state
 from workers.models.reference import Reference
-from workers.ppo.model import (
-    ActorCritic,
-    ActorCriticOutputs,
-    NonFinite,
-)
-from workers.ppo.update import (
-    forget_rounded,
-)
+from workers.ppo.model import ActorCritic, ActorCriticOutputs, NonFinite
+from workers.ppo.update import forget_rounded
+
+# What the ranks of a PPO run add up, and what one of them does for all.
+
 
 # Weights, gradients and optimizer split over the ranks of a job: torch's `fully_shard` ("FSDP2").
 #

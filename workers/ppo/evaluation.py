@@ -12,28 +12,17 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from workers import ranks
 from workers.behaviour import Watch
 from workers.config.policy import PPOSettings
-from workers.context import (
-    RunContext,
-)
-from workers.contract.events import (
-    Fault,
-    RecipeError,
-    ReviewRequested,
-    Sample,
-)
+from workers.context import RunContext
+from workers.contract.events import Fault, RecipeError, ReviewRequested, Sample
 from workers.data.snapshot import TRAIN, Messages, Preference, evaluation_splits, read_preferences
 from workers.models.reference import Reference
-from workers.ppo.collectives import (
-    by_first,
-)
+from workers.ppo.collectives import by_first
 from workers.ppo.rollout import Rollout
-from workers.ppo.setup import (
-    Prompts,
-)
+from workers.ppo.setup import Prompts
 from workers.rewards.build import afresh
 from workers.rewards.source import RewardSource, Scores, calibrate
 from workers.rl.masked import masked_sum
-from workers.rollouts.answers import Answer, answer
+from workers.rollouts.drawing import Answer, answer
 from workers.rollouts.sampling import Sampling, derive_seed
 from workers.samples import AuditSample, choose, pick, publish
 

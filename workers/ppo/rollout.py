@@ -13,15 +13,10 @@ from workers import ranks
 from workers.data.snapshot import Messages
 from workers.models.loading import stop_ids
 from workers.models.reference import Reference
-from workers.ppo.collectives import (
-    add_up,
-)
-from workers.ppo.model import (
-    ActorCritic,
-    NonFinite,
-)
+from workers.ppo.collectives import add_up
+from workers.ppo.model import ActorCritic, NonFinite
 from workers.rewards.source import Scores
-from workers.rl.kl import kl_estimate, kl_exact
+from workers.rl.losses import kl_estimate, kl_exact
 from workers.rl.masked import masked_sum
 from workers.rollouts.drawing import Drawer, Drawn, LocalDrawer, RankedDrawer, chunks_of
 from workers.rollouts.local import Responses

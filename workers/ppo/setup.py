@@ -14,13 +14,8 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from workers import ranks
 from workers.config.policy import PPOSettings
-from workers.context import (
-    RunContext,
-)
-from workers.contract.events import (
-    Fault,
-    RecipeError,
-)
+from workers.context import RunContext
+from workers.contract.events import Fault, RecipeError
 from workers.contract.jobs import FSDP, ONE, ZERO2, ZERO3
 from workers.data.snapshot import TRAIN, Messages, Prompt, evaluation_splits, read_prompts
 from workers.layouts.gathered import is_split, whole_weights
@@ -28,10 +23,7 @@ from workers.models.loading import load_causal, load_tokenizer
 from workers.models.lora import attach_policy_lora
 from workers.models.reference import Reference
 from workers.ppo.distributed import RestingAdamW, Zero, split
-from workers.ppo.model import (
-    ActorCritic,
-    critic_of,
-)
+from workers.ppo.model import ActorCritic, critic_of
 from workers.rollouts.sampling import derive_seed
 from workers.samples import choose, encode_fitting
 

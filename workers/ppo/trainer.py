@@ -42,7 +42,7 @@ from workers.ppo.setup import (
 )
 from workers.rewards.build import build_judge, build_reward
 from workers.rewards.source import RankedQueue, RewardSource, ScoreQueue
-from workers.rl.kl import AdaptiveKL, FixedKL
+from workers.rl.losses import AdaptiveKL, FixedKL
 
 if TYPE_CHECKING:
     from workers.ppo.async_rollout import Actors

@@ -15,17 +15,10 @@ from workers.config.policy import PPOSettings
 from workers.layouts.gathered import is_split
 from workers.models.invariants import check_first_ratio
 from workers.models.loading import whole
-from workers.ppo.collectives import (
-    add_up_gradients,
-)
-from workers.ppo.model import (
-    ActorCritic,
-    ActorCriticOutputs,
-    NonFinite,
-)
+from workers.ppo.collectives import add_up_gradients
+from workers.ppo.model import ActorCritic, ActorCriticOutputs, NonFinite
 from workers.ppo.rollout import Rollout, sequences_of, shared_parts
-from workers.rl.kl import kl_k3
-from workers.rl.losses import clip_fraction, mean_ratio, policy_loss, value_loss
+from workers.rl.losses import clip_fraction, kl_k3, mean_ratio, policy_loss, value_loss
 from workers.rl.masked import masked_sum, masked_whiten
 from workers.rollouts.sampling import derive_seed
 

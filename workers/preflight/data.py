@@ -8,16 +8,11 @@ from typing import Any, TypeVar
 
 from transformers import PreTrainedTokenizerBase
 
-from measures.duplicates import near_matches
+from measures.duplicates import near_matches, normalise
 from measures.splits import overlap_containment
-from measures.text import normalise
 from workers.assess.scores import held_out_split
-from workers.context import (
-    RunContext,
-)
-from workers.contract.events import (
-    RecipeError,
-)
+from workers.context import RunContext
+from workers.contract.events import RecipeError
 from workers.data.snapshot import (
     TRAIN,
     Demonstration,

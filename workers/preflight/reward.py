@@ -16,17 +16,9 @@ from transformers import PreTrainedTokenizerBase
 from measures.bootstrap import LEAST_UNITS
 from measures.estimate import Interval
 from measures.intervals import paired_difference
-from measures.trust.pairs import Pairs
-from measures.trust.shapes import (
-    ALIKE,
-    LEAST_PAIRS,
-    LEAST_SCORES,
-    Shape,
-    histogram,
-    shape_of,
-)
-from measures.trust.weighing import share_of
-from measures.trust.wording import number, plain, share
+from measures.trust.findings import number, plain, share
+from measures.trust.shapes import ALIKE, LEAST_PAIRS, LEAST_SCORES, Shape, histogram, shape_of
+from measures.trust.significance import Pairs, share_of
 from workers.data.snapshot import Demonstration, Messages, Preference, prompt_key
 from workers.models.loading import stop_ids
 from workers.preflight.findings import BLOCK, OK, UNKNOWN, WARN, Finding, Parts

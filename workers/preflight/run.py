@@ -12,13 +12,8 @@ import torch
 from workers import ranks
 from workers.assess.scores import Scored, draw, pairs_of
 from workers.config import settings_for
-from workers.context import (
-    RunContext,
-)
-from workers.contract.events import (
-    Fault,
-    RecipeError,
-)
+from workers.context import RunContext
+from workers.contract.events import Fault, RecipeError
 from workers.data.snapshot import Demonstration, Preference, evaluation_splits
 from workers.memory.fitting import Room, layout_ledger, room
 from workers.memory.ledger import Ledger
@@ -36,16 +31,7 @@ from workers.preflight.data import (
     text_of,
     too_long,
 )
-from workers.preflight.findings import (
-    BLOCK,
-    OK,
-    TITLES,
-    UNKNOWN,
-    WARN,
-    Finding,
-    Parts,
-    Report,
-)
+from workers.preflight.findings import BLOCK, OK, TITLES, UNKNOWN, WARN, Finding, Parts, Report
 from workers.preflight.reward import (
     LEVEL_OF,
     Trial,

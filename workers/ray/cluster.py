@@ -23,10 +23,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Self
 
-from workers.contract.events import (
-    Fault,
-    RecipeError,
-)
+from workers.contract.events import Fault, RecipeError
 
 ADDRESS_VARIABLE = "RAY_ADDRESS"
 LOOPBACK = "127.0.0.1"

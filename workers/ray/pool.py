@@ -17,13 +17,8 @@ from typing import Any
 import torch
 
 from workers.artifacts import Store
-from workers.context import (
-    RunContext,
-)
-from workers.contract.events import (
-    Fault,
-    RecipeError,
-)
+from workers.context import RunContext
+from workers.contract.events import Fault, RecipeError
 from workers.contract.jobs import JobSpec
 from workers.data.snapshot import Messages
 from workers.ray.cluster import Cluster

@@ -21,13 +21,8 @@ from workers.assess.scores import SMOKE, splits_of
 from workers.assess.writing import publish
 from workers.config import settings_for
 from workers.config.inference import AssessSettings
-from workers.context import (
-    RunContext,
-)
-from workers.contract.events import (
-    Fault,
-    RecipeError,
-)
+from workers.context import RunContext
+from workers.contract.events import Fault, RecipeError
 from workers.data.batches import encode_prompt
 from workers.data.snapshot import (
     TRAIN,
@@ -41,7 +36,7 @@ from workers.models.loading import freeze, load_causal, load_tokenizer, paramete
 from workers.rewards.build import build_judge, load_reward
 from workers.rewards.model import BFLOAT16, INT8, EnsembleReward, ModelReward, threshold_of
 from workers.rewards.source import RewardSource
-from workers.rollouts.answers import answer
+from workers.rollouts.drawing import answer
 from workers.rollouts.sampling import Sampling, derive_seed
 from workers.samples import choose, encode_fitting
 from workers.servers.answers import served_input

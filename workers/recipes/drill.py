@@ -18,15 +18,8 @@ from typing import Any
 from workers import ranks
 from workers.config import DrillSettings, settings_for
 from workers.config.inference import VARIABLE, drill_folder, refused_option
-from workers.context import (
-    RunContext,
-)
-from workers.contract.events import (
-    Fault,
-    Progress,
-    RecipeError,
-    Sample,
-)
+from workers.context import RunContext
+from workers.contract.events import Fault, Progress, RecipeError, Sample
 from workers.emitter import EVENTS_FILE
 
 _MASK = (1 << 64) - 1

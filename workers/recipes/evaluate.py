@@ -27,7 +27,7 @@ from workers.models.reference import Reference
 from workers.recipes.generate import sampling_of
 from workers.rewards.build import build_judge, build_reward
 from workers.rewards.source import RewardSource
-from workers.rollouts.answers import Answer, answer
+from workers.rollouts.drawing import Answer, answer
 from workers.rollouts.sampling import derive_seed
 from workers.samples import choose, emit_samples, encode_fitting
 from workers.servers.answers import Served, served_input

@@ -26,7 +26,7 @@ from workers.data.snapshot import TRAIN, Messages, read_prompts
 from workers.models.loading import freeze, load_causal, load_tokenizer, readable_length
 from workers.rewards.build import build_reward
 from workers.rewards.source import RewardSource
-from workers.rollouts.answers import Answer, answer
+from workers.rollouts.drawing import Answer, answer
 from workers.rollouts.sampling import Sampling, derive_seed
 from workers.samples import choose, encode_fitting, write_lines
 from workers.servers.answers import Served, served_input

@@ -22,13 +22,8 @@ from trl import GRPOConfig
 
 from workers.behaviour import Histograms, Watch, make_watch
 from workers.config.grpo import GRPOSettings
-from workers.context import (
-    RunContext,
-)
-from workers.contract.events import (
-    Fault,
-    RecipeError,
-)
+from workers.context import RunContext
+from workers.contract.events import Fault, RecipeError
 from workers.grpo.metrics import GroupReward
 from workers.grpo.reporting import GroupReporter, ask_people, sample, tell_silence
 from workers.grpo.trainer import Trainer
@@ -45,11 +40,7 @@ from workers.ppo.evaluation import (
     measure_baseline,
     read_probes,
 )
-from workers.ppo.setup import (
-    Prompts,
-    read_evaluation_prompts,
-    read_training_prompts,
-)
+from workers.ppo.setup import Prompts, read_evaluation_prompts, read_training_prompts
 from workers.preflight.findings import Parts, Report
 from workers.preflight.minimal import settings_of
 from workers.preflight.run import check_memory, run_preflight

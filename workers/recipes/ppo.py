@@ -32,18 +32,11 @@ from workers.models.loading import stop_ids
 from workers.ppo import diagnostics
 from workers.ppo.diagnostics import StepTimes, baseline_figures, rollout_figures, sequence_kl
 from workers.ppo.evaluation import ask_people, sample
-from workers.ppo.model import (
-    NonFinite,
-)
+from workers.ppo.model import NonFinite
 from workers.ppo.rollout import Rollout, collect
-from workers.ppo.setup import (
-    set_learning_rate,
-)
+from workers.ppo.setup import set_learning_rate
 from workers.ppo.trainer import Course
-from workers.ppo.update import (
-    UpdateStats,
-    update,
-)
+from workers.ppo.update import UpdateStats, update
 from workers.preflight.minimal import settings_of
 from workers.preflight.run import check_memory
 from workers.rewards.model import threshold_of

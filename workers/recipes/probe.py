@@ -28,13 +28,8 @@ from workers.checks.found import Cancelled, Pace, jsonable
 from workers.config import settings_for
 from workers.config.inference import ProbeSettings
 from workers.config.phrases import POLITENESS, REFUSALS, Phrases, plain, refused
-from workers.context import (
-    RunContext,
-)
-from workers.contract.events import (
-    Fault,
-    RecipeError,
-)
+from workers.context import RunContext
+from workers.contract.events import Fault, RecipeError
 from workers.data.batches import pad_right
 from workers.data.snapshot import (
     TRAIN,

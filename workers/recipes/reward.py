@@ -14,13 +14,8 @@ from typing import Any
 
 from measures.accuracy import pair_credit
 from workers.config.training import RewardSettings
-from workers.context import (
-    RunContext,
-)
-from workers.contract.events import (
-    Fault,
-    RecipeError,
-)
+from workers.context import RunContext
+from workers.contract.events import Fault, RecipeError
 from workers.data.snapshot import TRAIN
 from workers.models.loading import load_tokenizer, named_model, readable_length
 from workers.preflight.minimal import settings_of

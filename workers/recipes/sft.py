@@ -16,20 +16,10 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase, set_seed
 from trl import SFTConfig
 
 from workers.config.training import SFTSettings
-from workers.context import (
-    RunContext,
-)
-from workers.contract.events import (
-    Fault,
-    RecipeError,
-)
+from workers.context import RunContext
+from workers.contract.events import Fault, RecipeError
 from workers.data.batches import Encoded, encode_pair, truncated_share
-from workers.data.snapshot import (
-    Demonstration,
-    Messages,
-    evaluation_splits,
-    read_demonstrations,
-)
+from workers.data.snapshot import Demonstration, Messages, evaluation_splits, read_demonstrations
 from workers.layouts.shares import Shares
 from workers.models.loading import (
     load_causal,
@@ -44,7 +34,7 @@ from workers.models.lora import attach_policy_lora, body_of
 from workers.preflight.findings import Parts
 from workers.preflight.minimal import settings_of
 from workers.preflight.run import run_preflight
-from workers.rollouts.answers import answer
+from workers.rollouts.drawing import answer
 from workers.rollouts.sampling import Sampling
 from workers.samples import choose, emit_samples, encode_fitting
 from workers.trainers.sft import (

@@ -15,13 +15,8 @@ from workers.config.rewards import (
     VerifierSettings,
     read_reward,
 )
-from workers.context import (
-    RunContext,
-)
-from workers.contract.events import (
-    Fault,
-    RecipeError,
-)
+from workers.context import RunContext
+from workers.contract.events import Fault, RecipeError
 from workers.data.snapshot import TRAIN, Messages, Prompt, evaluation_splits, read_prompts
 from workers.rewards.cache import ByRows, CachedReward, cache_of, template_version
 from workers.rewards.http import HttpReward

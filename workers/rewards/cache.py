@@ -20,10 +20,7 @@ from typing import Any, Protocol
 
 import redis
 
-from workers.contract.events import (
-    Fault,
-    RecipeError,
-)
+from workers.contract.events import Fault, RecipeError
 from workers.data.snapshot import Messages, prompt_key
 from workers.rewards.source import Scores
 

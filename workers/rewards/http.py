@@ -19,10 +19,7 @@ from typing import Any
 import httpx2
 
 from workers.config.rewards import HttpSettings
-from workers.contract.events import (
-    Fault,
-    RecipeError,
-)
+from workers.contract.events import Fault, RecipeError
 from workers.data.snapshot import Messages
 from workers.rewards.cache import TextRow
 from workers.rewards.source import Scores, join

@@ -25,10 +25,7 @@ from measures.ensembles import (
     scale_of,
     standardise,
 )
-from workers.contract.events import (
-    Fault,
-    RecipeError,
-)
+from workers.contract.events import Fault, RecipeError
 
 FILE = "ensemble.json"
 VERSION = 1

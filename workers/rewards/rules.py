@@ -16,10 +16,7 @@ import regex
 
 from workers.config.parsing import read
 from workers.config.rewards import BLOCK, REVIEW, Bounds, RuleSettings
-from workers.contract.events import (
-    Fault,
-    RecipeError,
-)
+from workers.contract.events import Fault, RecipeError
 from workers.data.snapshot import Messages
 from workers.rewards.source import Scores
 

@@ -12,10 +12,7 @@ from typing import Any
 import regex
 
 from workers.config.rewards import BLOCK, PENALISE, VerifierSettings
-from workers.contract.events import (
-    Fault,
-    RecipeError,
-)
+from workers.contract.events import Fault, RecipeError
 from workers.data.snapshot import Messages, Prompt, prompt_key
 from workers.rewards.rules import (
     Expression,

@@ -15,9 +15,7 @@ import redis
 
 from measures.trust.precision import LEAST_AGREEMENT, rank_agreement
 from workers.artifacts import ArtifactError, Store
-from workers.contract.events import (
-    RecipeError,
-)
+from workers.contract.events import RecipeError
 from workers.contract.scores import ScoreReply, ScoreRequest
 from workers.rewards.cache import Remembered, ScoreCache, score_key, template_version
 from workers.scoring.queue import RequestQueue, Taken

@@ -1,4 +1,4 @@
-"""Answers to a list of prompts by a server, as `workers.rollouts.answers` gives those of a model.
+"""Answers to a list of prompts by a server, as `workers.rollouts.drawing` gives those of a model.
 
 What a server does not say is left out: no log-probabilities, so no divergence from a reference.
 """
@@ -16,13 +16,10 @@ from transformers import PreTrainedTokenizerBase
 
 from workers.config.server import CHAT, ServerSettings, read_server
 from workers.context import RunContext
-from workers.contract.events import (
-    Fault,
-    RecipeError,
-)
+from workers.contract.events import Fault, RecipeError
 from workers.data.snapshot import Messages
 from workers.models.loading import load_causal, load_tokenizer
-from workers.rollouts.answers import Answer
+from workers.rollouts.drawing import Answer
 from workers.rollouts.sampling import Sampling, derive_seed
 from workers.servers.asking import Asked, KeptAnswers, ask_all
 from workers.servers.client import Server

@@ -11,13 +11,8 @@ from dataclasses import asdict, dataclass
 from hashlib import sha256
 from typing import Any
 
-from workers.context import (
-    RunContext,
-)
-from workers.contract.events import (
-    Fault,
-    RecipeError,
-)
+from workers.context import RunContext
+from workers.contract.events import Fault, RecipeError
 from workers.servers.client import Given, Server, Stopped, Unanswered
 
 # Answers of a server, kept in the artifact store as they come, so that an attempt that was cut off

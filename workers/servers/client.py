@@ -19,10 +19,7 @@ from typing import Any
 import httpx2
 
 from workers.config.server import CHAT, ServerSettings
-from workers.contract.events import (
-    Fault,
-    RecipeError,
-)
+from workers.contract.events import Fault, RecipeError
 from workers.service import (
     Encoded,
     TooLong,

@@ -10,14 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from workers.contract.events import (
-    EVENT_TYPES,
-    TERMINAL,
-    Envelope,
-    Event,
-    Log,
-    envelope_to_json,
-)
+from workers.contract.events import EVENT_TYPES, TERMINAL, Envelope, Event, Log, envelope_to_json
 from workers.contract.signing import signed
 from workers.contract.wire import VERSION
 from workers.emitter import event_line

@@ -13,15 +13,7 @@ import time
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from workers.contract.events import (
-    Cancelled,
-    Event,
-    Failed,
-    Finished,
-    Histogram,
-    Log,
-    Metrics,
-)
+from workers.contract.events import Cancelled, Event, Failed, Finished, Histogram, Log, Metrics
 from workers.contract.jobs import JobSpec
 from workers.tracking.tool import OUTCOMES, TOOLS, Tool, make_tool, number_of
 

@@ -23,8 +23,15 @@ from workers import ranks
 from workers.data.batches import LengthGroupedSampler
 from workers.guardrails.watch import GuardStop
 from workers.layouts.arguments import splitting
-from workers.layouts.gathered import own, put_whole, whole_of, whole_weights
-from workers.layouts.optimizer_state import Groups, put_state, whole_state
+from workers.layouts.gathered import (
+    Groups,
+    own,
+    put_state,
+    put_whole,
+    whole_of,
+    whole_state,
+    whole_weights,
+)
 from workers.models.lora import body_of
 
 # Trainings whose weights or optimizer are split over ranks (FSDP2, DeepSpeed ZeRO 2 and 3).

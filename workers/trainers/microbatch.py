@@ -20,10 +20,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from workers import ranks
-from workers.contract.events import (
-    Fault,
-    RecipeError,
-)
+from workers.contract.events import Fault, RecipeError
 from workers.models.lora import load_adapter, merged, save_adapter
 
 # A training step that comes in parts, and checkpoints of models with adapters: for every trainer.

@@ -10,13 +10,8 @@ from typing import Any
 from transformers import PreTrainedTokenizerBase
 
 from workers.config.training import RewardSettings
-from workers.context import (
-    RunContext,
-)
-from workers.contract.events import (
-    Fault,
-    RecipeError,
-)
+from workers.context import RunContext
+from workers.contract.events import Fault, RecipeError
 from workers.data.batches import Encoded, PairEncoder, assign_folds, fold_keys
 from workers.data.snapshot import (
     TRAIN,

@@ -35,7 +35,7 @@ from workers.rollouts.answer_tokens import (
     batch_of,
     with_output_layer,
 )
-from workers.rollouts.answers import Answer, answer
+from workers.rollouts.drawing import Answer, answer
 from workers.rollouts.sampling import Sampling
 from workers.samples import choose
 from workers.trainers.microbatch import PartedTRL, placeholder_rows

@@ -23,13 +23,8 @@ from transformers import (
 
 from workers import ranks
 from workers.config.training import TrainingSettings
-from workers.context import (
-    RunContext,
-)
-from workers.contract.events import (
-    Fault,
-    RecipeError,
-)
+from workers.context import RunContext
+from workers.contract.events import Fault, RecipeError
 from workers.data.snapshot import TRAIN
 from workers.guardrails.watch import Breach, Guardrails, GuardStop, first_stop, report, stop_error
 from workers.layouts.arguments import layout_arguments

@@ -12,17 +12,9 @@ from django.db.models import Count, Exists, OuterRef, Q, QuerySet
 from apps.accounts.models import Project
 from apps.agreement.models import Ruling
 from apps.common.errors import DomainError, Missing
-from apps.labeling.models import (
-    Choice,
-    Comparison,
-    Decision,
-    Guideline,
-    Prompt,
-    Skip,
-    Vote,
-)
+from apps.labeling.models import Choice, Comparison, Decision, Guideline, Prompt, Skip, Vote
 from apps.labeling.texts import excerpt
-from measures.entropy import vote_entropy
+from measures.ambiguity import vote_entropy
 
 # What a list may show, by the name in the address.
 SHOWN = {

@@ -10,15 +10,7 @@ from apps.agreement.selectors.slices import Crowd
 from apps.agreement.selectors.votes import flipped_keep_rate, kept_accuracy
 from apps.labeling.models import DecideBy, LabelingSettings
 from apps.labeling.services import rule_of
-from measures.consensus import (
-    METHODS,
-    Check,
-    Comparison,
-    Fit,
-    majority,
-    share_right,
-    wawa,
-)
+from measures.consensus import METHODS, Check, Comparison, Fit, majority, share_right, wawa
 from measures.consensus.choosing import LEAST_PROPOSED
 from measures.intervals import wilson
 from measures.voting import (

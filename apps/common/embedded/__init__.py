@@ -25,12 +25,7 @@ from apps.common.embedded.postgres import (
     postgres_url,
     stop_postgres,
 )
-from apps.common.embedded.redis_server import (
-    ensure_redis,
-    redis_is_gone,
-    redis_socket,
-    stop_redis,
-)
+from apps.common.embedded.redis_server import ensure_redis, redis_is_gone, redis_socket, stop_redis
 
 __all__ = [
     "APPLICATION",

@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from apps.common.drawing.blocks import TextView, text_view
 from apps.evaluation.selectors.adversarial import RoundFigures, RoundPair
 from apps.labeling.texts import plain
-from measures.trust.findings import Example
-from measures.trust.wording import percent
+from measures.trust.findings import Example, percent
 
 
 def fooled_words(figures: RoundFigures) -> str:

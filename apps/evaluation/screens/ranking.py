@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from apps.common.drawing.blocks import Part, parts
 from apps.evaluation.selectors.ranking import Graded
 from apps.labeling.texts import excerpt
-from measures.trust.findings import Curve, Series
-from measures.trust.wording import plain
+from measures.trust.findings import Curve, Series, plain
 
 _TONES = {"rated": "good", "review": "warn", "dropped": "bad"}
 

@@ -10,7 +10,7 @@ from apps.snapshots.models import Snapshot, SnapshotRow
 from apps.snapshots.recipe import HELDOUT_ANNOTATORS, HELDOUT_GROUPS, PUBLIC_TEST
 from apps.training.models import Checkpoint
 from measures.ceiling import ceiling_from_agreement, decided_ceiling
-from measures.trust.wording import percent
+from measures.trust.findings import percent
 
 SINGLE, DECIDED = "single votes", "decided pairs"
 _UNSEEN = (PUBLIC_TEST, HELDOUT_GROUPS)

@@ -7,22 +7,11 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from apps.evaluation.selectors.assessments import (
-    Assessment,
-    assess_runs,
-    assessment_of,
-    storable,
-)
+from apps.evaluation.selectors.assessments import Assessment, assess_runs, assessment_of, storable
 from apps.evaluation.selectors.ceiling import HumanCeiling, human_ceiling
 from apps.evaluation.selectors.models import web_findings
 from apps.training.models import Checkpoint, Run
-from measures.trust.findings import (
-    Finding,
-    Verdict,
-    finding_from_json,
-    finding_to_json,
-    unmeasured,
-)
+from measures.trust.findings import Finding, Verdict, finding_from_json, finding_to_json, unmeasured
 from measures.trust.lines import LINES
 
 NOBODY = "Nobody has assessed this model yet. Press “Assess”."

@@ -12,12 +12,7 @@ from apps.accounts.services import audit_record
 from apps.common.errors import Conflict, DomainError
 from apps.evaluation.models import ModelReview
 from apps.evaluation.selectors.assessments import assess_runs, dataset_of
-from apps.evaluation.selectors.judgements import (
-    Judgement,
-    judgement_of,
-    page_sha256,
-    state_sha256,
-)
+from apps.evaluation.selectors.judgements import Judgement, judgement_of, page_sha256, state_sha256
 from apps.evaluation.selectors.models import reward_model_get
 from apps.training.models import Checkpoint, Run
 from apps.training.services import run_launch

@@ -10,9 +10,7 @@ suggestions are a model's and are left out. Argilla does not export when a respo
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from apps.labeling.formats.mapping import (
-    Mapper,
-)
+from apps.labeling.formats.mapping import Mapper
 from apps.labeling.formats.records import (
     COMMON,
     BadValue,

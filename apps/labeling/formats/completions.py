@@ -12,10 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from apps.labeling.formats.mapping import (
-    Mapper,
-    mapping_of,
-)
+from apps.labeling.formats.mapping import Mapper, mapping_of
 from apps.labeling.formats.records import (
     COMMON,
     BadValue,

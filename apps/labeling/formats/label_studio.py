@@ -9,9 +9,7 @@ names a side. JSON-MIN and CSV exports have lost who answered and are read as pl
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from apps.labeling.formats.mapping import (
-    Mapper,
-)
+from apps.labeling.formats.mapping import Mapper
 from apps.labeling.formats.records import (
     COMMON,
     BadValue,

@@ -9,17 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from apps.common.errors import DomainError
-from apps.labeling.formats import (
-    argilla,
-    completions,
-    label_studio,
-    pairs,
-    preference,
-    transcripts,
-)
-from apps.labeling.formats.mapping import (
-    Mapper,
-)
+from apps.labeling.formats import argilla, completions, label_studio, pairs, preference, transcripts
+from apps.labeling.formats.mapping import Mapper
 from apps.labeling.formats.records import (
     Converted,
     FileLimits,

@@ -7,11 +7,7 @@ beginning is the prompt, `model_a`, `model_b`, and a `winner` that says "tie (bo
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from apps.labeling.formats.mapping import (
-    Mapper,
-    mapping_of,
-    split_common,
-)
+from apps.labeling.formats.mapping import Mapper, mapping_of, split_common
 from apps.labeling.formats.records import COMMON, BadValue, Converted, Options, Record, RecordFault
 
 KEY, LABEL = "pairs", "a prompt and two answers"

@@ -11,11 +11,7 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from apps.labeling.formats.mapping import (
-    Mapper,
-    mapping_of,
-    split_common,
-)
+from apps.labeling.formats.mapping import Mapper, mapping_of, split_common
 from apps.labeling.formats.records import (
     COMMON,
     BadValue,

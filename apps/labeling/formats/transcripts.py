@@ -9,11 +9,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from apps.labeling.formats import preference
-from apps.labeling.formats.mapping import (
-    Mapper,
-    mapping_of,
-    split_common,
-)
+from apps.labeling.formats.mapping import Mapper, mapping_of, split_common
 from apps.labeling.formats.records import COMMON, BadValue, Converted, Options, Record, RecordFault
 
 KEY, LABEL = "transcripts", "Human / Assistant transcripts (HH)"

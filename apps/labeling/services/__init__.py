@@ -13,10 +13,7 @@ from apps.labeling.services.eligibility import (
     guideline_acknowledge,
 )
 from apps.labeling.services.import_votes import votes_import
-from apps.labeling.services.import_warnings import (
-    WARNINGS,
-    Scans,
-)
+from apps.labeling.services.import_warnings import WARNINGS, Scans
 from apps.labeling.services.importing import comparisons_import, import_job_run, import_jobs_sweep
 from apps.labeling.services.imports import (
     import_job_cancel,

@@ -8,9 +8,7 @@ from apps.labeling.blindness import self_naming
 from apps.labeling.models import Response
 from apps.labeling.personal_data import personal_data
 from apps.labeling.services.loading import BadField, ComparisonRow
-from apps.labeling.services.results import (
-    RowProblem,
-)
+from apps.labeling.services.results import RowProblem
 from apps.labeling.texts import loose_key, loosely_equal, plain
 from measures.phrases import Phrases
 

@@ -26,9 +26,7 @@ from apps.common.json_limits import storable
 from apps.common.sandbox import sandboxed, upload_limits, worker_limits
 from apps.common.scratch import scratch_folder
 from apps.labeling import dispatch
-from apps.labeling.formats.layouts import (
-    DEFAULTS,
-)
+from apps.labeling.formats.layouts import DEFAULTS
 from apps.labeling.models import ImportJob
 from workers.artifacts import ArtifactError, Store, StoreUnreachable
 

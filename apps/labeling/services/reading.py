@@ -4,14 +4,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from apps.labeling.services.import_warnings import (
-    Look,
-    Scans,
-)
+from apps.labeling.services.import_warnings import Look, Scans
 from apps.labeling.services.loading import BadField, ComparisonRow, row_from
-from apps.labeling.services.results import (
-    RowProblem,
-)
+from apps.labeling.services.results import RowProblem
 
 _TELL_EVERY = 500  # rows between two calls of `progress`
 

@@ -11,14 +11,9 @@ from django.views.decorators.http import require_POST, require_safe
 from apps.accounts.permissions import ADMIN, READERS, project_page
 from apps.common.errors import Conflict, Missing
 from apps.common.http import Request
-from apps.labeling.forms.ratings import (
-    LETTERS,
-    TasksFilter,
-)
+from apps.labeling.forms.ratings import LETTERS, TasksFilter
 from apps.labeling.models import RatingTask
-from apps.labeling.screens.rating_screen import (
-    cards_shown,
-)
+from apps.labeling.screens.rating_screen import cards_shown
 from apps.labeling.selectors.ratings import (
     RaterScales,
     TaskResult,

@@ -14,14 +14,7 @@ from apps.training.models import Run
 from apps.training.screens.charts import samples_near
 from workers.contract.guards import LINKS
 from workers.diagnosis.detectors import detectors_of
-from workers.diagnosis.verdict import (
-    CONSEQUENCE,
-    FIRST,
-    OK,
-    UNKNOWN,
-    Finding,
-    Verdict,
-)
+from workers.diagnosis.verdict import CONSEQUENCE, FIRST, OK, UNKNOWN, Finding, Verdict
 
 ALTERNATIVE = "alternative"
 # As the subject of a sentence.

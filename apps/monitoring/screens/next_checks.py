@@ -12,10 +12,7 @@ from apps.monitoring.selectors.checks import CONFIRMS, REFUTES, ExperimentState
 from apps.training.models import Run
 from measures.trust.findings import Histogram
 from workers.diagnosis.experiments import EXPERIMENTS, next_experiments
-from workers.diagnosis.verdict import (
-    Experiment,
-    Finding,
-)
+from workers.diagnosis.verdict import Experiment, Finding
 
 FILE = "check.json"
 BINS = 20

@@ -10,9 +10,7 @@ from apps.common.numbers import figure
 from apps.training.metric_blocks import Point
 from workers.contract.guards import RULES
 from workers.diagnosis.detectors import DETECTORS
-from workers.diagnosis.verdict import (
-    Finding,
-)
+from workers.diagnosis.verdict import Finding
 
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, FLOOR = 640, 200, 58, 626, 22, 162
 _METRICS = {rule.name: rule.metric for rule in RULES} | {d.rule: d.metrics[0] for d in DETECTORS}

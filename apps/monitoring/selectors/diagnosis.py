@@ -20,15 +20,8 @@ from workers.contract.events import Evidence
 from workers.contract.guards import LINKS, RULES
 from workers.diagnosis.baseline import WIDTH, Baseline, baseline_from_json
 from workers.diagnosis.detectors import DETECTORS, detectors_of, needed_metrics
-from workers.diagnosis.replay import (
-    diagnose,
-)
-from workers.diagnosis.verdict import (
-    Finding,
-    Verdict,
-    finding_from_json,
-    verdict,
-)
+from workers.diagnosis.replay import diagnose
+from workers.diagnosis.verdict import Finding, Verdict, finding_from_json, verdict
 
 MOST_LOOKS = 2000
 KEPT_S = 24 * 3600

@@ -23,11 +23,7 @@ from apps.monitoring.selectors.outcomes import (
 from apps.training.models import Checkpoint, Run
 from workers.contract import wire
 from workers.contract.scores import SCORER
-from workers.contract.wire import (
-    QUEUE_SHORT,
-    SCHEDULER,
-    alive_key,
-)
+from workers.contract.wire import QUEUE_SHORT, SCHEDULER, alive_key
 
 SPARK_PROBES = 48
 CHART_PROBES = 500

@@ -19,9 +19,7 @@ from apps.monitoring.services.checks import check_launch as launch
 from apps.training import selectors
 from apps.training.models import Run
 from apps.training.selectors.results import report_read
-from workers.diagnosis.verdict import (
-    Finding,
-)
+from workers.diagnosis.verdict import Finding
 
 CHART_POINTS = 300
 CHECK_POLL_S, RUN_POLL_S = 3, 15

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from apps.snapshots.assembling.material import BY_RULING, Line, Pair
-from measures.text import normalise
+from measures.duplicates import normalise
 
 Messages = list[dict[str, str]]
 Row = dict[str, Any]

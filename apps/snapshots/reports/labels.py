@@ -25,14 +25,8 @@ from apps.snapshots.reports.checks import (
     worst,
 )
 from apps.snapshots.reports.material import Frame
-from measures.datasets.shares import pair_share
-from measures.datasets.swapped import (
-    LISTED,
-    SUREST,
-    canaries,
-    label_log_odds,
-    sure_contradictions,
-)
+from measures.datasets.breadth import LISTED, SUREST, canaries, label_log_odds, sure_contradictions
+from measures.datasets.drift import pair_share
 from measures.estimate import Interval
 from measures.splits import effective_sample_size
 from measures.style import is_degenerate

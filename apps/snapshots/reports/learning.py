@@ -25,9 +25,7 @@ from apps.snapshots.reports.checks import (
 )
 from apps.snapshots.reports.labels import DAY
 from apps.snapshots.reports.material import Frame, ReportPair, ReportVote
-from measures.datasets.drift import recency_weighting, time_split
-from measures.datasets.growth import learning_curve
-from measures.datasets.shares import pair_share
+from measures.datasets.drift import learning_curve, pair_share, recency_weighting, time_split
 
 LEAST_PAIRS = 200
 NOTABLE_DROP = 0.02  # of accuracy; less is seen only in large data and matters little

@@ -23,12 +23,10 @@ from apps.snapshots.reports.checks import (
     with_interval,
 )
 from apps.snapshots.reports.material import Frame
-from measures.datasets.breadth import Breadth, breadth, common_sample
-from measures.datasets.leakage import blind_accuracy, leaks
-from measures.duplicates import THRESHOLD, near_matches
+from measures.datasets.breadth import Breadth, blind_accuracy, breadth, common_sample, leaks
+from measures.duplicates import THRESHOLD, near_matches, normalise
 from measures.estimate import Quantity
 from measures.splits import overlap_containment
-from measures.text import normalise
 from measures.textmodel import folds_of
 
 TOO_MUCH = 0.3

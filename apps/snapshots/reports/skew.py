@@ -25,7 +25,7 @@ from apps.snapshots.reports.checks import (
 from apps.snapshots.reports.material import Frame
 from measures.bootstrap import LEAST_UNITS
 from measures.datasets.breadth import effective_number
-from measures.datasets.shares import pair_share
+from measures.datasets.drift import pair_share
 from measures.estimate import Interval
 from measures.style import MARKS
 

@@ -24,10 +24,9 @@ from apps.snapshots.reports.checks import (
 from apps.snapshots.reports.material import Frame, ReportPair
 from measures.bootstrap import LEAST_UNITS
 from measures.corpus import Counts
-from measures.datasets.shares import pair_share
-from measures.duplicates import THRESHOLD, Duplicates, near_duplicates, near_matches
+from measures.datasets.drift import pair_share
+from measures.duplicates import THRESHOLD, Duplicates, near_duplicates, near_matches, normalise
 from measures.estimate import Interval
-from measures.text import normalise
 from measures.tokens import TokenAudit, token_audit
 
 MANY = 0.05  # of the distinct texts

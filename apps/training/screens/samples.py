@@ -9,7 +9,7 @@ from django.http import QueryDict
 from apps.common.numbers import figure
 from apps.training.models import Run
 from apps.training.selectors.results import Kept, samples_chosen, samples_of
-from measures.repetition import repeated_share
+from measures.duplicates import repeated_share
 
 PER_PAGE = 20
 BUCKETS = (("high", "Highest"), ("low", "Lowest"), ("random", "Random"), ("flagged", "Flagged"))

@@ -24,9 +24,7 @@ from apps.training.services.repeating import (
     seeds_add,
 )
 from apps.training.services.rollback import HEALTHY, START, roll_back_plan, run_roll_back
-from apps.training.services.sweeping import (
-    runs_sweep,
-)
+from apps.training.services.sweeping import runs_sweep
 from apps.training.services.wishes import run_cancel, run_resume, run_stop_and_keep
 
 __all__ = [

@@ -10,17 +10,8 @@ from django.utils import timezone
 from apps.common.transactions import after_commit
 from apps.training import dispatch
 from apps.training.models import Run, RunAttempt
-from apps.training.services.attempts import (
-    run_dispatch,
-    run_end,
-    run_fail_or_retry,
-    run_locked,
-)
-from apps.training.services.queueing import (
-    log,
-    run_send,
-    runs_admit,
-)
+from apps.training.services.attempts import run_dispatch, run_end, run_fail_or_retry, run_locked
+from apps.training.services.queueing import log, run_send, runs_admit
 from apps.training.services.receiving import ends_parked, parked_apply, spool_import_stored
 from apps.training.services.wishes import wish_deliver
 from workers.artifacts import StoreUnreachable

@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import binom
 
 from measures.annotators import LEVEL, Kind, Repeats, crowd_figures, holm, people_of
-from measures.annotators.moments import tail_at_least, tail_at_most
+from measures.annotators.work import tail_at_least, tail_at_most
 from tests.measures.annotators.people import team, work_of
 
 

@@ -5,11 +5,9 @@ import pandas as pd
 import pytest
 from crowdkit.aggregation import MACE, DawidSkene, MajorityVote, OneCoinDawidSkene, Wawa
 
-from measures.consensus import Votes, em, fit, majority, wawa
-from measures.consensus.dawid_skene import DawidSkene as OurDawidSkene
-from measures.consensus.em import Model, cells_of, settle, vote_shares
-from measures.consensus.mace import Mace
-from measures.consensus.one_coin import OneCoin
+from measures.consensus import Votes, fit, majority, models, wawa
+from measures.consensus.models import DawidSkene as OurDawidSkene
+from measures.consensus.models import Mace, Model, OneCoin, cells_of, settle, vote_shares
 from tests.measures.consensus.crowds import accuracy, coins, people, real_crowd, simulated
 
 # pandas 3 warns about what crowd-kit 1.4 does.
@@ -22,7 +20,7 @@ STEPS = 25
 @pytest.fixture
 def without_priors(monkeypatch):
     """Truths' priors straight from the posteriors, as the references have them."""
-    monkeypatch.setattr(em, "PRIOR_ITEMS", 0.0)
+    monkeypatch.setattr(models, "PRIOR_ITEMS", 0.0)
 
 
 def frame(votes: Votes) -> pd.DataFrame:
@@ -71,7 +69,7 @@ def test_one_coin_without_a_prior_is_crowd_kits(k):
 @pytest.mark.usefixtures("without_priors")
 def test_where_crowd_kits_mace_ends_ours_stays(monkeypatch):
     """Its EM has a smoothing of 0.01 / K votes per cell and even priors, and starts at random."""
-    monkeypatch.setattr(em, "priors_from", lambda totals, *_, **__: np.full(len(totals), 0.5))
+    monkeypatch.setattr(models, "priors_from", lambda totals, *_, **__: np.full(len(totals), 0.5))
     votes, _ = simulated(23, coins(0.95, 0.9, 0.8, 0.8, 0.7, 0.6, 0.5), n_items=100)
     reference = MACE(method="em", n_restarts=1, n_iter=60).fit_predict_proba(frame(votes))
     start = probabilities(reference, votes)

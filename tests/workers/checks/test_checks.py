@@ -15,9 +15,7 @@ from tests.workers.recipes.language import Outcome, tiny_llama, user
 from workers.checks import kl_reference, protocol
 from workers.checks.asking import Speaker, looked_at, without_cache
 from workers.checks.asking import ask as answers_of
-from workers.contract.events import (
-    RecipeError,
-)
+from workers.contract.events import RecipeError
 from workers.data.batches import encode_prompt
 from workers.models.loading import load_causal, load_tokenizer
 from workers.rollouts.sampling import Sampling

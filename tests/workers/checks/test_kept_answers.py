@@ -8,12 +8,8 @@ from tests.workers.checks.conftest import Case
 from tests.workers.recipes.language import Notebook, Outcome
 from workers.artifacts import ArtifactError
 from workers.checks.kept import read_kept
-from workers.context import (
-    RunContext,
-)
-from workers.contract.events import (
-    RecipeError,
-)
+from workers.context import RunContext
+from workers.contract.events import RecipeError
 from workers.ppo.checkpoint import KEPT_S, PAUSE_S, Kept
 
 

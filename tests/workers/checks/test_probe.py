@@ -11,9 +11,7 @@ from transformers import LlamaConfig, LlamaForSequenceClassification
 
 from tests.workers.checks.conftest import ASKED, Case
 from tests.workers.recipes.language import WORDS
-from workers.contract.events import (
-    RecipeError,
-)
+from workers.contract.events import RecipeError
 from workers.models.loading import load_causal, weights_sha256
 
 Report = dict[str, Any]

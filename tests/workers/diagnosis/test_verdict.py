@@ -4,19 +4,11 @@ import random
 from typing import Any
 
 from workers.contract.events import Evidence
-from workers.diagnosis.detective import (
-    TESTS,
-    Detective,
-)
+from workers.diagnosis.detective import TESTS, Detective
 from workers.diagnosis.detectors import DETECTORS
 from workers.diagnosis.experiments import EXPERIMENTS, NEXT
-from workers.diagnosis.replay import (
-    diagnose,
-)
-from workers.diagnosis.verdict import (
-    Finding,
-    verdict,
-)
+from workers.diagnosis.replay import diagnose
+from workers.diagnosis.verdict import Finding, verdict
 
 
 def found(link: str, onset: int, *, slack: int = 0, kind: str = "trend") -> Finding:

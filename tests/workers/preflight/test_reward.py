@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from measures.trust.pairs import Pairs
+from measures.trust.significance import Pairs
 from workers.preflight.reward import (
     kl_price,
     reward_against_chance,

@@ -18,13 +18,8 @@ from tests.workers.recipes.language import (
 )
 from workers import train as trainer
 from workers.config import settings_for
-from workers.context import (
-    RunContext,
-)
-from workers.contract.events import (
-    Failed,
-    RecipeError,
-)
+from workers.context import RunContext
+from workers.contract.events import Failed, RecipeError
 from workers.memory import plan
 from workers.memory.fitting import Room
 from workers.models.loading import weights_sha256

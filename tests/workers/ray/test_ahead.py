@@ -9,9 +9,7 @@ import torch
 from tests.workers.recipes.language import tiny_llama, user
 from tests.workers.recipes.test_ppo_parts import IDS, MESSAGES, improve, ppo, roll_out
 from workers.config import settings_for
-from workers.contract.events import (
-    RecipeError,
-)
+from workers.contract.events import RecipeError
 from workers.models import invariants
 from workers.models.loading import weights_sha256
 from workers.ppo.async_rollout import Ahead, open_actors

@@ -7,10 +7,7 @@ from typing import Any
 
 import pytest
 
-from workers.contract.events import (
-    Fault,
-    RecipeError,
-)
+from workers.contract.events import Fault, RecipeError
 from workers.ray.pool import LOOK_S, READY_S, TRIES, Pool, Stopped
 
 

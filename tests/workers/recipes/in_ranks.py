@@ -25,14 +25,8 @@ import torch
 
 from tests.workers.recipes.language import Notebook, Outcome, Workshop
 from workers import ranks
-from workers.context import (
-    RunContext,
-)
-from workers.contract.events import (
-    Failed,
-    Finished,
-    RecipeError,
-)
+from workers.context import RunContext
+from workers.contract.events import Failed, Finished, RecipeError
 from workers.contract.jobs import spec_from_json
 from workers.ppo import distributed, trainer, update
 from workers.ppo.model import ActorCritic

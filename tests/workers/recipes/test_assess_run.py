@@ -11,9 +11,7 @@ from measures.trust.lines import LINES
 from tests.workers.recipes.conftest import SUBJECTS
 from tests.workers.recipes.language import Outcome, Workshop, assistant, tiny_llama, user
 from workers.assess.judging import ON_THE_WEB
-from workers.contract.events import (
-    RecipeError,
-)
+from workers.contract.events import RecipeError
 
 SMALL = {
     "probe_prompts": 40,

@@ -8,9 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.workers.recipes.language import END, assistant, user, word_tokenizer
-from workers.contract.events import (
-    RecipeError,
-)
+from workers.contract.events import RecipeError
 from workers.data.batches import (
     LengthGroupedSampler,
     encode_pair,

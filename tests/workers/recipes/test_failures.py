@@ -6,9 +6,7 @@ import pytest
 
 from tests.workers.recipes.conftest import PLANTED_PPO, preference_rows
 from tests.workers.recipes.language import Workshop, tiny_llama
-from workers.contract.events import (
-    RecipeError,
-)
+from workers.contract.events import RecipeError
 
 EXPLODING = 1e25
 PAIRS = {"learning_rate": EXPLODING, "batch_size": 16, "max_length": 32, "log_every": 1}

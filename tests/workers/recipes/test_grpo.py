@@ -9,9 +9,7 @@ import torch
 from tests.workers.recipes.conftest import SUBJECTS
 from tests.workers.recipes.language import Outcome, Workshop, tiny_llama, user
 from tests.workers.recipes.test_resume import check_joined
-from workers.contract.events import (
-    RecipeError,
-)
+from workers.contract.events import RecipeError
 from workers.models.loading import load_causal
 from workers.recipes import grpo
 

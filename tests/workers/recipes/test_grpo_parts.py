@@ -15,12 +15,8 @@ from tests.workers.recipes.language import tiny_gpt2, tiny_llama, user, word_tok
 from workers.artifacts import Store
 from workers.behaviour import Watch
 from workers.config import settings_for
-from workers.context import (
-    RunContext,
-)
-from workers.contract.events import (
-    RecipeError,
-)
+from workers.context import RunContext
+from workers.contract.events import RecipeError
 from workers.contract.jobs import JobSpec
 from workers.data.batches import encode_prompt
 from workers.grpo.metrics import GroupReward

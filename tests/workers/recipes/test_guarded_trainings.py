@@ -15,10 +15,7 @@ from torch import Tensor
 
 from tests.workers.recipes.language import Workshop
 from tests.workers.recipes.test_resume import check_joined, stop_and_resume
-from workers.contract.events import (
-    Fault,
-    RecipeError,
-)
+from workers.contract.events import Fault, RecipeError
 from workers.contract.jobs import Resume
 from workers.grpo.trainer import Trainer as GroupTrainer
 from workers.models.loading import load_causal

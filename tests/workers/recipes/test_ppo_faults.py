@@ -13,9 +13,7 @@ import torch
 from tests.workers.recipes.conftest import PLANTED_PPO
 from tests.workers.recipes.language import Outcome, Workshop
 from tests.workers.recipes.test_resume import check_joined
-from workers.contract.events import (
-    RecipeError,
-)
+from workers.contract.events import RecipeError
 from workers.models import invariants
 from workers.ppo import trainer
 from workers.ppo.diagnostics import rollout_figures

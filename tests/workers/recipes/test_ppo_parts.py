@@ -7,26 +7,16 @@ import torch
 
 from tests.workers.recipes.language import tiny_gpt2, tiny_llama, user, word_tokenizer
 from workers.config import settings_for
-from workers.contract.events import (
-    RecipeError,
-)
+from workers.contract.events import RecipeError
 from workers.data.batches import encode_prompt
 from workers.models import invariants
 from workers.models.loading import freeze, weights_sha256
 from workers.models.reference import Reference
 from workers.ppo.checkpoint import TrainingState, restore, save
-from workers.ppo.model import (
-    ActorCritic,
-    NonFinite,
-)
+from workers.ppo.model import ActorCritic, NonFinite
 from workers.ppo.rollout import Rollout, collect, sequences_of
-from workers.ppo.setup import (
-    make_optimizer,
-    set_learning_rate,
-)
-from workers.ppo.update import (
-    update,
-)
+from workers.ppo.setup import make_optimizer, set_learning_rate
+from workers.ppo.update import update
 from workers.rl.losses import explained_variance
 from workers.rollouts.drawing import PromptOrder
 from workers.rollouts.sampling import Sampling

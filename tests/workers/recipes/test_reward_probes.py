@@ -8,9 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.workers.recipes.language import assistant, user
-from workers.contract.events import (
-    RecipeError,
-)
+from workers.contract.events import RecipeError
 from workers.data.snapshot import Messages, Preference
 from workers.ppo.evaluation import (
     MOST_PAIRS,

@@ -11,9 +11,7 @@ import pytest
 
 from tests.workers.recipes.encoders import bert, encoder_folder, modernbert
 from tests.workers.recipes.language import Outcome, Workshop, assistant, user
-from workers.contract.events import (
-    RecipeError,
-)
+from workers.contract.events import RecipeError
 from workers.data.batches import encode_pair
 from workers.models.loading import load_scorer, load_tokenizer
 from workers.rewards.layout import is_ensemble, read_layout

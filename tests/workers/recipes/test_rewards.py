@@ -7,9 +7,7 @@ import pytest
 import torch
 
 from tests.workers.recipes.language import Workshop, tiny_llama, user, word_tokenizer
-from workers.contract.events import (
-    RecipeError,
-)
+from workers.contract.events import RecipeError
 from workers.data.snapshot import Preference
 from workers.models.loading import load_causal, load_scorer, load_tokenizer, save_model
 from workers.rewards.model import ModelReward

@@ -22,9 +22,7 @@ from tests.workers.recipes import several
 from tests.workers.recipes.conftest import SUBJECTS
 from tests.workers.recipes.language import ROOT, Outcome, Workshop, assistant, user
 from tests.workers.recipes.test_resume import CLOCKS
-from workers.contract.events import (
-    RecipeError,
-)
+from workers.contract.events import RecipeError
 from workers.contract.jobs import (
     ACCELERATE,
     DATA,

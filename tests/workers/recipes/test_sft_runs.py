@@ -24,9 +24,7 @@ from tests.workers.recipes.test_dpo_losses import ROWS, arguments, gradients, on
 from tests.workers.recipes.test_dpo_runs import checkpoint
 from tests.workers.recipes.test_resume import check_joined, stop_and_resume
 from workers.config import settings_for
-from workers.contract.events import (
-    RecipeError,
-)
+from workers.contract.events import RecipeError
 from workers.data.batches import encode_pair
 from workers.trainers.sft import DemonstrationTrainer
 

@@ -8,12 +8,8 @@ import torch
 from tests.workers.recipes.language import Workshop, tiny_llama, user, word_tokenizer
 from tests.workers.rewards.sources import Lengths
 from workers.artifacts import Store
-from workers.context import (
-    RunContext,
-)
-from workers.contract.events import (
-    RecipeError,
-)
+from workers.context import RunContext
+from workers.contract.events import RecipeError
 from workers.models.loading import load_scorer, save_model
 from workers.rewards.build import build_reward
 from workers.rewards.cache import CachedReward

@@ -10,9 +10,7 @@ import torch
 
 from tests.workers.recipes.language import WORDS, tiny_gpt2, tiny_llama, user, word_tokenizer
 from tests.workers.scored import emptied
-from workers.contract.events import (
-    RecipeError,
-)
+from workers.contract.events import RecipeError
 from workers.data.batches import Encoded
 from workers.models.loading import load_scorer, save_model
 from workers.rewards.cache import CachedReward, Hits, ScoreCache, cache_of

@@ -11,9 +11,7 @@ import pytest
 from tests.workers.recipes.language import user
 from workers.config.parsing import read
 from workers.config.rewards import HttpSettings
-from workers.contract.events import (
-    RecipeError,
-)
+from workers.contract.events import RecipeError
 from workers.rewards.cache import CachedReward, ScoreCache
 from workers.rewards.http import HttpReward
 from workers.service import MOST_BYTES

@@ -16,9 +16,7 @@ from workers.config.rewards import (
     read_reward,
     reward_errors,
 )
-from workers.contract.events import (
-    RecipeError,
-)
+from workers.contract.events import RecipeError
 
 
 def test_every_error_is_told_at_once_with_the_path_of_its_field() -> None:

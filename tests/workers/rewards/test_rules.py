@@ -5,9 +5,7 @@ import pytest
 from tests.workers.recipes.language import user
 from workers.config.parsing import read
 from workers.config.rewards import RuleSettings
-from workers.contract.events import (
-    RecipeError,
-)
+from workers.contract.events import RecipeError
 from workers.rewards import rules as expressions
 from workers.rewards.rules import Rule, RulesReward
 from workers.rewards.source import Scores

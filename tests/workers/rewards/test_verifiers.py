@@ -9,9 +9,7 @@ import pytest
 from tests.workers.recipes.language import user
 from workers.config.parsing import read
 from workers.config.rewards import VerifierSettings
-from workers.contract.events import (
-    RecipeError,
-)
+from workers.contract.events import RecipeError
 from workers.data.snapshot import Prompt, read_prompts
 from workers.rewards.rules import boxed, numbers
 from workers.rewards.verifiers import Verifier

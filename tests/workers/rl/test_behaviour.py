@@ -3,13 +3,7 @@
 import pytest
 import torch
 
-from workers.rl.behaviour import (
-    behaviour_figures,
-    compression,
-    distinct,
-    repetition,
-    self_overlap,
-)
+from workers.rl.behaviour import behaviour_figures, compression, distinct, repetition, self_overlap
 
 
 def batch(*answers: list[int]) -> tuple[torch.Tensor, torch.Tensor]:

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workers.rl.kl import AdaptiveKL, FixedKL
+from workers.rl.losses import AdaptiveKL, FixedKL
 from workers.rl.masked import RunningMoments
 
 

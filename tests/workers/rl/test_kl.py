@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from workers.rl.kl import ESTIMATORS, kl_estimate, kl_exact, kl_k2, kl_k3
+from workers.rl.losses import ESTIMATORS, kl_estimate, kl_exact, kl_k2, kl_k3
 
 P = torch.tensor([0.5, 0.3, 0.15, 0.05])
 Q = torch.tensor([0.4, 0.3, 0.2, 0.1])

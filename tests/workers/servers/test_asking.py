@@ -19,10 +19,7 @@ from tests.workers.servers.stub import (
     status,
     text,
 )
-from workers.contract.events import (
-    Fault,
-    RecipeError,
-)
+from workers.contract.events import Fault, RecipeError
 from workers.rollouts.sampling import Sampling
 from workers.servers.asking import Cancelled
 from workers.service import MOST_BYTES

@@ -4,9 +4,7 @@ import pytest
 
 from workers.config import settings_for
 from workers.config.server import OWN_FIELDS, server_errors
-from workers.contract.events import (
-    RecipeError,
-)
+from workers.contract.events import RecipeError
 
 FINE = {"url": "https://gpu.example/v1", "model": "policy-7b"}
 

@@ -12,9 +12,7 @@ from tests.workers.recipes.language import tiny_llama, user
 from tests.workers.servers.conftest import Asking
 from tests.workers.servers.stub import text
 from workers.config.server import read_server
-from workers.contract.events import (
-    RecipeError,
-)
+from workers.contract.events import RecipeError
 from workers.rollouts.sampling import Sampling
 from workers.servers import answers
 

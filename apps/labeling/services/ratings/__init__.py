@@ -9,12 +9,7 @@ from apps.labeling.services.ratings.answers import (
 )
 from apps.labeling.services.ratings.importing import ratings_import
 from apps.labeling.services.ratings.leasing import rating_lease_next, rating_skip
-from apps.labeling.services.ratings.results import (
-    RatingLease,
-    RatingResult,
-    RatingsReport,
-    Scale,
-)
+from apps.labeling.services.ratings.results import RatingLease, RatingResult, RatingsReport, Scale
 
 __all__ = [
     "LONGEST_NOTE",

@@ -1,7 +1,7 @@
 """Can the winner be told without reading the answers?
 
 A logistic model that is given everything but the answers is tested on groups that come after those
-it learned from (`measures.datasets.leakage.blind_accuracy`). What it can tell, a reward model can
+it learned from (`measures.datasets.breadth.blind_accuracy`). What it can tell, a reward model can
 learn instead of quality, and every accuracy on such pairs is too high.
 """
 
@@ -15,13 +15,11 @@ from scipy.special import ndtri
 
 from measures.accuracy import pair_credit
 from measures.corpus import Corpus
-from measures.datasets.leakage import CHANCE, blind_accuracy, leaks
+from measures.datasets.breadth import CHANCE, blind_accuracy, leaks
 from measures.estimate import Interval
 from measures.textmodel import folds_of
-from measures.trust.findings import Finding, Intervals, Table, Verdict, unmeasured
-from measures.trust.pairs import Pairs
-from measures.trust.weighing import difference_of, share_of, some
-from measures.trust.wording import percent, share
+from measures.trust.findings import Finding, Intervals, Table, Verdict, percent, share, unmeasured
+from measures.trust.significance import Pairs, difference_of, share_of, some
 
 Floats = NDArray[np.float64]
 

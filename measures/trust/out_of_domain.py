@@ -5,10 +5,8 @@ from numpy.typing import NDArray
 
 from measures.accuracy import pair_credit
 from measures.estimate import Interval
-from measures.trust.findings import Block, Finding, Intervals, Verdict, unmeasured
-from measures.trust.pairs import Pairs
-from measures.trust.weighing import gap_between, half_width, points, share_of
-from measures.trust.wording import percent, share
+from measures.trust.findings import Block, Finding, Intervals, Verdict, percent, share, unmeasured
+from measures.trust.significance import Pairs, gap_between, half_width, points, share_of
 
 Floats = NDArray[np.float64]
 

@@ -15,10 +15,20 @@ from numpy.typing import NDArray
 from measures.bootstrap import LEAST_UNITS
 from measures.estimate import Interval
 from measures.style import MARKS, marks_of
-from measures.trust.findings import Finding, Intervals, Table, Verdict, unmeasured
-from measures.trust.pairs import Pairs
-from measures.trust.weighing import (
+from measures.trust.findings import (
+    Finding,
+    Intervals,
+    Table,
+    Verdict,
+    listed,
+    percent,
+    plain,
+    share,
+    unmeasured,
+)
+from measures.trust.significance import (
     LEAST_PAIRS,
+    Pairs,
     against,
     apart_too_few,
     beyond,
@@ -33,7 +43,6 @@ from measures.trust.weighing import (
     undecided,
     undecided_words,
 )
-from measures.trust.wording import listed, percent, plain, share
 
 Bools = NDArray[np.bool_]
 Floats = NDArray[np.float64]
