@@ -2,8 +2,10 @@
 
 from collections.abc import Generator
 from contextlib import contextmanager
+from typing import NamedTuple
 
 from django.db import connection
+from django.db.models import Model, QuerySet
 
 
 @contextmanager
@@ -15,3 +17,30 @@ def as_superuser() -> Generator[None]:
             yield
         finally:
             cursor.execute("set session_replication_role = default; reset role")
+
+
+class Rows(NamedTuple):
+    """Rows of one table as text."""
+
+    table: str
+    columns: str
+    text: str
+
+
+def rows_read(rows: QuerySet[Model]) -> Rows:
+    """Rows as they are, for `rows_write` in another test: to copy them takes a tenth of the time
+    that making them takes."""
+    table = rows.model._meta.db_table
+    columns = ", ".join(f'"{field.column}"' for field in rows.model._meta.concrete_fields)
+    ids = ",".join(repr(pk) for pk in rows.values_list("pk", flat=True))
+    with connection.cursor() as cursor:
+        found = f'select {columns} from "{table}" where id in ({ids}) order by id'
+        with cursor.copy(f"copy ({found}) to stdout") as copy:
+            text = b"".join(bytes(part) for part in copy).decode()
+    return Rows(table, columns, text)
+
+
+def rows_write(rows: Rows) -> None:
+    with connection.cursor() as cursor:
+        with cursor.copy(f'copy "{rows.table}" ({rows.columns}) from stdin') as copy:
+            copy.write(rows.text)

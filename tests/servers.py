@@ -12,6 +12,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+import psycopg
+
 _stack = contextlib.ExitStack()
 
 
@@ -38,7 +40,16 @@ def _start_servers() -> None:
     # The suite makes databases and empties tables; `tests/conftest.py` lets the tests themselves
     # have no more rights than the application has.
     os.environ["DATABASE_URL"] = embedded.postgres_url(folder, embedded.SUPERUSER)
+    _trust_the_machine(os.environ["DATABASE_URL"])
     del os.environ["DATABASE_OWNER_URL"]
+
+
+def _trust_the_machine(url: str) -> None:
+    """What the tests write need not survive a power cut."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        for setting in ("fsync", "synchronous_commit", "full_page_writes"):
+            connection.execute(f"alter system set {setting} = off")
+        connection.execute("select pg_reload_conf()")
 
 
 def pytest_unconfigure() -> None:

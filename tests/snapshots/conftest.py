@@ -20,6 +20,7 @@ from apps.labeling.models import Comparison, Prompt, Response, Slot, Vote
 from apps.labeling.texts import fingerprint
 from apps.snapshots.models import Snapshot
 from apps.snapshots.storage import private_folder_of, read_rows
+from tests.database import Rows, rows_read, rows_write
 
 CAST_AT = dt.datetime(2026, 11, 1, 12, tzinfo=dt.UTC)
 N_DEBATES, N_ARGUMENTS, N_PEOPLE, N_VOTES = 12, 4, 20, 5
@@ -132,9 +133,30 @@ def revote(comparison: Comparison, choices: list[str], **more: Any) -> None:
         )
 
 
+_made: tuple[str, list[Rows]] | None = None
+
+
 @pytest.fixture
 def crowd(project: Project) -> list[Comparison]:
-    return crowd_make(project)
+    """Made once in a process; later tests get the same rows, in their own project."""
+    global _made
+    if _made is None:
+        comparisons = crowd_make(project)
+        tables = (
+            User.objects.filter(username__startswith="crowd-"),
+            Prompt.objects.filter(project=project),
+            Response.objects.filter(prompt__project=project),
+            Comparison.objects.filter(project=project),
+            Slot.objects.filter(project=project),
+            Vote.objects.filter(project=project),
+        )
+        _made = project.pk, [rows_read(table) for table in tables]
+        return comparisons
+    made_in, tables = _made
+    for rows in tables:
+        rows_write(rows._replace(text=rows.text.replace(made_in, project.pk)))
+    found = Comparison.objects.filter(project=project).order_by("pk")
+    return list(found.select_related("prompt", "response_a", "response_b", "project"))
 
 
 @pytest.fixture
