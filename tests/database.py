@@ -41,6 +41,6 @@ def rows_read(rows: QuerySet[Model]) -> Rows:
 
 
 def rows_write(rows: Rows) -> None:
-    with connection.cursor() as cursor:
-        with cursor.copy(f'copy "{rows.table}" ({rows.columns}) from stdin') as copy:
-            copy.write(rows.text)
+    into = f'copy "{rows.table}" ({rows.columns}) from stdin'
+    with connection.cursor() as cursor, cursor.copy(into) as copy:
+        copy.write(rows.text)
