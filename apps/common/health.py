@@ -13,6 +13,7 @@ from django.db import DEFAULT_DB_ALIAS, DatabaseError, connections
 from django.db.migrations.executor import MigrationExecutor
 
 from apps.common import registry
+from apps.common.schema import unknown_migrations
 from workers.contract import scores, wire
 from workers.contract.wire import SCHEDULER, alive_key
 
@@ -83,8 +84,11 @@ def migrations() -> str | None:
     try:
         executor = MigrationExecutor(connections[DEFAULT_DB_ALIAS])
         missing = executor.migration_plan(executor.loader.graph.leaf_nodes())
+        unknown = unknown_migrations(connections[DEFAULT_DB_ALIAS])
     except DatabaseError:
         return "unknown: the database does not answer"
+    if unknown:
+        return "those of another version; run manage.py migrate, which says more"
     if missing:
         return f"{len(missing)} not applied; run manage.py migrate"
     _migrated = True

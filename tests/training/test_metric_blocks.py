@@ -1,16 +1,13 @@
 """Points as compressed columns: what goes in comes out, to the last digit and the last kind of
 nothing; small blocks become large ones without a point lost or moved."""
 
-import importlib
 import math
 import struct
-from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pytest
-from django.apps import apps as installed
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -230,33 +227,3 @@ def test_thinning_all_at_once_keeps_what_thinning_by_hand_keeps(
     assert selectors.thin(points, most) == thin_by_hand(points, most)
     (column,) = columns_of(range(len(values)), {"x": values}).values()
     assert selectors.thin_column(column, most).points() == thin_by_hand(points, most)
-
-
-# --- the move from one event a chunk -------------------------------------------------------------
-
-
-def test_stored_events_move_into_blocks_and_what_is_broken_stays(
-    run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    module = importlib.import_module("apps.training.migrations.0006_points_into_blocks")
-    monkeypatch.setattr(module, "EVENTS_AT_ONCE", 4)
-    report(run, Opened())
-    at = datetime(2026, 11, 22, tzinfo=UTC)
-
-    def event(seq: int, body: Any, attempt: int = 1) -> None:
-        RunEvent.objects.create(run=run, attempt=attempt, seq=seq, at=at, type="Metrics", body=body)
-
-    for seq in range(2, 12):
-        event(seq, {"steps": [seq, seq + 1], "values": {"loss": [seq / 3, "nan"], "kl": [None, 1]}})
-    event(1, {"steps": [1], "values": {"loss": [0.25]}}, attempt=2)
-    event(2, {"steps": [1, 2], "values": {"loss": [0.25]}}, attempt=2)
-    module.move(installed, None)
-    left = RunEvent.objects.filter(run=run).values_list("attempt", "seq", "type")
-    assert sorted(left) == [(1, 1, "Opened"), (2, 2, "Invalid")]
-    assert MetricBlock.objects.filter(run=run, attempt=1).count() == 3
-    series = selectors.metric_series(run=run)
-    assert series["loss"][:3] == [(1, 0.25), (2, 2 / 3), (3, 1.0)]
-    assert series["loss"][-1] == (12, "nan")
-    assert series["kl"] == [*((s, None) for s in range(2, 12)), (12, 1.0)]
-    module.move(installed, None)
-    assert MetricBlock.objects.filter(run=run).count() == 4

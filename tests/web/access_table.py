@@ -11,6 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from django.urls import reverse
+from django.urls.exceptions import NoReverseMatch
+
 from apps.labeling.models import RatingTask
 from apps.labeling.services.ratings import ratings_import
 from tests.web.world import World
@@ -23,6 +26,7 @@ JUDGES = frozenset({REVIEWER, ADMIN})
 STAFF = frozenset({ENGINEER, ADMIN})
 ADMINS = frozenset({ADMIN})
 SIGNED_IN = None  # no project in the address: any person who is signed in, outsiders too
+API_ROOT = "/api/v1"
 PERSONAS = (ANNOTATOR, REVIEWER, ENGINEER, ADMIN, "outsider", "anonymous")
 
 Made = dict[str, Any] | Callable[[World], dict[str, Any]]
@@ -52,6 +56,20 @@ class Line:
         if self.roles is SIGNED_IN or persona in self.roles:
             return self.ok
         return 404 if persona == "outsider" else 403
+
+
+def address(line: Line, world: World) -> str:
+    """Where the line's page or operation is."""
+    args = line.args(world) if callable(line.args) else dict(line.args)
+    if line.is_api:
+        path = line.name.split()[1]
+        return API_ROOT + path.format(**({"slug": world.project.slug} | args))
+    if line.name == "api:unknown":
+        return f"{API_ROOT}/nothing/here"
+    try:
+        return reverse(line.name, kwargs=args)
+    except NoReverseMatch:
+        return reverse(line.name, kwargs={"slug": world.project.slug} | args)
 
 
 def page(name: str, roles: frozenset[str] | None, **more: Any) -> Line:

@@ -8,15 +8,13 @@ import pytest
 from django.db import transaction
 from django.http import HttpResponse
 from django.test import Client
-from django.urls import URLPattern, URLResolver, get_resolver, reverse
-from django.urls.exceptions import NoReverseMatch
+from django.urls import URLPattern, URLResolver, get_resolver
 
 from config.api import api as concord_api
-from tests.web.access_table import ADMIN, PERSONAS, TABLE, Line
+from tests.web.access_table import ADMIN, PERSONAS, TABLE, Line, address
 from tests.web.world import World, world_make
 
 pytestmark = pytest.mark.django_db  # each try in a savepoint of the world's transaction
-API_ROOT = "/api/v1"
 LINES = {f"{line.method} {line.name}" if not line.is_api else line.name: line for line in TABLE}
 
 
@@ -77,19 +75,6 @@ def test_every_api_operation_is_in_the_table():
     )
 
 
-def _address(line: Line, world: World) -> str:
-    args = line.args(world) if callable(line.args) else dict(line.args)
-    if line.is_api:
-        path = line.name.split()[1]
-        return API_ROOT + path.format(**({"slug": world.project.slug} | args))
-    if line.name == "api:unknown":
-        return f"{API_ROOT}/nothing/here"
-    try:
-        return reverse(line.name, kwargs=args)
-    except NoReverseMatch:
-        return reverse(line.name, kwargs={"slug": world.project.slug} | args)
-
-
 def _ask(line: Line, world: World, persona: str) -> HttpResponse:
     client = Client(raise_request_exception=True)
     user = world.persona(persona)
@@ -98,8 +83,8 @@ def _ask(line: Line, world: World, persona: str) -> HttpResponse:
     data = line.data(world) if callable(line.data) else line.data
     ask = getattr(client, line.method.lower())
     if line.is_api and line.method in {"POST", "PUT", "PATCH"}:
-        return ask(_address(line, world), data, content_type="application/json")
-    return ask(_address(line, world), data)
+        return ask(address(line, world), data, content_type="application/json")
+    return ask(address(line, world), data)
 
 
 @pytest.mark.parametrize("key", sorted(LINES))
@@ -127,7 +112,7 @@ def test_head_is_answered_wherever_get_is(world):
         client.force_login(world.ada)
         with transaction.atomic():
             data = line.data(world) if callable(line.data) else line.data
-            answer = client.head(_address(line, world), data)
+            answer = client.head(address(line, world), data)
             answers[line.name] = answer.status_code
             transaction.set_rollback(True)
     assert len(answers) >= 15
