@@ -32,11 +32,11 @@ $(STAMP): pyproject.toml requirements/web.lock requirements/train.constraints.tx
 run: $(STAMP) ## start everything; Ctrl-C stops it
 	@exec $(BIN)/python manage.py up
 
-test: $(STAMP) ## the test suite
+test: $(STAMP) ## the test suite but what test-spread runs
 	$(BIN)/python -m pytest -n auto --no-loadscope-reorder -m "not spread" --durations 25
 
-test-spread: $(STAMP) ## runs over several processes, Ray actors, inference servers, a worker apart
-	$(BIN)/python -m pytest -m spread
+test-spread: $(STAMP) ## tests that train, drive Chromium, start Ray actors, servers or workers apart
+	$(BIN)/python -m pytest -n auto --no-loadscope-reorder -m spread --durations 25
 
 test-system: $(STAMP) $(FUZZER) ## kill every part, fill the disk, fuzz the API, upload hostile files; about 40 minutes
 	$(BIN)/python -m tests.system.drill_kills

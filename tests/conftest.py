@@ -22,12 +22,14 @@ settings.register_profile("suite", deadline=None, derandomize=True, database=Non
 settings.load_profile("suite")
 
 
-# Folders whose tests share something that is dear to make: one process runs them all.
+# Folders whose tests share trainings that take long: one process runs them all.
 TOGETHER = ("tests/workers/recipes",)
+# Folders whose tests all train or drive a browser: `make test-spread` runs them.
+SPREAD = (*TOGETHER, "tests/browser")
 
 
 class Together(LoadScopeScheduling):
-    """A file's tests, and those of a dear folder, run in one process.
+    """A file's tests, and those of a folder with shared trainings, run in one process.
 
     pytest-xdist 3.8 has `xdist_group` for this, which pytest 9.2 leaves without effect: the names
     of tests no longer come from the attribute it writes."""
@@ -74,8 +76,8 @@ def _patient_flush() -> Generator[None]:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None]:
-    """Browser tests last: Playwright leaves an event loop running in the main thread. The dear
-    folders begin right before them, so that with two processes one trains while one clicks.
+    """Browser tests last: Playwright leaves an event loop running in the main thread. The shared
+    trainings begin right before them, so that with two processes one trains while one clicks.
 
     Browser and stack tests, which wait for other processes on a busy machine, may try a second
     time; a summary names them.
@@ -83,6 +85,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None]:
     for item in items:
         if item.get_closest_marker("browser") or item.get_closest_marker("stack"):
             item.add_marker(pytest.mark.flaky(reruns=1))
+        if any(f"{folder}/" in item.path.as_posix() for folder in SPREAD):
+            item.add_marker(pytest.mark.spread)
     yield
     items.sort(key=_late)  # after pytest-django, which puts tests without a database last
 

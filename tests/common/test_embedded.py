@@ -20,6 +20,8 @@ from apps.common import embedded
 from apps.common.embedded.locks import UsersLock
 from apps.common.environment import make_private
 
+pytestmark = pytest.mark.spread
+
 HOLD = """
 import sys, time
 from apps.common import embedded

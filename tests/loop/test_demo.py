@@ -19,7 +19,7 @@ from apps.training.models import Run
 from apps.training.services import metrics_store
 from measures.splits import overlap_containment
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.spread]
 
 
 @pytest.fixture(autouse=True)

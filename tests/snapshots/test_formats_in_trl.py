@@ -27,6 +27,7 @@ from tests.workers.recipes.language import ASSISTANT, END, PAD, TEMPLATE, USER
 pytestmark = [
     pytest.mark.django_db,
     pytest.mark.recipe,
+    pytest.mark.spread,
     # TRL 1.16 itself still asks transformers by the old name.
     pytest.mark.filterwarnings("ignore:.*gradient_checkpointing.*:FutureWarning"),
 ]

@@ -22,7 +22,7 @@ from tests.training.drilled import STEPS, assert_whole, finish
 from tests.training.link import Link, link_to
 from tests.training.stack import Process, Stack, celery, wait_until
 
-pytestmark = pytest.mark.stack
+pytestmark = [pytest.mark.stack, pytest.mark.spread]
 
 
 class Machine:

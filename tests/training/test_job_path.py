@@ -21,7 +21,7 @@ from tests.training.stack import Process, Stack, redis_client, wait_until, witne
 from workers.contract import wire
 from workers.contract.fleet import Fleet
 
-pytestmark = pytest.mark.stack
+pytestmark = [pytest.mark.stack, pytest.mark.spread]
 FOR_EVER = {"steps": 100_000, "step_seconds": 0.05}
 
 

@@ -14,7 +14,7 @@ from apps.training.models import Run, RunAttempt
 from tests.training.drilled import assert_whole, finish
 from tests.training.stack import LEASE_S, Stack, redis_kill_and_restart, wait_until, witnessed
 
-pytestmark = pytest.mark.stack
+pytestmark = [pytest.mark.stack, pytest.mark.spread]
 
 
 def test_a_killed_trainer_is_replaced_from_its_checkpoint(

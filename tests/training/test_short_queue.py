@@ -12,7 +12,7 @@ from apps.training.models import Artifact, Run
 from tests.training.stack import QUICK, Process, Stack, celery, wait_until
 from workers.artifacts import Store
 
-pytestmark = pytest.mark.stack
+pytestmark = [pytest.mark.stack, pytest.mark.spread]
 
 
 @pytest.fixture

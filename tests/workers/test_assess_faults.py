@@ -34,6 +34,8 @@ from workers.assess.measuring import STOPPED, Subject, look
 from workers.config import settings_for
 from workers.data.snapshot import Preference
 
+pytestmark = pytest.mark.spread
+
 BY_MACHINE = set(LINES) - ON_THE_WEB
 SETTINGS = {
     "max_pairs": 1000,

@@ -16,7 +16,7 @@ from workers.contract.wire import alive_key
 from workers.models.loading import load_scorer, save_model
 from workers.rewards.build import load_reward
 
-pytestmark = pytest.mark.stack
+pytestmark = [pytest.mark.stack, pytest.mark.spread]
 client = pytest.fixture(emptied)
 REQUESTS, ROWS = 500, 6
 
