@@ -8,6 +8,7 @@ STAMP := .venv/.installed
 TRL_PPO := .venv-trl/.installed
 RIVALS := .venv-rivals/.installed
 FUZZER := .venv-fuzz/.installed
+BIOME := .node/biome-2.6.8
 
 .DEFAULT_GOAL := help
 .PHONY: help install run test test-spread test-system demo bench lint format lock clean
@@ -72,17 +73,28 @@ $(RIVALS): benchmarks/diagnosis_sides/rivals.requirements.txt $(STAMP)
 	@$(BIN)/uv pip install --quiet --python .venv-rivals/bin/python -r $<
 	@touch $@
 
-lint: $(STAMP) ## format check, lint, import contracts, migrations
+# Formatter and linter of JavaScript; npm brings the program itself.
+$(BIOME):
+	@echo "biome, for the JavaScript"
+	@npm install --silent --no-audit --no-fund --no-save --prefix .node @biomejs/biome@$(@:.node/biome-%=%)
+	@touch $@
+
+lint: $(STAMP) $(BIOME) ## formats, linters, types, import contracts, migrations
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+	.node/node_modules/.bin/biome check --error-on-warnings
+	git ls-files 'templates/*.html' | xargs $(BIN)/djade --check --target-version 5.2
+	$(BIN)/djlint templates --lint --quiet
 	$(BIN)/lint-imports
 	$(BIN)/python -m tests.import_graph
 	$(BIN)/python manage.py makemigrations --check --dry-run
 	$(BIN)/python manage.py check --fail-level WARNING
 
-format: $(STAMP) ## format the code
+format: $(STAMP) $(BIOME) ## format the code
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+	-git ls-files 'templates/*.html' | xargs $(BIN)/djade --target-version 5.2
+	.node/node_modules/.bin/biome check --write
 
 lock: $(STAMP) ## write the lock files anew from pyproject.toml
 	$(BIN)/uv pip compile pyproject.toml --extra web --universal --generate-hashes --no-annotate --no-header --no-emit-index-url --no-emit-find-links --python-version 3.11 --quiet -o requirements/web.lock
@@ -90,4 +102,4 @@ lock: $(STAMP) ## write the lock files anew from pyproject.toml
 	  | grep -vE '^(torch|nvidia|triton|cuda)' > requirements/train.constraints.txt
 
 clean: ## remove the virtual environment (state in VAR_DIR stays)
-	rm -rf .venv .venv-trl .venv-rivals .venv-fuzz
+	rm -rf .venv .venv-trl .venv-rivals .venv-fuzz .node

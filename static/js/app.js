@@ -1,8 +1,6 @@
 // What every page can do: theme, dialogs, copying, the shortcuts list, quiet conveniences.
 // No framework: elements say what they want with data attributes, one listener per kind serves all.
 (() => {
-  "use strict";
-
   // --- theme: system → light → dark; kept with the person, so it is right before any script runs
   const order = ["system", "light", "dark"];
   document.addEventListener("submit", (event) => {
@@ -52,8 +50,10 @@
     if (event.target.matches("dialog[open]")) {
       const box = event.target.getBoundingClientRect();
       const inside =
-        event.clientX >= box.left && event.clientX <= box.right &&
-        event.clientY >= box.top && event.clientY <= box.bottom;
+        event.clientX >= box.left &&
+        event.clientX <= box.right &&
+        event.clientY >= box.top &&
+        event.clientY <= box.bottom;
       if (!inside) event.target.close();
     }
   });
@@ -86,7 +86,10 @@
       say("Copied");
       const title = button.title;
       button.title = "Copied";
-      setTimeout(() => { button.title = title; button.classList.remove("copied"); }, 1500);
+      setTimeout(() => {
+        button.title = title;
+        button.classList.remove("copied");
+      }, 1500);
     } catch {
       say("Copying is not allowed here; select the text instead");
     }
@@ -95,7 +98,8 @@
   // --- `?` lists the page's shortcuts, `/` goes to its search; never while someone types
   const typing = (target) => target.closest?.("input, textarea, select, [contenteditable=true]");
   document.addEventListener("keydown", (event) => {
-    if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || typing(event.target)) return;
+    if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || typing(event.target))
+      return;
     if (event.key === "?") {
       const dialog = document.getElementById("shortcuts");
       if (dialog) {
@@ -123,9 +127,14 @@
   document.addEventListener("submit", (event) => {
     const form = event.target;
     if (!form.matches("form[data-once]") || event.defaultPrevented) return;
-    if (form.dataset.sent) { event.preventDefault(); return; }
+    if (form.dataset.sent) {
+      event.preventDefault();
+      return;
+    }
     form.dataset.sent = "1";
-    form.querySelectorAll("button[type=submit], button:not([type])").forEach((b) => b.setAttribute("aria-disabled", "true"));
+    form
+      .querySelectorAll("button[type=submit], button:not([type])")
+      .forEach((b) => b.setAttribute("aria-disabled", "true"));
   });
   addEventListener("pageshow", () => {
     document.querySelectorAll("form[data-sent]").forEach((form) => {
@@ -148,8 +157,11 @@
   document.addEventListener("htmx:afterSettle", reflect);
 
   // --- a request that fails says so instead of doing nothing
-  document.addEventListener("htmx:sendError", () => say("The server cannot be reached; this page shows its last state"));
+  document.addEventListener("htmx:sendError", () =>
+    say("The server cannot be reached; this page shows its last state"),
+  );
   document.addEventListener("htmx:responseError", (event) => {
-    if (event.detail.xhr.status === 403 || event.detail.xhr.status === 401) say("You may not do this, or you were signed out; reload the page");
+    if (event.detail.xhr.status === 403 || event.detail.xhr.status === 401)
+      say("You may not do this, or you were signed out; reload the page");
   });
 })();

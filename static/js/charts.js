@@ -2,7 +2,6 @@
 // and zoom (kept when new points arrive); what is folded away is neither fetched nor drawn; while a
 // run lives it is asked for news.
 (() => {
-  "use strict";
   const root = document.getElementById("charts");
   if (!root || !window.uPlot) return;
   const { Source, Plot, figures } = window.concord;
@@ -31,37 +30,65 @@
     bands: {},
     band: (name) => page.bands[name] ?? null,
     whole: () => {
-      let from = Infinity, to = -Infinity;
-      for (const { series } of page.sources) for (const { steps } of series.values()) if (steps.length) {
-        from = Math.min(from, steps[0]);
-        to = Math.max(to, steps[steps.length - 1]);
-      }
+      let from = Infinity,
+        to = -Infinity;
+      for (const { series } of page.sources)
+        for (const { steps } of series.values())
+          if (steps.length) {
+            from = Math.min(from, steps[0]);
+            to = Math.max(to, steps[steps.length - 1]);
+          }
       return from <= to ? [from, to] : [0, 1];
     },
-    onZoom: (min, max) => { if (max > min) { page.zoom = { min, max }; later(spread); look(); } },
-    onWhole: () => { page.zoom = null; later(spread); look(); },
+    onZoom: (min, max) => {
+      if (max > min) {
+        page.zoom = { min, max };
+        later(spread);
+        look();
+      }
+    },
+    onWhole: () => {
+      page.zoom = null;
+      later(spread);
+      look();
+    },
   };
   // Only what is on the screen is drawn: a hundred charts zoom as quickly as four.
-  const views = new IntersectionObserver((entries) => {
-    for (const { target, isIntersecting } of entries) [...plots.values()].find(({ figure }) => figure === target)?.seen(isIntersecting);
-  }, { rootMargin: "100px" });
+  const views = new IntersectionObserver(
+    (entries) => {
+      for (const { target, isIntersecting } of entries)
+        [...plots.values()].find(({ figure }) => figure === target)?.seen(isIntersecting);
+    },
+    { rootMargin: "100px" },
+  );
   const main = page.sources.filter(({ role }) => role !== "reference");
-  const behind = page.sources.filter(({ role }) => role === "reference");
 
   // --- which charts there are, and which are shown ---
 
   const charts = () => {
     const found = new Map();
-    for (const source of main) for (const chart of source.charts) {
-      // Lines of several runs in several colours each cannot be told apart: one chart a metric.
-      const alone = main.length > 1 && chart.names.length > 1;
-      const parts = alone ? chart.names.map((name, i) => ({ ...chart, key: name, title: `${chart.title}: ${chart.labels[i]}`, about: "", names: [name], labels: [name] })).filter(({ key }) => !key.endsWith("/reference")) : [chart];
-      for (const part of parts) {
-        const known = found.get(part.key);
-        if (!known) found.set(part.key, part);
-        else if (part.names.length > known.names.length) found.set(part.key, part);
+    for (const source of main)
+      for (const chart of source.charts) {
+        // Lines of several runs in several colours each cannot be told apart: one chart a metric.
+        const alone = main.length > 1 && chart.names.length > 1;
+        const parts = alone
+          ? chart.names
+              .map((name, i) => ({
+                ...chart,
+                key: name,
+                title: `${chart.title}: ${chart.labels[i]}`,
+                about: "",
+                names: [name],
+                labels: [name],
+              }))
+              .filter(({ key }) => !key.endsWith("/reference"))
+          : [chart];
+        for (const part of parts) {
+          const known = found.get(part.key);
+          if (!known) found.set(part.key, part);
+          else if (part.names.length > known.names.length) found.set(part.key, part);
+        }
       }
-    }
     return [...found.values()];
   };
   const matches = (chart) => {
@@ -71,13 +98,18 @@
   };
   const shown = () => {
     const searching = Boolean(filter.value.trim());
-    return charts().filter((chart) => matches(chart) && (searching || chart.leads || panels.find(({ key }) => key === chart.panel)?.fold.open));
+    return charts().filter(
+      (chart) =>
+        matches(chart) &&
+        (searching || chart.leads || panels.find(({ key }) => key === chart.panel)?.fold.open),
+    );
   };
   const names = () => shown().flatMap((chart) => chart.names);
 
   const fill = (node, wanted) => {
     const now = [...node.children];
-    if (now.length !== wanted.length || wanted.some((one, i) => one !== now[i])) node.replaceChildren(...wanted);
+    if (now.length !== wanted.length || wanted.some((one, i) => one !== now[i]))
+      node.replaceChildren(...wanted);
   };
   const arrange = () => {
     const searching = Boolean(filter.value.trim());
@@ -112,13 +144,20 @@
     }
     const count = new Set(main.flatMap((source) => source.charts.flatMap((chart) => chart.names))).size;
     const live = main.some((source) => source.live);
-    status.textContent = count ? `${count} metric${count === 1 ? "" : "s"}${live ? " · live" : ""}` : live ? "waiting for the first points" : "no metrics";
+    status.textContent = count
+      ? `${count} metric${count === 1 ? "" : "s"}${live ? " · live" : ""}`
+      : live
+        ? "waiting for the first points"
+        : "no metrics";
   };
 
   // --- zoom: the same stretch of steps in every chart, with finer points once it stands still ---
 
   let due = 0;
-  const later = (act) => { cancelAnimationFrame(due); due = requestAnimationFrame(act); };
+  const later = (act) => {
+    cancelAnimationFrame(due);
+    due = requestAnimationFrame(act);
+  };
   const spread = () => {
     page.spreading = true;
     for (const plot of plots.values()) plot.zoomed();
@@ -135,7 +174,11 @@
         const { min, max } = page.zoom;
         const room = (max - min) / 2;
         const coarse = (source) => names().some((name) => (source.series.get(name)?.steps.length ?? 0) > 400);
-        await Promise.all(page.sources.filter(coarse).map((source) => source.closer(names(), min - room, max + room).catch(() => {})));
+        await Promise.all(
+          page.sources
+            .filter(coarse)
+            .map((source) => source.closer(names(), min - room, max + room).catch(() => {})),
+        );
       }
       draw(false);
     }, CLOSER_MS);
@@ -166,7 +209,13 @@
     await Promise.all(which.map((source) => source.load(source.known && wanted.length ? wanted : null)));
     // one run may lead with a chart that another folds away
     const asked = names();
-    await Promise.all(page.sources.filter((source) => (source.known ? source.lacks(asked) : source.role === "reference" && asked.length)).map((source) => source.load(asked)));
+    await Promise.all(
+      page.sources
+        .filter((source) =>
+          source.known ? source.lacks(asked) : source.role === "reference" && asked.length,
+        )
+        .map((source) => source.load(asked)),
+    );
     await loadBand();
     draw(false);
   };
@@ -185,15 +234,27 @@
     }
     const alive = main.filter(({ live }) => live);
     // A slow answer (a very long run) is asked for less often.
-    if (alive.length) timer = setTimeout(() => tick(alive), Math.max(POLL_MS, 4 * (performance.now() - began)));
+    if (alive.length)
+      timer = setTimeout(() => tick(alive), Math.max(POLL_MS, 4 * (performance.now() - began)));
   };
-  const more = () => { draw(false); if (page.sources.some((source) => source.lacks(names()))) tick(page.sources.filter(({ known }) => known)).then(() => page.zoom && look()); else loadBand().then(() => draw(false)); };
+  const more = () => {
+    draw(false);
+    if (page.sources.some((source) => source.lacks(names())))
+      tick(page.sources.filter(({ known }) => known)).then(() => page.zoom && look());
+    else loadBand().then(() => draw(false));
+  };
 
   // --- what people do ---
 
   let typed = 0;
-  filter.addEventListener("input", () => { clearTimeout(typed); typed = setTimeout(more, 150); });
-  smooth.addEventListener("change", () => { page.weight = Number(smooth.value); draw(true); });
+  filter.addEventListener("input", () => {
+    clearTimeout(typed);
+    typed = setTimeout(more, 150);
+  });
+  smooth.addEventListener("change", () => {
+    page.weight = Number(smooth.value);
+    draw(true);
+  });
   for (const { fold } of panels) fold.addEventListener("toggle", more);
   const press = (id, act) => document.getElementById(id).addEventListener("click", act);
   press("chart-reset", () => page.onWhole());
@@ -201,13 +262,17 @@
   press("chart-wider", () => move(0, 2));
   press("chart-earlier", () => move(-0.4, 1));
   press("chart-later", () => move(0.4, 1));
-  for (const button of document.querySelectorAll("[data-run-toggle]")) button.addEventListener("click", () => {
-    const source = page.sources.find(({ id }) => id === button.dataset.runToggle);
-    source.visible = !source.visible;
-    button.setAttribute("aria-pressed", String(source.visible));
+  for (const button of document.querySelectorAll("[data-run-toggle]"))
+    button.addEventListener("click", () => {
+      const source = page.sources.find(({ id }) => id === button.dataset.runToggle);
+      source.visible = !source.visible;
+      button.setAttribute("aria-pressed", String(source.visible));
+      draw(true);
+    });
+  document.addEventListener("themechange", () => {
+    page.inks = figures.inks(root);
     draw(true);
   });
-  document.addEventListener("themechange", () => { page.inks = figures.inks(root); draw(true); });
   let width = 0;
   new ResizeObserver(() => {
     if (root.clientWidth === width) return;

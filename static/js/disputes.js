@@ -1,8 +1,8 @@
 /* Keys of the dispute page: next and previous, the choice, and how the pair is shown. Never while
    someone types; everything is reachable without them. */
 (() => {
-  "use strict";
-  const typing = (target) => target.closest?.("textarea, select, [contenteditable=true], input:not([type=radio])");
+  const typing = (target) =>
+    target.closest?.("textarea, select, [contenteditable=true], input:not([type=radio])");
   document.addEventListener("keydown", (event) => {
     if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || event.shiftKey) return;
     if (typing(event.target) || document.querySelector("dialog[open]")) return;

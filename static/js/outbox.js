@@ -5,7 +5,6 @@
    An answer is written here before it is first sent, so a closed tab loses none. `held` is the time
    until which the page that sends it is waiting for its answer itself. */
 (() => {
-  "use strict";
   const WAITING = "concord.outbox.";
   const REFUSED = "concord.refused.";
   const DELIVERED = "concord.delivered."; // keys, the newest last: for pages that still show the pair
@@ -26,7 +25,11 @@
   const failing = new Set();
   const read = (prefix) => {
     if (failing.has(prefix)) return memory.get(prefix) ?? [];
-    try { return JSON.parse(localStorage.getItem(prefix + person())) ?? []; } catch { return []; }
+    try {
+      return JSON.parse(localStorage.getItem(prefix + person())) ?? [];
+    } catch {
+      return [];
+    }
   };
   const write = (prefix, list) => {
     memory.set(prefix, list);
@@ -34,10 +37,16 @@
       if (list.length) localStorage.setItem(prefix + person(), JSON.stringify(list));
       else localStorage.removeItem(prefix + person());
       failing.delete(prefix);
-    } catch { failing.add(prefix); }
+    } catch {
+      failing.add(prefix);
+    }
   };
   const items = () => read(WAITING);
-  const change = (key, act) => write(WAITING, items().flatMap((item) => (item.key === key ? act(item) : [item])));
+  const change = (key, act) =>
+    write(
+      WAITING,
+      items().flatMap((item) => (item.key === key ? act(item) : [item])),
+    );
 
   const add = (item) => {
     write(WAITING, [...items().filter((other) => other.key !== item.key), item]);
@@ -90,7 +99,8 @@
     clearTimeout(timer);
     timer = setTimeout(deliver, Math.min(LONGEST, FIRST * 2 ** tries++));
   };
-  const ask = (url, options = {}) => fetch(url, { ...options, signal: AbortSignal.timeout(TIMEOUT), redirect: "manual" });
+  const ask = (url, options = {}) =>
+    fetch(url, { ...options, signal: AbortSignal.timeout(TIMEOUT), redirect: "manual" });
 
   const send = async (item) => {
     const who = await ask(item.who, { headers: { Accept: "application/json" } });
@@ -103,15 +113,22 @@
       body: new URLSearchParams(item.body),
       headers: { "X-CSRFToken": me.csrf, "HX-Request": "true", "HX-Current-URL": location.href },
     });
-    if (answer.headers.get("Concord-Stored")) { done(item.key); return; }
+    if (answer.headers.get("Concord-Stored")) {
+      done(item.key);
+      return;
+    }
     if (answer.type === "opaqueredirect") throw new Error("signed-out");
     if (answer.status >= 500 || answer.status === 429 || answer.status === 408) throw new Error("server");
     if (answer.headers.get("HX-Redirect")) throw new Error("signed-out");
     const page = new DOMParser().parseFromString(await answer.text(), "text/html");
     const said = page.querySelector("#pair .note")?.textContent.trim();
     const gone = "You no longer label in this project, so this answer was not counted.";
-    const final = !answer.headers.get("Concord-Refused") || OVER.includes(answer.headers.get("Concord-Refused"));
-    const why = answer.status === 403 || answer.status === 404 ? gone : "The server did not accept it; nothing was counted.";
+    const final =
+      !answer.headers.get("Concord-Refused") || OVER.includes(answer.headers.get("Concord-Refused"));
+    const why =
+      answer.status === 403 || answer.status === 404
+        ? gone
+        : "The server did not accept it; nothing was counted.";
     refuse(item.key, said || why, { keep: !final });
     document.dispatchEvent(new CustomEvent("outbox:done", { detail: { key: item.key } }));
   };
@@ -138,7 +155,9 @@
       // One tab at a time; sending twice would be harmless and useless.
       if (navigator.locks) await navigator.locks.request("concord.outbox", round);
       else await round();
-    } finally { sending = false; }
+    } finally {
+      sending = false;
+    }
     show();
     const rest = items();
     if (!rest.length || state === "other") return;
@@ -193,11 +212,12 @@
     if (waiting.length) {
       const n = waiting.length === 1 ? "1 answer is" : `${waiting.length} answers are`;
       const kept = failing.has(WAITING) ? "kept on this page only (do not close it)" : "kept in this browser";
-      words = {
-        "signed-out": `You were signed out. ${n} ${kept} and delivered once you have signed in again.`,
-        other: `${n} ${kept} for another person, who has to sign in here to deliver.`,
-        server: `Not stored yet: the server has a problem. ${n} ${kept} and sent again by itself.`,
-      }[state] ?? `Not delivered yet: the server cannot be reached. ${n} ${kept} and sent again by itself.`;
+      words =
+        {
+          "signed-out": `You were signed out. ${n} ${kept} and delivered once you have signed in again.`,
+          other: `${n} ${kept} for another person, who has to sign in here to deliver.`,
+          server: `Not stored yet: the server has a problem. ${n} ${kept} and sent again by itself.`,
+        }[state] ?? `Not delivered yet: the server cannot be reached. ${n} ${kept} and sent again by itself.`;
       const [line, row] = note("warn", words);
       line.dataset.undelivered = "";
       if (state === "signed-out") {
@@ -206,18 +226,35 @@
         link.href = `${document.body.dataset.signIn}?next=${encodeURIComponent(location.pathname + location.search)}`;
         link.textContent = "Sign in";
         row.append(link);
-      } else row.append(button("Send now", () => { tries = 0; deliver(); }));
+      } else
+        row.append(
+          button("Send now", () => {
+            tries = 0;
+            deliver();
+          }),
+        );
       box.append(line);
     }
     refused.forEach((item, index) => {
-      const [line, row] = note("bad", `${item.message} You gave it at ${new Date(item.at).toLocaleTimeString([], { timeStyle: "short" })}.`);
+      const [line, row] = note(
+        "bad",
+        `${item.message} You gave it at ${new Date(item.at).toLocaleTimeString([], { timeStyle: "short" })}.`,
+      );
       line.dataset.refused = "";
       if (item.text) {
         const copy = button("Copy what you wrote", () => {});
         copy.dataset.copy = item.text;
         row.append(copy);
       }
-      row.append(button("Dismiss", () => { write(REFUSED, read(REFUSED).filter((_, i) => i !== index)); show(); }));
+      row.append(
+        button("Dismiss", () => {
+          write(
+            REFUSED,
+            read(REFUSED).filter((_, i) => i !== index),
+          );
+          show();
+        }),
+      );
       box.append(line);
     });
     if (words !== said) {
@@ -227,14 +264,27 @@
     }
   };
 
-  addEventListener("online", () => { tries = 0; deliver(); });
-  addEventListener("storage", (event) => { 
+  addEventListener("online", () => {
+    tries = 0;
+    deliver();
+  });
+  addEventListener("storage", (event) => {
     if (event.key?.startsWith(WAITING) || event.key?.startsWith(REFUSED)) show();
     if (event.key === DELIVERED + person()) catchUp();
   });
-  document.addEventListener("visibilitychange", () => { if (document.visibilityState === "visible") deliver(); });
-  document.addEventListener("label:shown", () => { if (person()) show(); });
-  document.addEventListener("DOMContentLoaded", () => { if (person()) { show(); catchUp(); deliver(); } });
+  document.addEventListener("visibilitychange", () => {
+    if (document.visibilityState === "visible") deliver();
+  });
+  document.addEventListener("label:shown", () => {
+    if (person()) show();
+  });
+  document.addEventListener("DOMContentLoaded", () => {
+    if (person()) {
+      show();
+      catchUp();
+      deliver();
+    }
+  });
 
   concord.outbox = { add, settle, stored, refuse, release, items, holds: TIMEOUT };
 })();

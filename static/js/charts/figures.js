@@ -1,6 +1,5 @@
 // Numbers, words, colours and smoothing of the charts: nothing here touches the page's layout.
 (() => {
-  "use strict";
   const concord = (window.concord ??= {});
 
   const number = (value) => {
@@ -12,7 +11,8 @@
 
   // Exponential moving average without the bias towards the first value.
   const smoothed = (values, weight) => {
-    let mean = 0, mass = 0;
+    let mean = 0,
+      mass = 0;
     return values.map((value) => {
       if (value === null) return null;
       mean = weight * mean + (1 - weight) * value;
@@ -22,7 +22,11 @@
   };
 
   const words = (name, series) => {
-    let n = 0, first = -1, last = -1, least = Infinity, greatest = -Infinity;
+    let n = 0,
+      first = -1,
+      last = -1,
+      least = Infinity,
+      greatest = -Infinity;
     series.values.forEach((value, i) => {
       if (value === null) return;
       if (first < 0) first = i;
@@ -32,12 +36,25 @@
       greatest = Math.max(greatest, value);
     });
     if (!n) return `${name}: no numbers yet.`;
-    const broken = series.broken.length ? ` ${series.broken.length} values are no number, first at step ${series.broken[0]}.` : "";
+    const broken = series.broken.length
+      ? ` ${series.broken.length} values are no number, first at step ${series.broken[0]}.`
+      : "";
     return `${name}: ${n} points, from ${number(series.values[first])} at step ${series.steps[first]} to ${number(series.values[last])} at step ${series.steps[last]}; least ${number(least)}, greatest ${number(greatest)}.${broken}`;
   };
 
   // light-dark() is resolved by asking an element, not by reading the token
-  const NAMES = ["text-2", "text-3", "line", "line-strong", "bad", "bad-soft", "warn", "warn-soft", "accent", "surface"];
+  const NAMES = [
+    "text-2",
+    "text-3",
+    "line",
+    "line-strong",
+    "bad",
+    "bad-soft",
+    "warn",
+    "warn-soft",
+    "accent",
+    "surface",
+  ];
   const SERIES = [1, 2, 3, 4, 5, 6].map((n) => `series-${n}`);
   const inks = (root) => {
     const probe = document.createElement("span");
@@ -50,7 +67,8 @@
     probe.remove();
     return found;
   };
-  const faded = (ink, alpha) => ink.replace(/rgba?\(([^)]+)\)/, (_, body) => `rgba(${body.split(",").slice(0, 3).join(",")}, ${alpha})`);
+  const faded = (ink, alpha) =>
+    ink.replace(/rgba?\(([^)]+)\)/, (_, body) => `rgba(${body.split(",").slice(0, 3).join(",")}, ${alpha})`);
 
   // Colour alone tells nobody apart who cannot see it: each run has its dashes too.
   const DASHES = [[], [7, 3], [2, 3], [9, 3, 2, 3], [4, 4], [1, 2]];

@@ -1,7 +1,6 @@
 // One chart: the curves of a metric, or of metrics that are read together, for one run or several,
 // with what stands on it: limits in force, alerts with the stretch from their onset, new attempts.
 (() => {
-  "use strict";
   const concord = (window.concord ??= {});
   const { number, smoothed, words, faded, DASHES } = concord.figures;
   const HEIGHT = 170;
@@ -80,10 +79,15 @@
           const partner = name.replace(/\/reference$/, "");
           const place = Math.max(0, plain.indexOf(partner));
           lines.push({
-            source, name, label: chart.labels[chart.names.indexOf(name)], series: source.at(name),
-            ink: page.inks[`series-${(place % 6) + 1}`], number: (place % 6) + 1,
+            source,
+            name,
+            label: chart.labels[chart.names.indexOf(name)],
+            series: source.at(name),
+            ink: page.inks[`series-${(place % 6) + 1}`],
+            number: (place % 6) + 1,
             dash: partner === name ? DASHES[Math.floor(place / 6) % DASHES.length] : [2, 3],
-            level: partner !== name, main: true,
+            level: partner !== name,
+            main: true,
           });
         }
         return lines;
@@ -94,7 +98,17 @@
         const main = source.role !== "reference";
         const ink = page.inks[`series-${source.colour}`];
         const dash = page.sources.length > 1 ? DASHES[(source.colour - 1) % DASHES.length] : [];
-        lines.push({ source, name: chart.names[0], label: source.name, series, ink, dash, number: source.colour, main, level: false });
+        lines.push({
+          source,
+          name: chart.names[0],
+          label: source.name,
+          series,
+          ink,
+          dash,
+          number: source.colour,
+          main,
+          level: false,
+        });
       }
       return lines;
     }
@@ -106,9 +120,17 @@
           // measured once, before the first step: drawn across as what the others began from
           const value = series.values.at(-1);
           const [from, to] = this.page.whole();
-          return [[from, to], [value, value], [null, null]];
+          return [
+            [from, to],
+            [value, value],
+            [null, null],
+          ];
         }
-        return [series.steps, series.values, weight ? smoothed(series.values, weight) : series.values.map(() => null)];
+        return [
+          series.steps,
+          series.values,
+          weight ? smoothed(series.values, weight) : series.values.map(() => null),
+        ];
       });
       if (band) tables.push([band.steps, band.high, band.low]);
       return tables.length > 1 ? uPlot.join(tables) : (tables[0] ?? [[], [], []]);
@@ -126,7 +148,12 @@
       this.stale = false;
       const band = this.chart.names.length === 1 ? this.page.band(this.chart.names[0]) : null;
       this.now = lines;
-      const shape = JSON.stringify([lines.map(({ source, name }) => [source.id, name]), Boolean(band), this.page.weight, lines.map(({ series }) => series.steps.length <= FEW)]);
+      const shape = JSON.stringify([
+        lines.map(({ source, name }) => [source.id, name]),
+        Boolean(band),
+        this.page.weight,
+        lines.map(({ series }) => series.steps.length <= FEW),
+      ]);
       const stamp = [...lines.map(({ series }) => series), band];
       const same = this.stamp?.length === stamp.length && stamp.every((one, i) => one === this.stamp[i]);
       if (this.plot && same && !force && shape === this.shape) return;
@@ -144,19 +171,33 @@
 
     build(lines, band) {
       const { inks, weight, zoom } = this.page;
-      const axis = { stroke: inks["text-2"], grid: { stroke: inks.line, width: 1 }, ticks: { stroke: inks.line, width: 1 }, font: "11px sans-serif" };
+      const axis = {
+        stroke: inks["text-2"],
+        grid: { stroke: inks.line, width: 1 },
+        ticks: { stroke: inks.line, width: 1 },
+        font: "11px sans-serif",
+      };
       const series = [{}];
       for (const { ink, dash, main, series: own, level } of lines) {
-        const faint = faded(ink, 0.28), soft = faded(ink, 0.6);
+        const faint = faded(ink, 0.28),
+          soft = faded(ink, 0.6);
         const raw = weight && !level ? faint : main ? ink : soft;
-        series.push({ stroke: raw, width: main ? 1.5 : 1, dash, points: { show: main && !level && own.steps.length <= FEW, size: 5, fill: ink } });
+        series.push({
+          stroke: raw,
+          width: main ? 1.5 : 1,
+          dash,
+          points: { show: main && !level && own.steps.length <= FEW, size: 5, fill: ink },
+        });
         series.push({ stroke: main ? ink : soft, width: main ? 2 : 1.25, dash, points: { show: false } });
       }
       const bands = [];
       if (band) {
         const edge = { stroke: faded(inks["line-strong"], 0.5), width: 1, points: { show: false } };
         series.push(edge, edge);
-        bands.push({ series: [series.length - 2, series.length - 1], fill: faded(inks["line-strong"], 0.18) });
+        bands.push({
+          series: [series.length - 2, series.length - 1],
+          fill: faded(inks["line-strong"], 0.18),
+        });
       }
       this.plot?.destroy();
       this.host.replaceChildren();
@@ -165,24 +206,39 @@
           width: Math.max(200, this.host.clientWidth),
           height: HEIGHT,
           legend: { show: false },
-          cursor: { sync: { key: "run", setSeries: false }, drag: { x: true, y: false }, points: { size: 6 } },
-          scales: { x: { time: false }, y: { range: (u, least, most) => this.range(least, most) } },
-          axes: [{ ...axis, size: 28, space: 60 }, { ...axis, size: 56, values: (u, ticks) => ticks.map(number) }],
+          cursor: {
+            sync: { key: "run", setSeries: false },
+            drag: { x: true, y: false },
+            points: { size: 6 },
+          },
+          scales: { x: { time: false }, y: { range: (_, least, most) => this.range(least, most) } },
+          axes: [
+            { ...axis, size: 28, space: 60 },
+            { ...axis, size: 56, values: (_, ticks) => ticks.map(number) },
+          ],
           series,
           bands,
           hooks: {
             draw: [(u) => this.mark(u)],
             setCursor: [(u) => this.read(u.cursor.idx)],
-            setSelect: [(u) => {
-              if (u.select.width < 4) return;
-              this.page.onZoom(u.posToVal(u.select.left, "x"), u.posToVal(u.select.left + u.select.width, "x"));
-            }],
-            setScale: [(u, key) => {
-              // a double click shows the whole run again, in every chart
-              if (key !== "x" || this.quiet || this.page.spreading || !this.page.zoom) return;
-              const { min, max } = u.scales.x;
-              if (Math.abs(min - this.page.zoom.min) > 1e-9 || Math.abs(max - this.page.zoom.max) > 1e-9) this.page.onWhole();
-            }],
+            setSelect: [
+              (u) => {
+                if (u.select.width < 4) return;
+                this.page.onZoom(
+                  u.posToVal(u.select.left, "x"),
+                  u.posToVal(u.select.left + u.select.width, "x"),
+                );
+              },
+            ],
+            setScale: [
+              (u, key) => {
+                // a double click shows the whole run again, in every chart
+                if (key !== "x" || this.quiet || this.page.spreading || !this.page.zoom) return;
+                const { min, max } = u.scales.x;
+                if (Math.abs(min - this.page.zoom.min) > 1e-9 || Math.abs(max - this.page.zoom.max) > 1e-9)
+                  this.page.onWhole();
+              },
+            ],
           },
         },
         this.data(lines, band),
@@ -205,13 +261,19 @@
 
     limits() {
       const source = this.page.sources[0];
-      return source.role === "compared" ? [] : source.limits.filter(({ metric }) => this.chart.names.includes(metric));
+      return source.role === "compared"
+        ? []
+        : source.limits.filter(({ metric }) => this.chart.names.includes(metric));
     }
 
     alerts() {
       return this.page.sources
         .filter((source) => source.visible && source.role !== "reference")
-        .flatMap((source) => source.alerts.filter(({ metric, severity }) => this.chart.names.includes(metric) && severity !== "info").map((alert) => ({ ...alert, source })));
+        .flatMap((source) =>
+          source.alerts
+            .filter(({ metric, severity }) => this.chart.names.includes(metric) && severity !== "info")
+            .map((alert) => ({ ...alert, source })),
+        );
     }
 
     pan(event) {
@@ -219,8 +281,15 @@
       const { scales, bbox } = this.plot;
       const { min, max } = scales.x;
       const perPixel = (max - min) / (bbox.width / devicePixelRatio);
-      const move = (now) => this.page.onZoom(min - (now.clientX - event.clientX) * perPixel, max - (now.clientX - event.clientX) * perPixel);
-      const done = () => { removeEventListener("mousemove", move); removeEventListener("mouseup", done); };
+      const move = (now) =>
+        this.page.onZoom(
+          min - (now.clientX - event.clientX) * perPixel,
+          max - (now.clientX - event.clientX) * perPixel,
+        );
+      const done = () => {
+        removeEventListener("mousemove", move);
+        removeEventListener("mouseup", done);
+      };
       addEventListener("mousemove", move);
       addEventListener("mouseup", done);
     }
@@ -236,7 +305,10 @@
         if (y < bbox.top || y > bbox.top + bbox.height) return;
         ctx.strokeStyle = ink;
         ctx.setLineDash(dash.map((d) => d * pixel));
-        ctx.beginPath(); ctx.moveTo(bbox.left, y); ctx.lineTo(bbox.left + bbox.width, y); ctx.stroke();
+        ctx.beginPath();
+        ctx.moveTo(bbox.left, y);
+        ctx.lineTo(bbox.left + bbox.width, y);
+        ctx.stroke();
         ctx.setLineDash([]);
       };
       ctx.save();
@@ -246,16 +318,21 @@
         if (!inside(x)) return;
         ctx.strokeStyle = ink;
         ctx.setLineDash([3 * pixel, 3 * pixel]);
-        ctx.beginPath(); ctx.moveTo(x, bbox.top); ctx.lineTo(x, bbox.top + bbox.height); ctx.stroke();
+        ctx.beginPath();
+        ctx.moveTo(x, bbox.top);
+        ctx.lineTo(x, bbox.top + bbox.height);
+        ctx.stroke();
         ctx.setLineDash([]);
         ctx.fillStyle = inks["text-2"];
         ctx.font = `${10 * pixel}px sans-serif`;
         ctx.fillText(text, x + 3 * pixel, bbox.top + 10 * pixel);
       };
       const own = this.page.sources[0];
-      for (const { step, number: n } of own.role === "self" ? own.attempts : []) upright(step, inks["line-strong"], `attempt ${n}`);
+      for (const { step, number: n } of own.role === "self" ? own.attempts : [])
+        upright(step, inks["line-strong"], `attempt ${n}`);
       if (this.page.step !== null) upright(this.page.step, inks.accent, `step ${this.page.step}`);
-      for (const { value, stops } of this.limits()) across(u.valToPos(value, "y", true), stops ? inks.bad : inks.warn, [6, 4]);
+      for (const { value, stops } of this.limits())
+        across(u.valToPos(value, "y", true), stops ? inks.bad : inks.warn, [6, 4]);
       const alerts = this.alerts();
       for (const { onset, step, severity, threshold } of alerts) {
         const ink = severity === "critical" ? inks.bad : inks.warn;
@@ -270,13 +347,18 @@
         if (!inside(x)) continue;
         const base = bbox.top + bbox.height;
         ctx.fillStyle = ink;
-        ctx.beginPath(); ctx.moveTo(x, base - 10 * pixel); ctx.lineTo(x - 6 * pixel, base); ctx.lineTo(x + 6 * pixel, base); ctx.fill();
+        ctx.beginPath();
+        ctx.moveTo(x, base - 10 * pixel);
+        ctx.lineTo(x - 6 * pixel, base);
+        ctx.lineTo(x + 6 * pixel, base);
+        ctx.fill();
       }
       ctx.fillStyle = inks.bad;
-      for (const { series } of this.now ?? []) for (const step of series.broken) {
-        const x = u.valToPos(step, "x", true);
-        if (inside(x)) ctx.fillRect(x - pixel, bbox.top, 2 * pixel, 6 * pixel);
-      }
+      for (const { series } of this.now ?? [])
+        for (const step of series.broken) {
+          const x = u.valToPos(step, "x", true);
+          if (inside(x)) ctx.fillRect(x - pixel, bbox.top, 2 * pixel, 6 * pixel);
+        }
       ctx.restore();
       this.place(u, alerts);
     }
@@ -300,8 +382,12 @@
     button(alert) {
       const button = element("button", "mark");
       button.type = "button";
-      button.setAttribute("aria-label", `${this.who(alert)}Step ${alert.step}, ${alert.severity}: ${alert.text}`);
-      for (const name of ["mouseenter", "focus", "click"]) button.addEventListener(name, () => this.show(alert));
+      button.setAttribute(
+        "aria-label",
+        `${this.who(alert)}Step ${alert.step}, ${alert.severity}: ${alert.text}`,
+      );
+      for (const name of ["mouseenter", "focus", "click"])
+        button.addEventListener(name, () => this.show(alert));
       return button;
     }
 
@@ -311,7 +397,11 @@
 
     show(alert) {
       const began = alert.onset < alert.step ? `, began about step ${alert.onset}` : "";
-      const head = element("strong", alert.severity === "critical" ? "is-bad" : "is-warn", `${this.who(alert)}Step ${alert.step}${began}`);
+      const head = element(
+        "strong",
+        alert.severity === "critical" ? "is-bad" : "is-warn",
+        `${this.who(alert)}Step ${alert.step}${began}`,
+      );
       const links = element("span", "row");
       for (const [label, url] of alert.links) {
         const link = element("a", "", label);
@@ -330,35 +420,48 @@
 
     tell() {
       const single = this.now.length === 1 && this.now[0].source.role === "self";
-      this.summary.textContent = this.now.map(({ label, name, series }) => words(single ? name : label, series)).join(" ");
+      this.summary.textContent = this.now
+        .map(({ label, name, series }) => words(single ? name : label, series))
+        .join(" ");
       const many = this.chart.names.length > 1;
       this.legend.hidden = !many;
       if (many) {
-        this.legend.replaceChildren(...this.now.map(({ label, number: n, level }) => {
-          const item = element("li");
-          item.append(concord.swatch(n, level), ` ${label}`);
-          return item;
-        }));
+        this.legend.replaceChildren(
+          ...this.now.map(({ label, number: n, level }) => {
+            const item = element("li");
+            item.append(concord.swatch(n, level), ` ${label}`);
+            return item;
+          }),
+        );
       }
-      const limits = this.limits().map(({ value, bound, stops }) => `${stops ? "stops" : "alarms"} ${bound === "above" ? "over" : "under"} ${number(value)}`);
-      this.foot.textContent = [this.chart.about, limits.length ? `Guardrail ${limits.join(", ")}.` : ""].filter(Boolean).join(" ");
+      const limits = this.limits().map(
+        ({ value, bound, stops }) =>
+          `${stops ? "stops" : "alarms"} ${bound === "above" ? "over" : "under"} ${number(value)}`,
+      );
+      this.foot.textContent = [this.chart.about, limits.length ? `Guardrail ${limits.join(", ")}.` : ""]
+        .filter(Boolean)
+        .join(" ");
       this.read(this.plot?.cursor.idx);
     }
 
     read(idx) {
       if (!this.inView && this.reading.childNodes.length && idx !== undefined) return;
       const at = this.plot?.data[0]?.[idx];
-      const parts = this.now.filter(({ level }) => !level).slice(0, 5).map((line) => {
-        const value = at === undefined ? line.series.values.at(-1) : this.near(line.series, at);
-        const shown = element("span", `ink-${line.number}`, number(value));
-        return shown;
-      });
+      const parts = this.now
+        .filter(({ level }) => !level)
+        .slice(0, 5)
+        .map((line) => {
+          const value = at === undefined ? line.series.values.at(-1) : this.near(line.series, at);
+          const shown = element("span", `ink-${line.number}`, number(value));
+          return shown;
+        });
       const step = at ?? this.now[0]?.series.steps.at(-1);
       this.reading.replaceChildren(...parts, step === undefined ? "" : `at ${step}`);
     }
 
     near({ steps, values }, at) {
-      let low = 0, high = steps.length - 1;
+      let low = 0,
+        high = steps.length - 1;
       while (low < high) {
         const middle = (low + high + 1) >> 1;
         if (steps[middle] <= at) low = middle;
@@ -378,13 +481,15 @@
     }
 
     resize() {
-      if (this.plot && this.host.isConnected && this.host.clientWidth) this.plot.setSize({ width: Math.max(200, this.host.clientWidth), height: HEIGHT });
+      if (this.plot && this.host.isConnected && this.host.clientWidth)
+        this.plot.setSize({ width: Math.max(200, this.host.clientWidth), height: HEIGHT });
     }
   }
 
   concord.swatch = (n, dashed) => {
     const holder = document.createElement("template");
-    holder.innerHTML = '<svg viewBox="0 0 20 8" class="line-swatch" aria-hidden="true"><line x1="0" x2="20" y1="4" y2="4"/></svg>';
+    holder.innerHTML =
+      '<svg viewBox="0 0 20 8" class="line-swatch" aria-hidden="true"><line x1="0" x2="20" y1="4" y2="4"/></svg>';
     const svg = holder.content.firstChild;
     svg.firstChild.setAttribute("class", `ink-line-${n}`);
     if (dashed) svg.firstChild.setAttribute("stroke-dasharray", "2 3");

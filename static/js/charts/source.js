@@ -1,7 +1,6 @@
 // A run as the charts read it: asks the server for the metrics that are shown and keeps what came.
 // The server answers 304 while nothing is new.
 (() => {
-  "use strict";
   const concord = (window.concord ??= {});
 
   class Source {
@@ -26,7 +25,10 @@
       else for (const name of names) query.append("names", name);
       const address = `${this.url}?${query}`;
       const fresh = address !== this.asked;
-      const answer = await fetch(address, { cache: "no-store", headers: this.etag && !fresh ? { "If-None-Match": this.etag } : {} });
+      const answer = await fetch(address, {
+        cache: "no-store",
+        headers: this.etag && !fresh ? { "If-None-Match": this.etag } : {},
+      });
       if (answer.redirected || answer.status === 401 || answer.status === 403) throw new Error("signed-out");
       if (answer.status === 304) return false;
       if (!answer.ok) throw new Error("unreachable");
@@ -50,7 +52,10 @@
 
     // Finer points of a stretch of steps; what lies outside stays as coarse as it was.
     async closer(names, from, to) {
-      const query = new URLSearchParams({ from: String(Math.max(0, Math.floor(from))), to: String(Math.max(0, Math.ceil(to))) });
+      const query = new URLSearchParams({
+        from: String(Math.max(0, Math.floor(from))),
+        to: String(Math.max(0, Math.ceil(to))),
+      });
       for (const name of names) query.append("names", name);
       const answer = await fetch(`${this.url}?${query}`, { cache: "no-store" });
       if (!answer.ok || answer.redirected) return;
@@ -60,7 +65,7 @@
     at(name) {
       const whole = this.series.get(name);
       const fine = this.fine?.series[name];
-      if (!whole || !fine || !fine.steps.length) return whole;
+      if (!whole || !fine?.steps.length) return whole;
       const { from, to } = this.fine;
       const before = whole.steps.findIndex((step) => step >= from);
       const after = whole.steps.findIndex((step) => step > to);

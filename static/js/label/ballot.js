@@ -2,7 +2,6 @@
    project requires more, or an answer is being improved, pressing it marks it, what is missing is
    named and focused, and Enter sends. */
 (() => {
-  "use strict";
   const SETTLE = 250; // ms after a swap in which a press cannot have been meant for the new pair
   const DOUBLE = 600; // the same for the second half of a double click
   const concord = (window.concord ??= {});
@@ -36,7 +35,9 @@
   };
 
   const mark = (f, value) => {
-    f.querySelectorAll(".choice").forEach((one) => one.setAttribute("aria-pressed", String(one.value === value)));
+    f.querySelectorAll(".choice").forEach((one) =>
+      one.setAttribute("aria-pressed", String(one.value === value)),
+    );
     const button = submitter(f);
     button.value = value;
     button.hidden = !value;
@@ -63,7 +64,7 @@
     const f = form();
     if (!f || !settled()) return;
     if (!chosen(f)) {
-      say("Choose first: A or B" + (f.querySelector(".choice[value=tie]") ? ", or a tie." : "."));
+      say(`Choose first: A or B${f.querySelector(".choice[value=tie]") ? ", or a tie." : "."}`);
       document.getElementById("pair-title")?.focus({ preventScroll: true });
       return;
     }
@@ -71,24 +72,41 @@
   };
 
   // --- clicks: before htmx and the browser see them
-  document.addEventListener("click", (event) => {
-    const button = event.target.closest?.(".choice, [data-submit]");
-    const f = button?.form;
-    if (!f?.matches("[data-ballot]")) return;
-    const stop = () => { event.preventDefault(); event.stopImmediatePropagation(); };
-    const age = performance.now() - shownAt;
-    if (age < SETTLE || (event.detail > 1 && age < DOUBLE)) { stop(); return; }
-    if (button.matches(".choice") && deliberate(f)) {
-      stop();
-      mark(f, button.value);
-      forward(f);
-      return;
-    }
-    f.querySelectorAll(".choice.pressed").forEach((other) => other.classList.remove("pressed"));
-    if (!button.matches("[data-submit]")) { button.classList.add("pressed"); return; }
-    const lacks = missing(f);
-    if (lacks) { stop(); say(lacks.text); lacks.focus?.focus(); }
-  }, true);
+  document.addEventListener(
+    "click",
+    (event) => {
+      const button = event.target.closest?.(".choice, [data-submit]");
+      const f = button?.form;
+      if (!f?.matches("[data-ballot]")) return;
+      const stop = () => {
+        event.preventDefault();
+        event.stopImmediatePropagation();
+      };
+      const age = performance.now() - shownAt;
+      if (age < SETTLE || (event.detail > 1 && age < DOUBLE)) {
+        stop();
+        return;
+      }
+      if (button.matches(".choice") && deliberate(f)) {
+        stop();
+        mark(f, button.value);
+        forward(f);
+        return;
+      }
+      f.querySelectorAll(".choice.pressed").forEach((other) => other.classList.remove("pressed"));
+      if (!button.matches("[data-submit]")) {
+        button.classList.add("pressed");
+        return;
+      }
+      const lacks = missing(f);
+      if (lacks) {
+        stop();
+        say(lacks.text);
+        lacks.focus?.focus();
+      }
+    },
+    true,
+  );
 
   // A criterion that is not required can be taken back by pressing it again.
   let again = null;
@@ -106,17 +124,21 @@
   document.addEventListener("change", (event) => {
     const f = event.target.closest?.("form[data-ballot]");
     const place = document.querySelector("[data-need]");
-    if (f && place && !place.hidden) say(chosen(f) ? missing(f)?.text ?? "" : place.textContent);
+    if (f && place && !place.hidden) say(chosen(f) ? (missing(f)?.text ?? "") : place.textContent);
   });
 
   // A mark on the closed menu when something is set in it.
   const marks = () => {
     const menu = document.querySelector("[data-extra=note]");
-    const set = menu && ([...menu.querySelectorAll("input:checked")].length > 0 || Boolean(menu.querySelector("textarea")?.value.trim()));
+    const set =
+      menu &&
+      ([...menu.querySelectorAll("input:checked")].length > 0 ||
+        Boolean(menu.querySelector("textarea")?.value.trim()));
     menu?.querySelector("[data-has]")?.toggleAttribute("hidden", !set);
     const rows = [...document.querySelectorAll("[data-criterion]")];
     const line = document.querySelector("[data-criteria-set]"); // where the rows are out of sight
-    if (line) line.textContent = `${rows.filter(answered).length} of ${rows.length} ${rows.length === 1 ? "criterion" : "criteria"}`;
+    if (line)
+      line.textContent = `${rows.filter(answered).length} of ${rows.length} ${rows.length === 1 ? "criterion" : "criteria"}`;
   };
   document.addEventListener("input", marks);
   document.addEventListener("change", marks);
@@ -128,7 +150,10 @@
   };
   document.addEventListener("DOMContentLoaded", begin);
   document.addEventListener("label:restored", begin);
-  document.addEventListener("label:shown", () => { shownAt = performance.now(); begin(); });
+  document.addEventListener("label:shown", () => {
+    shownAt = performance.now();
+    begin();
+  });
 
   concord.ballot = { form, choose, chosen, mark, submit, forward, say, settled };
 })();

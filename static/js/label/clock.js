@@ -2,7 +2,6 @@
    wall: since it appeared. active: the same without pauses of a minute or more and without the time
    the page was hidden. Both go with the answer; the server bounds them. */
 (() => {
-  "use strict";
   const IDLE = 60_000;
   const WARN_BEFORE = 120_000;
   let shownAt = 0;
@@ -49,8 +48,11 @@
         headers: { "X-CSRFToken": mine.elements.csrfmiddlewaretoken.value },
       });
       const got = await answer.json();
-      if (mine === form && String(got.slot) === mine.elements.slot.value) leasedUntil = Date.parse(got.leased_until);
-    } catch { /* offline: the countdown tells */ }
+      if (mine === form && String(got.slot) === mine.elements.slot.value)
+        leasedUntil = Date.parse(got.leased_until);
+    } catch {
+      /* offline: the countdown tells */
+    }
   };
 
   const tick = () => {
@@ -70,12 +72,24 @@
   for (const name of ["pointermove", "pointerdown", "keydown", "wheel", "touchmove", "scroll"]) {
     document.addEventListener(name, notice, { passive: true, capture: true });
   }
-  document.addEventListener("visibilitychange", () => { seenAt = now(); });
+  document.addEventListener("visibilitychange", () => {
+    seenAt = now();
+  });
   // Before htmx reads the form, and before a plain submit does.
-  document.addEventListener("click", (event) => { if (event.target.closest("form[data-ballot] button")) stamp(); }, true);
+  document.addEventListener(
+    "click",
+    (event) => {
+      if (event.target.closest("form[data-ballot] button")) stamp();
+    },
+    true,
+  );
   document.addEventListener("submit", stamp, true);
   document.addEventListener("htmx:configRequest", (event) => {
-    if (event.detail.elt.closest?.("form[data-ballot]") && form && event.detail.parameters.has?.("active_ms")) {
+    if (
+      event.detail.elt.closest?.("form[data-ballot]") &&
+      form &&
+      event.detail.parameters.has?.("active_ms")
+    ) {
       stamp();
       event.detail.parameters.set("active_ms", form.elements.active_ms.value);
       event.detail.parameters.set("wall_ms", form.elements.wall_ms.value);

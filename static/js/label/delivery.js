@@ -1,7 +1,6 @@
 /* How the answers of this page reach the server: written to the outbox, sent by htmx, and taken off
    it when the server says so. What fails stays in the outbox, which sends it again. */
 (() => {
-  "use strict";
   const { outbox, drafts } = window.concord;
   const keyOf = (config) => {
     const sent = config.formData;
@@ -40,15 +39,21 @@
     const { xhr, requestConfig } = event.detail;
     const key = keyOf(requestConfig);
     if (!key) return;
-    if (xhr.getResponseHeader("Concord-Stored")) { outbox.stored(key); return; }
-    if (xhr.getResponseHeader("HX-Redirect")) { // signed out: stay, and say so
+    if (xhr.getResponseHeader("Concord-Stored")) {
+      outbox.stored(key);
+      return;
+    }
+    if (xhr.getResponseHeader("HX-Redirect")) {
+      // signed out: stay, and say so
       event.preventDefault();
       outbox.release(key, "signed-out");
       return;
     }
     const code = xhr.getResponseHeader("Concord-Refused");
     if (!code || xhr.status >= 400) return;
-    const same = new RegExp(`data-ballot="${requestConfig.elt.closest("form").dataset.ballot}"`).test(xhr.responseText);
+    const same = new RegExp(`data-ballot="${requestConfig.elt.closest("form").dataset.ballot}"`).test(
+      xhr.responseText,
+    );
     const text = outbox.items().find((item) => item.key === key)?.text;
     // the page that comes says why
     if (!same && text) outbox.refuse(key, "An answer was not counted; what you wrote with it is kept here.");
@@ -58,7 +63,8 @@
   const failed = (event, why) => {
     const key = keyOf(event.detail.requestConfig ?? {});
     if (key) outbox.release(key, why);
-    else if (event.detail.elt?.closest?.("#pair")) say("The server cannot be reached; nothing was changed. Try again.");
+    else if (event.detail.elt?.closest?.("#pair"))
+      say("The server cannot be reached; nothing was changed. Try again.");
     document.querySelectorAll(".choice.pressed").forEach((one) => one.classList.add("waiting"));
   };
   document.addEventListener("htmx:sendError", (event) => failed(event, "offline"));

@@ -2,8 +2,8 @@
    A formula counts as one word. Time is bounded: two answers too long or too different to compare
    are left unmarked, and that is said. */
 (() => {
-  "use strict";
-  const WORD = /[\p{sc=Han}\p{sc=Hiragana}\p{sc=Katakana}\p{sc=Thai}\p{sc=Lao}\p{sc=Khmer}]|[\p{L}\p{M}\p{N}_]+(?:['’][\p{L}\p{M}\p{N}_]+)*|\S/gu;
+  const WORD =
+    /[\p{sc=Han}\p{sc=Hiragana}\p{sc=Katakana}\p{sc=Thai}\p{sc=Lao}\p{sc=Khmer}]|[\p{L}\p{M}\p{N}_]+(?:['’][\p{L}\p{M}\p{N}_]+)*|\S/gu;
   const MOST_WORDS = 60_000; // of both answers
   const LONGEST = 200; // ms
   const LEAST_SHARED = 0.2; // of the words; below, marks would be confetti
@@ -15,13 +15,17 @@
     const walker = document.createTreeWalker(pane, NodeFilter.SHOW_ELEMENT | NodeFilter.SHOW_TEXT, (node) => {
       if (node.nodeType === Node.TEXT_NODE) return NodeFilter.FILTER_ACCEPT;
       if (node.matches(".math")) return NodeFilter.FILTER_ACCEPT;
-      return node.matches("h2, .who, [hidden], template") || node.parentElement.closest(".math") ? NodeFilter.FILTER_REJECT : NodeFilter.FILTER_SKIP;
+      return node.matches("h2, .who, [hidden], template") || node.parentElement.closest(".math")
+        ? NodeFilter.FILTER_REJECT
+        : NodeFilter.FILTER_SKIP;
     });
     while (walker.nextNode()) {
       const node = walker.currentNode;
-      if (node.nodeType === Node.ELEMENT_NODE) found.push({ element: node, text: node.dataset.source ?? node.textContent });
+      if (node.nodeType === Node.ELEMENT_NODE)
+        found.push({ element: node, text: node.dataset.source ?? node.textContent });
       else if (!node.parentElement.closest(".math")) {
-        for (const match of node.data.matchAll(WORD)) found.push({ node, from: match.index, to: match.index + match[0].length, text: match[0] });
+        for (const match of node.data.matchAll(WORD))
+          found.push({ node, from: match.index, to: match.index + match[0].length, text: match[0] });
       }
     }
     return found;
@@ -33,7 +37,8 @@
       if (change.added || change.removed || change.value.length > 2) return change;
       const beside = (step) => {
         let n = 0;
-        for (let j = i + step; changes[j]?.added || changes[j]?.removed; j += step) n += changes[j].value.length;
+        for (let j = i + step; changes[j]?.added || changes[j]?.removed; j += step)
+          n += changes[j].value.length;
         return n;
       };
       return beside(-1) >= 4 && beside(1) >= 4 ? { ...change, both: true } : change;
@@ -43,9 +48,13 @@
     // neighbours in one text node make one mark; from the end, so that positions stay right
     for (let last = list.length - 1; last >= 0; last -= 1) {
       const word = list[last];
-      if (word.element) { word.element.classList.add("only"); continue; }
+      if (word.element) {
+        word.element.classList.add("only");
+        continue;
+      }
       let first = last;
-      while (first > 0 && list[first - 1].node === word.node && list[first - 1].at === list[first].at - 1) first -= 1;
+      while (first > 0 && list[first - 1].node === word.node && list[first - 1].at === list[first].at - 1)
+        first -= 1;
       const range = document.createRange();
       range.setStart(word.node, list[first].from);
       range.setEnd(word.node, word.to);
@@ -70,25 +79,43 @@
   /* Marks both panes and says in a sentence what was found. */
   const show = () => {
     clear();
-    const [left, right] = ["left", "right"].map((side) => document.querySelector(`[data-panes] [data-side=${side}]`));
+    const [left, right] = ["left", "right"].map((side) =>
+      document.querySelector(`[data-panes] [data-side=${side}]`),
+    );
     if (!left || !right) return "";
     const [a, b] = [words(left), words(right)];
-    a.forEach((word, i) => { word.at = i; });
-    b.forEach((word, i) => { word.at = i; });
-    if (a.length + b.length > MOST_WORDS) return `Too long to compare: ${count(a.length + b.length)}. Nothing is marked.`;
-    const found = window.Diff.diffArrays(a.map((word) => word.text), b.map((word) => word.text), { timeout: LONGEST });
+    a.forEach((word, i) => {
+      word.at = i;
+    });
+    b.forEach((word, i) => {
+      word.at = i;
+    });
+    if (a.length + b.length > MOST_WORDS)
+      return `Too long to compare: ${count(a.length + b.length)}. Nothing is marked.`;
+    const found = window.Diff.diffArrays(
+      a.map((word) => word.text),
+      b.map((word) => word.text),
+      { timeout: LONGEST },
+    );
     if (!found) return "Too long and too different to compare. Nothing is marked.";
     const changes = settled(found);
     const only = { a: [], b: [] };
     let [i, j, shared] = [0, 0, 0];
     for (const { added, removed, both, value } of changes) {
-      if (!added) { if (removed || both) only.a.push(...a.slice(i, i + value.length)); i += value.length; }
-      if (!removed) { if (added || both) only.b.push(...b.slice(j, j + value.length)); j += value.length; }
+      if (!added) {
+        if (removed || both) only.a.push(...a.slice(i, i + value.length));
+        i += value.length;
+      }
+      if (!removed) {
+        if (added || both) only.b.push(...b.slice(j, j + value.length));
+        j += value.length;
+      }
       if (!added && !removed && !both) shared += value.length;
     }
     if (!only.a.length && !only.b.length) return "The two answers have the same words.";
     const share = (2 * shared) / (a.length + b.length);
-    if (share < LEAST_SHARED) return `Too different to compare: ${Math.round(100 * share)} % of the words in common. Nothing is marked.`;
+    if (share < LEAST_SHARED)
+      return `Too different to compare: ${Math.round(100 * share)} % of the words in common. Nothing is marked.`;
     mark(only.a);
     mark(only.b);
     return `Marked: ${count(only.a.length)} only in A, ${count(only.b.length)} only in B.`;

@@ -1,7 +1,6 @@
 /* What was entered and not sent is kept in this browser, by person and pair, and comes back after a
    reload, a lost session, an expired lease or a closed tab. It goes when the answer is stored. */
 (() => {
-  "use strict";
   const PREFIX = "concord.draft.";
   const KEPT_FOR = 30 * 86_400_000;
   const PAUSE = 150;
@@ -37,7 +36,9 @@
     try {
       if (now === blank) localStorage.removeItem(keyOf(form));
       else localStorage.setItem(keyOf(form), JSON.stringify({ at: Date.now(), given: JSON.parse(now) }));
-    } catch { /* full or forbidden: the page still holds it */ }
+    } catch {
+      /* full or forbidden: the page still holds it */
+    }
   };
   const soon = (event) => {
     if (!event.target.closest?.("form[data-ballot]")) return;
@@ -48,9 +49,13 @@
   const put = (f, given) => {
     for (const name of SINGLE) if (f.elements[name]) f.elements[name].value = given[name] ?? "";
     const ticks = new Map(given.ticks ?? []);
-    f.querySelectorAll("input[type=radio]").forEach((one) => { one.checked = ticks.get(one.name) === one.value; });
+    f.querySelectorAll("input[type=radio]").forEach((one) => {
+      one.checked = ticks.get(one.name) === one.value;
+    });
     for (const name of ["reasons", "flags"]) {
-      f.querySelectorAll(`input[name=${name}]`).forEach((one) => { one.checked = (given[name] ?? []).includes(one.value); });
+      f.querySelectorAll(`input[name=${name}]`).forEach((one) => {
+        one.checked = (given[name] ?? []).includes(one.value);
+      });
     }
     const editor = f.querySelector("[data-improve]");
     if (editor) {
@@ -67,7 +72,13 @@
 
   const minutes = (at) => {
     const n = Math.round((Date.now() - at) / 60_000);
-    return n < 1 ? "just now" : n < 60 ? `${n} min ago` : n < 1440 ? `${Math.round(n / 60)} h ago` : `${Math.round(n / 1440)} d ago`;
+    return n < 1
+      ? "just now"
+      : n < 60
+        ? `${n} min ago`
+        : n < 1440
+          ? `${Math.round(n / 60)} h ago`
+          : `${Math.round(n / 1440)} d ago`;
   };
 
   const begin = () => {
@@ -75,7 +86,11 @@
     if (!form) return;
     blank = JSON.stringify(collect(form));
     let kept = null;
-    try { kept = JSON.parse(localStorage.getItem(keyOf(form))); } catch { /* not ours */ }
+    try {
+      kept = JSON.parse(localStorage.getItem(keyOf(form)));
+    } catch {
+      /* not ours */
+    }
     if (!kept?.given || JSON.stringify(kept.given) === blank) return;
     put(form, kept.given);
     const note = form.querySelector("[data-restored]");
@@ -92,19 +107,36 @@
 
   const prune = () => {
     let keys = [];
-    try { keys = Object.keys(localStorage).filter((one) => one.startsWith(PREFIX)); } catch { /* forbidden */ }
+    try {
+      keys = Object.keys(localStorage).filter((one) => one.startsWith(PREFIX));
+    } catch {
+      /* forbidden */
+    }
     for (const key of keys) {
       let at = 0;
-      try { at = JSON.parse(localStorage.getItem(key)).at ?? 0; } catch { /* broken: drop it */ }
+      try {
+        at = JSON.parse(localStorage.getItem(key)).at ?? 0;
+      } catch {
+        /* broken: drop it */
+      }
       if (Date.now() - at > KEPT_FOR) localStorage.removeItem(key);
     }
   };
 
   for (const name of ["input", "change", "label:marked"]) document.addEventListener(name, soon);
-  addEventListener("pagehide", () => { if (timer) save(); });
-  document.addEventListener("htmx:beforeSwap", () => { if (timer) save(); });
-  document.addEventListener("click", (event) => { if (event.target.closest("[data-discard]")) discard(); });
-  document.addEventListener("DOMContentLoaded", () => { prune(); begin(); });
+  addEventListener("pagehide", () => {
+    if (timer) save();
+  });
+  document.addEventListener("htmx:beforeSwap", () => {
+    if (timer) save();
+  });
+  document.addEventListener("click", (event) => {
+    if (event.target.closest("[data-discard]")) discard();
+  });
+  document.addEventListener("DOMContentLoaded", () => {
+    prune();
+    begin();
+  });
   document.addEventListener("label:shown", begin);
 
   // What this page shows has been delivered: nothing of it is kept from here on.

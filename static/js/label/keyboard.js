@@ -2,18 +2,21 @@
    all can be switched off in the list of shortcuts (WCAG 2.1.4). Letters go by what they are on the
    keyboard's own layout, digits by their place, so that French keyboards need no Shift. */
 (() => {
-  "use strict";
   const OFF = "concord.label.single-keys-off";
   const concord = (window.concord ??= {});
 
   const typing = (target) =>
-    target.closest?.("textarea, select, [contenteditable=true], input:not([type=checkbox], [type=radio], [type=button])");
+    target.closest?.(
+      "textarea, select, [contenteditable=true], input:not([type=checkbox], [type=radio], [type=button])",
+    );
   const menu = (name) => document.querySelector(`[data-extra="${name}"]`);
   const click = (selector) => document.querySelector(selector)?.click();
   const home = () => document.getElementById("pair-title")?.focus({ preventScroll: true });
 
   const openMenu = (details, focus) => {
-    document.querySelectorAll("[data-extra][open]").forEach((other) => { if (other !== details) other.open = false; });
+    document.querySelectorAll("[data-extra][open]").forEach((other) => {
+      if (other !== details) other.open = false;
+    });
     details.open = !details.open;
     if (details.open) details.querySelector(focus)?.focus();
     else details.querySelector("summary").focus();
@@ -21,7 +24,8 @@
 
   // "1" for the key 1 on any layout, "!" for it with Shift, else what the key says.
   const keyOf = (event) => {
-    const digit = /^Digit(\d)$/.exec(event.code)?.[1] ?? (/^\d$/.test(event.key) && !event.shiftKey ? event.key : null);
+    const digit =
+      /^Digit(\d)$/.exec(event.code)?.[1] ?? (/^\d$/.test(event.key) && !event.shiftKey ? event.key : null);
     if (digit === null) return event.key.length === 1 ? event.key.toLowerCase() : event.key;
     if (!event.shiftKey) return digit;
     return { 1: "!", 2: "@" }[digit] ?? event.key;
@@ -31,7 +35,9 @@
     if (event.shiftKey && key !== "!" && key !== "@") return null;
     // arrows scroll what can be scrolled sideways, when the focus is in it
     if (key.startsWith("Arrow") && event.target.closest?.("pre, .scroll")) return null;
-    return [...document.querySelectorAll(".choice[data-keys]")].find((button) => button.dataset.keys.split(" ").includes(key));
+    return [...document.querySelectorAll(".choice[data-keys]")].find((button) =>
+      button.dataset.keys.split(" ").includes(key),
+    );
   };
 
   // In a criterion's row the keys of the choices judge the row, and the next row comes.
@@ -67,14 +73,19 @@
     d: () => click("[data-toggle=diff]"),
     w: () => click("[data-toggle=raw]"),
     l: () => click("[data-toggle=linked]"),
-    p: () => { const prompt = document.querySelector("[data-prompt]"); if (prompt) prompt.open = !prompt.open; },
+    p: () => {
+      const prompt = document.querySelector("[data-prompt]");
+      if (prompt) prompt.open = !prompt.open;
+    },
   };
 
-  const escape = (event) => {
+  const leave = (event) => {
     const inside = event.target.closest?.("form[data-ballot] .asks, [data-improve]");
     if (document.querySelector("dialog[open], details.menu[open]")) return;
-    if (inside) { event.preventDefault(); home(); }
-    else click("[data-keep]");
+    if (inside) {
+      event.preventDefault();
+      home();
+    } else click("[data-keep]");
   };
 
   // Pages that show a pair without its ballot (practice) have the choices alone.
@@ -86,7 +97,11 @@
     const target = event.target;
     const fast = event.ctrlKey || event.metaKey;
     if (!target.closest?.("#pair, body")) return;
-    if (fast && target.closest?.("form[data-ballot]")) { event.preventDefault(); submit(); return; }
+    if (fast && target.closest?.("form[data-ballot]")) {
+      event.preventDefault();
+      submit();
+      return;
+    }
     if (fast || event.shiftKey || target.matches?.("button, a, summary, textarea, select")) return;
     if (target !== document.body && !target.closest?.("#pair form")) return;
     event.preventDefault();
@@ -95,9 +110,15 @@
 
   document.addEventListener("keydown", (event) => {
     if (event.defaultPrevented || event.altKey || event.isComposing) return;
-    if (event.key === "Escape") { escape(event); return; }
+    if (event.key === "Escape") {
+      leave(event);
+      return;
+    }
     if (document.querySelector("dialog[open]")) return;
-    if (event.key === "Enter") { enter(event); return; }
+    if (event.key === "Enter") {
+      enter(event);
+      return;
+    }
     if (event.ctrlKey || event.metaKey) return;
     if (event.repeat || typing(event.target) || localStorage.getItem(OFF) === "1") return;
 
@@ -106,17 +127,29 @@
     const skipping = menu("skip")?.open;
     const within = skipping ? menu("skip") : event.target.closest?.("[data-why]");
     const digit = within?.querySelector(`[data-digit="${key}"]`);
-    if (digit) { handled(); digit.focus(); digit.click(); return; }
+    if (digit) {
+      handled();
+      digit.focus();
+      digit.click();
+      return;
+    }
     if (skipping && event.key.startsWith("Arrow")) return;
     const row = event.target.closest?.("[data-criterion]");
     if (row && (key.startsWith("Arrow") || judge(row, key))) {
       if (!key.startsWith("Arrow")) handled();
       return;
     }
-    if (!event.shiftKey && actions[key]) { handled(); actions[key](); return; }
+    if (!event.shiftKey && actions[key]) {
+      handled();
+      actions[key]();
+      return;
+    }
     if (skipping) return;
     const button = choiceFor(event, key);
-    if (button) { handled(); choose(button); }
+    if (button) {
+      handled();
+      choose(button);
+    }
   });
 
   document.addEventListener("DOMContentLoaded", () => {

@@ -5,7 +5,6 @@
    whose MathML it writes with a style attribute get no MathML. Its error messages carry such an
    attribute too, so errors are caught here instead. */
 (() => {
-  "use strict";
   const { katex: SCRIPT, katexStyle: STYLE } = document.currentScript.dataset;
   const LONGEST = 5000; // characters of one formula
   const SLICE = 30; // ms of work before the page gets a turn
@@ -21,14 +20,20 @@
   const fetched = (element) =>
     new Promise((resolve, reject) => {
       element.addEventListener("load", resolve);
-      element.addEventListener("error", () => { element.remove(); reject(new Error("not fetched")); });
+      element.addEventListener("error", () => {
+        element.remove();
+        reject(new Error("not fetched"));
+      });
       document.head.append(element);
     });
   const load = () => {
     loading ??= Promise.all([
       fetched(Object.assign(document.createElement("link"), { rel: "stylesheet", href: STYLE })),
       fetched(Object.assign(document.createElement("script"), { src: SCRIPT })),
-    ]).catch((error) => { loading = null; throw error; });
+    ]).catch((error) => {
+      loading = null;
+      throw error;
+    });
     return loading;
   };
 
@@ -46,7 +51,10 @@
 
   const typeset = (element) => {
     const source = element.textContent;
-    if (source.length > LONGEST) { element.classList.add("broken"); return; }
+    if (source.length > LONGEST) {
+      element.classList.add("broken");
+      return;
+    }
     try {
       window.katex.render(source, element, {
         displayMode: element.classList.contains("display"),
@@ -71,13 +79,18 @@
   // What scrolls sideways must be reachable by keyboard; measured at once, since each measuring after
   // a change lays the page out anew.
   const reachable = () => {
-    const wide = [...document.querySelectorAll(".math.display.typeset")].filter((one) => one.scrollWidth > one.clientWidth + 1);
+    const wide = [...document.querySelectorAll(".math.display.typeset")].filter(
+      (one) => one.scrollWidth > one.clientWidth + 1,
+    );
     for (const one of wide) one.tabIndex = 0;
   };
   const work = () => {
     const end = performance.now() + SLICE;
     for (const element of waiting()) {
-      if (performance.now() > end) { setTimeout(work); return; }
+      if (performance.now() > end) {
+        setTimeout(work);
+        return;
+      }
       typeset(element);
     }
     setTimeout(reachable);
@@ -85,7 +98,8 @@
   };
   const begin = () => {
     if (!waiting().length) return;
-    if (window.katex) work(); // before the swapped pair is painted
+    if (window.katex)
+      work(); // before the swapped pair is painted
     else load().then(work, () => {}); // offline: the source can be read
   };
 

@@ -1,7 +1,6 @@
 /* What happens around a swap (focus, announcement, scroll), the folded prompt, and on a phone one
    answer at a time, by tab or swipe, each with its own place. */
 (() => {
-  "use strict";
   const concord = (window.concord ??= {});
   const FOLDED = "concord.label.prompt-folded";
   const phone = matchMedia("(max-width: 45rem)");
@@ -9,7 +8,9 @@
   // Where each answer of this pair was left. One that was not open yet starts at its beginning.
   let left = {};
   const beginning = (panes) =>
-    panes.getBoundingClientRect().top + scrollY - document.querySelector(".sight").getBoundingClientRect().height;
+    panes.getBoundingClientRect().top +
+    scrollY -
+    document.querySelector(".sight").getBoundingClientRect().height;
 
   const show = (side) => {
     const panes = document.querySelector("[data-panes]");
@@ -17,7 +18,8 @@
     const before = panes.dataset.shown;
     if (before && before !== side) left[before] = scrollY;
     panes.dataset.shown = side;
-    if (before && before !== side) scrollTo(0, left[side] ?? Math.min(scrollY, Math.max(0, beginning(panes))));
+    if (before && before !== side)
+      scrollTo(0, left[side] ?? Math.min(scrollY, Math.max(0, beginning(panes))));
     document.querySelectorAll("[data-pane]").forEach((tab) => {
       const selected = tab.dataset.pane === side;
       tab.setAttribute("aria-selected", String(selected));
@@ -74,33 +76,51 @@
     const tab = event.target.closest("[data-pane]");
     if (tab) show(tab.dataset.pane);
   });
-  document.addEventListener("keydown", (event) => {
-    const tab = event.target.closest?.("[data-pane]");
-    if (!tab || !["ArrowLeft", "ArrowRight"].includes(event.key)) return;
-    event.preventDefault();
-    event.stopPropagation();
-    const side = tab.dataset.pane === "left" ? "right" : "left";
-    show(side);
-    document.querySelector(`[data-pane="${side}"]`).focus();
-  }, true);
-  document.addEventListener("toggle", (event) => {
-    if (event.target.matches?.("[data-prompt]")) {
-      sessionStorage.setItem(FOLDED, event.target.open ? "0" : "1");
-      if (event.target.open) toLastTurn();
-    }
-  }, true);
+  document.addEventListener(
+    "keydown",
+    (event) => {
+      const tab = event.target.closest?.("[data-pane]");
+      if (!tab || !["ArrowLeft", "ArrowRight"].includes(event.key)) return;
+      event.preventDefault();
+      event.stopPropagation();
+      const side = tab.dataset.pane === "left" ? "right" : "left";
+      show(side);
+      document.querySelector(`[data-pane="${side}"]`).focus();
+    },
+    true,
+  );
+  document.addEventListener(
+    "toggle",
+    (event) => {
+      if (event.target.matches?.("[data-prompt]")) {
+        sessionStorage.setItem(FOLDED, event.target.open ? "0" : "1");
+        if (event.target.open) toLastTurn();
+      }
+    },
+    true,
+  );
 
   // --- swipe between the answers
   let from = null;
-  document.addEventListener("touchstart", (event) => {
-    const inside = event.target.closest("[data-panes]") && !event.target.closest("pre, .scroll, .math.display");
-    from = inside && event.touches.length === 1 ? [event.touches[0].clientX, event.touches[0].clientY] : null;
-  }, { passive: true });
-  document.addEventListener("touchend", (event) => {
-    if (!from || !phone.matches) return;
-    const dx = event.changedTouches[0].clientX - from[0];
-    const dy = event.changedTouches[0].clientY - from[1];
-    if (Math.abs(dx) > 60 && Math.abs(dx) > 2 * Math.abs(dy)) show(dx < 0 ? "right" : "left");
-    from = null;
-  }, { passive: true });
+  document.addEventListener(
+    "touchstart",
+    (event) => {
+      const inside =
+        event.target.closest("[data-panes]") && !event.target.closest("pre, .scroll, .math.display");
+      from =
+        inside && event.touches.length === 1 ? [event.touches[0].clientX, event.touches[0].clientY] : null;
+    },
+    { passive: true },
+  );
+  document.addEventListener(
+    "touchend",
+    (event) => {
+      if (!from || !phone.matches) return;
+      const dx = event.changedTouches[0].clientX - from[0];
+      const dy = event.changedTouches[0].clientY - from[1];
+      if (Math.abs(dx) > 60 && Math.abs(dx) > 2 * Math.abs(dy)) show(dx < 0 ? "right" : "left");
+      from = null;
+    },
+    { passive: true },
+  );
 })();

@@ -2,11 +2,11 @@
    one is marked; Enter submits. What was entered is kept in this browser until it is sent. Without
    this script the radio buttons and the button do the same. */
 (() => {
-  "use strict";
   const OFF = "concord.label.single-keys-off";
   const PREFIX = "concord.rating.";
 
-  const typing = (target) => target.closest?.("textarea, select, [contenteditable=true], input:not([type=checkbox], [type=radio])");
+  const typing = (target) =>
+    target.closest?.("textarea, select, [contenteditable=true], input:not([type=checkbox], [type=radio])");
   const form = () => document.querySelector("form[data-rating]");
   const cards = () => [...document.querySelectorAll("[data-card]")];
   const rated = (card) => Boolean(card.querySelector(":checked"));
@@ -36,10 +36,14 @@
   const save = () => {
     const f = form();
     if ("editing" in f.dataset) return;
-    const values = Object.fromEntries([...f.querySelectorAll("[data-card] :checked")].map((one) => [one.name, one.value]));
+    const values = Object.fromEntries(
+      [...f.querySelectorAll("[data-card] :checked")].map((one) => [one.name, one.value]),
+    );
     try {
       localStorage.setItem(keyOf(f), JSON.stringify({ values, note: f.elements.note.value }));
-    } catch { /* full or forbidden: the page still holds it */ }
+    } catch {
+      /* full or forbidden: the page still holds it */
+    }
   };
   const restore = () => {
     const f = form();
@@ -50,7 +54,9 @@
         if (name === keyOf(f)) kept = JSON.parse(localStorage.getItem(name));
         else if (name.startsWith(`${PREFIX}${document.body.dataset.person}.`)) localStorage.removeItem(name); // sent, skipped or gone
       }
-    } catch { return; }
+    } catch {
+      return;
+    }
     if (!kept || f.querySelector("[data-card] :checked")) return;
     for (const [name, value] of Object.entries(kept.values)) {
       const radio = f.querySelector(`input[name="${CSS.escape(name)}"][value="${CSS.escape(value)}"]`);
@@ -75,7 +81,10 @@
 
   const submit = () => {
     const card = open();
-    if (!card) { form().requestSubmit(document.querySelector("[data-submit]")); return; }
+    if (!card) {
+      form().requestSubmit(document.querySelector("[data-submit]"));
+      return;
+    }
     say(`Answer ${card.dataset.card} has no value yet.`);
     mark(card);
   };
@@ -90,16 +99,29 @@
   const actions = {
     s: skip,
     g: () => document.querySelector("[data-dialog=guidelines]")?.click(),
-    p: () => { const prompt = document.querySelector("[data-prompt]"); prompt.open = !prompt.open; },
+    p: () => {
+      const prompt = document.querySelector("[data-prompt]");
+      prompt.open = !prompt.open;
+    },
   };
 
-  const digitOf = (event) => /^(?:Digit|Numpad)(\d)$/.exec(event.code)?.[1] ?? (/^\d$/.test(event.key) ? event.key : null);
+  const digitOf = (event) =>
+    /^(?:Digit|Numpad)(\d)$/.exec(event.code)?.[1] ?? (/^\d$/.test(event.key) ? event.key : null);
 
   document.addEventListener("keydown", (event) => {
-    if (!form() || event.defaultPrevented || event.altKey || event.ctrlKey || event.metaKey || event.isComposing) return;
+    if (
+      !form() ||
+      event.defaultPrevented ||
+      event.altKey ||
+      event.ctrlKey ||
+      event.metaKey ||
+      event.isComposing
+    )
+      return;
     if (document.querySelector("dialog[open]")) return;
     if (event.key === "Enter") {
-      if (event.shiftKey || event.repeat || event.target.matches?.("button, a, summary, textarea, select")) return;
+      if (event.shiftKey || event.repeat || event.target.matches?.("button, a, summary, textarea, select"))
+        return;
       event.preventDefault();
       submit();
       return;
@@ -107,7 +129,11 @@
     if (event.shiftKey || event.repeat || typing(event.target) || localStorage.getItem(OFF) === "1") return;
     const digit = digitOf(event);
     const reason = menu("skip")?.open ? menu("skip").querySelector(`[data-digit="${digit}"]`) : null;
-    if (reason) { event.preventDefault(); reason.click(); return; }
+    if (reason) {
+      event.preventDefault();
+      reason.click();
+      return;
+    }
     if (digit !== null ? rate(digit) : actions[event.key.toLowerCase()]) event.preventDefault();
     if (digit === null) actions[event.key.toLowerCase()]?.();
   });
@@ -123,8 +149,14 @@
     restore();
     tell();
     f.noValidate = true; // we name what is missing ourselves
-    f.addEventListener("input", () => { tell(); save(); });
-    f.addEventListener("change", () => { tell(); save(); });
+    f.addEventListener("input", () => {
+      tell();
+      save();
+    });
+    f.addEventListener("change", () => {
+      tell();
+      save();
+    });
     f.addEventListener("submit", (event) => {
       if (event.submitter?.name === "reason" || !open()) return;
       event.preventDefault();

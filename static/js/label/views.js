@@ -1,16 +1,21 @@
 /* The three ways to look at a pair, each kept on this device: differences marked, raw text instead
    of rendered, panes that scroll together. Nothing is fetched: the raw text comes with the pair. */
 (() => {
-  "use strict";
   const concord = (window.concord ??= {});
   const DEFAULTS = { diff: false, raw: false, linked: true };
+  // biome-ignore-start lint/suspicious/noControlCharactersInRegex: they are what is looked for
   // The same characters that the server names in rendered text; see apps/labeling/escaping.py.
-  const UNSEEN = /[\u202a-\u202e\u2060-\u206f\ufff9-\ufffb\u0001-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f]|[\u{e0000}-\u{e007f}]/gu;
+  const UNSEEN =
+    /[\u202a-\u202e\u2060-\u206f\ufff9-\ufffb\u0001-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f]|[\u{e0000}-\u{e007f}]/gu;
+  // biome-ignore-end lint/suspicious/noControlCharactersInRegex: they are what is looked for
   const kept = (name) => `concord.label.${name}`;
   const is = (name) => (localStorage.getItem(kept(name)) ?? String(DEFAULTS[name])) === "true";
 
-  const named = (text) => text.replace(UNSEEN, (char) => `⟨U+${char.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}⟩`);
-  const source = (turn) => turn.querySelector("template[data-raw]")?.content.textContent ?? turn.querySelector(".prose").textContent.replace(/\n$/, "");
+  const named = (text) =>
+    text.replace(UNSEEN, (char) => `⟨U+${char.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}⟩`);
+  const source = (turn) =>
+    turn.querySelector("template[data-raw]")?.content.textContent ??
+    turn.querySelector(".prose").textContent.replace(/\n$/, "");
 
   // --- raw: what was written, character by character
   const raw = (on) => {
@@ -68,5 +73,7 @@
   });
   for (const name of ["DOMContentLoaded", "label:shown"]) document.addEventListener(name, apply);
   document.addEventListener("label:typeset", diff);
-  addEventListener("storage", (event) => { if (Object.keys(DEFAULTS).some((name) => kept(name) === event.key)) apply(); });
+  addEventListener("storage", (event) => {
+    if (Object.keys(DEFAULTS).some((name) => kept(name) === event.key)) apply();
+  });
 })();
