@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from apps.common.numbers import fixed
-from apps.training.headline import HEADLINES, kind_of
 from apps.training.models import Run, RunAttempt
 from measures.imitation import WORDS
 from workers.contract.jobs import ONE, TORCHRUN
+from workers.contract.metrics import HEADLINES
 
 TONES = {
     "waiting": "",
@@ -122,13 +122,13 @@ def headline_tiles(run: Run, latest: dict[str, tuple[int, float]]) -> list[Tile]
     if reported := _reported_tiles(run):
         return reported
     tiles = []
-    for headline in HEADLINES.get(kind_of(run), ()):
+    for headline in HEADLINES.get(run.trained_kind, ()):
         name = next((name for name in headline.names if name in latest), None)
         if name is not None:
             step, value = latest[name]
-            basis = f"at step {step:,}" + (f", {headline.unit}" if headline.unit else "")
+            basis = f"at step {step:,}" + (f", {headline.said}" if headline.said else "")
             value = round(value) if headline.is_count and math.isfinite(value) else value
-            tiles.append(Tile(headline.label, value, basis))
+            tiles.append(Tile(headline.title, value, basis))
     return tiles
 
 

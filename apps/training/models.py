@@ -149,6 +149,12 @@ class Run(Named):
         return f"{self.name} ({self.id})"
 
     @property
+    def trained_kind(self) -> str:
+        """What was trained: of an imported run what its importer said, else its own kind."""
+        trained = self.config.get("trained_as") if self.kind == self.Kind.IMPORTED else None
+        return trained if isinstance(trained, str) and trained else self.kind
+
+    @property
     def is_live(self) -> bool:
         return self.state in self.LIVE_STATES
 

@@ -10,9 +10,10 @@ from apps.accounts.models import Project
 from apps.training.models import Alert, Run, RunAttempt
 from apps.training.screens.charts import bands_of
 from apps.training.screens.histograms import median, quantile
-from apps.training.screens.panels import charts_of, panel_of
+from apps.training.screens.panels import charts_of
 from apps.training.selectors.metrics import Spread, histograms
 from tests.web.runs import event_add, metrics_add, run_make
+from workers.contract.metrics import metric_or_own
 
 pytestmark = pytest.mark.django_db
 
@@ -59,7 +60,7 @@ def data(emil, signed_in, ppo):
     ],
 )
 def test_every_metric_has_its_panel(name, panel):
-    assert panel_of(name) == panel
+    assert metric_or_own(name).panel == panel
 
 
 def test_the_headline_of_the_kind_leads_and_most_is_folded_away():

@@ -14,14 +14,14 @@ from apps.common.numbers import figure
 from apps.common.registry import playbook_url
 from apps.training.display import metric_summary, speakable
 from apps.training.guidance import rules_in_force
-from apps.training.headline import kind_of, metric_names
 from apps.training.models import Alert, Run
 from apps.training.screens import histograms as spread
-from apps.training.screens.panels import PANELS, words_of
+from apps.training.screens.panels import PANELS
 from apps.training.screens.references import ENOUGH, References, references, source
 from apps.training.selectors.metrics import Spread, histogram_names, histograms, metric_series
 from apps.training.selectors.results import Found
 from workers.contract.guards import GuardRule
+from workers.contract.metrics import headline_names, metric_or_own
 from workers.diagnosis.detectors import DETECTORS
 
 TABLE_POINTS = 200  # thinned curves keep their first, last, least and greatest value
@@ -43,7 +43,7 @@ def charts_context(run: Run, asked: QueryDict) -> dict[str, Any]:
     return {
         "metrics": [
             metric_summary(name, points)
-            | {"title": words_of(name).title, "unit": words_of(name).unit}
+            | {"title": metric_or_own(name).title, "unit": metric_or_own(name).unit}
             for name, points in series.items()
         ],
         "panels": PANELS,
@@ -179,7 +179,7 @@ def marks_of(
     What no metric can be named for stands on the chart of the kind's headline.
     """
     rules = {rule.name: rule for rule in rules_in_force(run)}
-    headline = next((name for name in metric_names(kind_of(run)) if name in known), None)
+    headline = next((name for name in headline_names(run.trained_kind) if name in known), None)
     findings = {(one.rule, one.step): one for one in found}
     marks = []
     for alert in alerts:

@@ -6,11 +6,12 @@ from typing import Any
 
 from apps.common.errors import DomainError, Missing
 from apps.common.numbers import figure
-from apps.training import display, headline
+from apps.training import display
 from apps.training.models import Alert, Run, RunInput
 from apps.training.screens.references import source
 from apps.training.selectors import pages
 from workers.config import recipe_config, recipe_fields
+from workers.contract.metrics import headline_names
 
 MOST = 5
 OFFERED = 200
@@ -93,7 +94,7 @@ def _figures(runs: Sequence[Run]) -> list[Row]:
     """Headline figures, those of the first run's kind first; a run without one has a dash."""
     tiles: list[Mapping[str, display.Tile]] = []
     for run in runs:
-        names = headline.metric_names(headline.kind_of(run))
+        names = headline_names(run.trained_kind)
         found = display.headline_tiles(run, pages.latest_metrics(run, names))
         tiles.append({tile.label: tile for tile in found})
     labels = dict.fromkeys(label for one in tiles for label in one)

@@ -6,8 +6,8 @@ from typing import Any
 
 from apps.common.drawing.axes import Axis, Tick
 from apps.common.numbers import figure
-from apps.training.screens.panels import words_of
 from apps.training.selectors.metrics import Spread
+from workers.contract.metrics import metric_or_own
 
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, FLOOR = 520, 220, 52, 498, 10, 184
 MOST_COLUMNS = 90
@@ -71,11 +71,11 @@ class Pair:
 
 
 def title_of(name: str) -> str:
-    return TITLES.get(name, words_of(name).title)
+    return TITLES.get(name, metric_or_own(name).title)
 
 
 def unit_of(name: str) -> str:
-    return UNITS.get(name, words_of(name).unit)
+    return UNITS.get(name, metric_or_own(name).unit)
 
 
 def strip(name: str, spreads: Sequence[Spread]) -> Strip | None:

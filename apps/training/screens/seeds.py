@@ -10,10 +10,10 @@ from typing import Any
 
 from apps.common.drawing.axes import Axis, Tick, short
 from apps.common.numbers import figure, fixed
-from apps.training.headline import HEADLINES
 from apps.training.models import Run
 from apps.training.selectors.pages import SeedFigure
 from measures.estimate import Interval
+from workers.contract.metrics import HEADLINES
 
 ENOUGH = 3  # runs: fewer are drawn, and said to be no result
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, FLOOR = 480, 250, 58, 466, 12, 208
@@ -77,8 +77,8 @@ def figure_views(runs: Sequence[Run], figures: Sequence[SeedFigure]) -> list[Fig
         views.append(
             FigureView(
                 name=one.name,
-                label=headline.label if headline else "",
-                unit=headline.unit if headline else "",
+                label=headline.title if headline else "",
+                unit=headline.said if headline else "",
                 value=_mean(one.final),
                 spread=_bounds(one.final),
                 basis=_basis(one.final, len(runs)),

@@ -8,12 +8,12 @@ from django.db.models import Count, Q, QuerySet
 from apps.accounts.models import Project
 from apps.common.errors import Missing
 from apps.snapshots.models import Snapshot
-from apps.training.headline import metric_names
 from apps.training.models import Alert, Artifact, Checkpoint, Run, RunAttempt
 from apps.training.selectors.metrics import metric_latest, metric_series
 from apps.training.selectors.runs import run_list
 from measures.estimate import Interval
 from measures.intervals import t_interval
+from workers.contract.metrics import headline_names
 
 CHOICES = 200  # of each sort in a form; older ones are found by the API
 EVERYTHING = "everything"
@@ -238,7 +238,7 @@ def group_figures(runs: Sequence[Run]) -> list[SeedFigure]:
     A run counts in `final` once it has finished; one that failed or was cancelled has no final
     figure, which the page says by name.
     """
-    headlines = metric_names(runs[0].kind)
+    headlines = headline_names(runs[0].kind)
     places = {name: place for place, name in enumerate(headlines)}
     found = {
         run.pk: metric_series(run=run, names=headlines, prefix=EVALUATION, max_points=EVERY_POINT)

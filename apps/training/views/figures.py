@@ -14,7 +14,6 @@ from apps.common.http import Request
 from apps.common.spreadsheet import csv_lines, safe_cell
 from apps.snapshots.storage import artifact_open
 from apps.training import selectors
-from apps.training.headline import kind_of
 from apps.training.models import Artifact, Run
 from apps.training.screens import charts as bands
 from apps.training.screens import charts as marks
@@ -42,7 +41,7 @@ def run_metrics(request: Request, run_id: str) -> HttpResponse:
         return HttpResponse(status=304, headers={"ETag": etag})
     known = curve_names(run)
     found = marks.marks_of(run, alerts_that_count(run), findings(run), known)
-    charts = panels.charts_of(kind_of(run), known, marks.marked(found))
+    charts = panels.charts_of(run.trained_kind, known, marks.marked(found))
     names = request.GET.getlist("names") or None
     if names is None and request.GET.get("shown") == "leading":
         names = [name for chart in charts if chart.leads for name in chart.names]

@@ -15,7 +15,7 @@ from apps.accounts.permissions import STAFF, project_page
 from apps.common.http import Request
 from apps.common.registry import RunTab, run_tabs
 from apps.snapshots.selectors.lineage import datasets_behind
-from apps.training import display, headline, selectors, services
+from apps.training import display, selectors, services
 from apps.training.guidance import PREFLIGHT, failure_of, next_step
 from apps.training.models import Run
 from apps.training.screens import back, charts, checks, repeat, samples
@@ -25,6 +25,7 @@ from apps.training.services.kinds import POLICIES
 from apps.training.services.rollback import START_ROLE
 from apps.training.views.launch import KINDS
 from workers.config import recipe_config, recipe_fields
+from workers.contract.metrics import headline_names
 
 PER_PAGE = 50
 LOG_LINES = 400
@@ -136,7 +137,7 @@ def header(run: Run) -> dict[str, Any]:
         "progress": display.progress(run, attempt),
         "environment": display.facts(attempt.environment) if attempt else [],
         "tiles": display.headline_tiles(
-            run, pages.latest_metrics(run, headline.metric_names(headline.kind_of(run)))
+            run, pages.latest_metrics(run, headline_names(run.trained_kind))
         ),
         "attempt": attempt,
         "parked": selectors.parked_count(run),

@@ -29,6 +29,7 @@ from workers.artifacts import Store
 from workers.context import RunContext
 from workers.contract.events import Envelope, Event, Finished, Metrics, envelope_to_json
 from workers.contract.jobs import InputRef, JobSpec, Resume, spec_to_json
+from workers.contract.metrics import metric_of
 
 WORDS = [
     *("good", "bad", "sun", "rain", "cat", "dog", "runs"),
@@ -246,10 +247,14 @@ class Notebook:
 
 @dataclass
 class Outcome:
-    """The events of a finished job."""
+    """The events of a finished job, all of whose metrics are registered."""
 
     envelopes: list[dict[str, Any]]
     log: str = ""
+
+    def __post_init__(self) -> None:
+        unknown = sorted(name for name in self.metric_names() if metric_of(name) is None)
+        assert not unknown, f"not in workers/contract/metrics.py: {unknown}"
 
     def all(self, kind: str) -> list[dict[str, Any]]:
         return [e["event"] for e in self.envelopes if e["type"] == kind]
