@@ -3,6 +3,8 @@
 import re
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -47,3 +49,62 @@ def test_no_path_of_a_machine_is_committed() -> None:
         if path.is_file():
             text = path.read_text(errors="ignore")
             assert not [word for word in forbidden if word in text], path
+
+
+# docs/features.md is complete and names nothing that does not exist.
+
+
+PAGE = ROOT / "docs" / "features.md"
+# How many rows each section of the specification has.
+SECTIONS = {"A": 11, "B": 11, "C": 12, "D": 15, "E": 18, "F": 11, "G": 7, "H": 3, "J": 6}
+ROWS = [f"{letter}{number}" for letter, n in SECTIONS.items() for number in range(1, n + 1)]
+STATES = {"done", "part", "not yet"}
+NOTHING = "—"
+COLUMNS = ("row", "capability", "state", "where", "test", "missing")
+
+
+def table() -> list[dict[str, str]]:
+    """Every row of every table on the page, cells by column."""
+    lines = re.findall(r"^\| ([A-Z]\d+ \|.*) \|$", PAGE.read_text(), re.M)
+    return [dict(zip(COLUMNS, re.split(r" \| ", line), strict=True)) for line in lines]
+
+
+TABLE = table()
+
+
+def quoted(cell: str) -> list[str]:
+    return re.findall(r"`([^`]+)`", cell)
+
+
+def test_every_row_of_the_specification_is_there_once() -> None:
+    assert sorted(line["row"] for line in TABLE) == sorted(ROWS)
+
+
+def test_every_row_stands_in_its_section() -> None:
+    for part in re.split(r"^## ", PAGE.read_text(), flags=re.M)[1:]:
+        named = re.findall(r"^\| ([A-Z])\d+ \|", part, re.M)
+        assert set(named) == {part[0]}
+
+
+@pytest.mark.parametrize("line", TABLE, ids=lambda line: line["row"])
+def test_a_row_names_files_and_tests_that_exist_and_says_what_is_missing(
+    line: dict[str, str],
+) -> None:
+    assert line["state"] in STATES
+    for path in quoted(line["where"]):
+        assert (ROOT / path).is_file(), f"{path} does not exist"
+    for test in quoted(line["test"]):
+        path, _, name = test.partition("::")
+        assert (ROOT / path).is_file(), f"{path} does not exist"
+        assert re.search(rf"^\s*def {re.escape(name)}\(", (ROOT / path).read_text(), re.M), test
+    has_test, has_place = bool(quoted(line["test"])), bool(quoted(line["where"]))
+    is_there = line["state"] != "not yet"
+    assert has_test == has_place == is_there, "a place and a test, or neither"
+    assert (line["missing"] == NOTHING) == (line["state"] == "done")
+
+
+def test_no_other_file_is_named_on_the_page() -> None:
+    paths = [text.partition("::")[0] for text in quoted(PAGE.read_text())]
+    for path in paths:
+        if re.search(r"\.\w+$", path):
+            assert (ROOT / path).is_file(), f"{path} does not exist"

@@ -19,8 +19,7 @@ from apps.labeling import services as labeling
 from apps.labeling.models import Comparison, Decision, LabelingSettings, Slot, Vote
 from apps.labeling.services import Lease
 from apps.labeling.services.review import comparison_drop
-from tests.agreement.crowd import crowd_write
-from tests.agreement.disputed import cast, disputed_make, newer_guideline
+from tests.agreement.crowd import cast, crowd_write, disputed_make, newer_guideline
 from tests.labeling.pairs import leased, rows_make
 
 SignedIn = Callable[[User], Client]

@@ -12,7 +12,7 @@ from apps.agreement.selectors.disputes import Filters, disputes
 from apps.agreement.selectors.reannotation import batches
 from apps.labeling import services as labeling
 from apps.labeling.models import Comparison, Decision, Guideline, Prompt, Skip, Vote
-from tests.agreement.disputed import cast, disputed_make, newer_guideline
+from tests.agreement.crowd import cast, disputed_make, newer_guideline
 
 SignedIn = Callable[[User], Client]
 LIST = "/p/arguments/disputes/"

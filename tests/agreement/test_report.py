@@ -1,13 +1,33 @@
 """The agreement report says what the votes say, and knows what it cannot say."""
 
+import csv
+import io
+import random
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
 import pytest
 from django.urls import reverse
 
-from apps.accounts.models import Project
+from apps.accounts.models import Project, User
+from apps.agreement.models import AgreementReport
 from apps.agreement.selectors import votes
 from apps.agreement.services import reports
+from apps.agreement.services.dimensions import calendar
+from apps.agreement.services.pairing import people_with_most_in_common, two_people
 from apps.agreement.tasks import refresh_reports
+from apps.labeling.models import (
+    Comparison,
+    Decision,
+    Guideline,
+    LabelingSettings,
+    Prompt,
+    Response,
+    Vote,
+)
+from measures.agreement import pair_counts, pair_votes
 from tests.agreement.crowd import crowd_write
+from tests.database import as_superuser
 
 
 def test_figures_are_those_computed_by_hand(project: Project) -> None:
@@ -129,3 +149,315 @@ def test_the_background_task_computes_what_is_behind(project: Project) -> None:
     assert refresh_reports() == 1
     assert votes.report_get(project=project) is not None
     assert refresh_reports() == 0
+
+
+# The matrix shows who agrees with whom, and a cell leads to exactly what they differ on.
+
+
+@pytest.fixture
+def crowd(project: Project) -> list[User]:
+    """Three people: 0 and 1 agree on 12 of 16; 2 is against 0 throughout and was in 12 times."""
+    crowd_write(project, [["a", "a", "b"]] * 12 + [["a", "tie"]] * 4)
+    text = [{"role": "user", "content": "Which one?"}]
+    Prompt.objects.filter(project=project).update(messages=text)
+    Response.objects.filter(prompt__project=project).update(messages=text)
+    return list(User.objects.filter(username__startswith="crowd-").order_by("pk"))
+
+
+def test_cells_count_common_comparisons_and_the_same_choice(project: Project, crowd) -> None:
+    found = reports.report_refresh(project=project).figures["matrix"]
+    cells = {
+        frozenset((found["people"][row], found["people"][column])): (n, same)
+        for row, column, n, same in found["cells"]
+    }
+    a, b, c = (user.pk for user in crowd)
+    assert cells == {
+        frozenset((a, b)): (16, 12),
+        frozenset((a, c)): (12, 0),
+        frozenset((b, c)): (12, 0),
+    }
+    assert found["people"][-1] == c  # who agrees least with the others comes last
+
+
+def test_a_cell_and_the_page_behind_it_say_the_same(project: Project, crowd) -> None:
+    two = two_people(project=project, first=crowd[0].pk, second=crowd[1].pk)
+    assert (two.share.n, two.share.value) == (16, 0.75)
+    assert two.table[0][0] == 12
+    assert two.table[0][2] == 4  # the first chose A where the second saw a tie
+    turned = two_people(project=project, first=crowd[1].pk, second=crowd[0].pk)
+    assert turned.table[2][0] == 4
+
+
+def test_the_list_holds_what_they_differ_on_and_nothing_else(
+    project: Project, crowd, ada, signed_in
+) -> None:
+    reports.report_refresh(project=project)
+    client = signed_in(ada)
+    address = reverse("agreement:disagreements", args=[project.slug, crowd[0].pk, crowd[1].pk])
+    page = client.get(address).content.decode()
+    differing = set(
+        Comparison.objects.filter(votes__choice="tie").values_list("pk", flat=True).distinct()
+    )
+    for key in Comparison.objects.filter(project=project).values_list("pk", flat=True):
+        link = reverse("labeling:comparison", args=[project.slug, key])
+        assert (link in page) == (key in differing)
+    none = client.get(address + "?first=b&second=a").content.decode()
+    assert "No comparison fits." in none
+
+
+def test_names_are_for_admins(project: Project, crowd, ada, rita, signed_in) -> None:
+    reports.report_refresh(project=project)
+    addresses = [
+        reverse("agreement:matrix", args=[project.slug]),
+        reverse("agreement:disagreements", args=[project.slug, crowd[0].pk, crowd[1].pk]),
+        reverse("agreement:matrix", args=[project.slug]) + "?q=crowd",
+    ]
+    for address in addresses:
+        assert "crowd-0" in signed_in(ada).get(address).content.decode()
+        seen = signed_in(rita).get(address).content.decode()
+        assert "crowd-" not in seen.replace('value="crowd"', "")
+        assert f"Annotator {crowd[0].pk}" in seen
+    csv = signed_in(rita).get(reverse("agreement:matrix_csv", args=[project.slug]))
+    assert "crowd-" not in csv.getvalue().decode()
+
+
+def test_people_of_another_project_are_not_found(project: Project, crowd, ada, signed_in) -> None:
+    other = Project.objects.create(slug="other", name="Other")
+    crowd_write(other, [["a", "a", "a", "b"]])
+    stranger = User.objects.get(username="crowd-3")
+    client = signed_in(ada)
+    for pair in ((crowd[0].pk, stranger.pk), (crowd[0].pk, crowd[0].pk), (crowd[0].pk, 10**8)):
+        address = reverse("agreement:disagreements", args=[project.slug, *pair])
+        assert client.get(address).status_code == 404
+    page = client.get(
+        reverse("agreement:matrix", args=[project.slug]) + f"?people={crowd[0].pk},{stranger.pk}"
+    )
+    assert "crowd-3" not in page.content.decode()
+
+
+def test_chosen_people_are_shown_and_others_found(project: Project, crowd, ada, signed_in) -> None:
+    reports.report_refresh(project=project)
+    address = reverse("agreement:matrix", args=[project.slug])
+    people = f"{crowd[0].pk},{crowd[2].pk},x,99999999999"
+    page = signed_in(ada).get(f"{address}?people={people}&q=crowd-1").content.decode()
+    assert "0.0 % (0–24 %), n = 12" in page
+    assert "crowd-0 and crowd-1" not in page
+    assert f"?people={crowd[0].pk},{crowd[2].pk},{crowd[1].pk}" in page.replace("%2C", ",")
+
+
+def test_votes_outside_the_random_stratum_do_not_count(project: Project, crowd) -> None:
+    crowd_write(project, [["a", "b"]] * 5, stratum="priority")
+    assert two_people(project=project, first=crowd[0].pk, second=crowd[1].pk).share.n == 16
+
+
+def test_of_a_large_crowd_those_who_have_met_are_chosen() -> None:
+    # 100 busy people who each voted alone, and 8 who all voted on the same five comparisons.
+    items = [*range(100, 1100), *(item for item in range(5) for _ in range(8))]
+    people = [*(n % 100 for n in range(1000)), *(100 + n for _ in range(5) for n in range(8))]
+    counts = pair_counts(pair_votes(items, people, [0] * len(items)), n_annotators=108)
+    assert people_with_most_in_common(counts, 108, most=30).tolist() == list(range(100, 108))
+
+
+# The pages around the statistics: their numbers as files, their words for whoever may not act.
+
+
+@pytest.fixture
+def counted(project: Project) -> Project:
+    LabelingSettings.objects.create(project=project, vote_price=0.25, currency="USD")
+    crowd_write(project, [["a", "a", "a"]] * 30 + [["a", "b", "b"]] * 10)
+    reports.report_refresh(project=project)
+    return project
+
+
+def rows_of(client, name: str, project: Project) -> list[dict[str, str]]:
+    answer = client.get(reverse(f"agreement:{name}", args=[project.slug]))
+    assert answer["Content-Type"].startswith("text/csv")
+    assert project.slug in answer["Content-Disposition"]
+    return list(csv.DictReader(io.StringIO(answer.getvalue().decode())))
+
+
+def test_the_files_hold_the_numbers_of_the_pages(counted: Project, emil, signed_in) -> None:
+    client = signed_in(emil)
+    statistics = {row["statistic"]: row for row in rows_of(client, "statistics_csv", counted)}
+    assert float(statistics["Percent agreement"]["value"]) == pytest.approx(5 / 6)
+    assert statistics["Percent agreement"]["comparisons"] == "40"
+    assert float(statistics["Money (USD)"]["value"]) == pytest.approx(30.0)
+    assert statistics["Left chosen, answers equally good"]["undefined"]
+    slices = rows_of(client, "slices_csv", counted)
+    assert {row["kind"] for row in slices} >= {"time", "topic", "length_gap", "source"}
+    matrix = rows_of(client, "matrix_csv", counted)
+    assert sorted(int(row["agreeing"]) for row in matrix) == [30, 30, 40]
+    assert all(row["comparisons"] == "40" for row in matrix)
+
+
+def test_a_report_of_an_older_version_is_computed_again(counted: Project, ada, signed_in) -> None:
+    AgreementReport.objects.update(figures={"statistics": {}})
+    assert votes.report_get(project=counted) is None
+    assert votes.stale_projects() == [counted]
+    for name in ("overview", "slices", "matrix"):
+        page = signed_in(ada).get(reverse(f"agreement:{name}", args=[counted.slug]))
+        assert "Not computed yet" in page.content.decode()
+
+
+def test_a_report_that_takes_long_is_left_alone_for_a_while(counted: Project) -> None:
+    crowd_write(counted, [["a", "a"]])
+    assert votes.stale_projects() == [counted]
+    report = AgreementReport.objects.get()
+    report.figures["seconds"] = 30.0
+    report.save()
+    assert votes.stale_projects() == []
+
+
+def test_only_who_may_set_the_price_is_sent_there(counted: Project, ada, rita, signed_in) -> None:
+    LabelingSettings.objects.update(vote_price=0)
+    reports.report_refresh(project=counted)
+    address = reverse("agreement:overview", args=[counted.slug])
+    settings = reverse("labeling:settings", args=[counted.slug])
+    main = signed_in(rita).get(address).content.decode().split("<main")[1]
+    assert settings not in main
+    assert "An admin can state what a vote costs" in main
+    assert settings in signed_in(ada).get(address).content.decode().split("<main")[1]
+
+
+# Slices: the right votes in each, the planted bad one named, and no other.
+
+
+def dimension(project: Project, key: str) -> list[dict]:
+    found = reports.report_refresh(project=project).figures["slices"]["dimensions"]
+    return next(part for part in found if part["key"] == key)["slices"]
+
+
+def votes_changed(votes, **values) -> None:
+    """Votes are kept as they were cast, by a trigger; here they are made up to begin with."""
+    with as_superuser():
+        votes.update(**values)
+
+
+def topics_given(comparisons, topic) -> None:
+    for number, comparison in enumerate(comparisons):
+        Prompt.objects.filter(pk=comparison.prompt_id).update(topic=topic(number))
+
+
+def coins(n: int, agreement: float, seed: int) -> list[list[str]]:
+    draw = random.Random(seed)
+    rows = []
+    for _ in range(n):
+        first = draw.choice("ab")
+        other = {"a": "b", "b": "a"}[first]
+        rows.append([first, first if draw.random() < agreement else other])
+    return rows
+
+
+def test_a_planted_bad_topic_is_named_and_no_other(project: Project, ada, signed_in) -> None:
+    good = crowd_write(project, coins(120, 0.85, 1))
+    topics_given(good, lambda n: f"topic {n % 3}")
+    topics_given(crowd_write(project, coins(50, 0.4, 2)), lambda n: "=the bad one")
+    rows = dimension(project, "topic")
+    assert [row["label"] for row in rows if row["gap"]["is_worse"]] == ["=the bad one"]
+    client = signed_in(ada)
+    page = client.get(reverse("agreement:slices", args=[project.slug])).content.decode()
+    assert "Topic “=the bad one”: people agree less than elsewhere" in page
+    csv = client.get(reverse("agreement:slices_csv", args=[project.slug])).getvalue().decode()
+    assert '"\'=the bad one"' in csv  # no formula for a spreadsheet
+
+
+def test_clean_topics_are_not_named(project: Project, ada, signed_in) -> None:
+    made = crowd_write(project, coins(140, 0.7, 3))
+    topics_given(made, lambda n: f"topic {n % 4}")
+    assert not [row for row in dimension(project, "topic") if row["gap"]["is_worse"]]
+    page = signed_in(ada).get(reverse("agreement:slices", args=[project.slug])).content.decode()
+    assert "No slice is shown to be worse" in page
+
+
+def test_rare_topics_are_taken_together(project: Project) -> None:
+    made = crowd_write(project, [["a", "a"]] * 40)
+    topics_given(made, lambda n: "common" if n < 20 else f"rare {n}")
+    rows = dimension(project, "topic")
+    assert [(row["label"], row["n_items"]) for row in rows] == [("common", 20), ("20 others", 20)]
+    assert rows[1]["gap"]["untested"] == "several values together"
+
+
+def test_votes_under_one_guideline_version_are_compared_with_each_other(project: Project) -> None:
+    versions = [
+        Guideline.objects.create(project=project, version=n, body="Choose.") for n in (1, 2)
+    ]
+    crowd_write(project, [["a", "b", "b"]] * 10)
+    votes = Vote.objects.filter(project=project)
+    votes_changed(votes.filter(slot__position=1), guideline=versions[0])
+    votes_changed(votes.filter(slot__position__gt=1), guideline=versions[1])
+    rows = dimension(project, "guideline")
+    assert [(row["label"], row["n_items"]) for row in rows] == [("version 1", 0), ("version 2", 10)]
+    assert rows[0]["percent"]["undefined"] == "no comparison has two votes"
+    assert rows[1]["percent"]["value"] == 1.0  # across versions they differ, within they do not
+
+
+def test_a_comparison_belongs_to_the_time_of_its_first_vote(project: Project) -> None:
+    crowd_write(project, [["a", "b", "a"]] * 4)
+    then = datetime(2026, 3, 2, 12, tzinfo=UTC)  # a Monday
+    votes = Vote.objects.filter(project=project)
+    votes_changed(votes, cast_at=then)
+    votes_changed(votes.filter(slot__position=3), cast_at=then + timedelta(days=40))
+    assert [(row["label"], row["n_items"]) for row in dimension(project, "time")] == [
+        ("2026-03-02", 4)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("days", "unit", "first", "last"),
+    [
+        (10, "day", "2026-01-01", "2026-01-10"),
+        (100, "week", "2025-12-29", "2026-04-06"),  # the Monday before
+        (400, "month", "2026-01-01", "2027-02-01"),
+        (2_000, "quarter", "2026-01-01", "2031-04-01"),
+        (5_000, "year", "2026-01-01", "2039-01-01"),
+    ],
+)
+def test_time_is_cut_as_fits_its_span(days: int, unit: str, first: str, last: str) -> None:
+    span = np.datetime64("2026-01-01") + np.arange(days)
+    found, starts = calendar(span)
+    assert (found, str(starts[0]), str(starts[-1])) == (unit, first, last)
+
+
+def test_sources_are_pairs_whichever_was_a(project: Project) -> None:
+    made = crowd_write(project, [["a", "a"]] * 24)
+    for number, comparison in enumerate(made):
+        names = ("small", "large") if number % 2 else ("large", "small")
+        sides = zip((comparison.response_a_id, comparison.response_b_id), names, strict=True)
+        for key, name in sides:
+            Response.objects.filter(pk=key).update(origin="model", origin_ref=name)
+    (row,) = dimension(project, "source")
+    assert (row["label"], row["n_items"]) == ("large and small", 24)
+
+
+def test_the_page_tells_what_annotators_wrote_about_ambiguous_prompts(
+    project: Project, rita, signed_in
+) -> None:
+    split, _ = crowd_write(project, [["a", "b"], ["a", "a"]])
+    Decision.objects.create(
+        comparison=split, project=project, outcome="needs_votes", n_a=1, n_b=1, share=0.5
+    )
+    votes_changed(
+        Vote.objects.filter(project=project, choice="b"),
+        rationale="Both are <fine>.",
+        flags=["prompt_unclear"],
+    )
+    Prompt.objects.filter(project=project).update(messages=[{"role": "user", "content": "Why?"}])
+    reports.report_refresh(project=project)
+    page = signed_in(rita).get(reverse("agreement:slices", args=[project.slug])).content.decode()
+    assert "Both are &lt;fine&gt;." in page
+    assert "prompt unclear" in page
+    assert "crowd-" not in page  # no word of who wrote it
+
+
+def test_one_vote_has_pages_that_say_what_is_missing(project: Project, ada, signed_in) -> None:
+    crowd_write(project, [["a"]])
+    Prompt.objects.filter(project=project).update(messages=[{"role": "user", "content": "Why?"}])
+    reports.report_refresh(project=project)
+    client = signed_in(ada)
+    for name, words in (
+        ("overview", "no comparison has two votes"),
+        ("slices", "There is nothing to compare yet"),
+        ("matrix", "No two people have a comparison in common"),
+    ):
+        page = client.get(reverse(f"agreement:{name}", args=[project.slug]))
+        assert words in page.content.decode(), name

@@ -24,7 +24,7 @@ from apps.common.errors import Conflict, DomainError
 from apps.labeling import services as labeling
 from apps.labeling.models import Comparison, Decision, LabelingSettings, Skip, Slot, Vote
 from apps.labeling.services import Lease, NothingReason, leasing
-from tests.agreement.disputed import cast, disputed_make, newer_guideline
+from tests.agreement.crowd import cast, disputed_make, newer_guideline
 from tests.labeling.pairs import annotators_make, lapse, leased, rows_make
 
 SAID = {"cause": "guideline_gap", "note": "Length is not said to matter.", "seen": 0}

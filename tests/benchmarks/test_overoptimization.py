@@ -1,9 +1,12 @@
 """The world of the overoptimisation benchmark: its reward, its people, and how courses are read."""
 
+import json
+import platform
 import random
 from xml.etree import ElementTree
 
 import pytest
+import torch
 
 from benchmarks.overoptimization_world.charts import figure, table
 from benchmarks.overoptimization_world.courses import Course, Point, Result
@@ -19,6 +22,9 @@ from benchmarks.overoptimization_world.language import (
 )
 from benchmarks.overoptimization_world.people import Annotator, Taste, panel, right_share, voted
 from benchmarks.overoptimization_world.reading import alarm_rows, read_course
+from benchmarks.ppo_sides.world import plant_end
+from benchmarks.report import print_report, versions
+from tests.workers.recipes.language import tiny_llama, word_tokenizer
 
 ASKED = Question("briefly", ("cat", "sea"))
 
@@ -152,3 +158,51 @@ def test_the_figure_is_well_formed_and_says_in_words_what_it_shows(planted: Resu
     assert len(lines) == 1 + 3 + 2
     assert lines[2].startswith("7,unguarded,10,")
     assert lines[2].endswith(",1")
+
+
+# The models that PPO is timed on: their answers end by chance, and as often as was asked.
+
+
+@pytest.mark.parametrize("probability", [1 / 48, 1e-9])
+def test_the_planted_end_is_about_as_likely_after_any_text(probability: float) -> None:
+    model, tokenizer = tiny_llama(), word_tokenizer()
+    model.set_output_embeddings(model.get_input_embeddings())  # tied, as the benchmark's models are
+    for parameter in model.parameters():
+        if parameter.dim() > 1:
+            torch.nn.init.normal_(parameter, std=0.02)
+    texts = torch.randint(4, 18, (8, 20), generator=torch.Generator().manual_seed(0))
+    plant_end(model, tokenizer, texts.tolist(), probability)
+    with torch.no_grad():
+        states = model.model(texts).last_hidden_state
+        logits = states @ model.get_input_embeddings().weight.T
+    seen = logits.softmax(-1)[..., tokenizer.eos_token_id]
+    assert seen.min() > probability / 3
+    assert seen.max() < 3 * probability
+
+
+# The report every benchmark prints.
+
+
+def test_the_last_line_is_one_json_object_with_figures_versions_and_machine(capsys):
+    rows = [{"step": "fast", "s": 0.00123, "n": 1_000_000}, {"step": "slow", "note": "twice"}]
+    print_report("A title", rows, {"ratio": 2.5, "versions": versions("numpy")})
+    lines = capsys.readouterr().out.splitlines()
+    summary = json.loads(lines[-1])
+    assert (summary["benchmark"], summary["ratio"]) == ("A title", 2.5)
+    assert summary["versions"]["numpy"].split(".")[0].isdigit()
+    assert summary["machine"]["cores"] >= 1
+    assert summary["machine"]["python"] == platform.python_version()
+
+
+def test_the_table_has_a_column_per_key_and_a_line_per_row(capsys):
+    print_report("T", [{"step": "fast", "n": 1_000_000}, {"step": "slow", "note": "twice"}], {})
+    header, rule, *body = capsys.readouterr().out.splitlines()[3:7]
+    assert header.split() == ["step", "n", "note"]
+    assert set(rule) == {"-", " "}
+    assert [line.split() for line in body] == [["fast", "1,000,000"], ["slow", "twice"]]
+
+
+def test_no_report_names_the_machine_it_ran_on(capsys):
+    print_report("T", [], {})
+    name = platform.node()
+    assert len(name) < 4 or name not in capsys.readouterr().out

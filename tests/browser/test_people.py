@@ -12,8 +12,7 @@ from apps.accounts.models import Membership, Project, Role, User
 from apps.accounts.services import membership_pause
 from apps.labeling import services
 from apps.labeling.models import Annotator, LabelingSettings, QualificationAnswer
-from tests.labeling.pairs import rows_make, vote
-from tests.labeling.practice import practice_make, right_side
+from tests.labeling.pairs import practice_make, right_side, rows_make, vote
 from tests.people import person_make
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]

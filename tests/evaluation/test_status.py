@@ -9,6 +9,7 @@ from django.test import Client
 from pytest_django.fixtures import Settings
 
 from apps.accounts.models import AuditEvent, Project, User
+from apps.accounts.services import token_create
 from apps.common.errors import Conflict, DomainError
 from apps.evaluation.models import ModelReview
 from apps.evaluation.selectors import judgements
@@ -390,3 +391,101 @@ def test_a_dataset_of_another_project_is_no_choice(model, emil, olga, signed_in)
     answer = client.post(address, form | {"input_data": f"snapshot:{theirs.pk}"})
     assert answer.status_code == 422
     assert not Run.objects.filter(kind="assess").exists()
+
+
+# What programs read of reward models, and what they may decide.
+
+
+ROOT = "/api/v1/projects/arguments/reward-models"
+
+
+@pytest.fixture
+def scored(project: Project, emil: User) -> Checkpoint:
+    made = model_make(project, by=emil)
+    assessment_make(made, with_evidence())
+    return made
+
+
+@pytest.fixture
+def client(ada: User, signed_in) -> Client:
+    return signed_in(ada)
+
+
+def test_the_list_and_one_model_say_the_same_as_the_page(client, scored):
+    listed = client.get(ROOT).json()
+    one = client.get(f"{ROOT}/{scored.pk}").json()
+    assert listed["count"] == 1
+    assert {n: one[n] for n in listed["items"][0]} == listed["items"][0]
+    assert (one["red"], one["green"] + one["red"] + one["unmeasured"]) == (3, len(LINES))
+    assert one["accuracy"]["value"] == 0.731
+    assert [row["line"] for row in one["findings"]] == list(LINES)
+    missing = next(row for row in one["findings"] if row["line"] == "disagreement")
+    assert missing["verdict"] == "unmeasured"
+
+
+def test_a_decision_needs_what_was_seen_and_leaves_a_review(client, scored):
+    one = client.get(f"{ROOT}/{scored.pk}").json()
+    body = {
+        "status": "approved",
+        "reason": "for the rehearsal only, on debates",
+        "seen_status": "candidate",
+        "page_sha256": "0" * 64,
+    }
+
+    def decide(**more: str):
+        return client.post(
+            f"{ROOT}/{scored.pk}/status", body | more, content_type="application/json"
+        )
+
+    stale = decide()
+    assert (stale.status_code, stale.json()["code"]) == (409, "page_changed")
+    bare = decide(page_sha256=one["page_sha256"], reason="")
+    assert (bare.status_code, bare.json()["field"]) == (400, "reason")
+    assert decide(page_sha256=one["page_sha256"], status="candidate").status_code == 400
+    done = decide(page_sha256=one["page_sha256"])
+    assert (done.status_code, done.json()["by"]) == (201, "Ada")
+    assert client.get(f"{ROOT}/{scored.pk}").json()["status"] == "approved"
+    assert ModelReview.objects.get().state_sha256 == done.json()["state_sha256"]
+
+
+def test_an_assessment_starts_on_what_the_model_learned_from_and_once_per_key(client, scored):
+    body = {"idempotency_key": "monday"}
+    first, second = (
+        client.post(f"{ROOT}/{scored.pk}/assess", body, content_type="application/json")
+        for _ in range(2)
+    )
+    assert first.status_code == 201
+    assert first.json()["id"] == second.json()["id"]
+    run = Run.objects.get(pk=first.json()["id"])
+    assert run.kind == "assess"
+    data = run.inputs.get(role="data").snapshot
+    assert data == scored.run.inputs.get(role="data").snapshot
+
+
+def test_a_wrong_input_names_its_field(client, scored):
+    body = {"inputs": {"policy": f"checkpoint:{scored.pk}"}}
+    answer = client.post(f"{ROOT}/{scored.pk}/assess", body, content_type="application/json")
+    assert (answer.status_code, answer.json()["field"]) == (400, "inputs.policy")
+
+
+def test_models_of_other_projects_are_unknown(client, olga):
+    theirs = model_make(Project.objects.get(slug="elsewhere"))
+    assert client.get(f"{ROOT}/{theirs.pk}").status_code == 404
+    assert client.get(ROOT).json()["count"] == 0
+
+
+def test_a_token_that_trains_lets_no_reward_model_through(ada, scored):
+    client = Client()
+    body = {"status": "approved", "reason": "for the rehearsal only", "seen_status": "candidate"}
+    for scope, status in (("train", 403), ("approve", 201)):
+        _, token = token_create(user=ada, name=scope, scopes=["read", scope], days=1)
+        bearer = {"Authorization": f"Bearer {token}"}
+        seen = client.get(f"{ROOT}/{scored.pk}", headers=bearer).json()["page_sha256"]
+        answer = client.post(
+            f"{ROOT}/{scored.pk}/status",
+            body | {"page_sha256": seen},
+            content_type="application/json",
+            headers=bearer,
+        )
+        assert answer.status_code == status
+    assert ModelReview.objects.get().by == ada

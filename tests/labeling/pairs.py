@@ -1,5 +1,6 @@
 """Small projects to label."""
 
+from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any
 
@@ -8,8 +9,23 @@ from django.utils import timezone
 
 from apps.accounts.models import Membership, Project, Role, User
 from apps.labeling import services
-from apps.labeling.models import Annotator, Comparison, LabelingSettings, Slot
-from apps.labeling.services import Lease
+from apps.labeling.models import (
+    Annotator,
+    Comparison,
+    LabelingSettings,
+    QualificationAttempt,
+    RatingSlot,
+    RatingTask,
+    Slot,
+)
+from apps.labeling.services import Lease, qualification
+from apps.labeling.services.ratings import (
+    RatingLease,
+    RatingResult,
+    rating_lease_next,
+    rating_submit,
+    ratings_import,
+)
 
 
 def rows_make(n: int, start: int = 1) -> list[dict[str, Any]]:
@@ -67,3 +83,101 @@ def lapse(slot: int) -> None:
 def ben(project: Project) -> User:
     """A second annotator."""
     return annotators_make(project, 1)[0]
+
+
+# Practice pairs, and a person who goes through them.
+
+
+def practice_make(project: Project, n: int = 4, **settings: object) -> None:
+    """n practice pairs whose A is right, in a project that asks for three of them, two right."""
+    asked = {
+        "qualification_pairs": 3,
+        "qualification_pass": 0.6,
+        "qualification_attempts": 2,
+        "qualification_cooldown_minutes": 60,
+    }
+    LabelingSettings.objects.update_or_create(project=project, defaults=asked | settings)
+    services.comparisons_import(
+        project=project,
+        rows=[
+            {
+                "id": f"practice-{number}",
+                "prompt": f"Practice {number}: what is 2 + 2?",
+                "response_a": f"Four, in practice {number}.",
+                "response_b": f"Five, in practice {number}.",
+                "gold": "a",
+                "stratum": "practice",
+                "explanation": f"Because of arithmetic, says {number}.",
+            }
+            for number in range(1, n + 1)
+        ],
+    )
+
+
+def right_side(answer: qualification.QualificationAnswer) -> str:
+    return "left" if answer.left_is == answer.comparison.gold else "right"
+
+
+def answer_all(project: Project, user: User, rights: Iterable[bool]) -> QualificationAttempt:
+    """Start an attempt and answer its pairs rightly or wrongly, in order."""
+    attempt = qualification.attempt_start(project=project, user=user)
+    rows = attempt.answers.select_related("comparison").order_by("position")
+    for row, right in zip(rows, rights, strict=True):
+        side = right_side(row)
+        other = "right" if side == "left" else "left"
+        qualification.attempt_answer(
+            project=project, user=user, answer=row.pk, side=side if right else other
+        )
+    attempt.refresh_from_db()
+    return attempt
+
+
+def qualified(project: Project, user: User) -> bool:
+    return Annotator.objects.filter(project=project, user=user, qualified_at__isnull=False).exists()
+
+
+# Small projects with rating tasks.
+
+
+def task_rows(n: int, k: int = 3, **fields: Any) -> list[dict[str, Any]]:
+    return [
+        {
+            "id": f"task-{number}",
+            "prompt": f"Question {number}: how long is a day?",
+            "responses": [f"Answer {place} to question {number}." for place in range(1, k + 1)],
+            **fields,
+        }
+        for number in range(1, n + 1)
+    ]
+
+
+def tasks_make(
+    project: Project, n: int = 2, k: int = 3, settings: dict[str, Any] | None = None, **fields: Any
+) -> list[RatingTask]:
+    LabelingSettings.objects.update_or_create(project=project, defaults=settings or {})
+    ratings_import(project=project, rows=task_rows(n, k, **fields))
+    return list(RatingTask.objects.filter(project=project).order_by("pk"))
+
+
+def held(project: Project, annotator: User) -> RatingLease:
+    got = rating_lease_next(project=project, annotator=annotator)
+    assert isinstance(got, RatingLease), got
+    return got
+
+
+def rate(project: Project, annotator: User, values: list[int], **more: Any) -> RatingResult:
+    """Take the next task and rate it; values by stored place."""
+    lease = held(project, annotator)
+    shown = RatingSlot.objects.get(pk=lease.slot).shown
+    return rating_submit(
+        slot=lease.slot,
+        annotator=annotator,
+        idempotency_key=lease.key,
+        values=[values[place - 1] for place in shown],
+        **more,
+    )
+
+
+def rating_lapse(slot: int) -> None:
+    """Time passes: the lease of this slot has run out."""
+    RatingSlot.objects.filter(pk=slot).update(leased_until=timezone.now() - timedelta(days=1))

@@ -10,7 +10,7 @@ from django.db import connection
 from apps.accounts.models import AuditEvent, Project, Role
 from apps.labeling import services
 from apps.labeling.models import Annotator, QualificationAttempt
-from tests.labeling.practice import practice_make, right_side
+from tests.labeling.pairs import practice_make, right_side
 from tests.people import person_make
 
 pytestmark = pytest.mark.django_db(transaction=True)

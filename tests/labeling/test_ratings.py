@@ -1,9 +1,13 @@
 """Rating tasks: handed out exactly, shown blind, kept whole."""
 
+import random
+import threading
+import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from django.db import IntegrityError, transaction
+from django.db import IntegrityError, connection, transaction
 
 from apps.accounts.models import Membership, Project, Role, User
 from apps.common.errors import Conflict, DomainError, Missing, Refused
@@ -26,8 +30,7 @@ from apps.labeling.services.ratings import (
     rating_task_drop,
     rating_task_reopen,
 )
-from tests.labeling.pairs import annotators_make
-from tests.labeling.rating_tasks import held, lapse, rate, tasks_make
+from tests.labeling.pairs import annotators_make, held, rate, rating_lapse, tasks_make
 
 pytestmark = pytest.mark.django_db
 
@@ -41,7 +44,7 @@ def submit(lease: RatingLease, who: User, values: list[int], key: str = "") -> R
 def test_a_reload_shows_the_same_task_in_the_same_order(project: Project, ana: User) -> None:
     tasks_make(project, k=9)
     first = held(project, ana)
-    lapse(first.slot)
+    rating_lapse(first.slot)
     again = held(project, ana)
     assert (again.slot, again.responses, again.key) == (first.slot, first.responses, first.key)
     assert again.leased_until == first.leased_until  # prolonged again: now stands still here
@@ -111,7 +114,7 @@ def test_an_expired_lease_is_good_until_others_have_the_task(
 ) -> None:
     tasks_make(project, n=1, overlap=1)
     lease = held(project, ana)
-    lapse(lease.slot)
+    rating_lapse(lease.slot)
     assert submit(lease, ana, [1, 2, 3]).task_id == lease.task
     assert RatingTask.objects.get().state == "rated"
     assert rating_lease_next(project=project, annotator=ben).code == "all_done"
@@ -122,7 +125,7 @@ def test_a_rating_that_comes_after_others_took_the_only_slot_is_not_counted(
 ) -> None:
     tasks_make(project, n=1, overlap=1)
     lease = held(project, ana)
-    lapse(lease.slot)
+    rating_lapse(lease.slot)
     assert held(project, ben).slot == lease.slot
     with pytest.raises(Conflict) as refused:
         submit(lease, ana, [1, 2, 3])
@@ -136,7 +139,7 @@ def test_after_a_lost_lease_another_slot_is_taken_and_the_order_is_the_one_seen(
     (task,) = tasks_make(project, n=1, k=6, overlap=2)
     lease = held(project, ana)
     shown = RatingSlot.objects.get(pk=lease.slot).shown
-    lapse(lease.slot)
+    rating_lapse(lease.slot)
     assert held(project, ben).slot == lease.slot
     with pytest.raises(Conflict):  # a key we did not make proves nothing
         submit(lease, ana, [1, 2, 3, 4, 5, 6], key=f"rating{lease.slot}.1:forged")
@@ -297,7 +300,7 @@ def test_a_dropped_task_is_not_handed_on_when_its_lease_lapses(
     (task,) = tasks_make(project, n=1)
     lease = held(project, ana)
     rating_task_drop(task=task, by=ada)
-    lapse(lease.slot)
+    rating_lapse(lease.slot)
     assert rating_lease_next(project=project, annotator=ben).code == "all_done"
     submit(lease, ana, [1, 2, 3])  # what she had in hand still counts
     task.refresh_from_db()
@@ -349,3 +352,104 @@ def test_handing_out_and_rating_cost_few_statements(
     lease = held(project, ana)
     with django_assert_max_num_queries(17):
         submit(lease, ana, [1, 2, 3])
+
+
+# Eight people at once who crash, stall and submit again: no rating lost, none twice.
+
+
+CLIENTS, TASKS, OVERLAP, K = 8, 40, 3, 3
+GIVE_UP = 60.0  # seconds
+
+
+@pytest.mark.django_db(transaction=True)
+def test_eight_unruly_clients_lose_double_and_over_assign_nothing() -> None:
+    project = Project.objects.create(slug="crowd", name="Crowd")
+    tasks_make(project, n=TASKS, k=K, overlap=OVERLAP)
+    people = annotators_make(project, CLIENTS)
+    acknowledged: set[tuple[int, int, tuple[int, ...]]] = set()
+    did: Counter[str] = Counter()
+    lock = threading.Lock()
+    deadline = time.monotonic() + GIVE_UP
+
+    def answer(who: User, lease: RatingLease, dice: random.Random) -> None:
+        way = dice.choices(("plain", "crash", "double", "stall"), weights=(4, 1, 1, 2))[0]
+        if way == "crash":
+            return
+        if way == "stall":
+            rating_lapse(lease.slot)
+            time.sleep(dice.uniform(0, 0.05))
+        values = [dice.randint(1, 7) for _ in range(K)]
+        try:
+            results = [
+                rating_submit(
+                    slot=lease.slot,
+                    annotator=who,
+                    idempotency_key=lease.key,
+                    values=values,
+                    lease_next=False,
+                )
+                for _ in range(2 if way == "double" else 1)
+            ]
+        except Conflict as error:
+            if (error.code, way) != ("lease_lost", "stall"):
+                raise
+            way = "lost"
+        else:
+            assert len({result.rating.pk for result in results}) == 1
+            stored = results[0].rating
+            by_place = tuple(value for _, value in sorted(zip(stored.shown, values, strict=True)))
+            with lock:
+                acknowledged.add((lease.task, who.pk, by_place))
+        with lock:
+            did[way] += 1
+
+    def work(number: int) -> str:
+        who, dice = people[number], random.Random(number)
+        try:
+            while time.monotonic() < deadline:
+                got = rating_lease_next(project=project, annotator=who)
+                if isinstance(got, RatingLease):
+                    answer(who, got, dice)
+                elif got.code != "held":
+                    return got.code
+                else:
+                    time.sleep(0.005)
+            return "gave up"
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(CLIENTS) as pool:
+        ends = set(pool.map(work, range(CLIENTS)))
+
+    # whoever was quick may have met every task that is still open for others
+    assert "all_done" in ends
+    assert ends <= {"all_done", "yours_done"}
+    stored = [
+        (task, who, tuple(values))
+        for task, who, values in Rating.objects.values_list("task_id", "annotator_id", "values")
+    ]
+    assert len(stored) == len(acknowledged) == TASKS * OVERLAP
+    assert set(stored) == acknowledged
+    assert Counter(task for task, _, _ in stored) == dict.fromkeys(
+        RatingTask.objects.values_list("pk", flat=True), OVERLAP
+    )
+    assert set(RatingSlot.objects.values_list("state", flat=True)) == {"done"}
+    assert set(RatingTask.objects.values_list("n_ratings", "state")) == {(OVERLAP, "rated")}
+    assert min(did[way] for way in ("plain", "double", "stall")) > 3, did
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_task_that_somebody_is_just_taking_is_held_and_not_done() -> None:
+    project = Project.objects.create(slug="crowd", name="Crowd")
+    tasks_make(project, n=1, overlap=1)
+    (ana,) = annotators_make(project, 1)
+
+    def ask() -> str:
+        try:
+            return rating_lease_next(project=project, annotator=ana).code
+        finally:
+            connection.close()
+
+    with transaction.atomic(), ThreadPoolExecutor(1) as pool:
+        RatingSlot.objects.select_for_update(no_key=True).get()
+        assert pool.submit(ask).result() == "held"

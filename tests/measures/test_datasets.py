@@ -4,10 +4,17 @@ The pairs are made of words of which some are liked: a text's worth is how many 
 and people choose by it, so a text model can learn the choice and the truth is known.
 """
 
+import math
+import subprocess
+import sys
+
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy import sparse
 
+from measures.agreement import Level, krippendorff_alpha, percent_agreement, reading
 from measures.corpus import Corpus
 from measures.datasets.breadth import (
     blind_accuracy,
@@ -21,7 +28,18 @@ from measures.datasets.breadth import (
     sure_contradictions,
 )
 from measures.datasets.drift import learning_curve, pair_share, recency_weighting, time_split
+from measures.duplicates import normalise
+from measures.estimate import Estimate, Statistic
+from measures.splits import (
+    assign_splits,
+    effective_sample_size,
+    fold_of,
+    overlap_containment,
+    split_of,
+    unit_hash,
+)
 from measures.textmodel import fit, folds_of, out_of_fold, tfidf
+from tests.measures.crowds import counts_of, crowd
 
 N = 1_000
 Differences = sparse.csr_matrix
@@ -238,3 +256,287 @@ def test_focused_prompts_are_narrower_than_varied_ones_in_every_figure():
 def test_shares_stay_between_nothing_and_everything():
     found = pair_share([1.0] * 49 + [0.0], np.arange(50), np.arange(50, 100))
     assert found.high == 1
+
+
+# What an agreement figure is said to mean.
+
+
+def estimate(statistic, value, low, high, n_items=500, **rest) -> Estimate:
+    return Estimate(
+        statistic=statistic,
+        value=value,
+        low=low,
+        high=high,
+        n_items=n_items,
+        n_votes=5 * n_items,
+        **rest,
+    )
+
+
+PERCENT, ALPHA = Statistic.PERCENT_AGREEMENT, Statistic.KRIPPENDORFF_ALPHA
+
+
+@pytest.mark.parametrize(
+    ("given", "level"),
+    [
+        (estimate(PERCENT, 0.55, 0.52, 0.59), Level.BAD),
+        (estimate(PERCENT, 0.58, 0.55, 0.60), Level.UNSURE),
+        (estimate(PERCENT, 0.58, 0.55, 0.62), Level.UNSURE),
+        (estimate(PERCENT, 0.65, 0.60, 0.70), Level.NO_ALARM),
+        (estimate(PERCENT, 0.50, 0.40, 0.59, n_items=29), Level.TOO_FEW),
+        (estimate(ALPHA, 0.02, -0.05, 0.09), Level.CRITICAL),
+        (estimate(ALPHA, 0.02, 0.00, 0.09), Level.CRITICAL),
+        (estimate(ALPHA, -0.2, -0.3, -0.1), Level.CRITICAL),
+        (estimate(ALPHA, 0.15, -0.1, 0.4), Level.TOO_FEW),
+        (estimate(ALPHA, 0.02, -0.05, 0.09, n_items=20), Level.TOO_FEW),
+        (estimate(ALPHA, 0.30, 0.25, 0.35), Level.NO_ALARM),
+        (estimate(ALPHA, 0.30, None, None, no_interval="because"), Level.UNSURE),
+        (estimate(ALPHA, None, None, None, undefined="because"), Level.UNDEFINED),
+    ],
+)
+def test_the_level_follows_the_interval_and_not_the_value(given, level):
+    assert reading(given).level is level
+
+
+def test_preferences_of_a_healthy_project_raise_no_alarm_far_under_the_textbook_mark():
+    votes = crowd(1, 800, 5, 0.85)  # agreement 0.745, as InstructGPT's
+    alpha = krippendorff_alpha(votes)
+    assert alpha.high < 0.667
+    assert reading(alpha).level is Level.NO_ALARM
+    assert reading(percent_agreement(votes)).level is Level.NO_ALARM
+
+
+def test_random_votes_raise_the_alarm_in_both_statistics():
+    votes = crowd(2, 600, 5, 0.5)
+    assert reading(krippendorff_alpha(votes)).level is Level.CRITICAL
+    assert reading(percent_agreement(votes)).level is Level.BAD
+
+
+def test_a_few_random_votes_are_too_few_to_say():
+    for n_items in (3, 20):
+        votes = crowd(3, n_items, 3, 0.5)
+        for statistic in (percent_agreement, krippendorff_alpha):
+            said = reading(statistic(votes))
+            assert said.level is Level.TOO_FEW
+            assert said.sentence.startswith("Too few to say")
+
+
+def test_real_argument_pairs_are_bad_by_percent_and_better_than_chance():
+    assert reading(percent_agreement(counts_of("ukp"))).level is Level.BAD
+    assert reading(krippendorff_alpha(counts_of("ukp"))).level is Level.NO_ALARM
+
+
+def test_sentences_carry_the_figures_and_read_as_text():
+    said = reading(estimate(PERCENT, 0.5639, 0.5517, 0.5758, n_items=2200))
+    assert str(said) == (
+        "Two votes on the same comparison agree in 56.4 % (95 % interval 55.2 % to 57.6 %; 2200 "
+        "comparisons): bad, the whole interval is under 60 %. Clean the data or the guideline "
+        "before training on these votes."
+    )
+    critical = str(reading(estimate(ALPHA, 0.02, -0.05, 0.09)))
+    assert "0.02 (95 % interval −0.05 to 0.09; 500 comparisons)" in critical
+    undefined = reading(estimate(ALPHA, None, None, None, undefined="no comparison has two votes"))
+    assert str(undefined) == ("Krippendorff's alpha is undefined: no comparison has two votes.")
+    for level in (estimate(ALPHA, 0.3, 0.2, 0.4), estimate(ALPHA, 0.15, -0.1, 0.4)):
+        assert "nan" not in str(reading(level)).lower()
+        assert str(reading(level)).endswith(".")
+
+
+# Splits that never move, hold-outs, weights and overlap.
+
+
+SHARES = {"train": 0.7, "dev": 0.1, "test": 0.2}
+PINNED_SPLITS = [
+    "train",
+    "train",
+    "test",
+    "test",
+    "dev",
+    "test",
+    "test",
+    "train",
+    "test",
+    "train",
+    "train",
+    "train",
+]
+PINNED_HELD_OUT = [11, 20, 23, 27, 36]
+DIGEST_START = "22013da7bd368c11"
+KEYS = [f"debate {i}" for i in range(4000)]
+
+
+def test_assignments_are_pinned_so_that_no_release_ever_moves_them():
+    """Changing one of these moves rows from test to train in every project: do not."""
+    assert [split_of(f"debate {i}", SHARES, "salt") for i in range(12)] == PINNED_SPLITS
+    assert [i for i in range(40) if fold_of(f"ana-{i}", 0.2, "salt")] == PINNED_HELD_OUT
+
+
+def test_the_hash_is_the_first_53_bits_of_a_sha256():
+    # printf '4:salt:debate' | sha256sum, first 16 hex digits, worked out outside Python.
+    assert unit_hash("debate", "salt") == int(DIGEST_START, 16) // 2**11 / 2**53
+
+
+def test_another_interpreter_with_another_hash_seed_assigns_the_same():
+    script = (
+        "from measures.splits import split_of\n"
+        "shares = {'train': 0.7, 'dev': 0.1, 'test': 0.2}\n"
+        "print(' '.join(split_of(f'debate {i}', shares, 's') for i in range(50)))"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={"PYTHONHASHSEED": "4711"},
+    )
+    assert ran.stdout.split() == [split_of(key, SHARES, "s") for key in KEYS[:50]]
+
+
+def test_new_groups_move_no_old_one():
+    before = assign_splits(KEYS[:100], SHARES, "salt").splits
+    after = assign_splits(KEYS[::-1], SHARES, "salt").splits[::-1]
+    assert after[:100] == before
+
+
+def test_rows_of_one_group_stay_together():
+    splits = assign_splits(KEYS[:20] * 5, SHARES, "salt").splits
+    assert splits == splits[:20] * 5
+
+
+def test_shares_come_out_about_right_over_many_groups():
+    assignment = assign_splits(KEYS, SHARES, "salt")
+    for split, share in SHARES.items():
+        spread = math.sqrt(share * (1 - share) * len(KEYS))
+        assert assignment.n_groups[split] == pytest.approx(share * len(KEYS), abs=4 * spread)
+    assert assignment.warnings == ()
+
+
+def test_another_salt_deals_anew():
+    one = assign_splits(KEYS, SHARES, "salt").splits
+    other = assign_splits(KEYS, SHARES, "pepper").splits
+    same = sum(a == b for a, b in zip(one, other, strict=True)) / len(KEYS)
+    assert same == pytest.approx(0.7**2 + 0.1**2 + 0.2**2, abs=0.04)
+
+
+def test_salt_and_key_do_not_run_into_each_other():
+    assert unit_hash("c", "ab") != unit_hash("bc", "a")
+
+
+def test_a_split_of_few_groups_says_so():
+    assignment = assign_splits(KEYS[:26], SHARES | {"test": 0.2}, "salt")
+    assert sum(assignment.n_groups.values()) == 26
+    for split, n in assignment.n_groups.items():
+        warned = any(f"{split!r} has too few groups: {n} of" in w for w in assignment.warnings)
+        assert warned == (n < 10)
+    assert any("'dev'" in warning for warning in assignment.warnings)
+
+
+def test_a_split_without_a_share_gets_nothing_and_no_warning():
+    shares = {"train": 0.5, "none": 0.0, "test": 0.5, "last": 0.0}
+    assignment = assign_splits(KEYS, shares, "salt")
+    assert assignment.n_groups["none"] == assignment.n_groups["last"] == 0
+    assert assignment.warnings == ()
+
+
+@given(st.text(), st.text())
+def test_every_text_has_a_place(key, salt):
+    assert 0 <= unit_hash(key, salt) < 1
+    assert split_of(key, SHARES, salt) in SHARES
+    assert split_of(key, {"all": 1.0}, salt) == "all"
+
+
+def test_even_a_broken_surrogate_has_a_place():
+    assert 0 <= unit_hash("\ud800", "salt") < 1
+
+
+@pytest.mark.parametrize(
+    "shares", [{}, {"train": 0.7, "test": 0.2}, {"train": 1.2, "test": -0.2}, {"train": 80.0}]
+)
+def test_shares_that_do_not_sum_to_one_are_refused(shares):
+    with pytest.raises(ValueError, match="shares must"):
+        split_of("debate", shares, "salt")
+
+
+def test_a_fifth_of_annotators_is_held_out_independently_of_the_splits():
+    held = [fold_of(key, 0.2, "salt") for key in KEYS]
+    assert sum(held) == pytest.approx(800, abs=4 * math.sqrt(4000 * 0.16))
+    tested = [split_of(key, SHARES, "salt") == "test" for key in KEYS]
+    both = sum(a and b for a, b in zip(held, tested, strict=True))
+    assert both == pytest.approx(160, abs=4 * math.sqrt(160))
+
+
+def test_holding_out_more_annotators_releases_nobody():
+    for key in KEYS[:500]:
+        held = [fold_of(key, share, "salt") for share in (0, 0.1, 0.2, 0.5, 1)]
+        assert held == sorted(held)
+        assert held[0] is False
+        assert held[-1] is True
+    with pytest.raises(ValueError, match="share must lie"):
+        fold_of("ana", 20, "salt")
+
+
+def test_effective_sample_size_by_hand():
+    assert effective_sample_size([2, 2, 2]).value == pytest.approx(3)
+    assert effective_sample_size([3, 1]).value == pytest.approx(16 / 10)
+    assert effective_sample_size([1, 0, 0]).value == pytest.approx(1)
+
+
+@given(st.lists(st.floats(0, 1e-200), min_size=1, max_size=20))
+def test_effective_sample_size_lies_between_one_and_n_even_for_tiny_weights(weights):
+    result = effective_sample_size(weights)
+    if max(weights) == 0:
+        assert result.undefined == "no row has a positive weight"
+    else:
+        assert 1 - 1e-9 <= result.value <= len(weights) + 1e-9
+
+
+@pytest.mark.parametrize("weights", [[1, -1], [math.nan], [math.inf, 1]])
+def test_weights_that_make_no_sense_are_refused(weights):
+    with pytest.raises(ValueError, match="weights must"):
+        effective_sample_size(weights)
+
+
+def test_no_weights_have_no_size():
+    assert effective_sample_size([]).undefined == "no row has a positive weight"
+
+
+def test_overlap_counts_distinct_rl_prompts_seen_in_sft():
+    overlap = overlap_containment(
+        ["Write a poem.", "Sum 2+2", "Sum 2+2", "Other"],
+        ["write  a POEM.", "Write a poem.", "ｓｕｍ 2+2", "New", "Newer"],
+    )
+    assert (overlap.n_sft, overlap.n_rl, overlap.n_both) == (3, 4, 2)
+    assert overlap.containment == 0.5
+
+
+def test_overlap_is_undefined_without_rl_prompts_and_zero_without_sft_ones():
+    assert overlap_containment(["a"], []).undefined == "there are no RL texts"
+    assert overlap_containment(["a"], []).containment is None
+    assert overlap_containment([], ["a"]).containment == 0.0
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("I Love\u00a0You", "i love you"),
+        ("ﬁne", "FINE"),
+        ("STRASSE", "straße"),
+        ("cafe\u0301", "CAFÉ"),
+        ("  two\n\tlines ", "two lines"),
+        ("Ⅷ", "viii"),
+        ("🄰 ℡", "a tel"),  # capitals only after the compatibility form: folded a second time
+    ],
+)
+def test_spellings_of_the_same_text_have_one_normal_form(one, other):
+    assert normalise(one) == normalise(other)
+
+
+def test_different_words_and_marks_stay_different():
+    assert normalise("yes!") != normalise("yes")
+    assert normalise("resume") != normalise("résumé")
+
+
+@given(st.text())
+def test_normalising_twice_changes_nothing(text):
+    once = normalise(text)
+    assert normalise(once) == once

@@ -7,6 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from measures.accuracy import pair_accuracy, pair_credit
+from measures.baselines import length_only_accuracy, longer_preferred
+from measures.bootstrap import bootstrap_bounds, percentile_bounds, resampled_sums
 from measures.intervals import dyadic_interval, mean_interval, paired_difference, t_interval, wilson
 
 
@@ -263,3 +266,127 @@ def test_the_interval_over_seeds_covers_as_often_as_it_says():
     found = [t_interval(draw) for draw in rng.normal(size=(2000, 3))]
     covered = np.mean([one.low <= 0 <= one.high for one in found])
     assert covered == pytest.approx(0.95, abs=0.02)
+
+
+# The resampling engine.
+
+
+def test_few_kinds_and_many_kinds_resample_to_the_same_distribution():
+    """Grouping equal units is a shortcut: mean and spread of the sums must not move."""
+    rng = np.random.default_rng(0)
+    rows = np.array([[1.0, 1.0], [0.0, 1.0], [0.5, 1.0]])
+    multiplicity = np.array([150, 100, 50])
+    spread_out = np.repeat(rows, multiplicity, axis=0)
+    spread_out += rng.normal(0, 1e-9, spread_out.shape)  # now every unit is its own kind
+    grouped = resampled_sums(rows, multiplicity, replicates=8000, seed=1)
+    single = resampled_sums(
+        spread_out, np.ones(len(spread_out), dtype=np.int64), replicates=8000, seed=2
+    )
+    # By hand: 300 draws of values with mean 175/300 and variance E[x²] − mean².
+    mean = 175 / 300
+    variance = (150 + 50 / 4) / 300 - mean**2
+    for sums in (grouped, single):
+        assert sums[:, 0].mean() == pytest.approx(175, abs=4 * (300 * variance / 8000) ** 0.5)
+        assert sums[:, 0].var() == pytest.approx(300 * variance, rel=0.07)
+        assert sums[:, 1] == pytest.approx(np.full(8000, 300.0))
+
+
+def test_resampling_repeats_with_its_seed_across_chunks():
+    rows = np.random.default_rng(3).normal(size=(5000, 2))
+    ones = np.ones(5000, dtype=np.int64)
+    first = resampled_sums(rows, ones, replicates=1700, seed=9)
+    assert np.array_equal(first, resampled_sums(rows, ones, replicates=1700, seed=9))
+    assert len(np.unique(first[:, 0])) == 1700  # no chunk repeats another
+
+
+def test_the_percentile_interval_of_a_normal_mean_has_the_width_of_theory():
+    values = np.random.default_rng(4).normal(3, 2, size=400)
+    bounds = bootstrap_bounds(
+        np.column_stack([values, np.ones(400)]),
+        np.ones(400, dtype=np.int64),
+        lambda sums: sums[:, 0] / sums[:, 1],
+        unit="rows",
+        replicates=4000,
+    )
+    half = 1.96 * values.std() / 20
+    assert bounds.low == pytest.approx(values.mean() - half, abs=0.1 * half)
+    assert bounds.high == pytest.approx(values.mean() + half, abs=0.1 * half)
+
+
+def test_resamples_that_are_often_undefined_give_no_interval():
+    values = np.arange(100, dtype=float)
+    values[:5] = np.nan
+    assert percentile_bounds(values, unit="rows").low is not None
+    values[:6] = np.nan
+    bounds = percentile_bounds(values, unit="rows")
+    assert bounds.low is None
+    assert bounds.reason == "the statistic is undefined in 6% of the resamples"
+
+
+def test_no_resamples_give_no_interval():
+    bounds = bootstrap_bounds(
+        np.ones((1, 1)), np.array([50]), lambda sums: sums[:, 0], unit="rows", replicates=0
+    )
+    assert bounds.reason == "no resamples were asked for"
+
+
+# Accuracy on pairs, and the rule that reads nothing.
+
+
+def test_a_scorer_that_cannot_tell_gets_half_the_credit():
+    assert pair_credit([2.5, 0.0, -0.1, math.inf, -math.inf]).tolist() == [1, 0.5, 0, 1, 0]
+    assert pair_accuracy([0.0] * 30).value == 0.5
+
+
+def test_a_scorer_that_returns_nan_is_broken_and_not_undecided():
+    with pytest.raises(ValueError, match=r"margins\[1\] is NaN \(2 of 3 are\)"):
+        pair_accuracy([1.0, math.nan, math.nan])
+
+
+def test_accuracy_by_hand_with_its_clusters():
+    # 12 debates with two pairs each: both right in 6, one right in 3, both wrong in 3.
+    margins = [1, 1] * 6 + [1, -1] * 3 + [-1, -1] * 3
+    accuracy = pair_accuracy(margins, clusters=np.repeat(np.arange(12), 2))
+    assert accuracy.value == pytest.approx(15 / 24)
+    assert accuracy.n_clusters == 12
+    assert accuracy.low < 15 / 24 < accuracy.high
+
+
+def test_length_alone_is_judged_by_hand():
+    chosen, rejected = [10, 5, 7, 3], [4, 5, 9, 1]
+    accuracy = length_only_accuracy(chosen, rejected)
+    assert accuracy.value == pytest.approx((1 + 0.5 + 0 + 1) / 4)
+    preferred = longer_preferred(chosen, rejected)
+    assert preferred.value == pytest.approx(2 / 3)
+    assert preferred.n == 3
+
+
+def test_swapping_chosen_and_rejected_turns_the_length_rule_around():
+    rng = np.random.default_rng(0)
+    chosen, rejected = rng.integers(1, 50, 200), rng.integers(1, 50, 200)
+    there = length_only_accuracy(chosen, rejected)
+    back = length_only_accuracy(rejected, chosen)
+    assert there.value + back.value == pytest.approx(1)
+    assert there.low < there.value < there.high
+
+
+def test_pairs_of_equal_length_leave_the_preference_for_longer_undefined():
+    assert longer_preferred([4, 5], [4, 5]).undefined == "no pair differs in length"
+    assert length_only_accuracy([4, 5] * 10, [4, 5] * 10).value == 0.5
+
+
+def test_clusters_of_pairs_with_equal_lengths_do_not_count():
+    # Debates 0 to 4 hold twenty pairs of equal length; 5 to 15 hold one each that differs.
+    labels = [*np.repeat(np.arange(5), 4), *range(5, 16)]
+    rejected = np.array([6] * 20 + [5] * 10 + [7])
+    preferred = longer_preferred(np.full(31, 6), rejected, clusters=labels)
+    assert preferred.n_clusters == 11
+    assert preferred.value == pytest.approx(10 / 11)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "rejected"), [([1, 2], [1]), ([[1]], [[2]]), ([-1], [2]), ([1], [-2])]
+)
+def test_lengths_that_make_no_sense_are_refused(chosen, rejected):
+    with pytest.raises(ValueError, match="length"):
+        length_only_accuracy(chosen, rejected)

@@ -1,7 +1,7 @@
 """Raters on one scale, spread per prompt, and pairs: against hand counts and other libraries."""
 
 import statistics
-from itertools import combinations
+from itertools import combinations, pairwise
 
 import numpy as np
 import pytest
@@ -9,6 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from measures.cost import label_cost
+from measures.ranking import groups_of, ranking_of
 from measures.ratings import (
     competition_ranks,
     normalise_by_rater,
@@ -17,7 +19,15 @@ from measures.ratings import (
     rank_scores,
     spread_of,
 )
+from measures.splits import effective_sample_size
 from measures.voting import Choice
+from measures.weights import (
+    capped_weights,
+    even_allocation,
+    even_weights,
+    recency_weights,
+    scaled_grades,
+)
 
 RANKINGS = st.integers(2, 9).flatmap(lambda k: st.lists(st.integers(1, k), min_size=k, max_size=k))
 
@@ -144,3 +154,189 @@ def test_a_higher_grade_is_better_where_a_higher_rank_is_worse() -> None:
     assert [p.choice for p in pairs_of_grades([7, 3])] == [Choice.A]
     assert [p.choice for p in pairs_of_ranking([7, 3])] == [Choice.B]
     assert pairs_of_grades([4]) == []
+
+
+# Orders out of results, against orders that are known.
+
+
+def test_a_full_tournament_is_ordered_as_it_was_played() -> None:
+    strongest_first = [3, 0, 2, 1]
+    found = ranking_of(4, list(combinations(strongest_first, 2)))
+    assert found.order == (3, 0, 2, 1)
+    assert found.scores == (3, 1, -1, -3)
+    assert (found.cyclic, found.complete) == (False, True)
+
+
+def test_a_win_outweighs_a_better_score() -> None:
+    """1 beat 0, who beat three others: by score alone 0 would go first."""
+    found = ranking_of(5, [(1, 0), (0, 2), (0, 3), (0, 4)])
+    assert found.order[:2] == (1, 0)
+    assert (found.cyclic, found.complete) == (False, False)  # 2, 3 and 4 never met
+
+
+def test_a_cycle_is_said() -> None:
+    found = ranking_of(4, [(0, 1), (1, 2), (2, 0), (2, 3)])
+    assert (found.cyclic, found.complete) == (True, False)
+    assert found.order[-1] == 3  # the block of three beat it
+
+
+def test_a_pair_that_met_often_counts_for_whoever_won_more_often() -> None:
+    assert ranking_of(2, [(0, 1), (1, 0), (1, 0)]).order == (1, 0)
+    even = ranking_of(2, [(0, 1), (1, 0)])
+    assert (even.order, even.cyclic, even.complete) == ((0, 1), False, False)
+
+
+def test_answers_that_were_never_connected_stay_apart() -> None:
+    assert groups_of(6, [(0, 1), (2, 1), (4, 3)]) == [[0, 1, 2], [3, 4], [5]]
+    assert groups_of(0, []) == []
+
+
+@pytest.mark.parametrize("bad", [(0, 0), (0, 2), (-1, 0)])
+def test_a_result_must_be_between_two_items(bad: tuple[int, int]) -> None:
+    with pytest.raises(ValueError, match="no result between 2 items"):
+        ranking_of(2, [bad])
+
+
+@given(st.permutations(range(7)), st.data())
+def test_every_result_is_kept_where_nothing_is_cyclic(order: list[int], data) -> None:
+    place = {item: k for k, item in enumerate(order)}
+    played = data.draw(st.lists(st.sampled_from(list(combinations(range(7), 2))), unique=True))
+    wins = [(a, b) if place[a] < place[b] else (b, a) for a, b in played]
+    found = ranking_of(7, wins)
+    where = {item: k for k, item in enumerate(found.order)}
+    assert sorted(found.order) == list(range(7))
+    assert not found.cyclic
+    assert all(where[winner] < where[loser] for winner, loser in wins)
+    assert found.complete == all(pair in wins for pair in pairwise(found.order))
+    if found.complete:
+        assert found.order == tuple(order)
+
+
+# Weights of training rows.
+
+
+def test_each_stratum_weighs_the_same_and_the_mean_stays_one() -> None:
+    strata = ["long"] * 95 + ["short"] * 5
+    w = even_weights([strata], 100)
+    assert w.mean() == pytest.approx(1)
+    assert w[:95].sum() == pytest.approx(w[95:].sum()) == pytest.approx(50)
+
+
+def test_two_classifications_are_evened_together() -> None:
+    rng = np.random.default_rng(1)
+    topic = rng.choice(["x", "y", "z"], 400, p=[0.7, 0.2, 0.1]).tolist()
+    length = [rng.choice(["l", "s"], p=[0.9, 0.1] if t == "x" else [0.5, 0.5]) for t in topic]
+    w = even_weights([topic, length], 400)
+    for strata in (topic, length):
+        totals = [w[np.array(strata) == s].sum() for s in sorted(set(strata))]
+        assert totals == pytest.approx([400 / len(totals)] * len(totals))
+
+
+def test_a_stratum_of_one_percent_is_capped_and_the_rest_makes_up_the_mean() -> None:
+    strata = ["common"] * 990 + ["rare"] * 10
+    made = capped_weights(even_weights([strata], 1000), 5)
+    assert made.n_capped == 10
+    assert made.weights.max() == 5
+    assert made.weights.mean() == pytest.approx(1)
+    # By hand: 10 rows at 5 leave 950 for 990 rows.
+    assert made.weights[:990] == pytest.approx(np.full(990, 950 / 990))
+    # Kish: 1000² / (990 (950/990)² + 10 · 25)
+    assert effective_sample_size(made.weights).value == pytest.approx(
+        1000**2 / (950**2 / 990 + 250)
+    )
+
+
+def test_nothing_is_capped_where_nothing_is_rare() -> None:
+    made = capped_weights([1.0, 2.0, 3.0], 5)
+    assert made.n_capped == 0
+    assert made.weights == pytest.approx([0.5, 1.0, 1.5])
+
+
+@pytest.mark.parametrize("cap", [1, 1.5, 3, 100])
+def test_no_weight_exceeds_the_cap_whatever_came_in(cap: float) -> None:
+    raw = np.random.default_rng(2).lognormal(0, 3, 200)
+    made = capped_weights(raw, cap)
+    assert made.weights.max() <= cap
+    assert made.weights.mean() == pytest.approx(1)
+    order = np.argsort(raw)
+    assert (np.diff(made.weights[order]) >= -1e-12).all()
+
+
+def test_too_few_positive_weights_stand_at_the_cap() -> None:
+    assert capped_weights([0, 0, 0, 1], 2).weights.tolist() == [0, 0, 0, 2]
+    assert capped_weights([], 2).weights.tolist() == []
+
+
+def test_a_vote_counts_half_after_the_half_life() -> None:
+    assert recency_weights([0, 30, 60], 30).tolist() == [1, 0.5, 0.25]
+    with pytest.raises(ValueError, match="half_life"):
+        recency_weights([1], 0)
+
+
+def test_what_a_small_stratum_lacks_the_others_give() -> None:
+    assert even_allocation([100, 3, 50], 33).tolist() == [15, 3, 15]
+    assert even_allocation([2, 2], 10).tolist() == [2, 2]
+    assert even_allocation([5, 5, 5], 4).tolist() == [2, 1, 1]
+    assert even_allocation([], 4).tolist() == []
+
+
+def test_a_rater_who_uses_twice_the_scale_counts_like_the_others() -> None:
+    rng = np.random.default_rng(3)
+    truth = rng.choice([-1.0, 1.0], 400) * rng.choice([0.5, 1.0], 400)
+    grades = np.concatenate([truth, 2 * truth])
+    scaled = scaled_grades(grades, ["ana"] * 400 + ["wide"] * 400)
+    assert scaled[400:] == pytest.approx(scaled[:400], rel=0.02)
+    assert np.sign(scaled).tolist() == np.sign(grades).tolist()
+
+
+def test_one_grade_of_a_newcomer_is_not_blown_up() -> None:
+    scaled = scaled_grades([1.0] * 50 + [2.0], ["ana"] * 50 + ["new"])
+    assert 1.0 < scaled[-1] < 2.0
+    assert scaled_grades([0.0, 0.0], ["a", "b"]).tolist() == [0, 0]
+
+
+# What a kept pair costs.
+
+
+def cost(times: int = 1, **more):
+    given = {"n_kept": 80, "active_seconds": 3000.0 * times, "timed": 100 * times}
+    purposes = {
+        "first": 240 * times,
+        "extra": 30 * times,
+        "repeat": 20 * times,
+        "audit": 10 * times,
+    }
+    return label_cost(purposes, **given | {"vote_price": 0.25} | more)
+
+
+def test_a_kept_pair_costs_all_votes_over_all_kept_pairs():
+    found = cost()
+    assert found.n_votes == 300
+    assert found.n_again == 60
+    assert found.votes_per_kept.value == pytest.approx(3.75)
+    assert found.money.value == pytest.approx(75)
+    assert found.money_per_kept.value == pytest.approx(0.9375)
+    # 30 s a vote where it is known, 300 votes: 9,000 s
+    assert found.hours.value == pytest.approx(2.5)
+    assert found.seconds_per_kept.value == pytest.approx(112.5)
+
+
+def test_twice_the_votes_cost_twice():
+    once, twice = cost(), cost(2)
+    for name in ("votes_per_kept", "money", "money_per_kept", "hours", "seconds_per_kept"):
+        assert getattr(twice, name).value == pytest.approx(2 * getattr(once, name).value)
+
+
+def test_what_is_not_known_is_said_and_not_zero():
+    assert cost(vote_price=0.0).money.undefined == "no price of a vote is stated"
+    assert cost(vote_price=0.0).money_per_kept.value is None
+    assert cost(timed=0, active_seconds=0.0).hours.undefined.startswith("the active time")
+    assert cost(n_kept=0).money_per_kept.undefined == "no pair is kept yet"
+    assert cost(n_kept=0).money.value == pytest.approx(75)
+
+
+def test_impossible_counts_are_refused():
+    with pytest.raises(ValueError, match="known time"):
+        cost(timed=301)
+    with pytest.raises(ValueError, match="negative"):
+        cost(vote_price=-1.0)

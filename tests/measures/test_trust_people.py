@@ -1,12 +1,31 @@
 """Ranks as people give them, and how old a model is."""
 
+import math
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from scipy.special import expit
 from scipy.stats import spearmanr
 
+from measures.estimate import Interval
 from measures.trust.findings import Verdict, finding_from_json, finding_to_json
 from measures.trust.freshness import freshness
+from measures.trust.noise import label_noise, swapped_share
 from measures.trust.people import people_rank, reliability, spearman
+from measures.trust.significance import (
+    Pairs,
+    against,
+    beyond,
+    gap_between,
+    holm,
+    p_above,
+    pairs_needed,
+    points,
+    share_of,
+    undecided,
+)
+from tests.measures.trust_worlds import Faults, part, turned, world
 
 
 def graded(seed, *, n=100, noise=0.2, graders=3, grader_noise=0.3):
@@ -155,3 +174,176 @@ def test_changed_winners_are_told_and_decide_nothing():
         "1.8 % (0.9–3.6 %) of 400 comparisons have another winner now."
     )
     assert freshness(3.7, 1200, 30, flipped=(0, 0)).facts["flipped_share"] is None
+
+
+# Swapped labels are counted by where the model is sure; clean labels are believed.
+
+
+def known(n: int, swapped: float, temperature: float, seed: int = 0) -> Pairs:
+    """Labels drawn from the curve itself, each pair of its own prompt."""
+    rng = np.random.default_rng(seed)
+    truth = rng.normal(0, 3, n)
+    share = (1 - 2 * swapped) * expit(truth) + swapped
+    margin = np.where(rng.random(n) < share, truth, -truth) * temperature
+    return Pairs(
+        split="made",
+        chosen_scores=margin,
+        rejected_scores=np.zeros(n),
+        chosen_texts=["a"] * n,
+        rejected_texts=["b"] * n,
+        prompts=["?"] * n,
+        confidence=np.ones(n),
+        clusters=[str(k) for k in range(n)],
+        replicates=200,
+    )
+
+
+@pytest.mark.parametrize(
+    ("swapped", "temperature"), [(0.0, 1.0), (0.1, 1.0), (0.1, 4.0), (0.2, 0.5)]
+)
+def test_the_share_and_the_temperature_are_recovered(swapped, temperature):
+    found = swapped_share(known(4_000, swapped, temperature), np.ones(4_000, bool))
+    assert found.share.low - 1e-9 <= swapped <= found.share.high
+    assert found.share.value == pytest.approx(swapped, abs=0.02)
+    assert found.temperature == pytest.approx(temperature, rel=0.15)
+
+
+def test_one_label_in_ten_swapped_is_red():
+    found = label_noise(world(1_500, faults=Faults(swapped=0.1)))
+    assert found.verdict is Verdict.RED
+    assert found.figure.low < 0.1 < found.figure.high
+
+
+def test_all_labels_swapped_point_the_other_way():
+    found = label_noise(world(600, faults=Faults(swapped=1.0)))
+    assert found.verdict is Verdict.RED
+    assert "the labels point the other way" in found.says.lower()
+    same = label_noise(turned(world(600)))
+    assert "the labels point the other way" in same.says.lower()
+
+
+def test_clean_labels_are_believed():
+    found = label_noise(world(1_500))
+    assert found.verdict is Verdict.GREEN
+    assert found.figure.high < 0.05
+
+
+def test_over_confident_scores_are_no_swapped_labels():
+    assert label_noise(world(1_500, faults=Faults(overconfident=4))).verdict is Verdict.GREEN
+
+
+def test_split_votes_are_no_swapped_labels():
+    found = label_noise(world(1_500, votes=5))
+    assert found.verdict is Verdict.GREEN
+    assert found.figure.n < 1_500  # three of five is not clear
+
+
+def test_a_model_that_is_never_sure_contradicts_nobody():
+    for fault in ({"blind": True}, {"constant": True}):
+        found = label_noise(world(600, faults=Faults(**fault)))
+        assert found.verdict is Verdict.UNMEASURED
+
+
+def test_few_pairs_are_not_measured():
+    assert label_noise(part(world(600), slice(0, 60))).verdict is Verdict.UNMEASURED
+
+
+def test_votes_that_never_agree_are_no_labels():
+    pairs = known(300, 0, 1)
+    found = label_noise(replace(pairs, confidence=np.full(300, 0.6)))
+    assert found.verdict is Verdict.UNMEASURED
+    assert "three quarters" in found.says
+
+
+def test_the_surest_contradictions_are_there_to_read():
+    pairs = world(1_500, faults=Faults(swapped=0.1))
+    (texts,) = [block for block in label_noise(pairs).evidence if block.kind == "texts"]
+    apart = [one.score - one.other_score for one in texts.examples]
+    assert apart == sorted(apart)
+    assert apart[0] == pytest.approx(pairs.margins.min())
+    assert texts.examples[0].answer in pairs.chosen_texts
+
+
+def test_rows_that_hang_together_widen_the_interval():
+    alone = known(400, 0.1, 1)
+    index = np.repeat(np.arange(400), 5)  # every row five times
+    copied = replace(
+        part(replace(alone, clusters=[str(k) for k in range(400)]), index), replicates=500
+    )
+    one = swapped_share(alone, np.ones(400, bool)).share
+    five = swapped_share(copied, np.ones(2_000, bool)).share
+    assert five.high - five.low == pytest.approx(one.high - one.low, abs=0.02)
+
+
+# What an interval allows to be said.
+
+
+def interval(value, low, high, n=100) -> Interval:
+    return Interval(value=value, low=low, high=high, n=n)
+
+
+NOTHING = Interval(value=0.5, low=None, high=None, n=4, no_interval="too few clusters: 4")
+
+
+def test_a_gap_of_symmetric_intervals_has_the_root_of_both_squares():
+    found = gap_between(interval(0.8, 0.77, 0.83), interval(0.6, 0.56, 0.64))
+    # 3 and 4 points make 5.
+    assert (found.value, found.low, found.high) == pytest.approx((0.2, 0.15, 0.25))
+
+
+def test_a_gap_keeps_the_longer_side_of_a_skewed_interval():
+    found = gap_between(interval(0.99, 0.90, 1.0), interval(0.5, 0.5, 0.5))
+    assert found.value - found.low == pytest.approx(0.09)
+    assert found.high - found.value == pytest.approx(0.01)
+
+
+def test_a_gap_without_an_interval_says_why():
+    found = gap_between(interval(0.8, 0.7, 0.9), NOTHING)
+    assert found.value == pytest.approx(0.3)
+    assert found.low is None
+    assert found.no_interval == "too few clusters: 4"
+
+
+def test_half_the_width_needs_four_times_the_pairs():
+    assert pairs_needed(interval(0.5, 0.4, 0.6, n=100), 0.05) == 400
+    assert pairs_needed(NOTHING, 0.05) is None
+
+
+def test_a_bound_at_the_limit_is_p_of_two_and_a_half_per_cent():
+    assert p_above(interval(0.7, 0.6, 0.8), 0.6) == pytest.approx(0.025, abs=1e-4)
+    assert p_above(interval(0.7, 0.6, 0.8), 0.8) == pytest.approx(0.975, abs=1e-4)
+    assert math.isnan(p_above(NOTHING, 0.5))
+
+
+def test_holm_by_hand():
+    # Of four: 0.005 ≤ 0.025/4, 0.008 ≤ 0.025/3, and 0.02 > 0.025/2 ends it.
+    assert holm([0.02, 0.005, 0.5, 0.008]) == [False, True, False, True]
+    assert holm([math.nan, 0.02]) == [False, True]
+    assert holm([]) == []
+
+
+def test_only_an_interval_wholly_beyond_is_beyond():
+    assert beyond(interval(0.2, 0.06, 0.3), 0.05)
+    assert beyond(interval(-0.2, -0.3, -0.06), 0.05)
+    assert not beyond(interval(0.2, 0.04, 0.3), 0.05)
+    assert not beyond(NOTHING, 0.05)
+
+
+def test_words_for_a_figure_that_is_no_fault():
+    assert against(interval(0.01, -0.02, 0.04), 0.05) == "under 5 points"
+    assert against(interval(0.01, -0.02, 0.06), 0.05) == "not shown to be over 5 points"
+    assert undecided(interval(0.06, -0.02, 0.12), 0.05)
+    assert not undecided(interval(0.06, 0.051, 0.12), 0.05)  # a fault
+    assert not undecided(interval(0.04, -0.02, 0.12), 0.05)
+
+
+def test_minus_signs_are_minus_signs_and_nothing_is_minus_nothing():
+    assert points(interval(-0.0004, -0.021, 0.02)) == "0.0 points (−2.1 to 2.0)"
+
+
+def test_everything_alike_has_an_interval_over_what_rows_share():
+    pairs = part(world(400), slice(0, 200))
+    found = share_of(pairs, np.ones(200))
+    # 200 answers in 200 pairs: as many as 100 pairs apart. Wilson: 100/(100 + 1.96²).
+    assert (found.value, found.low, found.high) == pytest.approx((1, 0.963, 1), abs=0.001)
+    assert share_of(pairs, np.ones(200), where=np.arange(200) < 8).low is None

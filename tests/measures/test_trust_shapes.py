@@ -1,15 +1,21 @@
 """The shape of a model's scores, and whether a policy's answers lie where it was trained."""
 
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.special import expit, logit
 from scipy.stats import ks_2samp
 
+from measures.calibration import calibration
+from measures.trust.calibrated import calibration_line, corrected_error, turned_by_coin
 from measures.trust.findings import Verdict, finding_from_json, finding_to_json
 from measures.trust.ranges import ks_distance, policy_range, stability_index
 from measures.trust.shapes import Shape, histogram, score_shape, shape_of, tops
-from tests.measures.trust_worlds import Faults, world
+from measures.trust.significance import Pairs
+from measures.trust.slices import cuts, slices
+from tests.measures.trust_worlds import CLEAN, Faults, bare, part, turned, world
 
 
 @pytest.fixture(scope="module")
@@ -198,3 +204,227 @@ def test_the_distance_is_scipys_and_the_index_is_zero_for_the_same():
     assert ks_distance([1, 2], [3, 4]) == 1
     assert stability_index(one, one) == pytest.approx(0)
     assert stability_index(one, one + 1) > 0.25
+
+
+# Over-confident and timid scores are seen; chance in the bins is not taken for error.
+
+
+def claims(n: int, seed: int = 0, times: float = 1.0) -> Pairs:
+    """Pairs of their own prompts whose true log-odds are known; the model says `times` as much."""
+    rng = np.random.default_rng(seed)
+    truth = rng.normal(0, 1.8, n)
+    margin = np.where(rng.random(n) < expit(truth), truth, -truth) * times
+    return Pairs(
+        split="made",
+        chosen_scores=margin,
+        rejected_scores=np.zeros(n),
+        chosen_texts=["a"] * n,
+        rejected_texts=["b"] * n,
+        prompts=["?"] * n,
+        confidence=np.ones(n),
+        clusters=[str(k) for k in range(n)],
+        replicates=300,
+    )
+
+
+def test_logits_times_four_are_red_and_the_temperature_that_fits_is_four():
+    fault = Faults(overconfident=4.0)
+    found = calibration_line(world(1_000, faults=fault), world(1_000, seed=1, faults=fault))
+    assert found.verdict is Verdict.RED
+    assert found.facts["temperature"] == pytest.approx(4, abs=0.6)
+    assert found.facts["ece_low"] > 0.05
+    assert found.facts["ece_scaled"] < found.facts["ece_with_chance"] / 2
+    assert "it claims too much" in found.says
+
+
+def test_the_clean_model_is_as_sure_as_it_should_be():
+    found = calibration_line(world(1_000), world(1_000, seed=1))
+    assert found.verdict is Verdict.GREEN
+    assert found.facts["temperature"] == pytest.approx(1, abs=0.2)
+
+
+def test_a_model_that_says_less_than_it_knows_is_red_too():
+    found = calibration_line(claims(1_500, times=0.2), claims(1_500, seed=1, times=0.2))
+    assert found.verdict is Verdict.RED
+    assert found.facts["temperature"] == pytest.approx(0.2, abs=0.04)
+    assert "it claims too little" in found.says
+
+
+def test_what_chance_adds_is_taken_off():
+    """The plain error in bins of a perfect model is far from 0; corrected, its mean over 30 worlds
+    is under a third of that, and no world is called over 5 points."""
+    plain, corrected, low = [], [], []
+    for seed in range(30):
+        pairs = claims(400, seed=seed)
+        margins, labels = turned_by_coin(pairs, seed=seed)
+        plain.append(calibration(margins, labels).ece)
+        found, *_ = corrected_error(pairs, margins, labels)
+        corrected.append(found.value)
+        low.append(found.low)
+    assert np.mean(plain) > 0.04
+    assert np.mean(corrected) < np.mean(plain) / 3
+    assert max(low) <= 0.05
+
+
+def test_an_error_of_sixteen_points_is_estimated_right():
+    """By another route: for true log-odds z and a model that says 4 z, the error is the mean of
+    |σ(4z) − σ(z)|, which 100,000 draws give."""
+    z = np.random.default_rng(1).normal(0, 1.8, 100_000)
+    truth = float(np.mean(np.abs(expit(4 * z) - expit(z))))
+    found = []
+    for seed in range(12):
+        pairs = claims(600, seed=seed, times=4.0)
+        found.append(corrected_error(pairs, *turned_by_coin(pairs, seed=seed))[0])
+    assert np.mean([one.value for one in found]) == pytest.approx(truth, abs=0.015)
+    assert sum(one.low < truth < one.high for one in found) >= 8  # 93 of 100 in a longer run
+
+
+def test_votes_are_labels_as_they_are():
+    # A model that claims exactly the share of votes, with margins over a wide range.
+    share = np.linspace(0.5, 0.95, 600)
+    votes = share + np.random.default_rng(0).normal(0, 0.02, 600)
+    pairs = replace(claims(600), chosen_scores=logit(share), confidence=votes.clip(0, 1))
+    found = calibration_line(pairs)
+    assert found.verdict is Verdict.GREEN
+    assert found.facts["ece"] == pytest.approx(0, abs=0.005)
+    # The same claims against votes that are all unanimous are too timid.
+    assert calibration_line(replace(pairs, confidence=np.ones(600))).verdict is Verdict.RED
+
+
+def test_five_votes_a_pair_are_calibrated_in_the_clean_world():
+    assert calibration_line(world(1_000, votes=5)).verdict is Verdict.GREEN
+
+
+def test_changing_sides_with_the_labels_changes_nothing():
+    pairs = claims(500)
+    mirrored = replace(
+        turned(replace(pairs, sources=(), order=np.zeros(0))), confidence=np.zeros(500)
+    )
+    one, other = (turned_by_coin(of, seed=3) for of in (pairs, mirrored))
+    # P(first) = 1 where the chosen is first, whichever side that is called.
+    assert one[0] == pytest.approx(-other[0])
+    assert one[1] == pytest.approx(1 - other[1])
+
+
+def test_a_model_that_claims_nothing_has_nothing_to_judge():
+    found = calibration_line(world(400, faults=Faults(constant=True)))
+    assert found.verdict is Verdict.UNMEASURED
+
+
+def test_few_pairs_are_not_green():
+    for n in (10, 60, 120):
+        found = calibration_line(part(world(600, faults=CLEAN), slice(0, n)))
+        assert found.verdict is Verdict.UNMEASURED
+        assert "too few" in found.says
+
+
+def test_the_diagram_has_a_diagonal_and_the_line_after_temperature():
+    found = calibration_line(claims(600), claims(600, seed=1))
+    diagram = found.evidence[0]
+    assert diagram.diagonal
+    assert len(diagram.series) == 2
+    assert len(diagram.series[0].x) == 15
+    assert "no second split" in calibration_line(claims(600)).says
+
+
+# A part of the data where the model points the wrong way is named, and chance is not.
+
+
+def spoilt(pairs, rows):
+    """The model is the wrong way round on those rows."""
+    rows = np.asarray(rows)
+    chosen, rejected = pairs.chosen_scores, pairs.rejected_scores
+    return replace(
+        pairs,
+        chosen_scores=np.where(rows, rejected, chosen),
+        rejected_scores=np.where(rows, chosen, rejected),
+    )
+
+
+def busiest(pairs):
+    return Counter(pairs.annotators).most_common(1)[0][0]
+
+
+@pytest.fixture(scope="module")
+def fair():
+    return world(2_000, seed=2)
+
+
+def test_clean_pairs_have_no_bad_part(fair):
+    found = slices(fair)
+    assert found.verdict is Verdict.GREEN
+    assert found.facts["tested"] > 20
+    assert found.facts["wrong_way"] == []
+
+
+@pytest.mark.parametrize(
+    ("where", "named"),
+    [
+        (lambda p: [g == "topic 3" for g in p.groups], "the topic “topic 3”"),
+        (lambda p: np.array(p.annotators) == busiest(p), "pairs of annotator"),
+        (lambda p: [set(s) == {"lab"} for s in p.sources], "answers from lab"),
+        (lambda p: np.abs(p.lengths[0] - p.lengths[1]) < 0.1 * np.maximum(*p.lengths), "10 %"),
+        (lambda p: p.times >= np.quantile(p.times, 0.75), "pairs of 20"),
+    ],
+)
+def test_the_part_where_scores_point_the_wrong_way_is_named(fair, where, named):
+    found = slices(spoilt(fair, where(fair)))
+    assert found.verdict is Verdict.RED
+    assert named in found.says
+
+
+def test_disagreement_among_people_is_a_part_of_its_own():
+    pairs = world(2_000, seed=2, votes=5)
+    found = slices(spoilt(pairs, pairs.confidence < 0.7))
+    assert found.verdict is Verdict.RED
+    assert "up to 70 % agree" in found.says
+
+
+def test_a_coin_is_neither_worse_than_a_coin_nor_green():
+    found = slices(world(1_000, faults=Faults(blind=True)))
+    assert found.verdict is Verdict.UNMEASURED
+    assert "not shown to be better than a coin" in found.says
+
+
+def test_noise_is_seldom_called_worse_than_a_coin():
+    """A model of noise is at ½ in every slice, so 2.5 % of such worlds may be red: 5 of 150 are,
+    3 of them among the first 20. Four or more of 20 would come by chance once in 700."""
+    red = 0
+    for seed in range(20):
+        pairs = world(400, seed=seed, faults=Faults(blind=True))
+        red += slices(pairs).verdict is Verdict.RED
+    assert red <= 3
+
+
+def test_every_row_lies_in_one_part_of_each_kind(fair):
+    found = {}
+    for kind, _, rows in cuts(fair):
+        found[kind] = found.get(kind, 0) + rows.astype(int)
+    assert set(found) == {
+        "length",
+        "difference in length",
+        "topic",
+        "origin",
+        "annotator",
+        "time",
+    }
+    for kind, times in found.items():
+        assert (times == 1).all(), kind
+
+
+def test_slices_show_length_alone_beside_the_model(fair):
+    (table,) = [block for block in slices(fair).evidence if block.kind == "table"]
+    assert table.columns[-1] == "Length alone"
+    longer = np.mean([row[-1] for row in table.rows if row[0] == "topic"])
+    one, two = fair.lengths
+    assert longer == pytest.approx(np.mean((np.sign(one - two) + 1) / 2), abs=0.02)
+
+
+def test_few_pairs_have_no_parts(fair):
+    assert slices(part(fair, slice(0, 60))).verdict is Verdict.UNMEASURED
+
+
+def test_without_columns_length_is_still_looked_at(fair):
+    found = slices(bare(fair))
+    assert found.verdict is Verdict.GREEN
+    assert found.facts["tested"] == 6

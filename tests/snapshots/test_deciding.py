@@ -11,7 +11,7 @@ from apps.snapshots.assembling.assembly import assemble
 from apps.snapshots.assembling.material import Assembly, Ballot, Judgement, Line, Material, Pair
 from apps.snapshots.recipe import Filters, SnapshotRecipe, recipe_from_stored
 from measures.splits import fold_of, split_of
-from tests.snapshots.test_assembly import NOON, material, pair, reasons, recipe
+from tests.snapshots.test_gathering import NOON, material, pair, reasons, recipe
 
 LATER = NOON + dt.timedelta(days=1)
 

@@ -17,7 +17,7 @@ from apps.snapshots.recipe import PRIVATE_SPLITS, SnapshotRecipe
 from apps.snapshots.services import freezing, writing
 from measures.splits import split_of
 from tests.snapshots.conftest import WORDS
-from tests.snapshots.test_assembly import material, pair, reasons, recipe
+from tests.snapshots.test_gathering import material, pair, reasons, recipe
 
 HALVES = {"train": 0.5, "public_test": 0.5}
 

@@ -17,7 +17,7 @@ from apps.snapshots.models import Snapshot
 from apps.training import dispatch, services
 from apps.training.models import Run
 from apps.training.selectors import queueing
-from tests.training.drilled import PLAN
+from tests.training.reports import PLAN
 from tests.training.stack import QUICK, Stack, wait_until
 from workers.contract.fleet import Fleet, WorkerReport
 from workers.contract.wire import JOB_QUEUES

@@ -4,15 +4,30 @@ import json
 import os
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 import redis
 from pytest_django.fixtures import Settings
 
-from apps.training import dispatch
+from apps.accounts.models import AuditEvent, User
+from apps.common.errors import Conflict
+from apps.training import dispatch, services
 from apps.training.dispatch import Standing
-from workers.contract import JobSpec, spec_to_json, wire
+from apps.training.models import Run
+from tests.training.conftest import FakeWire
+from tests.training.reports import report
+from workers.contract import (
+    Cancelled,
+    Failed,
+    Finished,
+    JobSpec,
+    Opened,
+    Progress,
+    spec_to_json,
+    wire,
+)
 from workers.supervisor.connection import Lease, Line
 
 JOB = {"run": "r", "attempt": 3, "queue": "short"}
@@ -92,3 +107,112 @@ def test_without_redis_everything_says_so_soon_and_nothing_raises(away: None, na
     assert dispatch.jobs_waiting("short") is None
     dispatch.ack_send(name, 1, 1)
     assert time.monotonic() - began < 20
+
+
+# Cancel, stop and keep, resume: what a person wishes is stored first and delivered until done.
+
+
+@pytest.fixture
+def running(run: Run) -> Run:
+    report(run, Opened(), Progress(step=3))
+    return run
+
+
+def test_a_running_run_is_asked_to_end(
+    running: Run, wire: FakeWire, commits: Callable[..., Any], emil: User
+) -> None:
+    with commits():
+        run = services.run_cancel(run=running, user=emil)
+        assert wire.wishes[-1][1] == "", "nobody is told before it is stored"
+    assert (run.state, run.wish) == ("stopping", "cancel")
+    assert wire.wishes[-1] == (run.pk, "cancel")
+    report(run, Cancelled(step=4), first=3)
+    assert run.state == "cancelled"
+    assert AuditEvent.objects.get(action="run.cancelled").actor == emil
+
+
+def test_a_run_nobody_has_claimed_is_cancelled_at_once_and_fenced(
+    run: Run, wire: FakeWire, commits: Callable[..., Any]
+) -> None:
+    wire.standings.clear()
+    with commits():
+        services.run_cancel(run=run)
+    run.refresh_from_db()
+    assert (run.state, run.attempts.get().outcome) == ("cancelled", "cancelled")
+    assert wire.standings[run.pk].fence == 1, "its message may still come; it starts nothing"
+
+
+def test_a_cancel_waits_while_redis_is_away_and_the_sweep_delivers_it(
+    run: Run, wire: FakeWire, commits: Callable[..., Any]
+) -> None:
+    wire.standings.clear()
+    wire.reachable = False
+    with commits():
+        services.run_cancel(run=run)
+    run.refresh_from_db()
+    assert (run.state, run.wish) == ("stopping", "cancel")
+    wire.reachable = True
+    with commits():
+        services.runs_sweep()
+    run.refresh_from_db()
+    assert run.state == "cancelled"
+
+
+def test_cancelling_twice_is_cancelling_once(running: Run, emil: User) -> None:
+    services.run_cancel(run=running, user=emil)
+    services.run_cancel(run=running, user=emil)
+    assert AuditEvent.objects.filter(action="run.cancelled").count() == 1
+
+
+def test_a_stop_can_still_become_a_cancel(running: Run) -> None:
+    services.run_stop_and_keep(run=running)
+    assert services.run_cancel(run=running).wish == "cancel"
+
+
+def test_a_stopped_run_finishes_and_says_that_it_was_stopped(
+    running: Run, wire: FakeWire, commits: Callable[..., Any], emil: User
+) -> None:
+    with commits():
+        run = services.run_stop_and_keep(run=running, user=emil)
+    assert wire.wishes[-1] == (run.pk, "stop")
+    report(run, Finished(step=5, summary={"loss": 1.0}, stopped_early=True), first=3)
+    assert (run.state, run.summary) == ("finished", {"loss": 1.0, "stopped_early": True})
+
+
+def test_a_run_that_has_not_started_has_nothing_to_keep(run: Run) -> None:
+    with pytest.raises(Conflict, match="Cancel it instead"):
+        services.run_stop_and_keep(run=run)
+
+
+def test_an_ended_run_can_be_neither_cancelled_nor_stopped(running: Run) -> None:
+    report(running, Finished(step=3), first=3)
+    with pytest.raises(Conflict, match="is finished already and cannot be cancelled"):
+        services.run_cancel(run=running)
+    with pytest.raises(Conflict, match="is finished already and cannot be stopped"):
+        services.run_stop_and_keep(run=running)
+
+
+def test_a_failed_run_is_resumed_as_a_new_attempt_without_its_old_wish(
+    running: Run, wire: FakeWire, commits: Callable[..., Any], emil: User
+) -> None:
+    services.run_stop_and_keep(run=running)
+    report(running, Failed("stop_forced", "user", "It did not stop."), first=3)
+    assert running.state == "failed"
+    with commits():
+        run = services.run_resume(run=running, user=emil)
+    assert (run.state, run.attempt, run.wish) == ("queued", 2, "")
+    assert (run.failure_kind, run.fault, run.ended_at) == ("", "", None)
+    assert run.attempts.get(number=2).cause == "resume"
+    assert wire.wishes[-1] == (run.pk, ""), "or the old wish would end the new attempt"
+    assert wire.jobs[-1]["attempt"] == 2
+    assert AuditEvent.objects.get(action="run.resumed").actor == emil
+
+
+@pytest.mark.parametrize("state", ["queued", "running", "finished"])
+def test_only_what_failed_or_was_cancelled_is_resumed(running: Run, state: str) -> None:
+    if state == "finished":
+        report(running, Finished(step=3), first=3)
+    else:
+        Run.objects.filter(pk=running.pk).update(state=state)
+    with pytest.raises(Conflict, match=f"The run is {state}"):
+        services.run_resume(run=running)

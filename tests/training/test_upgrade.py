@@ -1,11 +1,12 @@
 """Either side may be upgraded first: what only a newer version reads is kept until that comes."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+import redis
 from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
@@ -16,7 +17,8 @@ from apps.training.models import PARKED, Checkpoint, Run, RunAttempt, RunEvent
 from apps.training.services.receiving import parked_apply
 from tests.training.conftest import FakeWire
 from tests.training.reports import batch, measured, report, saved
-from workers.contract import Finished, Log, Opened, Progress
+from tests.training.stack import worker_redis_url
+from workers.contract import Finished, Log, Opened, Progress, wire
 
 
 def newer(run: Run, *events: Any, first: int = 1, only: tuple[int, ...] = ()) -> dict[str, Any]:
@@ -151,3 +153,47 @@ def test_an_older_workers_queue_note_is_shown_while_the_run_waits(run: Run) -> N
     services.events_apply(batch=batch(run) | {"note": "waits for a newer worker"})
     run.refresh_from_db()
     assert (run.state, run.phase) == ("queued", "waits for a newer worker")
+
+
+# A training worker reaches job queues and keys in Redis, and nothing of the web side.
+#
+# The worker of the stack that the other tests drive has the same rights.
+
+
+@pytest.fixture
+def worker() -> Iterator[redis.Redis]:
+    with redis.Redis.from_url(worker_redis_url()) as client:
+        yield client
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("GET", "concord:1:0123456789abcdef"),  # a cached page, a session
+        ("SET", "concord:1:0123456789abcdef", "x"),
+        ("LPUSH", wire.QUEUE_HOUSE, "x"),
+        ("LPUSH", wire.QUEUE_IMPORTS, "x"),
+        ("HGETALL", "web-unacked"),
+        ("SADD", "_kombu.binding.house", "x"),
+        ("PUBLISH", "/0.celery.pidbox", "x"),
+        ("KEYS", "*"),
+        ("SCAN", "0"),
+        ("FLUSHALL",),
+        ("CONFIG", "GET", "*"),
+        ("ACL", "LIST"),
+        ("DEBUG", "SLEEP", "0"),
+        ("SCRIPT", "FLUSH"),
+    ],
+    ids=" ".join,
+)
+def test_what_a_worker_may_not_do(worker: redis.Redis, command: tuple[str, ...]) -> None:
+    with pytest.raises(redis.exceptions.NoPermissionError):
+        worker.execute_command(*command)
+
+
+@pytest.mark.parametrize(
+    "key", [wire.QUEUE_GPU, wire.QUEUE_GPU_LARGE, wire.QUEUE_CPU, wire.QUEUE_SHORT, "events"]
+)
+def test_a_worker_reaches_its_queues(worker: redis.Redis, key: str) -> None:
+    assert worker.llen(key) >= 0
+    assert worker.get(wire.lease_key("absent")) is None

@@ -1,10 +1,22 @@
 """Runs over the API."""
 
-import pytest
+from collections.abc import Callable
+from typing import Any
 
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from apps.accounts.models import Project, User
 from apps.accounts.services import token_create
-from apps.training.models import Run, Sample
+from apps.training import services
+from apps.training.models import Run, RunQuota, Sample
+from apps.training.screens.fleet import differences, gpu_words
+from apps.training.selectors import queueing as fleet_reading
 from tests.web.runs import event_add, metrics_add, run_make
+from tests.web.test_run_form import fields_of
+from workers.contract.code_version import code_version
+from workers.contract.fleet import Fleet, Gpu, WorkerReport
 
 ROOT = "/api/v1/projects/arguments/runs"
 
@@ -143,3 +155,228 @@ def test_lineage_leads_up_and_down(project, call):
     assert [node["name"] for node in up["inputs"]] == ["base"]
     down = call("get", f"/{base.pk}/lineage").json()
     assert [node["name"] for node in down["outputs"]] == ["next"]
+
+
+# The Fleet page: machines, queues with their reasons, and nothing of other projects.
+
+
+Sign = Callable[[User], Client]
+
+
+def worker(name: str, **more: Any) -> WorkerReport:
+    at = timezone.now().timestamp()
+    given = {
+        "pid": 7,
+        "queues": ("cpu",),
+        "versions": {"torch": "2.13.0"},
+        "code_version": code_version(),
+    }
+    return WorkerReport(name, name.partition("@")[2], at=at, **(given | more))
+
+
+@pytest.fixture
+def machines(monkeypatch: pytest.MonkeyPatch) -> list[WorkerReport]:
+    """What Redis would tell; empty it, or fill it."""
+    known: list[WorkerReport] = []
+    monkeypatch.setattr(fleet_reading, "fleet_look", lambda: Fleet(tuple(known)))
+    return known
+
+
+def queued(project: Project, name: str, **more: Any) -> Run:
+    """A run that waits for a slot; `slot=True` has one."""
+    slot = more.pop("slot", False)
+    run = run_make(project, name=name, state="queued", queue="cpu", **more)
+    Run.objects.filter(pk=run.pk).update(admitted_at=timezone.now() if slot else None)
+    return run
+
+
+def test_the_page_shows_machines_and_what_they_are_at(
+    project: Project, emil: User, signed_in: Sign, machines: list[WorkerReport]
+) -> None:
+    run = run_make(project, name="My PPO", state="running", step=3, total_steps=9)
+    Run.objects.filter(pk=run.pk).update(admitted_at=timezone.now())
+    other = run_make(Project.objects.create(slug="x", name="X"), name="Secret", state="running")
+    Run.objects.filter(pk=other.pk).update(admitted_at=timezone.now())
+    gpu = Gpu("NVIDIA H200", 150 * 10**9, 140 * 10**9, "570")
+    machines += [
+        worker("a@one", queues=("gpu",), gpus=(gpu, gpu), runs=(run.pk,), cpus=64),
+        worker("b@two", runs=(other.pk,), versions={"torch": "2.13.0"}),
+        worker("c@three", versions={"torch": "2.12.0"}, code_version="abc"),
+    ]
+    text = signed_in(emil).get("/p/arguments/fleet/").content.decode()
+    for words in (
+        "a@one",
+        "2 × NVIDIA H200, 150.0 GB each, at least 140.0 GB free (driver 570)",
+        "My PPO",
+        "step 3 of 9",
+        "A run of another project",
+        "torch 2.12.0 here; elsewhere 2.13.0.",
+        "Code abc here; this site runs",
+    ):
+        assert words in text, words
+    assert "Secret" not in text
+    assert other.pk not in text
+
+
+def test_workers_of_one_name_are_shown_each_and_told_apart(
+    project: Project, emil: User, signed_in: Sign, machines: list[WorkerReport]
+) -> None:
+    machines += [
+        worker("a@one", instance="a@one/one/7/aa", pid=7),
+        worker("a@one", instance="a@one/one/8/bb", pid=8, queues=("cpu", "gpu")),
+        worker("b@one"),
+    ]
+    client = signed_in(emil)
+    text = client.get("/p/arguments/fleet/").content.decode()
+    assert text.count('aria-label="a@one"') == 2
+    assert text.count("2 workers are called a@one") == 2
+    assert "slots shared with gpu" in text
+    found = client.get("/api/v1/projects/arguments/fleet").json()["workers"]
+    assert [one["instance"] for one in found] == ["a@one/one/7/aa", "a@one/one/8/bb", ""]
+
+
+def test_waiting_runs_stand_in_order_with_their_reasons_and_can_be_moved(
+    project: Project, emil: User, signed_in: Sign, machines: list[WorkerReport]
+) -> None:
+    machines.append(worker("a@one"))
+    queued(project, "now", slot=True)
+    first, second = queued(project, "first", place=1), queued(project, "second", place=2)
+    client = signed_in(emil)
+    text = client.get("/p/arguments/fleet/").content.decode()
+    assert "Next in class cpu: the slot is in use." in text
+    assert "1 run before it." in text
+    assert text.index(">first<") < text.index(">second<")
+    answer = client.post(f"/p/arguments/runs/{second.pk}/move/", {"to": "first"})
+    assert answer.url == "/p/arguments/fleet/"
+    client.post(f"/p/arguments/runs/{first.pk}/priority/", {"priority": "0"})
+    fragment = client.get("/p/arguments/fleet/", headers={"hx-request": "true"}).content.decode()
+    assert "<html" not in fragment
+    assert fragment.index(">second<") < fragment.index(">first<")
+    assert "low priority" in fragment
+    head = client.get(f"/p/arguments/runs/{first.pk}/").content.decode()
+    assert "1 run before it." in head
+
+
+@pytest.mark.parametrize(
+    ("path", "data"), [("move", {"to": "up up"}), ("priority", {"priority": "urgent"})]
+)
+def test_a_place_that_does_not_exist_is_refused(
+    project: Project, emil: User, signed_in: Sign, machines: Any, path: str, data: dict[str, str]
+) -> None:
+    run = queued(project, "one")
+    answer = signed_in(emil).post(f"/p/arguments/runs/{run.pk}/{path}/", data)
+    assert answer.status_code in (400, 422)
+
+
+def test_only_an_admin_sets_the_quota_and_a_blank_one_lifts_it(
+    project: Project, emil: User, ada: User, signed_in: Sign, machines: list[WorkerReport]
+) -> None:
+    assert 'name="runs_at_once"' not in signed_in(emil).get("/p/arguments/fleet/").content.decode()
+    admin = signed_in(ada)
+    admin.post("/p/arguments/fleet/quota/", {"runs_at_once": "3"})
+    assert RunQuota.objects.get(project=project).runs_at_once == 3
+    assert "0 of the 3 runs" in admin.get("/p/arguments/fleet/").content.decode()
+    assert admin.post("/p/arguments/fleet/quota/", {"runs_at_once": "0"}).status_code in (400, 422)
+    admin.post("/p/arguments/fleet/quota/", {"runs_at_once": ""})
+    assert not RunQuota.objects.exists()
+
+
+def test_a_redis_that_is_away_is_said_and_no_machine_invented(
+    project: Project, emil: User, signed_in: Sign, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fleet_reading, "fleet_look", lambda: None)
+    queued(project, "one")
+    text = signed_in(emil).get("/p/arguments/fleet/").content.decode()
+    assert "Redis does not answer" in text
+
+
+def test_the_api_tells_the_fleet_without_a_runs_name_and_why_a_run_waits(
+    project: Project, emil: User, signed_in: Sign, machines: list[WorkerReport]
+) -> None:
+    queued(project, "now", slot=True)
+    run = queued(project, "later")
+    machines.append(worker("a@one", slots=1, runs=("secret",)))
+    client = signed_in(emil)
+    found = client.get("/api/v1/projects/arguments/fleet").json()
+    assert found["workers"][0]["name"] == "a@one"
+    assert found["workers"][0]["busy"] == 1
+    assert {"queue": "cpu", "slots": 1, "taken": 1, "waiting": 1} in found["classes"]
+    assert "secret" not in str(found)
+    told = client.get(f"/api/v1/projects/arguments/runs/{run.pk}").json()
+    assert told["waits"] == "Next in class cpu: the slot is in use."
+    assert (told["layout"], told["processes"], told["priority"]) == ("one", 1, "normal")
+
+
+# --- what a run needs ---
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"layout": "zero9"}, "layout"),
+        ({"layout": "fsdp", "launcher": "plain"}, "launcher"),
+        ({"layout": "fsdp", "processes": 99}, "processes"),
+        ({"processes": 2}, "processes"),
+        ({"priority": 7}, "priority"),
+        ({"kind": "generate", "layout": "fsdp"}, None),
+    ],
+)
+def test_needs_that_do_not_go_together_are_refused_by_field(
+    project: Project, changes: dict[str, Any], field: str | None
+) -> None:
+    from apps.common.errors import DomainError
+
+    given = {"kind": "drill", "name": "a", "config": {}, "inputs": {}} | changes
+    with pytest.raises(DomainError) as refusal:
+        services.run_launch(project=project, **given)
+    assert refusal.value.field == (field or "layout")
+    assert not Run.objects.exists()
+
+
+def test_the_form_asks_for_a_layout_and_a_clone_and_the_spec_keep_it(
+    project: Project, emil: User, signed_in: Sign, machines: list[WorkerReport]
+) -> None:
+    client = signed_in(emil)
+    page = client.get("/p/arguments/runs/new/drill/?layout=fsdp&processes=4")
+    form = page.context["form"]
+    assert (form["layout"].value(), form["processes"].value()) == ("fsdp", 4)
+    sent = fields_of(form)
+    answer = client.post("/p/arguments/runs/new/drill/", sent | {"queue": "gpu", "priority": "2"})
+    assert answer.status_code == 302, answer.context["form"].errors
+    run = Run.objects.get()
+    assert answer.url == f"/p/arguments/runs/{run.pk}/"
+    assert (run.layout, run.processes, run.launcher, run.priority) == ("fsdp", 4, "torchrun", 2)
+    spec = run.attempts.get().spec
+    assert (spec["layout"], spec["processes"], spec["launcher"]) == ("fsdp", 4, "torchrun")
+    copy = client.get(f"/p/arguments/runs/new/drill/?from={run.pk}").context["form"]
+    assert (copy["layout"].value(), copy["processes"].value()) == ("fsdp", 4)
+    plain = services.run_clone(run=run, layout="one")
+    assert (plain.layout, plain.processes, plain.launcher) == ("one", 1, "plain")
+    assert "fsdp over 4 processes" in client.get(answer.url).content.decode()
+
+
+def test_class_cpu_needs_a_number_of_processes(
+    project: Project, emil: User, signed_in: Sign, machines: list[WorkerReport]
+) -> None:
+    client = signed_in(emil)
+    form = client.get("/p/arguments/runs/new/drill/").context["form"]
+    sent = fields_of(form)
+    answer = client.post("/p/arguments/runs/new/drill/", sent | {"layout": "data"})
+    assert answer.status_code == 422
+    assert "Say how many" in answer.content.decode()
+
+
+# --- words ---
+
+
+def test_where_no_version_is_the_most_common_everybody_is_told() -> None:
+    one, two = worker("a@one"), worker("b@two", versions={"torch": "2.12.0"})
+    site = code_version()
+    assert differences(one, [one, two], site) == ["torch 2.13.0 here; elsewhere 2.12.0."]
+    assert differences(two, [one, two], site) == ["torch 2.12.0 here; elsewhere 2.13.0."]
+    assert differences(one, [one, one, two], site) == []
+
+
+def test_gpus_without_figures_are_named_without_them() -> None:
+    assert gpu_words([Gpu("T4")]) == ["T4"]
+    assert gpu_words([]) == []

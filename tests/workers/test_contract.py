@@ -1,13 +1,21 @@
 """The contract: what one side writes, the other reads back; what does not fit is named."""
 
 import json
+import re
+import subprocess
+import sys
 from dataclasses import MISSING, fields
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from apps.loop.report import CURVES
+from measures.trust.lines import LINES
+from tests.workers.recipes.language import Outcome
+from workers.assess.judging import JUDGEMENTS, ON_THE_WEB
 from workers.contract import (
     ContractError,
     Envelope,
@@ -21,7 +29,10 @@ from workers.contract import (
     spec_to_json,
 )
 from workers.contract.events import EVENT_TYPES, Progress
+from workers.contract.guard_rules import RULES
+from workers.contract.metrics import HEADLINES, METRICS, metric_of, metric_or_own
 from workers.contract.signing import is_signed, signed
+from workers.diagnosis.detectors import DETECTORS
 
 text = st.text(max_size=20)
 whole = st.integers(min_value=0, max_value=2**62)
@@ -181,3 +192,111 @@ def test_a_job_that_does_not_fit_is_refused_by_name(
     spec = JobSpec(run="r", attempt=1, kind="drill", project="p", seed=1, artifacts_url="/a")
     with pytest.raises(ContractError, match=complaint):
         spec_from_json(spec_to_json(spec) | changes)
+
+
+# One table of metrics: what it holds, what the pages say of it, and who may name a metric.
+
+
+PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"
+# Of this kind the loss is a surrogate, which has no unit.
+OTHER_UNIT = {("grpo", "loss")}
+
+
+def test_the_page_of_metrics_has_every_one_in_its_unit_and_no_other():
+    units: dict[str, set[str]] = {}
+    for part in PAGE.read_text().split("\n## ")[1:]:
+        kind = part.partition("\n")[0]
+        for name, unit in re.findall(r"^\| `([^`]+)` \| ([^|]+?) *\|", part, re.M):
+            if (kind, name) not in OTHER_UNIT:
+                units.setdefault(name, set()).add("" if unit == "–" else unit)
+    assert units == {metric.name: {metric.unit} for metric in METRICS}
+
+
+def test_a_metric_stands_in_the_table_once_with_a_title_of_its_own():
+    assert len({metric.name for metric in METRICS}) == len(METRICS)
+    titles = [metric.title for metric in METRICS if not metric.name.endswith(">")]
+    assert sorted({title for title in titles if titles.count(title) > 1}) == []
+
+
+def test_what_watches_sums_up_or_heads_a_run_names_registered_metrics_only():
+    named = {name for rule in RULES for name in (rule.metric, *rule.beside)}
+    named |= {name for detector in DETECTORS for name in detector.metrics}
+    named |= {name for heads in HEADLINES.values() for head in heads for name in head.names}
+    named |= {name for curves in CURVES.values() for name in curves}
+    assert sorted(name for name in named if name and metric_of(name) is None) == []
+
+
+@pytest.mark.parametrize("name", ["objective/scroes", "report/accuracy", "eval", ""])
+def test_a_recipe_that_reports_an_unregistered_metric_fails_its_test(name):
+    event = {"type": "Metrics", "event": {"steps": [1], "values": {name: [1.0]}}}
+    with pytest.raises(AssertionError, match="not in workers/contract/metrics"):
+        Outcome([event])
+
+
+def test_one_of_several_goes_by_its_own_name_in_the_unit_of_all():
+    component = metric_of("reward/component/helpful")
+    assert (component.title, component.unit) == ("reward/component/helpful", "raw score")
+    of_reference = metric_of("behaviour/phrase/good-dog/reference")
+    assert of_reference.name == "behaviour/phrase/<phrase>/reference"
+    assert metric_or_own("somebody/elses").title == "somebody/elses"
+
+
+# What supervises trainers loads no model library and no Django, so it starts at once, anywhere.
+
+
+# Where Django is installed, kombu's JSON looks at one harmless module of it; its settings and
+# database must stay out.
+HEAVY = ("torch", "transformers", "trl", "django.conf", "django.db", "psycopg", "apps", "config")
+MODULES = (
+    "workers.celery",
+    "workers.tasks",
+    "workers.supervisor",
+    "workers.launchers",
+    "workers.contract",
+    "workers.contract.broker",
+    "workers.contract.lease",
+    "workers.train",
+    "workers.recipes.drill",
+)
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_it_imports_no_model_library_and_no_django(module: str) -> None:
+    program = f"""
+import importlib, sys
+importlib.import_module({module!r})
+print(*sorted(name for name in {HEAVY!r} if name in sys.modules))
+"""
+    environment = {
+        "REDIS_URL": "unix:///nonexistent?db=0",
+        # Set around real workers too; it must not make Celery load Django.
+        "DJANGO_SETTINGS_MODULE": "config.settings",
+    }
+    answer = subprocess.run(
+        [sys.executable, "-c", program],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert answer.stdout.split() == []
+
+
+# docs/reward-models.md against the lines of the page.
+
+
+ASSESS_PAGE = (Path(__file__).parents[2] / "docs" / "reward-models.md").read_text()
+
+
+def test_the_table_of_rules_holds_every_line_by_name_and_title() -> None:
+    rows = re.findall(r"^\| `(\w+)` \| (.+) \| (.+) \|$", ASSESS_PAGE.split("<!-- rules")[1], re.M)
+    found = [(name, title) for name, title, _ in rows if name in LINES]
+    assert found == [(line.name, line.title) for line in LINES.values()]
+
+
+def test_every_line_is_explained_in_order() -> None:
+    assert re.findall(r"^### (\w+)$", ASSESS_PAGE, re.M) == list(LINES)
+
+
+def test_every_line_is_measured_by_the_recipe_or_by_the_web_side() -> None:
+    assert set(JUDGEMENTS) == set(LINES) - ON_THE_WEB

@@ -2,6 +2,7 @@
 
 import json
 import os
+import secrets
 import signal
 import subprocess
 import sys
@@ -15,8 +16,10 @@ import pytest
 from tests.workers.attempt import ROOT
 from tests.workers.supervised import FOR_EVER, Unstalled, Web, lives, state_of, trainers, until
 from workers.contract import Limits, wire
+from workers.contract.events import RecipeError
+from workers.models.loading import named_model
 from workers.supervisor import Supervisor, connection
-from workers.supervisor.child import end_with_parent
+from workers.supervisor.child import Trainer, end_with_parent, trainer_environment
 from workers.supervisor.connection import Lease, Line
 
 
@@ -298,3 +301,106 @@ def test_what_a_trainer_leaves_behind_ends_with_it(supervise: Any, web: Web) -> 
     left = [int(line.rpartition(" ")[2]) for line in said if line.startswith("left behind")]
     assert len(left) == 2
     assert [pid for pid in left if lives(pid)] == []
+
+
+# What a trainer gets of its machine: no password, no path that nobody listed.
+
+
+SECRETS = (
+    *("SECRET_KEY", "SECRET_KEY_FALLBACKS", "DATABASE_URL", "REDIS_URL", "CACHE_URL"),
+    *("EMAIL_URL", "METRICS_TOKEN", "PGPASSWORD", "SOMETHING_OF_TOMORROW"),
+)
+NEEDED = (
+    *("CUDA_VISIBLE_DEVICES", "NCCL_DEBUG", "HF_HOME", "OMP_NUM_THREADS", "LC_ALL", "RAY_ADDRESS"),
+    *("REWARD_TOKEN_OURS", "AWS_SECRET_ACCESS_KEY", "SCORE_CACHE_URL", "TRACKING"),
+)
+
+
+def test_a_trainer_sees_what_it_reads_and_no_secret_of_the_web_side(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in (*SECRETS, *NEEDED):
+        monkeypatch.setenv(name, "x")
+    seen = tmp_path / "seen.json"
+    code = "import json, os, sys; json.dump(dict(os.environ), open(sys.argv[1], 'w'))"
+    trainer = Trainer(
+        [sys.executable, "-c", code, str(seen)], run="r", attempt=1, output=tmp_path / "log"
+    )
+    assert trainer.wait(60) == 0
+    trainer.kill()
+    environment = json.loads(seen.read_text())
+    assert [name for name in SECRETS if name in environment] == []
+    assert [name for name in NEEDED if name not in environment] == []
+    assert {"PATH", "CONCORD_RUN", "CONCORD_ATTEMPT", "HF_HUB_OFFLINE"} <= environment.keys()
+
+
+def test_whoever_runs_the_worker_adds_variables_by_name() -> None:
+    ours = {"MY_CLUSTER": "a", "MY_PASSWORD": "b", "TRAINER_ENVIRONMENT": "MY_CLUSTER, OTHER"}
+    assert trainer_environment(ours) == {"MY_CLUSTER": "a"}
+
+
+def test_a_named_model_lies_in_a_listed_folder_or_on_a_hub(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    models, private = tmp_path / "models", tmp_path / "private"
+    for folder in (models / "mine", private / "theirs", tmp_path / "workers"):
+        folder.mkdir(parents=True)
+    (models / "link").symlink_to(private / "theirs")
+    monkeypatch.setenv("MODEL_FOLDERS", str(models))
+    monkeypatch.chdir(tmp_path)
+    assert named_model(str(models / "mine")) == models / "mine"
+    assert named_model("org/model") == "org/model"
+    refused = [
+        *(str(private / "theirs"), str(private / "missing"), str(models), str(models / "link")),
+        *(str(models / ".." / "private" / "theirs"), "private/theirs", "workers", "../x"),
+    ]
+    said = set()
+    for name in refused:
+        with pytest.raises(RecipeError) as raised:
+            named_model(name)
+        assert raised.value.kind == "model_not_allowed"
+        said.add(raised.value.message)
+    assert len(said) == 1, "the words are the same whether there is something or not"
+
+
+# A trainer as a process: what ends with it, and what does not.
+
+
+SLEEP = [sys.executable, "-S", "-c", "import time; time.sleep(600)"]
+# What a data loader or a rank does: a session of its own, which no signal to a group reaches.
+LEAVES_ONE = [
+    *(sys.executable, "-S", "-c"),
+    "import subprocess, sys, time;"
+    "child = subprocess.Popen([sys.executable, '-S', '-c', 'import time; time.sleep(600)'],"
+    "    start_new_session=True);"
+    "print(child.pid, flush=True); time.sleep(600)",
+]
+
+
+def started(folder: Path, run: str, attempt: int, argv: list[str] = SLEEP) -> Trainer:
+    return Trainer(argv, run=run, attempt=attempt, output=folder / f"{run}-{attempt}.log")
+
+
+@pytest.fixture
+def run() -> str:
+    return f"run-{secrets.token_hex(4)}"
+
+
+def test_an_attempt_that_is_ended_late_leaves_the_next_one_alone(tmp_path: Path, run: str) -> None:
+    """Both on one machine: the first has lost its lease and hears of it only now."""
+    first = started(tmp_path, run, 1)
+    second = started(tmp_path, run, 2)
+    try:
+        assert first.wait(60) is not None, "the second began by ending what was left of the first"
+        first.kill()
+        assert second.wait(0.5) is None, "the second is not the first one's to end"
+    finally:
+        second.kill()
+
+
+def test_what_leads_a_session_of_its_own_ends_with_its_attempt(tmp_path: Path, run: str) -> None:
+    trainer = started(tmp_path, run, 3, LEAVES_ONE)
+    while not (printed := trainer.tail()):
+        assert trainer.wait(0.02) is None
+    trainer.kill()
+    assert not lives(int(printed[0]))

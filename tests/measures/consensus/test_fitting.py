@@ -5,8 +5,18 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from measures.consensus import METHODS, Votes, fit, majority, posteriors_of, votes_from, winners
-from tests.measures.consensus.crowds import accuracy, coins, people, simulated
+from measures.consensus import (
+    METHODS,
+    Votes,
+    fit,
+    majority,
+    posteriors_of,
+    share_right,
+    votes_from,
+    wawa,
+    winners,
+)
+from tests.measures.consensus.crowds import accuracy, coins, people, real_crowd, simulated
 
 EVERY = pytest.mark.parametrize("method", METHODS)
 
@@ -240,3 +250,155 @@ def test_the_reference_crowd_of_the_specification():
     assert accuracy(found, truth) == pytest.approx(94.1, abs=1.5)
     assert kept.mean() == pytest.approx(0.82, abs=0.04)
     assert accuracy(found[kept], truth[kept]) == pytest.approx(98.5, abs=0.5)
+
+
+# Votes as index vectors, and counting them.
+
+
+def test_sizes_and_offered_choices_follow_from_the_votes():
+    votes = votes_from([0, 2], [1, 0], [0, 2])
+    assert (votes.n_items, votes.n_annotators, len(votes)) == (3, 2, 2)
+    assert votes.offered.tolist() == [True, True, True, False]
+    assert votes.counts().tolist() == [[1, 0, 0, 0], [0, 0, 0, 0], [0, 0, 1, 0]]
+
+
+def test_no_votes_at_all_are_votes_too():
+    votes = votes_from(np.zeros(0, int), np.zeros(0, int), np.zeros(0, int))
+    assert (votes.n_items, votes.n_annotators, len(votes)) == (0, 0, 0)
+    assert votes.offered.tolist() == [True, True, False, False]
+
+
+def test_a_choice_that_was_offered_once_stays_offered():
+    votes = votes_from([0], [0], [3], offered=[True, True, True, False])
+    assert votes.offered.all()
+
+
+def test_a_subset_keeps_the_numbers_of_items_and_annotators():
+    votes = votes_from([0, 1, 2], [0, 1, 2], [0, 0, 0])
+    part = votes.subset(votes.items > 1)
+    assert (len(part), part.n_items, part.n_annotators) == (1, 3, 3)
+
+
+@pytest.mark.parametrize(
+    ("vectors", "message"),
+    [
+        (([0], [0, 1], [0]), "differ in length"),
+        (([-1], [0], [0]), "items must lie between"),
+        (([0], [0], [4]), "choices must lie between"),
+        (([0.5], [0], [0]), "whole numbers"),
+        (([[0]], [0], [0]), "a vector"),
+    ],
+)
+def test_what_is_not_a_list_of_votes_is_refused(vectors, message):
+    with pytest.raises(ValueError, match=message):
+        votes_from(*vectors)
+
+
+def test_an_item_beyond_the_stated_number_is_refused():
+    with pytest.raises(ValueError, match="items must lie between 0 and 1"):
+        votes_from([2], [0], [0], n_items=2)
+
+
+def test_majority_leaves_a_tie_of_votes_open():
+    votes = votes_from([0, 0, 1, 1, 1], [0, 1, 0, 1, 2], [0, 1, 0, 1, 1], n_items=3)
+    found = majority(votes)
+    assert found.winner.tolist() == [-1, 1, -1]
+    assert found.shares[1] == pytest.approx([1 / 3, 2 / 3, 0, 0])
+    assert found.shares[2].tolist() == [0, 0, 0, 0]
+
+
+def test_wawa_by_hand():
+    # Items 0 and 1: Ana and Ben say a, Cem b. Item 2: Ana a, Cem b, a tie: half a point each.
+    votes = votes_from([0, 0, 0, 1, 1, 1, 2, 2], [0, 1, 2, 0, 1, 2, 0, 2], [0, 0, 1, 0, 0, 1, 0, 1])
+    found = wawa(votes)
+    ana, ben, cem = 2.5 / 3, 1.0, 0.5 / 3
+    assert found.weights == pytest.approx([ana, ben, cem])
+    assert found.shares[2, 0] == pytest.approx(ana / (ana + cem))
+    assert found.winner.tolist() == [0, 0, 0]
+
+
+def test_majority_on_rte_is_right_as_often_as_published():
+    votes, gold = real_crowd("rte")
+    right = (majority(votes).winner == gold).mean() + (majority(votes).winner == -1).mean() / 2
+    assert right == pytest.approx(0.896875)
+
+
+def test_winners_are_alone_at_the_top():
+    rows = [[0.5, 0.5, 0, 0], [0.5 + 1e-12, 0.5 - 1e-12, 0, 0], [0.6, 0.4, 0, 0], [0, 0, 0, 0]]
+    assert winners(rows).tolist() == [-1, -1, 0, -1]
+    assert winners(np.zeros((0, 4))).tolist() == []
+
+
+# One Bayes step, as the web application takes it for one comparison.
+
+
+def wide(matrix: list[list[float]]) -> np.ndarray:
+    """A (2, 2) confusion matrix among four choices, of which two are offered."""
+    made = np.eye(4)
+    made[:2, :2] = matrix
+    return made
+
+
+ANA = wide([[0.9, 0.1], [0.2, 0.8]])
+BEN = wide([[0.6, 0.4], [0.4, 0.6]])
+NEW = wide([[0.7, 0.3], [0.3, 0.7]])
+EVEN = [0.5, 0.5, 0, 0]
+
+
+def test_two_votes_by_hand():
+    votes = votes_from([0, 0], [0, 1], [0, 1])
+    found = posteriors_of(votes, [0.6, 0.4, 0, 0], [ANA, BEN], NEW)
+    a, b = 0.6 * 0.9 * 0.4, 0.4 * 0.2 * 0.6
+    assert found[0] == pytest.approx([a / (a + b), b / (a + b), 0, 0])
+
+
+def test_one_coin_log_odds_add_up():
+    q = [0.9, 0.8, 0.6]
+    people = [wide([[x, 1 - x], [1 - x, x]]) for x in q]
+    found = posteriors_of(votes_from([0, 0, 0], [0, 1, 2], [0, 1, 0]), EVEN, people, NEW)
+    odds = np.log(0.9 / 0.1) - np.log(0.8 / 0.2) + np.log(0.6 / 0.4)
+    assert found[0, 0] == pytest.approx(1 / (1 + np.exp(-odds)))
+
+
+def test_somebody_never_seen_votes_like_the_default():
+    votes = votes_from([0], [7], [0])
+    assert posteriors_of(votes, EVEN, [ANA], NEW)[0, 0] == pytest.approx(0.7)
+    assert posteriors_of(votes, EVEN, np.zeros((0, 4, 4)), NEW)[0, 0] == pytest.approx(0.7)
+
+
+def test_an_item_without_votes_gets_the_priors():
+    votes = votes_from([0], [0], [0], n_items=2)
+    assert posteriors_of(votes, [0.3, 0.7, 0, 0], [ANA], NEW)[1] == pytest.approx([0.3, 0.7, 0, 0])
+
+
+def test_a_choice_the_model_never_saw_says_nothing():
+    votes = votes_from([0, 0], [0, 1], [0, 3])
+    found = posteriors_of(votes, EVEN, [ANA, BEN], NEW)
+    assert found[0] == pytest.approx([9 / 11, 2 / 11, 0, 0])
+
+
+def test_votes_that_are_impossible_together_leave_the_priors():
+    sure = wide([[1, 0], [0, 1]])
+    votes = votes_from([0, 0], [0, 1], [0, 1])
+    assert posteriors_of(votes, EVEN, [sure, sure], NEW)[0] == pytest.approx(EVEN)
+
+
+def test_two_thousand_votes_on_one_item_neither_underflow_nor_warn():
+    votes = votes_from(np.zeros(2000, int), np.zeros(2000, int), np.arange(2000) % 3 % 2)
+    found = posteriors_of(votes, EVEN, [BEN], NEW)
+    assert found.sum() == pytest.approx(1)
+    assert found[0, 0] == pytest.approx(1)
+
+
+def test_one_more_vote_is_a_factor_per_truth():
+    before = posteriors_of(votes_from([0], [0], [0]), EVEN, [ANA, BEN], NEW)
+    after = posteriors_of(votes_from([0, 0], [0, 1], [0, 1]), EVEN, [ANA, BEN], NEW)
+    product = before[0] * BEN[:, 1]
+    assert after[0] == pytest.approx(product / product.sum())
+
+
+def test_share_right_counts_a_tie_by_its_size():
+    scores = [[0.5, 0.5, 0, 0], [1 / 3, 1 / 3, 1 / 3, 0], [0.2, 0.8, 0, 0], [1, 0, 0, 0]]
+    right = share_right(scores, [0, 2, 0, -1])
+    assert right[:3] == pytest.approx([1 / 2, 1 / 3, 0])
+    assert np.isnan(right[3])

@@ -1,23 +1,30 @@
 """Every check confirms its planted fault and refutes it where there is none."""
 
 import itertools
-from collections.abc import Callable, Sequence
+import json
+import shutil
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from transformers import LlamaConfig, LlamaForSequenceClassification
 
 from measures.kept_rewards import carried_share, mode_of, rank_correlation_within
 from tests.workers.checks.conftest import ASKED, GOOD, Case
 from tests.workers.recipes.conftest import SUBJECTS
-from tests.workers.recipes.language import Outcome, tiny_llama, user
+from tests.workers.recipes.language import WORDS, Notebook, Outcome, tiny_llama, user
+from workers.artifacts import ArtifactError
 from workers.checks import kl_reference, protocol
 from workers.checks.asking import Speaker, looked_at, without_cache
 from workers.checks.asking import ask as answers_of
+from workers.checks.kept import read_kept
+from workers.context import RunContext
 from workers.contract.events import RecipeError
 from workers.data.batches import encode_prompt
-from workers.models.loading import load_causal, load_tokenizer
+from workers.models.loading import load_causal, load_tokenizer, weights_sha256
+from workers.ppo.checkpoint import KEPT_S, PAUSE_S, Kept
 from workers.rollouts.sampling import Sampling
 
 Ask = Callable[..., dict[str, Any]]
@@ -341,3 +348,177 @@ def test_a_difference_within_the_noise_of_both_measurements_is_none() -> None:
     assert kl_reference.judge(None, fresh, error, float(fresh.value) + 0.8)[0] == "refutes"
     assert kl_reference.judge(None, fresh, error, float(fresh.value) + 0.9)[0] == "confirms"
     assert protocol.judge(fresh, error, float(fresh.value) - 0.9)[0] == "confirms"
+
+
+# What a live run lets others read of its answers, and how they are read.
+
+
+def test_the_answers_of_a_run_are_published_with_every_checkpoint(
+    case: Case, trained: Outcome
+) -> None:
+    saved = [one for one in trained.all("ArtifactSaved") if one["name"] == "rollouts.jsonl"]
+    assert [len(list(case.store.lines(one["uri"]))) for one in saved] == [64, 128]
+    for one in saved:  # each still is what it was named by
+        case.store.get_file(one["uri"], sha256=one["sha256"], cache=case.root)
+
+
+def test_older_ones_make_room_after_a_while_and_nothing_is_published_twice(case: Case) -> None:
+    spec = case.spec("publishing", "ppo", {})
+    notebook = Notebook(spec)
+    folder = case.root / "publishing"
+    folder.mkdir()
+    time = [0.0]
+    context = RunContext(spec, case.store, folder, notebook, clock=lambda: time[0])
+    kept = Kept(10)
+
+    def saved() -> list[dict]:
+        return [envelope["event"] for envelope in notebook.envelopes]
+
+    kept.publish(context)
+    assert saved() == [], "there is nothing yet"
+    for step, moment in enumerate((0.0, 1.0, PAUSE_S, PAUSE_S + KEPT_S + 1.0)):
+        time[0] = moment
+        kept.add([{"step": step}])
+        for _ in range(2):
+            kept.publish(context, pause_s=PAUSE_S)
+    assert len(saved()) == 3, "the second came too soon"
+    there = [case.store.exists(one["uri"]) for one in saved()]
+    assert there == [False, False, True]
+    with pytest.raises(ArtifactError, match="missing"):
+        case.store.get_file(saved()[0]["uri"], sha256=saved()[0]["sha256"], cache=folder)
+    kept.add([{"step": 9}])
+    kept.publish(context)
+    assert len(saved()) == 4, "the end does not wait"
+
+
+def test_kept_answers_are_named_by_step_and_place_and_bad_lines_by_their_number(
+    case: Case, kept: list[dict]
+) -> None:
+    spec = case.spec("reading", "check", {}, rollouts="rollouts")
+    context = RunContext(spec, case.store, case.root)
+    rows = read_kept(context, last=40)
+    assert [row.id for row in rows[:2]] == ["3/24", "3/25"]
+    assert (rows[-1].id, rows[-1].reward) == ("4/31", kept[-1]["reward"])
+    case.put_file("bad", [*kept[:3], {"step": 1}])
+    context = RunContext(case.spec("bad", "check", {}, rollouts="bad"), case.store, case.root)
+    with pytest.raises(RecipeError, match="line 4: is no kept answer"):
+        read_kept(context, last=40)
+    case.put_file("torn", kept[:2])
+    ref = case.refs["torn"]
+    path = case.root / "store" / ref.uri
+    path.write_text(path.read_text() + json.dumps(kept[2])[:20])
+    with pytest.raises(RecipeError) as raised:
+        read_kept(
+            RunContext(case.spec("torn", "check", {}, rollouts="torn"), case.store, case.root),
+            last=40,
+        )
+    assert raised.value.kind == "damaged_input"
+
+
+# A probe says the same of the same model, and something else of another one.
+
+
+Report = dict[str, Any]
+_count = iter(range(1000))
+
+
+def probed(case: Case, config: Mapping[str, Any] | None = None, **inputs: str) -> Report:
+    spec = case.spec(f"probe-{next(_count)}", "probe", ASKED | dict(config or {}), **inputs)
+    outcome = case.run_here(spec)
+    written = json.loads(
+        (case.root / "store" / outcome.all("ArtifactSaved")[-1]["uri"]).read_text()
+    )
+    assert written["version"] == 1
+    return outcome.summary | {"prompts": written["prompts"]}
+
+
+def scorer(seed: int) -> LlamaForSequenceClassification:
+    torch.manual_seed(seed)
+    config = LlamaConfig(
+        vocab_size=len(WORDS) + 4,
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        max_position_embeddings=64,
+        pad_token_id=1,
+        num_labels=1,
+        initializer_range=0.3,
+    )
+    return LlamaForSequenceClassification(config).eval()
+
+
+@pytest.fixture(scope="module")
+def watched(case: Case) -> Case:
+    for seed in (0, 1):
+        case.put_speaker(f"scorer-{seed}", scorer(seed))
+    return case
+
+
+POLICY = {"policy": "base", "prompts": "prompts"}
+
+
+def test_the_same_model_answers_the_same_to_the_last_digit(watched: Case) -> None:
+    first, again = probed(watched, **POLICY), probed(watched, **POLICY)
+    assert first == again
+    model = load_causal(watched.root / "models" / "base")
+    assert first["weights_sha256"] == {"policy": weights_sha256(model)}
+    assert set(first["figures"]) == {
+        *("score", "response_length", "ended", "repetition", "distinct"),
+        *("refusals", "politeness", "compression"),
+    }
+    scores = [row["score"] for row in first["prompts"]]
+    assert first["figures"]["score"]["n"] == len(scores) == 8 * 2
+    assert first["figures"]["score"]["mean"] == pytest.approx(sum(scores) / len(scores))
+
+
+def test_another_model_in_its_place_shows_in_hash_answers_and_figures(watched: Case) -> None:
+    mine, other = probed(watched, **POLICY), probed(watched, **POLICY | {"policy": "stranger"})
+    assert mine["weights_sha256"] != other["weights_sha256"]
+    assert [row["id"] for row in mine["prompts"]] == [row["id"] for row in other["prompts"]]
+    assert mine["figures"]["response_length"] != other["figures"]["response_length"]
+
+
+def test_several_draws_are_one_row_a_prompt(watched: Case) -> None:
+    found = probed(watched, {"draws": 3}, **POLICY)
+    assert found["figures"]["score"]["n"] == 16
+    thirds = [3 * row["refusals"] % 1 for row in found["prompts"]]
+    assert thirds == [0.0] * 16
+
+
+def test_a_score_with_an_origin_is_calibrated(watched: Case) -> None:
+    found = probed(watched, {"baseline_mean": 0.0, "score_temperature": 2.0}, **POLICY)
+    for row in found["prompts"]:
+        assert row["calibrated"] == pytest.approx(1 / (1 + 2.718281828 ** (-row["score"] / 2)))
+
+
+def test_a_reward_model_alone_is_probed_on_answers_that_stay_the_same(watched: Case) -> None:
+    model = {"reward": {"type": "model"}}
+    mine = probed(watched, model, reward="scorer-0", prompts="gold")
+    assert mine == probed(watched, model, reward="scorer-0", prompts="gold")
+    other = probed(watched, model, reward="scorer-1", prompts="gold")
+    assert mine["weights_sha256"] != other["weights_sha256"]
+    assert mine["figures"]["score"]["n"] == 32
+    right = [row["accuracy"] for row in mine["prompts"] if "accuracy" in row]
+    assert mine["figures"]["accuracy"]["mean"] == sum(right) / 16
+    with pytest.raises(RecipeError, match="holds no answers to score"):
+        probed(watched, model, reward="scorer-0", prompts="prompts")
+
+
+def test_a_damaged_model_is_named(watched: Case) -> None:
+    copied = watched.root / "store" / "inputs" / "damaged"
+    shutil.copytree(watched.root / "store" / watched.refs["base"].uri, copied)
+    weights = copied / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-8] + b"12345678")
+    ref = watched.refs["base"]
+    watched.refs["damaged"] = type(ref)("damaged", ref.kind, "d", "inputs/damaged", ref.sha256)
+    with pytest.raises(RecipeError) as raised:
+        probed(watched, policy="damaged", prompts="prompts")
+    assert raised.value.kind == "damaged_input"
+    assert "model.safetensors" in raised.value.message
+
+
+def test_a_probe_that_had_no_time_for_all_prompts_is_no_probe(watched: Case) -> None:
+    slow = {"draws": 4, "max_seconds": 1e-9}
+    with pytest.raises(RecipeError, match="raise max_seconds"):
+        probed(watched, slow, **POLICY)

@@ -10,7 +10,8 @@ import pytest
 from tests.workers.guardrails.streams import healthy_ppo, level_after, planted, watch
 from workers.context import RunContext
 from workers.contract.events import Alert, Event, Evidence, Fault
-from workers.contract.guards import RULES, guard_errors, rules_of
+from workers.contract.guards import RULES, failure_kind, guard_errors, rules_of
+from workers.guardrails.table import PAGE, page
 from workers.guardrails.watch import FiniteGuard, Guardrails, first_stop, report, stop_error
 
 NAN = math.nan
@@ -272,3 +273,20 @@ def test_the_table_is_whole() -> None:
         assert rule.advice.endswith((".", "?"))
         assert rule.source.endswith(".")
         assert rule.severity in ("info", "warning", "critical")
+
+
+# docs/guardrails.md and docs/jobs.md against the rules.
+
+
+JOBS = Path(__file__).parents[3] / "docs" / "jobs.md"
+
+
+def test_the_page_prints_the_rules_as_they_are():
+    text = PAGE.read_text()
+    assert page(text) == text, "run: python -m workers.guardrails.table"
+
+
+def test_every_rule_that_can_stop_a_run_has_its_failure_explained():
+    text = JOBS.read_text()
+    kinds = {failure_kind(rule.name) for rule in RULES if "stop" in rule.actions}
+    assert {kind for kind in kinds if f"`{kind}`" not in text} == set()

@@ -1,10 +1,21 @@
 """What may stand in `server`, and how what may not is told."""
 
-import pytest
+from pathlib import Path
+from typing import Any
 
+import pytest
+import requests
+import torch
+from torch import nn
+
+from tests.workers.recipes.language import tiny_llama, user
+from tests.workers.servers.conftest import Asking
+from tests.workers.servers.stub import text
 from workers.config import settings_for
-from workers.config.server import OWN_FIELDS, server_errors
+from workers.config.server import OWN_FIELDS, read_server, server_errors
 from workers.contract.events import RecipeError
+from workers.rollouts.sampling import Sampling
+from workers.servers import answers
 
 FINE = {"url": "https://gpu.example/v1", "model": "policy-7b"}
 
@@ -67,3 +78,124 @@ def test_check_knows_no_server() -> None:
 
 def test_no_field_that_a_request_holds_can_be_said_twice() -> None:
     assert {"model", "messages", "prompt", "seed", "stream"} <= OWN_FIELDS
+
+
+# Weights sent to a vLLM server: by a stand-in of TRL's client, which needs vLLM and GPUs.
+
+
+BASE = {"model": "tiny", "update_weights": True}
+
+
+class Client:
+    """As far as `trl.generation.vllm_client.VLLMClient` is called."""
+
+    calls: list[str]
+    given: dict[str, torch.Tensor]
+    breaks: dict[str, Exception]
+
+    def __init__(self, base_url: str, connection_timeout: float) -> None:
+        self._call(f"open {base_url}")
+
+    def _call(self, what: str) -> None:
+        self.calls.append(what)
+        if error := self.breaks.get(what.partition(" ")[0]):
+            raise error
+
+    def init_communicator(self, device: torch.device) -> None:
+        self._call("join")
+
+    def update_model_params(self, model: nn.Module) -> None:
+        self._call("send")
+        type(self).given = {name: value.data for name, value in model.named_parameters()}
+
+    def reset_prefix_cache(self) -> None:
+        self._call("forget")
+
+    def close_communicator(self) -> None:
+        self._call("leave")
+
+
+@pytest.fixture
+def client(monkeypatch: pytest.MonkeyPatch) -> type[Client]:
+    from trl.generation.vllm_client import VLLMClient
+
+    for name in ("init_communicator", "update_model_params", "reset_prefix_cache"):
+        assert callable(getattr(VLLMClient, name)), "the stand-in has what TRL has"
+    assert callable(VLLMClient.close_communicator)
+    made = type("Made", (Client,), {"calls": [], "given": {}, "breaks": {}})
+    monkeypatch.setattr("trl.generation.vllm_client.VLLMClient", made)
+    monkeypatch.setattr(answers, "_gpu", lambda: torch.device("cpu"))
+    return made
+
+
+@pytest.fixture
+def policy(tmp_path: Path) -> tuple[Path, nn.Module]:
+    model = tiny_llama(seed=5)
+    model.save_pretrained(tmp_path / "policy")
+    return tmp_path / "policy", model
+
+
+def test_the_server_has_the_checkpoints_weights_before_it_is_asked(
+    asking: Asking, stub: Any, client: type[Client], policy: tuple[Path, nn.Module]
+) -> None:
+    folder, model = policy
+    asked_after: list[list[str]] = []
+
+    def reply(body: dict[str, Any], k: int) -> Any:
+        asked_after.append(list(client.calls))
+        return text("yes")
+
+    server = stub(reply)
+    served = asking.served(server.url, update_weights=True)
+    served.send_weights(folder)
+    served.answer([user("cat")], Sampling(4, seed=1))
+    root = server.url.rstrip("/").removesuffix("/v1")
+    assert asked_after == [[f"open {root}", "join", "send", "forget", "leave"]]
+    for name, value in model.named_parameters():
+        torch.testing.assert_close(client.given[name], value.data, atol=0, rtol=0)
+    assert served.as_summary()["weights_sent"] is True
+    assert "was sent the weights of the input 'policy'" in asking.logged()
+
+
+@pytest.mark.parametrize(
+    ("where", "error", "again"),
+    [
+        ("open", requests.exceptions.ConnectionError("not up after 120 s"), True),
+        ("join", RuntimeError("has no weight-transfer engine"), False),
+        ("send", Exception("Request failed: 500, shapes differ"), False),
+    ],
+)
+def test_a_server_that_does_not_take_them_ends_the_run_and_says_why(
+    asking: Asking,
+    stub: Any,
+    client: type[Client],
+    policy: tuple[Path, nn.Module],
+    where: str,
+    error: Exception,
+    again: bool,
+) -> None:
+    client.breaks[where] = error
+    server = stub(lambda body, k: text("never"))
+    served = asking.served(server.url, update_weights=True)
+    with pytest.raises(RecipeError) as raised:
+        served.send_weights(policy[0])
+    assert (raised.value.kind, raised.value.retryable) == ("inference_server_weights", again)
+    assert str(error) in raised.value.message
+    assert served.server.place in raised.value.message
+    assert (client.calls[-1] == "leave") == (where != "open" and where != "join")
+    assert server.bodies == []
+
+
+def test_a_machine_without_vllm_says_so_before_anything_is_sent(tmp_path: Path) -> None:
+    settings = read_server({"url": "http://127.0.0.1:9/v1"} | BASE)
+    assert settings is not None
+    with pytest.raises(RecipeError) as raised:
+        answers.send_weights(settings, tmp_path, place="127.0.0.1:9")
+    assert raised.value.kind == "missing_package"
+    assert "vllm" in raised.value.message
+
+
+def test_no_token_goes_where_trls_client_sends_none() -> None:
+    fields = {"url": "https://judge.example/v1", "token_env": "INFERENCE_TOKEN_LAB"} | BASE
+    with pytest.raises(RecipeError, match="update_weights: must be off with a token_env"):
+        read_server(fields)
