@@ -94,4 +94,4 @@ def _common(
 ) -> tuple[list[str], sparse.csr_matrix]:
     n_texts = np.bincount(table.indices, minlength=len(names))
     kept = np.flatnonzero(n_texts >= least_texts)
-    return [names[column] for column in kept], table[:, kept]
+    return [names[column] for column in kept.tolist()], table[:, kept]

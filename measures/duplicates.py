@@ -85,7 +85,7 @@ def shingle_sets(texts: Sequence[str]) -> ShingleSets:
 
     present, start = np.unique(of_text, return_index=True)
     size = np.diff(np.append(start, len(of_text)))
-    digest = np.add.reduceat(mix(hashes), start) if len(start) else hashes[:0]
+    digest: Hashes = np.add.reduceat(mix(hashes), start) if len(start) else hashes[:0]
     number, owner = (np.full(len(texts), -1, dtype=np.int64) for _ in range(2))
     named = mix(digest ^ size.astype(np.uint64))
     _, first, which = np.unique(named, return_index=True, return_inverse=True)

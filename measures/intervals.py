@@ -21,7 +21,7 @@ Floats = NDArray[np.float64]
 _Z95 = NormalDist().inv_cdf(0.975)
 
 
-def wilson(successes: float, n: int) -> Interval:
+def wilson(successes: float, n: float) -> Interval:
     """A share with Wilson's 95 % score interval.
 
     (p + z²/2n ± z √(p(1 − p)/n + z²/4n²)) / (1 + z²/n). Source: Wilson, JASA 22 (1927); Brown, Cai
@@ -39,7 +39,7 @@ def wilson(successes: float, n: int) -> Interval:
     scale = 1 + _Z95**2 / n
     low = 0.0 if successes == 0 else (centre - spread) / scale
     high = 1.0 if successes == n else (centre + spread) / scale
-    return Interval(value=share, low=low, high=high, n=n)
+    return Interval(value=share, low=low, high=high, n=int(n))
 
 
 def mean_interval(

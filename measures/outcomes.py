@@ -110,7 +110,8 @@ def _window(series: Sequence[Measured], newest: int) -> Change:
         before=mean, after=now, value=now - mean, n_before=len(before), n_after=len(after)
     )
     share = 1 / len(before) + 1 / len(after)
-    sampled, errors = _sampling([*before, *after]), []
+    sampled = _sampling([*before, *after])
+    errors: list[tuple[float, int | None]] = []  # with degrees of freedom
     if len(before) >= LEAST_BEFORE:
         own = float(first.var(ddof=1)) * _inflation(first)
         errors.append((math.sqrt(own * share), len(before) - 1))

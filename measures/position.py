@@ -186,7 +186,9 @@ def _side_flip(flips: _Flips, shared: dict[str, Any]) -> PositionBias:
     fields = shared | counts | {"value": float(expit(b)), "logit": b, "p": p}
     if units < LEAST_UNITS:
         reason = f"too few pairs tell: {units} (an interval needs at least {LEAST_UNITS})"
-        return PositionBias(**fields, **_NO_BOUNDS, no_interval=reason)
+        return PositionBias(
+            **fields, low=None, high=None, logit_low=None, logit_high=None, no_interval=reason
+        )
     margin = float(stdtrit(units - 1, 0.975)) * math.sqrt(spread) / 2
     low, high = b - margin, b + margin
     return PositionBias(
@@ -194,17 +196,24 @@ def _side_flip(flips: _Flips, shared: dict[str, Any]) -> PositionBias:
     )
 
 
-_NO_BOUNDS = {"low": None, "high": None, "logit_low": None, "logit_high": None}
-
-
 def _without(reason: str, **fields: Any) -> PositionBias:
     fields = {"n_flipped": 0, "n_informative": 0} | fields
-    return PositionBias(**fields, **_NO_BOUNDS, value=None, logit=None, p=None, undefined=reason)
+    return PositionBias(
+        **fields,
+        value=None,
+        low=None,
+        high=None,
+        logit=None,
+        logit_low=None,
+        logit_high=None,
+        p=None,
+        undefined=reason,
+    )
 
 
 def _sentence(bias: PositionBias) -> str:
     rate = bias.left_rate
-    if rate.value is None:
+    if rate.value is None or rate.low is None or rate.high is None:
         return "Nothing is known about sides: no vote chose a side whose place is known."
     told = (
         f"{_percent(rate.value)} of {bias.n:,} choices fell on the left answer "

@@ -16,6 +16,7 @@ from apps.accounts.scopes import SCOPES, TOKEN_PREFIX, token_sha256
 from apps.accounts.selectors import may_create_projects
 from apps.accounts.throttle import count_up
 from apps.common.errors import Conflict, DomainError, Refused
+from apps.common.models import longest
 
 TOKEN_MAX_DAYS = 365
 
@@ -81,15 +82,14 @@ def user_create(
     Only the hash is stored, so the caller shows a temporary password at once or never.
     """
     user = User(username=username.strip(), display_name=display_name.strip(), email=email.strip())
-    temporary = password is None
-    password = secrets.token_urlsafe(12) if temporary else password
     try:
-        if not temporary:
+        if password is not None:
             validate_password(password, user)
     except ValidationError as error:
         raise DomainError(
             " ".join(error.messages), code="weak_password", field="password"
         ) from None
+    password = secrets.token_urlsafe(12) if password is None else password
     user.set_password(password)
     try:
         user.full_clean()
@@ -168,7 +168,7 @@ def membership_remove(*, project: Project, user: User, by: User | None = None) -
 def membership_pause(*, project: Project, user: User, reason: str, by: User | None = None) -> None:
     """The person gets no more pairs, and reads why. What they did stays, and they may sign in."""
     reason = reason.strip()
-    most = Membership._meta.get_field("paused_reason").max_length
+    most = longest(Membership, "paused_reason")
     if not reason:
         raise DomainError("Say why: the person reads this instead of a pair.", field="reason")
     if len(reason) > most:

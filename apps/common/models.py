@@ -15,6 +15,14 @@ def short_id() -> str:
     return "".join(secrets.choice(_ALPHABET) for _ in range(LENGTH))
 
 
+def longest(model: type[models.Model], name: str) -> int:
+    """The most characters that this column takes."""
+    field = model._meta.get_field(name)
+    most = field.max_length if isinstance(field, models.CharField) else None
+    assert most is not None  # noqa: S101 — asked of short texts only, and these all have one
+    return most
+
+
 class Stamped(models.Model):
     """Rows that say when they came to be and when they last changed."""
 

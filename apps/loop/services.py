@@ -73,12 +73,12 @@ def circle_start(
     launch("reward", "Reward model", {"data": data.preferences, "sft": sft})
     launch("judge", "Judge reward model", {"data": data.judge_preferences, "sft": sft})
     launch("dpo", "DPO", {"data": data.preferences, "sft": sft})
-    models = {"reward": runs["reward"], "judge": runs["judge"]}
+    models: dict[str, Input] = {"reward": runs["reward"], "judge": runs["judge"]}
     # Pairs that other people decided tell a reward that points the wrong way from one that the
     # policy has outwitted.
     known = {"canaries": data.judge_preferences, "reward_data": data.preferences}
     launch("ppo", "PPO", {"prompts": data.prompts, "sft": sft, **models, **known})
-    policy = {"prompts": data.prompts, "policy": runs["ppo"], "sft": sft}
+    policy: dict[str, Input] = {"prompts": data.prompts, "policy": runs["ppo"], "sft": sft}
     launch("evaluate", "Evaluate PPO against SFT", policy | models)
     launch("assess", "Assess the reward model", policy | models | {"data": data.preferences})
     launch("generate", "Fresh pairs from PPO", policy)

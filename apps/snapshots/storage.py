@@ -71,7 +71,7 @@ KEY = "pseudonyms"  # of a snapshot's counts
 _SALT = "snapshots.pseudonyms"
 
 
-def dataset_key(*, project: int, recipe: Mapping[str, Any], votes: Iterable[int]) -> str:
+def dataset_key(*, project: str, recipe: Mapping[str, Any], votes: Iterable[int]) -> str:
     """32 hex digits for a recipe over these votes."""
     made_of = json.dumps([project, recipe, sorted(votes)], sort_keys=True)
     return hashlib.sha256(made_of.encode()).hexdigest()[:32]

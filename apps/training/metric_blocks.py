@@ -266,7 +266,7 @@ class Head:
     columns: list[list[Any]]
 
     @classmethod
-    def read(cls, head: bytes) -> "Head":
+    def read(cls, head: bytes | memoryview) -> "Head":
         data = json.loads(zlib.decompress(head))
         if data["version"] != VERSION:
             raise ValueError(f"a block of metrics of version {data['version']}, not {VERSION}")
@@ -281,7 +281,9 @@ class Head:
         return {row[0]: (row[6], row[7]) for row in self.columns if row[6] is not None}
 
 
-def decode(head: bytes, body: bytes, *, names: Iterable[str] | None = None) -> dict[str, Column]:
+def decode(
+    head: bytes | memoryview, body: bytes | memoryview, *, names: Iterable[str] | None = None
+) -> dict[str, Column]:
     """The columns of a block, or those of `names` alone. Metrics measured at the same steps share
     one array of steps."""
     read = Head.read(head)

@@ -291,12 +291,9 @@ def advise(facts: Facts) -> Advice:
     """The method with its reason, what it overrules, hybrids, cautions and next steps."""
     held = [(method, item) for method, rule in _RULES if (item := rule(facts)) is not None]
     unknown = unknown_of(facts)
-    if held:
-        (method, reason), *others = held
-    else:
-        method, reason, others = *_default(facts), []
-    overruled = [_overruled(item, method) for other, item in others if other is not method]
-    agreeing = [item for other, item in others if other is method]
+    method, reason = held[0] if held else _default(facts)
+    overruled = [_overruled(item, method) for other, item in held[1:] if other is not method]
+    agreeing = [item for other, item in held[1:] if other is method]
     return Advice(
         method=method,
         headline=HEADLINES[method],

@@ -16,6 +16,7 @@ Ints = NDArray[np.int64]
 
 # Fewer common comparisons make a kappa that is mostly noise, and often undefined.
 LEAST_COMMON = 10
+_NONE = Bounds(None, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,16 +135,18 @@ def mean_cohen_kappa(
     scores, items = scores[defined], pairs.item[entries[defined]]
     n_items = len(np.unique(items))
 
-    def result(value: float | None, **rest: object) -> MeanKappa:
+    def result(
+        value: float | None, bounds: Bounds = _NONE, undefined: str | None = None
+    ) -> MeanKappa:
         estimate = Estimate(
             statistic=Statistic.MEAN_COHEN_KAPPA,
             value=value,
-            low=rest.get("low"),
-            high=rest.get("high"),
+            low=bounds.low,
+            high=bounds.high,
             n_items=n_items,
             n_votes=2 * len(scores),
-            undefined=rest.get("undefined"),
-            no_interval=rest.get("no_interval"),
+            undefined=undefined,
+            no_interval=bounds.reason,
         )
         return MeanKappa(estimate, n_used, len(counts.n) - len(enough), len(enough) - n_used)
 
@@ -158,13 +161,13 @@ def mean_cohen_kappa(
         unit = batches(items if groups is None else np.asarray(groups)[items])
         plural = "comparisons" if groups is None else "groups"
         bounds = _resampled(scores, unit, plural, replicates, seed)
-    return result(float(scores.mean()), low=bounds.low, high=bounds.high, no_interval=bounds.reason)
+    return result(float(scores.mean()), bounds)
 
 
 def _resampled(scores: Floats, unit: Ints, plural: str, replicates: int, seed: int) -> Bounds:
     """Bounds of the mean of `scores` when units are drawn whole."""
     n_units = int(unit.max()) + 1
-    rows = np.column_stack(
+    rows: Floats = np.column_stack(
         [np.bincount(unit, weights=scores, minlength=n_units), np.bincount(unit, minlength=n_units)]
     )
     return bootstrap_bounds(
@@ -211,16 +214,18 @@ def cohen_kappa(table: ArrayLike, *, replicates: int = REPLICATES, seed: int = 0
     rows = np.column_stack([first == second, one_hot[first], one_hot[second]]).astype(np.float64)
     n_items = int(multiplicity.sum())
 
-    def result(value: float | None, **rest: object) -> Estimate:
+    def result(
+        value: float | None, bounds: Bounds = _NONE, undefined: str | None = None
+    ) -> Estimate:
         return Estimate(
             statistic=Statistic.COHEN_KAPPA,
             value=value,
-            low=rest.get("low"),
-            high=rest.get("high"),
+            low=bounds.low,
+            high=bounds.high,
             n_items=n_items,
             n_votes=2 * n_items,
-            undefined=rest.get("undefined"),
-            no_interval=rest.get("no_interval"),
+            undefined=undefined,
+            no_interval=bounds.reason,
         )
 
     if not n_items:
@@ -231,7 +236,7 @@ def cohen_kappa(table: ArrayLike, *, replicates: int = REPLICATES, seed: int = 0
     bounds = bootstrap_bounds(
         rows, multiplicity, _kappa, unit="comparisons", replicates=replicates, seed=seed
     )
-    return result(value, low=bounds.low, high=bounds.high, no_interval=bounds.reason)
+    return result(value, bounds)
 
 
 def _kappa(sums: Floats) -> Floats:

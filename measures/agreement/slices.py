@@ -137,10 +137,9 @@ def holm(gaps: list[Gap]) -> list[Gap]:
     Naming those under `FALSE_ALARM` names any slice wrongly in at most that share of projects.
     Source: Holm, Scandinavian Journal of Statistics 6 (1979).
     """
-    tested = [place for place, gap in enumerate(gaps) if gap.p is not None]
-    tested.sort(key=lambda place: gaps[place].p)
+    tested = sorted((gap.p, place) for place, gap in enumerate(gaps) if gap.p is not None)
     adjusted, found = 0.0, list(gaps)
-    for rank, place in enumerate(tested):
-        adjusted = max(adjusted, min(1.0, (len(tested) - rank) * gaps[place].p))
+    for rank, (p, place) in enumerate(tested):
+        adjusted = max(adjusted, min(1.0, (len(tested) - rank) * p))
         found[place] = replace(gaps[place], adjusted=adjusted)
     return found

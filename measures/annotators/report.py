@@ -146,9 +146,11 @@ def _compared(compared: Compared | Longer, k: int, nothing: str) -> Figure:
     if not n:
         return Figure(value=None, n=0, undefined=nothing)
     few = f"too few to judge: {n} of {LEAST_COMPARED} pairs" if n < LEAST_COMPARED else None
+    low, high = _bounds(compared.own, k)
     return Figure(
         value=_number(compared.own.mean[k]),
-        **_bounds(compared.own, k),
+        low=low,
+        high=high,
         n=n,
         compared=_number(compared.others.mean[k]),
         expected=_number(compared.expected[k]) if isinstance(compared, Longer) else None,
@@ -167,9 +169,11 @@ def _agreement(crowd: Crowd, k: int) -> Figure:
             value=None, n=0, undefined="nobody else voted on their pairs of the random stratum"
         )
     few = f"too few for an interval: {n} of {LEAST_PAIRS} pairs" if n < LEAST_PAIRS else None
+    low, high = _bounds(found.others, k)
     return Figure(
         value=_number(found.others.mean[k]),
-        **_bounds(found.others, k),
+        low=low,
+        high=high,
         n=n,
         compared=_number(found.among[k]),
         few=few,
@@ -241,11 +245,11 @@ def _timeline(crowd: Crowd, k: int) -> list[dict[str, Any]]:
     ]
 
 
-def _bounds(means: Means, k: int) -> dict[str, float | None]:
+def _bounds(means: Means, k: int) -> tuple[float | None, float | None]:
     low, high = _number(means.low[k]), _number(means.high[k])
     if low is None or high is None:
-        return {"low": None, "high": None}
-    return {"low": max(low, 0.0), "high": min(high, 1.0)}
+        return None, None
+    return max(low, 0.0), min(high, 1.0)
 
 
 def _number(value: Any) -> float | None:

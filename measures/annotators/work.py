@@ -37,8 +37,8 @@ class Means:
         return cls(n=n, mean=mean, error=error, low=mean - margin, high=mean + margin)
 
     def reshape(self, *shape: int) -> Self:
-        fields = (self.n, self.mean, self.error, self.low, self.high)
-        return type(self)(*(x.reshape(shape) for x in fields))
+        fields = (self.mean, self.error, self.low, self.high)
+        return type(self)(self.n.reshape(shape), *(x.reshape(shape) for x in fields))
 
     def p_above(self, limit: float | Floats) -> Floats:
         """One-sided t test of "at most `limit`": small where the mean lies above it."""

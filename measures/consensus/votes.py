@@ -253,12 +253,12 @@ def wawa(votes: Votes) -> Counted:
 
 
 def _counted(votes: Votes, weights: NDArray[np.float64]) -> Counted:
-    totals = np.bincount(
+    sums = np.bincount(
         votes.items * 4 + votes.choices,
         weights=weights[votes.annotators],
         minlength=votes.n_items * 4,
     )
-    totals = totals.astype(np.float64).reshape(-1, 4)  # whole numbers where there are no votes
+    totals = sums.astype(np.float64).reshape(-1, 4)  # whole numbers where there are no votes
     total = totals.sum(axis=1, keepdims=True)
     shares = np.divide(totals, total, out=np.zeros_like(totals), where=total > 0)
     return Counted(shares, winners(shares), weights)

@@ -90,7 +90,7 @@ def label_noise(pairs: Pairs) -> Finding:
     evidence = (_curve(pairs, clear, found), contradictions)
     said = f"An estimated {share(of)} of {of.n:,} clear labels say the opposite of what they should"
     facts = {"swapped": of.value, "temperature": found.temperature, "sure": found.sure}
-    if of.low > 0 and (of.value or 0.0) > MOST_SWAPPED:
+    if (of.low or 0.0) > 0 and (of.value or 0.0) > MOST_SWAPPED:
         verdict, says = Verdict.RED, f"{said}: over 5 %. Read the surest contradictions below."
     elif half_width(of) > MOST_SWAPPED or (of.value or 0.0) > MOST_SWAPPED:
         return unmeasured(

@@ -65,10 +65,10 @@ def people_rank(
     else:
         verdict, says = Verdict.RED, f"{says}: under {LEAST_RANK}."
     if trust is not None and trust > 0:
-        facts["corrected"] = min(1.0, found.value / math.sqrt(trust))
+        facts["corrected"] = corrected = min(1.0, found.value / math.sqrt(trust))
         says += (
             f" The reliability of people's mean grades is {plain(trust)}; against grades without "
-            f"noise it would be about {plain(facts['corrected'])}."
+            f"noise it would be about {plain(corrected)}."
         )
     return Finding(
         line="people_rank",

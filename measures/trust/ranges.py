@@ -66,7 +66,7 @@ def policy_range(
         np.asarray([] if x is None else x, dtype=float) for x in (train_lengths, policy_lengths)
     ]
     if len(lengths[0]) >= LEAST_TRAIN and len(lengths[1]) == len(policy):
-        length = _Outside.of(*lengths, labels)
+        length = _Outside.of(lengths[0], lengths[1], labels)
         seen.append(length)
         says += (
             f"; {share(length.found)} are longer or shorter than the middle 99 % "

@@ -38,7 +38,7 @@ def accuracy(pairs: Pairs, *, words: Floats | None = None) -> Finding:
     """Green: the lower bound is at least 60 %. words: margins of `word_margins`, shown beside."""
     line, decided = "accuracy", pairs.decided
     found = share_of(pairs, pairs.credit(), where=decided)
-    if found.low is None:
+    if found.low is None or found.high is None:
         return too_thin(line, found, LEAST_PAIRS)
     rows = [("This model", found), ("The longer one", _by_length(pairs))]
     if words is not None:
@@ -122,7 +122,7 @@ def beats_length(pairs: Pairs) -> Finding:
         )
     if ahead.low > 0:
         verdict, says = Verdict.GREEN, f"{said} better."
-    elif ahead.high < 0:
+    elif ahead.high is not None and ahead.high < 0:
         verdict, says = Verdict.RED, f"{said}: worse than a rule that reads nothing."
     elif (pairs.credit() == pair_credit(rule_margin))[decided].all():
         verdict = Verdict.RED
@@ -175,7 +175,7 @@ def beats_words(pairs: Pairs, words: Floats | None) -> Finding:
         f"same {ahead.n:,} pairs: {points(ahead)}"
     )
     facts = {"difference": ahead.value, "words": by_words.value, "model": by_model.value}
-    if ahead.high < 0:
+    if ahead.high is not None and ahead.high < 0:
         return Finding(
             line=line,
             verdict=Verdict.RED,

@@ -155,7 +155,7 @@ def gap_between(one: Interval, other: Interval) -> Interval:
     if one.value is None or other.value is None:
         return Interval(value=None, low=None, high=None, n=n, undefined="one side has no rows")
     value = one.value - other.value
-    if None in (one.low, one.high, other.low, other.high):
+    if one.low is None or one.high is None or other.low is None or other.high is None:
         reason = one.no_interval or other.no_interval or "one side has no interval"
         return Interval(value=value, low=None, high=None, n=n, n_clusters=units, no_interval=reason)
     low = value - math.hypot(one.value - one.low, other.high - other.value)

@@ -140,4 +140,4 @@ def _percent(share: float) -> str:
     return "over 99.9 %" if share > 0.999 else f"{100 * share:.1f} %"
 
 
-_COLUMN = {choice: column for column, choice in enumerate(CHOICES)}
+_COLUMN: dict[str, int] = {choice: column for column, choice in enumerate(CHOICES)}

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 from django.db.models import (
@@ -28,6 +28,9 @@ from apps.common.columns import int_columns
 from apps.labeling.models import Annotator, Comparison, Consensus, Slot, Vote
 from measures.annotators import Repeats, Work
 from measures.voting import CHOICES
+
+if TYPE_CHECKING:
+    from django_stubs_ext import WithAnnotations
 
 SHOWN = {
     "": "everybody",
@@ -78,7 +81,18 @@ def annotators_stale() -> list[Project]:
     return list(Project.objects.filter(id__in=behind, archived_at__isnull=True))
 
 
-def reports_of(*, project: Project) -> QuerySet[AnnotatorReport]:
+class Standing(TypedDict):
+    """What `reports_of` reads beside a report."""
+
+    n_flags: int
+    n_tests: int
+    paused_reason: str | None
+    left_out_at: datetime | None
+    left_out_reason: str | None
+    reliability: float | None
+
+
+def reports_of(*, project: Project) -> "QuerySet[WithAnnotations[AnnotatorReport, Standing]]":
     """Everybody with votes, with n_flags, n_tests, paused_reason, left_out_at and _reason."""
     standing = Annotator.objects.filter(project=project, user=OuterRef("user"))
     seat = Membership.objects.filter(project=project, user=OuterRef("user"))
@@ -104,7 +118,7 @@ def reports_list(
     show: str = "",
     least: int = 0,
     sort: str = "flags",
-) -> QuerySet[AnnotatorReport]:
+) -> "QuerySet[WithAnnotations[AnnotatorReport, Standing]]":
     """The list as filtered; without names only numbers can be searched."""
     rows = reports_of(project=project)
     if search:
@@ -336,7 +350,7 @@ class Crowd:
 
 def annotator_votes(*, project: Project) -> Crowd:
     """One read of the project's votes; rows in the order in which votes were cast."""
-    values = {"project": project.pk}
+    values: dict[str, Any] = {"project": project.pk}
     columns = int_columns(_VOTES, values, n=9)
     order = np.lexsort((columns[8], columns[7]))
     pair, person, choice, a_left, ms, gold, random, at, _ = (column[order] for column in columns)
@@ -364,7 +378,7 @@ def _same(chose: Ints, a: Ints) -> Ints:
     return np.where((chose < 0) | (a < 0), -1, chose == a).astype(np.int64)
 
 
-def _a_longer(values: dict[str, object], ids: Ints) -> Ints:
+def _a_longer(values: dict[str, Any], ids: Ints) -> Ints:
     """Of these comparisons: 1 where A is longer, −1 where B is, 0 where neither."""
     keys, signs = int_columns(_LENGTHS, values, n=2)
     order = np.argsort(keys)
@@ -381,7 +395,7 @@ def _ordered(who: Ints, at: Ints, n_people: int) -> NDArray[np.bool_]:
     return 2 * distinct > np.bincount(who, minlength=n_people)
 
 
-def _repeats(values: dict[str, object], people: Ints) -> Repeats:
+def _repeats(values: dict[str, Any], people: Ints) -> Repeats:
     person, first, again, first_a, again_a = int_columns(_REPEATS, values, n=5)
     known = np.isin(person, people)
     who = np.searchsorted(people, person[known])

@@ -120,7 +120,7 @@ class AuditSample:
 
 def audit_sample(*, project: Project) -> AuditSample:
     settings = LabelingSettings.objects.filter(project=project).first() or LabelingSettings()
-    values = {
+    values: dict[str, str | int | datetime] = {
         "project": project.pk,
         # the same bound as in `labeling.services.leasing`
         "below": min(_LOWEST_HASH + int(settings.audit_rate * 2**64), -_LOWEST_HASH - 1),
@@ -145,7 +145,7 @@ def audit_sample(*, project: Project) -> AuditSample:
 def _audited(row: tuple[Any, ...]) -> Audited:
     counts = dict(zip(("a", "b", "tie", "both_bad"), row[10:], strict=True))
     decided = row[9] or _plurality(counts)
-    return Audited(*row[:2], row[8], *row[2:8], decided=decided, n_votes=sum(counts.values()))
+    return Audited(*[*row[:2], row[8], *row[2:8], decided, sum(counts.values())])
 
 
 def _plurality(counts: dict[str, int]) -> str:

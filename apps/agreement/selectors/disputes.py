@@ -1,6 +1,7 @@
 """Reads: what votes did not settle, in which order to look at it, and what was ruled."""
 
 from bisect import bisect_right
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
@@ -201,7 +202,7 @@ def guideline_of(*, project: Project, version: int) -> Guideline:
     return found
 
 
-def rulings_all(*, project: Project) -> QuerySet[Ruling, dict[str, Any]]:
+def rulings_all(*, project: Project) -> QuerySet[Ruling, Mapping[str, Any]]:
     """Every ruling of the project, oldest first, as a table prints it."""
     return (
         Ruling.objects.filter(project=project)

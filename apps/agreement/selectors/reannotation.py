@@ -148,7 +148,11 @@ def _first_votes(project: Project, first: int) -> Ints:
     share = min(1.0, _PRIOR_FROM / max(n, 1))
     counts: dict[int, list[int]] = {}
     with connection.cursor() as cursor:
-        values = {"project": project.pk, "first": first, "share": share if share < 1 else 2.0}
+        values: dict[str, str | float] = {
+            "project": project.pk,
+            "first": first,
+            "share": share if share < 1 else 2.0,
+        }
         cursor.execute(_FIRST_VOTES, values)
         for pk, choice, number in cursor.fetchall():
             counts.setdefault(pk, [0] * len(_PLACE))[_PLACE[choice]] = number

@@ -217,8 +217,8 @@ def golds_of(project: Project, ids: NDArray[np.int64]) -> NDArray[np.int64]:
     places = {str(choice): place for place, choice in enumerate(CHOICES)}
     golds = np.full(len(ids), -1, dtype=np.int64)
     known = Comparison.objects.filter(project=project).exclude(gold="").values_list("pk", "gold")
-    keys, words = zip(*known, strict=True) if known else ((), ())
-    keys = np.array(keys, dtype=np.int64)
+    pks, words = zip(*known, strict=True) if known else ((), ())
+    keys = np.array(pks, dtype=np.int64)
     place = np.searchsorted(ids, keys)
     here = place < len(ids)
     here[here] = ids[place[here]] == keys[here]

@@ -12,6 +12,7 @@ from apps.agreement.models import AnnotatorReport
 from apps.agreement.selectors.annotators import VERSION, Crowd, annotator_votes
 from apps.agreement.selectors.votes import newest_vote_id
 from apps.common.errors import DomainError, Missing
+from apps.common.models import longest
 from apps.labeling.models import Annotator, LabelingSettings, Vote
 from measures.annotators import Person, crowd_figures, people_of
 from measures.annotators.sides import pulls_of
@@ -99,7 +100,7 @@ def annotator_leave_out(*, project: Project, user: User, by: User, reason: str) 
     stay as they are. Imported people too. A new reason replaces the old one. Errors: `Missing` for
     somebody without a place or a vote here, `DomainError` on `reason`."""
     reason = reason.strip()
-    most = Annotator._meta.get_field("left_out_reason").max_length
+    most = longest(Annotator, "left_out_reason")
     if not reason:
         raise DomainError(
             "Say why: it stands beside every dataset made without them.", field="reason"

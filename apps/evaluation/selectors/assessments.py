@@ -86,8 +86,9 @@ def assessed_on(run: Run) -> Mapping[str, Snapshot | Checkpoint | Run]:
     """{role: what the run read}; checkpoints with their runs."""
     rows = RunInput.objects.filter(run=run).order_by("role")
     return {
-        row.role: row.snapshot or row.checkpoint or row.upstream
+        row.role: given
         for row in rows.select_related("snapshot", "checkpoint__run", "upstream")
+        if (given := row.snapshot or row.checkpoint or row.upstream)
     }
 
 

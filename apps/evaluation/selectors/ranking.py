@@ -169,5 +169,5 @@ def seconds_a_grade(checkpoint: Checkpoint) -> float:
         values__len=1,
         task__kind=RatingTask.Kind.GRADED,
     ).order_by("-pk")
-    found = list(times.values_list("active_ms", flat=True)[:500])
+    found = np.array(list(times.values_list("active_ms", flat=True)[:500]), dtype=float)
     return float(np.median(found)) / 1000 if len(found) >= _LEAST_TIMES else SECONDS_A_GRADE

@@ -1,6 +1,7 @@
 """Sending a policy's outputs to people, who grade them without seeing what the model thinks."""
 
 import random
+from typing import Any
 
 from django.db import transaction
 
@@ -57,7 +58,7 @@ def outputs_send(
     facts = prompt_facts(assessment)
     rows = []
     for place, output in enumerate(outputs):
-        row = {
+        row: dict[str, Any] = {
             "id": task_id(ranking, place),
             "prompt": output.prompt,
             "responses": [{"text": output.response, "model": policy}],

@@ -68,7 +68,7 @@ def ranking(*, project: Project, by: By = "prompt", only: Collection[int] | None
 
     def added(values: Floats) -> Floats:
         """Sums over the comparisons of each name that have two votes or more."""
-        return np.bincount(index, weights=np.where(evidence > 0, values, 0.0))
+        return np.bincount(index, weights=np.where(evidence > 0, values, 0.0)).astype(np.float64)
 
     found = prompt_ambiguity(added(differing), added(evidence))
     n_pairs, n_votes = added(np.ones(len(votes))), added(votes.sum(axis=1))
@@ -157,11 +157,11 @@ def prompt_details(*, prompts: Collection[int]) -> dict[int, PromptDetails]:
     flagged = Vote.objects.filter(
         comparison__prompt__in=prompts, is_current=True, flags__contains=[UNCLEAR_FLAG]
     )
-    for prompt, n in _by_prompt(flagged):
-        details[prompt].n_flagged = n
+    for pk, n in _by_prompt(flagged):
+        details[pk].n_flagged = n
     skipped = Skip.objects.filter(comparison__prompt__in=prompts, reason=UNCLEAR_SKIP)
-    for prompt, n in _by_prompt(skipped):
-        details[prompt].n_skipped = n
+    for pk, n in _by_prompt(skipped):
+        details[pk].n_skipped = n
     return dict(details)
 
 

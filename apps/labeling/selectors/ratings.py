@@ -176,10 +176,10 @@ def rater_scales(*, project: Project) -> RaterScales:
             places.append((task, place))
     normalised = normalise_by_rater(grades, raters)
     sums: dict[tuple[int, int], list[float]] = defaultdict(list)
-    for place, z in zip(places, normalised.z, strict=True):
+    for key, z in zip(places, normalised.z, strict=True):
         if z == z:  # a rater without a deviation has none
-            sums[place].append(float(z))
-    means = {place: sum(found) / len(found) for place, found in sums.items()}
+            sums[key].append(float(z))
+    means = {key: sum(found) / len(found) for key, found in sums.items()}
     return RaterScales(normalised, means, n_raters=len(normalised.means))
 
 

@@ -59,10 +59,10 @@ class Answer(TypedDict, total=False):
 
 def ballot_from(**answer: Unpack[Answer]) -> "Ballot":
     """The answer as a checked ballot; errors name the field."""
-    tidy = dict(answer)
+    tidy = answer.copy()
     tidy["rationale"] = answer.get("rationale", "").strip()
-    for name in ("flags", "reasons"):
-        tidy[name] = list(dict.fromkeys(answer.get(name, ())))
+    tidy["flags"] = list(dict.fromkeys(answer.get("flags", ())))
+    tidy["reasons"] = list(dict.fromkeys(answer.get("reasons", ())))
     tidy["improvement"] = answer.get("improvement", "").strip()
     return Ballot(**tidy)
 
@@ -219,12 +219,8 @@ def slot_lock(cursor: CursorWrapper, slot: int, annotator: int, source: str) -> 
         if seat.role is None:
             raise Missing("There is no such pair.", field="slot")
         role_check(seat.role)
-    return Held(
-        *row[:_N_FIELDS],
-        seat=seat,
-        offers=Offers.from_columns(row[_SEAT_END:_OFFERS_END]),
-        policy=Policy.of(row[_OFFERS_END:]),
-    )
+    offers = Offers.from_columns(row[_SEAT_END:_OFFERS_END])
+    return Held(*[*row[:_N_FIELDS], seat, offers, Policy.of(row[_OFFERS_END:])])
 
 
 def vote_write(

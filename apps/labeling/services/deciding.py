@@ -103,8 +103,9 @@ def decision_store(
     """
     possible = max(policy.max_overlap, overlap)
     posteriors = _posteriors(cursor, comparison, policy) if policy.method else None
+    rule: Rule | PosteriorRule
     if posteriors is not None and policy.by_model:
-        rule: Rule | PosteriorRule = policy.posterior_rule()
+        rule = policy.posterior_rule()
         decision = decide_by_posterior(counts, posteriors, rule, votes_possible=possible)
     else:
         rule = policy.rule()

@@ -103,11 +103,12 @@ class Seat:
     def lane(self, draw: float) -> Lane:
         """Which part of the queue a hand-out comes from, by a uniform draw in [0, 1)."""
         audit_share = self.audit_share if self.role in AUDITORS else 0.0
-        for lane, share in (
+        lanes: tuple[tuple[Lane, float], ...] = (
             ("gold", self.gold_share),
             ("repeat", self.repeat_share),
             ("audit", audit_share),
-        ):
+        )
+        for lane, share in lanes:
             if draw < share:
                 return lane
             draw -= share

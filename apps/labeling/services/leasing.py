@@ -214,7 +214,7 @@ def draw(cursor: CursorWrapper, project: str, annotator: int, seat: Seat) -> Lea
     the lane that was drawn has nothing for them."""
     if nothing := seat.closed():
         return nothing
-    values = {
+    values: dict[str, Any] = {
         "project": project,
         "annotator": annotator,
         "seconds": seat.lease_seconds,

@@ -11,6 +11,7 @@ from typing import Any
 from django.db.backends.utils import CursorWrapper
 
 from apps.accounts.models import Project
+from apps.common.models import longest
 from apps.labeling.models import Choice, Comparison, LabelingSettings, Prompt, Response
 from apps.labeling.services.bulk import ids_next, rows_copy
 from apps.labeling.services.results import RowProblem
@@ -32,7 +33,7 @@ FIELDS = (
 )  # fmt: skip
 _FIELDS = frozenset(FIELDS)
 _LENGTHS = {
-    name: Prompt._meta.get_field(column).max_length
+    name: longest(Prompt, column)
     for name, column in {
         "group": "group_key",
         "topic": "topic",
@@ -41,7 +42,7 @@ _LENGTHS = {
         "licence": "licence",
     }.items()
 }
-_LONGEST_ID = Comparison._meta.get_field("external_id").max_length
+_LONGEST_ID = longest(Comparison, "external_id")
 _LONGEST_EXPLANATION = 4000
 _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")  # in JSON; not a backslash and four zeros
 # Plain values: an enumeration's members are slow to read and to print.
@@ -52,7 +53,7 @@ _CHOICES = tuple(Choice.values)
 _CONTROLS = (Comparison.Stratum.GOLD.value, Comparison.Stratum.PRACTICE.value)
 _RANDOM = Comparison.Stratum.RANDOM.value
 _MODEL, _IMPORT = Response.Origin.MODEL.value, Response.Origin.IMPORT.value
-_LONGEST_REF = Response._meta.get_field("origin_ref").max_length
+_LONGEST_REF = longest(Response, "origin_ref")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +92,8 @@ class ComparisonRow:
     @property
     def pair(self) -> tuple[str, str, str]:
         """Prompt and unordered answers: what makes two rows the same question."""
-        return (self.prompt_hash, *sorted((self.a.text_hash, self.b.text_hash)))
+        first, second = sorted((self.a.text_hash, self.b.text_hash))
+        return self.prompt_hash, first, second
 
 
 class BadField(Exception):

@@ -124,7 +124,7 @@ def attempt_start(*, project: Project, user: User) -> QualificationAttempt:
     """
     annotator_lock(project=project, user=user)
     state = qualification_of(project=project, user=user)
-    if state.running:
+    if state.attempt is not None and state.running:
         return state.attempt
     if state.qualified_at is not None:
         raise Conflict("You have qualified already.", code="qualification_passed")
@@ -149,7 +149,7 @@ def attempt_grant(*, project: Project, user: User, by: User) -> QualificationAtt
     """
     annotator_lock(project=project, user=user)
     state = qualification_of(project=project, user=user)
-    if state.running:
+    if state.attempt is not None and state.running:
         return state.attempt
     if state.qualified_at is not None:
         raise Conflict(f"{user} has qualified already.", code="qualification_passed")

@@ -248,7 +248,6 @@ def _store(
     policy: Policy,
 ) -> None:
     said = [_one(known, shares, row, policy) for row in rows.tolist()]
-    has = ~np.isnan(shares[rows]).any(axis=1)
     extras = [
         int(
             one.outcome is Outcome.NEEDS_VOTES
@@ -277,8 +276,8 @@ def _store(
                 },
                 # an array of arrays would have to be rectangular: each as its own text
                 "posteriors": [
-                    "{" + ",".join(map(repr, shares[row].tolist())) + "}" if there else None
-                    for row, there in zip(rows.tolist(), has.tolist(), strict=True)
+                    None if np.isnan(row).any() else "{" + ",".join(map(repr, row.tolist())) + "}"
+                    for row in shares[rows]
                 ],
                 "rule": json.dumps(asdict(_rule(policy))),
                 "decided_by": str(policy.decide_by) if policy.by_model else DecideBy.VOTES.value,

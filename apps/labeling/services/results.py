@@ -57,11 +57,8 @@ class Offers:
             return cls.of(LabelingSettings())
         *switches, reasons, criteria = values
         rows = json.loads(criteria) if isinstance(criteria, str) else criteria
-        return cls(
-            *switches,
-            reasons=tuple(reasons),
-            criteria=tuple(Criterion(row["key"], row["label"]) for row in rows),
-        )
+        shown = tuple(Criterion(row["key"], row["label"]) for row in rows)
+        return cls(*[*switches, tuple(reasons), shown])
 
 
 # Columns of LabelingSettings in the order of the fields of `Offers`.

@@ -333,7 +333,7 @@ def _round_begin(comparisons: list[int], base: int, guideline: Guideline) -> lis
     skips = Skip.objects.filter(comparison__in=comparisons)
     reasons = list(skips.order_by("pk").values_list("reason", flat=True))
     skips.delete()
-    values = {"ids": comparisons, "base": base}
+    values: dict[str, int | list[int]] = {"ids": comparisons, "base": base}
     with connection.cursor() as cursor:
         cursor.execute(OLD_SLOTS, values)
         Comparison.objects.filter(pk__in=comparisons).update(

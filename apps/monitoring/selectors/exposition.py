@@ -40,7 +40,7 @@ class Family:
     name: str
     help: str
     labels: tuple[str, ...] = ()
-    rows: list[tuple[tuple[str, ...], float]] = field(default_factory=list)
+    rows: Sequence[tuple[tuple[str, ...], float]] = field(default_factory=list)
 
 
 Read = Callable[[datetime], Iterable[Family]]

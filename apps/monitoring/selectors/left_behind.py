@@ -10,7 +10,7 @@ from apps.snapshots.models import Snapshot
 from apps.snapshots.recipe import PRIVATE_SPLITS
 from apps.training.models import Artifact, Checkpoint, Run, RunInput
 from apps.training.selectors import checkpoint_for_use, checkpoints, metric_series
-from apps.training.services.kinds import OPTIMISED, PAIRS, PROMPTS, REWARDS, reads_model
+from apps.training.services.kinds import OPTIMISED, PAIRS, PROMPTS, REWARDS, Input, reads_model
 from workers.config import recipe_config, recipe_fields
 from workers.diagnosis.verdict import Experiment
 
@@ -89,8 +89,8 @@ class LeftBehind:
             and row.status != Checkpoint.Status.REJECTED
             and not (broken and "failed" in row.tags)
         ]
-        if self.step is not None:
-            rows.sort(key=lambda row: (abs(row.step - self.step), -row.step))
+        if (step := self.step) is not None:
+            rows.sort(key=lambda row: (abs(row.step - step), -row.step))
         return rows
 
     @property
@@ -179,7 +179,11 @@ class LeftBehind:
         reference = self.inputs.get("reference") or self.start
         if not isinstance(reference, Checkpoint):
             raise _missing("reference", "The model that this run began with is not known here.")
-        inputs = {"policy": model, "reference": reference, "prompts": self._prompts()}
+        inputs: dict[str, Input] = {
+            "policy": model,
+            "reference": reference,
+            "prompts": self._prompts(),
+        }
         if self.rollouts is not None:
             inputs["rollouts"] = self.rollouts
         return Plan(
@@ -189,7 +193,7 @@ class LeftBehind:
 
     def _sampler(self) -> Plan:
         model = self._model()
-        inputs = {"policy": model, "prompts": self._prompts()}
+        inputs: dict[str, Input] = {"policy": model, "prompts": self._prompts()}
         if self.rollouts is not None:
             inputs["rollouts"] = self.rollouts
         return Plan(self._at(model, "sampler"), inputs)
@@ -209,8 +213,8 @@ class LeftBehind:
         model, told = self._model("protocol"), self.points("eval/score")
         if self.start is None:
             raise _missing("sft", "The model that this run began with is not known here.")
-        first = min(told, default=None)
-        known = first is not None and model.step in told and model.step != first
+        first = min(told, default=model.step)
+        known = model.step in told and model.step != first
         return Plan(
             self._at(model, "protocol")
             | {"reported": told[model.step] - told[first] if known else None},

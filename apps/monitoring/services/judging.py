@@ -74,9 +74,7 @@ def _figures(given: Any) -> dict[str, dict[str, float]]:
     for name, figure in given.items() if isinstance(given, Mapping) else ():
         values = [figure.get(key) for key in _NEEDED] if isinstance(figure, Mapping) else [None]
         if all(_is_number(value) for value in values):
-            found[str(name)[:80]] = {
-                key: float(value) for key, value in zip(_NEEDED, values, strict=True)
-            }
+            found[str(name)[:80]] = {key: float(figure[key]) for key in _NEEDED}
     return found
 
 
@@ -117,7 +115,11 @@ def _is_number(value: Any) -> bool:
 WEIGHTS, SHIFTED, PROMPTS, FAILED = "probe_weights", "probe_shift", "probe_prompts", "probe_failed"
 MOST_CHANGES = 20
 STRONG = 0.5  # deviations; "medium" in Cohen (1988): from here on it is critical
-_FAULT_LINKS = {Fault.DATA: "data", Fault.MACHINE: "resources", Fault.GUARD: "numerics"}
+_FAULT_LINKS: dict[str, str] = {
+    Fault.DATA: "data",
+    Fault.MACHINE: "resources",
+    Fault.GUARD: "numerics",
+}
 _FEWEST_KEPT = 0.5  # of the baseline's prompts
 
 

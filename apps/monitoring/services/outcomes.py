@@ -175,7 +175,7 @@ class _Reader:
                 .order_by("-at")
                 .first()
             )
-            self._named[outcome.name] = last and (last.unit, last.higher_is_better)
+            self._named[outcome.name] = (last.unit, last.higher_is_better) if last else None
         before = self._named[outcome.name]
         if before is None:
             self._check_names(outcome.name)

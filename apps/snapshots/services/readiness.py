@@ -55,7 +55,7 @@ def _computed(snapshot: Snapshot) -> Interval:
     credit = pair_credit(np.array(margins, dtype=np.float64))
     if any(key is None for key in second):
         return mean_interval(credit, clusters=[str(key) for key in first])
-    return dyadic_interval(credit, first, second)
+    return dyadic_interval(credit, np.array(first), np.array(second))
 
 
 def _words(messages: Sequence[Mapping[str, Any]]) -> int:

@@ -90,7 +90,7 @@ def _enough(lines: Sequence[Line]) -> list[Line]:
         files.setdefault(line.split, []).append(line)
     kept: list[Line] = []
     for rows in files.values():
-        drawn = range(len(rows))
+        drawn: Sequence[int] = range(len(rows))
         if len(rows) > MOST_PAIRS:
             drawn = sorted(random.Random(0).sample(drawn, MOST_PAIRS))
         kept += [rows[place] for place in drawn]

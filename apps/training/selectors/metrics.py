@@ -115,7 +115,7 @@ class _Tidy:
         return one.kept(order[is_last])
 
 
-def metric_latest(*, run: Run, names: Collection[str]) -> dict[str, Point]:
+def metric_latest(*, run: Run, names: Collection[str]) -> dict[str, tuple[int, float]]:
     """name -> (step, value) of the newest number of each, from the heads of the newest blocks
     alone: a page that polls must not read a whole run."""
     heads = (
@@ -123,7 +123,7 @@ def metric_latest(*, run: Run, names: Collection[str]) -> dict[str, Point]:
         .order_by("-attempt", "-first_seq")
         .values_list("head", flat=True)
     )
-    found: dict[str, Point] = {}
+    found: dict[str, tuple[int, float]] = {}
     for some in (heads[:_NEWEST], heads[_NEWEST:_NEWER]):
         for head in some:
             latest = Head.read(head).latest()

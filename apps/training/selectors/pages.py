@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from typing import TypeGuard
 
 from django.db.models import Count, Q, QuerySet
 
@@ -9,7 +10,7 @@ from apps.accounts.models import Project
 from apps.common.errors import Missing
 from apps.snapshots.models import Snapshot
 from apps.training.models import Alert, Artifact, Checkpoint, Run, RunAttempt
-from apps.training.selectors.metrics import metric_latest, metric_series
+from apps.training.selectors.metrics import Point, metric_latest, metric_series
 from apps.training.selectors.runs import run_list
 from measures.estimate import Interval
 from measures.intervals import t_interval
@@ -144,9 +145,14 @@ def input_resolve(project: Project, reference: str) -> Snapshot | Run | Checkpoi
     """What "snapshot:…", "run:…", "checkpoint:…" or "artifact:…" means in this project. Raises
     `Missing`."""
     sort, _, key = reference.partition(":")
-    model = {"snapshot": Snapshot, "run": Run, "checkpoint": Checkpoint}.get(sort)
-    known = model is not None and "\x00" not in key  # PostgreSQL refuses to look for a NUL
-    row = model.objects.filter(project=project, pk=key).first() if model and known else None
+    models: dict[str, type[Snapshot | Run | Checkpoint]] = {
+        "snapshot": Snapshot,
+        "run": Run,
+        "checkpoint": Checkpoint,
+    }
+    row: Snapshot | Run | Checkpoint | Artifact | None = None
+    if sort in models and "\x00" not in key:  # PostgreSQL refuses to look for a NUL
+        row = models[sort].objects.filter(project=project, pk=key).first()
     if sort == "artifact" and key.isascii() and key.isdigit() and len(key) < 19:
         row = Artifact.objects.filter(run__project=project, pk=key).select_related("run").first()
     if row is None:
@@ -249,9 +255,7 @@ def group_figures(runs: Sequence[Run]) -> list[SeedFigure]:
     return [_figure(name, runs, found) for name in order]
 
 
-def _figure(
-    name: str, runs: Sequence[Run], found: dict[str, dict[str, list[tuple[int, object]]]]
-) -> SeedFigure:
+def _figure(name: str, runs: Sequence[Run], found: dict[str, dict[str, list[Point]]]) -> SeedFigure:
     points = {run.pk: found[run.pk].get(name, []) for run in runs}
     curves = {
         key: [(step, float(value)) for step, value in rows if _is_number(value)]
@@ -273,7 +277,7 @@ def _figure(
     )
 
 
-def _is_number(value: object) -> bool:
+def _is_number(value: object) -> TypeGuard[float]:
     return isinstance(value, int | float) and abs(value) < LARGEST
 
 

@@ -31,6 +31,7 @@ def run_results(project: Project) -> list[RunResult]:
 
 def _result(run: Run, project: Project) -> RunResult:
     splits = run.summary.get("splits") if run.kind == Run.Kind.REWARD else None
+    assert run.ended_at is not None  # noqa: S101 — finished, and a constraint
     seconds = (run.ended_at - run.started_at).total_seconds() if run.started_at else None
     return RunResult(
         method=run.kind,
@@ -266,7 +267,7 @@ def _that_count(run: Run) -> QuerySet[Sample]:
     return Sample.objects.filter(counts, run=run)
 
 
-def _ordered(samples: QuerySet[Sample], bucket: str) -> QuerySet[Sample]:
+def _ordered(samples: QuerySet[Sample], bucket: str) -> QuerySet[Sample, int]:
     reward = F("reward")
     by = reward.asc(nulls_last=True) if bucket == "low" else reward.desc(nulls_last=True)
     return samples.order_by("-step", by, "-pk").values_list("pk", flat=True)

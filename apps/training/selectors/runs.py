@@ -183,17 +183,18 @@ def _ancestor(row: RunInput, depth: int) -> Ancestor:
             detail=f"{run.kind}, its {row.artifact.name}",
             state=run.state,
         )
-    run = row.checkpoint.run if row.checkpoint is not None else row.upstream
+    made_by = row.checkpoint.run if row.checkpoint is not None else row.upstream
+    assert made_by is not None  # noqa: S101 — a constraint
     return Ancestor(
         role=row.role,
         kind="run",
-        id=run.pk,
-        name=run.name,
-        detail=run.kind,
-        state=run.state,
+        id=made_by.pk,
+        name=made_by.name,
+        detail=made_by.kind,
+        state=made_by.state,
         checkpoint_id=row.checkpoint_id,
         step=row.checkpoint.step if row.checkpoint is not None else None,
-        inputs=lineage_up(run, depth=depth - 1),
+        inputs=lineage_up(made_by, depth=depth - 1),
     )
 
 

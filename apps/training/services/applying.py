@@ -131,11 +131,16 @@ def _apply_all(run: Run, attempt: RunAttempt, events: list[Any], result: Applied
             points[attempt.last_seq] = kept
     RunEvent.objects.bulk_create(rows)
     if points:
-        where = {"run_id": run.pk, "attempt": attempt.number}
-        numbers = {"first_seq": min(points), "last_seq": max(points)}
-        block_add(**where, **numbers, columns=gathered(points.values()))
+        block_add(
+            run_id=run.pk,
+            attempt=attempt.number,
+            first_seq=min(points),
+            last_seq=max(points),
+            columns=gathered(points.values()),
+        )
         # An attempt that is over gets few more points: its last small blocks become one.
-        blocks_merge(**where, least=BLOCKS_TO_MERGE if run.is_live else 2)
+        least = BLOCKS_TO_MERGE if run.is_live else 2
+        blocks_merge(run_id=run.pk, attempt=attempt.number, least=least)
     attempt.save()
     if run.attempt == attempt.number:
         run.heard_at = timezone.now()

@@ -123,6 +123,7 @@ def _inputs_settle(run: Run) -> bool:
     live = False
     for row in pending.select_related("upstream"):
         upstream = row.upstream
+        assert upstream is not None  # noqa: S101 — filtered by it
         if upstream.is_live:
             live = True
             continue

@@ -250,6 +250,7 @@ def approval_check(*, kind: str, inputs: Mapping[str, Input], override_reason: s
     given = inputs.get("reward") if kind in OPTIMISED else None
     if given is None:
         return
+    assert isinstance(given, Checkpoint | Run)  # noqa: S101 — `inputs_check` saw to it
     model = given if isinstance(given, Checkpoint) else checkpoint_for_use(given)
     if model is not None and model.status == Checkpoint.Status.RETIRED:
         raise Conflict(

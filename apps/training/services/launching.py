@@ -151,7 +151,9 @@ def run_clone(
         name=f"{run.name} (copy)"[:_LONGEST_NAME] if name is None else name,
         config=run.config if config is None else config,
         inputs={
-            row.role: row.snapshot or row.checkpoint or row.upstream or row.artifact for row in rows
+            row.role: given
+            for row in rows
+            if (given := row.snapshot or row.checkpoint or row.upstream or row.artifact)
         },
         seed=run.seed if seed is None else seed,
         queue=queue or run.queue,
@@ -175,7 +177,7 @@ def _store(run: Run, inputs: Mapping[str, Input]) -> Run:
             upstream=given if isinstance(given, Run) else None,
             artifact=given if isinstance(given, Artifact) else None,
         )
-    details = {"kind": run.kind, "name": run.name}
+    details: dict[str, Any] = {"kind": run.kind, "name": run.name}
     if run.about_id:
         details["about"] = run.about_id
     if run.override_reason:

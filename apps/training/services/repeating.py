@@ -276,7 +276,11 @@ def seeds_add(
         kind=last.kind,
         name=last.name.removesuffix(f", seed {last.seed}"),
         config=last.config,
-        inputs={row.role: row.snapshot or row.checkpoint or row.upstream for row in rows},
+        inputs={
+            row.role: given
+            for row in rows
+            if (given := row.snapshot or row.checkpoint or row.upstream)
+        },
         seed=last.seed + 1,
         seeds=seeds,
         group=group,

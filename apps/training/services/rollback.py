@@ -131,8 +131,9 @@ def run_roll_back(
 def _inputs(run: Run) -> dict[str, Input]:
     rows = RunInput.objects.filter(run=run)
     return {
-        row.role: row.snapshot or row.checkpoint or row.upstream
-        for row in rows.select_related("snapshot", "checkpoint__run", "upstream")
+        row.role: given
+        for row in rows.select_related("snapshot", "checkpoint__run", "upstream", "artifact__run")
+        if (given := row.snapshot or row.checkpoint or row.upstream or row.artifact)
     }
 
 

@@ -71,6 +71,7 @@ def run_resume(*, run: Run, user: User | None = None) -> Run:
             checkpoint__isnull=True, upstream__state__in=[Run.State.FAILED, Run.State.CANCELLED]
         ).select_related("upstream")
         for row in broken:
+            assert row.upstream is not None  # noqa: S101 — filtered by it
             raise Conflict(
                 f"The run '{row.upstream.name}', which gives '{row.role}', is "
                 f"{row.upstream.state}. Resume that one first.",

@@ -11,6 +11,7 @@ from django.db.models import F
 from apps.accounts.models import User
 from apps.accounts.services import audit_record
 from apps.common.errors import Conflict, DomainError, Missing
+from apps.common.models import longest
 from apps.common.transactions import prepared_cursor, retried
 from apps.labeling.models import Guideline, Rating, RatingSlot, RatingTask
 from apps.labeling.services.answers import times_bounded
@@ -21,7 +22,7 @@ from apps.labeling.services.ratings.results import RatingResult, rating_lease_wa
 from measures.ratings import competition_ranks
 
 LONGEST_NOTE = 4000
-_LONGEST_KEY = Rating._meta.get_field("idempotency_key").max_length
+_LONGEST_KEY = longest(Rating, "idempotency_key")
 _LONGEST_TIME = 7 * 86_400_000  # milliseconds
 
 

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 from django.db import connection, transaction
 from django.db.backends.utils import CursorWrapper
+from django.db.models import Model
 from pydantic import (
     AfterValidator,
     BaseModel,
@@ -22,6 +23,7 @@ from pydantic import (
 )
 
 from apps.accounts.models import Project
+from apps.common.models import longest
 from apps.common.transactions import WORTH_IT, plans_renew
 from apps.labeling.models import (
     MOST_POINTS,
@@ -52,17 +54,12 @@ def _no_nul(text: str) -> str:
     return text
 
 
-def _text(longest: int) -> Any:
-    return Annotated[
-        str,
-        StringConstraints(strip_whitespace=True, max_length=longest),
-        AfterValidator(_no_nul),
-    ]
+_NO_NUL = AfterValidator(_no_nul)
 
 
-def _of(model: Any, name: str) -> Any:
+def _of(model: type[Model], name: str) -> StringConstraints:
     """A text as long as that column takes."""
-    return _text(model._meta.get_field(name).max_length)
+    return StringConstraints(strip_whitespace=True, max_length=longest(model, name))
 
 
 class _Strict(BaseModel):
@@ -88,8 +85,8 @@ class ScaleRow(_Strict):
 
     min: int = DEFAULT_SCALE[0]
     max: int = DEFAULT_SCALE[1]
-    min_label: _of(RatingTask, "low_label") = ""
-    max_label: _of(RatingTask, "high_label") = ""
+    min_label: Annotated[str, _of(RatingTask, "low_label"), _NO_NUL] = ""
+    max_label: Annotated[str, _of(RatingTask, "high_label"), _NO_NUL] = ""
 
     @model_validator(mode="after")
     def _in_order(self) -> "ScaleRow":
@@ -107,7 +104,7 @@ def _answer(given: Any) -> Any:
 
 class AnswerRow(_Strict):
     text: Annotated[Any, BeforeValidator(lambda given: messages_from(given, role="assistant"))]
-    model: _of(Response, "origin_ref") = ""
+    model: Annotated[str, _of(Response, "origin_ref"), _NO_NUL] = ""
 
     @property
     def messages(self) -> Messages:
@@ -131,12 +128,12 @@ class TaskFields(_Strict):
     )
     kind: Literal["graded", "ranking"] = "graded"
     scale: ScaleRow = ScaleRow()
-    id: Annotated[_of(RatingTask, "external_id"), BeforeValidator(_as_text)] = ""
-    group: _of(Prompt, "group_key") = ""
-    topic: _of(Prompt, "topic") = ""
-    language: _of(Prompt, "language") = ""
-    source: _of(Prompt, "source") = ""
-    licence: _of(Prompt, "licence") = ""
+    id: Annotated[str, _of(RatingTask, "external_id"), _NO_NUL, BeforeValidator(_as_text)] = ""
+    group: Annotated[str, _of(Prompt, "group_key"), _NO_NUL] = ""
+    topic: Annotated[str, _of(Prompt, "topic"), _NO_NUL] = ""
+    language: Annotated[str, _of(Prompt, "language"), _NO_NUL] = ""
+    source: Annotated[str, _of(Prompt, "source"), _NO_NUL] = ""
+    licence: Annotated[str, _of(Prompt, "licence"), _NO_NUL] = ""
     overlap: int | None = Field(None, ge=1, le=MOST_OVERLAP)
     priority: FiniteFloat = 0.0
 

@@ -128,7 +128,7 @@ def seat_lock(cursor: CursorWrapper, project: str, annotator: int) -> Seat:
 
     Errors: `Missing` for people outside the project, `Refused` for roles that do not label.
     """
-    values = {"project": project, "annotator": annotator}
+    values: dict[str, str | int] = {"project": project, "annotator": annotator}
     cursor.execute(labeling_sql.SEAT, values)
     row = cursor.fetchone()
     if row is None:
@@ -215,7 +215,7 @@ def draw(
     """The next task for an annotator whose membership row is locked."""
     if nothing := closed(seat):
         return nothing
-    values = {
+    values: dict[str, Any] = {
         "project": project,
         "annotator": annotator,
         "seconds": seat.lease_seconds,
