@@ -215,7 +215,7 @@ class VerifierSettings:
 
 
 _TYPES = ("object", "array", "string", "number", "integer", "boolean", "null")
-_KEYWORDS = {
+_KEYWORDS: dict[str, type | tuple[type, ...]] = {
     "type": str,
     "enum": list,
     "const": object,

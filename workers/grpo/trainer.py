@@ -496,7 +496,7 @@ class Trainer(GuardedTrainer, GRPOTrainer):
 
     def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
         """A normal model folder; with adapters the merged weights, and the adapters beside."""
-        folder = Path(output_dir or self.args.output_dir)
+        folder = Path(str(output_dir or self.args.output_dir))
         if not isinstance(self.model, PeftModel):
             super()._save(str(folder), state_dict)
         elif self.args.should_save:

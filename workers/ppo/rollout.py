@@ -273,9 +273,10 @@ def _numbers_only() -> Iterator[None]:
 
 def _spread(pieces: Sequence[Tensor | None], width: int) -> Tensor | None:
     """Rows of all chunks, padded right with 0: [B, width]; None where nobody said any."""
-    if any(piece is None for piece in pieces):
+    known = [piece for piece in pieces if piece is not None]
+    if len(known) < len(pieces):
         return None
-    return torch.cat([torch.nn.functional.pad(p, (0, width - p.shape[1])) for p in pieces])
+    return torch.cat([torch.nn.functional.pad(p, (0, width - p.shape[1])) for p in known])
 
 
 def _joined(chunks: Sequence[Responses], pad_id: int) -> Responses:

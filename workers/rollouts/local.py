@@ -232,7 +232,7 @@ def generate(
         response_mask=real.long(),
         ended=(torch.isin(response, stops) & real).any(1),
         texts=[
-            tokenizer.decode(row[keep], skip_special_tokens=True)
+            str(tokenizer.decode(row[keep], skip_special_tokens=True))
             for row, keep in zip(response, real, strict=True)
         ],
     )

@@ -389,7 +389,7 @@ class PairTrainer(GuardedTrainer, PartedTRL, DPOTrainer):
     def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
         super()._save(output_dir, state_dict)
         if self.precomputed is not None and self.args.should_save:
-            self.precomputed.save(Path(output_dir or self.args.output_dir))
+            self.precomputed.save(Path(str(output_dir or self.args.output_dir)))
 
 
 # While a DPO run goes on: answers to fixed held-out prompts, and how far from the reference.

@@ -210,7 +210,7 @@ def imitation_of(
     shown = []
     for row in fitting:
         ids = row.ids[row.prompt_length :]
-        text = tokenizer.decode(ids[:limit], skip_special_tokens=True)
+        text = str(tokenizer.decode(ids[:limit], skip_special_tokens=True))
         shown.append(traits_of(text, tokens=min(len(ids), limit), ended=len(ids) <= limit))
     given = [traits_of(a.text, tokens=a.tokens, ended=a.ended) for a in answers]
     return Imitation(len(fitting), limit, compare(shown, given), answers)
