@@ -2,6 +2,7 @@
 
 import torch
 from safetensors.torch import load_file
+from transformers import PreTrainedModel
 
 from measures.trust.findings import Table, plain
 from workers.checks.asking import (
@@ -99,7 +100,7 @@ def look(context: RunContext, settings: CheckSettings, pace: Pace) -> Found:
     )
 
 
-def trained(context: RunContext, policy: torch.nn.Module) -> ActorCritic:
+def trained(context: RunContext, policy: PreTrainedModel) -> ActorCritic:
     """The policy with the critic that its checkpoint holds; with a new head where it holds none."""
     folder = context.input_path("policy")
     critic = critic_of(policy) if (folder / CRITIC_FILE).is_file() else None

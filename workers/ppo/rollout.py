@@ -147,6 +147,12 @@ class Rollout:
     def mask(self) -> Tensor:
         return self.responses.response_mask
 
+    @property
+    def scored(self) -> Scores:
+        """Its scores, which it gets before anything looks at it."""
+        assert self.scores is not None  # noqa: S101 — roll_out waits for them
+        return self.scores
+
     def kl(self, estimator: str) -> Tensor:
         """Divergence from the reference at every token: [B, R], nats."""
         if estimator == "full":

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from workers.data.snapshot import Messages
-    from workers.rewards.cache import Row
     from workers.rewards.source import Scores
 
 

@@ -84,6 +84,9 @@ class RewardTrainer(GuardedTrainer, PartedSteps, transformers.Trainer):
     """The library's trainer with our loss, our batches, and held-out figures over all pairs."""
 
     settings: RewardSettings
+    train_dataset: Any
+    eval_dataset: Any
+    data_collator: Any
 
     def __init__(self, *args: Any, settings: RewardSettings, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
