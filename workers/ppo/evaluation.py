@@ -4,14 +4,13 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from workers import ranks
 from workers.behaviour import Watch
-from workers.config.grpo import GRPOSettings
 from workers.config.policy import OptimisedSettings, PPOSettings
 from workers.context import RunContext
 from workers.contract.events import Fault, RecipeError, ReviewRequested, Sample
@@ -26,6 +25,9 @@ from workers.rl.masked import masked_sum
 from workers.rollouts.drawing import Answer, answer
 from workers.rollouts.sampling import Sampling, derive_seed
 from workers.samples import AuditSample, choose, pick, publish
+
+if TYPE_CHECKING:
+    from workers.config.grpo import GRPOSettings
 
 # What the reference answers before the first step: the mark that a run is measured from.
 #
@@ -74,7 +76,7 @@ def measure_baseline(
     tokenizer: PreTrainedTokenizerBase,
     prompts: Prompts,
     reward: RewardSource,
-    settings: PPOSettings | GRPOSettings,
+    settings: "PPOSettings | GRPOSettings",
     *,
     seed: int,
     watch: Watch | None = None,

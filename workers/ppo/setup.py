@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 from accelerate import Accelerator, InitProcessGroupKwargs
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from workers import ranks
-from workers.config.inference import AskingSettings
 from workers.config.policy import OptimisedSettings, PPOSettings
 from workers.context import RunContext
 from workers.contract.events import Fault, RecipeError
@@ -27,6 +27,9 @@ from workers.ppo.distributed import RestingAdamW, Zero, split
 from workers.ppo.model import ActorCritic, critic_of
 from workers.rollouts.sampling import derive_seed
 from workers.samples import choose, encode_fitting
+
+if TYPE_CHECKING:
+    from workers.config.inference import AskingSettings
 
 # Longer than one rank may keep the others waiting, while it alone scores or stores something. A
 # rank that dies is noticed by who started it, not by this.
@@ -196,7 +199,7 @@ def read_training_prompts(
 def read_evaluation_prompts(
     folder: Path,
     tokenizer: PreTrainedTokenizerBase,
-    settings: OptimisedSettings | AskingSettings,
+    settings: "OptimisedSettings | AskingSettings",
     *,
     seed: int,
 ) -> Prompts:
@@ -213,7 +216,7 @@ def read_evaluation_prompts(
 def _fitting(
     rows: list[Prompt],
     tokenizer: PreTrainedTokenizerBase,
-    settings: OptimisedSettings | AskingSettings,
+    settings: "OptimisedSettings | AskingSettings",
 ) -> Prompts:
     messages, ids = encode_fitting(
         tokenizer, [row.messages for row in rows], settings.max_prompt_length

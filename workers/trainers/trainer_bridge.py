@@ -10,7 +10,7 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from transformers import (
@@ -22,7 +22,6 @@ from transformers import (
 )
 
 from workers import ranks
-from workers.config.grpo import GRPOSettings
 from workers.config.training import TrainingSettings
 from workers.context import RunContext
 from workers.contract.events import Fault, RecipeError
@@ -30,6 +29,9 @@ from workers.data.snapshot import TRAIN
 from workers.guardrails.watch import Breach, Guardrails, GuardStop, first_stop, report, stop_error
 from workers.layouts.arguments import layout_arguments
 from workers.trainers.guarded_trainer import GuardedTrainer
+
+if TYPE_CHECKING:
+    from workers.config.grpo import GRPOSettings
 
 __all__ = [
     "GuardedTrainer",
@@ -61,7 +63,7 @@ class Reporter(TrainerCallback):
     def __init__(
         self,
         context: RunContext,
-        settings: TrainingSettings | GRPOSettings,
+        settings: "TrainingSettings | GRPOSettings",
         *,
         offset: int = 0,
         total_steps: int | None = None,
@@ -212,7 +214,7 @@ def reported(logs: Mapping[str, Any]) -> dict[str, float]:
 
 
 def trainer_arguments(
-    context: RunContext, settings: TrainingSettings | GRPOSettings
+    context: RunContext, settings: "TrainingSettings | GRPOSettings"
 ) -> dict[str, Any]:
     """Keyword arguments every trainer configuration is made with."""
     on_gpu = torch.cuda.is_available()
