@@ -70,7 +70,7 @@ def _grams(words: Hashes) -> Hashes:
     if len(words) < WORDS:
         return np.zeros(0, np.uint64)
     powers = np.cumprod(np.full(WORDS, _BASE, np.uint64))
-    return np.lib.stride_tricks.sliding_window_view(words, WORDS) @ powers
+    return np.matmul(np.lib.stride_tricks.sliding_window_view(words, WORDS), powers)
 
 
 # How a figure is spread over the answers of a step, on bins that stay the same for a whole run.

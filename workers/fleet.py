@@ -93,7 +93,7 @@ class Gpus:
             return
         if self._asked is None:
             if now - self._asked_at >= GPUS_EVERY_SECONDS:
-                self._ask(now)
+                self._ask(self._program, now)
         elif self._asked.poll() is not None:
             text, _ = self._asked.communicate()
             ok, self._asked = self._asked.returncode == 0, None
@@ -102,11 +102,11 @@ class Gpus:
         elif now - self._asked_at > GPUS_GIVEN_UP_SECONDS:
             self._asked.kill()
 
-    def _ask(self, now: float) -> None:
+    def _ask(self, program: str, now: float) -> None:
         self._asked_at = now
         with contextlib.suppress(OSError):
             self._asked = subprocess.Popen(
-                [self._program, *query(_QUERY)],
+                [program, *query(_QUERY)],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,  # a line for each GPU: far less than a pipe holds
                 stderr=subprocess.DEVNULL,

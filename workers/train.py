@@ -237,7 +237,7 @@ def recipe_of(kind: str) -> ModuleType:
                 f"This machine lacks the package '{error.name}', which {kind} runs need.",
             ) from error
         module = None
-    if not hasattr(module, "run"):
+    if module is None or not hasattr(module, "run"):
         raise RecipeError(
             "unknown_kind", Fault.CONFIGURATION, f"This worker knows no runs of the kind '{kind}'."
         )

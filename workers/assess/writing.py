@@ -70,7 +70,7 @@ def summary(findings: Sequence[Finding]) -> dict[str, Any]:
     }
 
 
-def points(findings: Sequence[Finding]) -> dict[str, float | None]:
+def points(findings: Sequence[Finding]) -> dict[str, float]:
     """Metric points: the counts, and the figure of each line that has one."""
     found = summary(findings)
     return {f"assess/{verdict.value}": float(found[verdict.value]) for verdict in Verdict} | {

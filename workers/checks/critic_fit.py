@@ -1,5 +1,7 @@
 """Can the critic learn the returns at all? It is fitted alone to one batch that does not change."""
 
+from typing import TYPE_CHECKING
+
 import torch
 from safetensors.torch import load_file
 
@@ -19,6 +21,9 @@ from workers.ppo.model import CRITIC_FILE, VALUE_HEAD_FILE, ActorCritic, critic_
 from workers.preflight.critic import DEAD, FixedRollout, critic_finding, fit_critic
 from workers.preflight.findings import BLOCK, OK, WARN, critic_parts
 from workers.rl.masked import RunningMoments
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 CLIP = 5.0  # deviations
 
@@ -99,7 +104,7 @@ def look(context: RunContext, settings: CheckSettings, pace: Pace) -> Found:
     )
 
 
-def trained(context: RunContext, policy: torch.nn.Module) -> ActorCritic:
+def trained(context: RunContext, policy: "PreTrainedModel") -> ActorCritic:
     """The policy with the critic that its checkpoint holds; with a new head where it holds none."""
     folder = context.input_path("policy")
     critic = critic_of(policy) if (folder / CRITIC_FILE).is_file() else None

@@ -11,11 +11,14 @@ import typing
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from enum import StrEnum
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from workers.contract.events import Fault, RecipeError
 
-Config = TypeVar("Config")
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+Config = TypeVar("Config", bound="DataclassInstance")
 MOST_ERRORS = 50  # of one configuration, in one answer
 _MOST_COMPARED, _LONGEST_COMPARED = 20, 60  # unknown names, and their characters
 

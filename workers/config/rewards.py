@@ -115,8 +115,8 @@ class RuleSettings:
         errors = name_error(self.name)
         given = [name for name in TESTS if getattr(self, name)]
         if len(given) != 1:
-            told = ", ".join(given) or "none"
-            errors.append(f"needs exactly one test of {', '.join(TESTS)} (given: {told})")
+            listed = ", ".join(given) or "none"
+            errors.append(f"needs exactly one test of {', '.join(TESTS)} (given: {listed})")
         for name in ("contains", "contains_any", "lacks", "sections"):
             errors += [
                 f"{name}[{i}]: must not be empty"
@@ -215,7 +215,7 @@ class VerifierSettings:
 
 
 _TYPES = ("object", "array", "string", "number", "integer", "boolean", "null")
-_KEYWORDS = {
+_KEYWORDS: dict[str, type[Any] | tuple[type[Any], ...]] = {
     "type": str,
     "enum": list,
     "const": object,

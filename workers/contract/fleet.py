@@ -184,7 +184,7 @@ def reports_of(texts: Iterable[str | bytes | None]) -> tuple[WorkerReport, ...]:
 def _of_the_living(found: Sequence[WorkerReport]) -> list[WorkerReport]:
     """Without what a worker said that was started again since: its last report outlives it for a
     while. Of two that live at once each says something after the other's start."""
-    started = {}
+    started: dict[tuple[str, str], float] = {}
     for one in found:
         name = one.host, one.name
         started[name] = max(one.started_at, started.get(name, 0.0))

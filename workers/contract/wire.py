@@ -6,7 +6,7 @@ Tasks are sent by name, so neither side imports the other's code.
 import re
 from dataclasses import MISSING, fields
 from pathlib import PurePosixPath
-from typing import Any
+from typing import Any, TypeGuard
 
 VERSION = 1
 
@@ -118,7 +118,7 @@ def alive_key(name: str) -> str:
 _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")
 
 
-def is_run_id(value: object) -> bool:
+def is_run_id(value: object) -> TypeGuard[str]:
     """Whether `value` names one folder, and nothing above or beside it."""
     return isinstance(value, str) and _RUN_ID.fullmatch(value) is not None
 

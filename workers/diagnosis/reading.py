@@ -389,7 +389,12 @@ _POLYNOMIAL, _MASK = 0x82F63B78, 0xA282EAD8
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _HEAD = struct.Struct("<QI")
 # TensorProto: dtype -> (format of tensor_content, field of its packed values)
-_DTYPES = {1: ("<f", 5), 2: ("<d", 6), 3: ("<i", 7), 9: ("<q", 10)}
+_DTYPES: dict[int | bytes, tuple[str, int]] = {
+    1: ("<f", 5),
+    2: ("<d", 6),
+    3: ("<i", 7),
+    9: ("<q", 10),
+}
 
 
 def _table() -> list[int]:
@@ -430,7 +435,8 @@ def read_events(data: bytes) -> Read:
             f"The event file has {size:.0f} MB; at most {MOST_EVENT_BYTES / 1e6:.0f} MB are read. "
             "Histograms and texts take most of such a file; export its scalars as CSV."
         )
-    curves, notes = Curves(), []
+    curves = Curves()
+    notes: list[str] = []
     for number, record in _records(data, notes):
         try:
             step, scalars = _event(record)
@@ -508,8 +514,9 @@ def _tensor(message: bytes) -> float | None:
         fits = len(content) == struct.calcsize(layout)
         return float(struct.unpack(layout, content)[0]) if fits else None
     if isinstance(listed, bytes) and listed:
+        whole = len(listed)
         listed, end = _varint(listed, 0)
-        if end < len(fields[packed]):
+        if end < whole:
             return None
     if not isinstance(listed, int):
         return None

@@ -95,7 +95,9 @@ class GroupReward:
         self, prompts: list[Messages], completion_ids: list[list[int]], **_: Any
     ) -> list[float | None]:
         started = time.monotonic()
-        texts = [self.tokenizer.decode(ids, skip_special_tokens=True) for ids in completion_ids]
+        texts = [
+            str(self.tokenizer.decode(ids, skip_special_tokens=True)) for ids in completion_ids
+        ]
         scores = _asked(self.source, prompts, texts, "the reward")
         ended = [ids[-1] in self.stop for ids in completion_ids]
         rewards = [

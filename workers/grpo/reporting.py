@@ -38,6 +38,8 @@ class GroupReporter(Reporter):
     """`Reporter` for a run whose best checkpoint has the highest score, by the judge where there
     is one. `on_step` hears of every step that drew answers."""
 
+    settings: GRPOSettings
+
     def __init__(
         self, context: RunContext, settings: GRPOSettings, on_step: Callable[[int], None]
     ) -> None:
@@ -113,7 +115,7 @@ class GroupReporter(Reporter):
         tags += ["best"] if evaluated and self.is_best else []
         if control.should_training_stop and self.context.stopped != "cancel":
             tags.append("final")
-        folder = Path(args.output_dir) / f"checkpoint-{state.global_step}"
+        folder = Path(str(args.output_dir)) / f"checkpoint-{state.global_step}"
         self.finish_folder(folder)
         figures = of_policy(self.evaluated) if evaluated else {}
         self.context.save_checkpoint(folder, step=state.global_step, tags=tags, metrics=figures)

@@ -19,13 +19,12 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from peft import PeftModel
 from torch import Tensor, nn
 from torch.utils.data import Sampler
-from transformers import PreTrainedModel
 from trl import GRPOTrainer
 from trl.trainer import grpo_trainer
 
@@ -34,18 +33,21 @@ from workers.behaviour import Watch
 from workers.config.grpo import GRPOSettings
 from workers.data.batches import encode_prompt
 from workers.data.snapshot import Messages
-from workers.grpo.metrics import Figures, GroupReward, UpdateSums, answer_figures, averaged
+from workers.grpo.metrics import Figures, GroupReward, Judged, UpdateSums, answer_figures, averaged
 from workers.layouts.gathered import is_split
 from workers.models import invariants
 from workers.models.forward import LOGITS_CHUNK, score_responses
 from workers.models.loading import stop_ids
-from workers.models.lora import load_adapter, merged, save_adapter
+from workers.models.lora import body_of, load_adapter, merged, save_adapter
 from workers.models.reference import Reference
 from workers.ppo.evaluation import Baseline
 from workers.rollouts.drawing import PromptOrder
 from workers.rollouts.local import generate
 from workers.rollouts.sampling import Sampling, derive_seed
 from workers.trainers.trainer_bridge import GuardedTrainer
+
+if TYPE_CHECKING:
+    from trl import GRPOConfig
 
 # Which prompts a step of TRL's loop sees.
 
@@ -195,6 +197,12 @@ logging.getLogger("trl.trainer.grpo_trainer").addFilter(
 class Trainer(GuardedTrainer, GRPOTrainer):
     """`evaluation` answers the fixed prompts and returns figures named eval_…."""
 
+    args: "GRPOConfig"
+    train_dataset: Any
+    eval_dataset: Any
+    processing_class: Any
+    reward_funcs: list[Any]
+
     def __init__(
         self,
         *args: Any,
@@ -210,9 +218,7 @@ class Trainer(GuardedTrainer, GRPOTrainer):
         self.evaluation = evaluation
         self.baseline = baseline
         self.watch = watch
-        self.policy: PreTrainedModel = (
-            self.model.get_base_model() if isinstance(self.model, PeftModel) else self.model
-        )
+        self.policy = body_of(self.model)
         # TRL put its fused output layer here; our forward pass asks for none.
         self.policy.__dict__.pop("forward", None)
         # TRL was told β = 0, for else it would have made a reference of its own.
@@ -230,7 +236,7 @@ class Trainer(GuardedTrainer, GRPOTrainer):
     def in_precision(self) -> AbstractContextManager[Any]:
         """Inside, passes are computed in the precision of the run. Under DeepSpeed the library does
         not know it (`workers.layouts.arguments.weights_in_float32`)."""
-        told = self.args.deepspeed or {}
+        told: Any = self.args.deepspeed or {}
         if told.get("torch_autocast", {}).get("enabled"):
             return torch.autocast(self.args.device.type, torch.bfloat16)
         return self.accelerator.autocast()
@@ -239,6 +245,7 @@ class Trainer(GuardedTrainer, GRPOTrainer):
 
     def _get_train_sampler(self, dataset: Any = None) -> Sampler[int]:
         """Every batch of answers once for each pass of TRL's loop that it is used in."""
+        assert self.args.steps_per_generation is not None  # noqa: S101 — TRL works it out
         return GroupOrder(
             len(self.train_dataset),
             groups=self.settings.batch_size // self.settings.group_size,
@@ -335,19 +342,20 @@ class Trainer(GuardedTrainer, GRPOTrainer):
             with torch.no_grad():
                 own = self._get_per_token_logps_and_entropies(self.policy, *sequences)[0]
             invariants.check_kl_at_start(own, output["ref_per_token_logps"], mask)
-        self._hush(output["advantages"])
         judged = self.reward.last
+        assert judged is not None  # noqa: S101 — the answers were just judged
+        self._hush(output["advantages"], judged)
         self.drawn.append(
             answer_figures(judged, self.settings.group_size, ids, mask, self.baseline)
             | self.watch.look(judged.texts, judged.scores.values, judged.lengths)
         )
         return output
 
-    def _hush(self, advantages: Tensor) -> None:
+    def _hush(self, advantages: Tensor, judged: Judged) -> None:
         """Exactly 0 where a group's rewards are alike. TRL leaves what rounding made of their
         distance to their mean, and Adam would make steps of full size of it."""
         size = self.settings.group_size
-        silent = torch.from_numpy(self.reward.last.silent(size)).to(advantages.device)
+        silent = torch.from_numpy(judged.silent(size)).to(advantages.device)
         advantages.view(-1, size)[silent] = 0.0
 
     # --- the forward pass ---
@@ -390,7 +398,8 @@ class Trainer(GuardedTrainer, GRPOTrainer):
                     logits_chunk=chunk,
                 )
             logprobs.append(outputs.logprobs)
-            entropy.append(outputs.entropy)
+            if outputs.entropy is not None:
+                entropy.append(outputs.entropy)
         found = torch.cat(logprobs)
         self.seen = (found.detach(), torch.cat(entropy).detach()) if compute_entropy else None
         return found, torch.cat(entropy) if compute_entropy else None, None
@@ -407,6 +416,7 @@ class Trainer(GuardedTrainer, GRPOTrainer):
             self.entropy_coef = coef
         if not rows:
             return loss
+        assert self.seen is not None  # noqa: S101 — the loss asks for the entropy
         logprobs, entropy = self.seen
         ref, mask = inputs["ref_per_token_logps"], inputs["completion_mask"]
         old = inputs.get("old_per_token_logps", logprobs)
@@ -442,7 +452,7 @@ class Trainer(GuardedTrainer, GRPOTrainer):
 
     # --- figures ---
 
-    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
+    def log(self, logs: dict[str, Any], start_time: float | None = None) -> None:
         """Our figures in place of TRL's, which leave out NaN in silence."""
         for gathered in self._metrics.values():
             gathered.clear()
@@ -496,7 +506,7 @@ class Trainer(GuardedTrainer, GRPOTrainer):
 
     def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
         """A normal model folder; with adapters the merged weights, and the adapters beside."""
-        folder = Path(output_dir or self.args.output_dir)
+        folder = Path(str(output_dir or self.args.output_dir))
         if not isinstance(self.model, PeftModel):
             super()._save(str(folder), state_dict)
         elif self.args.should_save:

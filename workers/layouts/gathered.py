@@ -67,7 +67,7 @@ def put_whole(parameter: Tensor, value: Tensor | None) -> None:
     parameter.copy_(as_split(told, parameter) if hasattr(parameter, "full_tensor") else told)
 
 
-def as_split(value: Tensor, parameter: Tensor) -> Tensor:
+def as_split(value: Tensor, parameter: Any) -> Tensor:
     """`value` split as `parameter` is by fully_shard; every rank has all of it."""
     from torch.distributed.tensor import distribute_tensor
 

@@ -208,7 +208,7 @@ def _shape(config: PretrainedConfig, dtype: str, **counted: Any) -> ModelShape:
     )
 
 
-def _on_meta(factory: type, config: PretrainedConfig, dtype: str) -> nn.Module:
+def _on_meta(factory: Any, config: PretrainedConfig, dtype: str) -> Any:
     """A model of the shape, without data and without dropout, ready to be trained."""
     with torch.device("meta"):
         model = factory.from_config(copy.deepcopy(config), dtype=getattr(torch, dtype))

@@ -93,7 +93,8 @@ def look(
         for pair in zip(states.split(chunk), tokens.split(chunk), strict=True)
     ]
     logprobs = torch.cat([logprob for logprob, _ in pieces])
-    return logprobs, torch.cat([entropy for _, entropy in pieces]) if with_entropy else None
+    entropies = [entropy for _, entropy in pieces if entropy is not None]
+    return logprobs, torch.cat(entropies) if with_entropy else None
 
 
 # Prompts and responses as the trunk reads them: one run of real tokens per row.

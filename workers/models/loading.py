@@ -7,6 +7,7 @@ reached is the environment's business (`HF_HUB_OFFLINE`).
 import hashlib
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -25,6 +26,8 @@ from workers.contract.events import Fault, RecipeError
 from workers.contract.model_names import NOT_ALLOWED, allowed_folder, is_hub_id
 from workers.data.batches import ENCODER_TEMPLATE, PLAIN_TEMPLATE
 from workers.layouts.gathered import size_of
+
+Model = TypeVar("Model", bound=nn.Module)
 
 hf_logging.disable_progress_bar()  # a run's log is read line by line
 
@@ -108,7 +111,7 @@ def _check_finite(model: nn.Module, source: str | Path) -> None:
             )
 
 
-def _load(factory: type, source: str | Path, **options: object):
+def _load(factory: Any, source: str | Path, **options: object) -> Any:
     try:
         return factory.from_pretrained(str(source), trust_remote_code=False, **options)
     except (OSError, ValueError) as error:
@@ -162,7 +165,7 @@ def shares_memory(first: nn.Module, second: nn.Module) -> bool:
     return any(p.data_ptr() in pointers for p in second.parameters())
 
 
-def freeze(model: nn.Module) -> nn.Module:
+def freeze(model: Model) -> Model:
     """No gradients, no dropout, for good."""
     model.eval()
     return model.requires_grad_(False)
@@ -170,6 +173,7 @@ def freeze(model: nn.Module) -> nn.Module:
 
 def disable_dropout(model: nn.Module, probability: float = 0.0) -> None:
     """Set every dropout: log-probabilities must not change between two looks at one text."""
+    module: Any
     for module in model.modules():
         if isinstance(module, nn.Dropout):
             module.p = probability

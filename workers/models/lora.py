@@ -12,6 +12,7 @@ import copy
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
 import torch
 from peft import LoraConfig, PeftModel, TaskType, get_peft_model, set_peft_model_state_dict
@@ -49,7 +50,7 @@ def attach_lora(
     config = LoraConfig(
         task_type=TaskType.SEQ_CLS,
         r=rank,
-        lora_alpha=alpha,
+        lora_alpha=cast("int", alpha),  # peft multiplies by any number
         lora_dropout=dropout,
         target_modules="all-linear",
         modules_to_save=[*heads, *poolers],
@@ -66,7 +67,7 @@ def attach_policy_lora(
     config = LoraConfig(
         task_type=TaskType.CAUSAL_LM,
         r=rank,
-        lora_alpha=alpha,
+        lora_alpha=cast("int", alpha),  # peft multiplies by any number
         lora_dropout=dropout,
         target_modules="all-linear",
     )
@@ -76,7 +77,8 @@ def attach_policy_lora(
 
 def body_of(model: nn.Module) -> PreTrainedModel:
     """The model below adapters, or itself. Adapters sit in its layers, so it answers with them."""
-    return model.get_base_model() if isinstance(model, PeftModel) else model
+    body = model.get_base_model() if isinstance(model, PeftModel) else model
+    return cast("PreTrainedModel", body)
 
 
 def base_sha256(model: PeftModel) -> str:

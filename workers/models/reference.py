@@ -7,6 +7,7 @@ off, which costs no second copy: adapters leave the weights below them untouched
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from peft import PeftModel
@@ -17,7 +18,7 @@ from workers.layouts.gathered import is_split
 from workers.models.forward import score_responses
 from workers.models.invariants import check_distinct, check_unchanged
 from workers.models.loading import freeze, weights_sha256
-from workers.models.lora import base_sha256
+from workers.models.lora import base_sha256, body_of
 
 
 @dataclass
@@ -39,10 +40,10 @@ class Reference:
 
     @classmethod
     def below_adapters(cls, policy: PeftModel) -> "Reference":
-        return cls(policy.get_base_model(), policy)
+        return cls(body_of(policy), policy)
 
     @contextmanager
-    def weights(self) -> Iterator[PreTrainedModel]:
+    def weights(self) -> Iterator[Any]:
         """The model to ask. Inside, a policy that shares the weights answers as the reference."""
         if self.adapted is None:
             yield self.model

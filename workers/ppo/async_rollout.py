@@ -18,7 +18,7 @@ from workers.ppo.setup import Models
 from workers.ray.cluster import Cluster
 from workers.ray.policy_actors import RayDrawer, size_of
 from workers.ray.pool import RayReward
-from workers.rewards.source import Pending
+from workers.rewards.source import RankedPending
 from workers.rl.advantages import importance_figures
 from workers.rollouts.drawing import Chunk, Drawer, Drawn
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 # One step off: the answers of the next step are drawn elsewhere while the policy learns here.
 
-Submit = Callable[[Sequence[Messages], Sequence[str]], Pending]
+Submit = Callable[[Sequence[Messages], Sequence[str]], RankedPending]
 
 
 @dataclass(slots=True)
@@ -39,7 +39,7 @@ class _Held:
     version: int
     thread: threading.Thread | None = None
     drawn: list[Drawn] = field(default_factory=list)
-    scores: list[Pending] = field(default_factory=list)
+    scores: list[RankedPending] = field(default_factory=list)
     error: BaseException | None = None
 
 
@@ -56,7 +56,7 @@ class Ahead:
         self._drawer = drawer
         self._submit = submit
         self._held: _Held | None = None
-        self._scores: deque[Pending] = deque()
+        self._scores: deque[RankedPending] = deque()
         self._closed = False
 
     def begin(self, chunks: Sequence[Chunk], *, version: int) -> None:
@@ -90,7 +90,7 @@ class Ahead:
             self.dropped += len(held.chunks)
         yield from self._drawer.draw(chunks, version=version)
 
-    def scores_of(self, messages: Sequence[Messages], texts: Sequence[str]) -> Pending:
+    def scores_of(self, messages: Sequence[Messages], texts: Sequence[str]) -> RankedPending:
         """Of the answers drawn last, in their order: those handed in before, or handed in now."""
         return self._scores.popleft() if self._scores else self._submit(messages, texts)
 

@@ -139,7 +139,7 @@ def save(
                 model = afresh()
             model.load_state_dict(whole)
         model.save(tokenizer, folder)
-    moments = optimizer.moments() if isinstance(optimizer, Zero) else optimizer.state.items()
+    moments: Any = optimizer.moments() if isinstance(optimizer, Zero) else optimizer.state.items()
     save_training_state(folder, moments, actor_critic.trained_names(), asdict(state))
 
 

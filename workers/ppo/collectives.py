@@ -61,7 +61,7 @@ def by_first(work: Callable[[], Found]) -> Found:
     if failed is not None:
         kind, fault, message = failed
         raise RecipeError(kind, Fault(fault), message)
-    return found  # type: ignore[return-value]  # what the first rank found
+    return found
 
 
 def _told(error: Exception) -> tuple[str, str, str]:

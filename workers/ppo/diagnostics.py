@@ -396,7 +396,7 @@ def scored(loop: "Course", rollout: Rollout, trusted: Tensor) -> Figures:
     """Figures of the batch's raw scores against their running scale."""
     moments = loop.state.moments
     return score_figures(
-        rollout.scores,
+        rollout.scored,
         trusted,
         mean=moments.mean,
         std=moments.std if moments.count > 1 else None,
@@ -407,7 +407,7 @@ def scored(loop: "Course", rollout: Rollout, trusted: Tensor) -> Figures:
 def watched(loop: "Course", rollout: Rollout) -> Figures:
     """What the batch's answers say, and what the reward makes of it."""
     responses = rollout.responses
-    return loop.watch.look(responses.texts, rollout.scores.values, responses.lengths.tolist())
+    return loop.watch.look(responses.texts, rollout.scored.values, responses.lengths.tolist())
 
 
 def summary(loop: "Course") -> dict[str, Any]:

@@ -2,12 +2,12 @@
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
-from torch.distributed.fsdp import fully_shard
+from torch.distributed.fsdp import FSDPModule, fully_shard
 
 from workers import ranks
 from workers.contract.events import Fault, RecipeError
@@ -52,9 +52,9 @@ def split(actor_critic: ActorCritic, reference: Reference) -> None:
         reference.logprobs(one, one, one, one, temperature=1.0)
     # What stays whole after a forward pass is split again, or an optimizer would be given the
     # whole weights, which never see a gradient.
-    actor_critic.reset_iter_state()
+    cast(FSDPModule, actor_critic).reset_iter_state()
     if reference.adapted is None:
-        reference.model.reset_iter_state()
+        cast(FSDPModule, reference.model).reset_iter_state()
 
 
 def _split_model(model: nn.Module) -> None:

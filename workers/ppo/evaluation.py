@@ -4,14 +4,14 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from workers import ranks
 from workers.behaviour import Watch
-from workers.config.policy import PPOSettings
+from workers.config.policy import OptimisedSettings, PPOSettings
 from workers.context import RunContext
 from workers.contract.events import Fault, RecipeError, ReviewRequested, Sample
 from workers.data.snapshot import TRAIN, Messages, Preference, evaluation_splits, read_preferences
@@ -25,6 +25,9 @@ from workers.rl.masked import masked_sum
 from workers.rollouts.drawing import Answer, answer
 from workers.rollouts.sampling import Sampling, derive_seed
 from workers.samples import AuditSample, choose, pick, publish
+
+if TYPE_CHECKING:
+    from workers.config.grpo import GRPOSettings
 
 # What the reference answers before the first step: the mark that a run is measured from.
 #
@@ -73,7 +76,7 @@ def measure_baseline(
     tokenizer: PreTrainedTokenizerBase,
     prompts: Prompts,
     reward: RewardSource,
-    settings: PPOSettings,
+    settings: "PPOSettings | GRPOSettings",
     *,
     seed: int,
     watch: Watch | None = None,
@@ -226,7 +229,7 @@ class Evaluation:
 
     def figures(self) -> dict[str, float]:
         """All that was measured, of the policy and of what measures it."""
-        return self.metrics() | self.probes
+        return {**self.metrics(), **self.probes}
 
     def metrics(self) -> dict[str, float]:
         """Of the policy: what checkpoints and summaries show."""
@@ -250,7 +253,7 @@ def evaluate(
     prompts: Prompts,
     reward: RewardSource,
     judge: RewardSource | None,
-    settings: PPOSettings,
+    settings: OptimisedSettings,
     *,
     seed: int,
     baseline: Baseline | None = None,
@@ -337,7 +340,7 @@ def audit(
     prompts: Prompts,
     evaluation: Evaluation,
     reward: RewardSource,
-    settings: PPOSettings,
+    settings: OptimisedSettings,
     *,
     step: int,
 ) -> None:
@@ -362,16 +365,16 @@ def audit(
         parts = evaluation.scores.parts_of(i)
         if evaluation.judged is not None:
             parts |= evaluation.judged.parts_of(i)
-        given = evaluation.answers[i]
+        shown = evaluation.answers[i]
         samples.append(
             AuditSample(
                 bucket=bucket,
                 prompt=prompt,
-                response=given.text,
+                response=shown.text,
                 reward=evaluation.scores.values[i],
                 parts=parts,
-                kl=given.kl,
-                tokens=given.tokens,
+                kl=shown.kl,
+                tokens=shown.tokens,
                 baseline=text,
                 baseline_reward=score,
             )

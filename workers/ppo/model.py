@@ -98,6 +98,8 @@ class ActorCritic(nn.Module):
         hidden = outputs.hidden
         if self.critic is not None:
             hidden = self._critic_states(prompt_ids, prompt_mask, response_ids, response_mask)
+        assert hidden is not None  # noqa: S101 — asked for
+        assert outputs.entropy is not None  # noqa: S101 — as well
         values = self.value_head(hidden.to(self.value_head.weight.dtype)).squeeze(-1)
         return ActorCriticOutputs(outputs.logprobs, outputs.entropy, values)
 
@@ -115,6 +117,7 @@ class ActorCritic(nn.Module):
         self, prompt_ids: Tensor, prompt_mask: Tensor, response_ids: Tensor, response_mask: Tensor
     ) -> Tensor:
         """The critic's last states before each response token: [B, R, width]."""
+        assert self.critic is not None  # noqa: S101 — nobody else asks
         return response_states(self.critic, prompt_ids, prompt_mask, response_ids, response_mask)
 
     # --- who learns ---

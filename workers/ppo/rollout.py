@@ -147,6 +147,12 @@ class Rollout:
     def mask(self) -> Tensor:
         return self.responses.response_mask
 
+    @property
+    def scored(self) -> Scores:
+        """Its scores, which it gets before anything looks at it."""
+        assert self.scores is not None  # noqa: S101 — roll_out waits for them
+        return self.scores
+
     def kl(self, estimator: str) -> Tensor:
         """Divergence from the reference at every token: [B, R], nats."""
         if estimator == "full":
@@ -273,9 +279,10 @@ def _numbers_only() -> Iterator[None]:
 
 def _spread(pieces: Sequence[Tensor | None], width: int) -> Tensor | None:
     """Rows of all chunks, padded right with 0: [B, width]; None where nobody said any."""
-    if any(piece is None for piece in pieces):
+    known = [piece for piece in pieces if piece is not None]
+    if len(known) < len(pieces):
         return None
-    return torch.cat([torch.nn.functional.pad(p, (0, width - p.shape[1])) for p in pieces])
+    return torch.cat([torch.nn.functional.pad(p, (0, width - p.shape[1])) for p in known])
 
 
 def _joined(chunks: Sequence[Responses], pad_id: int) -> Responses:

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 from accelerate import Accelerator, InitProcessGroupKwargs
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from workers import ranks
-from workers.config.policy import PPOSettings
+from workers.config.policy import OptimisedSettings, PPOSettings
 from workers.context import RunContext
 from workers.contract.events import Fault, RecipeError
 from workers.contract.jobs import FSDP, ONE, ZERO2, ZERO3
@@ -26,6 +27,9 @@ from workers.ppo.distributed import RestingAdamW, Zero, split
 from workers.ppo.model import ActorCritic, critic_of
 from workers.rollouts.sampling import derive_seed
 from workers.samples import choose, encode_fitting
+
+if TYPE_CHECKING:
+    from workers.config.inference import AskingSettings
 
 # Longer than one rank may keep the others waiting, while it alone scores or stores something. A
 # rank that dies is noticed by who started it, not by this.
@@ -186,14 +190,18 @@ def set_learning_rate(
 
 
 def read_training_prompts(
-    folder: Path, tokenizer: PreTrainedTokenizerBase, settings: PPOSettings
+    folder: Path, tokenizer: PreTrainedTokenizerBase, settings: OptimisedSettings
 ) -> Prompts:
     """The prompts of the training file; `RecipeError` (no_rows) when none fits."""
     return _fitting(read_prompts(folder, TRAIN), tokenizer, settings)
 
 
 def read_evaluation_prompts(
-    folder: Path, tokenizer: PreTrainedTokenizerBase, settings: PPOSettings, *, seed: int
+    folder: Path,
+    tokenizer: PreTrainedTokenizerBase,
+    settings: "OptimisedSettings | AskingSettings",
+    *,
+    seed: int,
 ) -> Prompts:
     """A fixed, seeded choice: from the evaluation files, else from the training file."""
     splits = evaluation_splits(folder) or [TRAIN]
@@ -206,7 +214,9 @@ def read_evaluation_prompts(
 
 
 def _fitting(
-    rows: list[Prompt], tokenizer: PreTrainedTokenizerBase, settings: PPOSettings
+    rows: list[Prompt],
+    tokenizer: PreTrainedTokenizerBase,
+    settings: "OptimisedSettings | AskingSettings",
 ) -> Prompts:
     messages, ids = encode_fitting(
         tokenizer, [row.messages for row in rows], settings.max_prompt_length

@@ -1,6 +1,6 @@
 """The course of a PPO run around its steps: its parts, evaluations, guardrails, checkpoints."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
@@ -18,7 +18,6 @@ from workers.models import invariants
 from workers.models.loading import state_sha256
 from workers.ppo import checkpoint, diagnostics
 from workers.ppo.checkpoint import TrainingState, restore
-from workers.ppo.diagnostics import Figures
 from workers.ppo.distributed import Zero
 from workers.ppo.evaluation import (
     Baseline,
@@ -164,8 +163,8 @@ class Course:
             models.actor_critic = accelerator.prepare(models.actor_critic)
         optimizer = make_zero(context, settings, models, adamw, accelerator) or adamw
         actors = _actors(context, settings, models, accelerator)
-        reward = actors.reward if actors else None
-        reward = reward or build_reward(
+        distant = actors.reward if actors else None
+        reward = distant or build_reward(
             context, settings.reward, batch_size=settings.reward_batch_size
         )
         at_once = settings.reward_batch_size * max(1, settings.reward_workers)
@@ -218,7 +217,9 @@ class Course:
 
     # --- guardrails ---
 
-    def look(self, step: int, figures: Figures, breaches: Sequence[Breach] = ()) -> list[Breach]:
+    def look(
+        self, step: int, figures: Mapping[str, float | None], breaches: Sequence[Breach] = ()
+    ) -> list[Breach]:
         """What guardrails and diagnosis say of these figures, after what was crossed before."""
         crossed = [*breaches, *self.guards.look(step, figures)]
         return self.diagnosis.look(self.context, step, figures, crossed)
@@ -244,6 +245,7 @@ class Course:
         self.check_ranks()
         self.measure_baseline()
         self.evaluate()
+        assert self.last is not None  # noqa: S101 — just measured
         self.act(self.diagnosis.look(self.context, 0, self.last.figures()))
 
     def measure_baseline(self) -> None:

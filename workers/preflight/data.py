@@ -327,9 +327,9 @@ def material_of(context: RunContext, *, trained_on: bool) -> Material:
                 found.preferences.extend(rows if trained_on else apart or rows)
                 found.held_out.extend(row.prompt for row in apart)
             elif "messages" in names:
-                rows, apart = _both(folder, read_demonstrations)
-                found.demonstrations.extend(rows)
-                found.held_out.extend(row.prompt for row in apart)
+                answers, held_out = _both(folder, read_demonstrations)
+                found.demonstrations.extend(answers)
+                found.held_out.extend(row.prompt for row in held_out)
         except RecipeError:
             continue
     return found

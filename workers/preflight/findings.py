@@ -165,7 +165,7 @@ class Parts:
     """The run's own objects, before its first step."""
 
     tokenizer: PreTrainedTokenizerBase
-    policy: nn.Module | None = None  # the starting policy, in evaluation mode
+    policy: Any = None  # the starting policy, in evaluation mode
     prompts: Sequence[Messages] = ()  # of training, those that fit
     prompt_ids: Sequence[Sequence[int]] = ()  # their token ids
     left_out: int = 0  # prompts or rows that were too long

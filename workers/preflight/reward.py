@@ -362,7 +362,7 @@ def random_texts(
     words = [i for i in range(len(tokenizer)) if i not in special]
     rng = random.Random(seed)
     return [
-        tokenizer.decode(rng.choices(words, k=max(1, length)), skip_special_tokens=True)
+        str(tokenizer.decode(rng.choices(words, k=max(1, length)), skip_special_tokens=True))
         for length in lengths
     ]
 

@@ -176,8 +176,8 @@ def _tell_ports(folder: Path, *, runtime_env_agent: int) -> None:
 
 def _argv(folder: Path, ports: list[int], *, actors: int, gpus: float, store: int) -> list[str]:
     store = max(LEAST_STORE, store)
-    names = ("", "dashboard-agent-grpc-", "dashboard-agent-listen-", "metrics-export-")
-    names += ("runtime-env-agent-", "node-manager-", "object-manager-")
+    names = ["", "dashboard-agent-grpc-", "dashboard-agent-listen-", "metrics-export-"]
+    names += ["runtime-env-agent-", "node-manager-", "object-manager-"]
     small = not SHARED_MEMORY.exists() or shutil.disk_usage(SHARED_MEMORY).free < store
     return [
         *(sys.executable, str(Path(__file__).with_name("guard.py"))),

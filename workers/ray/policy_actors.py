@@ -148,7 +148,8 @@ class PolicyActor:
                 self.policy, self.plan.tokenizer, chunk.ids, chunk.sampling, stop=self.plan.stop
             )
             looked = self._look(responses, chunk) if with_logprobs else (None, None)
-        return Answer(on(responses, torch.device("cpu")), *looked, version, load_s)
+        logprobs, entropy = looked
+        return Answer(on(responses, torch.device("cpu")), logprobs, entropy, version, load_s)
 
     def _look(self, responses: Responses, chunk: Chunk) -> tuple[Tensor, Tensor]:
         outputs = score_responses(
@@ -160,6 +161,7 @@ class PolicyActor:
             temperature=chunk.sampling.temperature,
             with_entropy=True,
         )
+        assert outputs.entropy is not None  # noqa: S101 — asked for
         return outputs.logprobs.float().cpu(), outputs.entropy.float().cpu()
 
     def _fetch(self, references: Sequence[Any]) -> None:

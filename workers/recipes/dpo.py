@@ -198,7 +198,8 @@ def _ask_reference(
         )
         context.log(f"asked the reference about {sum(map(len, pairs.values())):,} pairs")
     if not isinstance(reference.adapted, PeftModel):
-        reference.model.to("cpu")
+        model: torch.nn.Module = reference.model
+        model.to("cpu")
     return known
 
 

@@ -49,7 +49,7 @@ def screen(
     scores = source.score(prompts, responses)
     blocked = scores.blocked or [False] * len(responses)
     reviews = scores.reviews or [None] * len(responses)
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"prompt": prompt, "response": text, "reason": reason or "blocked", "blocked": hard}
         for prompt, text, reason, hard in zip(prompts, responses, reviews, blocked, strict=True)
         if hard or reason

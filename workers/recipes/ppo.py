@@ -40,7 +40,7 @@ from workers.ppo.update import UpdateStats, update
 from workers.preflight.minimal import settings_of
 from workers.preflight.run import check_memory
 from workers.rewards.model import threshold_of
-from workers.rewards.source import Pending, join
+from workers.rewards.source import RankedPending, join
 from workers.rl.advantages import gae, importance_weights, shaped_rewards
 from workers.rollouts.drawing import PromptOrder, chunks_of
 from workers.rollouts.sampling import Sampling, derive_seed
@@ -94,7 +94,7 @@ class Loop(Course):
             with self.models.whole():
                 rollout = self.roll_out(step, times)
         except NonFinite as error:  # the policy itself holds numbers that are none
-            figures = {"numerics/non_finite": 1.0}
+            figures: diagnostics.Figures = {"numerics/non_finite": 1.0}
             self.context.metrics(step, figures)
             self.pass_over(step)
             skipped = self.guards.finite.skip_or_stop(step, str(error))
@@ -155,7 +155,7 @@ class Loop(Course):
         messages, ids, sampling = self.asked(step, self.state.position)
         actors = self.actors
         hand_in = actors.ahead.scores_of if actors and actors.ahead else self.scoring.submit
-        pending: list[Pending] = []
+        pending: list[RankedPending] = []
         worked, began = self.scoring.worked_s, time.monotonic()
         with self.accelerator.autocast():
             rollout = collect(
@@ -211,7 +211,7 @@ class Loop(Course):
 
     def check(self, rollout: Rollout) -> None:
         """What must hold exactly; a breach stops the run."""
-        invariants.check_finite("a reward", torch.tensor(rollout.scores.values))
+        invariants.check_finite("a reward", torch.tensor(rollout.scored.values))
         invariants.check_mask(
             rollout.mask,
             rollout.responses.response_ids,
@@ -238,7 +238,7 @@ class Loop(Course):
     def trust(self, rollout: Rollout) -> Tensor:
         """Which answers may teach: [B]; not those an ensemble disagrees about, nor those of which
         the reward says nothing because they break a hard rule."""
-        scores = rollout.scores
+        scores = rollout.scored
         trusted = torch.ones(len(scores.values), dtype=torch.bool)
         if scores.disagreement is not None and self.threshold is not None:
             trusted &= torch.tensor(scores.disagreement) <= self.threshold
@@ -251,7 +251,7 @@ class Loop(Course):
 
         Only answers that may teach move the scale: what nobody trusts must not set it."""
         settings, responses = self.settings, rollout.responses
-        raw = torch.tensor(rollout.scores.values, device=rollout.values.device)
+        raw = torch.tensor(rollout.scored.values, device=rollout.values.device)
         self.state.moments.update(raw[trusted.to(raw.device)])
         normalised = self.state.moments.normalise(raw, clip=settings.reward_clip)
         target = settings.length_target or (self.baseline.length if self.baseline else 0.0)
@@ -295,7 +295,7 @@ class Loop(Course):
 
     def show(self, rollout: Rollout, step: int) -> None:
         """What people may read of this step."""
-        scores = rollout.scores
+        scores = rollout.scored
         calibrated = self.baseline.calibrated(scores.values) if self.baseline else None
         self.kept.add(rollout.records(step=step, calibrated=calibrated))
         if step % self.settings.sample_every == 0:

@@ -107,7 +107,7 @@ class ScoreCache:
 
     def __init__(
         self,
-        client: "redis.Redis[Any] | None",
+        client: redis.Redis | None,
         *,
         entries: int = MEMORY_ENTRIES,
         seconds: float = SECONDS,
@@ -176,7 +176,7 @@ class ScoreCache:
         return [None if text is None else _read(text) for text in texts]
 
 
-def _read(text: bytes) -> Remembered | None:
+def _read(text: str | bytes) -> Remembered | None:
     """None for what another version of us wrote there."""
     try:
         return Remembered.from_json(text)

@@ -80,7 +80,10 @@ class IntegerLinear(nn.Module):
     bits. The products are summed as integers, so nothing but the two roundings is lost.
     """
 
-    def __init__(self, layer: nn.Module, *, bits: int) -> None:
+    integers: Tensor
+    scale: Tensor
+
+    def __init__(self, layer: nn.Linear | Conv1D, *, bits: int) -> None:
         super().__init__()
         weight = layer.weight.detach().float()
         weight = weight.t() if isinstance(layer, Conv1D) else weight

@@ -8,9 +8,9 @@ is and withholds the response: it must give no gradient. With a penalty the pena
 import json
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
-from typing import Any
+from typing import Any, TypeVar
 
 import regex
 
@@ -23,6 +23,8 @@ from workers.rewards.source import Scores
 # Regular expressions that people wrote, on text that a model wrote: none may take for ever.
 
 SECONDS = 2.0  # for one text; a sane expression takes microseconds
+
+Found = TypeVar("Found")
 
 
 class Expression:
@@ -44,7 +46,7 @@ class Expression:
             lambda: next(iter(list(self._compiled.finditer(text, timeout=SECONDS))[-1:]), None)
         )
 
-    def _within(self, look):  # type: ignore[no-untyped-def]
+    def _within(self, look: Callable[[], Found]) -> Found:
         try:
             return look()
         except TimeoutError as error:

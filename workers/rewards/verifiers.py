@@ -133,8 +133,8 @@ class Verifier:
         return "of the shape asked for" if self._settings.check_ == "shape" else "the right one"
 
     def _verdict(self, prompt: Messages, response: str) -> "Verdict | object":
-        check = self._shaped if not self._settings.needs_answers else None
-        check = check or self._checks.get(prompt_key(prompt))
+        known = self._settings.needs_answers
+        check = self._checks.get(prompt_key(prompt)) if known else self._shaped
         if check is None:
             return self._without(prompt)
         taken = self._taken(response)

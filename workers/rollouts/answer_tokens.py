@@ -7,6 +7,7 @@ layer: prompts and padding cost no projection on the vocabulary.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -94,12 +95,13 @@ def answer_tokens(model: nn.Module, batch: Batch, *, fused: bool) -> AnswerToken
     columns = torch.arange(int(batch.counts.max()), device=batch.counts.device)
     real = columns < batch.counts.unsqueeze(1)
     joined = [torch.cat(parts) for parts in zip(*flat, strict=True)]
-    return AnswerTokens(*(x.new_zeros(real.shape).masked_scatter(real, x) for x in joined), real)
+    log_probs, entropy, mean_logits, is_top1 = (
+        x.new_zeros(real.shape).masked_scatter(real, x) for x in joined
+    )
+    return AnswerTokens(log_probs, entropy, mean_logits, is_top1, real)
 
 
-def _through_logits(
-    model: nn.Module, ids: Tensor, mask: Tensor, labels: Tensor
-) -> tuple[Tensor, ...]:
+def _through_logits(model: Any, ids: Tensor, mask: Tensor, labels: Tensor) -> tuple[Tensor, ...]:
     """Four of [K], in reading order."""
     targets = labels[:, 1:]
     keep = nn.functional.pad(targets != IGNORED, (0, 1))  # the position before each answer token

@@ -4,6 +4,7 @@ import inspect
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -68,7 +69,7 @@ def decode(
     """Answers to prompts padded left: ids, mask [B, P]. Draws from a generator of its own."""
     device, (count, width), room = ids.device, ids.shape, sampling.max_new_tokens
     generator = torch.Generator(device).manual_seed(sampling.seed)
-    shape_scores = _warpers(sampling)
+    shape_scores: Any = _warpers(sampling)
     stops = torch.tensor(list(stop), device=device)
     drawn = torch.full((count, room), pad_id, device=device)
     logprobs = torch.zeros(count, room, device=device) if keep_logprobs else None
@@ -232,7 +233,7 @@ def generate(
         response_mask=real.long(),
         ended=(torch.isin(response, stops) & real).any(1),
         texts=[
-            tokenizer.decode(row[keep], skip_special_tokens=True)
+            str(tokenizer.decode(row[keep], skip_special_tokens=True))
             for row, keep in zip(response, real, strict=True)
         ],
     )
@@ -243,7 +244,7 @@ def generate(
 
 
 def _by_transformers(
-    model: PreTrainedModel,
+    model: Any,
     ids: Tensor,
     mask: Tensor,
     sampling: Sampling,

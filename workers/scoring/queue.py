@@ -40,7 +40,7 @@ class Taken:
 class RequestQueue:
     """Reads, keeps and answers requests. One per scorer; `refresh` may run in another thread."""
 
-    def __init__(self, client: "redis.Redis[Any]", *, retake_s: float = RETAKE_S) -> None:
+    def __init__(self, client: redis.Redis, *, retake_s: float = RETAKE_S) -> None:
         self._client = client
         self._answer = client.register_script(contract.ANSWER)
         self.consumer = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
@@ -122,7 +122,7 @@ class RequestQueue:
             held = sorted(self._held)
         if held:
             self._client.xclaim(
-                contract.STREAM, contract.GROUP, self.consumer, 0, held, idle=0, justid=True
+                contract.STREAM, contract.GROUP, self.consumer, 0, [*held], idle=0, justid=True
             )
 
     def leave(self) -> None:
@@ -138,7 +138,7 @@ class RequestQueue:
         pipe.execute()
 
     def _read(self, block: int | None) -> tuple[bytes, dict[bytes, bytes]] | None:
-        answer = self._client.xreadgroup(
+        answer: Any = self._client.xreadgroup(
             contract.GROUP, self.consumer, {contract.STREAM: ">"}, count=1, block=block
         )
         return answer[0][1][0] if answer and answer[0][1] else None
@@ -165,5 +165,10 @@ class RequestQueue:
 
     def _settle(self, entry: bytes, reply: ScoreReply) -> bool:
         keys = [contract.reply_key(reply.id), contract.STREAM, contract.STATS]
-        values = [contract.to_json(reply), contract.REPLY_SECONDS, contract.GROUP, entry]
+        values: list[str | int | bytes] = [
+            contract.to_json(reply),
+            contract.REPLY_SECONDS,
+            contract.GROUP,
+            entry,
+        ]
         return bool(self._answer(keys=keys, args=values))

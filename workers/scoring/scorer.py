@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from workers.data.snapshot import Messages
-    from workers.rewards.cache import Row
     from workers.rewards.source import Scores
 
 
@@ -39,9 +38,9 @@ class Source(Protocol):
 
     def encode(
         self, prompts: "Sequence[Messages]", responses: "Sequence[str]"
-    ) -> "Sequence[tuple[Row, ...]]": ...
+    ) -> "Sequence[tuple[Any, ...]]": ...
 
-    def score_rows(self, texts: "Sequence[tuple[Row, ...]]") -> "Scores": ...
+    def score_rows(self, texts: "Sequence[tuple[Any, ...]]") -> "Scores": ...
 
 
 class Models:
@@ -105,7 +104,7 @@ class Verdict:
 class PrecisionGate:
     """Verdicts by model and precision, shared through Redis."""
 
-    def __init__(self, client: "redis.Redis[Any] | None") -> None:
+    def __init__(self, client: redis.Redis | None) -> None:
         self._client = client
         self._verdicts: dict[tuple[str, str], Verdict] = {}
         self._pairs: dict[tuple[str, str], dict[bytes, tuple[float, float]]] = {}

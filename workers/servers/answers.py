@@ -124,7 +124,11 @@ class Served:
 
     def as_summary(self) -> dict[str, Any]:
         """Who answered, as far as a server can be known. Its weights cannot be read, only sent."""
-        told = {"role": self.role, "at": self.server.place, "model": self._settings.model}
+        told: dict[str, Any] = {
+            "role": self.role,
+            "at": self.server.place,
+            "model": self._settings.model,
+        }
         if self._settings.update_weights:
             told["weights_sent"] = True
         return told | ({"says": self.server.model} if self.server.model else {})

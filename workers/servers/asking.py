@@ -214,6 +214,7 @@ class _Crew:
                     self._client.close()
 
     def _outcome(self, body: dict[str, Any]) -> list[Given] | BaseException:
+        assert self._client is not None  # noqa: S101 — there is a body to ask about
         try:
             return self._server.ask(self._client, body)
         except Stopped:

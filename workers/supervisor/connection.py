@@ -77,7 +77,7 @@ class Line:
             value = self.redis.get(wire.control_key(run))
         except redis.RedisError as error:
             return self._is_down(error, None)
-        word = value.decode() if value is not None else None
+        word = value.decode() if isinstance(value, bytes) else None
         return word if word in (STOP, CANCEL) else None
 
     def batches_waiting(self) -> int | None:

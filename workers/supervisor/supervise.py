@@ -125,9 +125,9 @@ class _Ending:
     last_word: Event
 
 
-def _is_no_cause(outcome: Failed) -> bool:
+def _is_no_cause(outcome: Event) -> bool:
     """What becomes of ranks that are ended by force is not why they were."""
-    return outcome.kind in ("terminated", "rank_lost")
+    return isinstance(outcome, Failed) and outcome.kind in ("terminated", "rank_lost")
 
 
 def attempt_folder(work: Path, spec: JobSpec) -> Path:

@@ -25,7 +25,8 @@ END_S = 10.0
 class Writer(Protocol):
     """`workers.emitter.Emitter`, or what stands for it."""
 
-    step: int | None
+    @property
+    def step(self) -> int | None: ...
 
     def write(self, event: Event) -> None: ...
 

@@ -80,7 +80,7 @@ def encode_pairs(
     for row in rows:
         chosen, rejected = encode(row.prompt, row.chosen), encode(row.prompt, row.rejected)
         border = min(chosen.prompt_length, rejected.prompt_length)
-        both = [replace(side, prompt_length=border) for side in (chosen, rejected)]
+        both = replace(chosen, prompt_length=border), replace(rejected, prompt_length=border)
         if all(len(side.ids) > answer_start(side) for side in both):
             pairs.append(Pair(*both))
     return pairs
@@ -253,11 +253,12 @@ def on_device(reference: Reference, device: torch.device) -> Iterator[Reference]
     if home == device:
         yield reference
         return
-    reference.model.to(device)
+    model: torch.nn.Module = reference.model
+    model.to(device)
     try:
         yield reference
     finally:
-        reference.model.to(home)
+        model.to(home)
 
 
 # Figures that are means over tokens; the others are means over pairs.
@@ -300,13 +301,15 @@ class PairTrainer(GuardedTrainer, PartedTRL, DPOTrainer):
     ) -> None:
         """`reference` is asked along the way; with `precomputed` the pairs have its values."""
         args.precompute_ref_log_probs = True  # so that it neither loads nor keeps a reference
+        # Gives a step's parts, where the library's own give one batch.
+        collator: Any = StepCollator(settings, tokenizer.pad_token_id, shares)
         super().__init__(
             model=model,
             args=args,
             train_dataset=placeholder_rows(),
             eval_dataset=placeholder_rows(),
             processing_class=tokenizer,
-            data_collator=StepCollator(settings, tokenizer.pad_token_id, shares),
+            data_collator=collator,
             callbacks=callbacks,
         )
         if isinstance(self.model, PeftModel):
@@ -389,7 +392,7 @@ class PairTrainer(GuardedTrainer, PartedTRL, DPOTrainer):
     def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
         super()._save(output_dir, state_dict)
         if self.precomputed is not None and self.args.should_save:
-            self.precomputed.save(Path(output_dir or self.args.output_dir))
+            self.precomputed.save(Path(str(output_dir or self.args.output_dir)))
 
 
 # While a DPO run goes on: answers to fixed held-out prompts, and how far from the reference.

@@ -38,46 +38,46 @@ class PartedSteps:
         """Loss of the step, times the ranks: the library takes the mean over them, of losses and
         of gradients, where ours add up, as they do over the parts."""
         model.train()
-        parts, world = self._prepare_input(inputs), self.accelerator.num_processes  # type: ignore[attr-defined]
-        loss = torch.zeros((), device=self.args.device)  # type: ignore[attr-defined]
+        parts, world = self._prepare_input(inputs), self.accelerator.num_processes
+        loss = torch.zeros((), device=self.args.device)
         for number, part in enumerate(parts, start=1):
             last = number == len(parts)
-            together = contextlib.nullcontext() if last else self.accelerator.no_sync(model)  # type: ignore[attr-defined]
-            if self._steps_inside:  # type: ignore[attr-defined]
+            together = contextlib.nullcontext() if last else self.accelerator.no_sync(model)
+            if self._steps_inside:
                 # Where `no_sync` says nothing, and the step is taken after the last part.
-                self.accelerator.gradient_state._set_sync_gradients(last)  # type: ignore[attr-defined]
+                self.accelerator.gradient_state._set_sync_gradients(last)
             with together:
-                with self.compute_loss_context_manager():  # type: ignore[attr-defined]
-                    share = self.compute_loss(model, part) * (part["taken"] * world)  # type: ignore[attr-defined]
-                if last and self._steps_inside:  # type: ignore[attr-defined]
+                with self.compute_loss_context_manager():
+                    share = self.compute_loss(model, part) * (part["taken"] * world)
+                if last and self._steps_inside:
                     share = _or_nothing(share, loss)
-                self.accelerator.backward(share)  # type: ignore[attr-defined]
+                self.accelerator.backward(share)
             loss += share.detach()
         return loss
 
     def _prepare_input(self, data: Any) -> Any:
         """On the device, in the precision it has: DeepSpeed's would round weights and targets."""
-        return moved(data, self.args.device)  # type: ignore[attr-defined]
+        return moved(data, self.args.device)
 
     def floating_point_ops(self, inputs: Any) -> int:
         return 0  # nobody reads it, and the library counts the tokens of one rectangle
 
     def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
         """A normal model folder; with adapters the merged weights, and the adapters beside."""
-        folder = Path(output_dir or self.args.output_dir)  # type: ignore[attr-defined]
-        if not isinstance(self.model, PeftModel):  # type: ignore[attr-defined]
-            super()._save(str(folder), state_dict)  # type: ignore[misc]
-        elif self.args.should_save:  # type: ignore[attr-defined]
-            whole: PreTrainedModel = merged(self.model)  # type: ignore[attr-defined]
+        folder = Path(output_dir or self.args.output_dir)
+        if not isinstance(self.model, PeftModel):
+            super()._save(str(folder), state_dict)
+        elif self.args.should_save:
+            whole: PreTrainedModel = merged(self.model)
             whole.save_pretrained(folder)
-            self.processing_class.save_pretrained(folder)  # type: ignore[attr-defined]
-            save_adapter(self.model, folder)  # type: ignore[attr-defined]
+            self.processing_class.save_pretrained(folder)
+            save_adapter(self.model, folder)
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
-        if isinstance(self.model, PeftModel):  # type: ignore[attr-defined]
+        if isinstance(self.model, PeftModel):
             load_adapter(self.model, Path(resume_from_checkpoint))
         else:
-            super()._load_from_checkpoint(resume_from_checkpoint, model)  # type: ignore[misc]
+            super()._load_from_checkpoint(resume_from_checkpoint, model)
 
 
 def _or_nothing(share: Tensor, loss: Tensor) -> Tensor:
@@ -105,6 +105,9 @@ def placeholder_rows() -> Dataset:
 class PartedTRL(PartedSteps):
     """Mixed into a trainer of TRL, before it and after `GuardedTrainer`."""
 
+    train_dataset: Any
+    eval_dataset: Any
+    row_lengths: Sequence[int] | None
     fused: bool  # whether the output layer is TRL's fused one
     weighted: dict[str, dict[str, list[tuple[float, float]]]]  # by mode and figure: value, weight
 
@@ -128,7 +131,7 @@ class PartedTRL(PartedSteps):
         self.train_dataset, self.eval_dataset = list(train), list(held_out)
         self.row_lengths = [self.row_length(row) for row in train]
         self.aux_loss_enabled = False  # of whole batches of experts, which are not computed here
-        self.fused = self.args.device.type != "cpu"  # type: ignore[attr-defined]
+        self.fused = self.args.device.type != "cpu"
         self.weighted = {mode: defaultdict(list) for mode in ("train", "eval")}
 
     def create_model_card(self, *args: Any, **kwargs: Any) -> None:
@@ -138,15 +141,15 @@ class PartedTRL(PartedSteps):
 
     @property
     def mode(self) -> str:
-        return "train" if self.model.training else "eval"  # type: ignore[attr-defined]
+        return "train" if self.model.training else "eval"
 
     @contextlib.contextmanager
     def weighing(self, weight_of: Callable[[str], float]) -> Iterator[None]:
         """Inside, TRL notes the figures of one part; each counts by its weight."""
         noted: dict[str, list[float]] = defaultdict(list)
         mode = self.mode
-        self._metrics[mode] = noted  # type: ignore[attr-defined]
-        with _asking_nobody(self.accelerator):  # type: ignore[attr-defined]
+        self._metrics[mode] = noted
+        with _asking_nobody(self.accelerator):
             yield
         for name, values in noted.items():
             self.weighted[mode][name].append((values[-1], weight_of(name)))
@@ -161,11 +164,11 @@ class PartedTRL(PartedSteps):
             [sum(v * w for v, w in points), sum(w for _, w in points)] for points in taken.values()
         ]
         joined = ranks.summed(torch.tensor(sums, dtype=torch.float64)).tolist()
-        self._metrics[self.mode] = {  # type: ignore[attr-defined]
+        self._metrics[self.mode] = {
             name: [total / weight] for name, (total, weight) in zip(taken, joined, strict=True)
         }
         self.weighted[self.mode].clear()
-        super().log(logs, *args, **kwargs)  # type: ignore[misc]
+        super().log(logs, *args, **kwargs)
 
     @torch.no_grad()
     def evaluate(
@@ -177,21 +180,21 @@ class PartedTRL(PartedSteps):
             key=self.row_length,
             reverse=True,
         )
-        self.model.eval()  # type: ignore[attr-defined]
-        at_once: int = self.args.eval_batch_size  # type: ignore[attr-defined]
+        self.model.eval()
+        at_once: int = self.args.eval_batch_size
         loss, total = 0.0, sum(map(self.row_weight, rows))
         for start in range(0, len(rows), at_once):
             batch = rows[start : start + at_once]
             share = sum(map(self.row_weight, batch)) / total
-            for part in self._prepare_input(self.data_collator(batch)):  # type: ignore[attr-defined]
-                with self.compute_loss_context_manager():  # type: ignore[attr-defined]
-                    loss += float(self.compute_loss(self.model, part)) * part["taken"] * share  # type: ignore[attr-defined]
+            for part in self._prepare_input(self.data_collator(batch)):
+                with self.compute_loss_context_manager():
+                    loss += float(self.compute_loss(self.model, part)) * part["taken"] * share
         loss = float(ranks.summed(torch.tensor(loss, dtype=torch.float64)))
         figures = {f"{metric_key_prefix}_loss": loss}
         self.log(figures)
-        self.control = self.callback_handler.on_evaluate(  # type: ignore[attr-defined]
-            self.args,  # type: ignore[attr-defined]
-            self.state,  # type: ignore[attr-defined]
+        self.control = self.callback_handler.on_evaluate(
+            self.args,
+            self.state,
             self.control,
             figures,
         )

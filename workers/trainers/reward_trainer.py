@@ -84,6 +84,9 @@ class RewardTrainer(GuardedTrainer, PartedSteps, transformers.Trainer):
     """The library's trainer with our loss, our batches, and held-out figures over all pairs."""
 
     settings: RewardSettings
+    train_dataset: Any
+    eval_dataset: Any
+    data_collator: Any
 
     def __init__(self, *args: Any, settings: RewardSettings, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -191,13 +194,15 @@ class RewardTrainer(GuardedTrainer, PartedSteps, transformers.Trainer):
             if number < len(starts):
                 found[start : start + rows] = output.logits.squeeze(-1).float().cpu()
         self.model.train(was_training)
-        return ranks.summed(found)[[place[ids] for ids in texts]].chunk(2)
+        chosen, rejected = ranks.summed(found)[[place[ids] for ids in texts]].chunk(2)
+        return chosen, rejected
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         """Adds what the scores of the steps since the last point say, under TRL's names."""
         if self._has_seen and "loss" in logs:
             nothing = torch.zeros(2, 0, device=self.args.device)
-            logs |= _figures(*torch.cat([nothing, *self.seen], dim=1), prefix="")
+            chosen, rejected = torch.cat([nothing, *self.seen], dim=1)
+            logs |= _figures(chosen, rejected, prefix="")
             self.seen, self._has_seen = [], False
         super().log(logs, start_time)
 
@@ -371,7 +376,7 @@ class Watch(Reporter):
             tags.append("best")
         if control.should_training_stop and self.context.stopped == "stop":
             tags.append("final")
-        folder = Path(args.output_dir) / f"checkpoint-{state.global_step}"
+        folder = Path(str(args.output_dir)) / f"checkpoint-{state.global_step}"
         self.finish_folder(folder)
         step = self.offset + state.global_step
         self.context.save_checkpoint(folder, step=step, tags=tags, metrics=figures)

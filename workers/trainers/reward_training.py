@@ -42,7 +42,7 @@ def fresh_model(
 ) -> Any:
     """The model to train; a new score head depends on the seed alone."""
     set_seed(seed)
-    model = load_scorer(source, tokenizer, dropout=settings.dropout)
+    model: Any = load_scorer(source, tokenizer, dropout=settings.dropout)
     if settings.gradient_checkpointing:
         model.activation_checkpointing_enable()
     if settings.lora_rank:

@@ -99,13 +99,15 @@ class DemonstrationTrainer(GuardedTrainer, PartedTRL, SFTTrainer):
     ) -> None:
         args.dataset_kwargs = {"skip_prepare_dataset": True}
         args.average_tokens_across_devices = False  # our collator counts those of all ranks
+        # Gives a step's parts, where the library's own give one batch.
+        collator: Any = StepCollator(settings, tokenizer.pad_token_id, shares)
         super().__init__(
             model=model,
             args=args,
             train_dataset=placeholder_rows(),
             eval_dataset=placeholder_rows(),
             processing_class=tokenizer,
-            data_collator=StepCollator(settings, tokenizer.pad_token_id, shares),
+            data_collator=collator,
             callbacks=callbacks,
         )
         self.take_rows(train_rows, eval_rows)
@@ -210,7 +212,7 @@ def imitation_of(
     shown = []
     for row in fitting:
         ids = row.ids[row.prompt_length :]
-        text = tokenizer.decode(ids[:limit], skip_special_tokens=True)
+        text = str(tokenizer.decode(ids[:limit], skip_special_tokens=True))
         shown.append(traits_of(text, tokens=min(len(ids), limit), ended=len(ids) <= limit))
     given = [traits_of(a.text, tokens=a.tokens, ended=a.ended) for a in answers]
     return Imitation(len(fitting), limit, compare(shown, given), answers)

@@ -10,7 +10,7 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from transformers import (
@@ -29,6 +29,9 @@ from workers.data.snapshot import TRAIN
 from workers.guardrails.watch import Breach, Guardrails, GuardStop, first_stop, report, stop_error
 from workers.layouts.arguments import layout_arguments
 from workers.trainers.guarded_trainer import GuardedTrainer
+
+if TYPE_CHECKING:
+    from workers.config.grpo import GRPOSettings
 
 __all__ = [
     "GuardedTrainer",
@@ -60,7 +63,7 @@ class Reporter(TrainerCallback):
     def __init__(
         self,
         context: RunContext,
-        settings: TrainingSettings,
+        settings: "TrainingSettings | GRPOSettings",
         *,
         offset: int = 0,
         total_steps: int | None = None,
@@ -177,10 +180,11 @@ class Reporter(TrainerCallback):
         control: TrainerControl,
         metrics: dict[str, float] | None = None,
         **kwargs: Any,
-    ) -> None:
+    ) -> TrainerControl:
         self.evaluated = ranks.from_first(reported(metrics or {}))
         self.evaluated_at = state.global_step
         self.losses.append((state.global_step, self.evaluated.get("eval/loss", math.nan)))
+        return control
 
     def on_save(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
@@ -192,7 +196,7 @@ class Reporter(TrainerCallback):
             tags.append("best")
         if control.should_training_stop and self.context.stopped != "cancel":
             tags.append("final")
-        folder = Path(args.output_dir) / f"checkpoint-{state.global_step}"
+        folder = Path(str(args.output_dir)) / f"checkpoint-{state.global_step}"
         self.finish_folder(folder)
         self.context.save_checkpoint(folder, step=state.global_step, tags=tags, metrics=figures)
 
@@ -209,7 +213,9 @@ def reported(logs: Mapping[str, Any]) -> dict[str, float]:
     }
 
 
-def trainer_arguments(context: RunContext, settings: TrainingSettings) -> dict[str, Any]:
+def trainer_arguments(
+    context: RunContext, settings: "TrainingSettings | GRPOSettings"
+) -> dict[str, Any]:
     """Keyword arguments every trainer configuration is made with."""
     on_gpu = torch.cuda.is_available()
     return {
