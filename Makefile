@@ -85,6 +85,7 @@ lint: $(STAMP) $(BIOME) ## formats, linters, types, import contracts, migrations
 	.node/node_modules/.bin/biome check --error-on-warnings
 	git ls-files 'templates/*.html' | xargs $(BIN)/djade --check --target-version 5.2
 	$(BIN)/djlint templates --lint --quiet
+	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m tests.import_graph
 	$(BIN)/python manage.py makemigrations --check --dry-run

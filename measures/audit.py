@@ -220,7 +220,7 @@ def _pooled(differs: Floats, done: Floats, votes: Floats) -> tuple[Floats, Float
     while small < len(order) and done[order[:small]].sum() < LEAST_IN_STRATUM:
         small += 1
     rest, own = order[:small], order[small:]
-    return tuple(  # type: ignore[return-value]
+    return tuple(  # type: ignore[return-value] # as many as were asked for
         np.append(values[own], values[rest].sum()) for values in (differs, done, votes)
     )
 

@@ -178,7 +178,7 @@ class Child:
         self._reader.start()
 
     def _copy(self, process: subprocess.Popen[bytes]) -> None:
-        with process.stdout as lines:  # type: ignore[union-attr]
+        with process.stdout as lines:  # type: ignore[union-attr] # piped when it was started
             for line in lines:
                 # Reading must go on whatever happens to the file: a full pipe stops the program.
                 with contextlib.suppress(OSError):

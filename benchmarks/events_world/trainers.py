@@ -50,7 +50,7 @@ class Trainer:
         self.path = self.folder / EVENTS_FILE
         self.emitter = Emitter(self.path, run=self.run, attempt=1)
         write = self.emitter.write
-        self.emitter.write = self._noted(write)  # type: ignore[method-assign]
+        self.emitter.write = self._noted(write)
         nothing = cast(Any, None)
         self.context = RunContext(nothing, nothing, self.folder, writer=self.emitter)
         self.relay = Relay(

@@ -141,7 +141,7 @@ def unknown_of(facts: Facts) -> tuple[Unknown, ...]:
 
 def is_missing(value: object) -> bool:
     """None, or a statistic without a value."""
-    return value is None or (hasattr(value, "value") and known(value) is None)  # type: ignore[arg-type]
+    return value is None or (hasattr(value, "value") and known(value) is None)  # type: ignore[arg-type] # an estimate, by its value
 
 
 # What may spoil the method that is advised, and what would make the data better.

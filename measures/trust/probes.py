@@ -248,7 +248,7 @@ def sentences_of(text: str) -> list[str]:
     lines too, so that the items of a list count as sentences, each with its bullet or number."""
     found = []
     for line in text.splitlines():
-        start, body = _LINE_START.match(line).groups()  # type: ignore[union-attr]
+        start, body = _LINE_START.match(line).groups()  # type: ignore[union-attr] # the pattern matches every line
         inside = [one.strip() for one in _SENTENCE.findall(body)]
         if inside:
             found += [(start + inside[0]).strip(), *inside[1:]]
@@ -323,7 +323,7 @@ def _in_form_of(answer: str, sentences: Sequence[str]) -> str:
         return sentences[0]
     lines, turn = [], 0
     for line in answer.splitlines():
-        start, body = _LINE_START.match(line).groups()  # type: ignore[union-attr]
+        start, body = _LINE_START.match(line).groups()  # type: ignore[union-attr] # the pattern matches every line
         if not body.strip() or body.startswith(("```", "~~~")):
             lines.append(line)
             continue

@@ -51,7 +51,7 @@ def reported(
         monkeypatch.setattr(dispatch, "ack_send", wire.ack_send)
         values = curves(STEPS, METRICS)
         (tmp_path / name).mkdir()
-        trainer = Trainer(run.pk, tmp_path / name, wire, values.tolist())  # type: ignore[arg-type]
+        trainer = Trainer(run.pk, tmp_path / name, wire, values.tolist())
         for _ in range(STEPS):
             trainer.take_step()
         trainer.context.flush()

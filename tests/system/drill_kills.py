@@ -245,7 +245,7 @@ def steps_checked(run: object) -> list[str]:
     steps = points(run)
     lost = set(range(1, max(steps, default=0) + 1)) - set(steps)
     doubled = len(steps) - len(set(steps))
-    attempts = run.attempts.count()  # type: ignore[attr-defined]
+    attempts = run.attempts.count()
     print(f"run: {len(steps)} steps in {attempts} attempts, {len(lost)} lost, {doubled} doubled")  # noqa: T201
     return [f"steps lost {sorted(lost)[:9]}, doubled {doubled}"] * bool(lost or doubled)
 

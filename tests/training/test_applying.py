@@ -365,7 +365,7 @@ def test_text_that_postgresql_cannot_hold_is_mended(run: Run) -> None:
 def test_nan_and_infinities_are_stored_so_that_they_are_seen(run: Run) -> None:
     event = measured(1, 3)
     event.values["loss"][:] = ["nan", "-inf", None]
-    sample = Sample(step=1, bucket="low", prompt=[], response="", reward="nan")  # type: ignore[arg-type]
+    sample = Sample(step=1, bucket="low", prompt=[], response="", reward="nan")
     report(run, OPENED, event, sample)
     series = selectors.metric_series(run=run)["loss"]
     assert series == [(1, "nan"), (2, "-inf"), (3, None)]

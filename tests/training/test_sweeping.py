@@ -337,7 +337,7 @@ def test_the_worker_that_got_the_job_can_sign_for_it(
     spool = Spool(tmp_path / "events.jsonl", run=run.pk, attempt=1)
     address: dict[str, Any] = {"run": job["run"], "attempt": job["attempt"]}
     more = {"batch_s": 0.0, "heartbeat_s": 9.0, "clock": lambda: 1.0}
-    relay = Relay(spool, Line(), **address, secret=job["secret"], **more)  # type: ignore[arg-type]
+    relay = Relay(spool, Line(), **address, secret=job["secret"], **more)
     relay.tick()
     assert batch_receive(batch=Line.sent[0]).applied == 3
     run.refresh_from_db()

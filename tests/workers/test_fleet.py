@@ -152,7 +152,7 @@ def test_a_report_says_what_the_worker_is_and_what_it_is_at(
 
     monkeypatch.setattr(fleet, "_active", lambda: [Request()])
     reporter = fleet.Reporter("redis://127.0.0.1:1/0", name="a@box", queues={"gpu"}, slots=2)
-    reporter._client = pipe = Pipe()  # type: ignore[assignment]
+    reporter._client = pipe = Pipe()
     known(reporter._gpus)
     reporter.beat()
     reporter.beat()
@@ -174,7 +174,7 @@ def test_two_workers_of_one_name_both_are_told_of_and_one_that_leaves_leaves_the
     said: list[str] = []
     for _ in range(2):  # two containers may agree in name, host and process
         reporter = fleet.Reporter("redis://127.0.0.1:1/0", name="a@box", queues={"gpu"}, slots=1)
-        reporter._client = pipe = Pipe()  # type: ignore[assignment]
+        reporter._client = pipe = Pipe()
         reporter.tell(reporter.report())
         reporter.leave()
         said += [given[0] for name, given in pipe.said if name in ("set", "delete")]

@@ -51,7 +51,7 @@ class OldRedis:
 
 
 def lease(client: redis.Redis, run: str, attempt: int = 1, seconds: float = 30) -> Lease:
-    return Lease(OldRedis(client), run=run, attempt=attempt, seconds=seconds)  # type: ignore[arg-type]
+    return Lease(OldRedis(client), run=run, attempt=attempt, seconds=seconds)
 
 
 def claim(client: redis.Redis, run: str, attempt: int = 1) -> str:
@@ -135,7 +135,7 @@ def test_a_redis_that_remembers_is_believed_at_once_after_its_restart(
     client: redis.Redis, run: str
 ) -> None:
     fresh = OldRedis(client, up=1, aof=1)
-    mine = Lease(fresh, run=run, attempt=1, seconds=30)  # type: ignore[arg-type]
+    mine = Lease(fresh, run=run, attempt=1, seconds=30)
     assert mine.claim(created_at=time.time() - 60) == "claimed"
 
 
@@ -147,7 +147,7 @@ def test_an_attempt_from_before_a_restart_of_redis_waits_for_one_lease(
     client: redis.Redis, run: str
 ) -> None:
     fresh = OldRedis(client, up=10)
-    mine = Lease(fresh, run=run, attempt=1, seconds=30)  # type: ignore[arg-type]
+    mine = Lease(fresh, run=run, attempt=1, seconds=30)
     assert mine.claim(created_at=time.time() - 60) == "held"
     assert client.exists(wire.fence_key(run)) == 0, "nothing was claimed meanwhile"
     fresh.up = 32
@@ -158,7 +158,7 @@ def test_an_attempt_that_is_newer_than_the_restart_need_not_wait(
     client: redis.Redis, run: str
 ) -> None:
     fresh = OldRedis(client, up=10)
-    mine = Lease(fresh, run=run, attempt=1, seconds=30)  # type: ignore[arg-type]
+    mine = Lease(fresh, run=run, attempt=1, seconds=30)
     assert mine.claim(created_at=time.time() - 1) == "claimed"
 
 
@@ -188,7 +188,7 @@ def test_the_age_of_a_lease_counts_from_before_the_question(client: redis.Redis,
             now[0] += 7  # the answer takes seven seconds
             return self._client.eval(*args)
 
-    mine = Lease(Slow(client), run=run, attempt=1, seconds=30, clock=lambda: now[0])  # type: ignore[arg-type]
+    mine = Lease(Slow(client), run=run, attempt=1, seconds=30, clock=lambda: now[0])
     assert mine.age() == float("inf")
     mine.claim(created_at=LONG_AGO)
     assert mine.age() == 7
@@ -244,7 +244,7 @@ class Case:
         self.emitter = Emitter(folder / "events.jsonl", run="r", attempt=1)
         self.relay = Relay(
             Spool(folder / "events.jsonl", run="r", attempt=1),
-            self.web,  # type: ignore[arg-type]
+            self.web,
             run="r",
             attempt=1,
             batch_s=0.5,
@@ -321,13 +321,13 @@ def test_a_web_side_that_is_slow_gets_fewer_batches_and_every_event(case: Case) 
         told.append((case.now, case.web.last))
         return max((last for at, last in told if at <= case.now - 3), default=0) or None
 
-    case.web.acked = late  # type: ignore[method-assign]
+    case.web.acked = late
     for _ in range(300):
         case.emit(1)
         case.pass_time(0.1)
     sent = [batch for batch in case.web.batches if batch["events"]]
     assert len(sent) <= 20, "60 half seconds"
-    case.web.acked = lambda run, attempt: case.web.last  # type: ignore[method-assign]
+    case.web.acked = lambda run, attempt: case.web.last
     case.pass_time(5)
     assert case.web.seen == list(range(1, 301))
 

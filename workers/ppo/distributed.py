@@ -107,7 +107,7 @@ class RestingAdamW(torch.optim.AdamW):
     """A group that rests is passed over, as torch does where weights have no gradient: DeepSpeed
     gives such weights a gradient of zeros, with which AdamW would count a step."""
 
-    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override] # narrower than torch's overloads
         groups = self.param_groups
         self.param_groups = [group for group in groups if not group.get(RESTS)]
         try:

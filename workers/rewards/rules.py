@@ -192,7 +192,7 @@ class Rule:
         return self._beyond(len(text), "characters")
 
     def _beyond(self, count: int, unit: str) -> str | None:
-        least, most = self._bounds.least, self._bounds.most  # type: ignore[union-attr]
+        least, most = self._bounds.least, self._bounds.most  # type: ignore[union-attr] # checked where the rule was built
         if least is not None and count < least:
             return f"has {count:,} {unit}, under {least:,}"
         if most is not None and count > most:

@@ -155,7 +155,7 @@ class Verifier:
             return 0.0
         if verdict is None:
             return told.wrong if told.missing is None else told.missing
-        return told.wrong + float(verdict) * (told.score - told.wrong)  # type: ignore[arg-type]
+        return told.wrong + float(verdict) * (told.score - told.wrong)  # type: ignore[arg-type] # a bool is a number here
 
     def _taken(self, response: str) -> str | None:
         """The part of the response that is its answer; None if there is none."""

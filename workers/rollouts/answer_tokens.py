@@ -45,7 +45,7 @@ class Batch:
 
     def to(self, device: torch.device) -> "Batch":
         moved = [tuple(t.to(device) for t in rectangle) for rectangle in self.rectangles]
-        return Batch(moved, self.counts.to(device))  # type: ignore[arg-type]
+        return Batch(moved, self.counts.to(device))  # type: ignore[arg-type] # of a transformers model
 
 
 def batch_of(
@@ -77,7 +77,7 @@ def with_output_layer(model: nn.Module) -> nn.Module:
     """The model as a trainer passes it, or what distributed training has wrapped: the wrapper must
     be called, but only the model inside knows its output layer."""
     if not hasattr(model, "get_output_embeddings"):
-        model.get_output_embeddings = model.module.get_output_embeddings  # type: ignore[union-attr]
+        model.get_output_embeddings = model.module.get_output_embeddings  # type: ignore[union-attr] # of a transformers model
     return model
 
 

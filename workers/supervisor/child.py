@@ -103,7 +103,7 @@ class Trainer:
             )
         self.pid = self._process.pid
         self._dead = False
-        os.set_blocking(self._process.stdin.fileno(), False)  # type: ignore[union-attr]
+        os.set_blocking(self._process.stdin.fileno(), False)  # type: ignore[union-attr] # piped when it was started
 
     def wait(self, seconds: float) -> int | None:
         """The exit status, or None when it still runs after `seconds`."""
@@ -123,13 +123,13 @@ class Trainer:
         self._dead = True
         end_processes_of(self._run, self._attempt)
         with contextlib.suppress(OSError):
-            self._process.stdin.close()  # type: ignore[union-attr]
+            self._process.stdin.close()  # type: ignore[union-attr] # piped when it was started
 
     def reassure(self) -> None:
         """Tell a trainer that counts on it that the lease was renewed (see `--lifeline`)."""
         if not self._dead:
             with contextlib.suppress(OSError):
-                os.write(self._process.stdin.fileno(), b".")  # type: ignore[union-attr]
+                os.write(self._process.stdin.fileno(), b".")  # type: ignore[union-attr] # piped when it was started
 
     def _signal_group(self, number: int) -> None:
         # The group may outlive its leader; once both are gone their number is anybody's.

@@ -125,7 +125,7 @@ def _band(dots: list[Dot]) -> str:
 def _diagonal(x_axis: Axis, y_axis: Axis) -> tuple[float, float, float, float]:
     low, high = max(x_axis.least, y_axis.least), min(x_axis.most, y_axis.most)
     ends = (x_axis.at(low), y_axis.at(low), x_axis.at(high), y_axis.at(high))
-    return tuple(end or 0.0 for end in ends)  # type: ignore[return-value]
+    return tuple(end or 0.0 for end in ends)  # type: ignore[return-value] # two ends, as the type says
 
 
 def _mark(x: float, said: str, place: int, axis: Axis) -> Mark:

@@ -70,7 +70,7 @@ class UsersLock:
 def held(file: object) -> bool:
     """Take the lock exclusively unless somebody has it; whether it was taken."""
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # type: ignore[arg-type]
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # type: ignore[arg-type] # anything with a descriptor
     except BlockingIOError:
         return False
     return True

@@ -18,7 +18,7 @@ MOST_AT_ONCE = 200  # incidents of one bulk action
 def filters_of(sent: QueryDict) -> Filters:
     def one_of(name: str, allowed: object) -> str:
         value = _text(sent, name, 60)
-        return value if value in allowed else ""  # type: ignore[operator]
+        return value if value in allowed else ""  # type: ignore[operator] # any container of strings
 
     return Filters(
         state=one_of("state", STATES),

@@ -180,7 +180,7 @@ class Writer:
 
 def test_a_breach_is_an_alert_with_evidence_and_a_failure_with_a_kind() -> None:
     writer = Writer()
-    context = RunContext(None, None, Path(), writer)  # type: ignore[arg-type]
+    context = RunContext(None, None, Path(), writer)
     guards = Guardrails("ppo", {"reference_kl": {"action": "stop", "patience": 1}})
     breaches = guards.look(3, {"objective/kl": 12.5})
     report(context, breaches)
@@ -205,7 +205,7 @@ def test_what_is_no_number_is_reported_without_one() -> None:
     writer = Writer()
     guards = Guardrails("ppo")
     report(
-        RunContext(None, None, Path(), writer),  # type: ignore[arg-type]
+        RunContext(None, None, Path(), writer),
         guards.look(1, {"objective/kl": NAN}),
     )
     assert [event.value for event in writer.events] == [None, None]

@@ -96,7 +96,7 @@ class Actor:
 
 def pool_of(world: World, size: int = 1) -> Pool:
     return Pool(
-        world,  # type: ignore[arg-type]
+        world,
         world.actor,
         size,
         what="rollout workers",

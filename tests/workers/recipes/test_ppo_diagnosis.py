@@ -81,7 +81,7 @@ def ran(
     spec = shop.spec(name, "ppo", TINY | config, **ROLES | (inputs or {}))
     notebook, folder = Notebook(spec), shop.folder(spec)
     folder.mkdir(parents=True)
-    train.train(spec, folder, notebook, NoWish())  # type: ignore[arg-type]
+    train.train(spec, folder, notebook, NoWish())
     return Outcome(notebook.envelopes)
 
 
