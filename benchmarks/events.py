@@ -147,9 +147,24 @@ def ingested(layout: str, app: str, project: Any, var: Path, seconds: float) -> 
 @contextlib.contextmanager
 def event_worker(app: str) -> Any:
     argv = [
-        *(sys.executable, "-m", "celery", "-A", app, "worker", "-Q", "events,house"),
-        *("-n", "events@%h", "-P", "prefork", "-c", "1", "--without-gossip", "--without-mingle"),
-        *("--loglevel", "ERROR"),
+        sys.executable,
+        "-m",
+        "celery",
+        "-A",
+        app,
+        "worker",
+        "-Q",
+        "events,house",
+        "-n",
+        "events@%h",
+        "-P",
+        "prefork",
+        "-c",
+        "1",
+        "--without-gossip",
+        "--without-mingle",
+        "--loglevel",
+        "ERROR",
     ]
     process = subprocess.Popen(argv)
     try:

@@ -184,11 +184,19 @@ def main() -> None:
     print_report(
         f"Import of {ROWS:,} comparisons, one process",
         [
-            {"path": name, "rows/s": round(f["rows_per_second"]), "seconds": round(f["seconds"], 2),
-             "CPU s here": round(f["cpu_seconds"], 2),
-             "CPU s database": round(f["database_cpu_seconds"], 2)}
-            for name, f in (("load alone", alone), ("with all scans", scanned),
-                            ("JSON Lines file, all scans", file), ("bulk_create, unchecked", orm))
+            {
+                "path": name,
+                "rows/s": round(f["rows_per_second"]),
+                "seconds": round(f["seconds"], 2),
+                "CPU s here": round(f["cpu_seconds"], 2),
+                "CPU s database": round(f["database_cpu_seconds"], 2),
+            }
+            for name, f in (
+                ("load alone", alone),
+                ("with all scans", scanned),
+                ("JSON Lines file, all scans", file),
+                ("bulk_create, unchecked", orm),
+            )
         ]
         + [{"path": "Label Studio (quoted)", "rows/s": LABEL_STUDIO_ROWS_PER_SECOND}],
         {
@@ -207,7 +215,7 @@ def main() -> None:
             "quoted": {"label_studio_rows_per_second": LABEL_STUDIO_ROWS_PER_SECOND},
             "versions": versions("django", "psycopg"),
         },
-    )  # fmt: skip
+    )
 
 
 def path_size(rows: list[dict[str, Any]]) -> int:

@@ -18,8 +18,13 @@ def site(*, port: int | None = None) -> Iterator[Path]:
     """
     folder = Path(tempfile.mkdtemp(prefix="concord-bench-"))
     for name in (
-        *("DATABASE_URL", "DATABASE_OWNER_URL", "REDIS_URL", "CACHE_URL"),
-        *("ARTIFACTS_URL", "PRODUCTION", "DEBUG"),
+        "DATABASE_URL",
+        "DATABASE_OWNER_URL",
+        "REDIS_URL",
+        "CACHE_URL",
+        "ARTIFACTS_URL",
+        "PRODUCTION",
+        "DEBUG",
     ):
         os.environ.pop(name, None)
     os.environ |= {"VAR_DIR": str(folder), "DJANGO_SETTINGS_MODULE": "config.settings"}

@@ -28,9 +28,20 @@ api = api_make(
     docs=Reference(),
 )
 for _router in (
-    *(accounts, labeling, guidelines, imports, ratings),
-    *(agreement, decisions, snapshots, training),
-    *(reward_models, rounds, scores, monitoring, incidents),
+    accounts,
+    labeling,
+    guidelines,
+    imports,
+    ratings,
+    agreement,
+    decisions,
+    snapshots,
+    training,
+    reward_models,
+    rounds,
+    scores,
+    monitoring,
+    incidents,
 ):
     api.add_router("", _router)
 

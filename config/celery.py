@@ -25,8 +25,10 @@ app.conf.update(
     task_queues=[
         Queue(name, Exchange(name, type="direct"), routing_key=name)
         for name in (
-            *(wire.QUEUE_EVENTS, wire.QUEUE_HOUSE),
-            *(wire.QUEUE_IMPORTS, wire.QUEUE_FIGURES),
+            wire.QUEUE_EVENTS,
+            wire.QUEUE_HOUSE,
+            wire.QUEUE_IMPORTS,
+            wire.QUEUE_FIGURES,
         )
     ],
     task_routes={

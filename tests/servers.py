@@ -22,8 +22,13 @@ def _start_servers() -> None:
     (folder / "static").mkdir()  # WhiteNoise warns of a folder that is not there
     os.environ["VAR_DIR"] = str(folder)
     for name in (
-        *("DATABASE_URL", "DATABASE_OWNER_URL", "REDIS_URL", "CACHE_URL"),
-        *("ARTIFACTS_URL", "PRODUCTION", "DEBUG"),
+        "DATABASE_URL",
+        "DATABASE_OWNER_URL",
+        "REDIS_URL",
+        "CACHE_URL",
+        "ARTIFACTS_URL",
+        "PRODUCTION",
+        "DEBUG",
     ):
         os.environ.pop(name, None)
     os.environ["DRILL_FOLDER"] = tempfile.gettempdir()  # drills of tests crash and write files

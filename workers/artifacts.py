@@ -302,7 +302,9 @@ def _of_a_store(error: Exception) -> bool:
     """s3fs raises OSError where it knows the answer, and what it was told by its libraries else."""
     package = type(error).__module__.partition(".")[0]
     return isinstance(error, OSError | TimeoutError) or package in (
-        *("botocore", "aiobotocore", "aiohttp"),
+        "botocore",
+        "aiobotocore",
+        "aiohttp",
     )
 
 

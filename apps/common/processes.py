@@ -100,11 +100,27 @@ def web_programs(*, port: int, log_level: str, environment: dict[str, str]) -> l
 
 def _granian(port: int, workers: int, log_level: str) -> tuple[str, ...]:
     return (
-        *(sys.executable, "-m", "config.web", "--interface", "wsgi", "config.wsgi:application"),
-        *("--host", "127.0.0.1", "--port", str(port), "--workers", str(workers)),
-        *("--respawn-failed-workers", "--workers-kill-timeout", "20"),
+        sys.executable,
+        "-m",
+        "config.web",
+        "--interface",
+        "wsgi",
+        "config.wsgi:application",
+        "--host",
+        "127.0.0.1",
+        "--port",
+        str(port),
+        "--workers",
+        str(workers),
+        "--respawn-failed-workers",
+        "--workers-kill-timeout",
+        "20",
         # Most threads wait for their turn: apps.common.admission serves few requests at once.
-        *("--blocking-threads", "64", "--no-ws", "--log-level", log_level.lower()),
+        "--blocking-threads",
+        "64",
+        "--no-ws",
+        "--log-level",
+        log_level.lower(),
     )
 
 

@@ -37,8 +37,10 @@ _PHONE = re.compile(
 )
 _FICTIONAL = re.compile(r"555\D?01\d\d$")
 _IBAN = re.compile(r"(?<!\w)[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){2,7}(?: ?[A-Z0-9]{1,3})?(?!\w)")
-_CARD = re.compile(r"(?<![\w.,-])(?:\d{4}[ -]){3}\d{1,4}(?![\w-])|(?<![\w.,-])\d{13,16}(?!\w)"
-                   r"|(?<![\w.,-])3[47]\d{2}[ -]\d{6}[ -]\d{5}(?!\w)")  # fmt: skip
+_CARD = re.compile(
+    r"(?<![\w.,-])(?:\d{4}[ -]){3}\d{1,4}(?![\w-])|(?<![\w.,-])\d{13,16}(?!\w)"
+    r"|(?<![\w.,-])3[47]\d{2}[ -]\d{6}[ -]\d{5}(?!\w)"
+)
 _ISSUERS = re.compile(
     r"4(?:\d{12}|\d{15})|5[1-5]\d{14}|2(?:22[1-9]|2[3-9]\d|[3-6]\d\d|7[01]\d|720)\d{12}"
     r"|3[47]\d{13}|6(?:011|5\d\d)\d{12}"
@@ -58,9 +60,23 @@ _SECRET = re.compile(
 )
 # Every secret holds one of these; most texts hold none.
 _SECRET_MARKS = (
-    "PRIVATE KEY", "AKIA", "ASIA", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "k_live_",
-    "hf_", "sk-", "xox", "AIza", "glpat-", "eyJ",
-)  # fmt: skip
+    "PRIVATE KEY",
+    "AKIA",
+    "ASIA",
+    "ghp_",
+    "gho_",
+    "ghu_",
+    "ghs_",
+    "ghr_",
+    "github_pat_",
+    "k_live_",
+    "hf_",
+    "sk-",
+    "xox",
+    "AIza",
+    "glpat-",
+    "eyJ",
+)
 # Seven digits with little between them, or an address: without either there is no number to check.
 _NUMBERS = re.compile(r"[0-9](?:(?:[ ().-]{0,2}[0-9]){6}|\.[0-9]{1,3}\.[0-9]{1,3}\.[0-9])")
 

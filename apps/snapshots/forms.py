@@ -31,10 +31,24 @@ _SPLITS = {
 }
 # Fields of the recipe that have one here under the same name.
 _SAME = (
-    *("decide_by", "least_votes", "least_agreeing", "least_share", "least_posterior", "rulings"),
-    *("ties", "heldout_groups", "heldout_annotators", "split_by", "near_duplicates"),
-    *("duplicate_similarity", "balance", "weight_cap", "most_train_rows", "half_life_days"),
-    *("reliability_weights", "seed"),
+    "decide_by",
+    "least_votes",
+    "least_agreeing",
+    "least_share",
+    "least_posterior",
+    "rulings",
+    "ties",
+    "heldout_groups",
+    "heldout_annotators",
+    "split_by",
+    "near_duplicates",
+    "duplicate_similarity",
+    "balance",
+    "weight_cap",
+    "most_train_rows",
+    "half_life_days",
+    "reliability_weights",
+    "seed",
 )
 _FILTERS = ("groups", "batches", "topics", "without_annotators_of")
 _TIMES = ("cast_from", "cast_before")

@@ -52,8 +52,12 @@ def reads(act: Callable[[], Any]) -> list[Read]:
     found = []
     for place in range(len(caught)):
         # A statement is explained where it ran: after the ones before it.
-        found.append(max((_explained(caught, place, plan) for plan in ("custom", "generic")),
-                         key=lambda read: read.buffers))  # fmt: skip
+        found.append(
+            max(
+                (_explained(caught, place, plan) for plan in ("custom", "generic")),
+                key=lambda read: read.buffers,
+            )
+        )
     return found
 
 

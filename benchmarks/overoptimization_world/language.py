@@ -8,8 +8,16 @@ from itertools import permutations
 Message = dict[str, str]
 
 SUBJECTS = (
-    *("cat", "bread", "rain", "garden", "train"),
-    *("sea", "piano", "horse", "tea", "moon"),
+    "cat",
+    "bread",
+    "rain",
+    "garden",
+    "train",
+    "sea",
+    "piano",
+    "horse",
+    "tea",
+    "moon",
 )
 FACTS_PER_SUBJECT = 3
 FACTS = {s: tuple(f"{s}-{n}" for n in range(1, FACTS_PER_SUBJECT + 1)) for s in SUBJECTS}

@@ -154,9 +154,20 @@ def copy_gradient(trainer: PPOTrainer, path: Path) -> None:
         while frame is not None and frame.f_code is not PPOTrainer.train.__code__:
             frame = frame.f_back
         names = (
-            *("query_responses", "responses", "context_length", "logprobs", "ref_logprobs"),
-            *("values", "returns", "advantages", "padding_mask", "rewards", "scores"),
-            *("micro_batch_inds", "pg_loss", "vf_loss"),
+            "query_responses",
+            "responses",
+            "context_length",
+            "logprobs",
+            "ref_logprobs",
+            "values",
+            "returns",
+            "advantages",
+            "padding_mask",
+            "rewards",
+            "scores",
+            "micro_batch_inds",
+            "pg_loss",
+            "vf_loss",
         )
         kept = {name: frame.f_locals[name] for name in names}
         kept["gradients"] = {

@@ -41,9 +41,13 @@ def test_figures_are_those_counted_by_hand(project: Project, ana: User) -> None:
         held = timezone.now() - timedelta(minutes=1)
         Slot.objects.filter(pk=lease.slot).update(leased_at=held)
         services.vote_cast(
-            slot=lease.slot, annotator=ana, idempotency_key=lease.key, side=side, active_ms=ms,
+            slot=lease.slot,
+            annotator=ana,
+            idempotency_key=lease.key,
+            side=side,
+            active_ms=ms,
             lease_next=False,
-        )  # fmt: skip
+        )
     report = report_of(project, ana)
     assert report.n_votes == 3
     assert report.figures["median_ms"] == 3_000
@@ -71,13 +75,26 @@ def test_a_hidden_repeat_is_compared_with_the_vote_it_repeats(project: Project, 
     first = vote_on_next(project, ana, "a").vote
     other = "b" if first.left_is == "a" else "a"
     slot = Slot.objects.create(
-        project=project, comparison_id=first.comparison_id, position=90, kind="repeat",
-        state="done", annotator=ana, measures=first, left_is=other,
-    )  # fmt: skip
+        project=project,
+        comparison_id=first.comparison_id,
+        position=90,
+        kind="repeat",
+        state="done",
+        annotator=ana,
+        measures=first,
+        left_is=other,
+    )
     Vote.objects.create(
-        project=project, comparison_id=first.comparison_id, slot=slot, annotator=ana, choice="a",
-        chosen=first.chosen, left_is=other, idempotency_key="again", cast_at=timezone.now(),
-    )  # fmt: skip
+        project=project,
+        comparison_id=first.comparison_id,
+        slot=slot,
+        annotator=ana,
+        choice="a",
+        chosen=first.chosen,
+        left_is=other,
+        idempotency_key="again",
+        cast_at=timezone.now(),
+    )
     figures = report_of(project, ana).figures
     assert (figures["self"]["value"], figures["self"]["n"]) == (1.0, 1)
     assert figures["kept_side"] == [0, 1]
@@ -244,14 +261,22 @@ def team(project: Project) -> dict[str, User]:
         side = "ab"[i % 2]
         rows += [
             {
-                "pair": i, "who": people["lena"], "choice": side, "active_ms": 1500 + 100 * i,
-                "left_is": side if i > 3 else "ab"[1 - i % 2], "cast_at": moment,
+                "pair": i,
+                "who": people["lena"],
+                "choice": side,
+                "active_ms": 1500 + 100 * i,
+                "left_is": side if i > 3 else "ab"[1 - i % 2],
+                "cast_at": moment,
             },
             {
-                "pair": i, "who": people["hana"], "choice": "ab"[i // 2 % 2], "active_ms": 9000,
-                "left_is": "a", "cast_at": moment,
+                "pair": i,
+                "who": people["hana"],
+                "choice": "ab"[i // 2 % 2],
+                "active_ms": 9000,
+                "left_is": "a",
+                "cast_at": moment,
             },
-        ]  # fmt: skip
+        ]
     rows.append({"pair": 0, "who": people["nora"], "choice": "tie"})
     votes_write(project, rows)
     annotator_reports_refresh(project=project)

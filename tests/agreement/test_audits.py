@@ -37,9 +37,12 @@ def audit(project: Project, reviewer: User, choice: str) -> Slot:
     lease = labeling.slot_lease_audit(project=project, annotator=reviewer)
     assert isinstance(lease, Lease), lease
     labeling.vote_cast(
-        slot=lease.slot, annotator=reviewer, idempotency_key=lease.key, choice=choice,
+        slot=lease.slot,
+        annotator=reviewer,
+        idempotency_key=lease.key,
+        choice=choice,
         lease_next=False,
-    )  # fmt: skip
+    )
     return Slot.objects.get(pk=lease.slot)
 
 
@@ -49,9 +52,11 @@ def test_votes_on_decided_comparisons_are_due_and_others_are_not(project: Projec
     assert (sample.due, sample.overdue, len(sample.done)) == (6, 0, 0)
     assert sum(sample.population.values()) == 6
     for pair, state, outcome in zip(
-        pairs, ("contested", "decided", "decided"), ("contested", "adjudicated", "accepted"),
+        pairs,
+        ("contested", "decided", "decided"),
+        ("contested", "adjudicated", "accepted"),
         strict=True,
-    ):  # fmt: skip
+    ):
         Comparison.objects.filter(pk=pair.pk).update(state=state)
         Decision.objects.filter(comparison=pair).update(outcome=outcome)
     assert audit_sample(project=project).due == 2
@@ -138,8 +143,10 @@ def test_reviewers_who_answered_gold_pairs_are_corrected_for(
     assert unknown.source == ""
     assert "0 answers on pairs with a known answer" in unknown.rate.undefined
     assert figures(sample, unknown, 1.0).votes_corrected.not_corrected
-    rows = [row | {"stratum": "gold", "gold": "a", "id": f"gold-{row['id']}"}
-            for row in rows_make(20, start=900)]  # fmt: skip
+    rows = [
+        row | {"stratum": "gold", "gold": "a", "id": f"gold-{row['id']}"}
+        for row in rows_make(20, start=900)
+    ]
     LabelingSettings.objects.update(overlap=1)
     labeling.comparisons_import(project=project, rows=rows)
     for number in range(20):
@@ -165,22 +172,36 @@ def test_a_fifth_of_corrupted_votes_is_what_the_page_shows(
     for pair, cast_votes in zip(pairs, votes, strict=True):
         winner = max("ab", key=cast_votes.count)
         Decision.objects.create(
-            comparison=pair, project=project, outcome="accepted", winner=winner,
-            n_a=cast_votes.count("a"), n_b=cast_votes.count("b"),
-        )  # fmt: skip
+            comparison=pair,
+            project=project,
+            outcome="accepted",
+            winner=winner,
+            n_a=cast_votes.count("a"),
+            n_b=cast_votes.count("b"),
+        )
     Comparison.objects.update(state="decided")
     right = dict(zip((pair.pk for pair in pairs), truth, strict=True))
     for pair in pairs:  # one vote of each is judged anew
         vote = Vote.objects.filter(comparison=pair).order_by("id")[pair.pk % 3]
         slot = Slot.objects.create(
-            project=project, comparison=pair, position=9, kind="audit", state="done",
-            annotator=rita, measures=vote,
-        )  # fmt: skip
+            project=project,
+            comparison=pair,
+            position=9,
+            kind="audit",
+            state="done",
+            annotator=rita,
+            measures=vote,
+        )
         Vote.objects.create(
-            project=project, comparison=pair, slot=slot, annotator=rita, choice=right[pair.pk],
-            chosen=getattr(pair, f"response_{right[pair.pk]}"), idempotency_key=f"audit-{pair.pk}",
+            project=project,
+            comparison=pair,
+            slot=slot,
+            annotator=rita,
+            choice=right[pair.pk],
+            chosen=getattr(pair, f"response_{right[pair.pk]}"),
+            idempotency_key=f"audit-{pair.pk}",
             cast_at=timezone.now(),
-        )  # fmt: skip
+        )
     sample = audit_sample(project=project)
     found = figures(
         sample, reviewer_error(project=project, sample=sample, least=20, kappa=1.0), 1.0

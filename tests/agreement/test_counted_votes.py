@@ -80,8 +80,13 @@ def test_a_second_round_counts_with_the_votes_of_the_first(project: Project) -> 
     assert found["statistics"]["percent"]["value"] == 0.0
     assert found["counted"]["left_out"] == {"round": 3}
     assert found["cost"]["by_purpose"] == {
-        "first": 2, "repeat": 0, "audit": 0, "gold": 0, "round": 3, "extra": 0,
-    }  # fmt: skip
+        "first": 2,
+        "repeat": 0,
+        "audit": 0,
+        "gold": 0,
+        "round": 3,
+        "extra": 0,
+    }
 
 
 def test_where_labeling_stops_early_the_first_two_votes_count(project: Project) -> None:

@@ -52,9 +52,13 @@ def counted_make(project: Project, name: str, votes: str) -> list[Comparison]:
         project=project, prompt=prompt, response_a=a, response_b=b, external_id=name
     )
     Decision.objects.create(
-        comparison=pair, project=project, outcome="contested",
-        n_a=votes.count("a"), n_b=votes.count("b"), n_tie=votes.count("t"),
-    )  # fmt: skip
+        comparison=pair,
+        project=project,
+        outcome="contested",
+        n_a=votes.count("a"),
+        n_b=votes.count("b"),
+        n_tie=votes.count("t"),
+    )
     return [pair]
 
 
@@ -88,9 +92,12 @@ def test_serious_flags_bring_a_pair_here(project: Project) -> None:
     assert listed(project, show="split") == ["pair-1"]
     assert listed(project, show="flagged") == []
     labeling.vote_revise(
-        vote=Vote.objects.get(annotator=people[0]).pk, annotator=people[0],
-        idempotency_key="flagged", choice="a", flags=["unsafe"],
-    )  # fmt: skip
+        vote=Vote.objects.get(annotator=people[0]).pk,
+        annotator=people[0],
+        idempotency_key="flagged",
+        choice="a",
+        flags=["unsafe"],
+    )
     assert listed(project, show="flagged") == ["pair-1"]
 
 

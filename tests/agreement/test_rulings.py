@@ -261,8 +261,10 @@ def test_a_skip_of_the_earlier_round_leaves_no_free_place_in_it(
     dispute_send_again(comparison=pair, by=rita, version=newest.version, **SAID)
     labeling.slot_skip(slot=lease.slot, annotator=ana)
     assert places(pair) == {
-        ("former", "done"): 2, ("former", "withdrawn"): 1, ("regular", "free"): 2,
-    }  # fmt: skip
+        ("former", "done"): 2,
+        ("former", "withdrawn"): 1,
+        ("regular", "free"): 2,
+    }
 
 
 def test_a_vote_of_an_earlier_round_can_be_neither_changed_nor_taken_back(
@@ -326,15 +328,22 @@ def test_audits_and_repeats_of_the_earlier_round_stay(
     (pair,), people = disputed_make(project, votes="ab")
     old = Vote.objects.get(annotator=people[0])
     Slot.objects.create(
-        project=project, comparison=pair, position=3, kind="audit", state="done",
-        annotator=rita, measures=old,
-    )  # fmt: skip
+        project=project,
+        comparison=pair,
+        position=3,
+        kind="audit",
+        state="done",
+        annotator=rita,
+        measures=old,
+    )
     LabelingSettings.objects.update(overlap=3, max_overlap=3)  # the new round reaches place 3
     newest = newer_guideline(project, ada)
     dispute_send_again(comparison=pair, by=rita, version=newest.version, **SAID)
     assert places(pair) == {
-        ("former", "done"): 2, ("audit", "done"): 1, ("regular", "free"): 3,
-    }  # fmt: skip
+        ("former", "done"): 2,
+        ("audit", "done"): 1,
+        ("regular", "free"): 3,
+    }
 
 
 def test_many_are_sent_at_once_in_the_numbers_that_were_confirmed(
@@ -408,11 +417,14 @@ def test_a_vote_that_arrives_while_it_is_sent_again_is_history_either_way(
     newest = newer_guideline(project, ada)
     outcomes = at_once(
         lambda: labeling.vote_cast(
-            slot=lease.slot, annotator=ana, idempotency_key=lease.key, choice="a",
+            slot=lease.slot,
+            annotator=ana,
+            idempotency_key=lease.key,
+            choice="a",
             lease_next=False,
         ),
         lambda: dispute_send_again(comparison=pair, by=rita, version=newest.version, **SAID),
-    )  # fmt: skip
+    )
     assert outcomes == ["done", "done"]
     assert places(pair) == {("former", "done"): 3, ("regular", "free"): 2}
     stored = Decision.objects.get()
@@ -442,9 +454,12 @@ def test_rounds_begin_while_a_crowd_votes_and_nothing_is_lost_or_counted_twice(
             if isinstance(lease, NothingReason):
                 return
             labeling.vote_cast(
-                slot=lease.slot, annotator=person, idempotency_key=lease.key,
-                choice="ab"[number % 2], lease_next=False,
-            )  # fmt: skip
+                slot=lease.slot,
+                annotator=person,
+                idempotency_key=lease.key,
+                choice="ab"[number % 2],
+                lease_next=False,
+            )
 
     def send_each() -> None:
         for pair in pairs[::2]:

@@ -139,9 +139,12 @@ def test_the_pages_stand_on_a_phone_and_in_the_dark(
     page = open_page(phone=True)
     sign_in(page, rita.username)
     for path in (
-        f"disputes/{pairs[0].pk}/", "disputes/?show=split", "disputes/causes/",
-        "disputes/re-annotation/", "audits/",
-    ):  # fmt: skip
+        f"disputes/{pairs[0].pk}/",
+        "disputes/?show=split",
+        "disputes/causes/",
+        "disputes/re-annotation/",
+        "audits/",
+    ):
         page.goto(f"{live_server.url}/p/arguments/{path}")
         readable(page, path)
 

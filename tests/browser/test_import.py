@@ -79,9 +79,12 @@ def test_an_engineer_maps_checks_and_imports_a_file(
     page.get_by_role("button", name="Check the whole file").click()
     expect(page.get_by_text("Choose the column that holds this.").first).to_be_visible()
     for label, column in (
-        ("Prompt", "ask"), ("Answer A", "first"), ("Answer B", "second"),
-        ("Published label", "verdict"), ("Topic", "theme"),
-    ):  # fmt: skip
+        ("Prompt", "ask"),
+        ("Answer A", "first"),
+        ("Answer B", "second"),
+        ("Published label", "verdict"),
+        ("Topic", "theme"),
+    ):
         page.get_by_label(label, exact=True).select_option(column)
     page.get_by_role("button", name="Apply and look again").click()
     expect(page.get_by_role("region", name="First comparisons")).to_contain_text("It depends")
@@ -154,12 +157,23 @@ def project() -> Project:
     ratings_import(
         project=project,
         rows=[
-            {"id": "grade", "prompt": question, "responses": ANSWERS, "scale": scale,
-             "priority": 2, "overlap": 2},
-            {"id": "rank", "prompt": question, "responses": ANSWERS[:3], "kind": "ranking",
-             "overlap": 2},
+            {
+                "id": "grade",
+                "prompt": question,
+                "responses": ANSWERS,
+                "scale": scale,
+                "priority": 2,
+                "overlap": 2,
+            },
+            {
+                "id": "rank",
+                "prompt": question,
+                "responses": ANSWERS[:3],
+                "kind": "ranking",
+                "overlap": 2,
+            },
         ],
-    )  # fmt: skip
+    )
     return project
 
 

@@ -135,8 +135,10 @@ def test_ana_labels_three_pairs_by_keyboard_and_ada_sees_the_decisions(
     assert page.locator("#announce").text_content() == "Pair 4 today"
     cast = list(Vote.objects.order_by("id"))
     assert [vote.choice for vote in cast] == [
-        cast[0].left_is, "b" if cast[1].left_is == "a" else "a", "tie",
-    ]  # fmt: skip
+        cast[0].left_is,
+        "b" if cast[1].left_is == "a" else "a",
+        "tie",
+    ]
     assert cast[0].chosen.messages[0]["content"].split()[:3] == shown.split()[:3]
     assert all(0 < vote.active_ms <= vote.wall_ms < 60_000 for vote in cast)
 
@@ -332,9 +334,12 @@ def test_everything_done_is_said_with_pleasure(
         lease := services.slot_lease_next(project=project, annotator=ana), services.Lease
     ):
         services.vote_cast(
-            slot=lease.slot, annotator=ana, idempotency_key=lease.key, side="left",
+            slot=lease.slot,
+            annotator=ana,
+            idempotency_key=lease.key,
+            side="left",
             lease_next=False,
-        )  # fmt: skip
+        )
     page = open_page()
     sign_in(page, "ana")
     page.goto(f"{live_server.url}/p/arguments/label/")

@@ -131,11 +131,18 @@ PAIR = {
     "right": [{"role": "assistant", "content": "It depends."}],
     "leased_until": "2026-11-21T10:00:00+00:00",
     "asks": {
-        "tie": True, "both_bad": True, "strength": False, "rationale": False, "flags": True,
-        "require_rationale": False, "improve": False, "require_criteria": False, "reasons": [],
+        "tie": True,
+        "both_bad": True,
+        "strength": False,
+        "rationale": False,
+        "flags": True,
+        "require_rationale": False,
+        "improve": False,
+        "require_criteria": False,
+        "reasons": [],
         "criteria": [{"key": "fluent", "label": "More fluent", "weight": 2}],
     },
-}  # fmt: skip
+}
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 

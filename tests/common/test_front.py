@@ -261,9 +261,16 @@ def test_numbers_that_stand_in_a_column_align_on_the_point(value, words):
 
 @pytest.mark.parametrize(
     ("seconds", "words"),
-    [(0.4, "0 s"), (48, "48 s"), (90, "1 min 30 s"), (720, "12 min"), (12_000, "3 h 20 min"),
-     (187_200, "2 d 4 h"), (None, "—")],
-)  # fmt: skip
+    [
+        (0.4, "0 s"),
+        (48, "48 s"),
+        (90, "1 min 30 s"),
+        (720, "12 min"),
+        (12_000, "3 h 20 min"),
+        (187_200, "2 d 4 h"),
+        (None, "—"),
+    ],
+)
 def test_a_duration_is_said_as_people_say_it(seconds, words):
     assert numbers.duration(seconds) == words
 

@@ -18,8 +18,12 @@ from workers import alive
 from workers.contract import scores, wire
 
 EVERYTHING = [
-    *(wire.QUEUE_EVENTS, wire.QUEUE_HOUSE, wire.QUEUE_IMPORTS, wire.QUEUE_FIGURES),
-    *(wire.QUEUE_CPU, alive.SCHEDULER),
+    wire.QUEUE_EVENTS,
+    wire.QUEUE_HOUSE,
+    wire.QUEUE_IMPORTS,
+    wire.QUEUE_FIGURES,
+    wire.QUEUE_CPU,
+    alive.SCHEDULER,
 ]
 
 

@@ -93,10 +93,24 @@ $\pmb{x} \fcolorbox{red}{yellow}{y}$ $\def\a{\a\a}\a$ $\rule{99999em}{99999em}$
     "@@TRICKS@@", "invoice\u202egpj.exe, &#8238;reversed&#8236;, an escape \x1b, tags \U000e0041"
 )
 WIDE = (
-    "|" + "a long heading|" * 60 + "\n|" + "-|" * 60 + "\n" + ("|" + "cell|" * 60 + "\n") * 20
-    + "\n\n" + "W" * 4000 + "\n\n`" + "x" * 3000 + "`\n\n```\n" + "y" * 3000 + "\n```\n\n$"
-    + "+".join("x" * 5 for _ in range(200)) + "$\n\nhttps://example.org/" + "z" * 2000 + "\n"
-)  # fmt: skip
+    "|"
+    + "a long heading|" * 60
+    + "\n|"
+    + "-|" * 60
+    + "\n"
+    + ("|" + "cell|" * 60 + "\n") * 20
+    + "\n\n"
+    + "W" * 4000
+    + "\n\n`"
+    + "x" * 3000
+    + "`\n\n```\n"
+    + "y" * 3000
+    + "\n```\n\n$"
+    + "+".join("x" * 5 for _ in range(200))
+    + "$\n\nhttps://example.org/"
+    + "z" * 2000
+    + "\n"
+)
 TABLE_BOMB = "|a" * 1600 + "|\n" + "|-" * 1600 + "|\n" + "|x\n" * 5000
 NESTED = "> " * 4000 + "\n\n" + "- " * 2000 + "x\n\n" + "*" * 3000 + "a" + "*" * 3000
 DEEP_FORMULA = "$" + "{" * 2400 + "x" + "}" * 2400 + "$"

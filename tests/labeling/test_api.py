@@ -40,8 +40,15 @@ def test_a_whole_round_by_api(project: Project, ada: User, ana: User, call: Call
     pair = got["pair"]
     assert pair["prompt"][0]["content"].startswith("Question")
     assert set(pair) == {
-        "slot", "comparison", "key", "prompt", "left", "right", "leased_until", "asks",
-    }  # fmt: skip
+        "slot",
+        "comparison",
+        "key",
+        "prompt",
+        "left",
+        "right",
+        "leased_until",
+        "asks",
+    }
     ballot = {"side": "left", "idempotency_key": pair["key"], "strength": 2}
     status, stored = call(ana, "POST", f"/slots/{pair['slot']}/vote", ballot)
     assert (status, stored["replayed"]) == (200, False)
@@ -173,9 +180,14 @@ def test_a_client_can_ask_what_the_project_asks_and_answer_all_of_it(
     project: Project, ana: User, call: Call
 ) -> None:
     pairs_make(
-        project, 1, criteria=CRITERIA, require_criteria=True, show_rationale=True,
-        reasons=["Correct", "Safer"], show_improve=True,
-    )  # fmt: skip
+        project,
+        1,
+        criteria=CRITERIA,
+        require_criteria=True,
+        show_rationale=True,
+        reasons=["Correct", "Safer"],
+        show_improve=True,
+    )
     pair = call(ana, "POST", "/projects/arguments/next")[1]["pair"]
     assert pair["asks"]["criteria"] == CRITERIA
     assert (pair["asks"]["reasons"], pair["asks"]["improve"]) == (["Correct", "Safer"], True)

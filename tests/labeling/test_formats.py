@@ -129,8 +129,11 @@ def test_a_row_of_another_width_is_named_and_the_others_are_read(write: Write) -
 def test_a_line_that_is_no_json_is_named_and_the_others_are_read(write: Write) -> None:
     rows = read(write(lines(PAIR) + "{oops}\n[1]\n" + lines(PAIR)))[2]
     assert [(row.row, row.fault is None) for row in rows] == [
-        (1, True), (2, False), (3, False), (4, True),
-    ]  # fmt: skip
+        (1, True),
+        (2, False),
+        (3, False),
+        (4, True),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -200,9 +203,11 @@ def test_what_the_datasets_library_saves_is_read(tmp_path: Path) -> None:
     datasets.disable_progress_bars()
     turns = [{"role": "user", "content": "Hi"}]
     rows = [
-        {"chosen": [*turns, {"role": "assistant", "content": "Hello."}],
-         "rejected": [*turns, {"role": "assistant", "content": "Go."}]}
-    ]  # fmt: skip
+        {
+            "chosen": [*turns, {"role": "assistant", "content": "Hello."}],
+            "rejected": [*turns, {"role": "assistant", "content": "Go."}],
+        }
+    ]
     made = datasets.DatasetDict({"train": datasets.Dataset.from_list(rows)})
     made.save_to_disk(tmp_path / "set")
     archive = tmp_path / "set.zip"
@@ -283,13 +288,21 @@ def test_all_that_came_with_a_vote_is_shown_to_readers(
     project: Project, ana: User, rita: User, signed_in
 ) -> None:
     (pair,) = pairs_make(
-        project, 1, criteria=[{"key": "clear", "label": "Clearer"}], show_rationale=True,
-        reasons=["To the point"], show_improve=True,
-    )  # fmt: skip
+        project,
+        1,
+        criteria=[{"key": "clear", "label": "Clearer"}],
+        show_rationale=True,
+        reasons=["To the point"],
+        show_improve=True,
+    )
     vote(
-        project, ana, "b", criteria={"clear": "a"}, reasons=["To the point"],
+        project,
+        ana,
+        "b",
+        criteria={"clear": "a"},
+        reasons=["To the point"],
         improvement="Better <b>so</b>.",
-    )  # fmt: skip
+    )
     html = signed_in(rita).get(f"/p/arguments/comparisons/{pair.pk}/").content.decode()
     assert "Clearer: A" in html
     assert "To the point" in html

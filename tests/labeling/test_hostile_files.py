@@ -112,9 +112,20 @@ def test_rows_that_cannot_be_read_are_counted_up_to_a_limit(
 
 @pytest.mark.parametrize(
     "encoding",
-    ["undefined", "idna", "punycode", "a\0b", "unicode_escape", "raw_unicode_escape", "utf-16",
-     "utf-32", "rot13", "utf-7", "no such thing"],
-)  # fmt: skip
+    [
+        "undefined",
+        "idna",
+        "punycode",
+        "a\0b",
+        "unicode_escape",
+        "raw_unicode_escape",
+        "utf-16",
+        "utf-32",
+        "rot13",
+        "utf-7",
+        "no such thing",
+    ],
+)
 @pytest.mark.parametrize("container", ["csv", "jsonl", "json"])
 def test_an_encoding_that_does_not_fit_is_said(
     upload: Upload, encoding: str, container: str

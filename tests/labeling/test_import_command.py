@@ -29,9 +29,14 @@ def run(file: Path, *words: str) -> tuple[str, str, int]:
     out, err = io.StringIO(), io.StringIO()
     try:
         call_command(
-            "import_comparisons", str(file), "--project", "arguments", *words,
-            stdout=out, stderr=err,
-        )  # fmt: skip
+            "import_comparisons",
+            str(file),
+            "--project",
+            "arguments",
+            *words,
+            stdout=out,
+            stderr=err,
+        )
     except CommandError as error:
         return out.getvalue(), f"{err.getvalue()}{error}", error.returncode
     return out.getvalue(), err.getvalue(), 0

@@ -60,8 +60,10 @@ def imported(job: ImportJob, on_error: str = "refuse") -> ImportJob:
 def test_a_file_is_uploaded_checked_and_imported(project: Project, emil: User, sent: list) -> None:
     job = upload(project, emil, *rows_make(4))
     assert (job.state, job.preview["layout"], job.preview["container"]) == (
-        "draft", "pairs", "jsonl",
-    )  # fmt: skip
+        "draft",
+        "pairs",
+        "jsonl",
+    )
     assert job.preview["mapping"]["response_a"] == "response_a"
     checked(job)
     assert (job.stage, job.state, job.error) == ("check", "done", "")

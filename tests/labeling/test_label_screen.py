@@ -63,9 +63,17 @@ def test_the_page_names_no_model_and_no_other_vote(project: Project, browser: Cl
     html = browser.get("/p/arguments/label/").content.decode()
     assert "Question 1" in html
     for secret in (
-        "secret-model", "other-model", "annotator-", "seen by me", "the-source", "the-batch",
-        "gold", "random", "needs_votes", "pair-1",
-    ):  # fmt: skip
+        "secret-model",
+        "other-model",
+        "annotator-",
+        "seen by me",
+        "the-source",
+        "the-batch",
+        "gold",
+        "random",
+        "needs_votes",
+        "pair-1",
+    ):
         assert secret not in html, secret
 
 
@@ -420,8 +428,10 @@ def test_a_stored_answer_is_shown_on_the_sides_it_was_given(
     assert cast.choice == left_is
     html = labeler.get(f"{LABEL}?answer={cast.pk}").content.decode()
     assert checked(html) == {
-        ("criterion-correct", "left"), ("criterion-clear", "tie"), ("reasons", "Shorter"),
-    }  # fmt: skip
+        ("criterion-correct", "left"),
+        ("criterion-clear", "tie"),
+        ("reasons", "Shorter"),
+    }
     assert "24 hours." in html.split('name="improvement"')[1]
 
 

@@ -51,13 +51,21 @@ def fault(rows: list[Converted]) -> tuple[str, str]:
         ({"prompt": [USER], "chosen": [YES], "rejected": [NO]}, [USER], [YES], [NO]),
         ({"chosen": [USER, YES], "rejected": [USER, NO]}, [USER], [YES], [NO]),
         # as in ultrafeedback_binarized: the prompt is a copy of what the conversations share
-        ({"prompt": "Is it blue?", "chosen": [USER, YES], "rejected": [USER, NO]},
-         [USER], [YES], [NO]),
+        (
+            {"prompt": "Is it blue?", "chosen": [USER, YES], "rejected": [USER, NO]},
+            [USER],
+            [YES],
+            [NO],
+        ),
         ({"prompt": "Is it blue?", "chosen": [YES], "rejected": [NO]}, "Is it blue?", [YES], [NO]),
-        ({"chosen": "The sky is blue.", "rejected": "The sky is green."},
-         "The sky is", "blue.", "green."),
+        (
+            {"chosen": "The sky is blue.", "rejected": "The sky is green."},
+            "The sky is",
+            "blue.",
+            "green.",
+        ),
     ],
-)  # fmt: skip
+)
 def test_trl_preferences_of_every_kind_keep_what_was_chosen(
     tmp_path: Path, record: dict, prompt: Any, chosen: Any, rejected: Any
 ) -> None:
@@ -96,9 +104,14 @@ def test_scores_and_models_follow_their_answers_and_the_label_can_be_left_out(
     tmp_path: Path,
 ) -> None:
     record = {
-        "prompt": "Sky?", "chosen": "Blue.", "rejected": "Green.",
-        "score_chosen": 8.5, "score_rejected": 2, "chosen-model": "m1", "rejected-model": "m2",
-    }  # fmt: skip
+        "prompt": "Sky?",
+        "chosen": "Blue.",
+        "rejected": "Green.",
+        "score_chosen": 8.5,
+        "score_rejected": 2,
+        "chosen-model": "m1",
+        "rejected-model": "m2",
+    }
     row = one(read(tmp_path, record)[1])
     a = row["gold"]
     assert (row[f"model_{a}"], row[f"metadata_{a}"]) == ("m1", {"score": 8.5})
@@ -184,9 +197,14 @@ def test_the_better_answer_is_not_always_a(tmp_path: Path) -> None:
 
 
 def test_ranks_count_downwards_and_plain_texts_are_answers(tmp_path: Path) -> None:
-    nectar = {"prompt": "Hi", "answers": [
-        {"answer": "third", "model": "x", "rank": 3.0}, {"answer": "first", "model": "y",
-         "rank": 1.0}, {"answer": "second", "model": "z", "rank": 2.0}]}  # fmt: skip
+    nectar = {
+        "prompt": "Hi",
+        "answers": [
+            {"answer": "third", "model": "x", "rank": 3.0},
+            {"answer": "first", "model": "y", "rank": 1.0},
+            {"answer": "second", "model": "z", "rank": 2.0},
+        ],
+    }
     (row,) = read(tmp_path, nectar, pairing="best_worst")[1]
     assert {row.comparison["response_a"], row.comparison["response_b"]} == {"first", "third"}
     plain = {"prompt": "Hi", "responses": ["one", "two"]}
@@ -207,8 +225,12 @@ def task(**more: Any) -> dict[str, Any]:
 
 
 def annotation(side: str, who: Any = 4, **more: Any) -> dict[str, Any]:
-    result = {"type": "pairwise", "from_name": "pw", "to_name": "text1",
-              "value": {"selected": side}}  # fmt: skip
+    result = {
+        "type": "pairwise",
+        "from_name": "pw",
+        "to_name": "text1",
+        "value": {"selected": side},
+    }
     return {"completed_by": who, "result": [result], "created_at": "2024-01-02T03:04:05Z"} | more
 
 
@@ -227,8 +249,9 @@ def test_label_studio_tasks_become_comparisons_and_votes(tmp_path: Path) -> None
     assert (row["prompt"], row["response_a"], row["response_b"]) == ("Why?", "So.", "Because.")
     assert row["id"] == "label-studio-12"
     assert [(v["annotator"], v["choice"], v["cast_at"]) for v in rows[0].votes] == [
-        ("4", "a", "2024-01-02T03:04:05Z"), ("5", "b", "2024-01-02T03:04:05Z"),
-    ]  # fmt: skip
+        ("4", "a", "2024-01-02T03:04:05Z"),
+        ("5", "b", "2024-01-02T03:04:05Z"),
+    ]
     assert {vote["comparison"] for vote in rows[0].votes} == {row["id"]}
 
 
@@ -257,33 +280,74 @@ VOTES = [("u1", "a"), ("u2", "b"), ("u3", "tie")]
     "record",
     [
         # 2.x, Record.to_dict
-        {"id": "r1", "fields": ARGILLA, "metadata": {}, "suggestions": {}, "status": "completed",
-         "responses": {"better": [{"value": "response_a", "user_id": "u1"},
-                                  {"value": "B", "user_id": "u2"},
-                                  {"value": "tie", "user_id": "u3"}]}},
+        {
+            "id": "r1",
+            "fields": ARGILLA,
+            "metadata": {},
+            "suggestions": {},
+            "status": "completed",
+            "responses": {
+                "better": [
+                    {"value": "response_a", "user_id": "u1"},
+                    {"value": "B", "user_id": "u2"},
+                    {"value": "tie", "user_id": "u3"},
+                ]
+            },
+        },
         # 2.x, to_list(flatten=True) and to_datasets
-        {"id": "r1", **ARGILLA, "better.responses": ["A", "B", "tie", "A"],
-         "better.responses.users": ["u1", "u2", "u3", "u4"],
-         "better.responses.status": ["submitted", "submitted", "submitted", "draft"],
-         "better.suggestion": "A"},
+        {
+            "id": "r1",
+            **ARGILLA,
+            "better.responses": ["A", "B", "tie", "A"],
+            "better.responses.users": ["u1", "u2", "u3", "u4"],
+            "better.responses.status": ["submitted", "submitted", "submitted", "draft"],
+            "better.suggestion": "A",
+        },
         # 1.x, format_as("datasets") with a ranking; Arrow turns its list into an object of lists
-        {"external_id": "r1", **ARGILLA, "metadata": "{}", "better-suggestion": None,
-         "better-suggestion-metadata": {},
-         "better": [
-             {"user_id": "u1", "status": "submitted",
-              "value": [{"rank": 1, "value": "response_a"}, {"rank": 2, "value": "response_b"}]},
-             {"user_id": "u2", "status": "submitted",
-              "value": {"rank": [2, 1], "value": ["response_a", "response_b"]}},
-             {"user_id": "u3", "status": "submitted",
-              "value": [{"rank": 1, "value": "response_a"}, {"rank": 1, "value": "response_b"}]},
-             {"user_id": "u9", "status": "discarded", "value": None}]},
+        {
+            "external_id": "r1",
+            **ARGILLA,
+            "metadata": "{}",
+            "better-suggestion": None,
+            "better-suggestion-metadata": {},
+            "better": [
+                {
+                    "user_id": "u1",
+                    "status": "submitted",
+                    "value": [
+                        {"rank": 1, "value": "response_a"},
+                        {"rank": 2, "value": "response_b"},
+                    ],
+                },
+                {
+                    "user_id": "u2",
+                    "status": "submitted",
+                    "value": {"rank": [2, 1], "value": ["response_a", "response_b"]},
+                },
+                {
+                    "user_id": "u3",
+                    "status": "submitted",
+                    "value": [
+                        {"rank": 1, "value": "response_a"},
+                        {"rank": 1, "value": "response_b"},
+                    ],
+                },
+                {"user_id": "u9", "status": "discarded", "value": None},
+            ],
+        },
         # 1.x, records of a FeedbackDataset
-        {"external_id": "r1", "fields": ARGILLA, "suggestions": [], "responses": [
-            {"user_id": "u1", "status": "submitted", "values": {"better": {"value": "A"}}},
-            {"user_id": "u2", "status": "submitted", "values": {"better": {"value": "B"}}},
-            {"user_id": "u3", "status": "submitted", "values": {"better": {"value": "same"}}}]},
+        {
+            "external_id": "r1",
+            "fields": ARGILLA,
+            "suggestions": [],
+            "responses": [
+                {"user_id": "u1", "status": "submitted", "values": {"better": {"value": "A"}}},
+                {"user_id": "u2", "status": "submitted", "values": {"better": {"value": "B"}}},
+                {"user_id": "u3", "status": "submitted", "values": {"better": {"value": "same"}}},
+            ],
+        },
     ],
-)  # fmt: skip
+)
 def test_argilla_exports_of_either_line_become_comparisons_and_votes(
     tmp_path: Path, record: dict
 ) -> None:
@@ -297,10 +361,14 @@ def test_argilla_exports_of_either_line_become_comparisons_and_votes(
 
 def test_a_question_about_something_else_is_no_vote(tmp_path: Path) -> None:
     record = {
-        "id": "r1", "fields": ARGILLA, "suggestions": {},
-        "responses": {"language": [{"value": "english", "user_id": "u1"}],
-                      "better": [{"value": "B", "user_id": "u1"}]},
-    }  # fmt: skip
+        "id": "r1",
+        "fields": ARGILLA,
+        "suggestions": {},
+        "responses": {
+            "language": [{"value": "english", "user_id": "u1"}],
+            "better": [{"value": "B", "user_id": "u1"}],
+        },
+    }
     rows = read(tmp_path, record)[1]
     assert [v["choice"] for v in rows[0].votes] == ["b"]
     assert len(rows) == 1
@@ -311,9 +379,14 @@ def test_a_question_about_something_else_is_no_vote(tmp_path: Path) -> None:
 
 def test_arena_conversations_are_split_into_prompt_and_answers(tmp_path: Path) -> None:
     record = {
-        "question_id": "q", "model_a": "alpaca", "model_b": "vicuna", "winner": "tie (bothbad)",
-        "conversation_a": [USER, YES], "conversation_b": [USER, NO], "language": "English",
-    }  # fmt: skip
+        "question_id": "q",
+        "model_a": "alpaca",
+        "model_b": "vicuna",
+        "winner": "tie (bothbad)",
+        "conversation_a": [USER, YES],
+        "conversation_b": [USER, NO],
+        "language": "English",
+    }
     layout, rows = read(tmp_path, record)
     row = one(rows)
     assert (layout, row["prompt"], row["response_b"]) == ("pairs", [USER], [NO])

@@ -275,8 +275,11 @@ def test_shares_of_the_lanes_are_those_the_project_sets() -> None:
     draws = [(number + 0.5) / 1000 for number in range(1000)]
     reviewer = Seat.of(row)
     assert Counter(map(reviewer.lane, draws)) == {
-        "gold": 100, "repeat": 200, "audit": 50, "queue": 650,
-    }  # fmt: skip
+        "gold": 100,
+        "repeat": 200,
+        "audit": 50,
+        "queue": 650,
+    }
     annotator = Seat.of(("annotator", *row[1:]))
     assert Counter(map(annotator.lane, draws)) == {"gold": 100, "repeat": 200, "queue": 700}
 
@@ -501,13 +504,21 @@ def test_an_annotator_gets_their_topics_and_languages_only(
     project: Project, ana: User, limits: dict[str, list[str]], expected: set[str]
 ) -> None:
     rows = [
-        {"id": name, "prompt": f"About {name}?", "response_a": "1", "response_b": "2",
-         "topic": topic, "language": language}
+        {
+            "id": name,
+            "prompt": f"About {name}?",
+            "response_a": "1",
+            "response_b": "2",
+            "topic": topic,
+            "language": language,
+        }
         for name, topic, language in (
-            ("soup", "food", "en"), ("suppe", "food", "de"),
-            ("rain", "weather", "en"), ("regen", "weather", "de"),
+            ("soup", "food", "en"),
+            ("suppe", "food", "de"),
+            ("rain", "weather", "en"),
+            ("regen", "weather", "de"),
         )
-    ]  # fmt: skip
+    ]
     services.comparisons_import(project=project, rows=rows)
     Annotator.objects.filter(user=ana).update(**limits)
     got = set()

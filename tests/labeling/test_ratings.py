@@ -144,9 +144,13 @@ def test_after_a_lost_lease_another_slot_is_taken_and_the_order_is_the_one_seen(
     with pytest.raises(Conflict):  # a key we did not make proves nothing
         submit(lease, ana, [1, 2, 3, 4, 5, 6], key=f"rating{lease.slot}.1:forged")
     rating = rating_submit(
-        slot=lease.slot, annotator=ana, idempotency_key=lease.key, values=[1, 2, 3, 4, 5, 6],
-        active_ms=4000, wall_ms=5000,
-    ).rating  # fmt: skip
+        slot=lease.slot,
+        annotator=ana,
+        idempotency_key=lease.key,
+        values=[1, 2, 3, 4, 5, 6],
+        active_ms=4000,
+        wall_ms=5000,
+    ).rating
     assert (rating.shown, rating.slot_id != lease.slot) == (shown, True)
     assert (rating.active_ms, rating.wall_ms) == (None, None)  # the new lease tells no time
     assert held(project, ben).task == task.pk
@@ -224,9 +228,13 @@ def test_a_ranking_is_stored_in_one_form_and_its_ties_are_kept(project: Project,
 
 @pytest.mark.parametrize(
     ("gate", "code"),
-    [("pause", "paused"), ("guideline", "guideline"), ("qualify", "qualification"),
-     ("cap", "daily_cap")],
-)  # fmt: skip
+    [
+        ("pause", "paused"),
+        ("guideline", "guideline"),
+        ("qualify", "qualification"),
+        ("cap", "daily_cap"),
+    ],
+)
 def test_what_keeps_people_from_pairs_keeps_them_from_ratings(
     project: Project, ana: User, gate: str, code: str
 ) -> None:
@@ -319,8 +327,9 @@ def test_readers_see_means_spread_and_who_would_win(project: Project, ana: User,
     assert found[graded.pk].between_raters == pytest.approx(1.0)  # squares 1 + 1 over (2 − 1)·2
     assert (found[other.pk].n_ratings, found[other.pk].mean) == (0, None)
     assert [r.task.pk for r in results_sorted(results_of([other, graded]), "spread")] == [
-        graded.pk, other.pk,
-    ]  # fmt: skip
+        graded.pk,
+        other.pk,
+    ]
     assert pair_counts([graded, other]) == {
         graded.pk: [{"a": 1, "b": 2, "n_a": 0, "n_b": 2, "n_tie": 0}],
         other.pk: [],

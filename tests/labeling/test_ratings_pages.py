@@ -224,14 +224,21 @@ def problems_of(project: Project, *rows: Any) -> list[tuple[int, str, str]]:
 def test_rows_become_tasks_with_items_in_order_and_slots(project: Project) -> None:
     report = ratings_import(project=project, rows=task_rows(3, k=4, overlap=2, topic="time"))
     assert report.as_dict() == {
-        "n_rows": 3, "n_created": 3, "n_unchanged": 0, "n_prompts": 3, "n_responses": 12,
+        "n_rows": 3,
+        "n_created": 3,
+        "n_unchanged": 0,
+        "n_prompts": 3,
+        "n_responses": 12,
         "n_slots": 6,
-    }  # fmt: skip
+    }
     task = RatingTask.objects.get(external_id="task-2")
     items = task.items.order_by("position").select_related("response")
     assert [item.response.messages[0]["content"][:8] for item in items] == [
-        "Answer 1", "Answer 2", "Answer 3", "Answer 4",
-    ]  # fmt: skip
+        "Answer 1",
+        "Answer 2",
+        "Answer 3",
+        "Answer 4",
+    ]
     assert (task.low, task.high, task.overlap, task.prompt.group_key) == (1, 7, 2, "time")
 
 

@@ -175,7 +175,7 @@ def test_the_words_people_put_after_a_fence_are_known(word: str) -> None:
         ("|a|\n|-|\n|$x_1$|", ["x_1"]),
         (r"$a\$b$", [r"a\$b"]),
     ],
-)  # fmt: skip
+)
 def test_formulas_keep_their_source_whole(text: str, formulas: list[str]) -> None:
     found = re.findall(r'<(span|div) class="math[^"]*">(.*?)</\1>', text_html(text), re.DOTALL)
     assert [html_module.unescape(source) for _, source in found] == formulas
@@ -256,9 +256,25 @@ def test_a_table_of_tens_of_thousands_of_cells_stays_text() -> None:
 # --- time -----------------------------------------------------------------------------------------
 
 PATTERNS = [
-    "[", "*a ", "> ", "`", "![](", "<", "- ", "|a", "**a", "~~", "$", "$$a", "\\(", "\\[\n",
-    "\\begin{align}\n", "a\n$$\n", "[a](", "|\n|-\n",
-]  # fmt: skip
+    "[",
+    "*a ",
+    "> ",
+    "`",
+    "![](",
+    "<",
+    "- ",
+    "|a",
+    "**a",
+    "~~",
+    "$",
+    "$$a",
+    "\\(",
+    "\\[\n",
+    "\\begin{align}\n",
+    "a\n$$\n",
+    "[a](",
+    "|\n|-\n",
+]
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)

@@ -47,7 +47,13 @@ def test_a_lap_is_a_chain_of_runs_that_wait_for_each_other(
     assert states.pop("sft") == "queued"
     assert set(states.values()) == {"waiting"}
     assert {run.kind for run in runs.values()} == {
-        *("sft", "reward", "dpo", "ppo", "evaluate", "assess", "generate")
+        "sft",
+        "reward",
+        "dpo",
+        "ppo",
+        "evaluate",
+        "assess",
+        "generate",
     }
     assert "nobody could approve" in runs["ppo"].override_reason
     assert all(run.config == {"preset": "demo"} and run.seed == 3 for run in runs.values())

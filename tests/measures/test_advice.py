@@ -190,7 +190,10 @@ def test_of_nothing_known_nothing_is_advised_and_everything_asked() -> None:
     assert (found.method, found.items, found.provisional) == (Method.UNDECIDED, (), True)
     asked = {one.key for one in found.unknown}
     assert asked == {field.name for field in dataclasses.fields(Facts)} - {
-        *("alpha", "prompts", "annotators", "tie_share"),
+        "alpha",
+        "prompts",
+        "annotators",
+        "tie_share",
     }
 
 

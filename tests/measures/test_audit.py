@@ -180,8 +180,9 @@ def test_intervals_from_repeats_hold_what_they_promise() -> None:
     rng, r, n = np.random.default_rng(2), 0.1, 150
     hits = 0
     for _ in range(600):
-        differing = int((wrong_by(rng, rng.random(n) < r, 2)
-                         != wrong_by(rng, rng.random(n) < r, 2)).sum())  # fmt: skip
+        differing = int(
+            (wrong_by(rng, rng.random(n) < r, 2) != wrong_by(rng, rng.random(n) < r, 2)).sum()
+        )
         interval = error_from_repeats(differing, n).interval
         hits += interval.low <= r <= interval.high
     assert 0.92 <= hits / 600 <= 0.985

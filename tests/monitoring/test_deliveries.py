@@ -225,11 +225,23 @@ def test_a_dead_receiver_costs_one_try_and_holds_up_nobody(
 @pytest.mark.parametrize(
     "address",
     [
-        "127.0.0.1", "10.1.2.3", "192.168.0.9", "172.16.5.4", "169.254.169.254", "100.64.0.1",
-        "0.0.0.1", "224.0.0.1", "::1", "fe80::1", "fd00::1", "::ffff:127.0.0.1",
-        "::ffff:169.254.169.254", "64:ff9b::7f00:1", "2002:7f00:1::",
+        "127.0.0.1",
+        "10.1.2.3",
+        "192.168.0.9",
+        "172.16.5.4",
+        "169.254.169.254",
+        "100.64.0.1",
+        "0.0.0.1",
+        "224.0.0.1",
+        "::1",
+        "fe80::1",
+        "fd00::1",
+        "::ffff:127.0.0.1",
+        "::ffff:169.254.169.254",
+        "64:ff9b::7f00:1",
+        "2002:7f00:1::",
     ],
-)  # fmt: skip
+)
 def test_private_addresses_are_refused_whatever_name_leads_there(
     address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -261,9 +273,12 @@ def test_a_public_address_passes_and_the_connection_goes_to_the_one_that_was_che
 
 
 def test_the_guard_refuses_a_real_receiver_on_this_machine_unless_the_setting_names_it(
-    hears: Receiver, settings: Settings, project: Project, emil: User,
+    hears: Receiver,
+    settings: Settings,
+    project: Project,
+    emil: User,
     opened: Callable[..., Incident],
-) -> None:  # fmt: skip
+) -> None:
     channels.channel_create(project=project, user=emil, kind="webhook", address=hears.url)
     settings.WEBHOOK_HOSTS = []
     opened()
@@ -306,9 +321,17 @@ def test_a_receiver_that_never_ends_its_answer_is_left(
 
 @pytest.mark.parametrize(
     "address",
-    ["ftp://example.org/", "file:///etc/passwd", "https://", "https://a:b@example.org/",
-     "https://example.org:99999/", "https://example.org/a b", "javascript:alert(1)", "x"],
-)  # fmt: skip
+    [
+        "ftp://example.org/",
+        "file:///etc/passwd",
+        "https://",
+        "https://a:b@example.org/",
+        "https://example.org:99999/",
+        "https://example.org/a b",
+        "javascript:alert(1)",
+        "x",
+    ],
+)
 def test_addresses_that_are_none_are_refused_when_they_are_typed(
     address: str, project: Project, emil: User
 ) -> None:
@@ -326,9 +349,14 @@ def test_an_email_says_what_broke_and_where_to_look(
     settings.EMAIL_URL = "smtp://mail.example.org"
     channels.channel_create(project=project, user=emil, kind="email", address="oncall@example.org")
     incident = incidents.incident_open(
-        project=project, key="k", link="reward", rule="r", severity="critical",
-        title="The reward points\nthe wrong way", message="Canaries: 31 % right.",
-    )  # fmt: skip
+        project=project,
+        key="k",
+        link="reward",
+        rule="r",
+        severity="critical",
+        title="The reward points\nthe wrong way",
+        message="Canaries: 31 % right.",
+    )
     assert notifications.deliveries_send() == 1
     (sent,) = mail.outbox
     assert sent.subject == "[Arguments] The reward points the wrong way"
@@ -352,9 +380,12 @@ def test_without_a_mail_server_in_production_the_message_says_what_is_missing(
 
 
 def test_a_channel_hears_only_of_what_is_severe_enough_and_of_the_end_of_what_it_heard(
-    project: Project, hook: Channel, hears: Receiver, emil: User,
+    project: Project,
+    hook: Channel,
+    hears: Receiver,
+    emil: User,
     opened: Callable[..., Incident],
-) -> None:  # fmt: skip
+) -> None:
     channels.channel_update(
         project=project, channel_id=hook.pk, user=emil, least_severity="critical"
     )

@@ -112,9 +112,15 @@ def test_the_page_shows_what_broke_first_what_followed_and_drafts_the_post_morte
         [("reward_inverted", "reward", 20), ("critic_dead", "critic", 40)], 1
     ):
         body = {
-            "link": link, "rule": rule, "evidence_class": "probe", "step": onset + 5,
-            "onset": onset, "value": 0.31, "expected": "at least 0.6", "unit": "share",
-        }  # fmt: skip
+            "link": link,
+            "rule": rule,
+            "evidence_class": "probe",
+            "step": onset + 5,
+            "onset": onset,
+            "value": 0.31,
+            "expected": "at least 0.6",
+            "unit": "share",
+        }
         RunEvent.objects.create(
             run=run, attempt=1, seq=seq, at=timezone.now(), type="Evidence", body=body
         )
@@ -266,11 +272,15 @@ def test_ids_of_another_project_lead_nowhere(
     mute = Mute.objects.create(project=project, reason="x", until=timezone.now())
     root = "/p/elsewhere/monitoring"
     for path in (
-        f"incidents/{incident.pk}/acknowledge", f"incidents/{incident.pk}/resolve",
-        f"incidents/{incident.pk}/note", f"incidents/{incident.pk}/mute",
-        f"channels/{channel.pk}/test", f"channels/{channel.pk}/change",
-        f"channels/{channel.pk}/delete", f"mutes/{mute.pk}/lift",
-    ):  # fmt: skip
+        f"incidents/{incident.pk}/acknowledge",
+        f"incidents/{incident.pk}/resolve",
+        f"incidents/{incident.pk}/note",
+        f"incidents/{incident.pk}/mute",
+        f"channels/{channel.pk}/test",
+        f"channels/{channel.pk}/change",
+        f"channels/{channel.pk}/delete",
+        f"mutes/{mute.pk}/lift",
+    ):
         sent = {"text": "x", "what": "rule", "until": "1h", "reason": "x", "enabled": "no"}
         assert client.post(f"{root}/{path}/", sent).status_code == 404, path
     assert client.get(f"{root}/incidents/{incident.pk}/").status_code == 404

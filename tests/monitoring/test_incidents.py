@@ -145,7 +145,8 @@ def test_a_contract_that_ends_a_run_opens_an_incident_without_an_alert(
 ) -> None:
     (incident,) = heard(Failed("contract_mask", "bug", "5 of 40 tokens are no answer", step=7))
     assert (incident.link, incident.severity, incident.rule) == (
-        *("policy", "critical"),
+        "policy",
+        "critical",
         "contract_mask",
     )
     assert incident.message == "5 of 40 tokens are no answer"
@@ -257,11 +258,16 @@ def test_many_are_resolved_at_once_and_those_that_need_more_stay_open(
 ) -> None:
     made = [
         incidents.incident_open(
-            project=project, key=f"watch:{n}", link="reward", rule="probe", title=f"Watch {n}",
-            message="It differs.", severity=severity,
+            project=project,
+            key=f"watch:{n}",
+            link="reward",
+            rule="probe",
+            title=f"Watch {n}",
+            message="It differs.",
+            severity=severity,
         )
         for n, severity in enumerate(["warning", "critical", "warning"])
-    ]  # fmt: skip
+    ]
     done, refused = incidents.incidents_resolve(
         project=project,
         incident_ids=[one.pk for one in made],
@@ -274,9 +280,13 @@ def test_many_are_resolved_at_once_and_those_that_need_more_stay_open(
 
 def test_other_causes_open_incidents_too_and_join_what_is_open(project: Project) -> None:
     given: dict[str, Any] = {
-        "project": project, "key": "watch:1", "link": "reward", "rule": "probe_drift",
-        "title": "The reward model answers differently", "message": "0.7 → 0.4",
-    }  # fmt: skip
+        "project": project,
+        "key": "watch:1",
+        "link": "reward",
+        "rule": "probe_drift",
+        "title": "The reward model answers differently",
+        "message": "0.7 → 0.4",
+    }
     first = incidents.incident_open(**given, severity="warning")
     again = incidents.incident_open(**given, severity="critical", value=float("nan"))
     assert first.pk == again.pk
@@ -314,9 +324,14 @@ def test_event_workers_at_once_make_one_incident(project: Project) -> None:
             for one in batches:  # each worker sends all of them: a gap is refused and comes again
                 events_apply(batch=one)
             incidents.incident_open(
-                project=project, key="watch:1", link="", rule="r", title="t", message="",
+                project=project,
+                key="watch:1",
+                link="",
+                rule="r",
+                title="t",
+                message="",
                 severity="warning",
-            )  # fmt: skip
+            )
             alerting.incidents_sweep()
         finally:
             connection.close()

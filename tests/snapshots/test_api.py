@@ -125,8 +125,10 @@ def test_an_anonymised_import_is_refused_with_its_reason_by_program_too(
     for path, body in (("/preview", {"recipe": RECIPE}), ("", {"name": "May", "recipe": RECIPE})):
         status, error = post(emils, path, body)
         assert (status, error["code"], error["field"]) == (
-            400, "anonymous_votes", "heldout_annotators",
-        )  # fmt: skip
+            400,
+            "anonymous_votes",
+            "heldout_annotators",
+        )
     status, _ = post(emils, "", {"name": "May", "recipe": RECIPE | {"heldout_annotators": 0}})
     assert status == 201
 

@@ -224,8 +224,11 @@ def test_a_tie_is_no_test_of_which_side_is_found() -> None:
 def test_single_answers_keep_ties_and_both_bad() -> None:
     made = with_ties("kto")
     assert {x.pair: x.winner for x in made.lines["train"]} == {
-        1: "a", 2: "a", 3: "tie", 5: "both_bad",
-    }  # fmt: skip
+        1: "a",
+        2: "a",
+        3: "tie",
+        5: "both_bad",
+    }
     assert made.counts["rows"]["train"] == 8  # two answers each
     assert made.counts["kept"] == 4
 
@@ -270,8 +273,13 @@ def test_annotators_with_names_can_be_held_out() -> None:
 
 
 def test_the_recipe_of_an_old_snapshot_still_reads() -> None:
-    old = {"least_votes": 2, "ties": "drop", "splits": {"train": 0.9, "dev": 0.1}, "colour": "red",
-           "filters": {"groups": ["x"], "moods": []}}  # fmt: skip
+    old = {
+        "least_votes": 2,
+        "ties": "drop",
+        "splits": {"train": 0.9, "dev": 0.1},
+        "colour": "red",
+        "filters": {"groups": ["x"], "moods": []},
+    }
     read = recipe_from_stored(old)
     assert (read.least_votes, read.decide_by, read.filters.groups) == (2, "votes", ("x",))
     assert isinstance(read, SnapshotRecipe)

@@ -128,10 +128,12 @@ def test_rows_are_filtered_searched_and_paged(
     split = old.rows.get(comparison=crowd[0]).split
     assert crowd[0].pk in changed(old, new, split=split)
     pages = [
-        [r.comparison for r in comparing.compare_rows(
-            old=old, new=new, wanted=Wanted(), start=start, most=4)]
+        [
+            r.comparison
+            for r in comparing.compare_rows(old=old, new=new, wanted=Wanted(), start=start, most=4)
+        ]
         for start in (0, 4, 8)
-    ]  # fmt: skip
+    ]
     assert [len(page) for page in pages] == [4, 4, 2]
     assert [pair for page in pages for pair in page] == sorted(changed(old, new))
     assert comparing.compare_count(old=old, new=new, wanted=Wanted()) == 10

@@ -75,8 +75,14 @@ def test_one_held_out_annotators_vote_in_a_training_row_stops_the_freeze(
     assert not failed.rows.exists()
 
 
-SIX = {"train": 0.3, "smoke": 0.15, "dev": 0.15, "public_test": 0.15, "private_test": 0.15,
-       "human_audit": 0.1}  # fmt: skip
+SIX = {
+    "train": 0.3,
+    "smoke": 0.15,
+    "dev": 0.15,
+    "public_test": 0.15,
+    "private_test": 0.15,
+    "human_audit": 0.1,
+}
 
 
 @pytest.mark.parametrize("split", ["smoke", "dev", "public_test", "private_test", "human_audit"])

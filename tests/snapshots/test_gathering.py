@@ -38,9 +38,13 @@ def test_an_adjudicated_comparison_is_frozen_as_it_was_ruled(
     project: Project, crowd: list[Comparison], emil: User, ada: User
 ) -> None:
     dispute_adjudicate(
-        comparison=crowd[0], choice="a", cause="guideline_gap", note="Shorter is right here.",
-        by=ada, seen=0,
-    )  # fmt: skip
+        comparison=crowd[0],
+        choice="a",
+        cause="guideline_gap",
+        note="Shorter is right here.",
+        by=ada,
+        seen=0,
+    )
     made = freeze(project, emil, **ALL)
     row = made.rows.get(comparison=crowd[0])
     assert (row.winner, row.decided_by, row.confidence) == ("a", "ruling", 1.0)
@@ -205,8 +209,11 @@ def test_single_answers_are_a_dataset_of_their_own_kind(
         ]
         for comparison in crowd[:3]
     }
-    assert labels == {crowd[0].pk: [True, True], crowd[1].pk: [False, False],
-                      crowd[2].pk: [False, True]}  # fmt: skip
+    assert labels == {
+        crowd[0].pk: [True, True],
+        crowd[1].pk: [False, False],
+        crowd[2].pk: [False, True],
+    }
     loaded = datasets.load_dataset(str(folder(made)), cache_dir=str(tmp_path))
     assert is_conversational(loaded["train"][0])
     assert loaded["train"].features["label"].dtype == "bool"

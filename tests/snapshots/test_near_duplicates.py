@@ -138,8 +138,13 @@ def test_texts_with_the_same_words_are_near_duplicates_whatever_their_commas() -
     assert len(list(near_leaks(files, "argument", 0.8, ()))) == 1
 
 
-RECIPE = SnapshotRecipe(least_votes=2, least_agreeing=2, heldout_annotators=0.0, seed="seed-2",
-                        splits={"train": 0.5, "public_test": 0.3, "private_test": 0.2})  # fmt: skip
+RECIPE = SnapshotRecipe(
+    least_votes=2,
+    least_agreeing=2,
+    heldout_annotators=0.0,
+    seed="seed-2",
+    splits={"train": 0.5, "public_test": 0.3, "private_test": 0.2},
+)
 
 
 def freeze(project: Project, emil: User, **changes) -> Snapshot:

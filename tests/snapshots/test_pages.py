@@ -149,12 +149,23 @@ def test_every_field_of_the_form_reaches_the_recipe(
     project: Project, emil: User, signed_in: SignedIn, crowd: list[Comparison]
 ) -> None:
     chosen = {
-        "decide_by": "one_coin", "least_posterior": 0.8, "rulings": "ignore", "ties": "soft",
-        "smoke_share": 0.0, "private_share": 0.1, "test_share": 0.1, "near_duplicates": "refuse",
-        "duplicate_similarity": 0.9, "balance": ["length", "unsafe"], "weight_cap": 3,
-        "most_train_rows": 30, "half_life_days": 90, "reliability_weights": "on",
-        "topics": ["debate-01_yes", "debate-03_yes"], "cast_from": "2026-10-01T00:00",
-    }  # fmt: skip
+        "decide_by": "one_coin",
+        "least_posterior": 0.8,
+        "rulings": "ignore",
+        "ties": "soft",
+        "smoke_share": 0.0,
+        "private_share": 0.1,
+        "test_share": 0.1,
+        "near_duplicates": "refuse",
+        "duplicate_similarity": 0.9,
+        "balance": ["length", "unsafe"],
+        "weight_cap": 3,
+        "most_train_rows": 30,
+        "half_life_days": 90,
+        "reliability_weights": "on",
+        "topics": ["debate-01_yes", "debate-03_yes"],
+        "cast_from": "2026-10-01T00:00",
+    }
     signed_in(emil).post(at("create", project), answers(action="preview", **chosen))
     form = SnapshotForm(answers(**chosen), project=project)
     assert form.is_valid(), form.errors

@@ -234,8 +234,15 @@ def better(number: int) -> str:
 @pytest.fixture
 def improved(project: Project, ana: User) -> list[Vote]:
     """Ana improves every answer of hers but the last, which she leaves as it is."""
-    pairs_make(project, N_PAIRS, show_improve=True, overlap=2, max_overlap=2, least_votes=2,
-               least_agreeing=2)  # fmt: skip
+    pairs_make(
+        project,
+        N_PAIRS,
+        show_improve=True,
+        overlap=2,
+        max_overlap=2,
+        least_votes=2,
+        least_agreeing=2,
+    )
     cast = [vote(project, ana, "a", improvement=better(n)).vote for n in range(N_PAIRS - 1)]
     vote(project, ana, "a")
     return cast

@@ -208,10 +208,20 @@ def graded(scale: int) -> Assembly:
         pairs.append(pair(n, f"g{n:02}", f"x{n}", f"y{n}"))
         grade = 1 + n % 2
         for k, times in enumerate((1, scale)):
-            votes.append(Ballot(10 * n + k, n, k, f"user:{k}", "a" if n % 3 else "b", NOON,
-                                strength=grade * times))  # fmt: skip
-    two = SnapshotRecipe(least_votes=2, least_agreeing=2, heldout_annotators=0.0,
-                         splits={"train": 1.0})  # fmt: skip
+            votes.append(
+                Ballot(
+                    10 * n + k,
+                    n,
+                    k,
+                    f"user:{k}",
+                    "a" if n % 3 else "b",
+                    NOON,
+                    strength=grade * times,
+                )
+            )
+    two = SnapshotRecipe(
+        least_votes=2, least_agreeing=2, heldout_annotators=0.0, splits={"train": 1.0}
+    )
     return assemble(Material(tuple(pairs), tuple(votes)), two)
 
 

@@ -31,8 +31,16 @@ QUIET_SECONDS = 15.0
 MOST_SECONDS = 10.0  # of one upload
 VOTERS, PAUSE = 4, 0.2
 ENCODINGS = (
-    "undefined", "idna", "punycode", "a\0b", "unicode_escape", "utf-16", "utf-32", "rot13", "\ud800"
-)  # fmt: skip
+    "undefined",
+    "idna",
+    "punycode",
+    "a\0b",
+    "unicode_escape",
+    "utf-16",
+    "utf-32",
+    "rot13",
+    "\ud800",
+)
 SETTINGS = (
     *({"encoding": name} for name in ENCODINGS),
     {"container": "csv", "delimiter": "ab"},
@@ -71,8 +79,10 @@ def main() -> int:
         from benchmarks.load.projects import project_make, tokens
 
         played = project_make(SLUG, pairs=2_000, annotators=VOTERS)
-        people = [(user.username, token) for user, token in
-                  zip(played.annotators, tokens(played.annotators), strict=True)]  # fmt: skip
+        people = [
+            (user.username, token)
+            for user, token in zip(played.annotators, tokens(played.annotators), strict=True)
+        ]
         engineer = _engineer(played.project)
         with web_server(var, port=port) as running:
             before = _web_processes(running)
@@ -143,9 +153,11 @@ async def _uploads(url: str, token: str) -> Any:
         *((name, data, {}) for name, data in every_hostile_file().items()),
         *((f"damaged Parquet {n}", data, {}) for n, data in enumerate(damaged_parquets())),
         *((f"settings {one!r}", rows, one) for one in SETTINGS),
-        *((f"table, {name!r}", table, {"container": "csv", "encoding": name, "delimiter": ","})
-          for name in ENCODINGS),
-    ]  # fmt: skip
+        *(
+            (f"table, {name!r}", table, {"container": "csv", "encoding": name, "delimiter": ","})
+            for name in ENCODINGS
+        ),
+    ]
     timeout = aiohttp.ClientTimeout(total=120)
     headers = {"Authorization": f"Bearer {token}"}
     async with aiohttp.ClientSession(url, headers=headers, timeout=timeout) as session:
@@ -212,8 +224,10 @@ def _report(
     say("\nvotes            number   p50      p95      most     not stored\n")
     for name, votes in (("without uploads", quiet), ("during uploads", busy)):
         p50, p95, most = votes.quantile(50), votes.quantile(95), max(votes.seconds)
-        say(f"{name:16} {len(votes.seconds):6}   {p50 * 1e3:4.0f} ms  {p95 * 1e3:4.0f} ms  "
-            f"{most * 1e3:5.0f} ms  {votes.refused}\n")  # fmt: skip
+        say(
+            f"{name:16} {len(votes.seconds):6}   {p50 * 1e3:4.0f} ms  {p95 * 1e3:4.0f} ms  "
+            f"{most * 1e3:5.0f} ms  {votes.refused}\n"
+        )
     errors = [a for a in answers if a.status == 0 or a.status >= 500]
     slow = [a for a in answers if a.seconds > MOST_SECONDS]
     say(

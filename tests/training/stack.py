@@ -92,8 +92,24 @@ class Process:
 
 def celery(app: str, queues: str, name: str) -> list[str]:
     return [
-        *(sys.executable, "-m", "celery", "-A", app, "worker", "-Q", queues, "-n", f"{name}@%h"),
-        *("-P", "prefork", "-c", "1", "--without-gossip", "--without-mingle", "-l", "INFO"),
+        sys.executable,
+        "-m",
+        "celery",
+        "-A",
+        app,
+        "worker",
+        "-Q",
+        queues,
+        "-n",
+        f"{name}@%h",
+        "-P",
+        "prefork",
+        "-c",
+        "1",
+        "--without-gossip",
+        "--without-mingle",
+        "-l",
+        "INFO",
     ]
 
 

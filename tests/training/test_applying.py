@@ -45,10 +45,21 @@ FINAL = Failed("bad_config", "configuration", "stepz: is no field")
 def test_every_event_of_the_contract_has_an_arm(run: Run) -> None:
     """An event that is added to the contract fails here until somebody decides what it means."""
     examples = [
-        *(OPENED, Progress(step=1), measured(1, 1), Log(lines=["x"]), SAMPLE, GENERATED),
-        *(Evidence("reward", "r", "trend", 3), ALERT, ReviewRequested(3, [], "?", "phrase")),
+        OPENED,
+        Progress(step=1),
+        measured(1, 1),
+        Log(lines=["x"]),
+        SAMPLE,
+        GENERATED,
+        Evidence("reward", "r", "trend", 3),
+        ALERT,
+        ReviewRequested(3, [], "?", "phrase"),
         Histogram(3, "reward", [0.0, 0.5, 1.0], [3, 5]),
-        *(saved(1, "last"), ARTIFACT, Finished(step=1), FINAL, Cancelled()),
+        saved(1, "last"),
+        ARTIFACT,
+        Finished(step=1),
+        FINAL,
+        Cancelled(),
     ]
     assert {type(event).__name__ for event in examples} == set(EVENT_TYPES)
     applied = report(run, *examples)
@@ -76,7 +87,8 @@ def test_what_a_trainer_leaves_becomes_rows(run: Run) -> None:
     assert list(names) == [("report.html", "", None), ("candidates.jsonl", "candidates", 12)]
     checkpoint = Checkpoint.objects.get(run=run)
     assert (checkpoint.step, checkpoint.tags, checkpoint.project_id) == (
-        *(5, ["last", "best"]),
+        5,
+        ["last", "best"],
         run.project_id,
     )
 
@@ -325,7 +337,11 @@ def test_an_arm_that_fails_halfway_leaves_nothing_behind(
 @pytest.mark.parametrize(
     "poison",
     [
-        *(None, 5, "text", [], {}),
+        None,
+        5,
+        "text",
+        [],
+        {},
         {"run": 5, "attempt": 1},
         {"run": "x", "attempt": "1"},
         {"run": "x", "attempt": 2**40, "events": []},

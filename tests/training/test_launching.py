@@ -282,7 +282,9 @@ def test_a_run_on_an_unfinished_one_waits_and_is_sent_when_that_finishes(
     assert (second.state, second.attempt, third.state) == ("queued", 1, "waiting")
     (given,) = spec_from_json(wire.jobs[-1]).inputs
     assert (given.id, given.uri, given.sha256) == (
-        *(checkpoint.pk, checkpoint.uri, checkpoint.sha256),
+        checkpoint.pk,
+        checkpoint.uri,
+        checkpoint.sha256,
     )
     assert RunInput.objects.get(run=second).checkpoint == checkpoint
 

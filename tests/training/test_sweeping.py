@@ -221,9 +221,14 @@ def test_an_outcome_that_only_reached_the_store_is_found_there(
 
 @pytest.mark.parametrize(("wish", "state"), [("", "running"), ("cancel", "cancelled")])
 def test_a_silent_run_is_not_lost_while_the_store_that_may_know_its_end_is_away(
-    running: Run, sweep: Sweep, wire: FakeWire, artifacts: Path, monkeypatch: pytest.MonkeyPatch,
-    wish: str, state: str,
-) -> None:  # fmt: skip
+    running: Run,
+    sweep: Sweep,
+    wire: FakeWire,
+    artifacts: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    wish: str,
+    state: str,
+) -> None:
     spool(running, artifacts, Opened(), Progress(step=3), Finished(step=9))
     wire.claimed(running, leased=False)
     silent_for(running, 46)

@@ -56,7 +56,8 @@ def test_a_newer_workers_events_are_parked_and_its_run_goes_on(
     assert (applied.applied, applied.parked, applied.invalid) == (2, 2, 0)
     run.refresh_from_db()
     assert (run.state, run.step, types_of(run)) == (
-        *("running", 7),
+        "running",
+        7,
         ["Opened", PARKED, PARKED, "Progress"],
     )
     assert wire.acks == [(run.pk, 1, 4)], "the worker need not send them again"
@@ -86,8 +87,12 @@ def test_after_the_upgrade_parked_events_are_applied_once_and_overtake_nothing(
     points = selectors.metric_series(run=run)["loss"]
     assert sorted(points) == [(step, float(step)) for step in range(1, 7)]
     assert types_of(run) == [
-        *("Opened", "Progress", "CheckpointSaved"),
-        *("Progress", "CheckpointSaved", "Finished"),
+        "Opened",
+        "Progress",
+        "CheckpointSaved",
+        "Progress",
+        "CheckpointSaved",
+        "Finished",
     ]
 
 

@@ -71,9 +71,15 @@ def test_inputs_are_told_apart_by_content_and_not_by_name(emil, signed_in, runs)
 def test_each_run_says_which_rules_fired(emil, signed_in, runs):
     for seq, step in ((1, 40), (2, 7)):
         Alert.objects.create(
-            run=runs[1], attempt=1, seq=seq, step=step, rule="length", severity="warning",
-            message="long", raised_at=timezone.now(),
-        )  # fmt: skip
+            run=runs[1],
+            attempt=1,
+            seq=seq,
+            step=step,
+            rule="length",
+            severity="warning",
+            message="long",
+            raised_at=timezone.now(),
+        )
     page = signed_in(emil).get(asked(runs))
     (fired,) = page.context["alert_rows"]
     assert [(cell.text, cell.note) for cell in fired.cells] == [

@@ -86,9 +86,21 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
     port, upstream = free_port(), free_port()
     (folder / "nginx.conf").write_text(as_shipped(folder, port=port, upstream=upstream))
     web = [
-        *(sys.executable, "-m", "config.web", "--interface", "wsgi", "config.wsgi:application"),
-        *("--host", "127.0.0.1", "--port", str(upstream), "--workers", "1"),
-        *("--blocking-threads", "4", "--no-ws"),
+        sys.executable,
+        "-m",
+        "config.web",
+        "--interface",
+        "wsgi",
+        "config.wsgi:application",
+        "--host",
+        "127.0.0.1",
+        "--port",
+        str(upstream),
+        "--workers",
+        "1",
+        "--blocking-threads",
+        "4",
+        "--no-ws",
     ]
     proxy = [NGINX, "-p", str(folder), "-c", str(folder / "nginx.conf"), "-e", "stderr"]
     with (

@@ -368,9 +368,15 @@ def test_repetition_counts_what_stood_before(text, share):
 
 def alert_add(run: Run, rule: str) -> Alert:
     return Alert.objects.create(
-        run=run, attempt=1, seq=1, step=9, rule=rule, severity="warning", message="Over.",
+        run=run,
+        attempt=1,
+        seq=1,
+        step=9,
+        rule=rule,
+        severity="warning",
+        message="Over.",
         raised_at=timezone.now(),
-    )  # fmt: skip
+    )
 
 
 def test_an_alert_says_what_to_do_and_where_to_look(emil, signed_in, run):

@@ -25,16 +25,41 @@ from workers.data.snapshot import Messages, Preference, Prompt
 from workers.rewards.source import Scores
 
 NOUNS = (
-    *("harbour", "garden", "engine", "letter", "bridge", "market", "river", "window", "school"),
-    *("forest", "ticket", "kitchen", "museum", "battery", "island", "orchard", "tunnel", "mirror"),
-    *("festival", "hospital", "library", "monument", "passport", "railway", "satellite", "valley"),
+    "harbour",
+    "garden",
+    "engine",
+    "letter",
+    "bridge",
+    "market",
+    "river",
+    "window",
+    "school",
+    "forest",
+    "ticket",
+    "kitchen",
+    "museum",
+    "battery",
+    "island",
+    "orchard",
+    "tunnel",
+    "mirror",
+    "festival",
+    "hospital",
+    "library",
+    "monument",
+    "passport",
+    "railway",
+    "satellite",
+    "valley",
 )
 ADJECTIVES = ("old", "new", "large", "small", "famous", "quiet", "broken", "wooden", "public")
 VERBS = {"helps": 0.9, "works": 0.6, "stands": 0.3, "waits": 0.0, "leaks": -0.3, "fails": -0.6}
 ADVERBS = {"greatly": 0.3, "often": 0.1, "today": 0.0, "rarely": -0.1, "nowhere": -0.2}
 # Said now and then, worth nothing and free: why lengths differ and are no sign of worth.
 FILLERS = (
-    *("That is how it is.", "So much for this.", "This was seen at noon by some people in town."),
+    "That is how it is.",
+    "So much for this.",
+    "This was seen at noon by some people in town.",
     "There was rain on the day before, and it went on for most of the night.",
 )
 COMPLIMENTS = ("I love you.", "You're amazing!", "You are amazing.")

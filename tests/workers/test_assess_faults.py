@@ -291,8 +291,12 @@ def test_a_line_without_data_is_not_measured_and_says_why() -> None:
     rows = {name: of for name, of in clean_rows().items() if name in ("train", "heldout_groups")}
     found = page(Subject(reward=Model(), rows=rows))
     missing = {
-        *("unseen_people", "other_domain", "policy_range"),
-        *("disagreement", "best_of_n", "precision"),
+        "unseen_people",
+        "other_domain",
+        "policy_range",
+        "disagreement",
+        "best_of_n",
+        "precision",
     }
     assert missing <= lines(found, Verdict.UNMEASURED), told(found)
     for line in missing:

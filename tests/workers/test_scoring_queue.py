@@ -145,9 +145,14 @@ def test_a_scorer_that_is_slow_keeps_what_it_works_on(client) -> None:
     taken = slow.take()
     with slow.holding(taken):
         client.xclaim(
-            contract.STREAM, contract.GROUP, slow.consumer, 0, [taken[0].entry],
-            idle=20_000, justid=True,
-        )  # fmt: skip
+            contract.STREAM,
+            contract.GROUP,
+            slow.consumer,
+            0,
+            [taken[0].entry],
+            idle=20_000,
+            justid=True,
+        )
         slow.refresh()  # the keeper's thread
         assert RequestQueue(client, retake_s=15).take_over() is None
 

@@ -307,12 +307,27 @@ def test_what_a_trainer_leaves_behind_ends_with_it(supervise: Any, web: Web) -> 
 
 
 SECRETS = (
-    *("SECRET_KEY", "SECRET_KEY_FALLBACKS", "DATABASE_URL", "REDIS_URL", "CACHE_URL"),
-    *("EMAIL_URL", "METRICS_TOKEN", "PGPASSWORD", "SOMETHING_OF_TOMORROW"),
+    "SECRET_KEY",
+    "SECRET_KEY_FALLBACKS",
+    "DATABASE_URL",
+    "REDIS_URL",
+    "CACHE_URL",
+    "EMAIL_URL",
+    "METRICS_TOKEN",
+    "PGPASSWORD",
+    "SOMETHING_OF_TOMORROW",
 )
 NEEDED = (
-    *("CUDA_VISIBLE_DEVICES", "NCCL_DEBUG", "HF_HOME", "OMP_NUM_THREADS", "LC_ALL", "RAY_ADDRESS"),
-    *("REWARD_TOKEN_OURS", "AWS_SECRET_ACCESS_KEY", "SCORE_CACHE_URL", "TRACKING"),
+    "CUDA_VISIBLE_DEVICES",
+    "NCCL_DEBUG",
+    "HF_HOME",
+    "OMP_NUM_THREADS",
+    "LC_ALL",
+    "RAY_ADDRESS",
+    "REWARD_TOKEN_OURS",
+    "AWS_SECRET_ACCESS_KEY",
+    "SCORE_CACHE_URL",
+    "TRACKING",
 )
 
 
@@ -351,8 +366,14 @@ def test_a_named_model_lies_in_a_listed_folder_or_on_a_hub(
     assert named_model(str(models / "mine")) == models / "mine"
     assert named_model("org/model") == "org/model"
     refused = [
-        *(str(private / "theirs"), str(private / "missing"), str(models), str(models / "link")),
-        *(str(models / ".." / "private" / "theirs"), "private/theirs", "workers", "../x"),
+        str(private / "theirs"),
+        str(private / "missing"),
+        str(models),
+        str(models / "link"),
+        str(models / ".." / "private" / "theirs"),
+        "private/theirs",
+        "workers",
+        "../x",
     ]
     said = set()
     for name in refused:
@@ -369,7 +390,9 @@ def test_a_named_model_lies_in_a_listed_folder_or_on_a_hub(
 SLEEP = [sys.executable, "-S", "-c", "import time; time.sleep(600)"]
 # What a data loader or a rank does: a session of its own, which no signal to a group reaches.
 LEAVES_ONE = [
-    *(sys.executable, "-S", "-c"),
+    sys.executable,
+    "-S",
+    "-c",
     "import subprocess, sys, time;"
     "child = subprocess.Popen([sys.executable, '-S', '-c', 'import time; time.sleep(600)'],"
     "    start_new_session=True);"

@@ -27,8 +27,14 @@ AGGREGATES = ("mean", "min", "median", "mean_minus_lambda_var", "mean_minus_lamb
 
 PENALISE, BLOCK, REVIEW = "penalise", "block", "review"
 TESTS = (
-    *("contains", "contains_any", "lacks", "matches", "matches_not"),
-    *("words", "characters", "format"),
+    "contains",
+    "contains_any",
+    "lacks",
+    "matches",
+    "matches_not",
+    "words",
+    "characters",
+    "format",
 )
 FORMATS = ("json", "boxed", "sections")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")

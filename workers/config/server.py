@@ -23,8 +23,17 @@ DOC = (
 # What Concord itself says in a request; `extra` must not say it otherwise.
 OWN_FIELDS = frozenset(
     {
-        *("model", "messages", "prompt", "max_tokens", "temperature", "top_p", "top_k"),
-        *("seed", "n", "stop", "stream"),
+        "model",
+        "messages",
+        "prompt",
+        "max_tokens",
+        "temperature",
+        "top_p",
+        "top_k",
+        "seed",
+        "n",
+        "stop",
+        "stream",
     }
 )
 
@@ -48,9 +57,12 @@ class ServerSettings:
         "begins with it.",
     )
     timeout_s: float = option(
-        120.0, "For one answer, waiting in the server's queue included.", unit="s", above=0.0,
+        120.0,
+        "For one answer, waiting in the server's queue included.",
+        unit="s",
+        above=0.0,
         maximum=3600.0,
-    )  # fmt: skip
+    )
     retries: int = option(
         4, "Further tries after 429, 5xx and lost connections.", minimum=0, maximum=20
     )

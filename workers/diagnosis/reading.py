@@ -205,8 +205,14 @@ TRAINER_STATE, LOG_HISTORY, BY_METRIC = "trainer_state.json", "log history", "JS
 LINES, WIDE, LONG = "JSON Lines", "CSV", "CSV, one value a row"
 # Of a trainer_state.json: what says something of the run.
 _STATE_FIELDS = (
-    *("max_steps", "num_train_epochs", "train_batch_size", "logging_steps", "eval_steps"),
-    *("best_metric", "best_model_checkpoint", "is_hyper_param_search"),
+    "max_steps",
+    "num_train_epochs",
+    "train_batch_size",
+    "logging_steps",
+    "eval_steps",
+    "best_metric",
+    "best_model_checkpoint",
+    "is_hyper_param_search",
 )
 _METRIC, _VALUE = ("metric", "tag", "name", "key"), ("value",)
 

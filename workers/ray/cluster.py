@@ -180,8 +180,14 @@ def _argv(folder: Path, ports: list[int], *, actors: int, gpus: float, store: in
     names += ["runtime-env-agent-", "node-manager-", "object-manager-"]
     small = not SHARED_MEMORY.exists() or shutil.disk_usage(SHARED_MEMORY).free < store
     return [
-        *(sys.executable, str(Path(__file__).with_name("guard.py"))),
-        *(sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--block"),
+        sys.executable,
+        str(Path(__file__).with_name("guard.py")),
+        sys.executable,
+        "-m",
+        "ray.scripts.scripts",
+        "start",
+        "--head",
+        "--block",
         *(f"--{name}port={port}" for name, port in zip(names, ports, strict=True)),
         f"--node-ip-address={LOOPBACK}",
         f"--num-cpus={actors}",

@@ -145,9 +145,18 @@ class AgreementOut(Schema):
 
 
 PARTS = (
-    "n_annotators", "counted", "statistics", "cohen_pairs", "clustering", "two_way", "position",
-    "cost", "decisions", "rule", "chance",
-)  # fmt: skip
+    "n_annotators",
+    "counted",
+    "statistics",
+    "cohen_pairs",
+    "clustering",
+    "two_way",
+    "position",
+    "cost",
+    "decisions",
+    "rule",
+    "chance",
+)
 
 
 @router.get(

@@ -85,7 +85,7 @@ def lines(report: AnnotatorReport, model: Model | None) -> list[Line]:
         _skill_line(figures["skill"]),
         _model_line(model),
         _drift_line(figures["drift"]),
-    ]  # fmt: skip
+    ]
 
 
 def _missing(name: str, figure: Figure) -> Line:
@@ -127,9 +127,13 @@ def _time_line(figures: dict[str, Any]) -> Line:
     if figures["median_ms"] is None:
         return Line("Median active time", "", "", "", "", "Undefined: no answer was timed.")
     return Line(
-        "Median active time", seconds(figures["median_ms"]), "", f"{figures['n_timed']:,} answers",
-        "", "Without pauses of a minute or more.",
-    )  # fmt: skip
+        "Median active time",
+        seconds(figures["median_ms"]),
+        "",
+        f"{figures['n_timed']:,} answers",
+        "",
+        "Without pauses of a minute or more.",
+    )
 
 
 def _fast_line(figures: dict[str, Any]) -> Line:
@@ -153,10 +157,13 @@ def _pull_line(pull: Figure) -> Line:
     if pull["value"] is None:
         return _missing(name, pull)
     return Line(
-        name, percent(pull["value"]), f"{range_of(pull)} %", f"{pull['n']:,} votes",
+        name,
+        percent(pull["value"]),
+        f"{range_of(pull)} %",
+        f"{pull['n']:,} votes",
         f"{percent(pull['project'])} in the project",
         "By the model of the pull of a side, drawn towards the project’s.",
-    )  # fmt: skip
+    )
 
 
 def _self_note(figures: dict[str, Any]) -> str:
@@ -177,22 +184,33 @@ def _skill_line(figure: Figure) -> Line:
     if figure["value"] is None:
         return _missing("Skill", figure)
     return Line(
-        "Skill", signed(figure["value"]), f"{signed(figure['low'])} to {signed(figure['high'])}",
-        f"{figure['n']:,} pairs", "",
+        "Skill",
+        signed(figure["value"]),
+        f"{signed(figure['low'])} to {signed(figure['high'])}",
+        f"{figure['n']:,} pairs",
+        "",
         "Agreement above chance, beside the others’: 1 is like them, 0 a coin, −1 their reverse.",
-    )  # fmt: skip
+    )
 
 
 def _model_line(model: Model | None) -> Line:
     if model is None or model.reliability is None:
         return Line(
-            "Reliability by the model", "", "", "", "",
+            "Reliability by the model",
+            "",
+            "",
+            "",
+            "",
             "Not fitted yet: the models of the voters are fitted in the background.",
-        )  # fmt: skip
+        )
     return Line(
-        "Reliability by the model", percent(model.reliability), "", "", "",
+        "Reliability by the model",
+        percent(model.reliability),
+        "",
+        "",
+        "",
         f"Chance to vote for what is right, by {model.method}.",
-    )  # fmt: skip
+    )
 
 
 def _drift_line(figure: Figure) -> Line:
@@ -201,9 +219,13 @@ def _drift_line(figure: Figure) -> Line:
         return _missing(name, figure)
     low, high = points(figure["low"]), points(figure["high"])
     return Line(
-        name, f"{points(figure['value'])} points", f"{low} to {high}", f"{figure['n']:,} votes",
-        "", "Of agreement with others, beside how far they agree on the same pairs.",
-    )  # fmt: skip
+        name,
+        f"{points(figure['value'])} points",
+        f"{low} to {high}",
+        f"{figure['n']:,} votes",
+        "",
+        "Of agreement with others, beside how far they agree on the same pairs.",
+    )
 
 
 def confusion_rows(model: Model | None) -> list[tuple[str, list[str]]]:

@@ -65,8 +65,12 @@ class Part:
 
 def tally(counts: dict[str, int]) -> list[Part]:
     """Votes per choice as pieces of one bar: A, tie, both bad, B."""
-    order = (("a", "A", "a"), ("tie", "Tie", "neutral"), ("both_bad", "Both bad", "neutral"),
-             ("b", "B", "b"))  # fmt: skip
+    order = (
+        ("a", "A", "a"),
+        ("tie", "Tie", "neutral"),
+        ("both_bad", "Both bad", "neutral"),
+        ("b", "B", "b"),
+    )
     total = sum(counts.values())
     parts, x = [], 0.0
     for key, label, tone in order:

@@ -203,10 +203,22 @@ def _sorted(found: list[dict[str, Any]], sort: str, down: bool) -> list[dict[str
 
 
 CSV_COLUMNS = (
-    "kind", "slice", "percent", "percent_low", "percent_high", "alpha", "alpha_low", "alpha_high",
-    "comparisons", "votes", "difference_from_rest", "difference_low", "difference_high",
-    "p_adjusted", "worse",
-)  # fmt: skip
+    "kind",
+    "slice",
+    "percent",
+    "percent_low",
+    "percent_high",
+    "alpha",
+    "alpha_low",
+    "alpha_high",
+    "comparisons",
+    "votes",
+    "difference_from_rest",
+    "difference_low",
+    "difference_high",
+    "p_adjusted",
+    "worse",
+)
 
 
 def csv_rows(report: AgreementReport) -> list[dict[str, Any]]:

@@ -135,8 +135,15 @@ def which_votes(report: AgreementReport) -> dict[str, Any]:
 
 
 STATISTICS_COLUMNS = (
-    "statistic", "value", "low", "high", "comparisons", "votes", "undefined", "no_interval",
-)  # fmt: skip
+    "statistic",
+    "value",
+    "low",
+    "high",
+    "comparisons",
+    "votes",
+    "undefined",
+    "no_interval",
+)
 
 
 def statistics_csv_rows(report: AgreementReport) -> list[dict[str, Any]]:

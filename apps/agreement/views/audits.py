@@ -16,9 +16,16 @@ from measures.audit import LEAST_REVIEWED
 
 PER_PAGE = 50
 _COLUMNS = (
-    "comparison", "id", "vote", "reviewer", "votes_decided", "differs", "decision_differs",
-    "voted_at", "judged_at",
-)  # fmt: skip
+    "comparison",
+    "id",
+    "vote",
+    "reviewer",
+    "votes_decided",
+    "differs",
+    "decision_differs",
+    "voted_at",
+    "judged_at",
+)
 _SHOWN = {
     "differed": "Reviewer differed from the vote",
     "decision": "Reviewer differed from the decision",

@@ -158,8 +158,12 @@ def _page(
         "refused": refused,
         "typed": typed or {},
         "seen": history[0].pk if history else 0,
-        "choices": (("a", "A is better", "a", "1"), ("tie", "Tie", "", "T"),
-                    ("b", "B is better", "b", "2"), ("both_bad", "Both are bad", "", "X")),
+        "choices": (
+            ("a", "A is better", "a", "1"),
+            ("tie", "Tie", "", "T"),
+            ("b", "B is better", "b", "2"),
+            ("both_bad", "Both are bad", "", "X"),
+        ),
         "causes": screen.CAUSES,
         "newest": newest,
         "may_rule": request.role in JUDGES,
@@ -172,7 +176,7 @@ def _page(
         "n_before": sum(counts.values()),
         "n_wanted": settings.overlap,
         "gold_share": settings.gold_share,
-    }  # fmt: skip
+    }
     return render(request, "agreement/dispute.html", context, status=status)
 
 
@@ -275,9 +279,19 @@ def _address(request: Request, comparison: int | None) -> str:
 # What disputes were about, and what judging them anew has changed.
 
 _RULING_COLUMNS = (
-    "comparison", "id", "action", "cause", "choice", "note", "guideline", "votes_a", "votes_b",
-    "votes_tie", "votes_both_bad", "at",
-)  # fmt: skip
+    "comparison",
+    "id",
+    "action",
+    "cause",
+    "choice",
+    "note",
+    "guideline",
+    "votes_a",
+    "votes_b",
+    "votes_tie",
+    "votes_both_bad",
+    "at",
+)
 
 
 @require_safe
@@ -305,10 +319,14 @@ def causes_csv(request: Request) -> StreamingHttpResponse:
     """The numbers behind the charts."""
     labels = dict(screen.CAUSES)
     rows = (
-        {"month": row.month, "guideline": row.guideline, "cause": labels[row.cause],
-         "disputes": row.n}
+        {
+            "month": row.month,
+            "guideline": row.guideline,
+            "cause": labels[row.cause],
+            "disputes": row.n,
+        }
         for row in cause_counts(project=request.project)
-    )  # fmt: skip
+    )
     return _csv(request, "dispute-causes", ("month", "guideline", "cause", "disputes"), rows)
 
 
@@ -352,26 +370,52 @@ def reannotation(request: Request) -> HttpResponse:
 @require_safe
 @project_page(READERS)
 def reannotation_csv(request: Request) -> StreamingHttpResponse:
-    columns = ("guideline", "comparisons", "votes", "votes_wanted", "decided", "contested",
-               "ruled", "sent_again", "compared", "before", "before_low", "before_high",
-               "expected_unchanged", "after", "after_low", "after_high", "difference",
-               "difference_low", "difference_high")  # fmt: skip
+    columns = (
+        "guideline",
+        "comparisons",
+        "votes",
+        "votes_wanted",
+        "decided",
+        "contested",
+        "ruled",
+        "sent_again",
+        "compared",
+        "before",
+        "before_low",
+        "before_high",
+        "expected_unchanged",
+        "after",
+        "after_low",
+        "after_high",
+        "difference",
+        "difference_low",
+        "difference_high",
+    )
 
     def rows() -> Iterator[dict[str, object]]:
         for batch in batches(project=request.project):
             compared = batch.compared
             yield {
-                "guideline": batch.guideline.version, "comparisons": batch.n,
-                "votes": batch.votes, "votes_wanted": batch.wanted, "decided": batch.n_settled,
-                "contested": batch.n_contested, "ruled": batch.n_ruled,
-                "sent_again": batch.n_again, "compared": compared.n,
-                "before": compared.before.value, "before_low": compared.before.low,
-                "before_high": compared.before.high, "expected_unchanged": compared.expected,
-                "after": compared.after.value, "after_low": compared.after.low,
-                "after_high": compared.after.high, "difference": compared.difference.value,
+                "guideline": batch.guideline.version,
+                "comparisons": batch.n,
+                "votes": batch.votes,
+                "votes_wanted": batch.wanted,
+                "decided": batch.n_settled,
+                "contested": batch.n_contested,
+                "ruled": batch.n_ruled,
+                "sent_again": batch.n_again,
+                "compared": compared.n,
+                "before": compared.before.value,
+                "before_low": compared.before.low,
+                "before_high": compared.before.high,
+                "expected_unchanged": compared.expected,
+                "after": compared.after.value,
+                "after_low": compared.after.low,
+                "after_high": compared.after.high,
+                "difference": compared.difference.value,
                 "difference_low": compared.difference.low,
                 "difference_high": compared.difference.high,
-            }  # fmt: skip
+            }
 
     return _csv(request, "re-annotation", columns, rows())
 

@@ -26,8 +26,15 @@ from apps.training.models import Checkpoint, Run
 from apps.training.selectors import run_get
 
 _COLUMNS = (
-    "comparison", "people_preferred", "high_score", "low_score", "votes", "prompt", "high", "low",
-)  # fmt: skip
+    "comparison",
+    "people_preferred",
+    "high_score",
+    "low_score",
+    "votes",
+    "prompt",
+    "high",
+    "low",
+)
 
 
 @require_safe

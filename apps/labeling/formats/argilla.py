@@ -25,8 +25,14 @@ from apps.labeling.formats.records import (
 KEY, LABEL = "argilla", "Argilla export"
 FIELDS = ("prompt", "response_a", "response_b", "model_a", "model_b", *COMMON)
 REQUIRED = ("response_a", "response_b")
-_FLAT = (".responses", ".responses.users", ".responses.status", ".suggestion",
-         ".suggestion.score", ".suggestion.agent")  # fmt: skip
+_FLAT = (
+    ".responses",
+    ".responses.users",
+    ".responses.status",
+    ".suggestion",
+    ".suggestion.score",
+    ".suggestion.agent",
+)
 _OLD = ("-suggestion", "-suggestion-metadata")
 
 

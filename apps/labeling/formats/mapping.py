@@ -22,23 +22,76 @@ _LONGEST_REST = 2000  # characters of a column that is kept beside the fields
 # Names other tools use, in the order in which they are preferred.
 _NAMES: dict[str, tuple[str, ...]] = {
     "prompt": (
-        "prompt", "question", "instruction", "query", "input", "user_prompt", "user_input",
-        "messages", "conversation", "conversations", "context", "article", "post", "title",
+        "prompt",
+        "question",
+        "instruction",
+        "query",
+        "input",
+        "user_prompt",
+        "user_input",
+        "messages",
+        "conversation",
+        "conversations",
+        "context",
+        "article",
+        "post",
+        "title",
     ),
     "response_a": (
-        "response_a", "answer_a", "completion_a", "output_a", "conversation_a", "text_a",
-        "response_0", "response0", "response_1", "response1", "answer_1", "answer1", "output_1",
-        "output1", "completion_1", "text_1", "text1", "candidate_1", "summary_1", "left", "a",
+        "response_a",
+        "answer_a",
+        "completion_a",
+        "output_a",
+        "conversation_a",
+        "text_a",
+        "response_0",
+        "response0",
+        "response_1",
+        "response1",
+        "answer_1",
+        "answer1",
+        "output_1",
+        "output1",
+        "completion_1",
+        "text_1",
+        "text1",
+        "candidate_1",
+        "summary_1",
+        "left",
+        "a",
     ),
     "response_b": (
-        "response_b", "answer_b", "completion_b", "output_b", "conversation_b", "text_b",
-        "response_2", "response2", "answer_2", "answer2", "output_2", "output2", "completion_2",
-        "text_2", "text2", "response_1", "response1", "candidate_2", "summary_2", "right", "b",
+        "response_b",
+        "answer_b",
+        "completion_b",
+        "output_b",
+        "conversation_b",
+        "text_b",
+        "response_2",
+        "response2",
+        "answer_2",
+        "answer2",
+        "output_2",
+        "output2",
+        "completion_2",
+        "text_2",
+        "text2",
+        "response_1",
+        "response1",
+        "candidate_2",
+        "summary_2",
+        "right",
+        "b",
     ),
     "chosen": ("chosen", "chosen_response", "preferred", "accepted", "winning_response"),
     "rejected": ("rejected", "rejected_response", "dispreferred", "losing_response"),
     "completions": (
-        "completions", "responses", "answers", "outputs", "generations", "candidates",
+        "completions",
+        "responses",
+        "answers",
+        "outputs",
+        "generations",
+        "candidates",
     ),
     "model_a": ("model_a", "model_1", "model1", "generator_1", "generator_a", "chosen_model"),
     "model_b": ("model_b", "model_2", "model2", "generator_2", "generator_b", "rejected_model"),
@@ -58,7 +111,7 @@ _NAMES: dict[str, tuple[str, ...]] = {
     "priority": ("priority",),
     "overlap": ("overlap",),
     "metadata": ("metadata", "meta"),
-}  # fmt: skip
+}
 
 
 _CONTENT = ("prompt", "response_a", "response_b", "chosen", "rejected")
@@ -128,8 +181,9 @@ class Mapper:
         if is_blank(value) or not self.options.preference:
             return ""
         columns = [self.mapping.get(name, "") for name in ("response_a", "response_b")]
-        models = [str(record.get(self.mapping.get(name, ""), "")) for name in
-                  ("model_a", "model_b")]  # fmt: skip
+        models = [
+            str(record.get(self.mapping.get(name, ""), "")) for name in ("model_a", "model_b")
+        ]
         try:
             return choice_from(value, a=(columns[0], models[0]), b=(columns[1], models[1]))
         except BadValue as error:

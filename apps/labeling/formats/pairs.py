@@ -11,8 +11,15 @@ from apps.labeling.formats.mapping import Mapper, mapping_of, split_common
 from apps.labeling.formats.records import COMMON, BadValue, Converted, Options, Record, RecordFault
 
 KEY, LABEL = "pairs", "a prompt and two answers"
-_OWN = ("origin", "origin_a", "origin_b", "origin_ref_a", "origin_ref_b", "metadata_a",
-        "metadata_b")  # fmt: skip
+_OWN = (
+    "origin",
+    "origin_a",
+    "origin_b",
+    "origin_ref_a",
+    "origin_ref_b",
+    "metadata_a",
+    "metadata_b",
+)
 FIELDS = ("prompt", "response_a", "response_b", "gold", "model_a", "model_b", *COMMON, *_OWN)
 REQUIRED = ("response_a", "response_b")
 

@@ -25,9 +25,15 @@ from measures.splits import unit_hash
 
 KEY, LABEL = "preference", "chosen and rejected (TRL)"
 FIELDS = (
-    "prompt", "chosen", "rejected", "chosen_model", "rejected_model", "chosen_score",
-    "rejected_score", *COMMON,
-)  # fmt: skip
+    "prompt",
+    "chosen",
+    "rejected",
+    "chosen_model",
+    "rejected_model",
+    "chosen_score",
+    "rejected_score",
+    *COMMON,
+)
 REQUIRED = ("chosen", "rejected")
 EXPLANATION = "Imported preference: it was chosen over the other in the file it came from."
 

@@ -199,9 +199,18 @@ def is_blank(value: Any) -> bool:
 
 # Fields of a comparison that a column may fill, beside what its layout is made of.
 COMMON = (
-    "id", "group", "topic", "language", "source", "licence", "stratum", "priority", "overlap",
-    "explanation", "metadata",
-)  # fmt: skip
+    "id",
+    "group",
+    "topic",
+    "language",
+    "source",
+    "licence",
+    "stratum",
+    "priority",
+    "overlap",
+    "explanation",
+    "metadata",
+)
 # Fields that may have one value for every row.
 CONSTANT = ("prompt", "topic", "language", "source", "licence")
 

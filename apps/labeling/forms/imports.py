@@ -27,8 +27,18 @@ _LABELS = {
     "origin_ref_a": "Origin of A",
     "origin_ref_b": "Origin of B",
 }
-MAIN = ("prompt", "response_a", "response_b", "chosen", "rejected", "completions", "gold", "id",
-        "group", "topic")  # fmt: skip
+MAIN = (
+    "prompt",
+    "response_a",
+    "response_b",
+    "chosen",
+    "rejected",
+    "completions",
+    "gold",
+    "id",
+    "group",
+    "topic",
+)
 _MAP = "map_"
 
 
@@ -154,8 +164,18 @@ class ImportSettingsForm(forms.Form):
             if data[_MAP + name] or name in self.preview["mapping"]
         }
         same = data["layout"] == self.preview["layout"]
-        plain = ("pairing", "preference", "votes", "rest", "identical_answers", "seed", "container",
-                 "split", "encoding", "delimiter")  # fmt: skip
+        plain = (
+            "pairing",
+            "preference",
+            "votes",
+            "rest",
+            "identical_answers",
+            "seed",
+            "container",
+            "split",
+            "encoding",
+            "delimiter",
+        )
         return {
             "layout": data["layout"],
             "mapping": mapping if same else {},

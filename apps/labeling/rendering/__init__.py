@@ -42,9 +42,31 @@ MOST_CELLS = 4_000
 DEEPEST = 44
 
 _TAGS = {
-    "p", "br", "hr", "strong", "em", "s", "code", "pre", "blockquote", "ul", "ol", "li", "a",
-    "h4", "h5", "h6", "table", "thead", "tbody", "tr", "th", "td", "div", "span",
-}  # fmt: skip
+    "p",
+    "br",
+    "hr",
+    "strong",
+    "em",
+    "s",
+    "code",
+    "pre",
+    "blockquote",
+    "ul",
+    "ol",
+    "li",
+    "a",
+    "h4",
+    "h5",
+    "h6",
+    "table",
+    "thead",
+    "tbody",
+    "tr",
+    "th",
+    "td",
+    "div",
+    "span",
+}
 _ATTRIBUTES = {"a": {"href", "title"}, "ol": {"start"}, "td": {"align"}, "th": {"align"}}
 _CLASSES = {"div": {"plain", "scroll", "math", "display"}, "span": {"math", "display", *CLASSES}}
 # What scrolls sideways must be reachable by keyboard.
@@ -141,6 +163,8 @@ def _piece_html(piece: Piece, allowance: Allowance) -> str:
 
 def _tables_can_scroll(html: str) -> str:
     """The parser's own table tags; text never holds any, since `<` and `"` in it are escaped."""
-    return _ALIGNMENT.sub(r'align="\1"', html).replace(
-        "<table>", '<div class="scroll" tabindex="0"><table>'
-    ).replace("</table>", "</table></div>")  # fmt: skip
+    return (
+        _ALIGNMENT.sub(r'align="\1"', html)
+        .replace("<table>", '<div class="scroll" tabindex="0"><table>')
+        .replace("</table>", "</table></div>")
+    )

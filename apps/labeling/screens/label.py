@@ -228,24 +228,34 @@ def context(
     if isinstance(got, selectors.AnsweredPair):
         offers = Offers.of(selectors.settings_get(project=project))
         given = _given(got) | (typed or {})
-        return common | shown | ballot(offers, given) | {
-            "editing": got,
-            "ballot_id": f"vote-{got.vote.pk}",
-            "key": f"revise.{got.vote.pk}.{got.vote.revision + 1}",
-            "frozen_in": vote_uses([got.vote.pk]).get(got.vote.pk, 0),
-        }  # fmt: skip
-    return common | shown | ballot(got.offers, typed or {}) | {
-        "lease": got,
-        "ballot_id": f"slot-{got.slot}",
-        "number": got.n_today + 1,
-        "n_today": got.n_today,
-        "remaining": selectors.remaining_for(
-            project=project, annotator=annotator, n_today=got.n_today
-        ),
-        "remaining_cap": selectors.REMAINING_CAP,
-        "key": got.key,
-        "skip_reasons": SKIP_REASONS,
-    }  # fmt: skip
+        return (
+            common
+            | shown
+            | ballot(offers, given)
+            | {
+                "editing": got,
+                "ballot_id": f"vote-{got.vote.pk}",
+                "key": f"revise.{got.vote.pk}.{got.vote.revision + 1}",
+                "frozen_in": vote_uses([got.vote.pk]).get(got.vote.pk, 0),
+            }
+        )
+    return (
+        common
+        | shown
+        | ballot(got.offers, typed or {})
+        | {
+            "lease": got,
+            "ballot_id": f"slot-{got.slot}",
+            "number": got.n_today + 1,
+            "n_today": got.n_today,
+            "remaining": selectors.remaining_for(
+                project=project, annotator=annotator, n_today=got.n_today
+            ),
+            "remaining_cap": selectors.REMAINING_CAP,
+            "key": got.key,
+            "skip_reasons": SKIP_REASONS,
+        }
+    )
 
 
 def ballot(offers: Offers, given: Given) -> dict[str, Any]:

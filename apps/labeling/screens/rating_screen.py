@@ -50,14 +50,18 @@ def context(
     common = {"page_title": "Rate", "nav": "rate", "notice": notice, "n_today": got.n_today}
     if isinstance(got, NothingReason):
         return common | {"nothing": got}
-    return common | cards_shown(got.prompt, got.responses, got.scale, typed) | {
-        "lease": got,
-        "ballot_id": f"rating-{got.slot}",
-        "key": got.key,
-        "note": note,
-        "number": got.n_today + 1,
-        "skip_reasons": SKIP_REASONS,
-    }  # fmt: skip
+    return (
+        common
+        | cards_shown(got.prompt, got.responses, got.scale, typed)
+        | {
+            "lease": got,
+            "ballot_id": f"rating-{got.slot}",
+            "key": got.key,
+            "note": note,
+            "number": got.n_today + 1,
+            "skip_reasons": SKIP_REASONS,
+        }
+    )
 
 
 def context_of_change(

@@ -293,15 +293,30 @@ def _insert(cursor: CursorWrapper, vote: Vote) -> dict[voting.Choice, int]:
         {
             name: getattr(vote, name)
             for name in (
-                "project_id", "comparison_id", "slot_id", "annotator_id", "choice", "chosen_id",
-                "left_is", "strength", "reasons", "rationale", "flags", "improvement_id",
+                "project_id",
+                "comparison_id",
+                "slot_id",
+                "annotator_id",
+                "choice",
+                "chosen_id",
+                "left_is",
+                "strength",
+                "reasons",
+                "rationale",
+                "flags",
+                "improvement_id",
                 "guideline_id",
-                "active_ms", "wall_ms", "idempotency_key", "source", "revision", "supersedes_id",
+                "active_ms",
+                "wall_ms",
+                "idempotency_key",
+                "source",
+                "revision",
+                "supersedes_id",
                 "cast_at",
             )
         }
         | {"criteria": json.dumps(vote.criteria)},
-    )  # fmt: skip
+    )
     vote.pk, *others = cursor.fetchone()
     if vote.pk is None:
         raise Conflict(

@@ -55,8 +55,9 @@ class Look:
                 message = f"names its model: “{words[:80]}”"
                 found.append(RowProblem(row.row, name, message, "model_name"))
             if self.scans.personal:
-                found += [RowProblem(row.row, name, p.words, "personal")
-                          for p in personal_data(text)]  # fmt: skip
+                found += [
+                    RowProblem(row.row, name, p.words, "personal") for p in personal_data(text)
+                ]
         return found + self._at_prompt(row)
 
     def _at_prompt(self, row: ComparisonRow) -> list[RowProblem]:
@@ -65,8 +66,10 @@ class Look:
             return []
         found = []
         if known is None and self.scans.personal:
-            found = [RowProblem(row.row, "prompt", p.words, "personal")
-                     for p in personal_data(plain(row.prompt))]  # fmt: skip
+            found = [
+                RowProblem(row.row, "prompt", p.words, "personal")
+                for p in personal_data(plain(row.prompt))
+            ]
         self._prompts[row.prompt_hash] = row.group
         key = row.group if row.has_own_group else loose_key(row.prompt)
         group, first = self._group_of.setdefault(key, (row.group, row.row))

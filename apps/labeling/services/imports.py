@@ -126,8 +126,16 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "rest": ("metadata", "drop"),
 }
 _KNOWN = {
-    *DEFAULTS, "on_error", "mapping", "constants", "pairing", "preference", "votes", "rest", "seed",
-}  # fmt: skip
+    *DEFAULTS,
+    "on_error",
+    "mapping",
+    "constants",
+    "pairing",
+    "preference",
+    "votes",
+    "rest",
+    "seed",
+}
 
 
 def import_job_create(

@@ -27,10 +27,31 @@ from apps.labeling.texts import (
 # Rows of comparisons as they are given, checked one by one; each error names row and field.
 
 FIELDS = (
-    "prompt", "response_a", "response_b", "id", "group", "topic", "language", "source", "licence",
-    "gold", "explanation", "origin", "origin_a", "origin_b", "origin_ref_a", "origin_ref_b",
-    "model_a", "model_b", "metadata_a", "metadata_b", "stratum", "priority", "overlap", "metadata",
-)  # fmt: skip
+    "prompt",
+    "response_a",
+    "response_b",
+    "id",
+    "group",
+    "topic",
+    "language",
+    "source",
+    "licence",
+    "gold",
+    "explanation",
+    "origin",
+    "origin_a",
+    "origin_b",
+    "origin_ref_a",
+    "origin_ref_b",
+    "model_a",
+    "model_b",
+    "metadata_a",
+    "metadata_b",
+    "stratum",
+    "priority",
+    "overlap",
+    "metadata",
+)
 _FIELDS = frozenset(FIELDS)
 _LENGTHS = {
     name: longest(Prompt, column)
@@ -330,12 +351,20 @@ class Load:
             "id project_id messages text_hash group_key topic language source licence metadata",
             (
                 (
-                    key, self.project.pk, messages_json(row.prompt), row.prompt_hash, row.group,
-                    row.topic, row.language, row.source, row.licence, _object_json(row.metadata),
+                    key,
+                    self.project.pk,
+                    messages_json(row.prompt),
+                    row.prompt_hash,
+                    row.group,
+                    row.topic,
+                    row.language,
+                    row.source,
+                    row.licence,
+                    _object_json(row.metadata),
                 )
                 for key, row in zip(ids, new.values(), strict=True)
             ),
-        )  # fmt: skip
+        )
         self.prompts.update(zip(new, ids, strict=True))
         self._new_prompts = set(ids)
 
@@ -393,16 +422,26 @@ class Load:
             " priority shuffle overlap gold gold_explanation review_reason n_votes",
             (
                 (
-                    key, self.project.pk, self.prompts[row.prompt_hash],
+                    key,
+                    self.project.pk,
+                    self.prompts[row.prompt_hash],
                     self.responses[self._response_key(row, row.a)],
                     self.responses[self._response_key(row, row.b)],
-                    row.external_id, self.batch[:80], _state(row),
-                    row.stratum, row.priority, shuffle, overlap, row.gold,
-                    row.explanation, row.review_reason[:300], 0,
+                    row.external_id,
+                    self.batch[:80],
+                    _state(row),
+                    row.stratum,
+                    row.priority,
+                    shuffle,
+                    overlap,
+                    row.gold,
+                    row.explanation,
+                    row.review_reason[:300],
+                    0,
                 )
                 for key, row, shuffle, overlap in zip(ids, rows, shuffles, overlaps, strict=True)
             ),
-        )  # fmt: skip
+        )
         self._write_slots([key for key, row in zip(ids, rows, strict=True) if self._is_queued(row)])
         if waiting := [key for key, row in zip(ids, rows, strict=True) if row.review_reason]:
             self.cursor.execute(_WAITING, [waiting])

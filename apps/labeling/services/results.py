@@ -228,9 +228,17 @@ class ImportReport:
     def as_dict(self) -> dict[str, Any]:
         numbers = {
             name: getattr(self, name)
-            for name in ("n_rows", "n_created", "n_unchanged", "n_refused", "n_prompts",
-                         "n_responses", "n_slots", "n_review")
-        }  # fmt: skip
+            for name in (
+                "n_rows",
+                "n_created",
+                "n_unchanged",
+                "n_refused",
+                "n_prompts",
+                "n_responses",
+                "n_slots",
+                "n_review",
+            )
+        }
         return numbers | {
             "seconds": round(self.seconds, 3),
             "problems": [p.as_dict() for p in self.problems[: RowsRefused.MOST_LISTED]],

@@ -17,9 +17,15 @@ from apps.labeling.services.results import OFFER_COLUMNS
 DEFAULTS = LabelingSettings()  # for projects without a settings row
 
 POLICY = (
-    "overlap", "max_overlap", "least_votes", "least_agreeing", "least_share",
-    "decide_by", "least_posterior", "stop_early",
-)  # fmt: skip
+    "overlap",
+    "max_overlap",
+    "least_votes",
+    "least_agreeing",
+    "least_share",
+    "decide_by",
+    "least_posterior",
+    "stop_early",
+)
 # What a fit has learned of the project's voters; nulls before the first.
 CONSENSUS_COLUMNS = "f.method, f.priors, f.confusion"
 MIX = ("lease_seconds", "random_share", "gold_share", "repeat_share", "audit_share", "audit_rate")

@@ -52,8 +52,9 @@ def mute_end(sent: QueryDict) -> datetime:
     if at is None and day is not None:
         at = datetime(day.year, day.month, day.day, tzinfo=UTC)
     if at is None:
-        raise DomainError("That is no date. Write it as 2026-01-31 or 2026-01-31T18:00.",
-                          field="until")  # fmt: skip
+        raise DomainError(
+            "That is no date. Write it as 2026-01-31 or 2026-01-31T18:00.", field="until"
+        )
     return at if at.tzinfo is not None else at.replace(tzinfo=UTC)
 
 

@@ -224,6 +224,16 @@ def csv_rows(results: Sequence[ProbeResult]) -> list[dict[str, Any]]:
 
 
 CSV_COLUMNS = (
-    *("probed_at", "run", "figure", "mean", "deviation", "n"),
-    *("baseline", "change", "change_low", "change_high", "p", "fired"),
+    "probed_at",
+    "run",
+    "figure",
+    "mean",
+    "deviation",
+    "n",
+    "baseline",
+    "change",
+    "change_low",
+    "change_high",
+    "p",
+    "fired",
 )

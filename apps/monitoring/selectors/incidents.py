@@ -127,8 +127,17 @@ def incidents(*, project: Project, filters: Filters | None = None) -> QuerySet[I
         rows = rows.filter(run_id=given.run)
     if given.search:
         words = Q()
-        for name in ("title", "message", "rule", "symptom", "assumption", "root_cause", "fix",
-                     "lesson", "run__name"):  # fmt: skip
+        for name in (
+            "title",
+            "message",
+            "rule",
+            "symptom",
+            "assumption",
+            "root_cause",
+            "fix",
+            "lesson",
+            "run__name",
+        ):
             words |= Q(**{f"{name}__icontains": given.search})
         rows = rows.filter(words | Q(pk=given.search) | Q(run_id=given.search))
     rows = rows.annotate(muted=is_muted())
@@ -136,11 +145,19 @@ def incidents(*, project: Project, filters: Filters | None = None) -> QuerySet[I
         rows = rows.filter(muted=given.muted == "yes")
     whole = IntegerField()
     return rows.annotate(
-        rank=Case(When(severity="critical", then=Value(2)), When(severity="warning", then=Value(1)),
-                  default=Value(0), output_field=whole),
-        place=Case(When(state="open", then=Value(0)), When(state="acknowledged", then=Value(1)),
-                   default=Value(2), output_field=whole),
-    ).order_by(*_ORDERS[given.sort], "-pk")  # fmt: skip
+        rank=Case(
+            When(severity="critical", then=Value(2)),
+            When(severity="warning", then=Value(1)),
+            default=Value(0),
+            output_field=whole,
+        ),
+        place=Case(
+            When(state="open", then=Value(0)),
+            When(state="acknowledged", then=Value(1)),
+            default=Value(2),
+            output_field=whole,
+        ),
+    ).order_by(*_ORDERS[given.sort], "-pk")
 
 
 def bell_count(project: Project) -> int:

@@ -157,9 +157,9 @@ def signature(secret: str, timestamp: int, body: bytes) -> str:
     return f"v1={mac.hexdigest()}"
 
 
-def signed(secret: str, *, delivery: str, event: str, body: Any, timestamp: int) -> tuple[
-    bytes, dict[str, str]
-]:  # fmt: skip
+def signed(
+    secret: str, *, delivery: str, event: str, body: Any, timestamp: int
+) -> tuple[bytes, dict[str, str]]:
     """(body, headers) of a message. The id is that of the delivery, the same at every try."""
     raw = json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
     return raw, {

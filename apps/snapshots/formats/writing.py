@@ -151,8 +151,17 @@ def _rows(snapshot: Snapshot, split: str) -> Any:
 
 def _votes(ids: list[int]) -> dict[int, dict[str, Any]]:
     names = (
-        *("pk", "annotator_id", "choice", "left_is", "strength", "reasons", "flags"),
-        *("guideline__version", "active_ms", "revision", "cast_at"),
+        "pk",
+        "annotator_id",
+        "choice",
+        "left_is",
+        "strength",
+        "reasons",
+        "flags",
+        "guideline__version",
+        "active_ms",
+        "revision",
+        "cast_at",
     )
     return {vote["pk"]: vote for vote in Vote.objects.filter(pk__in=ids).values(*names)}
 

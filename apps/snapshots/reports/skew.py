@@ -103,8 +103,17 @@ def _mirrored(found: Interval) -> Interval:
 
 # The middles of the bins: log2 of the ratio from −2.5 to 2.5 in steps of a half.
 _RATIOS = (
-    *("under 0.2 ×", "¼ ×", "0.35 ×", "½ ×", "0.7 ×", "about equal"),
-    *("1.4 ×", "2 ×", "2.8 ×", "4 ×", "over 4.8 ×"),
+    "under 0.2 ×",
+    "¼ ×",
+    "0.35 ×",
+    "½ ×",
+    "0.7 ×",
+    "about equal",
+    "1.4 ×",
+    "2 ×",
+    "2.8 ×",
+    "4 ×",
+    "over 4.8 ×",
 )
 
 

@@ -292,8 +292,15 @@ def _table(caption: str, audit: TokenAudit, rows: Sequence[int]) -> Evidence | N
     return table(
         caption,
         [
-            *("Word", "of chosen %", "of rejected %", "only chosen", "only rejected"),
-            *("log-odds z", "q", "q beyond length", "Reading"),
+            "Word",
+            "of chosen %",
+            "of rejected %",
+            "only chosen",
+            "only rejected",
+            "log-odds z",
+            "q",
+            "q beyond length",
+            "Reading",
         ],
         [
             [

@@ -12,9 +12,19 @@ from apps.snapshots.selectors.comparing import CHANGES, Became, Change, Fate, Su
 NOT_THERE = "not there"
 MOST_REASONS = 6
 CSV_COLUMNS = (
-    *("comparison", "external_id", "what", "split_before", "split_after"),
-    *("winner_before", "winner_after", "confidence_before", "confidence_after"),
-    *("left_out_before", "left_out_after", "votes_came", "votes_gone"),
+    "comparison",
+    "external_id",
+    "what",
+    "split_before",
+    "split_after",
+    "winner_before",
+    "winner_after",
+    "confidence_before",
+    "confidence_after",
+    "left_out_before",
+    "left_out_after",
+    "votes_came",
+    "votes_gone",
 )
 _SHORT = {"a": "A", "b": "B", "tie": "Tie", "both_bad": "Both bad"}
 

@@ -98,11 +98,22 @@ def _enough(lines: Sequence[Line]) -> list[Line]:
 
 
 _FIELDS = (
-    *("prompt__messages", "prompt__topic", "prompt__language", "prompt__source"),
-    *("prompt__group_key", "batch", "stratum", "gold"),
-    *("response_a__messages", "response_a__origin", "response_a__origin_ref"),
-    *("response_b__messages", "response_b__origin", "response_b__origin_ref"),
-    *("response_a__metadata", "response_b__metadata"),
+    "prompt__messages",
+    "prompt__topic",
+    "prompt__language",
+    "prompt__source",
+    "prompt__group_key",
+    "batch",
+    "stratum",
+    "gold",
+    "response_a__messages",
+    "response_a__origin",
+    "response_a__origin_ref",
+    "response_b__messages",
+    "response_b__origin",
+    "response_b__origin_ref",
+    "response_a__metadata",
+    "response_b__metadata",
 )
 
 

@@ -17,8 +17,14 @@ _POINTS = 2000
 # what rewards them, and how much they draw. Step sizes and prices are what is being judged.
 _INPUTS = ("sft", "policy", "reference", "reward", "prompts")
 _SETTINGS = (
-    *("batch_size", "max_new_tokens", "temperature", "lora_rank", "critic", "group_size"),
-    *("steps", "minimal"),  # a longer run warms up for longer and slows down later
+    "batch_size",
+    "max_new_tokens",
+    "temperature",
+    "lora_rank",
+    "critic",
+    "group_size",
+    "steps",
+    "minimal",  # a longer run warms up for longer and slows down later
 )
 
 

@@ -464,8 +464,14 @@ def test_the_same_model_answers_the_same_to_the_last_digit(watched: Case) -> Non
     model = load_causal(watched.root / "models" / "base")
     assert first["weights_sha256"] == {"policy": weights_sha256(model)}
     assert set(first["figures"]) == {
-        *("score", "response_length", "ended", "repetition", "distinct"),
-        *("refusals", "politeness", "compression"),
+        "score",
+        "response_length",
+        "ended",
+        "repetition",
+        "distinct",
+        "refusals",
+        "politeness",
+        "compression",
     }
     scores = [row["score"] for row in first["prompts"]]
     assert first["figures"]["score"]["n"] == len(scores) == 8 * 2

@@ -102,9 +102,16 @@ PPO_FAULTS = {
     "gradient": (level(grad_norm_max=400.0), 60),
     "extreme_logprob": (level(policy__logprob_min=-80.0), 60),
 }
-SLOW = {"held_out_down": 70, "explained_variance": 12, "diverse_without_progress": 80,
-        "outliers": 16, "blocked": 16, "reward_saturated": 16, "reward_above_baseline": 16,
-        "reward_spread": 16}  # fmt: skip
+SLOW = {
+    "held_out_down": 70,
+    "explained_variance": 12,
+    "diverse_without_progress": 80,
+    "outliers": 16,
+    "blocked": 16,
+    "reward_saturated": 16,
+    "reward_above_baseline": 16,
+    "reward_spread": 16,
+}
 
 
 @pytest.mark.parametrize("name", sorted(PPO_FAULTS))
@@ -191,9 +198,16 @@ def test_a_plateau_of_the_held_out_score_is_no_fall() -> None:
     stops = 0
     for _ in SEEDS:
         guards = Guardrails("ppo")
-        looks = ((10 * i, {"eval/score": min(i, 8) / 8 + rng.normal(0, 0.08),
-                           "eval/held_out_score": min(i, 8) / 12 + rng.normal(0, 0.08)})
-                 for i in range(25))  # fmt: skip
+        looks = (
+            (
+                10 * i,
+                {
+                    "eval/score": min(i, 8) / 8 + rng.normal(0, 0.08),
+                    "eval/held_out_score": min(i, 8) / 12 + rng.normal(0, 0.08),
+                },
+            )
+            for i in range(25)
+        )
         stops += any(b.action == "stop" for b in watch(guards, looks))
     assert stops <= 2
 
@@ -227,9 +241,17 @@ def test_the_spread_that_the_calibrated_scale_squeezes_is_no_alarm() -> None:
 def test_thresholds_are_those_the_specification_names() -> None:
     rules = {rule.name: rule for rule in rules_of("ppo")}
     named = {
-        "reference_kl": 10.0, "clip_fraction": 0.4, "entropy_floor": 0.1, "reward_saturated": 0.8,
-        "reward_above_baseline": 0.2, "reward_spread": 0.1, "reward_drift": 3.0, "length": 2.0,
-        "repetition": 0.2, "stale": 1.0, "explained_variance": 0.0,
-    }  # fmt: skip
+        "reference_kl": 10.0,
+        "clip_fraction": 0.4,
+        "entropy_floor": 0.1,
+        "reward_saturated": 0.8,
+        "reward_above_baseline": 0.2,
+        "reward_spread": 0.1,
+        "reward_drift": 3.0,
+        "length": 2.0,
+        "repetition": 0.2,
+        "stale": 1.0,
+        "explained_variance": 0.0,
+    }
     assert {name: rules[name].threshold for name in named} == named
     assert rules["entropy_floor"].share == 0.3

@@ -163,7 +163,11 @@ def test_pairs_are_looked_at_without_any_policy(opened: Make, parts: Make) -> No
     settings = settings_for("dpo", {"batch_size": 4})
     report = run_preflight(context, "dpo", settings, bare)
     assert {f.check for f in report.findings} == {
-        *("configuration", "data", "eval_overlap", "lengths", "memory")
+        "configuration",
+        "data",
+        "eval_overlap",
+        "lengths",
+        "memory",
     }
     assert report.of("data").figures["n"] == 128
     assert report.of("eval_overlap").level == "unknown"  # this snapshot has no other file
@@ -276,11 +280,29 @@ def test_a_run_that_ran_out_of_memory_says_what_to_lower(
 
 # What decides how long a run takes; everything else may be the cause of trouble.
 SIZES = {
-    *("steps", "max_steps", "max_seconds", "batch_size", "minibatch_size", "microbatch_size"),
-    *("max_new_tokens", "sample_max_new_tokens", "rollout_chunk", "gradient_accumulation"),
-    *("eval_every", "save_every", "sample_every", "log_every", "eval_prompts", "sample_prompts"),
-    *("baseline_answers", "audit_samples", "critic_warmup_steps", "latency_requests"),
-    *("bootstrap_replicates", "members", "folds"),
+    "steps",
+    "max_steps",
+    "max_seconds",
+    "batch_size",
+    "minibatch_size",
+    "microbatch_size",
+    "max_new_tokens",
+    "sample_max_new_tokens",
+    "rollout_chunk",
+    "gradient_accumulation",
+    "eval_every",
+    "save_every",
+    "sample_every",
+    "log_every",
+    "eval_prompts",
+    "sample_prompts",
+    "baseline_answers",
+    "audit_samples",
+    "critic_warmup_steps",
+    "latency_requests",
+    "bootstrap_replicates",
+    "members",
+    "folds",
 }
 CONFIGS = [
     ("ppo", {"learning_rate": 3e-4, "kl_coef": 0.13, "clip": 0.4, "temperature": 0.7}),

@@ -32,8 +32,20 @@ from workers.contract.jobs import InputRef, JobSpec, Resume, spec_to_json
 from workers.contract.metrics import metric_of
 
 WORDS = [
-    *("good", "bad", "sun", "rain", "cat", "dog", "runs"),
-    *("sleeps", "red", "blue", "the", "a", "big", "small"),
+    "good",
+    "bad",
+    "sun",
+    "rain",
+    "cat",
+    "dog",
+    "runs",
+    "sleeps",
+    "red",
+    "blue",
+    "the",
+    "a",
+    "big",
+    "small",
 ]
 PAD, END, USER, ASSISTANT = "[pad]", "[end]", "[user]", "[assistant]"
 TEMPLATE = (

@@ -32,8 +32,17 @@ TRAINERS = {
     "dpo": PairTrainer,
     "grpo": GroupTrainer,
 }
-PAIRS = {"learning_rate": 1e-3, "batch_size": 16, "max_length": 32, "max_steps": 6, "epochs": 3,
-         "log_every": 1, "eval_every": 3, "save_every": 2, "warmup_share": 0.0}  # fmt: skip
+PAIRS = {
+    "learning_rate": 1e-3,
+    "batch_size": 16,
+    "max_length": 32,
+    "max_steps": 6,
+    "epochs": 3,
+    "log_every": 1,
+    "eval_every": 3,
+    "save_every": 2,
+    "warmup_share": 0.0,
+}
 CONFIGS = {
     "sft": PAIRS | {"batch_size": 4, "max_length": 64, "sample_prompts": 0},
     "reward": PAIRS,

@@ -66,8 +66,10 @@ def test_known_scores_are_recovered_from_soft_labels_on_unseen_prompts(workshop:
     answers = [("good " * g + "bad " * b + "sun").strip() for g in range(3) for b in range(3)]
     for n, subject in enumerate(("cat", "dog", "rain", "sun", "big cat", "red dog")):
         for one, other in itertools.combinations(answers, 2):
-            delta = sum(s * (one.split().count(w) - other.split().count(w)) for w, s in
-                        (("good", 1.0), ("bad", -1.0)))  # fmt: skip
+            delta = sum(
+                s * (one.split().count(w) - other.split().count(w))
+                for w, s in (("good", 1.0), ("bad", -1.0))
+            )
             chosen, rejected = (one, other) if delta >= 0 else (other, one)
             share = 1 / (1 + math.exp(-abs(delta)))
             rows["dev" if n == 5 else "train"].append(
@@ -114,7 +116,13 @@ def test_an_encoder_reads_its_marks_around_the_conversation(tmp_path: Path) -> N
     tokenizer = load_tokenizer(encoder_folder(tmp_path, bert()))
     row = encode_pair(tokenizer, user("the cat"), "runs", max_length=64)
     assert tokenizer.convert_ids_to_tokens(row.ids) == [
-        *("[CLS]", "user:", "the", "cat", "assistant:", "runs", "[SEP]")
+        "[CLS]",
+        "user:",
+        "the",
+        "cat",
+        "assistant:",
+        "runs",
+        "[SEP]",
     ]
 
 

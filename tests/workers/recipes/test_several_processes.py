@@ -40,8 +40,17 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning"),
 ]
 
-PAIRS = {"learning_rate": 1e-3, "batch_size": 8, "max_length": 32, "max_steps": 4, "epochs": 4,
-         "log_every": 1, "eval_every": 2, "save_every": 2, "warmup_share": 0.0}  # fmt: skip
+PAIRS = {
+    "learning_rate": 1e-3,
+    "batch_size": 8,
+    "max_length": 32,
+    "max_steps": 4,
+    "epochs": 4,
+    "log_every": 1,
+    "eval_every": 2,
+    "save_every": 2,
+    "warmup_share": 0.0,
+}
 SFT = PAIRS | {"max_length": 64, "sample_prompts": 0, "imitation_prompts": 0}
 DPO = PAIRS | {"sample_prompts": 2, "sample_max_new_tokens": 4}
 GRPO = {

@@ -91,14 +91,25 @@ def test_what_concords_own_api_answers_is_understood() -> None:
     service = Service(
         [
             answer(
-                {"score": 1.5, "parts": {"m0": 1.0, "m1": 2.0}, "disagreement": 0.5,
-                 "truncated": True},
-                {"score": -1.5, "parts": {"m0": -1.0, "m1": -2.0}, "disagreement": 0.1,
-                 "truncated": False},
-                id="x", model="checkpoint-7", cached=1, precision="float32",
+                {
+                    "score": 1.5,
+                    "parts": {"m0": 1.0, "m1": 2.0},
+                    "disagreement": 0.5,
+                    "truncated": True,
+                },
+                {
+                    "score": -1.5,
+                    "parts": {"m0": -1.0, "m1": -2.0},
+                    "disagreement": 0.1,
+                    "truncated": False,
+                },
+                id="x",
+                model="checkpoint-7",
+                cached=1,
+                precision="float32",
             )
         ]
-    )  # fmt: skip
+    )
     found = ask(service.source(version="checkpoint-7"), "a", "b")
     assert found.values == [1.5, -1.5]
     assert found.parts == {"m0": [1.0, -1.0], "m1": [2.0, -2.0]}

@@ -32,8 +32,10 @@ def test_padding_is_neither_repetition_nor_variety():
 
 
 def test_one_answer_given_to_everything_has_little_variety_and_full_overlap():
-    same, varied = batch(*[[1, 2, 3, 4, 5]] * 10), batch(*[[10 * i + j for j in range(5)]
-                                                          for i in range(10)])  # fmt: skip
+    same, varied = (
+        batch(*[[1, 2, 3, 4, 5]] * 10),
+        batch(*[[10 * i + j for j in range(5)] for i in range(10)]),
+    )
     assert distinct(*same) == pytest.approx(4 / 40)
     assert distinct(*varied) == 1.0
     assert self_overlap(*same) == 1.0

@@ -97,8 +97,16 @@ def test_draws_of_one_prompt_share_requests_up_to_n(asking: Asking, stub) -> Non
     answers = asking.served(server.url, n=4).answer(draws, SAMPLING)
     assert sorted(body.get("n", 1) for body in server.bodies) == [1, 1, 4, 4]
     assert [one.text for one in answers] == [
-        *("cat 0", "cat 1", "cat 2", "cat 3", "cat 0"),
-        *("dog 0", "dog 1", "dog 2", "dog 3", "dog 0"),
+        "cat 0",
+        "cat 1",
+        "cat 2",
+        "cat 3",
+        "cat 0",
+        "dog 0",
+        "dog 1",
+        "dog 2",
+        "dog 3",
+        "dog 0",
     ]
     # The server counted four texts together; the tokenizer counts each, its end token included.
     assert [one.tokens for one in answers] == [3, 3, 3, 3, 3] * 2
@@ -163,7 +171,7 @@ def test_what_may_pass_is_tried_again_and_retry_after_is_heard(asking: Asking, s
         (never_begun(20.0), "no whole answer within 0.3 s", "inference_server"),
         (status(503, "down", Retry_After="\xb2"), "503 down", "inference_server"),
     ],
-)  # fmt: skip
+)
 def test_a_hostile_answer_fails_the_run_with_the_row_and_the_reason(
     asking: Asking, stub, reply, words: str, kind: str
 ) -> None:

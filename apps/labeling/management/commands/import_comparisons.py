@@ -39,13 +39,21 @@ class Command(BaseCommand):
         parser.add_argument("--encoding", default="")
         parser.add_argument("--delimiter", default="")
         parser.add_argument(
-            "--map", action="append", default=[], metavar="FIELD=COLUMN", dest="mapping",
+            "--map",
+            action="append",
+            default=[],
+            metavar="FIELD=COLUMN",
+            dest="mapping",
             help="which column fills a field; FIELD= leaves it out; may be repeated",
-        )  # fmt: skip
+        )
         parser.add_argument(
-            "--set", action="append", default=[], metavar="FIELD=VALUE", dest="constants",
+            "--set",
+            action="append",
+            default=[],
+            metavar="FIELD=VALUE",
+            dest="constants",
             help="one value for every row: prompt, topic, language, source, licence",
-        )  # fmt: skip
+        )
         parser.add_argument("--pairing", default="all", choices=list(PAIRINGS))
         parser.add_argument("--no-preference", action="store_true", help="forget published labels")
         parser.add_argument("--no-votes", action="store_true", help="leave past votes out")
@@ -107,14 +115,22 @@ class Command(BaseCommand):
     def _read(self, given: dict[str, Any]) -> FileRows:
         chosen = {
             name: given[name]
-            for name in ("container", "layout", "split", "encoding", "delimiter", "pairing",
-                         "rest", "seed")
+            for name in (
+                "container",
+                "layout",
+                "split",
+                "encoding",
+                "delimiter",
+                "pairing",
+                "rest",
+                "seed",
+            )
         } | {
             "mapping": _pairs(given["mapping"], "--map"),
             "constants": _pairs(given["constants"], "--set"),
             "preference": not given["no_preference"],
             "votes": not given["no_votes"],
-        }  # fmt: skip
+        }
         with file_parsed(given["file"].resolve(), chosen) as values:
             return file_rows(
                 values,

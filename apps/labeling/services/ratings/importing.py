@@ -318,12 +318,20 @@ def _prompts_store(
         "id project_id messages text_hash group_key topic language source licence metadata",
         (
             (
-                key, project.pk, json.dumps(row.given.prompt), text_hash, row.group,
-                row.given.topic, row.given.language, row.given.source, row.given.licence, "{}",
+                key,
+                project.pk,
+                json.dumps(row.given.prompt),
+                text_hash,
+                row.group,
+                row.given.topic,
+                row.given.language,
+                row.given.source,
+                row.given.licence,
+                "{}",
             )
             for key, (text_hash, row) in zip(ids, new.items(), strict=True)
         ),
-    )  # fmt: skip
+    )
     return stored | dict(zip(new, ids, strict=True)), len(new)
 
 
@@ -375,13 +383,21 @@ def _tasks_store(
         " priority n_ratings review_reason",
         (
             (
-                key, project.pk, prompts[row.prompt_hash], row.given.kind, row.given.id,
-                (RatingTask.State.REVIEW if reason else RatingTask.State.OPEN).value, *row.scale,
-                overlap, row.given.priority, 0, reason[:300],
+                key,
+                project.pk,
+                prompts[row.prompt_hash],
+                row.given.kind,
+                row.given.id,
+                (RatingTask.State.REVIEW if reason else RatingTask.State.OPEN).value,
+                *row.scale,
+                overlap,
+                row.given.priority,
+                0,
+                reason[:300],
             )
             for key, row, reason, overlap in zip(ids, rows, reasons, overlaps, strict=True)
         ),
-    )  # fmt: skip
+    )
     rows_copy(
         cursor,
         RatingItem,
@@ -399,16 +415,21 @@ def _tasks_store(
         "project_id task_id position state priority shuffle topic language shown",
         (
             (
-                project.pk, key, position,
+                project.pk,
+                key,
+                position,
                 (RatingSlot.State.WITHDRAWN if reason else RatingSlot.State.FREE).value,
-                row.given.priority, row.shuffle(project.pk), row.given.topic, row.given.language,
+                row.given.priority,
+                row.shuffle(project.pk),
+                row.given.topic,
+                row.given.language,
                 [],
             )
             for key, row, reason, overlap in zip(ids, rows, reasons, overlaps, strict=True)
             for position in range(1, overlap + 1)
         ),
         stamped=False,
-    )  # fmt: skip
+    )
     return sum(n for n, reason in zip(overlaps, reasons, strict=True) if not reason)
 
 
