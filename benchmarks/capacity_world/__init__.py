@@ -1,1 +1,0 @@
-"""The capacity model: what is measured, what is assumed, and what follows."""

@@ -1,1 +1,0 @@
-"""Other tools that diagnose runs, shown the same curves, in an environment of their own."""

@@ -1,1 +1,0 @@
-"""The parts of benchmarks/consensus.py: a million votes in a database, and what they cost there."""

@@ -1,1 +1,0 @@
-"""What answers say, and what the reward makes of it."""

@@ -1,1 +1,0 @@
-"""Runs mirrored to other tools."""
