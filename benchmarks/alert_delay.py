@@ -72,7 +72,7 @@ def receiver(arrivals: Arrivals) -> Iterator[str]:
 
 @contextmanager
 def deaf() -> Iterator[str]:
-    """An address that takes connections and never answers: the dearest kind of dead."""
+    """An address that takes connections and never answers: the costliest kind of dead."""
     with socket.create_server(("127.0.0.1", 0), backlog=1000) as server:
         yield f"http://127.0.0.1:{server.getsockname()[1]}/"
 

@@ -8,7 +8,7 @@ a PPO step.
 
 The named alternative of the tables about GPUs is their first row.
 
-Run: python -m benchmarks.capacity [--cycles 1000] [--write: measured.json and docs/scale.md anew]
+Run: python -m benchmarks.capacity [--cycles 1000] [--write: measured.json and docs/scale.md again]
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Error rates from an audit: a sample of votes judged anew by people who err themselves.
+"""Error rates from an audit: a sample of votes judged again by people who err themselves.
 
 A reviewer who disagrees with a vote has found an error, or made one. With a reviewer's error rate r
 and the votes' error rate e, both wrong in the same way with chance κ, they disagree in

@@ -1,4 +1,4 @@
-"""Agreement before and after a comparison was judged anew, on the same comparisons."""
+"""Agreement before and after a comparison was judged again, on the same comparisons."""
 
 from dataclasses import dataclass
 

@@ -159,7 +159,7 @@ class Reply:
 def client(
     *, token: str, timeout_s: float, at_once: int, transport: httpx2.BaseTransport | None = None
 ) -> httpx2.Client:
-    """For `at_once` threads; one for all of them, since each would read all certificates anew.
+    """For `at_once` threads; one for all of them, since each would read all certificates again.
 
     Compressed answers are not asked for: their length would say nothing of what they become.
     """

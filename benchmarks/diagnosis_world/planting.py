@@ -98,7 +98,7 @@ def stale(updates: int, *, relabelled: bool) -> Plant:
     """What is learned from was drawn `updates` updates ago; `relabelled` says it was not."""
 
     def plant(world: World) -> AbstractContextManager[object]:
-        real, waiting = recipe.Loop.roll_out, deque()
+        real, waiting = recipe.PPOTrainer.roll_out, deque()
 
         def roll_out(self: Any, step: int, times: Any) -> Any:
             waiting.append(real(self, step, times))
@@ -107,7 +107,7 @@ def stale(updates: int, *, relabelled: bool) -> Plant:
                 old = replace(old, policy_version=self.state.policy_version)
             return old
 
-        return patch.object(recipe.Loop, "roll_out", roll_out)
+        return patch.object(recipe.PPOTrainer, "roll_out", roll_out)
 
     return plant
 
@@ -129,7 +129,7 @@ def half_precision_overflow(*, from_step: int) -> Plant:
 
     @contextmanager
     def plant(world: World) -> Iterator[None]:
-        real_loss, real_learn, at = updating.policy_loss, recipe.Loop.learn, [0]
+        real_loss, real_learn, at = updating.policy_loss, recipe.PPOTrainer.learn, [0]
 
         def learn(self: Any, *args: Any, **kwargs: Any) -> Any:
             at[0] = self.state.step + 1
@@ -142,7 +142,7 @@ def half_precision_overflow(*, from_step: int) -> Plant:
             return (value.half() * 2.0**16).float() / 2.0**16
 
         with (
-            patch.object(recipe.Loop, "learn", learn),
+            patch.object(recipe.PPOTrainer, "learn", learn),
             patch.object(updating, "policy_loss", loss),
         ):
             yield
@@ -154,7 +154,7 @@ def other_protocol(*, from_step: int) -> Plant:
     """From a step on, evaluations are made at a lower temperature or on other prompts."""
 
     def plant(world: World) -> AbstractContextManager[object]:
-        real = recipe.Loop.evaluate
+        real = recipe.PPOTrainer.evaluate
 
         def evaluate(self: Any) -> Any:
             if self.state.step < from_step:
@@ -171,6 +171,6 @@ def other_protocol(*, from_step: int) -> Plant:
             finally:
                 vars(self).update(before)
 
-        return patch.object(recipe.Loop, "evaluate", evaluate)
+        return patch.object(recipe.PPOTrainer, "evaluate", evaluate)
 
     return plant

@@ -35,7 +35,7 @@ def replayed(record: Record) -> Notebook:
     settings = settings_for("ppo", record.config)
     notebook = Notebook()
     context = cast(RunContext, notebook)
-    guards = Guardrails("ppo", settings.guards, per_look=settings.batch_size)
+    guards = Guardrails("ppo", settings.guards, per_check=settings.batch_size)
     spec = JobSpec(
         run=record.name,
         attempt=1,
@@ -47,8 +47,8 @@ def replayed(record: Record) -> Notebook:
     )
     live = LiveDiagnosis(spec, asdict(settings), guards, settings.guards)
     for step, figures in _looks(record):
-        crossed = guards.look(step, figures) if step else []
-        report(context, live.look(context, step, figures, crossed))
+        crossed = guards.check(step, figures) if step else []
+        report(context, live.check(context, step, figures, crossed))
     return notebook
 
 

@@ -11,7 +11,14 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from benchmarks.overoptimization_world.courses import VERSION, Course, Point, Result, read, write
+from benchmarks.overoptimization_world.courses import (
+    VERSION,
+    Point,
+    Result,
+    TrainerParts,
+    read,
+    write,
+)
 from benchmarks.overoptimization_world.world import PPO, World, answers, build
 from workers.contract.events import Alert, CheckpointSaved
 from workers.contract.guards import rules_of
@@ -60,7 +67,7 @@ def run(root: Path, seed: int) -> Result:
     return result
 
 
-def course(world: World, arm: str, changes: Mapping[str, Any]) -> Course:
+def course(world: World, arm: str, changes: Mapping[str, Any]) -> TrainerParts:
     """The PPO run `arm` in this world."""
     began = time.process_time()
     gold = {0: gold_figures(world, world.shop.folder_of("sft"))}
@@ -92,7 +99,7 @@ def course(world: World, arm: str, changes: Mapping[str, Any]) -> Course:
         if step in curves["eval/score"]  # a run that a rule stopped may save between evaluations
     ]
     chosen = [e.step for e in outcome.all(CheckpointSaved) if "best" in e.tags]
-    return Course(
+    return TrainerParts(
         points,
         [(alert.step, alert.rule) for alert in outcome.all(Alert)],
         ended_at=max(curves["objective/kl"]),

@@ -19,7 +19,7 @@ class Meter:
         self._mark = 0.0
 
     def start(self) -> None:
-        """Memory so far (libraries, models) is the floor; the peak starts anew here."""
+        """Memory so far (libraries, models) is the floor; the peak starts again here."""
         Path("/proc/self/clear_refs").write_text("5")
         self.before_mib = _status("VmRSS")
         self._mark = time.process_time()

@@ -19,7 +19,7 @@ from workers.context import RunContext
 from workers.contract.events import Event, Metrics
 from workers.contract.jobs import InputRef, JobSpec
 from workers.ppo.setup import Prompts
-from workers.recipes.ppo import Loop
+from workers.recipes.ppo import PPOTrainer
 from workers.rollouts.drawing import PromptOrder
 
 SEED = 0
@@ -74,7 +74,7 @@ def configuration(plan: dict[str, Any]) -> dict[str, Any]:
     } | plan["ours"]
 
 
-def build(folder: Path, plan: dict[str, Any], notebook: Notebook) -> Loop:
+def build(folder: Path, plan: dict[str, Any], notebook: Notebook) -> PPOTrainer:
     """A loop whose next prompts are the plan's, in its order."""
     work = folder / "concord"
     prompts = work / "prompts"
@@ -102,7 +102,7 @@ def build(folder: Path, plan: dict[str, Any], notebook: Notebook) -> Loop:
         inputs=inputs,
     )
     context = RunContext(spec, store, work, notebook)
-    loop = Loop.build(context, settings_for("ppo", config))
+    loop = PPOTrainer.build(context, settings_for("ppo", config))
     loop.prompts = in_order(plan["prompts"], loop.models.tokenizer)
     return loop
 
@@ -117,7 +117,7 @@ def in_order(ids: list[list[int]], tokenizer: Any) -> Prompts:
     return Prompts([[{"role": "user", "content": text}] for text in texts], rows, left_out=0)
 
 
-def count_tokens(loop: Loop, counts: list[dict[str, int]]) -> None:
+def count_tokens(loop: PPOTrainer, counts: list[dict[str, int]]) -> None:
     """Prompt and response tokens (end token included) of each step's rollout."""
     own = loop.check
 

@@ -1,7 +1,7 @@
 """A model of the voters from the database and back.
 
 Timed are reading the votes, the whole of `consensus_refresh` (read the votes, fit, write the
-annotators' matrices, write every posterior and decide anew what moved) for a first fit and, after
+annotators' matrices, write every posterior and decide again what moved) for a first fit and, after
 1 % new votes, for a warm start; and one vote that is absorbed in its own transaction, beside the
 same vote in a project that only counts. Django must be set up before `measure` is called.
 """

@@ -35,10 +35,10 @@ from measures.advice.facts import (
     Rules,
     Task,
     Unknown,
-    agreement_trouble,
+    agreement_problem,
     known,
     reward_passed,
-    reward_trouble,
+    reward_problem,
     share,
 )
 from measures.bootstrap import LEAST_UNITS
@@ -223,7 +223,7 @@ def _words(facts: Facts) -> Iterator[Item]:
 
 
 def _no_reward(facts: Facts) -> Iterator[Item]:
-    if facts.exploration and not reward_passed(facts) and not reward_trouble(facts):
+    if facts.exploration and not reward_passed(facts) and not reward_problem(facts):
         yield Item(
             "reward_model",
             Kind.IMPROVE,
@@ -362,7 +362,7 @@ def _factual(facts: Facts) -> Item | None:
 
 
 def _agreement(facts: Facts) -> Item | None:
-    if trouble := agreement_trouble(facts):
+    if problem := agreement_problem(facts):
         return Item(
             "agreement",
             Kind.METHOD,
@@ -370,9 +370,9 @@ def _agreement(facts: Facts) -> Item | None:
             "A model of these votes would learn mostly noise, and no method repairs that: the best "
             "possible reward model cannot agree with people more than they agree with each other "
             "allows.",
-            trouble,
+            problem,
             "Read the disputes, settle what the guideline leaves open, and have the worst batches "
-            "judged anew under the next version of it.",
+            "judged again under the next version of it.",
         )
     return None
 
@@ -408,8 +408,8 @@ def _latency(facts: Facts) -> Item | None:
 
 
 def _reward_fails(facts: Facts) -> Item | None:
-    trouble = reward_trouble(facts)
-    if not trouble:
+    problem = reward_problem(facts)
+    if not problem:
         return None
     return Item(
         "reward_fails",
@@ -417,7 +417,7 @@ def _reward_fails(facts: Facts) -> Item | None:
         "The reward model is not fit to train against",
         "PPO does whatever raises the reward, so a reward that a rule of thumb matches would be "
         "exploited. DPO learns from the pairs directly.",
-        trouble,
+        problem,
         "More pairs, especially ones where the shorter answer is better, before trying a reward "
         "model again.",
     )

@@ -156,7 +156,7 @@ def _percent(value: float) -> str:
 # Whether people agree enough to learn from, and whether a reward model passed its test.
 
 
-def agreement_trouble(facts: Facts) -> str:
+def agreement_problem(facts: Facts) -> str:
     """The number that says people agree too little, or "". Too few comparisons say nothing."""
     percent, alpha = known(facts.agreement), known(facts.alpha)
     if (
@@ -174,7 +174,7 @@ def agreement_trouble(facts: Facts) -> str:
     return ""
 
 
-def reward_trouble(facts: Facts) -> str:
+def reward_problem(facts: Facts) -> str:
     """The number by which the reward model failed, or ""."""
     accuracy, more = known(facts.reward_accuracy), known(facts.reward_gain)
     if accuracy and accuracy.low is not None and accuracy.low <= 0.5:

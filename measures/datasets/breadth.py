@@ -231,7 +231,7 @@ def sure_contradictions(
 def canaries(
     differences: sparse.csr_matrix, fold: ArrayLike, *, seed: int = 0, share: float = CANARIES
 ) -> Canaries:
-    """Flip a random share of the labels, fit anew, and look for them among the suspicious."""
+    """Flip a random share of the labels, fit again, and look for them among the suspicious."""
     x = sparse.csr_matrix(differences)
     n = x.shape[0]
     size = int(share * n)

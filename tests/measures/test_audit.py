@@ -28,7 +28,7 @@ def audit_once(
     rate: float = 0.1,
     reviewed: int = 150,
 ) -> tuple[Rate, Rate]:
-    """Votes that are wrong in a share e, a tenth of them judged anew by reviewers who err in a
+    """Votes that are wrong in a share e, a tenth of them judged again by reviewers who err in a
     share r; r is learned from as many gold answers."""
     person = rng.integers(0, people, votes)
     person = np.where(rng.random(votes) < 0.3, 0, person)  # one of them voted a third

@@ -200,7 +200,7 @@ def test_deepspeed_is_told_the_same_by_accelerate_and_by_the_recipes(
     assert json.loads(file.read_text())["zero_optimization"]["stage"] == stage
 
 
-# Which of several failing ranks the run's failure is told of.
+# Which of several failing ranks the run's failure is reported.
 
 
 GLOO = RuntimeError("[gloo/transport/tcp/pair.cc:534] Connection closed by peer [127.0.0.1]:1")

@@ -199,13 +199,13 @@ def test_without_redis_for_the_length_of_a_lease_the_trainer_saves_and_ends(
         web.answers = False
         ended.append(clock())
 
-    def mend(*_: Any) -> None:
+    def repair(*_: Any) -> None:
         ended.append(clock())
         monkeypatch.setattr(web.redis, "connection_pool", there)
         web.answers = True
 
     web.after = (3, cut)
-    monkeypatch.setattr(Supervisor, "_store_files", mend)  # the trainer is dead by then
+    monkeypatch.setattr(Supervisor, "_store_files", repair)  # the trainer is dead by then
     became, _ = supervise(FOR_EVER, run=run, clock=clock)
     assert became == "done"
     assert (web.last.kind, web.last.retryable) == ("lease_lost", True)

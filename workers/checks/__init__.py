@@ -1,1 +1,1 @@
-"""One question about a run in trouble, one file each: `look(context, settings, pace) -> Found`."""
+"""One question about a run in problem, one file each: `look(context, settings, pace) -> Found`."""

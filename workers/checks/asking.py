@@ -165,7 +165,7 @@ def as_responses(
     )
 
 
-# The run's reward, asked anew: a cache would only repeat what it was told before.
+# The run's reward, asked again: a cache would only repeat what it was told before.
 
 _CACHED = ("model", "http")
 

@@ -80,7 +80,7 @@ def _answer(row: dict[str, Any], number: int, place: int) -> KeptAnswer:
 
 
 def _number(value: Any) -> float | None:
-    """NaN stays NaN, for a reward that is none must be seen."""
+    """NaN stays NaN, for a reward that is NaN must be seen."""
     return None if value is None else float(value)
 
 

@@ -291,7 +291,7 @@ class AskingSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class CheckSettings(AskingSettings):
-    """One question about a run that is in trouble, answered from what it left."""
+    """One question about a run that is in problem, answered from what it left."""
 
     check_: str = option(
         "reward_plot", "Which question; docs/checks.md explains each.", choices=CHECKS

@@ -132,7 +132,7 @@ class OptimisedSettings:
     minimal: bool = option(
         False,
         "The same configuration in small: few steps, few and short answers, at most a minute. To "
-        "reproduce a trouble before a long run.",
+        "reproduce a problem before a long run.",
         section=Section.GUARDRAILS,
     )
     # watching

@@ -346,8 +346,8 @@ PURPOSES: dict[str, dict[str, str]] = {
         "on one GPU.",
         "lora": "Adapters on a model of 1–8 B parameters on one GPU of 40–80 GB: the reference is "
         "the same model with its adapters off.",
-        "careful": "Adapters with a dearer divergence, fewer passes and guardrails that stop: for "
-        "a reward model nobody has optimised against yet.",
+        "careful": "Adapters with a higher KL coefficient, fewer passes and guardrails that stop: "
+        "for a reward model nobody has optimised against yet.",
     },
     "grpo": {
         "demo": "Minutes on two processor cores, on the model of the SFT demo.",

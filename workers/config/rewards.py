@@ -84,7 +84,7 @@ class RuleSettings:
     )
     sections: tuple[str, ...] = option((), "Headings of the format sections, each on its own line.")
     ignore_case: bool | None = option(
-        None, "Unless set, phrases and headings ignore case and expressions heed it."
+        None, "Unless set, phrases and headings ignore case and expressions do not."
     )
     score: float = option(0.0, "Earned by a response that keeps the rule.", unit="score")
     penalty: float | None = option(
@@ -275,7 +275,7 @@ class CacheSettings:
     """Remember scores: policies repeat themselves, and epochs repeat prompts."""
 
     cache: bool = option(
-        True, "Ask once for each text of a prompt and its response; off to have each scored anew."
+        True, "Ask once for each text of a prompt and its response; off to have each scored again."
     )
     cache_entries: int = option(
         1_000_000, "Scores remembered; the least recently used go first.", minimum=1

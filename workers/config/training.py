@@ -102,7 +102,7 @@ class TrainingSettings:
     minimal: bool = option(
         False,
         "The same configuration in small: a few steps of a few rows, at most a minute. To "
-        "reproduce a trouble before a long run.",
+        "reproduce a problem before a long run.",
         section=Section.GUARDRAILS,
     )
     base_model: str | None = option(

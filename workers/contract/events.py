@@ -109,7 +109,7 @@ class Histogram:
 class Evidence:
     """A finding of a detector, for the diagnosis.
 
-    `step` is when it was found, `onset` when the trouble began; `samples` are ids of answers in
+    `step` is when it was found, `onset` when the problem began; `samples` are ids of answers in
     the run's rollouts, `experiment` a key of `workers.diagnosis.experiments`.
     """
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 OFF, WARN, ADJUST, STOP = "off", "warn", "adjust", "stop"
 ACTIONS = (OFF, WARN, ADJUST, STOP)
 
-# The links of the diagnosis, from the outside in: a trouble further out explains those behind it.
+# The links of the diagnosis, from the outside in: a problem further out explains those behind it.
 LINKS = (
     "data",
     "evaluation",
@@ -37,7 +37,7 @@ TESTS = {
     "break": "the distance from the run's own trend, in standard errors",
     "rise": "the figure over its lowest so far",
     "fall": "the share of the gain that is lost, while the optimised score rises",
-    "flat": "the gain since the first looks, while the answers stay as varied",
+    "flat": "the gain since the first checks, while the answers stay as varied",
     "uniform": "the variety over its first value, while the reward is high",
     "finite": "whether a loss, a gradient or a watched figure is NaN or infinite",
     "diagnosed": "whether the diagnosis names a link that broke first",
@@ -79,9 +79,9 @@ class GuardRule:
     """One guardrail.
 
     `kinds` are the recipes it watches. `metric` is the figure it reads, `beside` others it needs;
-    a look without one of them is no look. `test` (a key of TESTS) says how the figure meets
+    a check without one of them is no check. `test` (a key of TESTS) says how the figure meets
     `threshold` on the side `bound`, in `unit`. It alarms when `patience` = (k, n) are met: k of
-    the last n looks crossed the bound; looks before `grace` are not judged. `share` and `least`
+    the last n checks crossed the bound; checks before `grace` are not judged. `share` and `least`
     are the test's second parameters: a share of the first value, and the smallest effect that
     counts. `actions` are those an engineer may choose, `action` the one without a choice.
     `severity` is of a warning; a stop is always critical.
@@ -141,7 +141,7 @@ class GuardRule:
         k, n = self.patience
         if n == 1:
             return "at once"
-        return f"{k} looks in a row" if k == n else f"{k} of {n} looks"
+        return f"{k} checks in a row" if k == n else f"{k} of {n} looks"
 
 
 PPO, ROLLOUTS = ("ppo",), ("ppo", "grpo")
@@ -293,7 +293,7 @@ REWARD = (
         patience=(3, 5),
         advice="A reward that learning moves, moves slowly. A jump is a new trick of the policy or "
         "another reward: compare answers before and after, and the reward's version.",
-        source="SPEC F3: |z| > 3 with a minimum effect and 3 of 5 looks, in both directions, "
+        source="SPEC F3: |z| > 3 with a minimum effect and 3 of 5 checks, in both directions, "
         "against the run's own trend, since learning itself moves the mean. Not a single batch "
         "over two deviations.",
     ),
@@ -313,7 +313,7 @@ REWARD = (
         "answers: either a rule or a reward model gives them an absurd score, or hardly any answer "
         "earns anything yet, and easier prompts would teach faster.",
         source="SPEC E7 (2 % of rewards × 60); of normal scores under one in a million lies beyond "
-        "five deviations. The first ten looks are not judged: a rare reward looks the same until "
+        "five deviations. The first ten checks are not judged: a rare reward looks the same until "
         "it is learned.",
     ),
     GuardRule(
@@ -479,7 +479,7 @@ CRITIC = (
         adjustment=(SLOWER,),
         advice="Advantages are noise while the values are worse than a constant. Raise "
         "value_learning_rate or critic_warmup_steps; check that returns are on the critic's scale.",
-        source="SPEC E11. An untrained critic is under 0 in every run, so the first twenty looks "
+        source="SPEC E11. An untrained critic is under 0 in every run, so the first twenty checks "
         "are not judged.",
     ),
     GuardRule(

@@ -103,7 +103,7 @@ def _choice_errors(rule: GuardRule, choice: Mapping[str, Any]) -> list[str]:
         errors.append(f"{where}.threshold: cannot be changed")
     patience = choice.get("patience", 1)
     if isinstance(patience, bool) or not isinstance(patience, int) or not 1 <= patience <= 100:
-        errors.append(f"{where}.patience: must be a whole number of looks from 1 to 100")
+        errors.append(f"{where}.patience: must be a whole number of checks from 1 to 100")
     elif "patience" in choice and not rule.has_limit:
         errors.append(f"{where}.patience: cannot be changed")
     return errors + (_action_errors(rule, choice["action"]) if "action" in choice else [])

@@ -251,7 +251,7 @@ LENGTH_STRATA = 4
 
 
 class OrderSampler(Sampler[int]):
-    """Row indices as `order(generator)` gives them, anew for every epoch."""
+    """Row indices as `order(generator)` gives them, again for every epoch."""
 
     def __init__(self, order: Callable[[torch.Generator], list[int]], rows: int, *, seed: int):
         self.order = order

@@ -1,6 +1,6 @@
 """What healthy runs looked like at the same step. Learning itself moves every figure, so a run is
-compared with others at its own age, and the run is the unit: two looks of one run are not two
-witnesses, however many looks there are.
+compared with others at its own age, and the run is the unit: two checks of one run are not two
+witnesses, however many checks there are.
 """
 
 import math
@@ -10,7 +10,7 @@ from typing import Any
 
 WIDTH = 5  # steps that are averaged before they are compared
 LEAST_RUNS = 4
-LEAST_LOOKS = 200  # of one figure over all runs, before anything is concluded from them
+LEAST_CHECKS = 200  # of one figure over all runs, before anything is concluded from them
 
 Series = Mapping[str, Sequence[tuple[int, Any]]]
 
@@ -43,28 +43,28 @@ class Baseline:
     """Means per run in buckets of `WIDTH` steps: {metric: {bucket: [mean of each run]}}."""
 
     means: Mapping[str, Mapping[int, Sequence[float]]] = field(default_factory=dict)
-    looks: Mapping[str, int] = field(default_factory=dict)
+    checks: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, runs: Iterable[Series]) -> "Baseline":
         means: dict[str, dict[int, list[float]]] = {}
-        looks: dict[str, int] = {}
+        checks: dict[str, int] = {}
         for series in runs:
             for name, points in series.items():
                 buckets: dict[int, list[float]] = {}
                 for step, value in points:
                     if _is_number(value):
                         buckets.setdefault(step // WIDTH, []).append(float(value))
-                        looks[name] = looks.get(name, 0) + 1
+                        checks[name] = checks.get(name, 0) + 1
                 for bucket, values in buckets.items():
                     mean = math.fsum(values) / len(values)
                     means.setdefault(name, {}).setdefault(bucket, []).append(mean)
-        return cls(means, looks)
+        return cls(means, checks)
 
     def at(self, metric: str, step: int) -> Usual | None:
         """None where too few healthy runs came this far, or said too little."""
         values = self.means.get(metric, {}).get(step // WIDTH, ())
-        if len(values) < LEAST_RUNS or self.looks.get(metric, 0) < LEAST_LOOKS:
+        if len(values) < LEAST_RUNS or self.checks.get(metric, 0) < LEAST_CHECKS:
             return None
         mean = math.fsum(values) / len(values)
         variance = math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1)
@@ -72,7 +72,7 @@ class Baseline:
 
     def to_json(self) -> dict[str, Any]:
         return {
-            "looks": dict(self.looks),
+            "looks": dict(self.checks),
             "means": {
                 name: {str(bucket): list(values) for bucket, values in buckets.items()}
                 for name, buckets in self.means.items()

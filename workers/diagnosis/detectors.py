@@ -18,13 +18,13 @@ POLICIES = ("ppo", "grpo")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Detector:
-    """One way of seeing one trouble.
+    """One way of seeing one problem.
 
-    `metrics` are the figures it needs at a look; a step without one of them is no look. `test` (a
-    key of `workers.diagnosis.detective.TESTS`) with `given` says whether a look is off. It speaks
-    when k of its last n looks were off (`patience`), not before `grace` looks, then is silent until
-    ten looks in a row lay well inside and twenty have passed. Its onset is the first look that was
-    off; the true one may lie `slack` steps later.
+    `metrics` are the figures it needs at a check; a step without one of them is no check. `test` (a
+    key of `workers.diagnosis.diagnoser.TESTS`) with `given` says whether a check is off. It speaks
+    when k of its last n checks were off (`patience`), not before `grace` checks, then is silent
+    until ten checks in a row lay well inside and twenty have passed. Its onset is the first check
+    that was off; the true one may lie `slack` steps later.
     """
 
     rule: str

@@ -53,7 +53,7 @@ _ALL = (
         "Fit the critic alone on one frozen batch",
         "Can the critic learn the returns at all?",
         "It cannot: a dead head, a step size of nothing, or states that say nothing of the return.",
-        "It can: its trouble comes from a policy that moves under it.",
+        "It can: its problem comes from a policy that moves under it.",
         "critic_fit",
         needs=("policy", "reward", "prompts"),
     ),
@@ -69,7 +69,7 @@ _ALL = (
     Experiment(
         "minimal",
         "Reproduce it in small",
-        "Does the trouble come back in a run of a minute?",
+        "Does the problem come back in a run of a minute?",
         "It does: from now on every change can be tried in a minute.",
         "It does not: it needs the length, the data or the size of the full run.",
         "minimal",
@@ -77,7 +77,7 @@ _ALL = (
     Experiment(
         "slower",
         "Try a tenth of the learning rate",
-        "Does the trouble go away with smaller steps?",
+        "Does the problem go away with smaller steps?",
         "It does: the updates were too large.",
         "It stays: the step size is not to blame.",
         "one_change",
@@ -86,7 +86,7 @@ _ALL = (
     Experiment(
         "fewer_epochs",
         "Try one pass over each batch",
-        "Does the trouble go away when each batch is used once?",
+        "Does the problem go away when each batch is used once?",
         "It does: too many passes over the same answers.",
         "It stays: look at the step size.",
         "one_change",
@@ -95,7 +95,7 @@ _ALL = (
     Experiment(
         "dearer_kl",
         "Try four times the price of divergence",
-        "Does the policy stay when leaving is dearer?",
+        "Does the policy stay when leaving is costlier?",
         "It does: the price was too low for this reward.",
         "It leaves all the same: the steps are too large.",
         "one_change",

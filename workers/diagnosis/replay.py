@@ -7,8 +7,8 @@ from typing import Any
 from workers.contract.events import Evidence
 from workers.contract.guards import RULES
 from workers.diagnosis.baseline import Baseline
-from workers.diagnosis.detective import Detective
 from workers.diagnosis.detectors import title_of
+from workers.diagnosis.diagnoser import Diagnoser
 from workers.diagnosis.verdict import CONTRACT, Finding, Verdict, verdict
 
 _SAID = {rule.name: rule for rule in RULES}
@@ -34,32 +34,32 @@ def diagnose(
     evidence: Sequence[Evidence] = (),
     failure: tuple[int, str, str] | None = None,
     baseline: Baseline | None = None,
-    most_looks: int | None = None,
+    most_checks: int | None = None,
 ) -> Diagnosis:
     """Run the detectors over curves {metric: [(step, value)]}, as they would have run live.
 
     `evidence` is what the run itself said, `failure` (step, kind, message) how it ended. Undefined
-    values are None, broken ones the words nan, inf, -inf. Of a run with more than `most_looks`
+    values are None, broken ones the words nan, inf, -inf. Of a run with more than `most_checks`
     steps only every so many are looked at, and those of evaluations: what the run said while it
     lived, at every step, is in `evidence`. Curves that were thinned each for itself no longer share
     their steps; hand over whole ones.
     """
-    detective = Detective(kind, config, baseline)
-    for step, figures in _spread(_by_step(series), most_looks):
-        detective.see(step, figures)
+    diagnoser = Diagnoser(kind, config, baseline)
+    for step, figures in _spread(_by_step(series), most_checks):
+        diagnoser.see(step, figures)
     if failure is not None:
-        detective.breach(*failure)
-    findings = list(detective.findings)
+        diagnoser.violation(*failure)
+    findings = list(diagnoser.findings)
     known = {one.rule for one in findings}
     findings += [one for one in map(_heard, evidence) if one and one.rule not in known]
     findings.sort(key=lambda one: (one.onset, one.depth, one.step))
-    judged = sorted({n for d in detective.detectors if detective.looks(d.rule) for n in d.metrics})
+    judged = sorted({n for d in diagnoser.detectors if diagnoser.checks(d.rule) for n in d.metrics})
     unjudged = tuple(
         (detector.title, tuple(name for name in detector.metrics if name not in series))
-        for detector in detective.detectors
-        if not detective.looks(detector.rule)
+        for detector in diagnoser.detectors
+        if not diagnoser.checks(detector.rule)
     )
-    links = {*detective.judged_links, *(one.link for one in findings)}
+    links = {*diagnoser.judged_links, *(one.link for one in findings)}
     return Diagnosis(
         tuple(findings), verdict(findings, judged=sorted(links)), tuple(judged), unjudged
     )
@@ -93,15 +93,15 @@ def _heard(event: Evidence) -> Finding | None:
 
 
 def _spread(
-    looks: list[tuple[int, dict[str, float | None]]], most: int | None
+    checks: list[tuple[int, dict[str, float | None]]], most: int | None
 ) -> list[tuple[int, dict[str, float | None]]]:
-    if most is None or len(looks) <= most:
-        return looks
-    stride = -(-len(looks) // most)
+    if most is None or len(checks) <= most:
+        return checks
+    stride = -(-len(checks) // most)
     return [
-        look
-        for i, look in enumerate(looks)
-        if i % stride == 0 or any(name.startswith("eval/") for name in look[1])
+        check
+        for i, check in enumerate(checks)
+        if i % stride == 0 or any(name.startswith("eval/") for name in check[1])
     ]
 
 

@@ -1,6 +1,6 @@
 """What broke first: the earliest onset, and of several at once the outermost link.
 
-A trouble further out explains those behind it: labels teach the reward model, which teaches the
+A problem further out explains those behind it: labels teach the reward model, which teaches the
 policy, and so on inwards. So the finding that began first is the cause, what began later is listed
 under it, and where two began together as far as can be told, the outer one goes first and the
 other is an alternative that the next experiment must rule out. A guardrail's threshold is a
@@ -14,7 +14,7 @@ from typing import Any
 from workers.contract.events import Evidence
 from workers.contract.guards import LINKS
 
-# One piece of evidence: what was measured, what was expected, and when the trouble began.
+# One piece of evidence: what was measured, what was expected, and when the problem began.
 
 CONTRACT, PROBE, TREND = "contract", "probe", "trend"
 CLASSES = (CONTRACT, PROBE, TREND)
@@ -22,7 +22,7 @@ CLASSES = (CONTRACT, PROBE, TREND)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """A trouble that a detector found at `step` and that began at `onset`.
+    """A problem that a detector found at `step` and that began at `onset`.
 
     A contract is exact and never wrong by chance; a probe is a statistic on fixed prompts; a trend
     is the run's own course against its past. `value` and `expected` are in `unit`. The onset may

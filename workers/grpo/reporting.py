@@ -17,7 +17,7 @@ from workers.context import RunContext
 from workers.contract.events import Alert, ReviewRequested, Sample
 from workers.grpo.metrics import Judged
 from workers.guardrails.diagnosing import LiveDiagnosis
-from workers.guardrails.watch import Breach
+from workers.guardrails.watch import Violation
 from workers.ppo.evaluation import CANARY_PAIRS, ROLES
 from workers.trainers.trainer_bridge import Reporter
 
@@ -53,9 +53,9 @@ class GroupReporter(Reporter):
         # What else rides in checkpoints, by name.
         self.riders: dict[str, Rider] = {"diagnosis": self.diagnosis}
 
-    def judge(self, step: int, figures: Mapping[str, float | None]) -> list[Breach]:
+    def judge(self, step: int, figures: Mapping[str, float | None]) -> list[Violation]:
         """What guardrails and diagnosis say of these figures."""
-        return self.diagnosis.look(self.context, step, figures, super().judge(step, figures))
+        return self.diagnosis.check(self.context, step, figures, super().judge(step, figures))
 
     def on_step_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any

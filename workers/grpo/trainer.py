@@ -9,7 +9,7 @@ What TRL 1.16 would do instead, and why not:
   left shifts them;
 - its reference is loaded from the path in the model's configuration, which for a policy that was
   changed in memory, or resumed, is another model;
-- its order of prompts begins anew with each pass, and a resumed run would repeat the first one;
+- its order of prompts begins again with each pass, and a resumed run would repeat the first one;
 - its checkpoints hold adapters only, which no other program can load by themselves.
 """
 
@@ -300,7 +300,7 @@ class Trainer(GuardedTrainer, GRPOTrainer):
     @torch.no_grad()
     def check_speech(self, prompt_ids: list[int]) -> None:
         """Ends the run where the policy's logits are no numbers: drawing from them would end in an
-        error of the device, and no later step could mend it."""
+        error of the device, and no later step could repair it."""
         ids = torch.tensor([prompt_ids], device=self.policy.device)
         with self.in_precision():
             logits = self.policy(

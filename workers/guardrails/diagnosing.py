@@ -1,8 +1,8 @@
 """The diagnosis of a run while it trains: it sees what the guardrails see, and says what it finds.
 
-    breaches = guards.look(step, figures)
-    breaches = diagnosis.look(context, step, figures, breaches)
-    report(context, breaches)
+    violations = guards.check(step, figures)
+    violations = diagnosis.check(context, step, figures, violations)
+    report(context, violations)
 
 Every finding is a piece of evidence and one alert. Where a guardrail has spoken of the same figure
 its alert stands for both; where the diagnosis spoke first, the guardrail's alert brings no second
@@ -20,14 +20,14 @@ from workers.contract.guard_rules import OFF
 from workers.contract.guards import rules_of
 from workers.contract.jobs import JobSpec
 from workers.diagnosis.baseline import baseline_from_json
-from workers.diagnosis.detective import Detective
+from workers.diagnosis.diagnoser import Diagnoser
 from workers.diagnosis.experiments import next_experiments
 from workers.diagnosis.verdict import CONTRACT, Finding, verdict
-from workers.guardrails.watch import Breach, Guardrails, with_unit
+from workers.guardrails.watch import Guardrails, Violation, with_unit
 
 
 class LiveDiagnosis:
-    """One run's detective, beside its guardrails."""
+    """One run's diagnoser, beside its guardrails."""
 
     def __init__(
         self,
@@ -40,26 +40,26 @@ class LiveDiagnosis:
         `overrides` are the setting `guards`, for the rule that a found cause is."""
         kind = spec.kind
         healthy = baseline_from_json(spec.baseline) if spec.baseline else None
-        self.detective = Detective(kind, config, healthy)
+        self.diagnoser = Diagnoser(kind, config, healthy)
         self._guards = guards
         self._rule = next(rule for rule in rules_of(kind, overrides) if rule.test == "diagnosed")
-        self._read = {one.rule: one.metrics[0] for one in self.detective.detectors}
-        self._named = ""  # the link that was told of as the cause
+        self._read = {one.rule: one.metrics[0] for one in self.diagnoser.detectors}
+        self._named = ""  # the link that was reported as the cause
 
-    def look(
+    def check(
         self,
         context: RunContext,
         step: int,
         figures: Mapping[str, float | None],
-        breaches: Sequence[Breach] = (),
-    ) -> list[Breach]:
-        """Show it a step; `breaches` are what the guardrails say of the same one. Returns them,
+        violations: Sequence[Violation] = (),
+    ) -> list[Violation]:
+        """Show it a step; `violations` are what the guardrails say of the same one. Returns them,
         with that of the cause where the rule wants it."""
         known = [
-            replace(one, is_known=self.detective.is_raised(one.rule.link, one.rule.metric))
-            for one in breaches
+            replace(one, is_known=self.diagnoser.is_raised(one.rule.link, one.rule.metric))
+            for one in violations
         ]
-        found = self.detective.see(step, figures)
+        found = self.diagnoser.see(step, figures)
         cause = self._new_cause()
         for finding in found:
             if self._guards.is_raised(finding.link, self._read[finding.rule]):
@@ -67,32 +67,32 @@ class LiveDiagnosis:
             context.emit(finding.to_event())
             if finding != cause:
                 context.emit(_alert(finding))
-        return known if cause is None else [*known, self._breach(cause, step)]
+        return known if cause is None else [*known, self._violation(cause, step)]
 
     def state(self) -> dict[str, Any]:
         """Plain JSON; `restore` of it in a new object goes on exactly here."""
-        return {"detective": self.detective.state(), "named": self._named}
+        return {"diagnoser": self.diagnoser.state(), "named": self._named}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         if state:  # a checkpoint of before there was a diagnosis has none
-            self.detective.restore(state["detective"])
+            self.diagnoser.restore(state["diagnoser"])
             self._named = state["named"]
 
     def _new_cause(self) -> Finding | None:
         """What broke first, once for each link that is named; None while the rule is off."""
-        named = verdict(self.detective.findings) if self._rule.action != OFF else None
+        named = verdict(self.diagnoser.findings) if self._rule.action != OFF else None
         if named is None or named.first.link == self._named:
             return None
         self._named = named.first.link
         return named.first
 
-    def _breach(self, cause: Finding, step: int) -> Breach:
+    def _violation(self, cause: Finding, step: int) -> Violation:
         rule = replace(self._rule, link=cause.link)
         done = {
             "warn": "The run goes on.",
             "stop": "The run was stopped; its state is kept as the checkpoint tagged failed.",
         }[rule.action]
-        return Breach(
+        return Violation(
             rule=rule,
             action=rule.action,
             step=step,

@@ -68,7 +68,7 @@ def gain_lost(
     """How much of its gain a held-out score has lost; None with too few evaluations.
 
     A fall counts from `errors` standard errors of the difference of two means of three: the best
-    of many looks lucky, so two would stop every long plateau. Without a gain the fall itself is
+    of many checks lucky, so two would stop every long plateau. Without a gain the fall itself is
     what is compared: its share is 1.
     """
     n = len(held_out)
@@ -127,12 +127,12 @@ class Reading:
     evidence: dict[str, float] = field(default_factory=dict)
 
 
-def read(rule: GuardRule, memory: Memory, figures: Figures, *, per_look: int) -> Reading | None:
-    """One look of a rule; `per_look` is the number of answers behind its figures."""
+def read(rule: GuardRule, memory: Memory, figures: Figures, *, per_check: int) -> Reading | None:
+    """One check of a rule; `per_check` is the number of answers behind its figures."""
     if any(name not in figures for name in (rule.metric, *rule.beside)):
         return None
     memory["looks"] = memory.get("looks", 0) + 1
-    reading = _TESTS[rule.test](rule, memory, figures, per_look)
+    reading = _TESTS[rule.test](rule, memory, figures, per_check)
     return None if memory["looks"] <= rule.grace else reading
 
 
@@ -169,29 +169,29 @@ def _floor(rule: GuardRule, memory: Memory, figures: Figures, _: int) -> Reading
     return _judge(rule, value, limit, first=first)
 
 
-def _window(rule: GuardRule, memory: Memory, figures: Figures, per_look: int) -> Reading | None:
+def _window(rule: GuardRule, memory: Memory, figures: Figures, per_check: int) -> Reading | None:
     if memory["looks"] <= rule.grace:
         return None  # what is not judged must not linger in the mean
-    means = _remember(memory, "means", figures[rule.metric], ANSWERS_WINDOW // per_look)
-    if len(means) * per_look < ANSWERS_LEAST:
+    means = _remember(memory, "means", figures[rule.metric], ANSWERS_WINDOW // per_check)
+    if len(means) * per_check < ANSWERS_LEAST:
         return None
-    return _judge(rule, _mean(means), rule.threshold, looks=float(len(means)))
+    return _judge(rule, _mean(means), rule.threshold, checks=float(len(means)))
 
 
-def _spread(rule: GuardRule, memory: Memory, figures: Figures, per_look: int) -> Reading | None:
+def _spread(rule: GuardRule, memory: Memory, figures: Figures, per_check: int) -> Reading | None:
     """Pooled deviation of equally large batches: √(mean of variances + variance of means)."""
-    looks = ANSWERS_WINDOW // per_look
-    stds = _remember(memory, "stds", figures[rule.metric], looks)
-    means = _remember(memory, "means", figures[rule.beside[0]], looks)
+    checks = ANSWERS_WINDOW // per_check
+    stds = _remember(memory, "stds", figures[rule.metric], checks)
+    means = _remember(memory, "means", figures[rule.beside[0]], checks)
     raw, first_raw = figures.get("objective/scores_std"), None
     if raw is not None:
-        # The first looks set what the raw spread is; a share of it must be lost as well.
+        # The first checks set what the raw spread is; a share of it must be lost as well.
         begun = memory.setdefault("raw_first", [])
-        if len(begun) * per_look < ANSWERS_LEAST:
+        if len(begun) * per_check < ANSWERS_LEAST:
             begun.append(raw)
         first_raw = _mean(begun)
-        raw = _mean(_remember(memory, "raw", raw, looks))
-    if len(stds) * per_look < ANSWERS_LEAST:
+        raw = _mean(_remember(memory, "raw", raw, checks))
+    if len(stds) * per_check < ANSWERS_LEAST:
         return None
     centre = _mean(means)
     variance = _mean([s * s for s in stds]) + _mean([(m - centre) ** 2 for m in means])
@@ -223,17 +223,17 @@ def _jump(rule: GuardRule, memory: Memory, figures: Figures, _: int) -> Reading 
 
 
 def _break(rule: GuardRule, memory: Memory, figures: Figures, _: int) -> Reading | None:
-    """Values off the trend do not bend it, until they alarm: then the trend begins anew."""
-    value, looks = figures[rule.metric], memory["looks"]
+    """Values off the trend do not bend it, until they alarm: then the trend begins again."""
+    value, checks = figures[rule.metric], memory["looks"]
     window: list[list[float]] = memory.setdefault("trend", [])
     reading = None
     if len(window) >= BREAK_LEAST:
-        z, expected = off_trend(window, float(looks), value)
+        z, expected = off_trend(window, float(checks), value)
         reading = _judge(rule, abs(z), rule.threshold, now=value, expected=expected, z=z)
         if abs(value - expected) < rule.least:
             reading = Reading(reading.value, reading.limit, False, True, reading.evidence)
     if reading is None or not reading.crossed:
-        window.append([float(looks), value])
+        window.append([float(checks), value])
         del window[:-BREAK_WINDOW]
     return reading
 
@@ -286,8 +286,8 @@ def _flat(rule: GuardRule, memory: Memory, figures: Figures, _: int) -> Reading 
     )
 
 
-def _uniform(rule: GuardRule, memory: Memory, figures: Figures, per_look: int) -> Reading | None:
-    reading = _first(rule, memory, figures, per_look)
+def _uniform(rule: GuardRule, memory: Memory, figures: Figures, per_check: int) -> Reading | None:
+    reading = _first(rule, memory, figures, per_check)
     if reading is None:
         return None
     reward = figures[rule.beside[0]]

@@ -20,7 +20,7 @@ _WORDS = {
     "window": "{side} {limit}, mean of up to 1,000 answers",
     "spread": "{side} {limit} over up to 1,000 answers, and raw scores under {share} of "
     "their first deviation",
-    "jump": "{side} {limit} of the last 50 looks, and {side} {least}",
+    "jump": "{side} {limit} of the last 50 checks, and {side} {least}",
     "break": "{side} {limit} off its trend, and by {least} at least",
     "rise": "{side} {limit}, and by {least} at least",
     "fall": "{side} {limit} is lost, by {least} standard errors at least, while `eval/score` rises",
@@ -62,7 +62,7 @@ def _row(rule: GuardRule) -> str:
         f"`{rule.name}` ({', '.join(rule.kinds)})",
         ", ".join(f"`{name}`" for name in (rule.metric, *rule.beside) if name) or "all figures",
         condition(rule),
-        rule.patience_words + (f", from look {rule.grace + 1} on" if rule.grace else ""),
+        rule.patience_words + (f", from check {rule.grace + 1} on" if rule.grace else ""),
         rule.action,
         ", ".join(action for action in shown.actions if action != rule.action) or "–",
         shown.adjustment_words or "–",

@@ -1,13 +1,13 @@
-"""Watches a run's figures against the rule table: one trouble is one alert, not a hundred.
+"""Watches a run's figures against the rule table: one problem is one alert, not a hundred.
 
-    guards = Guardrails("ppo", settings.guards, per_look=settings.batch_size)
-    breaches = guards.look(step, figures)
-    report(context, breaches)
+    guards = Guardrails("ppo", settings.guards, per_check=settings.batch_size)
+    violations = guards.check(step, figures)
+    report(context, violations)
 
-A rule alarms when k of its last n looks crossed the bound. It then stays raised, silently, until
-ten looks in a row lay well inside, and a new alarm waits until twenty looks have passed since the
-last. A rule that adjusts does so again after ten looks if the trouble stays, three times at most.
-None is a figure that was not measured, which is no look; NaN or infinity is a finding of its own.
+A rule alarms when k of its last n checks crossed the bound. It then stays raised, silently, until
+ten checks in a row lay well inside, and a new alarm waits until twenty checks have passed since the
+last. A rule that adjusts does so again after ten checks if the problem stays, three times at most.
+None is a figure that was not measured, which is no check; NaN or infinity is a finding of its own.
 """
 
 import copy
@@ -27,7 +27,7 @@ SKIP = "skip"  # the action of a step whose loss or gradient was no number, the 
 
 
 @dataclass(frozen=True, slots=True)
-class Breach:
+class Violation:
     """`value` and `threshold` are in the rule's unit; `evidence` holds the figures behind them."""
 
     rule: GuardRule
@@ -52,36 +52,36 @@ class Breach:
 class GuardStop(Exception):
     """A guardrail stops the run; whoever catches it keeps the state as a failed checkpoint."""
 
-    def __init__(self, breach: Breach) -> None:
-        super().__init__(breach.message)
-        self.breach = breach
+    def __init__(self, violation: Violation) -> None:
+        super().__init__(violation.message)
+        self.violation = violation
 
 
-def stop_error(breach: Breach) -> RecipeError:
-    """The failure of a run that this breach stopped."""
-    return RecipeError(failure_kind(breach.rule.name), Fault.GUARD, breach.message)
+def stop_error(violation: Violation) -> RecipeError:
+    """The failure of a run that this violation stopped."""
+    return RecipeError(failure_kind(violation.rule.name), Fault.GUARD, violation.message)
 
 
-def first_stop(breaches: Sequence[Breach]) -> Breach | None:
-    """The breach that ends the run: of several, the one outermost in the diagnosis."""
-    return next((breach for breach in breaches if breach.action == "stop"), None)
+def first_stop(violations: Sequence[Violation]) -> Violation | None:
+    """The violation that ends the run: of several, the one outermost in the diagnosis."""
+    return next((violation for violation in violations if violation.action == "stop"), None)
 
 
-def report(context: RunContext, breaches: Sequence[Breach]) -> None:
-    """An alert for people and, where it is new, a piece of evidence, of each breach."""
-    for breach in breaches:
-        rule = breach.rule
+def report(context: RunContext, violations: Sequence[Violation]) -> None:
+    """An alert for people and, where it is new, a piece of evidence, of each violation."""
+    for violation in violations:
+        rule = violation.rule
         context.emit(
             Alert(
                 rule=rule.name,
-                severity=breach.severity,
-                step=breach.step,
-                message=breach.message,
-                value=_finite(breach.value),
-                threshold=_finite(breach.threshold),
+                severity=violation.severity,
+                step=violation.step,
+                message=violation.message,
+                value=_finite(violation.value),
+                threshold=_finite(violation.threshold),
             )
         )
-        if breach.is_known:
+        if violation.is_known:
             continue
         side = "at most" if rule.bound == "above" else "at least"
         context.emit(
@@ -89,11 +89,11 @@ def report(context: RunContext, breaches: Sequence[Breach]) -> None:
                 link=rule.link,
                 rule=rule.name,
                 evidence_class=rule.evidence_class,
-                step=breach.step,
-                value=_finite(breach.value),
-                expected=f"{side} {number(breach.threshold)}",
+                step=violation.step,
+                value=_finite(violation.value),
+                expected=f"{side} {number(violation.threshold)}",
                 unit=rule.unit,
-                detail=", ".join(f"{name} {number(v)}" for name, v in breach.evidence.items()),
+                detail=", ".join(f"{name} {number(v)}" for name, v in violation.evidence.items()),
             )
         )
 
@@ -139,8 +139,8 @@ class FiniteGuard:
         skipped: bool = True,
         again: bool = False,
         value: float = math.nan,
-    ) -> Breach:
-        """The breach of `what` ("the loss") at `step`; its action is `skip` or `stop`.
+    ) -> Violation:
+        """The violation of `what` ("the loss") at `step`; its action is `skip` or `stop`.
 
         It stops when the step before was bad too, or this one a second time, or when two of the
         last fifty were. `skipped` says whether the step itself is dropped: a figure that is only
@@ -161,7 +161,7 @@ class FiniteGuard:
             why = "for the second time in a row" if again else f"{len(self.steps)} times of late"
             found = f"{found}, {why}"
             done = "The run was stopped; the checkpoint tagged failed holds the weights."
-        return Breach(
+        return Violation(
             rule=RULE,
             action="stop" if stop else SKIP,
             step=step,
@@ -172,7 +172,7 @@ class FiniteGuard:
         )
 
     def told_since(self, step: int) -> bool:
-        """Whether a step from `step` on was already told of."""
+        """Whether a step from `step` on was already reported."""
         return bool(self.steps) and self.steps[-1] >= step
 
     def state(self) -> dict[str, Any]:
@@ -182,42 +182,42 @@ class FiniteGuard:
         self.steps = [int(step) for step in state["steps"]]
 
 
-__all__ = ["Breach", "GuardStop", "Guardrails", "first_stop", "report", "stop_error"]
+__all__ = ["GuardStop", "Guardrails", "Violation", "first_stop", "report", "stop_error"]
 
-CLEAR_AFTER = 10  # looks well inside that end an alert
-COOLDOWN = 20  # looks between two alerts of a rule
-ADJUST_AGAIN = 10  # looks after which a trouble that stays is adjusted again
-MOST_ADJUSTMENTS = 3  # per trouble
+CLEAR_AFTER = 10  # checks well inside that end an alert
+COOLDOWN = 20  # checks between two alerts of a rule
+ADJUST_AGAIN = 10  # checks after which a problem that stays is adjusted again
+MOST_ADJUSTMENTS = 3  # per problem
 
 
 class Guardrails:
     """The guardrails of one run. `finite` decides about steps that give no numbers."""
 
     def __init__(
-        self, kind: str, overrides: Mapping[str, Any] | None = None, *, per_look: int = 64
+        self, kind: str, overrides: Mapping[str, Any] | None = None, *, per_check: int = 64
     ) -> None:
-        """`per_look` is the number of answers behind the figures of one look: rules that pool
+        """`per_check` is the number of answers behind the figures of one check: rules that pool
         answers look back over 1,000 of them and judge nothing before 100."""
         self.rules = [rule for rule in rules_of(kind, overrides) if rule.has_limit]
-        self.per_look = per_look
+        self.per_check = per_check
         self.finite = FiniteGuard()
         self._memory: dict[str, Memory] = {}
         self._last_step = 0
         self._broken_evaluations = 0
 
-    def look(self, step: int, figures: Mapping[str, float | None]) -> list[Breach]:
+    def check(self, step: int, figures: Mapping[str, float | None]) -> list[Violation]:
         """Judge the figures of a step; what newly alarms, outermost link first."""
         known = {name: float(v) for name, v in figures.items() if v is not None}
-        breaches = self._non_finite(step, known)
+        violations = self._non_finite(step, known)
         numbers = {name: value for name, value in known.items() if math.isfinite(value)}
         for rule in self.rules:
             if rule.action != "off":
                 memory = self._memory.setdefault(rule.name, {})
-                reading = read(rule, memory, numbers, per_look=self.per_look)
+                reading = read(rule, memory, numbers, per_check=self.per_check)
                 if reading is not None and self._alarms(rule, memory, reading):
-                    breaches.append(_breach(rule, memory, step, reading))
+                    violations.append(_violation(rule, memory, step, reading))
         self._last_step = step
-        return breaches
+        return violations
 
     def is_raised(self, link: str, metric: str) -> bool:
         """Whether a rule of this link that reads `metric` has alarmed and not cleared since. One
@@ -248,8 +248,8 @@ class Guardrails:
         self._last_step = state["last_step"]
         self._broken_evaluations = state["broken_evaluations"]
 
-    def _non_finite(self, step: int, figures: Mapping[str, float]) -> list[Breach]:
-        """A watched figure that is no number, unless its step was told of when it was skipped.
+    def _non_finite(self, step: int, figures: Mapping[str, float]) -> list[Violation]:
+        """A watched figure that is no number, unless its step was reported when it was skipped.
 
         An evaluation that is no number a second time in a row stops the run: nothing can be
         chosen by it any more.
@@ -269,13 +269,13 @@ class Guardrails:
 
     def _not_a_number(
         self, step: int, name: str, figures: Mapping[str, float], *, again: bool = False
-    ) -> Breach:
+    ) -> Violation:
         return self.finite.skip_or_stop(
             step, f"the figure {name}", skipped=False, again=again, value=figures[name]
         )
 
     def _alarms(self, rule: GuardRule, memory: Memory, reading: Reading) -> bool:
-        """Whether this look raises the rule; keeps count of looks, alerts and calm."""
+        """Whether this check raises the rule; keeps count of checks, alerts and calm."""
         k, n = rule.patience
         recent: list[int] = memory.setdefault("recent_looks", [])
         recent.append(int(reading.crossed))
@@ -299,7 +299,7 @@ class Guardrails:
         return True
 
 
-def _breach(rule: GuardRule, memory: Memory, step: int, reading: Reading) -> Breach:
+def _violation(rule: GuardRule, memory: Memory, step: int, reading: Reading) -> Violation:
     side = "over" if rule.bound == "above" else "under"
     how_often = f" ({rule.patience_words})" if rule.patience[1] > 1 else ""
     done = {
@@ -307,7 +307,7 @@ def _breach(rule: GuardRule, memory: Memory, step: int, reading: Reading) -> Bre
         "adjust": f"Changed: {rule.adjustment_words}.",
         "stop": "The run was stopped; its state is kept as the checkpoint tagged failed.",
     }[rule.action]
-    return Breach(
+    return Violation(
         rule=rule,
         action=rule.action,
         step=step,

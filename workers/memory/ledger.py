@@ -2,7 +2,7 @@
 
 Per trainable parameter AdamW costs 16 bytes either way: 4 + 4 + 8 in float32 (weights, gradients,
 two moments), 2 + 2 + 4 + 8 in mixed precision (with a float32 master copy). A frozen model costs
-its weights. What is held all the time is added to the dearest phase of a step.
+its weights. What is held all the time is added to the costliest phase of a step.
 
 Sources: Rajbhandari et al. 2020, "ZeRO: Memory Optimizations Toward Training Trillion Parameter
 Models", section 3 (states and their partition); Chen et al. 2016, "Training Deep Nets with
@@ -138,7 +138,7 @@ class Ledger:
 
     @property
     def peak(self) -> float:
-        """Bytes at the largest moment: what is always held, and the dearest phase."""
+        """Bytes at the largest moment: what is always held, and the costliest phase."""
         return self.of_phase(RESIDENT) + self.of_phase(self.peak_phase)
 
 

@@ -1,4 +1,4 @@
-"""What must hold exactly in a run against a reference. A breach is a bug, never a trend to watch.
+"""What must hold exactly in a run against a reference. A violation is a bug, not a trend.
 
 Each check raises `RecipeError` with a stable kind that begins with `contract_`.
 """
@@ -21,29 +21,29 @@ SAMPLER_LEAST = 0.02  # nats per token: a smaller gap is no evidence
 LOG_RATIO_BEFORE_UPDATE = 0.05  # nats per token, mean; room for half precision
 
 
-def _breach(kind: str, message: str, fault: Fault = Fault.BUG) -> RecipeError:
+def _violation(kind: str, message: str, fault: Fault = Fault.BUG) -> RecipeError:
     return RecipeError(f"contract_{kind}", fault, message)
 
 
 def check_distinct(policy: nn.Module, reference: nn.Module) -> None:
     """The reference is its own object with its own memory, and nothing in it trains."""
     if policy is reference or shares_memory(policy, reference):
-        raise _breach("reference_aliased", "the reference shares weights with the policy")
+        raise _violation("reference_aliased", "the reference shares weights with the policy")
     if any(p.requires_grad for p in reference.parameters()):
-        raise _breach("reference_trains", "the reference has parameters that would be trained")
+        raise _violation("reference_trains", "the reference has parameters that would be trained")
 
 
 def check_unchanged(sha256: str, loaded: str) -> None:
     """The reference's weights are still those it was loaded with, by their hashes."""
     if sha256 != loaded:
-        raise _breach("reference_changed", "the reference's weights have changed")
+        raise _violation("reference_changed", "the reference's weights have changed")
 
 
 def check_alike(sha256s: Sequence[str]) -> None:
     """The copies of the weights that the ranks of a job hold are one: their hashes, by rank."""
     apart = [str(rank) for rank, sha256 in enumerate(sha256s) if sha256 != sha256s[0]]
     if apart:
-        raise _breach(
+        raise _violation(
             "ranks_apart",
             f"the weights of rank {', '.join(apart)} are not those of the first rank: their "
             "updates have come apart",
@@ -54,7 +54,7 @@ def check_kl_at_start(logprobs: Tensor, ref_logprobs: Tensor, mask: Tensor) -> N
     """Before the first update the policy is its reference. [B, R] × 3."""
     distance = float(masked_mean((logprobs - ref_logprobs).abs(), mask))
     if not distance <= KL_AT_START:
-        raise _breach(
+        raise _violation(
             "kl_at_start",
             f"policy and reference differ by {distance:.2g} nats per token before the first "
             "update: the reference is another checkpoint (set reference_differs if that is meant)",
@@ -71,7 +71,7 @@ def check_mask(mask: Tensor, response_ids: Tensor, stop: tuple[int, ...]) -> Non
     for row, (ids, marks) in enumerate(zip(response_ids.tolist(), mask.tolist(), strict=True)):
         end = next((i + 1 for i, token in enumerate(ids) if token in stops), len(ids))
         if sum(marks) != end or any(marks[end:]):
-            raise _breach(
+            raise _violation(
                 "mask", f"response {row}: the loss mask covers {sum(marks)} tokens, not {end}"
             )
 
@@ -80,7 +80,7 @@ def check_first_ratio(logprobs: Tensor, old_logprobs: Tensor, mask: Tensor) -> N
     """Before the first step of an update the policy is the one that sampled. [B, R] × 3."""
     distance = float(masked_mean((logprobs - old_logprobs).abs(), mask))
     if not distance < LOG_RATIO_BEFORE_UPDATE:
-        raise _breach(
+        raise _violation(
             "first_ratio",
             f"|log π/π_old| is {distance:.2g} nats per token before the first step of the update",
         )
@@ -90,7 +90,7 @@ def check_fresh(policy_version: int, rollout_version: int, *, allowed: int = 0) 
     """The rollout was drawn from the policy that is about to learn from it, or from one that is at
     most `allowed` optimizer steps older."""
     if not 0 <= policy_version - rollout_version <= allowed:
-        raise _breach(
+        raise _violation(
             "stale_rollout",
             f"a rollout of policy version {rollout_version} meets version {policy_version}",
         )
@@ -117,7 +117,7 @@ def check_score_position(
         size = ROUNDING * max(1.0, abs(score), kl_coef * float(kl[row].abs().max()))
         others = [*values[: length - 1], *rewards[row, length:].tolist()]
         if abs(values[length - 1] - score) > size or any(abs(v) > size for v in others):
-            raise _breach(
+            raise _violation(
                 "score_position", f"response {row}: the score is not on its last token, {length}"
             )
 
@@ -131,7 +131,9 @@ def check_done(rewards: Tensor, returns: Tensor, mask: Tensor) -> None:
     size = ROUNDING * (1.0 + earned.abs() + returned.abs())
     if ((earned - returned).abs() > size).any():
         row = int(((earned - returned).abs() > size).nonzero()[0])
-        raise _breach("done", f"response {row}: a value beyond its last token entered the return")
+        raise _violation(
+            "done", f"response {row}: a value beyond its last token entered the return"
+        )
 
 
 def sampler_z(logprobs: Tensor, entropy: Tensor, mask: Tensor) -> float:
@@ -156,7 +158,7 @@ def check_sampler(looks: Sequence[float]) -> None:
         return
     pooled = math.fsum(looks) / math.sqrt(len(looks))
     if abs(pooled) > SAMPLER_ERRORS:
-        raise _breach(
+        raise _violation(
             "sampler",
             f"the answers' surprise is {pooled:+.1f} standard errors off the policy's entropy: "
             "they were drawn from another distribution than the one that learns",

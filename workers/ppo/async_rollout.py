@@ -43,7 +43,7 @@ class _Held:
     error: BaseException | None = None
 
 
-class Ahead:
+class AsyncRollout:
     """A `Drawer` that has the answers already where it was told what would be asked.
 
     `dropped`: chunks drawn ahead in vain, for they were over `most_age` optimizer steps old, or
@@ -118,17 +118,19 @@ class Actors:
     settings: PPOSettings
     drawer: RayDrawer | None
     reward: RayReward | None
-    ahead: Ahead | None = None
+    async_rollout: AsyncRollout | None = None
     _told: dict[str, int] = field(default_factory=dict)
 
     def draw_ahead_by(self, submit: Submit) -> None:
         """One step off from now on, where the settings want that."""
         if self.drawer is not None and self.settings.rollout_lag:
             self.drawer.with_logprobs = True
-            self.ahead = Ahead(self.drawer, submit, most_age=self.settings.oldest_rollout)
+            self.async_rollout = AsyncRollout(
+                self.drawer, submit, most_age=self.settings.oldest_rollout
+            )
 
     def who_draws(self) -> Drawer | None:
-        return self.ahead or self.drawer
+        return self.async_rollout or self.drawer
 
     def figures(self, rollout: Rollout, version: int) -> Figures:
         """Of a step that learned from `rollout` as `version`, by the names of docs/metrics.md."""
@@ -141,12 +143,12 @@ class Actors:
             }
         if self.reward is not None:
             figures["reward/workers_replaced"] = self._since("scorers", self.reward.pool.replaced)
-        if self.ahead is not None and rollout.importance is not None:
+        if self.async_rollout is not None and rollout.importance is not None:
             cap = self.settings.importance_cap
             figures |= importance_figures(rollout.importance, rollout.mask, cap=cap)
             figures |= {
                 "rollout/age": float(version - rollout.policy_version),
-                "rollout/dropped": self._since("dropped", self.ahead.dropped),
+                "rollout/dropped": self._since("dropped", self.async_rollout.dropped),
             }
         return figures
 
@@ -157,10 +159,10 @@ class Actors:
 
     def stop(self) -> None:
         """Draw nothing ahead any more."""
-        if self.ahead is not None:
+        if self.async_rollout is not None:
             if self.drawer is not None:
                 self.drawer.pool.stop()  # its thread may wait for an actor that hangs
-            self.ahead.close()
+            self.async_rollout.close()
 
     def close(self) -> None:
         """After `stop`, and after the last who asks for scores."""

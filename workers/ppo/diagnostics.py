@@ -27,7 +27,7 @@ from workers.rollouts.local import Responses, generate
 from workers.rollouts.sampling import Sampling
 
 if TYPE_CHECKING:
-    from workers.ppo.trainer import Course
+    from workers.ppo.trainer import TrainerParts
 
 
 # What a step of PPO says about itself. Names, units and estimators: docs/metrics.md.
@@ -373,7 +373,7 @@ def _path(seconds: Sequence[float], tokens: Sequence[int]) -> Path:
 LATENCY_FILE = "latency.json"
 
 
-def preflight(loop: "Course") -> Report:
+def preflight(loop: "TrainerParts") -> Report:
     """Data, memory and the reward before the first step; the critic too where a person asked and
     no pass of one rank waits for the others. The first rank looks for all."""
     settings, models = loop.settings, loop.models
@@ -392,7 +392,7 @@ def preflight(loop: "Course") -> Report:
         return by_first(lambda: run_preflight(loop.context, "ppo", settings, parts))
 
 
-def scored(loop: "Course", rollout: Rollout, trusted: Tensor) -> Figures:
+def scored(loop: "TrainerParts", rollout: Rollout, trusted: Tensor) -> Figures:
     """Figures of the batch's raw scores against their running scale."""
     moments = loop.state.moments
     return score_figures(
@@ -404,13 +404,13 @@ def scored(loop: "Course", rollout: Rollout, trusted: Tensor) -> Figures:
     )
 
 
-def watched(loop: "Course", rollout: Rollout) -> Figures:
+def watched(loop: "TrainerParts", rollout: Rollout) -> Figures:
     """What the batch's answers say, and what the reward makes of it."""
     responses = rollout.responses
     return loop.watch.look(responses.texts, rollout.scored.values, responses.lengths.tolist())
 
 
-def summary(loop: "Course") -> dict[str, Any]:
+def summary(loop: "TrainerParts") -> dict[str, Any]:
     """The headline figures of a run that ended."""
     state = loop.state
     figures: dict[str, Any] = {
@@ -434,7 +434,7 @@ def summary(loop: "Course") -> dict[str, Any]:
     return figures
 
 
-def latency(loop: "Course") -> dict[str, Any]:
+def latency(loop: "TrainerParts") -> dict[str, Any]:
     """Answers timed one at a time, with and without the value head, as the artifact latency.json;
     nothing where none are wanted."""
     requests = loop.settings.latency_requests
@@ -444,7 +444,7 @@ def latency(loop: "Course") -> dict[str, Any]:
         return _timed(loop, requests) if ranks.is_first() else {}
 
 
-def _timed(loop: "Course", requests: int) -> dict[str, Any]:
+def _timed(loop: "TrainerParts", requests: int) -> dict[str, Any]:
     models, prompts = loop.models, loop.eval_prompts
     policy, stop = (
         models.actor_critic.policy,

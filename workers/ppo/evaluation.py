@@ -171,7 +171,7 @@ def accuracy(reward: RewardSource, pairs: Sequence[Preference]) -> float:
 
 
 def changed(reward: RewardSource, baseline: Baseline, *, deviation: float) -> float:
-    """Largest distance of a kept answer's score, made anew, from its first: in deviations, or raw
+    """Largest distance of a kept answer's score, made again, from its first: in deviations, or raw
     where scores do not vary. The same texts in the same batch, so a source that calculates alike
     gives exactly 0."""
     now = baseline.score_kept(reward)

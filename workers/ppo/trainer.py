@@ -12,7 +12,7 @@ from workers.behaviour import Histograms, Watch, make_watch
 from workers.config.policy import PPOSettings
 from workers.context import RunContext
 from workers.guardrails.diagnosing import LiveDiagnosis
-from workers.guardrails.watch import Breach, Guardrails, first_stop, report, stop_error
+from workers.guardrails.watch import Guardrails, Violation, first_stop, report, stop_error
 from workers.layouts.gathered import is_split
 from workers.models import invariants
 from workers.models.loading import state_sha256
@@ -58,7 +58,7 @@ def make_controller(settings: PPOSettings, kl_coef: float) -> FixedKL | Adaptive
     return AdaptiveKL(kl_coef, settings.kl_target, horizon)
 
 
-class Steering:
+class Controllers:
     """Holds the price of divergence, and the settings that guardrails have changed. All of it
     lives in the training state, so a resumed run is steered as it was."""
 
@@ -90,14 +90,14 @@ class Steering:
         self.controller.update(kl, answers)
         self.state.kl_coef = self.controller.coef
 
-    def heed(self, breaches: Sequence[Breach]) -> Breach | None:
-        """Tell of what was crossed and change what is to be changed; the breach that ends the
+    def handle(self, violations: Sequence[Violation]) -> Violation | None:
+        """Tell of what was crossed and change what is to be changed; the violation that ends the
         run, if one does."""
-        report(self.context, breaches)
-        for breach in breaches:
-            for change in breach.adjustment:
+        report(self.context, violations)
+        for violation in violations:
+            for change in violation.adjustment:
                 self._adjust(change.setting, change.apply)
-        return first_stop(breaches)
+        return first_stop(violations)
 
     def _adjust(self, setting: str, change: Callable[[float], float]) -> None:
         adjusted = self.state.adjusted
@@ -111,7 +111,7 @@ class Steering:
 
 
 @dataclass
-class Course:
+class TrainerParts:
     """The parts of a run, and what happens around its steps."""
 
     context: RunContext
@@ -124,7 +124,7 @@ class Course:
     scoring: RankedQueue
     prompts: Prompts
     eval_prompts: Prompts
-    steering: Steering
+    controllers: Controllers
     guards: Guardrails
     state: TrainingState
     kept: checkpoint.Kept
@@ -147,7 +147,7 @@ class Course:
         folder = context.input_path("prompts")
         adamw = make_optimizer(models.actor_critic, settings)
         state = TrainingState(kl_coef=settings.kl_coef)
-        guards = Guardrails("ppo", settings.guards, per_look=settings.batch_size)
+        guards = Guardrails("ppo", settings.guards, per_check=settings.batch_size)
         diagnosis = LiveDiagnosis(context.spec, asdict(settings), guards, settings.guards)
         kept = checkpoint.Kept(settings.keep_rollouts)
         watch, histograms = make_watch(context, settings), Histograms()
@@ -181,7 +181,7 @@ class Course:
             eval_prompts=read_evaluation_prompts(
                 folder, models.tokenizer, settings, seed=context.spec.seed
             ),
-            steering=Steering(context, settings, state),
+            controllers=Controllers(context, settings, state),
             guards=guards,
             state=state,
             kept=kept,
@@ -218,15 +218,15 @@ class Course:
     # --- guardrails ---
 
     def look(
-        self, step: int, figures: Mapping[str, float | None], breaches: Sequence[Breach] = ()
-    ) -> list[Breach]:
+        self, step: int, figures: Mapping[str, float | None], violations: Sequence[Violation] = ()
+    ) -> list[Violation]:
         """What guardrails and diagnosis say of these figures, after what was crossed before."""
-        crossed = [*breaches, *self.guards.look(step, figures)]
-        return self.diagnosis.look(self.context, step, figures, crossed)
+        crossed = [*violations, *self.guards.check(step, figures)]
+        return self.diagnosis.check(self.context, step, figures, crossed)
 
-    def act(self, breaches: list[Breach]) -> None:
+    def act(self, violations: list[Violation]) -> None:
         """Tell of what was crossed, change what is to be changed, and end what is to end."""
-        if (stop := self.steering.heed(breaches)) is not None:
+        if (stop := self.controllers.handle(violations)) is not None:
             looked = stop.rule.link == "numerics" or self.evaluated_at == self.state.step
             if not looked and self.evaluate():  # what the stop cut off may be the best there was
                 self.save(["last", "best"])
@@ -246,7 +246,7 @@ class Course:
         self.measure_baseline()
         self.evaluate()
         assert self.last is not None  # noqa: S101 — just measured
-        self.act(self.diagnosis.look(self.context, 0, self.last.figures()))
+        self.act(self.diagnosis.check(self.context, 0, self.last.figures()))
 
     def measure_baseline(self) -> None:
         with self.models.whole():
@@ -299,13 +299,13 @@ class Course:
         if due and self.settings.patience and self.state.not_better >= self.settings.patience:
             self.stopped_by = "patience"
         ended = last or bool(self.stopped_by)
-        breaches = self.look(step, self.last.figures()) if due and self.last else []
+        violations = self.look(step, self.last.figures()) if due and self.last else []
         if is_best or ended or step % self.settings.save_every == 0:
             tags = ["last"]
             tags += ["best"] if is_best else []
             tags += ["final"] if ended and not cancelled else []
             self.save(tags)
-        self.act(breaches)
+        self.act(violations)
         return ended
 
     def check_ranks(self) -> None:

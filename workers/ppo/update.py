@@ -107,7 +107,7 @@ class WholeSteps:
 
 
 def forget_rounded() -> None:
-    """Let the next pass round the weights anew. Autocast keeps its bfloat16 copies until it is
+    """Let the next pass round the weights again. Autocast keeps its bfloat16 copies until it is
     left, and an update is one autocast: its later minibatches would see the weights before it."""
     torch.clear_autocast_cache()
 

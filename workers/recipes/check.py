@@ -1,4 +1,4 @@
-"""One question about a run that is in trouble, answered from what it left, in a minute.
+"""One question about a run that is in problem, answered from what it left, in a minute.
 
 Inputs, by what the question needs: `rollouts` (the run's file rollouts.jsonl), `policy` (one of its
 checkpoints), `reference`, `sft` (the model it began with), `reward`, `prompts`, `canaries`,

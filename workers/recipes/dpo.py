@@ -27,7 +27,7 @@ from workers.data.snapshot import (
     read_preferences,
     refuse_soft_labels,
 )
-from workers.layouts.shares import Shares
+from workers.layouts.shards import Shares
 from workers.models.loading import (
     load_causal,
     load_tokenizer,
@@ -181,7 +181,7 @@ def _ask_reference(
         if resume is not None:
             context.log(
                 "the checkpoint's reference log-probabilities are of another reference or of other "
-                "pairs: they are computed anew",
+                "pairs: they are computed again",
                 level="warning",
             )
         if device.type != "cpu":

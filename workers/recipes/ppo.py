@@ -26,7 +26,7 @@ from workers import ranks
 from workers.config.policy import PPOSettings
 from workers.context import RunContext
 from workers.data.snapshot import Messages
-from workers.guardrails.watch import Breach
+from workers.guardrails.watch import Violation
 from workers.models import invariants
 from workers.models.loading import stop_ids
 from workers.ppo import diagnostics
@@ -35,7 +35,7 @@ from workers.ppo.evaluation import ask_people, sample
 from workers.ppo.model import NonFinite
 from workers.ppo.rollout import Rollout, collect
 from workers.ppo.setup import set_learning_rate
-from workers.ppo.trainer import Course
+from workers.ppo.trainer import TrainerParts
 from workers.ppo.update import UpdateStats, update
 from workers.preflight.minimal import settings_of
 from workers.preflight.run import check_memory
@@ -54,7 +54,7 @@ def run(context: RunContext) -> dict[str, Any]:
     settings: PPOSettings = settings_of(context, "ppo")
     check_memory(context, "ppo", settings)
     set_seed(context.spec.seed)
-    loop = Loop.build(context, settings)
+    loop = PPOTrainer.build(context, settings)
     try:
         found = diagnostics.preflight(loop) if loop.is_fresh else None
         if settings.preflight:
@@ -65,7 +65,7 @@ def run(context: RunContext) -> dict[str, Any]:
         loop.close()
 
 
-class Loop(Course):
+class PPOTrainer(TrainerParts):
     """The steps of a run."""
 
     def train(self) -> None:
@@ -103,9 +103,9 @@ class Loop(Course):
         trusted = self.trust(rollout)
         normalised = self.normalise(rollout, trusted)
         kl = rollout.kl(self.settings.kl_estimator)
-        rewards = shaped_rewards(normalised, kl, rollout.mask, kl_coef=self.steering.kl_coef)
+        rewards = shaped_rewards(normalised, kl, rollout.mask, kl_coef=self.controllers.kl_coef)
         invariants.check_score_position(
-            rewards, kl, normalised, rollout.mask, kl_coef=self.steering.kl_coef
+            rewards, kl, normalised, rollout.mask, kl_coef=self.controllers.kl_coef
         )
         advantages, returns = gae(
             rewards,
@@ -117,10 +117,10 @@ class Loop(Course):
         invariants.check_done(rewards, returns, rollout.mask)
         self.draw_ahead(step + 1)
         rate = set_learning_rate(
-            self.optimizer, self.settings, step, scale=self.steering.rate_factor
+            self.optimizer, self.settings, step, scale=self.controllers.rate_factor
         )
         began = time.monotonic()
-        stats, breaches = self.learn(rollout, advantages, returns, trusted, step)
+        stats, violations = self.learn(rollout, advantages, returns, trusted, step)
         times.update_s = time.monotonic() - began
         times = ranks.from_first(times)  # guardrails look at them, and must see one thing
         learner = self.state.policy_version
@@ -133,17 +133,17 @@ class Loop(Course):
             | (stats.metrics if stats else {})
             | {"rollout/lag": float(rollout.policy_version != learner)}
             | (self.actors.figures(rollout, learner) if self.actors else {})
-            | {"numerics/non_finite": float(bool(breaches))}
+            | {"numerics/non_finite": float(bool(violations))}
             | {"rollout/sampler_z": self.state.sampler[-1]}
-            | {"learning_rate": rate, "kl_coef": self.steering.kl_coef}
+            | {"learning_rate": rate, "kl_coef": self.controllers.kl_coef}
         )
         timed = times.figures(tokens=int(rollout.mask.sum()))
         self.timed.append(timed)
         self.context.metrics(step, figures | timed)
         self.show(rollout, step)
-        self.steering.follow(sequence_kl(rollout), len(rollout.prompts))
+        self.controllers.follow(sequence_kl(rollout), len(rollout.prompts))
         self.pass_over(step)
-        return self.act(self.look(step, figures | timed, breaches))
+        return self.act(self.look(step, figures | timed, violations))
 
     def pass_over(self, step: int) -> None:
         """This step is done: the next one answers the next prompts."""
@@ -154,7 +154,11 @@ class Loop(Course):
         """Answers of the present policy to the next prompts, scored while they are drawn."""
         messages, ids, sampling = self.asked(step, self.state.position)
         actors = self.actors
-        hand_in = actors.ahead.scores_of if actors and actors.ahead else self.scoring.submit
+        hand_in = (
+            actors.async_rollout.scores_of
+            if actors and actors.async_rollout
+            else self.scoring.submit
+        )
         pending: list[RankedPending] = []
         worked, began = self.scoring.worked_s, time.monotonic()
         with self.accelerator.autocast():
@@ -201,16 +205,16 @@ class Loop(Course):
 
     def draw_ahead(self, step: int) -> None:
         """Let others draw the answers of the next step while this one is learned from."""
-        if self.actors is None or self.actors.ahead is None or step > self.settings.steps:
+        if self.actors is None or self.actors.async_rollout is None or step > self.settings.steps:
             return
         messages, ids, sampling = self.asked(step, self.state.position + self.settings.batch_size)
-        self.actors.ahead.begin(
+        self.actors.async_rollout.begin(
             chunks_of(messages, ids, sampling, self.settings.rollout_chunk),
             version=self.state.policy_version,
         )
 
     def check(self, rollout: Rollout) -> None:
-        """What must hold exactly; a breach stops the run."""
+        """What must hold exactly; a violation stops the run."""
         invariants.check_finite("a reward", torch.tensor(rollout.scored.values))
         invariants.check_mask(
             rollout.mask,
@@ -264,9 +268,9 @@ class Loop(Course):
 
     def learn(
         self, rollout: Rollout, advantages: Tensor, returns: Tensor, trusted: Tensor, step: int
-    ) -> tuple[UpdateStats | None, list[Breach]]:
+    ) -> tuple[UpdateStats | None, list[Violation]]:
         """The update; None when all rewards were alike or none was to be trusted, for then there
-        is nothing to learn, or when a loss or gradient was no number, which is a breach."""
+        is nothing to learn, or when a loss or gradient was no number, which is a violation."""
         settings = self.settings
         penalised = settings.missing_eos_penalty or settings.length_penalty
         if not trusted.any() or (self.state.moments.constant and not penalised):
@@ -283,8 +287,8 @@ class Loop(Course):
                         settings,
                         seed=derive_seed(self.context.spec.seed, "update", step),
                         trusted=trusted,
-                        epochs=self.steering.epochs,
-                        entropy_coef=self.steering.entropy_coef,
+                        epochs=self.controllers.epochs,
+                        entropy_coef=self.controllers.entropy_coef,
                         critic_alone=step <= settings.critic_warmup_steps,
                         accelerator=self.accelerator,
                     ),

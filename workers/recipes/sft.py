@@ -20,7 +20,7 @@ from workers.context import RunContext
 from workers.contract.events import Fault, RecipeError
 from workers.data.batches import Encoded, encode_pair, truncated_share
 from workers.data.snapshot import Demonstration, Messages, evaluation_splits, read_demonstrations
-from workers.layouts.shares import Shares
+from workers.layouts.shards import Shares
 from workers.models.loading import (
     load_causal,
     load_tokenizer,

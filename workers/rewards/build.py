@@ -149,7 +149,7 @@ class _Asked:
 
 
 def afresh(source: RewardSource) -> RewardSource:
-    """The same source, that makes every score anew; also those of a sum's parts."""
+    """The same source, that makes every score again; also those of a sum's parts."""
     if isinstance(source, CachedReward):
         return _Asked(source.source)
     if isinstance(source, WeightedSum):

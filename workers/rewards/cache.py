@@ -186,7 +186,7 @@ def _read(text: str | bytes) -> Remembered | None:
 
 # A source that is asked once for each text, by the cache that the scorer uses.
 
-# A trainer is told of no Redis but this one, which holds scores and nothing else.
+# A trainer is reported no Redis but this one, which holds scores and nothing else.
 URL_VARIABLE = "SCORE_CACHE_URL"
 
 

@@ -27,7 +27,7 @@ from workers.rollouts.sampling import Sampling
 # Sampling token by token with a cache, on what is left of a batch.
 #
 # `transformers` computes every row of a batch until the last one has ended, copies its whole cache
-# for each token, and builds a mask anew for each. This loop writes into a cache of the final size,
+# for each token, and builds a mask again for each. This loop writes into a cache of the final size,
 # drops rows that have ended (what that saves: docs/speed.md), and draws the very tokens that
 # `transformers` would: the noise of a draw belongs to the row and the step, not to who else is
 # still

@@ -285,12 +285,12 @@ class Supervisor:
         every = self._timing.renew_s if self._reachable else self._timing.retry_s
         if now - self._asked_lease_at >= every:
             self._asked_lease_at = now
-            self._heed(self._lease.renew())
+            self._handle(self._lease.renew())
         age = self._lease.age()
         if age >= self._timing.polite_age_s:
             self._end(Wish(STOP, LEASE_LOST), within_s=self._timing.kill_age_s - age)
 
-    def _heed(self, answer: str) -> None:
+    def _handle(self, answer: str) -> None:
         """What the lease script said."""
         self._reachable = answer != leases.UNREACHABLE
         if self._reachable:

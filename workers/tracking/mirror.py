@@ -32,11 +32,11 @@ class Writer(Protocol):
 
 
 class Mirror:
-    """One tool, fed by a queue. `trouble` is what to tell of it, once; empty while all is well."""
+    """One tool, fed by a queue. `problem` is what to tell of it, once; empty while all is well."""
 
     def __init__(self, name: str, tool: Tool, *, most_waiting: int = MOST_WAITING) -> None:
         self.name = name
-        self.trouble = ""
+        self.problem = ""
         self.dropped = 0
         self._tool = tool
         self._waiting: queue.Queue[tuple[float, Event]] = queue.Queue(most_waiting)
@@ -45,7 +45,7 @@ class Mirror:
 
     def take(self, event: Event) -> None:
         """Never waits."""
-        if self.trouble or not isinstance(event, Metrics | Histogram):
+        if self.problem or not isinstance(event, Metrics | Histogram):
             return
         try:
             self._waiting.put_nowait((time.time(), event))
@@ -58,13 +58,13 @@ class Mirror:
         try:
             self._waiting.put((time.time(), outcome), timeout=max(0.0, within_s))
         except queue.Full:
-            self.trouble = self.trouble or self._words(f"did not keep up within {within_s:.0f} s")
+            self.problem = self.problem or self._words(f"did not keep up within {within_s:.0f} s")
             return
         self._thread.join(max(0.0, deadline - time.monotonic()))
         if self._thread.is_alive():
-            self.trouble = self.trouble or self._words(f"did not end within {END_S:.0f} s")
-        elif self.dropped and not self.trouble:
-            self.trouble = self._words(f"was too slow: {self.dropped} events are missing there")
+            self.problem = self.problem or self._words(f"did not end within {END_S:.0f} s")
+        elif self.dropped and not self.problem:
+            self.problem = self._words(f"was too slow: {self.dropped} events are missing there")
 
     def _work(self) -> None:
         try:
@@ -79,7 +79,7 @@ class Mirror:
                 elif isinstance(event, Metrics):
                     self._figures(at, event)
         except Exception as error:  # whatever it is, the run is none of its business
-            self.trouble = self._words(f"failed: {type(error).__name__}: {error}")
+            self.problem = self._words(f"failed: {type(error).__name__}: {error}")
 
     def _figures(self, at: float, event: Metrics) -> None:
         for i, step in enumerate(event.steps):
@@ -93,11 +93,11 @@ class Mirror:
 class Mirrored:
     """A writer that mirrors what it writes. The run's own events come first, always."""
 
-    def __init__(self, writer: Writer, mirrors: list[Mirror], troubles: list[str]) -> None:
+    def __init__(self, writer: Writer, mirrors: list[Mirror], problems: list[str]) -> None:
         self._writer = writer
         self._mirrors = mirrors
         self._told: set[str] = set()
-        self._early = troubles  # what was wrong before there was anything to write
+        self._early = problems  # what was wrong before there was anything to write
 
     @property
     def step(self) -> int | None:
@@ -121,30 +121,30 @@ class Mirrored:
 
     def _tell(self) -> None:
         """What went wrong with a tool, once for each."""
-        troubles = [*self._early, *(mirror.trouble for mirror in self._mirrors)]
-        for trouble in troubles:
-            if trouble and trouble not in self._told:
-                self._told.add(trouble)
-                self._writer.write(Log(lines=[trouble], level="warning"))
+        problems = [*self._early, *(mirror.problem for mirror in self._mirrors)]
+        for problem in problems:
+            if problem and problem not in self._told:
+                self._told.add(problem)
+                self._writer.write(Log(lines=[problem], level="warning"))
 
 
 def mirrored(writer: Writer, spec: JobSpec, setting: str | None = None) -> Writer:
     """`writer`, and beside it the tools that `TRACKING` names; itself where it names none."""
     setting = os.environ.get(VARIABLE, "") if setting is None else setting
     names = list(dict.fromkeys(name.strip().lower() for name in setting.split(",") if name.strip()))
-    mirrors, troubles = [], []
+    mirrors, problems = [], []
     for name in names:
         if name not in TOOLS:
-            troubles.append(_unknown(name))
+            problems.append(_unknown(name))
             continue
         try:
             mirrors.append(Mirror(name, make_tool(name, spec)))
         except ImportError as error:
             missing = f"its package is not installed here ({error}); docs/tracking.md says how"
-            troubles.append(_words(name, missing))
+            problems.append(_words(name, missing))
         except Exception as error:  # a package may fail in any way while it is imported
-            troubles.append(_words(name, f"could not begin: {type(error).__name__}: {error}"))
-    return Mirrored(writer, mirrors, troubles) if names else writer
+            problems.append(_words(name, f"could not begin: {type(error).__name__}: {error}"))
+    return Mirrored(writer, mirrors, problems) if names else writer
 
 
 def _summary(event: Event) -> Mapping[str, Any]:

@@ -29,7 +29,7 @@ from workers.config.training import DPOSettings
 from workers.context import RunContext
 from workers.data.batches import Encoded, PairEncoder
 from workers.data.snapshot import Messages, Preference
-from workers.layouts.shares import ALONE, Shares
+from workers.layouts.shards import ALONE, Shares
 from workers.models.lora import body_of
 from workers.models.reference import Reference
 from workers.rollouts.answer_tokens import (

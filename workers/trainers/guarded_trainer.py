@@ -311,7 +311,7 @@ class GuardedTrainer(SplitWeights):
 
     def get_train_dataloader(self) -> Any:
         """Every rank reads the rows of the whole step, and its collator takes the rank's share
-        (`workers.layouts.shares`): so each knows what the step's loss is divided by."""
+        (`workers.layouts.shards`): so each knows what the step's loss is divided by."""
         loader = super().get_train_dataloader()
         shard = getattr(loader, "batch_sampler", None)
         if isinstance(shard, BatchSamplerShard):

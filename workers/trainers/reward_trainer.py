@@ -29,7 +29,7 @@ from workers.data.batches import (
     pad_right,
     stratified_order,
 )
-from workers.layouts.shares import ALONE, Shares
+from workers.layouts.shards import ALONE, Shares
 from workers.rl.losses import bradley_terry_loss
 from workers.trainers.microbatch import PartedSteps
 from workers.trainers.reward_data import MODEL, EncodedPair, Part, Progress

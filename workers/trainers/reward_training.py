@@ -18,7 +18,7 @@ from transformers import PreTrainedTokenizerBase, TrainingArguments, set_seed
 from workers.config.training import RewardSettings
 from workers.context import RunContext
 from workers.contract.events import Fault, RecipeError
-from workers.layouts.shares import Shares
+from workers.layouts.shards import Shares
 from workers.models.loading import load_scorer
 from workers.models.lora import attach_lora
 from workers.trainers.reward_data import (

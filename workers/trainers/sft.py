@@ -26,7 +26,7 @@ from workers.context import RunContext
 from workers.contract.events import Alert, Evidence
 from workers.data.batches import Encoded, encode_pair
 from workers.data.snapshot import Demonstration
-from workers.layouts.shares import ALONE, Shares
+from workers.layouts.shards import ALONE, Shares
 from workers.models.loading import readable_length
 from workers.rollouts.answer_tokens import (
     Batch,

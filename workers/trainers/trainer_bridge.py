@@ -26,7 +26,14 @@ from workers.config.training import TrainingSettings
 from workers.context import RunContext
 from workers.contract.events import Fault, RecipeError
 from workers.data.snapshot import TRAIN
-from workers.guardrails.watch import Breach, Guardrails, GuardStop, first_stop, report, stop_error
+from workers.guardrails.watch import (
+    Guardrails,
+    GuardStop,
+    Violation,
+    first_stop,
+    report,
+    stop_error,
+)
 from workers.layouts.arguments import layout_arguments
 from workers.trainers.guarded_trainer import GuardedTrainer
 
@@ -46,7 +53,7 @@ __all__ = [
 
 GUARDS_FILE = "guards.json"  # beside the trainer's state in a checkpoint
 
-# What the library reports about its own speed, and a counter that a resumed run begins anew.
+# What the library reports about its own speed, and a counter that a resumed run begins again.
 _UNREPORTED = (
     "runtime",
     "per_second",
@@ -84,7 +91,7 @@ class Reporter(TrainerCallback):
         self.evaluated_at = -1
         self.losses: list[tuple[int, float]] = []  # (step, held-out loss) of this attempt
         self.guards = Guardrails(
-            context.spec.kind, getattr(settings, "guards", {}), per_look=settings.batch_size
+            context.spec.kind, getattr(settings, "guards", {}), per_check=settings.batch_size
         )
 
     # --- guardrails ---
@@ -93,25 +100,25 @@ class Reporter(TrainerCallback):
         """Guard the figures of a step of this model. `parts` are the trainer's, as callbacks get
         them. Raises `GuardStop` when a rule ends the run. All ranks judge by the first one's
         figures, which may be rounded otherwise than theirs."""
-        breaches = self.judge(self.offset + step, ranks.from_first(dict(figures)))
-        report(self.context, breaches)
-        for breach in breaches:
-            for change in breach.adjustment:
+        violations = self.judge(self.offset + step, ranks.from_first(dict(figures)))
+        report(self.context, violations)
+        for violation in violations:
+            for change in violation.adjustment:
                 if change.setting == "learning_rate":
                     scale_learning_rate(parts["optimizer"], parts["lr_scheduler"], change.times)
-        if (stop := first_stop(breaches)) is not None:
+        if (stop := first_stop(violations)) is not None:
             raise GuardStop(stop)
 
-    def judge(self, step: int, figures: Mapping[str, float | None]) -> list[Breach]:
+    def judge(self, step: int, figures: Mapping[str, float | None]) -> list[Violation]:
         """What is crossed by the figures of a step of the run."""
-        return self.guards.look(step, figures)
+        return self.guards.check(step, figures)
 
     def not_finite(self, step: int, what: str, *, again: bool = False) -> None:
         """A step gave no numbers: told as skipped, or `GuardStop`."""
-        breach = self.guards.finite.skip_or_stop(self.offset + step, what, again=again)
-        report(self.context, [breach])
-        if breach.action == "stop":
-            raise GuardStop(breach)
+        violation = self.guards.finite.skip_or_stop(self.offset + step, what, again=again)
+        report(self.context, [violation])
+        if violation.action == "stop":
+            raise GuardStop(violation)
 
     def finish_folder(self, folder: Path) -> None:
         """Adds to a checkpoint what the library's trainer does not know of."""
@@ -290,7 +297,7 @@ def train_from(context: RunContext, trainer: Any, resume: Path | None, *, offset
         reporter.finish_folder(folder)
         step = offset + trainer.state.global_step
         context.save_checkpoint(folder, step=step, tags=["failed"], metrics={})
-        raise stop_error(stop.breach) from stop
+        raise stop_error(stop.violation) from stop
 
 
 def check_batches(settings: TrainingSettings, rows: int) -> None:

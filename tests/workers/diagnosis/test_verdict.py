@@ -4,8 +4,8 @@ import random
 from typing import Any
 
 from workers.contract.events import Evidence
-from workers.diagnosis.detective import TESTS, Detective
 from workers.diagnosis.detectors import DETECTORS
+from workers.diagnosis.diagnoser import TESTS, Diagnoser
 from workers.diagnosis.experiments import EXPERIMENTS, NEXT
 from workers.diagnosis.replay import diagnose
 from workers.diagnosis.verdict import Finding, verdict
@@ -77,7 +77,7 @@ def test_every_detector_can_be_asked() -> None:
 def course(seed: int, steps: int = 60) -> list[tuple[int, dict[str, float | None]]]:
     """A healthy run's figures, with an evaluation every ten steps."""
     draw = random.Random(seed)
-    looks: list[tuple[int, dict[str, float | None]]] = []
+    checks: list[tuple[int, dict[str, float | None]]] = []
     for step in range(1, steps + 1):
         figures: dict[str, float | None] = {
             "objective/kl_per_token": 0.0 if step == 1 else 0.001 * step,
@@ -97,9 +97,9 @@ def course(seed: int, steps: int = 60) -> list[tuple[int, dict[str, float | None
             "reward/length_correlation": draw.gauss(0.2, 0.2),
             "reward/kurtosis": draw.gauss(0, 1),
         }
-        looks.append((step, figures))
+        checks.append((step, figures))
         if step % 10 == 0:
-            looks.append(
+            checks.append(
                 (
                     step,
                     {
@@ -110,12 +110,14 @@ def course(seed: int, steps: int = 60) -> list[tuple[int, dict[str, float | None
                     },
                 )
             )
-    return looks
+    return checks
 
 
-def series_of(looks: list[tuple[int, dict[str, float | None]]]) -> dict[str, list[tuple[int, Any]]]:
+def series_of(
+    checks: list[tuple[int, dict[str, float | None]]],
+) -> dict[str, list[tuple[int, Any]]]:
     series: dict[str, list[tuple[int, Any]]] = {}
-    for step, figures in looks:
+    for step, figures in checks:
         for name, value in figures.items():
             series.setdefault(name, []).append((step, value))
     return series
@@ -127,34 +129,34 @@ def test_healthy_courses_raise_nothing() -> None:
 
 
 def test_the_record_says_what_the_live_run_said() -> None:
-    looks = course(1)
-    for step, figures in looks:
+    checks = course(1)
+    for step, figures in checks:
         if step > 30 and "policy/clipfrac_avg" in figures:
             figures["policy/clipfrac_avg"] = 0.6
         if step > 30 and "eval/score" in figures:
             figures["eval/score"] = 9.0
-    live = Detective("ppo")
-    for step, figures in looks:
+    live = Diagnoser("ppo")
+    for step, figures in checks:
         live.see(step, figures)
     assert live.findings == sorted(
-        diagnose(series_of(looks), kind="ppo").findings, key=live.findings.index
+        diagnose(series_of(checks), kind="ppo").findings, key=live.findings.index
     )
     assert {one.rule for one in live.findings} == {"clipped_often", "evaluation_apart"}
 
 
-def test_a_resumed_detective_goes_on_as_if_nothing_had_happened() -> None:
-    looks = course(2)
-    for step, figures in looks:
+def test_a_resumed_diagnoser_continues_as_if_nothing_had_happened() -> None:
+    checks = course(2)
+    for step, figures in checks:
         if step > 28 and "policy/clipfrac_avg" in figures:
             figures["policy/clipfrac_avg"] = 0.6
-    whole, first = Detective("ppo"), Detective("ppo")
-    for step, figures in looks:
+    whole, first = Diagnoser("ppo"), Diagnoser("ppo")
+    for step, figures in checks:
         whole.see(step, figures)
-    for step, figures in looks[:32]:
+    for step, figures in checks[:32]:
         first.see(step, figures)
-    second = Detective("ppo")
+    second = Diagnoser("ppo")
     second.restore(first.state())
-    for step, figures in looks[32:]:
+    for step, figures in checks[32:]:
         second.see(step, figures)
     assert second.findings == whole.findings
     assert second.state() == whole.state()
@@ -187,13 +189,13 @@ def test_a_symptom_is_the_cause_where_nothing_else_is_known() -> None:
 
 
 def test_a_long_run_is_looked_at_every_so_often_and_at_its_evaluations() -> None:
-    looks = course(4, steps=600)
-    for step, figures in looks:
+    checks = course(4, steps=600)
+    for step, figures in checks:
         if step > 300 and "policy/clipfrac_avg" in figures:
             figures["policy/clipfrac_avg"] = 0.6
         if "eval/protocol" in figures and step >= 410:
             figures["eval/protocol"] = 18.0
-    said = diagnose(series_of(looks), kind="ppo", most_looks=100)
+    said = diagnose(series_of(checks), kind="ppo", most_checks=100)
     assert [one.rule for one in said.findings] == ["clipped_often", "protocol_changed"]
     assert said.findings[0].onset - 300 < 40
     assert said.findings[1].onset == 410

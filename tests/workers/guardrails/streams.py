@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 
-from workers.guardrails.watch import Breach, Guardrails
+from workers.guardrails.watch import Guardrails, Violation
 
 BATCH = 64
 EVAL_EVERY, EVAL_PROMPTS = 10, 32
@@ -91,8 +91,8 @@ def planted(
         yield step, figures | dict(fault(step, figures)) if step >= since else figures
 
 
-def watch(guards: Guardrails, stream: Stream) -> list[Breach]:
-    return [breach for step, figures in stream for breach in guards.look(step, figures)]
+def watch(guards: Guardrails, stream: Stream) -> list[Violation]:
+    return [violation for step, figures in stream for violation in guards.check(step, figures)]
 
 
 def level_after(step: int) -> Callable[[int, Figures], Mapping[str, float | None]]:

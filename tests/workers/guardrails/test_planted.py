@@ -22,7 +22,7 @@ from workers.guardrails.watch import Guardrails
 
 SEEDS = range(40)
 ON = {"reward_above_baseline": "warn"}  # off unless chosen
-WITHIN = 8  # looks from the fault to the alert, for rules that do not pool or wait
+WITHIN = 8  # checks from the fault to the alert, for rules that do not pool or wait
 
 
 def level(**figures: float):
@@ -119,8 +119,8 @@ def test_a_planted_fault_of_ppo_raises_its_own_guardrail_soon(name: str) -> None
     fault, since = PPO_FAULTS[name]
     stream = planted(healthy_ppo(1), steady, since=1)
     found = watch(Guardrails("ppo", ON), planted(stream, fault, since=since))
-    own = [breach for breach in found if breach.rule.name == name]
-    assert own, [breach.rule.name for breach in found]
+    own = [violation for violation in found if violation.rule.name == name]
+    assert own, [violation.rule.name for violation in found]
     assert since <= own[0].step <= since + SLOW.get(name, WITHIN)
     assert own[0].rule.advice in own[0].message
 
@@ -142,14 +142,14 @@ def test_every_rule_has_a_planted_fault() -> None:
 )
 def test_a_planted_fault_of_a_trainer_raises_its_own_guardrail(kind: str, name: str, fault) -> None:
     found = watch(Guardrails(kind), planted(healthy_trainer(2), fault, since=100))
-    assert name in [breach.rule.name for breach in found]
-    assert min(breach.step for breach in found) >= 100
+    assert name in [violation.rule.name for violation in found]
+    assert min(violation.step for violation in found) >= 100
 
 
 def test_dpo_is_watched_for_divergence_and_length_too() -> None:
     guards = Guardrails("dpo", {"reference_kl": "stop"})
-    looks = [(s, {"objective/kl": float(s), "response/length": 10.0 + 4 * s}) for s in range(20)]
-    found = watch(guards, iter(looks))
+    checks = [(s, {"objective/kl": float(s), "response/length": 10.0 + 4 * s}) for s in range(20)]
+    found = watch(guards, iter(checks))
     assert {(b.rule.name, b.action) for b in found} == {
         ("reference_kl", "stop"),
         ("length", "warn"),
@@ -159,8 +159,8 @@ def test_dpo_is_watched_for_divergence_and_length_too() -> None:
 
 
 def test_groups_that_teach_nothing_are_told_in_grpo() -> None:
-    looks = [(s, {"grpo/zero_variance_share": 0.3 if s < 10 else 0.95}) for s in range(20)]
-    assert [(b.rule.name, b.step) for b in watch(Guardrails("grpo"), iter(looks))] == [
+    checks = [(s, {"grpo/zero_variance_share": 0.3 if s < 10 else 0.95}) for s in range(20)]
+    assert [(b.rule.name, b.step) for b in watch(Guardrails("grpo"), iter(checks))] == [
         ("zero_variance", 12)
     ]
 
@@ -198,7 +198,7 @@ def test_a_plateau_of_the_held_out_score_is_no_fall() -> None:
     stops = 0
     for _ in SEEDS:
         guards = Guardrails("ppo")
-        looks = (
+        checks = (
             (
                 10 * i,
                 {
@@ -208,7 +208,7 @@ def test_a_plateau_of_the_held_out_score_is_no_fall() -> None:
             )
             for i in range(25)
         )
-        stops += any(b.action == "stop" for b in watch(guards, looks))
+        stops += any(b.action == "stop" for b in watch(guards, checks))
     assert stops <= 2
 
 
@@ -216,17 +216,17 @@ def test_rounding_noise_of_large_scores_is_a_constant_reward_and_a_small_spread_
     """As the moments see it: 1e-5 of the scores' own size."""
     for mean, std, constant in ((1000.0, 5e-3, True), (0.0, 5e-3, False), (0.1, 5e-6, True)):
         figures = {"objective/scores": mean, "objective/scores_running_std": std}
-        assert bool(Guardrails("ppo").look(1, figures)) == constant
+        assert bool(Guardrails("ppo").check(1, figures)) == constant
 
 
 def test_a_rare_reward_that_is_soon_learned_is_no_outlier() -> None:
-    looks = [(s, {"reward/outlier_share": 0.03 if s <= 9 else 0.0}) for s in range(1, 60)]
-    assert watch(Guardrails("ppo"), iter(looks)) == []
+    checks = [(s, {"reward/outlier_share": 0.03 if s <= 9 else 0.0}) for s in range(1, 60)]
+    assert watch(Guardrails("ppo"), iter(checks)) == []
 
 
 def test_a_critic_that_has_not_learned_yet_is_no_alarm() -> None:
-    looks = [(s, {"val/explained_variance": -2.0 if s <= 25 else 0.3}) for s in range(1, 60)]
-    assert watch(Guardrails("ppo"), iter(looks)) == []
+    checks = [(s, {"val/explained_variance": -2.0 if s <= 25 else 0.3}) for s in range(1, 60)]
+    assert watch(Guardrails("ppo"), iter(checks)) == []
 
 
 def test_the_spread_that_the_calibrated_scale_squeezes_is_no_alarm() -> None:
@@ -235,7 +235,7 @@ def test_the_spread_that_the_calibrated_scale_squeezes_is_no_alarm() -> None:
         reward__calibrated_mean=0.93, reward__calibrated_std=0.06, objective__scores_std=1.0
     )
     found = watch(Guardrails("ppo"), planted(healthy_ppo(4), squeezed, since=60))
-    assert "reward_spread" not in [breach.rule.name for breach in found]
+    assert "reward_spread" not in [violation.rule.name for violation in found]
 
 
 def test_thresholds_are_those_the_specification_names() -> None:

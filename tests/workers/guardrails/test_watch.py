@@ -1,4 +1,4 @@
-"""One trouble is one alert; state goes on exactly; what is no number is a finding."""
+"""One problem is one alert; state goes on exactly; what is no number is a finding."""
 
 import itertools
 import json
@@ -17,10 +17,10 @@ from workers.guardrails.watch import FiniteGuard, Guardrails, first_stop, report
 NAN = math.nan
 
 
-def looks(guards: Guardrails, name: str, values: list[float | None], first_step: int = 1):
+def checks(guards: Guardrails, name: str, values: list[float | None], first_step: int = 1):
     """[(step, action)] of what a figure's course raises."""
     found = watch(guards, ((first_step + i, {name: v}) for i, v in enumerate(values)))
-    return [(breach.step, breach.action) for breach in found]
+    return [(violation.step, violation.action) for violation in found]
 
 
 # --- how often ---
@@ -28,13 +28,13 @@ def looks(guards: Guardrails, name: str, values: list[float | None], first_step:
 
 def test_a_trouble_that_stays_is_told_once() -> None:
     guards = Guardrails("ppo")
-    assert looks(guards, "objective/kl", [12.0] * 300) == [(2, "warn")]
+    assert checks(guards, "objective/kl", [12.0] * 300) == [(2, "warn")]
 
 
 def test_one_look_over_the_bound_is_no_trouble_where_patience_is_asked() -> None:
-    assert looks(Guardrails("ppo"), "policy/clipfrac_avg", [0.1, 0.9, 0.1, 0.1, 0.1] * 20) == []
-    # three of five looks, in whatever order
-    assert looks(Guardrails("ppo"), "policy/clipfrac_avg", [0.9, 0.1, 0.9, 0.1, 0.9]) == [
+    assert checks(Guardrails("ppo"), "policy/clipfrac_avg", [0.1, 0.9, 0.1, 0.1, 0.1] * 20) == []
+    # three of five checks, in whatever order
+    assert checks(Guardrails("ppo"), "policy/clipfrac_avg", [0.9, 0.1, 0.9, 0.1, 0.9]) == [
         (5, "warn")
     ]
 
@@ -42,27 +42,27 @@ def test_one_look_over_the_bound_is_no_trouble_where_patience_is_asked() -> None
 def test_it_is_told_again_only_after_ten_calm_looks_well_inside() -> None:
     just_inside, well_inside = 9.0, 7.9  # a fifth of ten nats is the margin
     hovering = [12.0] * 3 + ([just_inside] * 5 + [12.0] * 5) * 10
-    assert looks(Guardrails("ppo"), "objective/kl", hovering) == [(2, "warn")]
+    assert checks(Guardrails("ppo"), "objective/kl", hovering) == [(2, "warn")]
     returning = [12.0] * 3 + [well_inside] * 20 + [12.0] * 3
-    assert looks(Guardrails("ppo"), "objective/kl", returning) == [(2, "warn"), (25, "warn")]
+    assert checks(Guardrails("ppo"), "objective/kl", returning) == [(2, "warn"), (25, "warn")]
 
 
 def test_two_alerts_of_a_rule_are_twenty_looks_apart() -> None:
     flickering = ([50.0] * 3 + [0.1] * 11) * 20
-    steps = [s for s, _ in looks(Guardrails("ppo"), "update/skipped_minibatches", flickering)]
+    steps = [s for s, _ in checks(Guardrails("ppo"), "update/skipped_minibatches", flickering)]
     assert len(steps) > 3
     assert min(b - a for a, b in itertools.pairwise(steps)) >= 20
 
 
 def test_an_adjustment_is_made_again_while_the_trouble_stays_three_times_at_most() -> None:
     guards = Guardrails("ppo", {"reference_kl": "adjust"})
-    found = looks(guards, "objective/kl", [12.0] * 100)
+    found = checks(guards, "objective/kl", [12.0] * 100)
     assert found == [(2, "adjust"), (12, "adjust"), (22, "adjust")]
 
 
 def test_none_is_no_look_at_all() -> None:
     guards = Guardrails("ppo")
-    assert looks(guards, "objective/kl", [12.0, None, None, None, 12.0]) == [(5, "warn")]
+    assert checks(guards, "objective/kl", [12.0, None, None, None, 12.0]) == [(5, "warn")]
 
 
 def test_a_rule_that_is_off_says_nothing_and_another_threshold_is_kept_to() -> None:
@@ -71,9 +71,13 @@ def test_a_rule_that_is_off_says_nothing_and_another_threshold_is_kept_to() -> N
         "ppo",
         {"clip_fraction": "off", "reference_kl": {"threshold": 8, "action": "stop", "patience": 1}},
     )
-    (breach,) = guards.look(1, figures)
-    assert (breach.rule.name, breach.action, breach.threshold) == ("reference_kl", "stop", 8)
-    assert breach.severity == "critical"
+    (violation,) = guards.check(1, figures)
+    assert (violation.rule.name, violation.action, violation.threshold) == (
+        "reference_kl",
+        "stop",
+        8,
+    )
+    assert violation.severity == "critical"
 
 
 def test_of_several_stops_the_outermost_in_the_diagnosis_counts() -> None:
@@ -81,7 +85,7 @@ def test_of_several_stops_the_outermost_in_the_diagnosis_counts() -> None:
     guards = Guardrails(
         "ppo", {"reference_kl": choice, "repetition": choice, "ratio": {"patience": 1}}
     )
-    found = guards.look(
+    found = guards.check(
         1, {"objective/kl": 50.0, "response/repetition": 0.9, "update/skipped_minibatches": 3.0}
     )
     assert [b.rule.name for b in found] == ["repetition", "reference_kl", "ratio"]
@@ -101,7 +105,7 @@ def test_a_watcher_that_is_resumed_says_what_one_without_a_break_says() -> None:
     for cut in (1, 45, 93, 120):
         guards, found = Guardrails("ppo", {"reference_kl": "adjust"}), []
         for step, figures in course():
-            found += guards.look(step, figures)
+            found += guards.check(step, figures)
             if step == cut:
                 saved = json.loads(json.dumps(guards.state(), allow_nan=False))
                 guards = Guardrails("ppo", {"reference_kl": "adjust"})
@@ -112,9 +116,9 @@ def test_a_watcher_that_is_resumed_says_what_one_without_a_break_says() -> None:
 
 def test_the_state_that_was_handed_out_does_not_move_with_the_run() -> None:
     guards = Guardrails("ppo")
-    guards.look(1, {"objective/kl": 12.0})
+    guards.check(1, {"objective/kl": 12.0})
     before = guards.state()
-    guards.look(2, {"objective/kl": 12.0})
+    guards.check(2, {"objective/kl": 12.0})
     assert before != guards.state()
 
 
@@ -123,30 +127,30 @@ def test_the_state_that_was_handed_out_does_not_move_with_the_run() -> None:
 
 def test_a_watched_figure_that_is_no_number_is_told_then_stops_the_run() -> None:
     guards = Guardrails("ppo")
-    assert looks(guards, "objective/kl", [1.0, NAN, math.inf]) == [(2, "skip"), (3, "stop")]
+    assert checks(guards, "objective/kl", [1.0, NAN, math.inf]) == [(2, "skip"), (3, "stop")]
     assert json.dumps(guards.state(), allow_nan=False)
 
 
 def test_a_figure_nobody_watches_may_be_undefined() -> None:
-    assert looks(Guardrails("ppo"), "val/ratio", [NAN] * 5) == []
+    assert checks(Guardrails("ppo"), "val/ratio", [NAN] * 5) == []
 
 
 def test_a_step_that_was_skipped_is_not_told_twice() -> None:
     guards = Guardrails("sft")
-    guards.look(10, {"loss": 1.0, "grad_norm": 1.0})
+    guards.check(10, {"loss": 1.0, "grad_norm": 1.0})
     assert guards.finite.skip_or_stop(17, "the loss").action == "skip"
-    assert guards.look(20, {"loss": 1.0, "grad_norm": NAN}) == []
-    assert [b.action for b in guards.look(30, {"loss": NAN})] == ["skip"]
+    assert guards.check(20, {"loss": 1.0, "grad_norm": NAN}) == []
+    assert [b.action for b in guards.check(30, {"loss": NAN})] == ["skip"]
 
 
 def test_an_evaluation_without_numbers_stops_the_second_time() -> None:
     guards = Guardrails("sft")
-    assert looks(guards, "eval/loss", [1.0, NAN, 1.0, NAN], first_step=100) == [
+    assert checks(guards, "eval/loss", [1.0, NAN, 1.0, NAN], first_step=100) == [
         (101, "skip"),
         (103, "skip"),
     ]
     guards = Guardrails("sft")
-    found = [b.action for s in (50, 150) for b in guards.look(s, {"eval/loss": NAN})]
+    found = [b.action for s in (50, 150) for b in guards.check(s, {"eval/loss": NAN})]
     assert found == ["skip", "stop"]
 
 
@@ -178,12 +182,12 @@ class Writer:
         self.events.append(event)
 
 
-def test_a_breach_is_an_alert_with_evidence_and_a_failure_with_a_kind() -> None:
+def test_a_violation_is_an_alert_with_evidence_and_a_failure_with_a_kind() -> None:
     writer = Writer()
     context = RunContext(None, None, Path(), writer)
     guards = Guardrails("ppo", {"reference_kl": {"action": "stop", "patience": 1}})
-    breaches = guards.look(3, {"objective/kl": 12.5})
-    report(context, breaches)
+    violations = guards.check(3, {"objective/kl": 12.5})
+    report(context, violations)
     alert, evidence = writer.events
     assert isinstance(alert, Alert)
     assert (alert.rule, alert.severity, alert.step) == ("reference_kl", "critical", 3)
@@ -196,7 +200,7 @@ def test_a_breach_is_an_alert_with_evidence_and_a_failure_with_a_kind() -> None:
         "at most 10",
         "nats per sequence",
     )
-    error = stop_error(breaches[0])
+    error = stop_error(violations[0])
     assert (error.kind, error.fault) == ("guard_reference_kl", Fault.GUARD)
 
 
@@ -206,7 +210,7 @@ def test_what_is_no_number_is_reported_without_one() -> None:
     guards = Guardrails("ppo")
     report(
         RunContext(None, None, Path(), writer),
-        guards.look(1, {"objective/kl": NAN}),
+        guards.check(1, {"objective/kl": NAN}),
     )
     assert [event.value for event in writer.events] == [None, None]
 
@@ -256,8 +260,8 @@ def test_an_adjustment_stays_within_its_bounds() -> None:
     assert [epochs.apply(n) for n in (4, 2, 1)] == [3, 1, 1]
     assert isinstance(epochs.apply(4), int)
     assert rate.apply(1e-5) == pytest.approx(5e-6)
-    (dearer,) = {r.name: r for r in rules_of("ppo")}["reference_kl"].adjustment
-    assert [dearer.apply(v) for v in (0.1, 0.9, 3.0)] == [pytest.approx(0.15), 1.0, 3.0]
+    (costlier,) = {r.name: r for r in rules_of("ppo")}["reference_kl"].adjustment
+    assert [costlier.apply(v) for v in (0.1, 0.9, 3.0)] == [pytest.approx(0.15), 1.0, 3.0]
 
 
 def test_the_table_is_whole() -> None:

@@ -275,10 +275,10 @@ def test_a_run_that_ran_out_of_memory_says_what_to_lower(
     assert "max_tokens_per_batch 4096 → 2048" in message
 
 
-# A run in small keeps whatever could be the cause of trouble.
+# A run in small keeps whatever could be the cause of problem.
 
 
-# What decides how long a run takes; everything else may be the cause of trouble.
+# What decides how long a run takes; everything else may be the cause of problem.
 SIZES = {
     "steps",
     "max_steps",

@@ -19,7 +19,7 @@ from workers.control import CONTROL_FILE, Wish, wish_write
 from workers.emitter import EVENTS_FILE, Emitter
 from workers.ray.cluster import ADDRESS_VARIABLE
 from workers.ray.policy_actors import PolicyActor, RayDrawer
-from workers.recipes.ppo import Loop
+from workers.recipes.ppo import PPOTrainer
 from workers.supervisor.child import MARK
 from workers.train import StopSignal, train
 
@@ -202,7 +202,7 @@ def test_a_run_cancelled_while_it_draws_ahead_does_not_wait_for_actors_that_hang
 ) -> None:
     """The answers they owe are those of a step that will not come."""
     folder = shop.folder(spec_of(shop, "cancelled"))
-    wished, learn = threading.Event(), Loop.learn
+    wished, learn = threading.Event(), PPOTrainer.learn
 
     def cancel(drawer: RayDrawer) -> None:
         for actor in drawer._ray.get([a.ready.remote() for a in drawer.pool.actors]):
@@ -211,11 +211,11 @@ def test_a_run_cancelled_while_it_draws_ahead_does_not_wait_for_actors_that_hang
         os.kill(os.getpid(), signal.SIGTERM)
         wished.set()
 
-    def learn_meanwhile(self: Loop, *asked: Any) -> Any:
+    def learn_meanwhile(self: PPOTrainer, *asked: Any) -> Any:
         assert wished.wait(200)
         return learn(self, *asked)
 
-    monkeypatch.setattr(Loop, "learn", learn_meanwhile)
+    monkeypatch.setattr(PPOTrainer, "learn", learn_meanwhile)
     actors = in_the_middle(monkeypatch, cancel, rollout=2)
     began = time.monotonic()
     ended = run("cancelled", **LAGGED | {"rollout_workers": 2})

@@ -15,7 +15,7 @@ from workers.config import settings_for
 from workers.contract.events import Fault, RecipeError
 from workers.models import invariants
 from workers.models.loading import weights_sha256
-from workers.ppo.async_rollout import Ahead, open_actors
+from workers.ppo.async_rollout import AsyncRollout, open_actors
 from workers.ppo.model import ActorCritic
 from workers.ray.cluster import import_ray
 from workers.ray.policy_actors import load, shards, trained
@@ -257,7 +257,7 @@ def test_answers_drawn_ahead_are_used_once_and_with_their_scores() -> None:
     chunks = chunks_of(MESSAGES, IDS, Sampling(4, seed=1), 3)
     source = Counted()
     with ScoreQueue(source) as queue:
-        ahead = Ahead(FakeDrawer(), queue.submit, most_age=4)
+        ahead = AsyncRollout(FakeDrawer(), queue.submit, most_age=4)
         ahead.begin(chunks, version=5)
         drawn = list(ahead.draw(chunks, version=9))
         assert [one.version for one in drawn] == [5, 5, 5]
@@ -272,7 +272,7 @@ def test_answers_too_old_or_to_other_questions_are_dropped_and_drawn_afresh() ->
     chunks = chunks_of(MESSAGES, IDS, Sampling(4, seed=1), 3)
     others = chunks_of(MESSAGES, IDS, Sampling(4, seed=2), 3)
     with ScoreQueue(Counted()) as queue:
-        ahead = Ahead(FakeDrawer(), queue.submit, most_age=4)
+        ahead = AsyncRollout(FakeDrawer(), queue.submit, most_age=4)
         ahead.begin(chunks, version=5)
         assert {one.version for one in ahead.draw(chunks, version=10)} == {10}
         ahead.begin(chunks, version=10)
@@ -285,7 +285,7 @@ def test_what_goes_wrong_while_drawing_ahead_reaches_who_asks() -> None:
     drawer = FakeDrawer()
     drawer.error = RuntimeError("probability tensor contains nan")
     with ScoreQueue(Counted()) as queue:
-        ahead = Ahead(drawer, queue.submit, most_age=4)
+        ahead = AsyncRollout(drawer, queue.submit, most_age=4)
         chunks = chunks_of(MESSAGES, IDS, Sampling(4, seed=1), 3)
         ahead.begin(chunks, version=0)
         with pytest.raises(RuntimeError, match="probability tensor"):

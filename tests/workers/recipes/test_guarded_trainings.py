@@ -169,7 +169,7 @@ def test_two_steps_without_a_number_stop_the_run_and_keep_what_was_before(
 
     if kind != "sft":
         return
-    # The way on: from the last checkpoint, once the trouble is mended.
+    # The way on: from the last checkpoint, once the problem is mended.
     resume = Resume(last["uri"], last["sha256"], last["step"])
     again = workshop.run_here(
         workshop.spec(spec.run, kind, CONFIGS[kind], attempt=2, resume=resume, **INPUTS[kind])
@@ -254,7 +254,7 @@ def test_a_loss_that_jumps_halves_the_step_size_and_a_resumed_run_knows(
     rates = whole.curve("learning_rate")
     assert [rates[step] for step in (1, 2, 3)] == [1e-3] * 3
     assert [rates[step] for step in (4, 5, 8)] == [5e-4] * 3
-    assert second.all("Alert") == []  # it was told of before
+    assert second.all("Alert") == []  # it was reported before
     check_joined(whole, first, second)
 
 

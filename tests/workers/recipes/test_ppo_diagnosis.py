@@ -270,7 +270,7 @@ def test_an_evaluation_that_asks_otherwise_is_another_protocol(
     assert (evidence["link"], evidence["onset"]) == ("evaluation", 4)
 
 
-# --- the guardrail of the diagnosis, and one voice for one trouble ---
+# --- the guardrail of the diagnosis, and one voice for one problem ---
 
 
 def test_a_found_cause_stops_the_run_where_that_was_chosen(

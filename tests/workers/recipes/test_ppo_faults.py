@@ -104,7 +104,7 @@ def test_a_guardrail_told_to_adjust_changes_the_setting_it_names(workshop: Works
 def test_a_price_that_rises_holds_the_policy(workshop: Workshop) -> None:
     outcome = train(
         workshop,
-        "dearer",
+        "costlier",
         steps=12,
         learning_rate=5e-3,
         update_kl_target=0.5,

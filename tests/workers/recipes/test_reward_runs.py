@@ -202,7 +202,7 @@ def test_memorising_is_stopped_told_and_the_best_weights_are_kept(workshop: Work
     assert at["step"] == at["weights_of_step"] + 2 * config["eval_every"] < 200
     final = stopped.all("CheckpointSaved")[-1]
     assert {"final", "best"} <= set(final["tags"])
-    # the weights in the folder are those of the lowest loss, measured anew
+    # the weights in the folder are those of the lowest loss, measured again
     reward = ModelReward(folder_of(workshop, stopped))
     rows = noise_rows(40, seed=2)
     chosen, rejected = (

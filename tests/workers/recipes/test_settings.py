@@ -12,7 +12,7 @@ from workers.config import SETTINGS, recipe_fields, settings_for
 from workers.config.presets import PRESETS
 from workers.config.rewards import AGGREGATES
 from workers.contract.events import RecipeError
-from workers.layouts.shares import Shares
+from workers.layouts.shards import Shares
 
 
 def refused(kind: str, values: dict) -> str:

@@ -1,4 +1,4 @@
-"""Looks at a run step by step and says each trouble once."""
+"""Looks at a run step by step and says each problem once."""
 
 import copy
 import math
@@ -12,19 +12,19 @@ from workers.diagnosis.baseline import WIDTH, Baseline
 from workers.diagnosis.detectors import Detector, detectors_of
 from workers.diagnosis.verdict import Finding, finding_from_json, finding_of_failure
 
-# Tests of a look, in plain Python. A detector's memory is JSON, so a resumed run goes on exactly.
+# Tests of a check, in plain Python. A detector's memory is JSON, so a resumed run goes on exactly.
 #
-# Each takes (detector, memory, figures, step, baseline) and returns a `Look`, or None when the
-# look
+# Each takes (detector, memory, figures, step, baseline) and returns a `Check`, or None when the
+# check
 # says nothing yet.
 
 Memory = dict[str, Any]
 Figures = Mapping[str, float]
-MARGIN = 0.2  # a trouble is over a fifth of the limit inside it
+MARGIN = 0.2  # a problem is over a fifth of the limit inside it
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class Check:
     """`off`: beyond the limit; `clear`: well inside; `onset`, where the test knows it better."""
 
     value: float
@@ -35,12 +35,12 @@ class Look:
     detail: str = ""
 
 
-Test = Callable[[Detector, Memory, Figures, int, Baseline | None], Look | None]
+Test = Callable[[Detector, Memory, Figures, int, Baseline | None], Check | None]
 
 
 def level(
     detector: Detector, memory: Memory, figures: Figures, step: int, baseline: Baseline | None
-) -> Look:
+) -> Check:
     """The figure (or its size, with `size`) against `above` or `below`."""
     value = figures[detector.metrics[0]]
     value = abs(value) if detector.given.get("size") else value
@@ -49,8 +49,8 @@ def level(
 
 def average(
     detector: Detector, memory: Memory, figures: Figures, step: int, baseline: Baseline | None
-) -> Look | None:
-    """The median of the last `window` looks against `above` or `below`: one look of a small batch
+) -> Check | None:
+    """The median of the last `window` checks against `above` or `below`: one check of a small batch
     says little, and a median does not hear a single outlier. It began with the first of them that
     was itself beyond the limit. With `unless_rising`, a figure whose newer half lies that much over
     its older half is left alone."""
@@ -59,23 +59,23 @@ def average(
     kept = _keep(memory, [step, value], detector.given["window"])
     if len(kept) < detector.given.get("least", detector.given["window"]):
         return None
-    look = _against(detector, median(one for _, one in kept))
+    check = _against(detector, median(one for _, one in kept))
     half = len(kept) // 2
     older, newer = (median(one for _, one in part) for part in (kept[:half], kept[half:]))
     rises = newer - older > detector.given.get("unless_rising", math.inf)
-    if rises:  # it is on its way: no trouble yet, and no all-clear
-        look = replace(look, off=False, clear=False)
-    if not look.off:
+    if rises:  # it is on its way: no problem yet, and no all-clear
+        check = replace(check, off=False, clear=False)
+    if not check.off:
         memory.pop("since", None)
-        return look
+        return check
     begun = next(at for at, one in kept if _against(detector, one).off)
-    return replace(look, onset=memory.setdefault("since", begun))
+    return replace(check, onset=memory.setdefault("since", begun))
 
 
 def burst(
     detector: Detector, memory: Memory, figures: Figures, step: int, baseline: Baseline | None
-) -> Look | None:
-    """How often in the last `window` looks the figure was over `times` their median: a heavy tail
+) -> Check | None:
+    """How often in the last `window` checks the figure was over `times` their median: a heavy tail
     makes single batches many times wilder than the batches around them. `above` is how often."""
     kept = _keep(memory, [step, figures[detector.metrics[0]]], detector.given["window"])
     if len(kept) < detector.given.get("least", 4):
@@ -86,16 +86,16 @@ def burst(
     calm = next((at for at, one in kept if one <= limit), step)
     if not wild or wild[-1] < calm:  # wild and then calm for good: a figure that fell
         wild = []
-    look = _against(detector, float(len(wild)))
-    return replace(look, onset=wild[0]) if look.off else look
+    check = _against(detector, float(len(wild)))
+    return replace(check, onset=wild[0]) if check.off else check
 
 
 def pooled(
     detector: Detector, memory: Memory, figures: Figures, step: int, baseline: Baseline | None
-) -> Look | None:
-    """The last `window` looks of a figure that is a standard normal deviate when all is well,
-    pooled: |Σz|/√n, from the second look on. Several looks that are each a little off are one that
-    is far off."""
+) -> Check | None:
+    """The last `window` checks of a figure that is a standard normal deviate when all is well,
+    pooled: |Σz|/√n, from the second check on. Several checks that are each a little off are one
+    that is far off."""
     kept = _keep(memory, [step, figures[detector.metrics[0]]], detector.given["window"])
     if len(kept) < 2:
         return None
@@ -105,7 +105,7 @@ def pooled(
 
 def share_of(
     detector: Detector, memory: Memory, figures: Figures, step: int, baseline: Baseline | None
-) -> Look | None:
+) -> Check | None:
     """The first figure over the second."""
     whole = figures[detector.metrics[1]]
     return _against(detector, figures[detector.metrics[0]] / whole) if whole > 0 else None
@@ -113,8 +113,8 @@ def share_of(
 
 def of_first(
     detector: Detector, memory: Memory, figures: Figures, step: int, baseline: Baseline | None
-) -> Look | None:
-    """The figure over its mean in the first `first` looks."""
+) -> Check | None:
+    """The figure over its mean in the first `first` checks."""
     value = figures[detector.metrics[0]]
     begun = memory.setdefault("begun", [])
     if len(begun) < detector.given.get("first", 3):
@@ -126,18 +126,18 @@ def of_first(
 
 def changed(
     detector: Detector, memory: Memory, figures: Figures, step: int, baseline: Baseline | None
-) -> Look:
+) -> Check:
     """Any departure from the first value. Exact."""
     value = figures[detector.metrics[0]]
     first = memory.setdefault("first", value)
     off = value != first
-    return Look(value, f"{first:.9g}, as at first", off, not off, onset=step if off else None)
+    return Check(value, f"{first:.9g}, as at first", off, not off, onset=step if off else None)
 
 
 def at_start(
     detector: Detector, memory: Memory, figures: Figures, step: int, baseline: Baseline | None
-) -> Look | None:
-    """The figure at the first look alone; resumed runs have had theirs, and a record that begins
+) -> Check | None:
+    """The figure at the first check alone; resumed runs have had theirs, and a record that begins
     later, such as one of every tenth step, has no start to judge."""
     if memory.setdefault("judged", False) or step > 1:
         return None
@@ -147,19 +147,19 @@ def at_start(
 
 def never_moves(
     detector: Detector, memory: Memory, figures: Figures, step: int, baseline: Baseline | None
-) -> Look | None:
+) -> Check | None:
     """The first figure is still 0 although the second says that the weights have moved."""
     memory["moved"] = memory.get("moved", 0) + (figures[detector.metrics[1]] > 0)
     if memory["moved"] <= detector.given.get("after", 2):
         return None
     value = abs(figures[detector.metrics[0]])
     still = value < detector.given["below"]
-    return Look(value, "over 0 once the weights have moved", still, not still, onset=1)
+    return Check(value, "over 0 once the weights have moved", still, not still, onset=1)
 
 
 def canaries(
     detector: Detector, memory: Memory, figures: Figures, step: int, baseline: Baseline | None
-) -> Look | None:
+) -> Check | None:
     """Accuracy on pairs whose better answer is known, pooled over nothing: every evaluation asks
     the same pairs. `pairs` is their number, for the standard error √(¼/n) of a blind reward.
 
@@ -177,13 +177,13 @@ def canaries(
         "blind": not wrong and known < 0.5 + detector.given.get("errors", 1.5) * error,
     }[detector.given["reads"]]
     beside = "" if own is None else f"{own:.0%} on the pairs it learned from"
-    return Look(known, f"over {0.5 + 2 * error:.2f}", off, not off, onset=0, detail=beside)
+    return Check(known, f"over {0.5 + 2 * error:.2f}", off, not off, onset=0, detail=beside)
 
 
 def unusual(
     detector: Detector, memory: Memory, figures: Figures, step: int, baseline: Baseline | None
-) -> Look | None:
-    """Against healthy runs at the same step: z of the mean of the last `WIDTH` looks past `z` in
+) -> Check | None:
+    """Against healthy runs at the same step: z of the mean of the last `WIDTH` checks past `z` in
     the direction `side` (+1, −1, 0 both), and an effect of at least `effect` (of the figure), or
     `times` the usual mean. None without a baseline."""
     usual = baseline.at(detector.metrics[0], step) if baseline else None
@@ -198,7 +198,7 @@ def unusual(
     if given.get("times"):
         far = far and value >= given["times"] * abs(usual.mean)
     off = far and abs(z) > given["z"] and (side == 0 or side * gap > 0)
-    return Look(
+    return Check(
         value,
         f"{usual.mean:.3g} ± {usual.deviation:.2g} in {usual.runs} healthy runs at this step",
         off,
@@ -209,7 +209,7 @@ def unusual(
 
 def gap(
     detector: Detector, memory: Memory, figures: Figures, step: int, baseline: Baseline | None
-) -> Look | None:
+) -> Check | None:
     """The first figure less the second, against its own past: the median of what it was and the
     median deviation from it. Both move when the model learns; their difference does not."""
     value = figures[detector.metrics[0]] - figures[detector.metrics[1]]
@@ -227,12 +227,12 @@ def gap(
     if not off:
         past.append(value)
         del past[:-20]
-    return Look(value, f"{centre:.3g} ± {spread:.2g}, as before", off, not off)
+    return Check(value, f"{centre:.3g} ± {spread:.2g}, as before", off, not off)
 
 
 def together(
     detector: Detector, memory: Memory, figures: Figures, step: int, baseline: Baseline | None
-) -> Look:
+) -> Check:
     """Every metric over its own limit in `limits`."""
     limits = detector.given["limits"]
     values = [figures[name] for name in detector.metrics]
@@ -240,7 +240,7 @@ def together(
     words = " and ".join(
         f"{name} at most {limit:g}" for name, limit in zip(detector.metrics, limits, strict=True)
     )
-    return Look(values[0], words, off, not off)
+    return Check(values[0], words, off, not off)
 
 
 TESTS: dict[str, Test] = {
@@ -260,15 +260,15 @@ TESTS: dict[str, Test] = {
 }
 
 
-def _against(detector: Detector, value: float) -> Look:
+def _against(detector: Detector, value: float) -> Check:
     given = detector.given
     if "above" in given:
         limit = given["above"]
         off, clear = value > limit, value <= limit - MARGIN * abs(limit)
-        return Look(value, f"at most {limit:g}", off, clear)
+        return Check(value, f"at most {limit:g}", off, clear)
     limit = given["below"]
     off, clear = value < limit, value >= limit + MARGIN * abs(limit)
-    return Look(value, f"at least {limit:g}", off, clear)
+    return Check(value, f"at least {limit:g}", off, clear)
 
 
 def _keep(memory: Memory, value: Any, length: int) -> list[Any]:
@@ -278,11 +278,11 @@ def _keep(memory: Memory, value: Any, length: int) -> list[Any]:
     return kept
 
 
-CLEAR_AFTER = 10  # looks well inside that end a trouble
-COOLDOWN = 20  # looks before the same detector speaks again
+CLEAR_AFTER = 10  # checks well inside that end a problem
+COOLDOWN = 20  # checks before the same detector speaks again
 
 
-class Detective:
+class Diagnoser:
     """All detectors of a kind of run. `baseline` are healthy runs of the same kind."""
 
     def __init__(
@@ -304,8 +304,8 @@ class Detective:
         """Judge the figures of one step; what newly speaks, the outermost link first.
 
         A step may come in parts, its own figures and then those of the evaluation after it: what
-        needs both looks once both are there, as it does when they come together. None is a figure
-        that was not measured; NaN and infinity are one trouble.
+        needs both checks once both are there, as it does when they come together. None is a figure
+        that was not measured; NaN and infinity are one problem.
         """
         known = {name: float(value) for name, value in figures.items() if value is not None}
         broken = sorted(name for name, value in known.items() if not math.isfinite(value))
@@ -326,7 +326,7 @@ class Detective:
         self.findings += new
         return new
 
-    def breach(self, step: int, kind: str, message: str) -> Finding | None:
+    def violation(self, step: int, kind: str, message: str) -> Finding | None:
         """A contract that ended the run, by its failure kind; None for another kind of failure."""
         found = finding_of_failure(step, kind, message)
         if found is not None and found.rule not in {one.rule for one in self.findings}:
@@ -341,7 +341,7 @@ class Detective:
         return [link for link in LINKS if link in looked]
 
     def is_raised(self, link: str, metric: str) -> bool:
-        """Whether a detector of this link that reads `metric` first has spoken of a trouble that
+        """Whether a detector of this link that reads `metric` first has spoken of a problem that
         lasts."""
         return any(
             self._memory.get(one.rule, {}).get("raised", False)
@@ -349,7 +349,7 @@ class Detective:
             if (one.link, one.metrics[0]) == (link, metric)
         )
 
-    def looks(self, rule: str) -> int:
+    def checks(self, rule: str) -> int:
         return int(self._memory.get(rule, {}).get("looks", 0))
 
     def state(self) -> dict[str, Any]:
@@ -372,17 +372,17 @@ class Detective:
     def _look(
         self, detector: Detector, memory: Memory, figures: Mapping[str, float], step: int
     ) -> Finding | None:
-        look = TESTS[detector.test](detector, memory, figures, step, self.baseline)
+        check = TESTS[detector.test](detector, memory, figures, step, self.baseline)
         memory["looks"] = memory.get("looks", 0) + 1
-        if look is None or memory["looks"] <= detector.grace:
+        if check is None or memory["looks"] <= detector.grace:
             return None
         judged_from = memory.setdefault("judged_from", step if detector.grace else 0)
         k, n = detector.patience
         recent: list[list[int]] = memory.setdefault("recent", [])
-        recent.append([step, int(look.off)])
+        recent.append([step, int(check.off)])
         del recent[:-n]
         if memory.get("raised"):
-            memory["calm"] = memory["calm"] + 1 if look.clear else 0
+            memory["calm"] = memory["calm"] + 1 if check.clear else 0
             memory["raised"] = memory["calm"] < CLEAR_AFTER
             return None
         since = memory["looks"] - memory.get("spoke_at", -COOLDOWN)
@@ -390,11 +390,11 @@ class Detective:
             return None
         memory.update(raised=True, calm=0, spoke_at=memory["looks"])
         first_off = next(at for at, off in recent if off)
-        onset = look.onset if look.onset is not None else first_off
-        return _finding(detector, look, step, max(onset, judged_from))
+        onset = check.onset if check.onset is not None else first_off
+        return _finding(detector, check, step, max(onset, judged_from))
 
 
-def _finding(detector: Detector, look: Look, step: int, onset: int) -> Finding:
+def _finding(detector: Detector, check: Check, step: int, onset: int) -> Finding:
     return Finding(
         link=detector.link,
         rule=detector.rule,
@@ -403,10 +403,10 @@ def _finding(detector: Detector, look: Look, step: int, onset: int) -> Finding:
         onset=onset,
         slack=detector.slack,
         title=detector.title,
-        value=look.value if math.isfinite(look.value) else None,
-        expected=look.expected,
+        value=check.value if math.isfinite(check.value) else None,
+        expected=check.expected,
         unit=detector.unit,
-        detail=look.detail or detector.why,
+        detail=check.detail or detector.why,
         suspects=detector.suspects,
         experiment=detector.experiment,
     )
