@@ -3,7 +3,7 @@
 200,000 comparisons × 5 votes by 500 annotators, of whom a tenth flip coins; A, B and ties. Both
 sides run in this process, one after the other, on one core; crowd-kit runs with its defaults, and
 its time includes no reading of data. Accuracy is against the simulated truths, ties of votes
-counting half. A warm start goes on from a fit without the last 1 % of the votes.
+counting half. A warm start continues from a fit without the last 1 % of the votes.
 
 Run: python -m benchmarks.consensus [comparisons]
 """

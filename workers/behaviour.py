@@ -305,7 +305,7 @@ class Watch:
         return figures
 
     def state(self) -> dict[str, Any]:
-        """Plain JSON; `restore` of it in a new object goes on exactly here."""
+        """Plain JSON; `restore` of it in a new object continues exactly here."""
         return {
             "moments": self._moments.state(),
             "lifts": {name: lift.state() for name, lift in self._lifts.items()},

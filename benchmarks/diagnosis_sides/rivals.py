@@ -21,7 +21,7 @@ from rlprobe.schemas import RunManifest, StepRecord
 
 from benchmarks.diagnosis_world.records import Record, read
 
-EVERY = 5  # steps between two looks at a run that goes on
+EVERY = 5  # steps between two looks at a run that continues
 Told = list[tuple[str, str]]  # (their name, the link it speaks of), the gravest first
 
 DOCTOR_NAMES = {

@@ -67,7 +67,7 @@ def padding_in_the_loss(world: World) -> AbstractContextManager[object]:
 
 
 def no_done(world: World) -> AbstractContextManager[object]:
-    """The end of an answer is not taken for the end of its episode: its value goes on."""
+    """The end of an answer is not taken for the end of its episode: its value continues."""
     real = recipe.gae
 
     def gae(given: Any, values: Any, mask: Any, **kwargs: Any) -> Any:

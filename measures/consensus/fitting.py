@@ -147,7 +147,7 @@ def fit(method: str, votes: Votes, *, start: Fit | None = None) -> Fit:
 
     The loop first runs with even-handed priors of the truths: one for A and B, since which response
     is called A is arbitrary, and ties and both-bad half way to their share of the votes. Then it
-    goes on with freer ones, which are kept only where they predict held-back votes better:
+    continues with freer ones, which are kept only where they predict held-back votes better:
 
     - ties and both-bad as the posteriors have them. By the votes alone a true tie can hardly be
       told from hesitation over A or B; where people are sparse the loop slides to far too few or

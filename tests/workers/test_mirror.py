@@ -1,4 +1,4 @@
-"""What a run reports reaches other tools, and whatever they do, the run goes on."""
+"""What a run reports reaches other tools, and whatever they do, the run continues."""
 
 import sys
 import threading
@@ -139,7 +139,7 @@ def test_what_a_slow_tool_missed_is_counted() -> None:
     hold.set()
     writer.write(DONE)
     assert notes.warnings == [
-        "TRACKING=tool0: was too slow: 3 events are missing there. The run goes on without it."
+        "TRACKING=tool0: was too slow: 3 events are missing there. The run continues without it."
     ]
     assert len(tool.points) == 2 * 5
 

@@ -1,4 +1,4 @@
-"""The scorer as a process, with a real model: killed in the middle, and another goes on (D14)."""
+"""The scorer as a process, with a real model: killed in the middle, and another continues (D14)."""
 
 import os
 import subprocess

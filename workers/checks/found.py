@@ -49,7 +49,7 @@ def jsonable(value: Any) -> Any:
     return value
 
 
-# How a check goes on: in small parts, telling where it is, ending when people or the clock say.
+# How a check continues: in small parts, telling where it is, ending when people or the clock say.
 
 
 class Cancelled(Exception):

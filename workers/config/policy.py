@@ -116,7 +116,7 @@ class OptimisedSettings:
     # guardrails
     patience: int | None = option(
         None,
-        "Stop and keep after so many evaluations without a better held-out score; empty goes on "
+        "Stop and keep after so many evaluations without a better held-out score; empty continues "
         "to the last step.",
         unit="evaluations",
         minimum=1,
@@ -125,7 +125,7 @@ class OptimisedSettings:
     reward_check: str = option(
         "block",
         "Before the first step: does the reward rank the starting policy's answers over random "
-        "tokens? block refuses to train where it does not, warn goes on, off does not look.",
+        "tokens? block refuses to train where it does not, warn continues, off does not look.",
         choices=("block", "warn", "off"),
         section=Section.GUARDRAILS,
     )

@@ -1,4 +1,4 @@
-"""Guardrails of a kind of run: which there are, what an engineer may choose, what is in force.
+"""Guardrails of a kind of run: which there are, what an engineer may choose, what applies.
 
 Standard library only, so that pages show the same thresholds, actions and advice the workers use.
 A configuration chooses by name:
@@ -38,7 +38,7 @@ FIELDS = ("threshold", "action", "patience")
 
 
 def rules_of(kind: str, overrides: Mapping[str, Any] | None = None) -> list[GuardRule]:
-    """The rules of a kind with what `overrides` chooses; each rule's `action` is the one in force.
+    """The rules of a kind with what `overrides` chooses; its `action` is the one that applies.
 
     Only what a run of the kind can do is left among the actions. `overrides` must be without
     errors (`guard_errors`).

@@ -123,7 +123,7 @@ class LengthGroupedSampler(Sampler[int]):
     Rows are shuffled, pooled by `BATCHES_PER_POOL` batches, sorted by length within the pool, and
     the batches shuffled again, so that neither their content nor their order follows the length.
     An incomplete batch comes last. The order depends on seed and epoch alone, so a resumed run
-    goes on where it was.
+    continues where it was.
     """
 
     def __init__(self, lengths: Sequence[int], batch_size: int, *, seed: int) -> None:
@@ -245,7 +245,7 @@ def parts_under(
 
 # Orders in which training rows come: by length, in strata, or rare groups as often as large ones.
 #
-# Every order depends on seed and epoch alone, so a resumed run goes on where it was.
+# Every order depends on seed and epoch alone, so a resumed run continues where it was.
 
 LENGTH_STRATA = 4
 

@@ -389,7 +389,7 @@ NUMERICS = (
     Detector(
         rule="numbers_none",
         link="numerics",
-        title="A number is none",
+        title="NaN or infinity",
         metrics=("numerics/non_finite",),
         test="level",
         given={"above": 0.0},

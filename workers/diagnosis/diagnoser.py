@@ -12,7 +12,7 @@ from workers.diagnosis.baseline import WIDTH, Baseline
 from workers.diagnosis.detectors import Detector, detectors_of
 from workers.diagnosis.verdict import Finding, finding_from_json, finding_of_failure
 
-# Tests of a check, in plain Python. A detector's memory is JSON, so a resumed run goes on exactly.
+# Tests of a check, in plain Python. A detector's memory is JSON, resumed runs continue exactly.
 #
 # Each takes (detector, memory, figures, step, baseline) and returns a `Check`, or None when the
 # check
@@ -353,7 +353,7 @@ class Diagnoser:
         return int(self._memory.get(rule, {}).get("looks", 0))
 
     def state(self) -> dict[str, Any]:
-        """Plain JSON; `restore` of it in a new object goes on exactly here."""
+        """Plain JSON; `restore` of it in a new object continues exactly here."""
         return copy.deepcopy(
             {
                 "memory": self._memory,

@@ -249,7 +249,7 @@ CONTRACTS: dict[str, tuple[str, str, str, str]] = {
     ),
     "non_finite": (
         "numerics",
-        "A number is none",
+        "NaN or infinity",
         "finite losses, gradients and rewards",
         "minimal",
     ),

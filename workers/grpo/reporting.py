@@ -1,7 +1,7 @@
 """When a GRPO run stops, evaluates and saves: only between batches of answers.
 
 A batch that is half used cannot be carried over, so there is no checkpoint inside one; a run that
-is killed goes back to the last one between two, and goes on from there exactly.
+is killed goes back to the last one between two, and continues from there exactly.
 """
 
 import json

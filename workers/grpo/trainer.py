@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 class GroupOrder(Sampler[int]):
     """Indices of prompts for a whole run: each `group_size` times in a row, each batch of `groups`
-    prompts `repeats` times. Known by position alone, so that a resumed run goes on where it was."""
+    prompts `repeats` times. Known by position alone, so resumed runs continue where they were."""
 
     def __init__(
         self, count: int, *, groups: int, group_size: int, rollouts: int, repeats: int, seed: int

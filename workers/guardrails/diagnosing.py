@@ -70,7 +70,7 @@ class LiveDiagnosis:
         return known if cause is None else [*known, self._violation(cause, step)]
 
     def state(self) -> dict[str, Any]:
-        """Plain JSON; `restore` of it in a new object goes on exactly here."""
+        """Plain JSON; `restore` of it in a new object continues exactly here."""
         return {"diagnoser": self.diagnoser.state(), "named": self._named}
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -89,7 +89,7 @@ class LiveDiagnosis:
     def _violation(self, cause: Finding, step: int) -> Violation:
         rule = replace(self._rule, link=cause.link)
         done = {
-            "warn": "The run goes on.",
+            "warn": "The run continues.",
             "stop": "The run was stopped; its state is kept as the checkpoint tagged failed.",
         }[rule.action]
         return Violation(

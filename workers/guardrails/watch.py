@@ -153,9 +153,9 @@ class FiniteGuard:
         found = f"{what} is not finite at step {step}"
         if not stop:
             done = (
-                "The step was skipped: weights and moments are those before it. The run goes on."
+                "The step was skipped: weights and moments are those before it. The run continues."
                 if skipped
-                else "The run goes on."
+                else "The run continues."
             )
         else:
             why = "for the second time in a row" if again else f"{len(self.steps)} times of late"
@@ -231,7 +231,7 @@ class Guardrails:
         )
 
     def state(self) -> dict[str, Any]:
-        """Plain JSON; `restore` of it in a new object goes on exactly here."""
+        """Plain JSON; `restore` of it in a new object continues exactly here."""
         return copy.deepcopy(
             {
                 "memory": self._memory,
@@ -303,7 +303,7 @@ def _violation(rule: GuardRule, memory: Memory, step: int, reading: Reading) -> 
     side = "over" if rule.bound == "above" else "under"
     how_often = f" ({rule.patience_words})" if rule.patience[1] > 1 else ""
     done = {
-        "warn": "The run goes on.",
+        "warn": "The run continues.",
         "adjust": f"Changed: {rule.adjustment_words}.",
         "stop": "The run was stopped; its state is kept as the checkpoint tagged failed.",
     }[rule.action]

@@ -61,7 +61,7 @@ class AsyncRollout:
 
     def begin(self, chunks: Sequence[Chunk], *, version: int) -> None:
         """Draw `chunks` with the policy as it stands, and hand them in to be scored, while the
-        caller goes on. Nobody else may hand in until they are asked for."""
+        caller continues. Nobody else may hand in until they are asked for."""
         self._drawer.publish(version)
         held = self._held = _Held(list(chunks), version)
         held.thread = threading.Thread(target=self._run, args=(held,), name="ahead", daemon=True)

@@ -153,7 +153,7 @@ def restore(
 
 
 ROLLOUTS_FILE = "rollouts.jsonl"
-PAUSE_S = 20.0  # between two publications of a run that goes on
+PAUSE_S = 20.0  # between two publications of a run that continues
 # How long one that is no longer the newest stays: a check may wait for its worker that long.
 KEPT_S = 900.0
 
@@ -179,7 +179,7 @@ class Kept:
             write_lines(folder / ROLLOUTS_FILE, list(self._records))
 
     def load(self, folder: Path) -> None:
-        """Those of a checkpoint; a resumed run goes on behind them."""
+        """Those of a checkpoint; a resumed run continues behind them."""
         path = folder / ROLLOUTS_FILE
         if path.is_file():
             with path.open(encoding="utf-8") as lines:
@@ -218,7 +218,7 @@ def save_checkpoint(
     metrics: Mapping[str, float],
 ) -> None:
     """Everything to go on from, stored under the state's step; the local copy is removed. The
-    newest answers are published beside it: people can look into a run that still goes on. Every
+    newest answers are published beside it: people can look into a run that still continues. Every
     rank must call; the first one writes."""
     folder = context.workdir / f"checkpoint-{state.step}"
     save(folder, models.actor_critic, models.tokenizer, optimizer, state, afresh=models.afresh)

@@ -143,7 +143,7 @@ def _moved(responses: Responses, device: torch.device) -> Responses:
 class PromptOrder:
     """An endless order over `count` prompts: every pass a new permutation, by seed and position.
 
-    The position is all there is to remember, so a resumed run goes on with the next prompt.
+    The position is all there is to remember, so a resumed run continues with the next prompt.
     """
 
     def __init__(self, count: int, *, seed: int) -> None:

@@ -160,8 +160,10 @@ def _summary(event: Event) -> Mapping[str, Any]:
 def _unknown(name: str) -> str:
     close = difflib.get_close_matches(name, TOOLS, n=1)
     meant = f" (is '{close[0]}' meant?)" if close else ""
-    return f"{VARIABLE}: '{name}' is none of {', '.join(TOOLS)}{meant}. The run goes on without it."
+    return (
+        f"{VARIABLE}: '{name}' is none of {', '.join(TOOLS)}{meant}. The run continues without it."
+    )
 
 
 def _words(name: str, what: str) -> str:
-    return f"{VARIABLE}={name}: {what}. The run goes on without it."
+    return f"{VARIABLE}={name}: {what}. The run continues without it."

@@ -4,7 +4,7 @@ The losses, their weights and the figures are TRL's `_compute_loss`, unchanged: 
 log-probabilities of the answers' tokens where it would call the model itself. Left to itself it
 projects prompts and padding on the vocabulary too (on processors), pads every pair of a step to the
 longest, and takes as the reference what it finds at the path in the policy's configuration, or a
-copy of the adapters as they are when it is built: trained ones, for who goes on from saved ones.
+copy of the adapters as they are when it is built: trained ones, for who continues from saved ones.
 """
 
 import contextlib
@@ -395,7 +395,7 @@ class PairTrainer(GuardedTrainer, PartedTRL, DPOTrainer):
             self.precomputed.save(Path(str(output_dir or self.args.output_dir)))
 
 
-# While a DPO run goes on: answers to fixed held-out prompts, and how far from the reference.
+# While a DPO run continues: answers to fixed held-out prompts, and how far from the reference.
 
 
 class Probe(TrainerCallback):

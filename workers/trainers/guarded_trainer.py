@@ -246,7 +246,7 @@ class GuardedTrainer(SplitWeights):
             model.zero_grad(set_to_none=True)
             return
         # DeepSpeed steps inside the backward pass, and drops what is no number by itself; the
-        # schedule goes on all the same, as it does without it.
+        # schedule continues all the same, as it does without it.
         self._own_optimizer.overflow = False
 
     def _pass_over(self) -> None:

@@ -47,7 +47,7 @@ def shift(step: int, before: Figures) -> Mapping[str, float]:
 
 
 def overoptimised(step: int, before: Figures) -> Mapping[str, float | None]:
-    """The reward goes on rising, the held-out score goes down (Gao et al. 2022)."""
+    """The reward keeps rising, the held-out score goes down (Gao et al. 2022)."""
     if step % EVAL_EVERY:
         return {}
     rng = np.random.default_rng(step)

@@ -1,4 +1,4 @@
-"""One problem is one alert; state goes on exactly; what is no number is a finding."""
+"""One problem is one alert; state continues exactly; what is no number is a finding."""
 
 import itertools
 import json

@@ -27,7 +27,7 @@ from workers.layouts import arguments
 from workers.train import StopSignal, train
 from workers.trainers.guarded_trainer import SplitWeights
 
-# Beside a job.json: the folder of the job whose first checkpoint it goes on from, and a step that
+# Beside a job.json: the folder of the job whose first checkpoint it continues from, and a step that
 # gives no loss on the last rank; and what was found: how the trained weights lay on the first rank.
 RESUMES, BROKEN, LAY = "resumes", "broken", "lay"
 

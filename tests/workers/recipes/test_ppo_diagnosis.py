@@ -210,7 +210,7 @@ def test_a_reward_without_numbers_is_evidence_of_numerics(
     assert said(outcome)["non_finite"]["link"] == "numerics"
 
 
-# --- what is seen while a run goes on ---
+# --- what is seen while a run continues ---
 
 
 def test_a_fair_run_leaves_no_evidence(known: Workshop, monkeypatch: Patch) -> None:
