@@ -30,7 +30,7 @@ from workers.contract.jobs import InputRef, JobSpec
 
 METRICS_FLUSH_S = 1.0
 PROGRESS_INTERVAL_S = 0.5
-_WISHES = (None, "stop", "cancel")  # weakest first
+_COMMANDS = (None, "stop", "cancel")  # weakest first
 KEPT_CHECKPOINTS = 2  # newest ones kept whatever their tags: events may still be on their way
 
 
@@ -46,7 +46,7 @@ class RunContext:
 
     `writer` is None on every rank but the first: those train along and report nothing.
     `stop_signal` answers None, "stop" (save, keep, finish early) or "cancel"; it is asked once a
-    step, so it must be cheap. `stopped` holds the wish once it was seen, and stays.
+    step, so it must be cheap. `stopped` holds the command once it was seen, and stays.
     """
 
     spec: JobSpec
@@ -117,16 +117,16 @@ class RunContext:
         if self.clock() - self._flushed_at >= METRICS_FLUSH_S:
             self.flush()
 
-    # --- wishes of the people who watch ---
+    # --- commands of the people who watch ---
 
     def should_stop(self) -> str | None:
-        """None, "stop" or "cancel", the same on every rank. Call it every step; a wish once seen is
-        not taken back, except that "cancel" overrides "stop"."""
+        """None, "stop" or "cancel", the same on every rank. Call it every step; a command once seen
+        is not taken back, except that "cancel" overrides "stop"."""
         if self._pending:
             self._flush_when_due()
         if self.stopped != "cancel":
             self.stopped = self.stop_signal() or self.stopped
-        self.stopped = _WISHES[ranks.highest(_WISHES.index(self.stopped))]
+        self.stopped = _COMMANDS[ranks.highest(_COMMANDS.index(self.stopped))]
         return self.stopped
 
     # --- inputs ---

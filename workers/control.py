@@ -1,4 +1,4 @@
-"""How the supervisor tells its trainer a wish: a small file, replaced whole, in the run's folder.
+"""How the supervisor commands its trainer: a small file in the run's folder, replaced whole.
 
 A signal says that there is something to read; the file says what. Ranks below `torchrun` get no
 signal and look for the file now and then.
@@ -24,10 +24,10 @@ STOP, CANCEL = "stop", "cancel"
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class Command:
     """`stop`: save, keep, finish early; `cancel`: end without saving.
 
-    With `outcome`, a trainer that stopped reports that failure instead of Finished: the wish was
+    With `outcome`, a trainer that stopped reports that failure instead of Finished: the command was
     the supervisor's own (time limit, lost lease, a worker that shuts down), nobody's success.
     """
 
@@ -35,22 +35,22 @@ class Wish:
     outcome: Failed | None = None
 
 
-def wish_write(path: Path, wish: Wish) -> None:
+def command_write(path: Path, command: Command) -> None:
     part = path.with_name(path.name + ".part")
-    part.write_text(json.dumps(asdict(wish)))
+    part.write_text(json.dumps(asdict(command)))
     part.replace(path)
 
 
-def wish_read(path: Path) -> Wish | None:
-    """None when there is no wish, or nothing that can be read as one."""
+def command_read(path: Path) -> Command | None:
+    """None when there is no command, or nothing that can be read as one."""
     try:
         data = json.loads(path.read_text())
-        wish = build(Wish, data, where="control")
-        if wish.outcome is not None:
-            wish = Wish(wish.word, build(Failed, wish.outcome, where="control.outcome"))
+        command = build(Command, data, where="control")
+        if command.outcome is not None:
+            command = Command(command.word, build(Failed, command.outcome, where="control.outcome"))
     except (FileNotFoundError, ValueError, ContractError):
         return None
-    return wish if wish.word in (STOP, CANCEL) else None
+    return command if command.word in (STOP, CANCEL) else None
 
 
 # How a process makes sure that it does not outlive whoever started it.

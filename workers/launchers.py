@@ -103,7 +103,7 @@ def rank_environment(spec: JobSpec, here: Machine) -> dict[str, str]:
 
 def hears_signals(spec: JobSpec) -> bool:
     """Whether SIGTERM reaches the trainer itself. A launcher would end its ranks instead; they
-    find a wish by looking for the control file."""
+    find a command by looking for the control file."""
     return spec.launcher == PLAIN
 
 

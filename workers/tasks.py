@@ -33,7 +33,7 @@ def leave(
     address = _address(job)
     if address is None or job.get("queue") not in wire.JOB_QUEUES:
         return
-    if line.wish(address[0]) == CANCEL:
+    if line.command(address[0]) == CANCEL:
         return
     _tell(line, job, *address, events=[], note=WAITS)
     time.sleep(pause_s)

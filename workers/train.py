@@ -4,7 +4,7 @@ Runs one attempt of one run and reports it as events in `FOLDER/events.jsonl` (F
 job.json lies in unless told). How it ended is an event, never only an exit status: 0 finished,
 1 failed, 3 cancelled.
 
-Wishes come as a small JSON file `control` in FOLDER together with SIGTERM. With `--lifeline S`,
+Commands come as a small JSON file `control` in FOLDER together with SIGTERM. With `--lifeline S`,
 end of file on standard input, or S seconds without a byte there (0: any number), means that the
 supervisor is gone or stopped; the trainer and its children end at once, so that a run never has
 two trainers. A rank also ends with its launcher.
@@ -38,7 +38,7 @@ from workers.artifacts import ArtifactError, Store, StoreUnreachable
 from workers.context import RunContext
 from workers.contract.events import Cancelled, Event, Failed, Fault, Finished, Opened, RecipeError
 from workers.contract.jobs import JobSpec, spec_from_json
-from workers.control import CANCEL, CONTROL_FILE, STOP, Wish, wish_read
+from workers.control import CANCEL, CONTROL_FILE, STOP, Command, command_read
 from workers.diagnosis.verdict import finding_of_failure
 from workers.emitter import EVENTS_FILE, Emitter
 from workers.tracking.mirror import Mirrored, Writer, mirrored
@@ -54,7 +54,7 @@ _TERMINATED = Failed(
 
 
 class StopSignal:
-    """What people or the supervisor wish of this run. Asked once a step, so it looks for the file
+    """What people or the supervisor ask of this run. Asked once a step, so it looks for the file
     only after a SIGTERM, and otherwise once a second (signals do not reach every rank)."""
 
     def __init__(self, workdir: Path) -> None:
@@ -66,21 +66,21 @@ class StopSignal:
     def _on_signal(self, *_: object) -> None:
         self._signalled = True
 
-    def wish(self) -> Wish | None:
-        """The wish, or None. A SIGTERM that nobody explained asks to save and end as `terminated`:
+    def command(self) -> Command | None:
+        """The command, or None. A SIGTERM that nobody explained means save and end as `terminated`:
         a machine is shut down, or another rank of this run has died."""
-        wish = wish_read(self._path)
-        if wish is None and self._signalled:
-            return Wish(STOP, _TERMINATED)
-        return wish
+        command = command_read(self._path)
+        if command is None and self._signalled:
+            return Command(STOP, _TERMINATED)
+        return command
 
     def __call__(self) -> str | None:
         now = time.monotonic()
         if not self._signalled and now - self._looked_at < LOOK_INTERVAL_S:
             return None
         self._looked_at = now
-        wish = self.wish()
-        return wish.word if wish else None
+        command = self.command()
+        return command.word if command else None
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -128,7 +128,7 @@ def train(spec: JobSpec, workdir: Path, writer: Writer | None, stop: StopSignal)
         outcome = _advised(failure_of(error, step=writer.step if writer else None), spec)
         if context is not None:
             _witness(context, outcome)
-    if ranks.world() > 1 and isinstance(outcome, Failed) and not _was_wished(outcome, cause):
+    if ranks.world() > 1 and isinstance(outcome, Failed) and not _was_commanded(outcome, cause):
         rank_ends.leave_note(workdir, outcome, cause, rank=ranks.rank(), world=ranks.world())
         _end_quietly(context, writer, outcome)
         return EXIT_FAILED
@@ -138,7 +138,7 @@ def train(spec: JobSpec, workdir: Path, writer: Writer | None, stop: StopSignal)
     return {Finished: EXIT_FINISHED, Cancelled: EXIT_CANCELLED}.get(type(outcome), EXIT_FAILED)
 
 
-def _was_wished(outcome: Failed, cause: BaseException | None) -> bool:
+def _was_commanded(outcome: Failed, cause: BaseException | None) -> bool:
     """Whether the supervisor asked for just this failure; a SIGTERM does not say who sent it."""
     return cause is None and outcome.kind != _TERMINATED.kind
 
@@ -173,9 +173,9 @@ def _ending(
     step = writer.step if writer else None
     if context.stopped == CANCEL:
         return Cancelled(step=step)
-    wish = stop.wish() if context.stopped == STOP else None
-    if wish is not None and wish.outcome is not None:
-        return replace(wish.outcome, step=step)
+    command = stop.command() if context.stopped == STOP else None
+    if command is not None and command.outcome is not None:
+        return replace(command.outcome, step=step)
     return Finished(
         step=step or 0, summary=dict(summary or {}), stopped_early=context.stopped == STOP
     )

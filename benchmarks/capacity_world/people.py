@@ -5,7 +5,7 @@ from dataclasses import dataclass
 HOUR_S, DAY_H = 3600.0, 24.0
 WORKED = 0.5  # of a core's time: above that, waits grow faster than work
 BATCHES_PER_RUN_S = 0.2  # a step of five seconds, told when it ends; at most 2 are sent
-REDIS_COMMANDS_PER_RUN_S = 4.0  # lease, wishes, acknowledgements; docs/jobs.md has their times
+REDIS_COMMANDS_PER_RUN_S = 4.0  # lease, commands, acknowledgements; docs/jobs.md has their times
 LABELS_PER_HOUR = 240.0  # of somebody at work: one in 15 s
 WORKDAY_H = 6.0  # of labeling, of those who come
 

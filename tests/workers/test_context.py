@@ -89,10 +89,10 @@ def test_progress_is_told_twice_a_second_and_always_at_the_end(tmp_path: Path, c
     assert [e.step for e in events if isinstance(e, Progress)] == [1, 5, 9, 10]
 
 
-def test_a_wish_once_seen_stays_and_only_cancel_overrides_it(tmp_path: Path, clock) -> None:
+def test_a_command_once_seen_stays_and_only_cancel_overrides_it(tmp_path: Path, clock) -> None:
     context, _ = make(tmp_path, clock)
-    wishes = iter([None, "stop", None, "cancel", None])
-    context.stop_signal = lambda: next(wishes)
+    commands = iter([None, "stop", None, "cancel", None])
+    context.stop_signal = lambda: next(commands)
     assert [context.should_stop() for _ in range(4)] == [None, "stop", "stop", "cancel"]
     assert context.should_stop() == "cancel"
 

@@ -77,7 +77,7 @@ def test_a_launcher_it_does_not_have_is_the_configurations_fault(supervise: Any,
 
 
 @pytest.mark.parametrize(
-    ("wish", "deaf", "last"),
+    ("command", "deaf", "last"),
     [
         ("cancel", False, {"by_force": False}),
         ("cancel", True, {"by_force": True}),
@@ -85,11 +85,11 @@ def test_a_launcher_it_does_not_have_is_the_configurations_fault(supervise: Any,
         ("stop", True, {"kind": "stop_forced", "retryable": False}),
     ],
 )
-def test_a_wish_is_passed_on_politely_first_and_by_force_after_the_grace_time(
-    supervise: Any, web: Web, wish: str, deaf: bool, last: dict[str, Any]
+def test_a_command_is_passed_on_politely_first_and_by_force_after_the_grace_time(
+    supervise: Any, web: Web, command: str, deaf: bool, last: dict[str, Any]
 ) -> None:
-    run = f"wish-{time.time_ns()}"
-    web.after = (3, lambda: web.redis.set(wire.control_key(run), wish, ex=60))
+    run = f"command-{time.time_ns()}"
+    web.after = (3, lambda: web.redis.set(wire.control_key(run), command, ex=60))
     became, _ = supervise(FOR_EVER | {"ignore_stop": deaf}, run=run)
     assert became == "done"
     assert {name: getattr(web.last, name) for name in last} == last

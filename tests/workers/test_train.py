@@ -21,7 +21,7 @@ from workers.contract import (
     Opened,
     Resume,
 )
-from workers.control import CANCEL, CONTROL_FILE, STOP, Wish, wish_read, wish_write
+from workers.control import CANCEL, CONTROL_FILE, STOP, Command, command_read, command_write
 from workers.train import failure_of, recipe_of
 
 FOR_EVER = {"steps": 100_000, "step_seconds": 0.02}
@@ -141,7 +141,7 @@ def test_an_error_is_given_its_kind(error: BaseException, kind: str) -> None:
 
 
 def test_a_stop_saves_and_finishes_early(live: subprocess.Popen, tmp_path: Path) -> None:
-    wish_write(tmp_path / CONTROL_FILE, Wish(STOP))
+    command_write(tmp_path / CONTROL_FILE, Command(STOP))
     live.send_signal(signal.SIGTERM)
     assert live.wait(5) == 0
     *_, saved, last = [e.event for e in events_in(tmp_path)]
@@ -149,8 +149,8 @@ def test_a_stop_saves_and_finishes_early(live: subprocess.Popen, tmp_path: Path)
     assert saved.step == last.step
 
 
-def test_a_wish_is_found_without_any_signal(live: subprocess.Popen, tmp_path: Path) -> None:
-    wish_write(tmp_path / CONTROL_FILE, Wish(CANCEL))
+def test_a_command_is_found_without_any_signal(live: subprocess.Popen, tmp_path: Path) -> None:
+    command_write(tmp_path / CONTROL_FILE, Command(CANCEL))
     assert live.wait(5) == 3
     last = events_in(tmp_path)[-1].event
     assert isinstance(last, Cancelled)
@@ -162,7 +162,7 @@ def test_a_stop_on_the_supervisors_own_account_ends_as_its_failure(
     live: subprocess.Popen, tmp_path: Path
 ) -> None:
     reason = Failed("lease_lost", Fault.MACHINE, "No line.", retryable=True)
-    wish_write(tmp_path / CONTROL_FILE, Wish(STOP, reason))
+    command_write(tmp_path / CONTROL_FILE, Command(STOP, reason))
     live.send_signal(signal.SIGTERM)
     assert live.wait(5) == 1
     *_, saved, last = [e.event for e in events_in(tmp_path)]
@@ -204,15 +204,15 @@ def test_ranks_beyond_the_first_report_nothing(
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"word": "dance"}', '{"outcome": null}'])
-def test_a_control_file_that_says_nothing_is_no_wish(tmp_path: Path, text: str) -> None:
+def test_a_control_file_that_says_nothing_is_no_command(tmp_path: Path, text: str) -> None:
     (tmp_path / CONTROL_FILE).write_text(text)
-    assert wish_read(tmp_path / CONTROL_FILE) is None
+    assert command_read(tmp_path / CONTROL_FILE) is None
 
 
-def test_a_wish_is_read_as_it_was_written(tmp_path: Path) -> None:
-    wish = Wish(STOP, Failed("time_limit", Fault.CONFIGURATION, "Too long.", retryable=False))
-    wish_write(tmp_path / CONTROL_FILE, wish)
-    assert wish_read(tmp_path / CONTROL_FILE) == wish
+def test_a_command_is_read_as_it_was_written(tmp_path: Path) -> None:
+    command = Command(STOP, Failed("time_limit", Fault.CONFIGURATION, "Too long.", retryable=False))
+    command_write(tmp_path / CONTROL_FILE, command)
+    assert command_read(tmp_path / CONTROL_FILE) == command
 
 
 def test_a_store_whose_address_makes_no_sense_is_an_outcome_too(tmp_path: Path) -> None:

@@ -72,8 +72,8 @@ class Material:
 class Phases:
     """`looking.Progress` for a run: its phases in order, each with its size in texts scored.
 
-    The time that remains is what is left of the sizes at the speed so far: an estimate. A wish to
-    stop ends the run with what was measured by then; the phases after it may not begin.
+    The time that remains is what is left of the sizes at the speed so far: an estimate. A command
+    to stop ends the run with what was measured by then; the phases after it may not begin.
     """
 
     def __init__(self, context: RunContext, *, clock: Callable[[], float] = time.monotonic) -> None:

@@ -1,7 +1,7 @@
 """Measuring a model from every side, one phase after the other; nothing is judged here. No torch.
 
 `look` reads from top to bottom like the page it fills. A phase that has nothing to measure with
-says so in `Material.missing`; after a wish to stop, so does every phase that was left out.
+says so in `Material.missing`; after a command to stop, so does every phase that was left out.
 """
 
 import re

@@ -75,10 +75,10 @@ class Pace:
         """Stretches of at most `size` out of `total`, the first whatever the clock says or however
         politely somebody asks to stop. Raises `Cancelled`."""
         for start in range(0, total, size):
-            wish = self._context.should_stop()
-            if wish == "cancel":
+            command = self._context.should_stop()
+            if command == "cancel":
                 raise Cancelled
-            if start and (wish or self._clock() > self._ends):
+            if start and (command or self._clock() > self._ends):
                 self.over = True
                 return
             self._context.progress(0, 1, f"{doing}: {start:,} of {total:,}"[:60])

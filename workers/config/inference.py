@@ -398,7 +398,7 @@ class DrillSettings:
         minimum=0,
         maximum=16,
     )
-    ignore_stop: bool = option(False, "Be deaf to every polite wish.")
+    ignore_stop: bool = option(False, "Be deaf to every polite command.")
     witness: str | None = option(
         None, "A file that all trainers of the run share; it records whether two ever met."
     )

@@ -59,7 +59,7 @@ def wanted_key(run: str) -> str:
 
 
 def control_key(run: str) -> str:
-    """The web side's wish for a live run: `stop` (save, keep) or `cancel`."""
+    """The web side's command for a live run: `stop` (save, keep) or `cancel`."""
     return f"concord:control:{run}"
 
 

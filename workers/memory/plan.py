@@ -464,15 +464,15 @@ def _price(settings: Any) -> float:
 
 
 def _precision(settings: Any, device: str) -> str:
-    wish = getattr(settings, "precision", "float32")
-    if wish == "auto":
+    command = getattr(settings, "precision", "float32")
+    if command == "auto":
         return "bfloat16" if device == "cuda" else "float32"
-    return wish
+    return command
 
 
 def _checkpointing(settings: Any, device: str) -> bool:
-    wish = getattr(settings, "gradient_checkpointing", False)
-    return wish is True or wish == "on" or (wish == "auto" and device == "cuda")
+    command = getattr(settings, "gradient_checkpointing", False)
+    return command is True or command == "on" or (command == "auto" and device == "cuda")
 
 
 # --- inputs ---

@@ -84,7 +84,7 @@ class PPOTrainer(TrainerParts):
             last = over or self.state.step == self.settings.steps
             ended = self.evaluate_and_save(last=last or bool(self.context.should_stop()))
         if not ended and self.context.stopped != "cancel":
-            self.evaluate_and_save(last=True)  # the wish came between two steps
+            self.evaluate_and_save(last=True)  # the command came between two steps
 
     # --- one step, in the order it happens ---
 

@@ -146,7 +146,7 @@ def _imitation(
     held_out: list[Demonstration],
     step: int,
 ) -> Imitation | None:
-    """The comparison, reported; None where it is not wished or nothing can be compared."""
+    """The comparison, reported; None where it is not asked for or nothing can be compared."""
     if not settings.imitation_prompts:
         return None
     imitation = imitation_of(

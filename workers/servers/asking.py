@@ -85,7 +85,7 @@ class KeptAnswers:
                 yield row["key"], given, str(row.get("model") or "")
 
 
-LOOK_S = 0.5  # how long a wish to cancel may wait
+LOOK_S = 0.5  # how long a command to cancel may wait
 SHOWN = 5  # failures told in the run's error
 LOGGED = 20
 

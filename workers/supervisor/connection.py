@@ -1,4 +1,4 @@
-"""The line to the web side: batches out through the broker, acknowledgements and wishes back.
+"""The line to the web side: batches out through the broker, acknowledgements and commands back.
 
 Nothing here raises when Redis is away: it answers None or False, within about two seconds, and
 `down` says so.
@@ -71,7 +71,7 @@ class Line:
             return self._is_down(error, None)
         return int(value) if value is not None else None
 
-    def wish(self, run: str) -> str | None:
+    def command(self, run: str) -> str | None:
         """`stop` or `cancel`, when somebody asked for it."""
         try:
             value = self.redis.get(wire.control_key(run))

@@ -1,6 +1,6 @@
 """One attempt, from its claim to the last acknowledged event.
 
-    claim the lease -> start the trainer -> renew, relay, listen for wishes, until it is dead
+    claim the lease -> start the trainer -> renew, relay, listen for commands, until it is dead
     -> give its end a name if it had no last word -> relay the rest -> release the lease
 
 The lease is kept until the web side has every event: an attempt whose outcome is still on its
@@ -20,7 +20,7 @@ from workers.artifacts import Store
 from workers.contract.events import Cancelled, Event, Failed, Fault, Log
 from workers.contract.jobs import PLAIN, JobSpec, Limits, spec_to_json
 from workers.contract.wire import ContractError, is_run_id
-from workers.control import CANCEL, CONTROL_FILE, STOP, Wish, wish_write
+from workers.control import CANCEL, CONTROL_FILE, STOP, Command, command_write
 from workers.emitter import EVENTS_FILE
 from workers.launchers import CannotStart, Machine, hears_signals, rank_environment, trainer_argv
 from workers.rank_ends import end_of_ranks
@@ -67,7 +67,7 @@ def time_limit(seconds: float) -> Failed:
 @dataclass(frozen=True, slots=True)
 class Timing:
     lease_s: float
-    grace_s: float  # between a polite wish and the kill
+    grace_s: float  # between a polite command and the kill
     max_s: float
 
     @classmethod
@@ -180,7 +180,7 @@ class Supervisor:
         )
         self._trainer: Trainer | None = None
         self._ending: _Ending | None = None
-        self._asked_lease_at = self._asked_wish_at = float("-inf")
+        self._asked_lease_at = self._asked_command_at = float("-inf")
         self._reachable = True
 
     def run(self) -> str:
@@ -269,9 +269,9 @@ class Supervisor:
             self._keep_lease()
             self._listen()
             if self._leaving():
-                self._end(Wish(STOP, INTERRUPTED))
+                self._end(Command(STOP, INTERRUPTED))
             if self._clock() >= ends_at:
-                self._end(Wish(STOP, time_limit(self._timing.max_s)))
+                self._end(Command(STOP, time_limit(self._timing.max_s)))
             if self._ending is not None and self._clock() >= self._ending.kill_at:
                 self._trainer.kill()
             if self._reachable:
@@ -288,7 +288,7 @@ class Supervisor:
             self._handle(self._lease.renew())
         age = self._lease.age()
         if age >= self._timing.polite_age_s:
-            self._end(Wish(STOP, LEASE_LOST), within_s=self._timing.kill_age_s - age)
+            self._end(Command(STOP, LEASE_LOST), within_s=self._timing.kill_age_s - age)
 
     def _handle(self, answer: str) -> None:
         """What the lease script said."""
@@ -298,45 +298,47 @@ class Supervisor:
         if answer in (leases.RENEWED, leases.WANTED) and self._trainer is not None:
             self._trainer.reassure()
         if answer == leases.WANTED:
-            self._end(Wish(STOP, SUPERSEDED))
+            self._end(Command(STOP, SUPERSEDED))
         elif answer == leases.LOST:
-            self._end(Wish(STOP, SUPERSEDED), within_s=0.0)
+            self._end(Command(STOP, SUPERSEDED), within_s=0.0)
 
     def _listen(self) -> None:
-        """Pass on what people wish."""
+        """Pass on what people command."""
         now = self._clock()
-        if not self._reachable or now - self._asked_wish_at < self._timing.retry_s:
+        if not self._reachable or now - self._asked_command_at < self._timing.retry_s:
             return
-        self._asked_wish_at = now
-        word = self._line.wish(self._spec.run)
+        self._asked_command_at = now
+        word = self._line.command(self._spec.run)
         self._reachable = not self._line.down
         if word is not None:
-            self._end(Wish(word))
+            self._end(Command(word))
 
-    def _end(self, wish: Wish, *, within_s: float | None = None) -> None:
+    def _end(self, command: Command, *, within_s: float | None = None) -> None:
         """Ask the trainer to end; it is killed when it has not after `within_s` (else the grace
         time). Asked again, a cancel replaces a stop; else the earlier time to kill counts."""
         kill_at = self._clock() + (self._timing.grace_s if within_s is None else within_s)
         before = self._ending
-        if before is not None and wish.word in (STOP, before.word):
+        if before is not None and command.word in (STOP, before.word):
             before.kill_at = min(before.kill_at, kill_at)
             return
-        if wish.word == CANCEL:
+        if command.word == CANCEL:
             last_word: Event = Cancelled(by_force=True)
         else:
-            last_word = wish.outcome or STOPPED_BY_FORCE
-        self._ending = _Ending(wish.word, kill_at, last_word)
+            last_word = command.outcome or STOPPED_BY_FORCE
+        self._ending = _Ending(command.word, kill_at, last_word)
         # The file first: the signal says to look at it.
-        wish_write(self._folder / CONTROL_FILE, wish)
+        command_write(self._folder / CONTROL_FILE, command)
         if self._trainer is not None and hears_signals(self._spec):
             self._trainer.terminate()
 
     def _name_its_end(self, trainer: Trainer, status: int) -> None:
         """A last word for a trainer that had none of its own."""
-        wish = self._ending
+        command = self._ending
         outcome: Event | None = end_of_ranks(self._folder, out_of_memory=trainer.lacked_memory())
-        if wish is not None and (outcome is None or wish.word == CANCEL or _is_no_cause(outcome)):
-            outcome = wish.last_word
+        if command is not None and (
+            outcome is None or command.word == CANCEL or _is_no_cause(outcome)
+        ):
+            outcome = command.last_word
         if outcome is None:
             called = "trainer" if self._spec.launcher == PLAIN else "launcher of the ranks"
             kind, message = trainer.died_of(status, called=called)

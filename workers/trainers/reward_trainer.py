@@ -233,7 +233,7 @@ class Watch(Reporter):
     """Reports a part's training and decides when it ends.
 
     Where training ends by itself nothing is saved here: the recipe saves the weights that are kept.
-    A wish from outside saves all that is needed to go on.
+    A command from outside saves all that is needed to go on.
     """
 
     def __init__(

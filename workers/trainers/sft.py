@@ -149,7 +149,7 @@ _ADVICE = {
     "refusal": "Look at the demonstrations' sources, and at a base model that refuses: more "
     "passes, or demonstrations of what should be answered.",
 }
-_FORM = "The base model's habit, most likely: more passes, or demonstrations that show the wish."
+_FORM = "The base model's habit, most likely: more passes, or demonstrations that show the command."
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,7 +65,7 @@ _UNREPORTED = (
 
 
 class Reporter(TrainerCallback):
-    """Turns the trainer's callbacks into events, and people's wishes into its control flags."""
+    """Turns the trainer's callbacks into events, and people's commands into its control flags."""
 
     def __init__(
         self,
@@ -144,11 +144,11 @@ class Reporter(TrainerCallback):
         over = self.max_seconds is not None and elapsed > self.max_seconds
         self.timed_out = ranks.any_of(over)  # clocks differ
         self._progress(state, elapsed)
-        wish = self.context.should_stop()
-        if wish or self.timed_out:
+        command = self.context.should_stop()
+        if command or self.timed_out:
             control.should_training_stop = True
             control.should_save = True
-            control.should_evaluate = wish != "cancel"
+            control.should_evaluate = command != "cancel"
         if control.should_save:
             control.should_log = True  # a resumed run continues the curve without a gap
         return control

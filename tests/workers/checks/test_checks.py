@@ -311,7 +311,7 @@ def test_a_cancelled_check_says_nothing_and_a_slow_one_tells_what_it_has(
     case: Case, trained: Outcome, ask: Ask
 ) -> None:
     spec = case.spec("cancelled", "check", ASKED | {"check": "rescore"}, rollouts="rollouts")
-    outcome = case.run_here(spec, wish="cancel", after_step=0)
+    outcome = case.run_here(spec, command="cancel", after_step=0)
     assert outcome.summary == {"step": 0}
     ticks = itertools.count()
     slow = {"max_seconds": 1e-9, "reward_batch_size": 32}

@@ -1,4 +1,4 @@
-"""How runs with actors end, and how they go on: wishes in the middle of a rollout, an actor that
+"""How runs with actors end, and how they go on: commands in the middle of a rollout, an actor that
 hangs, and work that no actor survives."""
 
 import os
@@ -15,7 +15,7 @@ import pytest
 
 from tests.workers.ray.conftest import SMALL, Owner, parents
 from tests.workers.recipes.language import ROOT, Outcome, Workshop
-from workers.control import CONTROL_FILE, Wish, wish_write
+from workers.control import CONTROL_FILE, Command, command_write
 from workers.emitter import EVENTS_FILE, Emitter
 from workers.ray.cluster import ADDRESS_VARIABLE
 from workers.ray.policy_actors import PolicyActor, RayDrawer
@@ -32,7 +32,7 @@ pytestmark = [
 STOPPED = """
 import os, signal, sys
 from pathlib import Path
-from workers.control import CONTROL_FILE, Wish, wish_write
+from workers.control import CONTROL_FILE, Command, command_write
 from workers.ray.policy_actors import RayDrawer
 from workers.train import main
 drawn, seen = RayDrawer.draw_published, []
@@ -42,7 +42,7 @@ def draw(self, chunks):
         yield one
         if (len(seen), count) == (2, 2):
             print("actors", *(self._ray.get([a.ready.remote() for a in self.pool.actors])))
-            wish_write(Path(sys.argv[1]).with_name(CONTROL_FILE), Wish("stop"))
+            command_write(Path(sys.argv[1]).with_name(CONTROL_FILE), Command("stop"))
             os.kill(os.getpid(), signal.SIGTERM)
 RayDrawer.draw_published = draw
 sys.exit(main(sys.argv[1:]))
@@ -202,17 +202,17 @@ def test_a_run_cancelled_while_it_draws_ahead_does_not_wait_for_actors_that_hang
 ) -> None:
     """The answers they owe are those of a step that will not come."""
     folder = shop.folder(spec_of(shop, "cancelled"))
-    wished, learn = threading.Event(), PPOTrainer.learn
+    commanded, learn = threading.Event(), PPOTrainer.learn
 
     def cancel(drawer: RayDrawer) -> None:
         for actor in drawer._ray.get([a.ready.remote() for a in drawer.pool.actors]):
             os.kill(actor, signal.SIGSTOP)
-        wish_write(folder / CONTROL_FILE, Wish("cancel"))
+        command_write(folder / CONTROL_FILE, Command("cancel"))
         os.kill(os.getpid(), signal.SIGTERM)
-        wished.set()
+        commanded.set()
 
     def learn_meanwhile(self: PPOTrainer, *asked: Any) -> Any:
-        assert wished.wait(200)
+        assert commanded.wait(200)
         return learn(self, *asked)
 
     monkeypatch.setattr(PPOTrainer, "learn", learn_meanwhile)

@@ -4,8 +4,9 @@
         tests.workers.recipes.in_ranks
             ROOT FILE
 
-FILE is a list of {"spec": …, "after": step or null, "wish": …, "resumes": run or null, "plant": …}.
-A wish is seen by the first rank alone, and a planted fault lies on the last. What the first rank
+FILE is a list of
+{"spec": …, "after": step or null, "command": …, "resumes": run or null, "plant": …}.
+A command is seen by the first rank alone, and a planted fault lies on the last. What the first rank
 reports goes to events.jsonl in the job's folder, what it raises is the last event there.
 """
 
@@ -109,7 +110,7 @@ def run(shop: Workshop, job: dict[str, Any], done: dict[str, Outcome]) -> Outcom
         first = ranks.from_first(shop.resume(done[job["resumes"]]) if ranks.is_first() else None)
         spec = replace(spec, resume=first)
     notebook = Notebook(spec)
-    after, wish = job.get("after"), job.get("wish", "stop")
+    after, command = job.get("after"), job.get("command", "stop")
     ticks = itertools.count(step=10)
     folder = shop.folder(spec)
     folder.mkdir(parents=True, exist_ok=True)
@@ -119,7 +120,7 @@ def run(shop: Workshop, job: dict[str, Any], done: dict[str, Outcome]) -> Outcom
         folder,
         notebook if ranks.is_first() else None,
         stop_signal=lambda: (
-            wish if ranks.is_first() and after is not None and notebook.step >= after else None
+            command if ranks.is_first() and after is not None and notebook.step >= after else None
         ),
         clock=lambda: next(ticks),
     )

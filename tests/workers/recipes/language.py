@@ -204,7 +204,7 @@ class Workshop:
         self,
         spec: JobSpec,
         *,
-        wish: str = "stop",
+        command: str = "stop",
         after_step: int | None = None,
         keep: list[dict[str, Any]] | None = None,
     ) -> "Outcome":
@@ -217,7 +217,7 @@ class Workshop:
         folder.mkdir(parents=True)
 
         def stop() -> str | None:
-            return wish if after_step is not None and notebook.step >= after_step else None
+            return command if after_step is not None and notebook.step >= after_step else None
 
         ticks = itertools.count(step=10)  # time flies: nothing is bundled or left out
         context = RunContext(

@@ -148,13 +148,13 @@ def test_progress_is_told_by_phase(assessed: Outcome) -> None:
 
 def test_a_stopped_assessment_keeps_what_it_measured(shop: Workshop) -> None:
     spec = shop.spec("assessed_stopped", "assess", SMALL, reward="learned", data="judged")
-    outcome = shop.run_here(spec, wish="stop", after_step=0)
+    outcome = shop.run_here(spec, command="stop", after_step=0)
     assert outcome.summary["unmeasured"] == len(LINES) - len(ON_THE_WEB)
 
 
 def test_a_cancelled_assessment_leaves_nothing(shop: Workshop) -> None:
     spec = shop.spec("assessed_cancelled", "assess", SMALL, reward="learned", data="judged")
-    outcome = shop.run_here(spec, wish="cancel", after_step=0)
+    outcome = shop.run_here(spec, command="cancel", after_step=0)
     assert outcome.all("ArtifactSaved") == []
 
 

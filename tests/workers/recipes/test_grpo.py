@@ -160,7 +160,7 @@ def bests(outcome: Outcome) -> list[int]:
 
 def test_a_cancelled_run_leaves_evaluation_and_audit(workshop: Workshop) -> None:
     spec = workshop.spec("grpo_cancelled", "grpo", PLANTED, **INPUTS)
-    outcome = workshop.run_here(spec, wish="cancel", after_step=1)
+    outcome = workshop.run_here(spec, command="cancel", after_step=1)
     assert outcome.all("CheckpointSaved")[-1]["tags"] == ["last"]
     assert not outcome.all("Generated")
     assert sorted(outcome.curve("eval/score")) == [0]

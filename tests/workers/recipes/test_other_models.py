@@ -19,7 +19,7 @@ def gpt2(workshop: Workshop) -> Workshop:
     save_model(tiny_gpt2(), tokenizer, folder)
     config = SHORT | {"base_model": str(folder), "max_length": 512, "sample_prompts": 1}
     outcome = workshop.run_here(workshop.spec("gpt2", "sft", config, data="demonstrations"))
-    assert outcome.summary["max_length"] == 64  # the model's positions, not the wish
+    assert outcome.summary["max_length"] == 64  # the model's positions, not the command
     workshop.adopt("gpt2", outcome)
     return workshop
 

@@ -32,13 +32,13 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(threads)
 
 
-class NoWish:
+class NoCommand:
     """Nobody wants the run to end."""
 
     def __call__(self) -> None:
         return None
 
-    def wish(self) -> None:
+    def command(self) -> None:
         return None
 
 
@@ -81,7 +81,7 @@ def ran(
     spec = shop.spec(name, "ppo", TINY | config, **ROLES | (inputs or {}))
     notebook, folder = Notebook(spec), shop.folder(spec)
     folder.mkdir(parents=True)
-    train.train(spec, folder, notebook, NoWish())
+    train.train(spec, folder, notebook, NoCommand())
     return Outcome(notebook.envelopes)
 
 

@@ -127,7 +127,7 @@ def in_two(shop: Workshop) -> dict[str, Outcome]:
         add(f"resumed_{layout}", layout, TRAINED["weights"], resumes="stopped")
     add("stopped_zero3", ZERO3, TRAINED["weights"], after=1)
     add("resumed_data", DATA, TRAINED["weights"], resumes="stopped_zero3")
-    add("cancelled", DATA, TRAINED["adapters"], after=1, wish="cancel")
+    add("cancelled", DATA, TRAINED["adapters"], after=1, command="cancel")
     add("no_draw", DATA, TRAINED["weights"], plant="draw")
     add("apart", DATA, TRAINED["weights"], plant="apart")
     for layout in (ZERO2, ZERO3):
@@ -220,7 +220,7 @@ def test_a_checkpoint_of_two_ranks_is_whole(
         ("stopped_zero3", "resumed_data"),
     ],
 )
-def test_a_wish_that_one_rank_sees_stops_all_and_another_layout_goes_on_from_there(
+def test_a_command_that_one_rank_sees_stops_all_and_another_layout_goes_on_from_there(
     stopped: str, resumed: str, in_one: dict[str, Outcome], in_two: dict[str, Outcome]
 ) -> None:
     at = in_two[stopped].all("CheckpointSaved")[-1]["step"]

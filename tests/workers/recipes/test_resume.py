@@ -106,7 +106,7 @@ def test_a_cancelled_run_saves_where_it_was_and_leaves_evaluation_and_audit(
     workshop: Workshop,
 ) -> None:
     spec = workshop.spec("cancelled", "ppo", PLANTED_PPO, sft="base", prompts="prompts")
-    outcome = workshop.run_here(spec, wish="cancel", after_step=2)
+    outcome = workshop.run_here(spec, command="cancel", after_step=2)
     saved = outcome.all("CheckpointSaved")[-1]
     assert saved["step"] < 5
     assert saved["tags"] == ["last"]

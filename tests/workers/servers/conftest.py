@@ -41,7 +41,7 @@ class Asking:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.wish: str | None = None
+        self.command: str | None = None
 
     def context(self, attempt: int = 1) -> RunContext:
         spec = JobSpec("r", attempt, "generate", "p", 3, str(self.root / "store"))
@@ -49,7 +49,7 @@ class Asking:
         folder.mkdir(exist_ok=True)
         self.notebook = Notebook(spec)
         return RunContext(
-            spec, Store(spec.artifacts_url), folder, self.notebook, stop_signal=lambda: self.wish
+            spec, Store(spec.artifacts_url), folder, self.notebook, stop_signal=lambda: self.command
         )
 
     def served(self, url: str, *, attempt: int = 1, **fields) -> Served:

@@ -294,7 +294,7 @@ def test_other_sampling_another_model_and_a_damaged_part_are_asked_anew(
 
 
 def test_a_cancelled_run_waits_for_no_answer(asking: Asking, stub) -> None:
-    asking.wish = "cancel"
+    asking.command = "cancel"
     server = stub(lambda body, k: slow(30.0, text("late")))
     with pytest.raises(Cancelled):
         asking.served(server.url).answer(PROMPTS, SAMPLING)
