@@ -1,8 +1,8 @@
 """The processes of one job: which one this is, and what they settle together.
 
 Only the first rank reports and writes files. Whatever may come out differently on two ranks, a
-command seen a moment earlier or a clock, must be settled here before it decides about a step, or the ranks
-wait for each other for ever. No torch until there is more than one process.
+command seen a moment earlier or a clock, must be settled here before it decides about a step, or
+the ranks wait for each other for ever. No torch until there is more than one process.
 """
 
 import os
