@@ -303,9 +303,9 @@ def _key(page: str) -> str:
 def test_a_pair_in_hand_comes_before_an_audit(project: Project, rita: User) -> None:
     decided_make(project, n=1)
     labeling.comparisons_import(project=project, rows=rows_make(1, start=50))
-    held = leased(project, rita)
+    lease = leased(project, rita)
     got = labeling.slot_lease_audit(project=project, annotator=rita)
-    assert got.slot == held.slot
+    assert got.slot == lease.slot
     assert Slot.objects.filter(kind="audit").count() == 0
 
 

@@ -19,7 +19,7 @@ from apps.labeling import selectors, services
 from apps.labeling.forms.settings import LabelingSettingsForm
 from apps.labeling.models import Annotator, LabelingSettings, Slot
 from apps.labeling.screens import label
-from apps.labeling.services import Offers
+from apps.labeling.services import Questions
 from apps.labeling.services.results import Criterion
 from tests.labeling.pairs import (
     annotators_make,
@@ -216,13 +216,13 @@ def test_the_cap_of_the_day_says_when_it_ends(
     assert re.search(r"That is <time [^>]*T00:00:00\+00:00[^>]*>in \d+ (h|min|s)</time>", html)
 
 
-# The bar that is kept from pair to pair says exactly what one made anew would.
+# The bar that is kept from pair to pair says exactly what one made each time would.
 
 
 ASKED = [
-    Offers(),
-    Offers(tie=False, both_bad=False, strength=True, flags=False),
-    Offers(
+    Questions(),
+    Questions(tie=False, both_bad=False, strength=True, flags=False),
+    Questions(
         rationale=True,
         require_rationale=True,
         improve=True,
@@ -232,8 +232,8 @@ ASKED = [
 ]
 
 
-def anew(slug: str, offers: Offers, undo: int | None) -> str:
-    context = label.ballot(offers, {}) | {
+def made(slug: str, questions: Questions, undo: int | None) -> str:
+    context = label.answer_form(questions, {}) | {
         "active_project": {"slug": slug},
         "skip_reasons": label.SKIP_REASONS,
         "undo": undo,
@@ -241,24 +241,24 @@ def anew(slug: str, offers: Offers, undo: int | None) -> str:
     return render_to_string("labeling/_bar.html", context)
 
 
-@pytest.mark.parametrize("offers", ASKED)
+@pytest.mark.parametrize("questions", ASKED)
 @pytest.mark.parametrize("undo", [None, 7, 12_345])
-def test_what_is_kept_equals_what_is_made_anew(offers: Offers, undo: int | None) -> None:
+def test_what_is_kept_equals_what_is_made_each_time(questions: Questions, undo: int | None) -> None:
     for _ in range(2):  # the second time it comes from what was kept
-        kept = label.bar_html(slug="arguments", offers=offers, undo=undo)
-        assert kept == anew("arguments", offers, undo)
+        kept = label.bar_html(slug="arguments", questions=questions, undo=undo)
+        assert kept == made("arguments", questions, undo)
     assert (f"?answer={undo}" in kept) == (undo is not None)
 
 
 def test_projects_do_not_get_each_others_bars() -> None:
     for slug in ("arguments", "elsewhere", "arguments"):
-        html = label.bar_html(slug=slug, offers=Offers(), undo=3)
+        html = label.bar_html(slug=slug, questions=Questions(), undo=3)
         assert f"/p/{slug}/label/skip/" in html
         assert html.count("/p/") == html.count(f"/p/{slug}/")
         assert label.addresses(slug)["vote"] == f"/p/{slug}/label/vote/"
 
 
-# How many pairs are left for a person: exact up to a limit, and not counted anew for each vote.
+# How many pairs are left for a person: exact up to a limit, and not counted again for each vote.
 
 
 def left_for(project: Project, person: User, n_today: int) -> int:

@@ -23,7 +23,7 @@ PERSON_COLUMNS = ("figure", "value", "low", "high", "n", "others", "note")
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class FigureRow:
     """A row of the figures: value, interval, basis, what others did, how to read it."""
 
     name: str
@@ -35,30 +35,30 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class HabitVerdict:
     tone: str
     icon: str
     sentence: str
 
 
-def verdict(report: AnnotatorReport) -> Verdict:
+def verdict(report: AnnotatorReport) -> HabitVerdict:
     n = report.figures["n_tests"]
     if report.flags:
         stand = "stands" if len(report.flags) == 1 else "stand"
-        return Verdict(
+        return HabitVerdict(
             "warn",
             "triangle-alert",
             f"{len(report.flags)} of the {n} habits that could be tested {stand} out. Nothing is "
             "done by itself: read the evidence, look at their pairs, talk to them.",
         )
     if not n:
-        return Verdict(
+        return HabitVerdict(
             "",
             "info",
             "Too few votes to say anything yet. A rate needs 20 votes, gold pairs and repeats 10, "
             "and a comparison with others 30 pairs that others voted on too.",
         )
-    return Verdict(
+    return HabitVerdict(
         "good",
         "circle-check",
         f"Nothing stands out: of {n} habits that could be tested, none goes beyond what honest "
@@ -66,7 +66,7 @@ def verdict(report: AnnotatorReport) -> Verdict:
     )
 
 
-def lines(report: AnnotatorReport, model: Model | None) -> list[Line]:
+def lines(report: AnnotatorReport, model: Model | None) -> list[FigureRow]:
     figures = report.figures
     return [
         _time_line(figures),
@@ -88,21 +88,25 @@ def lines(report: AnnotatorReport, model: Model | None) -> list[Line]:
     ]
 
 
-def _missing(name: str, figure: Figure) -> Line:
-    return Line(name, "", "", "", "", f"Undefined: {figure['undefined']}.")
+def _missing(name: str, figure: Figure) -> FigureRow:
+    return FigureRow(name, "", "", "", "", f"Undefined: {figure['undefined']}.")
 
 
-def _share_line(name: str, figure: Figure, noun: str, *, note: str = "") -> Line:
+def _share_line(name: str, figure: Figure, noun: str, *, note: str = "") -> FigureRow:
     if figure["value"] is None:
         return _missing(name, figure)
     few = f"{figure['few'].capitalize()}. " if figure["few"] else ""
     beside = figure["compared"]
     others = "" if beside is None else f"{percent(beside)} others on the same pairs"
     basis = f"{figure['n']:,} {noun}"
-    return Line(name, percent(figure["value"]), f"{range_of(figure)} %", basis, others, few + note)
+    return FigureRow(
+        name, percent(figure["value"]), f"{range_of(figure)} %", basis, others, few + note
+    )
 
 
-def _beside_line(name: str, figure: Figure, *, among: str = "others on the same pairs") -> Line:
+def _beside_line(
+    name: str, figure: Figure, *, among: str = "others on the same pairs"
+) -> FigureRow:
     if figure["value"] is None:
         return _missing(name, figure)
     few = f"{figure['few'].capitalize()}. " if figure["few"] else ""
@@ -112,7 +116,7 @@ def _beside_line(name: str, figure: Figure, *, among: str = "others on the same 
         low, high = points(figure["difference_low"]), points(figure["difference_high"])
         note = f"{points(figure['difference'])} points ({low} to {high}){_than(figure)}."
     spread = f"{range_of(figure)} %" if figure["low"] is not None else ""
-    return Line(
+    return FigureRow(
         name, percent(figure["value"]), spread, f"{figure['n']:,} pairs", others, few + note
     )
 
@@ -123,10 +127,10 @@ def _than(figure: Figure) -> str:
     return f" beside {percent(figure['expected'])}, which their agreement lets expect"
 
 
-def _time_line(figures: dict[str, Any]) -> Line:
+def _time_line(figures: dict[str, Any]) -> FigureRow:
     if figures["median_ms"] is None:
-        return Line("Median active time", "", "", "", "", "Undefined: no answer was timed.")
-    return Line(
+        return FigureRow("Median active time", "", "", "", "", "Undefined: no answer was timed.")
+    return FigureRow(
         "Median active time",
         seconds(figures["median_ms"]),
         "",
@@ -136,9 +140,9 @@ def _time_line(figures: dict[str, Any]) -> Line:
     )
 
 
-def _fast_line(figures: dict[str, Any]) -> Line:
+def _fast_line(figures: dict[str, Any]) -> FigureRow:
     if not figures["fast_ms"]:
-        return Line("Fast answers", "", "", "", "", "Undefined: Settings name no limit.")
+        return FigureRow("Fast answers", "", "", "", "", "Undefined: Settings name no limit.")
     name = f"Answers in under {figures['fast_ms'] / 1000:g} s"
     note = "Hardly read. The limit is in Settings."
     return _share_line(name, figures["fast"], "answers", note=note)
@@ -152,11 +156,11 @@ def _left_note(figures: dict[str, Any]) -> str:
     return f"Sides are drawn, so half is expected; exact test against half: p {shown}."
 
 
-def _pull_line(pull: Figure) -> Line:
+def _pull_line(pull: Figure) -> FigureRow:
     name = "Would choose the left of two equals"
     if pull["value"] is None:
         return _missing(name, pull)
-    return Line(
+    return FigureRow(
         name,
         percent(pull["value"]),
         f"{range_of(pull)} %",
@@ -180,10 +184,10 @@ def _self_note(figures: dict[str, Any]) -> str:
     )
 
 
-def _skill_line(figure: Figure) -> Line:
+def _skill_line(figure: Figure) -> FigureRow:
     if figure["value"] is None:
         return _missing("Skill", figure)
-    return Line(
+    return FigureRow(
         "Skill",
         signed(figure["value"]),
         f"{signed(figure['low'])} to {signed(figure['high'])}",
@@ -193,9 +197,9 @@ def _skill_line(figure: Figure) -> Line:
     )
 
 
-def _model_line(model: Model | None) -> Line:
+def _model_line(model: Model | None) -> FigureRow:
     if model is None or model.reliability is None:
-        return Line(
+        return FigureRow(
             "Reliability by the model",
             "",
             "",
@@ -203,7 +207,7 @@ def _model_line(model: Model | None) -> Line:
             "",
             "Not fitted yet: the models of the voters are fitted in the background.",
         )
-    return Line(
+    return FigureRow(
         "Reliability by the model",
         percent(model.reliability),
         "",
@@ -213,12 +217,12 @@ def _model_line(model: Model | None) -> Line:
     )
 
 
-def _drift_line(figure: Figure) -> Line:
+def _drift_line(figure: Figure) -> FigureRow:
     name = "Change, first third to last"
     if figure["value"] is None:
         return _missing(name, figure)
     low, high = points(figure["low"]), points(figure["high"])
-    return Line(
+    return FigureRow(
         name,
         f"{points(figure['value'])} points",
         f"{low} to {high}",

@@ -66,7 +66,7 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class AnnotatorRow:
     user_id: int
     name: str
     report: AnnotatorReport
@@ -76,11 +76,11 @@ class Row:
     cells: list[Cell]
 
 
-def list_rows(reports: list[AnnotatorReport], *, with_names: bool) -> list[Row]:
+def list_rows(reports: list[AnnotatorReport], *, with_names: bool) -> list[AnnotatorRow]:
     """The cells are those of the template's columns: fast, left, neither, longer, gold, agreement,
     skill."""
     return [
-        Row(
+        AnnotatorRow(
             user_id=report.user_id,
             name=name_of(report.user, with_names=with_names),
             report=report,

@@ -3,7 +3,7 @@
 from collections import Counter
 from dataclasses import dataclass
 
-from apps.agreement.screens.disputes import Dot, RoundsChart, percent, spread
+from apps.agreement.screens.disputes import DisputeDot, RoundsChart, percent, spread
 from apps.agreement.selectors.audits import AuditSample, ReviewerError
 from apps.labeling.models import Choice
 from measures.audit import (
@@ -91,7 +91,7 @@ def chart(found: Figures) -> RoundsChart | None:
         return round(LEFT + WIDTH * min(max(value / top, 0.0), 1.0), 1)
 
     dots = [
-        Dot(
+        DisputeDot(
             y=place * ROW + 14,
             text_y=place * ROW + 18,
             label=label,

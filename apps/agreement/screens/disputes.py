@@ -120,7 +120,7 @@ class Segment:
 
 
 @dataclass(frozen=True, slots=True)
-class BarRow:
+class CauseRow:
     y: int
     label: str
     segments: list[Segment]
@@ -130,7 +130,7 @@ class BarRow:
 
 @dataclass(frozen=True, slots=True)
 class BarChart:
-    rows: list[BarRow]
+    rows: list[CauseRow]
     width: int
     height: int
     summary: str
@@ -148,7 +148,7 @@ def causes_chart(counts: Sequence[CauseCount]) -> BarChart:
         width = round(BAR * n / most, 1)
         share = f" ({100 * n / total:.0f} %)" if total else ""
         segment = Segment(LEFT, width, TONES[cause], label, n)
-        rows.append(BarRow(place * ROW, label, [segment], f"{n:,}{share}", LEFT + width + 8))
+        rows.append(CauseRow(place * ROW, label, [segment], f"{n:,}{share}", LEFT + width + 8))
     told = ", ".join(f"{label} {n_of[cause]:,}" for cause, label in CAUSES)
     return BarChart(
         rows, LEFT + BAR + RIGHT, len(rows) * ROW, f"{total:,} disputes by cause: {told}."
@@ -172,7 +172,7 @@ def causes_over(counts: Sequence[CauseCount], by: Literal["guideline", "month"])
                 segments.append(Segment(round(x, 1), width, TONES[cause], words, n))
             x += width
         total = sum(table[key].values())
-        rows.append(BarRow(place * ROW, label, segments, f"{total:,}", x + 8))
+        rows.append(CauseRow(place * ROW, label, segments, f"{total:,}", x + 8))
         told.append(f"{label}: " + ", ".join(f"{words} {table[key][c]}" for c, words in CAUSES))
     return BarChart(rows, LEFT + BAR + RIGHT, max(1, len(rows)) * ROW, "; ".join(told) + ".")
 
@@ -181,7 +181,7 @@ def causes_over(counts: Sequence[CauseCount], by: Literal["guideline", "month"])
 
 
 @dataclass(frozen=True, slots=True)
-class Dot:
+class DisputeDot:
     y: int
     text_y: int
     label: str
@@ -194,7 +194,7 @@ class Dot:
 
 @dataclass(frozen=True, slots=True)
 class RoundsChart:
-    dots: list[Dot]
+    dots: list[DisputeDot]
     ticks: list[tuple[float, str]]
     width: int
     height: int
@@ -262,7 +262,7 @@ def _rounds_chart(batch: Batch) -> RoundsChart:
         alone = Interval(value=compared.expected, low=None, high=None, n=compared.n)
         lines.insert(1, ("A second look, unchanged", alone, "axis"))
     dots = [
-        Dot(
+        DisputeDot(
             y=place * ROW + 14,
             text_y=place * ROW + 18,
             label=label,

@@ -5,7 +5,14 @@ from datetime import date
 from typing import Any
 
 from apps.agreement.models import AgreementReport
-from apps.agreement.screens.charts import Estimate, Line, Whiskers, line_over, percent, whiskers
+from apps.agreement.screens.charts import (
+    Estimate,
+    LineChart,
+    Whiskers,
+    line_over,
+    percent,
+    whiskers,
+)
 
 TITLES = {
     "time": "When",
@@ -62,7 +69,7 @@ class Part:
     about: str
     rows: list[SliceRow]
     chart: Whiskers | None
-    line: Line | None
+    line: LineChart | None
     only: str
     summary: str
     unit: str

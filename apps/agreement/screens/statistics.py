@@ -27,7 +27,7 @@ WHAT = {
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class StatisticRow:
     key: str
     name: str
     what: str
@@ -37,7 +37,7 @@ class Row:
     sentence: str
 
 
-def statistic_rows(figures: dict[str, Any]) -> list[Row]:
+def statistic_rows(figures: dict[str, Any]) -> list[StatisticRow]:
     """Every statistic as a row of the table that says how to read it."""
     rows = []
     for key, name in NAMES.items():
@@ -47,7 +47,7 @@ def statistic_rows(figures: dict[str, Any]) -> list[Row]:
             used = figures["cohen_pairs"]["used"]
             what = f"{what} Here: {counted(used, 'pair')} of people."
         rows.append(
-            Row(
+            StatisticRow(
                 key=key,
                 name=name,
                 what=what,

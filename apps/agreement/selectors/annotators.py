@@ -81,7 +81,7 @@ def annotators_stale() -> list[Project]:
     return list(Project.objects.filter(id__in=behind, archived_at__isnull=True))
 
 
-class Standing(TypedDict):
+class ReportColumns(TypedDict):
     """What `reports_of` reads beside a report."""
 
     n_flags: int
@@ -92,20 +92,20 @@ class Standing(TypedDict):
     reliability: float | None
 
 
-def reports_of(*, project: Project) -> "QuerySet[WithAnnotations[AnnotatorReport, Standing]]":
+def reports_of(*, project: Project) -> "QuerySet[WithAnnotations[AnnotatorReport, ReportColumns]]":
     """Everybody with votes, with n_flags, n_tests, paused_reason, left_out_at and _reason."""
-    standing = Annotator.objects.filter(project=project, user=OuterRef("user"))
-    seat = Membership.objects.filter(project=project, user=OuterRef("user"))
+    annotator = Annotator.objects.filter(project=project, user=OuterRef("user"))
+    membership = Membership.objects.filter(project=project, user=OuterRef("user"))
     return (
         AnnotatorReport.objects.filter(project=project, figures__version=VERSION)
         .select_related("user")
         .annotate(
             n_flags=Func("flags", function="jsonb_array_length", output_field=IntegerField()),
             n_tests=Cast(KT("figures__n_tests"), IntegerField()),
-            paused_reason=Subquery(seat.values("paused_reason")[:1]),
-            left_out_at=Subquery(standing.values("left_out_at")[:1]),
-            left_out_reason=Subquery(standing.values("left_out_reason")[:1]),
-            reliability=Subquery(standing.values("reliability")[:1]),
+            paused_reason=Subquery(membership.values("paused_reason")[:1]),
+            left_out_at=Subquery(annotator.values("left_out_at")[:1]),
+            left_out_reason=Subquery(annotator.values("left_out_reason")[:1]),
+            reliability=Subquery(annotator.values("reliability")[:1]),
         )
     )
 
@@ -118,7 +118,7 @@ def reports_list(
     show: str = "",
     least: int = 0,
     sort: str = "flags",
-) -> "QuerySet[WithAnnotations[AnnotatorReport, Standing]]":
+) -> "QuerySet[WithAnnotations[AnnotatorReport, ReportColumns]]":
     """The list as filtered; without names only numbers can be searched."""
     rows = reports_of(project=project)
     if search:
@@ -186,21 +186,21 @@ def flag_kinds(*, project: Project) -> list[tuple[str, int]]:
 
 def person_of(*, project: Project, user_id: int) -> User | None:
     """Somebody with a place or a vote in the project; None for all others."""
-    seat = Membership.objects.filter(project=project, user=OuterRef("pk"))
+    membership = Membership.objects.filter(project=project, user=OuterRef("pk"))
     voted = Vote.objects.filter(project=project, annotator=OuterRef("pk"))
     found = User.objects.filter(pk=user_id)
-    return found.filter(Q(Exists(seat)) | Q(Exists(voted))).first()
+    return found.filter(Q(Exists(membership)) | Q(Exists(voted))).first()
 
 
 def may_label(*, project: Project, user: User) -> bool:
     """Whether they can get pairs here, so that there is something to pause."""
     if user.is_imported or not user.is_active:
         return False
-    seats = Membership.objects.filter(project=project, user=user)
-    return seats.exclude(role=Role.ENGINEER).exists()
+    memberships = Membership.objects.filter(project=project, user=user)
+    return memberships.exclude(role=Role.ENGINEER).exists()
 
 
-def standing_of(*, project: Project, user: User) -> Annotator | None:
+def annotator_of(*, project: Project, user: User) -> Annotator | None:
     """Their row in the project, which says whether they are left out; None before there is one."""
     return Annotator.objects.filter(project=project, user=user).first()
 

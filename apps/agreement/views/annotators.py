@@ -138,7 +138,7 @@ def _page(
         "nav": "agreement",
         "person": user,
         "report": report,
-        "standing": reads.standing_of(project=project, user=user),
+        "annotator": reads.annotator_of(project=project, user=user),
         "is_admin": with_names,
     }
     if report is not None:

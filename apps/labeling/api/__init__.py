@@ -27,7 +27,7 @@ from apps.labeling.api.schemas import (
     VotesReportOut,
 )
 from apps.labeling.models import Vote
-from apps.labeling.services import LABELERS, Lease, NothingReason, Offers
+from apps.labeling.services import LABELERS, Lease, NothingReason, Questions
 
 router = Router(tags=["labeling"])
 ADMINS = frozenset({ADMIN})
@@ -37,9 +37,9 @@ Key = Path(ge=1, le=LARGEST_KEY)
 
 
 @lru_cache(maxsize=256)
-def _asks(offers: Offers) -> AsksOut:
+def _asks(questions: Questions) -> AsksOut:
     """The same for every pair of a project until its settings change."""
-    return AsksOut.from_orm(offers)
+    return AsksOut.from_orm(questions)
 
 
 def _next(got: Lease | NothingReason | None) -> dict[str, Any]:
@@ -56,7 +56,7 @@ def _next(got: Lease | NothingReason | None) -> dict[str, Any]:
             left=got.left,
             right=got.right,
             leased_until=got.leased_until,
-            asks=_asks(got.offers),
+            asks=_asks(got.questions),
         )
     }
 

@@ -64,8 +64,8 @@ def _shown(project: Project, user: User, role: str) -> dict[str, Any]:
     read = selectors.guideline_read(project=project, user=user)
     due = False
     if role in LABELERS:
-        seat = services.standing_of(project=project, annotator=user).seat
-        due = seat.guideline_due is not None
+        eligibility = services.labeling_status(project=project, annotator=user).eligibility
+        due = eligibility.guideline_due is not None
     return {
         "version": current.version,
         "body": current.body,

@@ -5,7 +5,7 @@ from django.http import QueryDict
 
 from apps.common.errors import DomainError
 from apps.labeling.models import Comparison
-from apps.labeling.services import FLAGS, LONGEST_RATIONALE, Answer
+from apps.labeling.services import FLAGS, LONGEST_RATIONALE, AnswerFields
 from apps.labeling.texts import MOST_CHARACTERS
 
 _LARGEST_KEY = 2**63 - 1
@@ -45,10 +45,10 @@ class AnswerForm(Checked):
     active_ms = forms.IntegerField(required=False)
     wall_ms = forms.IntegerField(required=False)
 
-    def ballot(self) -> Answer:
+    def answer_fields(self) -> AnswerFields:
         data = self.cleaned_data
         side, strength = ANSWERS[data["answer"]]
-        return Answer(
+        return AnswerFields(
             side=side,
             strength=strength,
             rationale=plain_ends(data["rationale"]),

@@ -69,7 +69,7 @@ CONTEXT = 2  # unchanged lines shown around a change
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class DiffLine:
     """A line of a comparison; a gap stands for unchanged lines that are left out."""
 
     kind: Literal["same", "added", "removed", "gap"]
@@ -80,7 +80,7 @@ class Line:
         return {"added": "+", "removed": "−", "gap": "⋯"}.get(self.kind, "")
 
 
-def changed_lines(old: str, new: str) -> list[Line]:
+def changed_lines(old: str, new: str) -> list[DiffLine]:
     """The changes with some lines around each; empty when the texts are the same.
 
     Lines are compared without trailing blanks, which nobody sees.
@@ -89,20 +89,20 @@ def changed_lines(old: str, new: str) -> list[Line]:
     after = [line.rstrip() for line in new.splitlines()]
     matcher = SequenceMatcher(a=before, b=after, autojunk=False)
     groups = list(matcher.get_grouped_opcodes(CONTEXT))
-    lines: list[Line] = []
+    lines: list[DiffLine] = []
     for number, group in enumerate(groups):
         if number or group[0][1]:
-            lines.append(Line("gap"))
+            lines.append(DiffLine("gap"))
         for tag, a, a_end, b, b_end in group:
             lines.extend(_lines(tag, before[a:a_end], after[b:b_end]))
     if groups and groups[-1][-1][2] < len(before):
-        lines.append(Line("gap"))
+        lines.append(DiffLine("gap"))
     return lines
 
 
-def _lines(tag: str, before: list[str], after: list[str]) -> Iterator[Line]:
+def _lines(tag: str, before: list[str], after: list[str]) -> Iterator[DiffLine]:
     if tag == "equal":
-        yield from (Line("same", text) for text in before)
+        yield from (DiffLine("same", text) for text in before)
         return
-    yield from (Line("removed", text) for text in before)
-    yield from (Line("added", text) for text in after)
+    yield from (DiffLine("removed", text) for text in before)
+    yield from (DiffLine("added", text) for text in after)

@@ -1,7 +1,7 @@
 """What an annotator's home shows: how things stand in each project they label in.
 
 Nothing is leased here. Why there is nothing to do is what the label screen would say
-(`services.standing_of`), not a second opinion.
+(`services.labeling_status`), not a second opinion.
 """
 
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ class Place:
     n_total: int
     n_left: int
     cap: int
-    held_until: datetime | None
+    leased_until: datetime | None
     nothing: NothingReason | None
     qualification: Qualification | None
     has_rating_tasks: bool
@@ -40,11 +40,11 @@ class Place:
     @property
     def holds(self) -> bool:
         """A pair is in hand and can be gone on with."""
-        return self.held_until is not None and self.nothing is None
+        return self.leased_until is not None and self.nothing is None
 
     @property
     def lapsed(self) -> bool:
-        return self.held_until is not None and self.held_until < timezone.now()
+        return self.leased_until is not None and self.leased_until < timezone.now()
 
     @property
     def n_left_today(self) -> int:
@@ -83,18 +83,18 @@ def context(*, user: User) -> dict[str, Any]:
 
 def _place(membership: Membership, user: User) -> Place:
     project = membership.project
-    standing = services.standing_of(project=project, annotator=user)
-    code = standing.nothing.code if standing.nothing else ""
-    n_free = selectors.remaining_for(project=project, annotator=user, n_today=standing.n_today)
+    status = services.labeling_status(project=project, annotator=user)
+    code = status.nothing.code if status.nothing else ""
+    n_free = selectors.remaining_for(project=project, annotator=user, n_today=status.n_today)
     return Place(
         project=project,
         role=membership.get_role_display(),
-        n_today=standing.n_today,
+        n_today=status.n_today,
         n_total=selectors.answers_count(project=project, annotator=user),
-        n_left=n_free + (standing.held_until is not None),
-        cap=standing.seat.daily_cap or 0,
-        held_until=standing.held_until,
-        nothing=standing.nothing,
+        n_left=n_free + (status.leased_until is not None),
+        cap=status.eligibility.daily_cap or 0,
+        leased_until=status.leased_until,
+        nothing=status.nothing,
         qualification=services.qualification_of(project=project, user=user)
         if code == "qualification"
         else None,

@@ -21,7 +21,7 @@ from apps.labeling.models import Guideline
 from apps.labeling.rendering import text_html, texts_html
 from apps.labeling.rendering.maths import text_escaped
 from apps.labeling.screens.answers import changed_lines
-from apps.labeling.services import FLAGS, Lease, NothingReason, Offers
+from apps.labeling.services import FLAGS, Lease, NothingReason, Questions
 from apps.labeling.services.results import Criterion
 from apps.labeling.texts import Messages
 
@@ -226,15 +226,15 @@ def context(
         return common | more | {"nothing": got, "n_today": got.n_today}
     shown = pair_shown(got.prompt, got.left, got.right)
     if isinstance(got, selectors.AnsweredPair):
-        offers = Offers.of(selectors.settings_get(project=project))
+        questions = Questions.of(selectors.settings_get(project=project))
         given = _given(got) | (typed or {})
         return (
             common
             | shown
-            | ballot(offers, given)
+            | answer_form(questions, given)
             | {
                 "editing": got,
-                "ballot_id": f"vote-{got.vote.pk}",
+                "answer_id": f"vote-{got.vote.pk}",
                 "key": f"revise.{got.vote.pk}.{got.vote.revision + 1}",
                 "frozen_in": vote_uses([got.vote.pk]).get(got.vote.pk, 0),
             }
@@ -242,10 +242,10 @@ def context(
     return (
         common
         | shown
-        | ballot(got.offers, typed or {})
+        | answer_form(got.questions, typed or {})
         | {
             "lease": got,
-            "ballot_id": f"slot-{got.slot}",
+            "answer_id": f"slot-{got.slot}",
             "number": got.n_today + 1,
             "n_today": got.n_today,
             "remaining": selectors.remaining_for(
@@ -258,15 +258,15 @@ def context(
     )
 
 
-def ballot(offers: Offers, given: Given) -> dict[str, Any]:
+def answer_form(questions: Questions, given: Given) -> dict[str, Any]:
     """What the project asks about a pair, with what was given so far in its place."""
     reasons = given.get("reasons", ())
     return {
-        "offers": offers,
-        "buttons": buttons(offers),
+        "questions": questions,
+        "buttons": buttons(questions),
         "chosen": given.get("answer", ""),
-        "criteria": [_row(criterion, given) for criterion in offers.criteria],
-        "reasons": [(reason, reason in reasons) for reason in offers.reasons],
+        "criteria": [_row(criterion, given) for criterion in questions.criteria],
+        "reasons": [(reason, reason in reasons) for reason in questions.reasons],
         "flags": flags(given.get("flags", ())),
         "given": given,
     }
@@ -308,9 +308,9 @@ def flags(chosen: Any) -> list[tuple[str, str, bool]]:
     return [(name, words, name in chosen) for name, words in FLAGS.items()]
 
 
-def buttons(offers: Offers) -> list[Button]:
+def buttons(questions: Questions) -> list[Button]:
     """The choices in the order of the bar, with the keys that press them."""
-    if offers.strength:
+    if questions.strength:
         left = [
             Button("left-2", "A is much better", "!", "⇧1", "a", "A much"),
             Button("left-1", "A is better", "1 a ArrowLeft", "1", "a", "A"),
@@ -322,8 +322,10 @@ def buttons(offers: Offers) -> list[Button]:
     else:
         left = [Button("left", "A is better", "1 a ArrowLeft", "1", "a", "A")]
         right = [Button("right", "B is better", "2 b ArrowRight", "2", "b", "B")]
-    tie = [Button("tie", "Tie", "t 0", "T", "", "Tie")] if offers.tie else []
-    bad = [Button("both_bad", "Both are bad", "x", "X", "", "Both bad")] if offers.both_bad else []
+    tie = [Button("tie", "Tie", "t 0", "T", "", "Tie")] if questions.tie else []
+    bad = (
+        [Button("both_bad", "Both are bad", "x", "X", "", "Both bad")] if questions.both_bad else []
+    )
     return [*left, *tie, *right, *bad]
 
 
@@ -339,16 +341,16 @@ _PAGES = ("answers", "guidelines", "hold", "label", "vote", "who")
 _UNDO = f"undo-{secrets.token_hex(8)}"
 
 
-def bar_html(*, slug: str, offers: Offers, undo: int | None) -> SafeString:
+def bar_html(*, slug: str, questions: Questions, undo: int | None) -> SafeString:
     """The bar below a fresh pair, nothing chosen or entered yet."""
     make = _bar.__wrapped__ if settings.DEBUG else _bar  # templates may change under DEBUG
-    html = make(slug, offers, undo is not None)
+    html = make(slug, questions, undo is not None)
     return mark_safe(html.replace(_UNDO, str(int(undo or 0))))  # noqa: S308 - a number
 
 
 @lru_cache(maxsize=512)
-def _bar(slug: str, offers: Offers, has_undo: bool) -> str:
-    asked = ballot(offers, {})
+def _bar(slug: str, questions: Questions, has_undo: bool) -> str:
+    asked = answer_form(questions, {})
     return render_to_string(
         "labeling/_bar.html",
         asked

@@ -55,7 +55,7 @@ def context(
         | cards_shown(got.prompt, got.responses, got.scale, typed)
         | {
             "lease": got,
-            "ballot_id": f"rating-{got.slot}",
+            "answer_id": f"rating-{got.slot}",
             "key": got.key,
             "note": note,
             "number": got.n_today + 1,
@@ -77,7 +77,7 @@ def context_of_change(
         "nav": "rate",
         "notice": notice,
         "editing": rating,
-        "ballot_id": f"rated-{rating.pk}",
+        "answer_id": f"rated-{rating.pk}",
         "key": f"revise-rating.{rating.pk}.{rating.revision + 1}",
         "note": rating.note if note is None else note,
     }

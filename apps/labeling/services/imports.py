@@ -283,7 +283,7 @@ def _move(job: ImportJob, *, of: tuple[str, ...], **changes: Any) -> bool:
 
 # How far a running import is, for its page; and the ways it is told to stop.
 
-_EVERY = 0.5  # seconds between two tellings
+_EVERY = 0.5  # seconds between two notifications
 _KEPT = 120  # seconds after the last one
 
 

@@ -198,20 +198,20 @@ def comparison_make_gold(
         raise DomainError("Say why, for whoever is measured by it.", field="explanation")
     if len(text) > LONGEST_EXPLANATION:
         raise DomainError(f"At most {LONGEST_EXPLANATION:,} characters.", field="explanation")
-    held = comparison_lock(comparison)
-    if held.stratum in (Comparison.Stratum.GOLD, Comparison.Stratum.PRACTICE):
+    locked = comparison_lock(comparison)
+    if locked.stratum in (Comparison.Stratum.GOLD, Comparison.Stratum.PRACTICE):
         raise Conflict("This comparison is a gold pair already.", code="already_gold")
-    if held.gold and held.gold != choice:
+    if locked.gold and locked.gold != choice:
         raise Conflict(
-            f"This comparison came with the label “{held.get_gold_display()}”, which a gold pair "
+            f"This comparison came with the label “{locked.get_gold_display()}”, which a gold pair "
             "may not contradict. Adjudicate it, or drop it.",
             code="labelled_otherwise",
             field="choice",
         )
     was = {
-        "stratum": held.stratum,
-        "gold": held.gold,
-        "gold_explanation": held.gold_explanation,
+        "stratum": locked.stratum,
+        "gold": locked.gold,
+        "gold_explanation": locked.gold_explanation,
     }
     found = _settled(comparison, choice, f"made gold: {text}")
     Comparison.objects.filter(pk=found.pk).update(
@@ -260,14 +260,14 @@ def comparisons_send_again(
     # In the order every vote locks: slots, then comparisons.
     locked = Slot.objects.select_for_update(no_key=True).filter(comparison__in=wanted)
     list(locked.order_by("pk").values_list("pk"))
-    held = list(
+    chosen = list(
         Comparison.objects.select_for_update(no_key=True, of=("self",))
         .filter(project=project, pk__in=wanted)
         .order_by("pk")
     )
-    if len(held) != len(set(wanted)):
+    if len(chosen) != len(set(wanted)):
         raise Missing("There is no such comparison in this project.")
-    votes, left_out = rounds_of(project=project, comparisons=held, guideline=guideline)
+    votes, left_out = rounds_of(project=project, comparisons=chosen, guideline=guideline)
     base = (LabelingSettings.objects.filter(project=project).first() or LabelingSettings()).overlap
     sent = SentAgain(votes, left_out, base * len(votes))
     if votes:

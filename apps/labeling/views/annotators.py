@@ -185,7 +185,7 @@ def _page(
     pause: PauseForm | None = None,
 ) -> HttpResponse:
     settings = selectors.settings_get(project=request.project)
-    standing = services.standing_of(project=request.project, annotator=person.user)
+    status = services.labeling_status(project=request.project, annotator=person.user)
     attempts = QualificationAttempt.objects.filter(project=request.project, user=person.user)
     context = {
         "page_title": str(person.user),
@@ -196,8 +196,8 @@ def _page(
         "words": reads.qualification_words(person, settings),
         "qualification": services.qualification_of(project=request.project, user=person.user),
         "attempts": list(attempts.order_by("-number")),
-        "standing": standing,
-        "why_not": LOOKS[standing.nothing.code].words if standing.nothing else "",
+        "status": status,
+        "why_not": LOOKS[status.nothing.code].words if status.nothing else "",
         "due": reads.newest_major(project=request.project),
         "limits": limits or _limits_form(request, person),
         "pause": pause or PauseForm(),

@@ -52,8 +52,8 @@ def _around(request: Request, shown: Guideline | None, versions: list[Guideline]
         "changes": label.changes_since(before, shown) if shown else [],
     }
     if request.role in LABELERS:
-        standing = services.standing_of(project=request.project, annotator=request.user)
-        more["due"] = standing.seat.guideline_due is not None
+        status = services.labeling_status(project=request.project, annotator=request.user)
+        more["due"] = status.eligibility.guideline_due is not None
         more["read"] = selectors.guideline_read(project=request.project, user=request.user)
     if request.role == ADMIN:
         more["readers"] = annotators.readers_of(project=request.project)

@@ -54,7 +54,7 @@ def label(request: Request) -> HttpResponse:
     """
     wanted = request.GET.get("answer", "")[:20]
     if not request.htmx:
-        _lane_set(request)
+        _stream_set(request)
     try:
         got = _answered(request, int(wanted)) if wanted.isdecimal() else _next(request)
     except Missing as error:
@@ -80,7 +80,7 @@ def vote(request: Request) -> HttpResponse:
             annotator=request.user,
             idempotency_key=form.cleaned_data["key"],
             lease_next=not _auditing(request),
-            **form.ballot(),
+            **form.answer_fields(),
         )
         done = _go_on(request, result.next or _next(request), undo=result.vote.pk)
         return _stored(done, form.cleaned_data["key"])
@@ -112,7 +112,7 @@ def revise(request: Request, vote_id: int) -> HttpResponse:
             vote=vote_id,
             annotator=request.user,
             idempotency_key=form.cleaned_data["key"],
-            **form.ballot(),
+            **form.answer_fields(),
         )
         done = _changed(request, "Your answer was changed.", undo=result.vote.pk)
         return _stored(done, form.cleaned_data["key"])
@@ -249,7 +249,7 @@ def _context(request: Request, got: Next | AnsweredPair, **more: Any) -> dict[st
     context["urls"] = bar.addresses(slug)
     context["auditing"] = _auditing(request) and isinstance(got, Lease) and _is_audit(got)
     if isinstance(got, Lease) and not more.get("typed"):
-        context["bar"] = bar.bar_html(slug=slug, offers=got.offers, undo=more.get("undo"))
+        context["bar"] = bar.bar_html(slug=slug, questions=got.questions, undo=more.get("undo"))
     if isinstance(got, AnsweredPair) and request.role in READERS:
         context["frozen_uses"] = vote_traces([got.vote.pk]).get(got.vote.pk, [])
     return context
@@ -261,7 +261,7 @@ def _next(request: Request) -> Next:
     return services.slot_lease_next(project=request.project, annotator=request.user)
 
 
-def _lane_set(request: Request) -> None:
+def _stream_set(request: Request) -> None:
     """Whoever opens the page with `?lane=audit` goes on with audits until they open it without."""
     if request.GET.get("lane") == AUDIT and request.role in services.AUDITORS:
         request.session[AUDITING] = request.project.pk
@@ -270,9 +270,9 @@ def _lane_set(request: Request) -> None:
 
 
 def label_url(request: Request) -> str:
-    """The label page in the lane through which one came: the common queue or audits."""
-    lane = f"?lane={AUDIT}" if _auditing(request) else ""
-    return reverse("labeling:label", args=[request.project.slug]) + lane
+    """The label page in the stream through which one came: the common queue or audits."""
+    query = f"?lane={AUDIT}" if _auditing(request) else ""
+    return reverse("labeling:label", args=[request.project.slug]) + query
 
 
 def _is_audit(lease: Lease) -> bool:

@@ -11,7 +11,7 @@
   const say = (text) => {
     const region = document.getElementById("announce");
     if (region) region.textContent = text;
-    window.concord.ballot.say(text);
+    window.concord.answer.say(text);
   };
 
   document.addEventListener("htmx:beforeRequest", (event) => {
@@ -77,7 +77,7 @@
 
   // What this page shows has been delivered from the outbox: on with the next pair.
   document.addEventListener("outbox:done", (event) => {
-    const f = window.concord.ballot.form();
+    const f = window.concord.answer.form();
     const { key } = event.detail;
     if (!f || (f.elements.key.value !== key && key !== `skip.${f.elements.slot?.value}`)) return;
     drafts.forget();

@@ -6,7 +6,7 @@
   const PAUSE = 150;
   const SINGLE = ["rationale", "improvement"];
   const concord = (window.concord ??= {});
-  const { ballot } = concord;
+  const { answer } = concord;
   let form = null;
   let blank = ""; // what the server gave, as a draft
   let timer = 0;
@@ -64,7 +64,7 @@
       editor.open = Boolean(given.improving);
     }
     const offered = [...f.querySelectorAll(".choice")].some((one) => one.value === given.answer);
-    if (offered || (!given.answer && ballot.chosen(f))) ballot.mark(f, given.answer);
+    if (offered || (!given.answer && answer.chosen(f))) answer.mark(f, given.answer);
     document.dispatchEvent(new CustomEvent("label:restored"));
     clearTimeout(timer); // nobody entered this just now
     timer = 0;

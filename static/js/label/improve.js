@@ -40,7 +40,7 @@
   const show = (f) => {
     const p = parts(f);
     if (!p) return;
-    const side = concord.ballot.chosen(f);
+    const side = concord.answer.chosen(f);
     const better = side in LETTER;
     const from = p.box.dataset.from;
     if (p.box.open && better && from !== side && !changed(p)) fill(p, side);
@@ -61,14 +61,14 @@
   };
 
   const open = () => {
-    const f = concord.ballot.form();
+    const f = concord.answer.form();
     const p = parts(f);
     if (!p) return;
     p.box.open = true;
     show(f);
     p.box.scrollIntoView({ block: "center" });
     if (p.text.readOnly)
-      concord.ballot.say("Choose the better answer first, A or B; its text appears in the editor.");
+      concord.answer.say("Choose the better answer first, A or B; its text appears in the editor.");
     else p.text.focus({ preventScroll: true });
   };
 
@@ -83,14 +83,14 @@
   };
 
   document.addEventListener("click", (event) => {
-    const f = concord.ballot.form();
+    const f = concord.answer.form();
     if (event.target.closest("[data-improve-open]")) {
       event.preventDefault();
       open();
     } else if (event.target.closest("[data-improve-drop]")) drop(f);
     else if (event.target.closest("[data-improve-again]")) {
       const p = parts(f);
-      const side = concord.ballot.chosen(f);
+      const side = concord.answer.chosen(f);
       fill(p, side in LETTER ? side : p.box.dataset.from);
       show(f);
       p.text.focus();
@@ -123,10 +123,10 @@
 
   // A stored version belongs to the answer that was chosen with it.
   const begin = () => {
-    const f = concord.ballot.form();
+    const f = concord.answer.form();
     const p = parts(f);
     if (!p) return;
-    const side = concord.ballot.chosen(f);
+    const side = concord.answer.chosen(f);
     if (p.text.value && !p.box.dataset.from && side in LETTER) p.box.dataset.from = side;
     show(f);
   };

@@ -155,5 +155,5 @@
     begin();
   });
 
-  concord.ballot = { form, choose, chosen, mark, submit, forward, say, settled };
+  concord.answer = { form, choose, chosen, mark, submit, forward, say, settled };
 })();

@@ -19,14 +19,14 @@ ROWS = [
 ]
 
 
-def replayed(project: Project, *rows: object, **more: object) -> services.VotesReport:
+def imported(project: Project, *rows: object, **more: object) -> services.VotesReport:
     return services.votes_import(project=project, rows=rows, **more)
 
 
 def test_past_votes_are_stored_counted_and_decided(project: Project) -> None:
     pairs_make(project, 2)
     seen: list[tuple[int, int]] = []
-    report = replayed(project, *ROWS, progress=lambda done, total: seen.append((done, total)))
+    report = imported(project, *ROWS, progress=lambda done, total: seen.append((done, total)))
     assert (report.n_rows, report.n_created, report.n_people) == (5, 5, 3)
     assert seen == [(5, 5)]
     assert Decision.objects.get(comparison__external_id="pair-1").winner == "a"
@@ -37,7 +37,7 @@ def test_past_votes_are_stored_counted_and_decided(project: Project) -> None:
 
 def test_imported_annotators_are_people_who_cannot_sign_in(project: Project) -> None:
     pairs_make(project, 2)
-    replayed(project, *ROWS)
+    imported(project, *ROWS)
     people = User.objects.filter(is_imported=True).order_by("display_name")
     assert [str(person) for person in people] == ["w1", "w2", "w3"]
     assert {(person.is_active, person.password) for person in people} == {(False, "!")}
@@ -48,16 +48,16 @@ def test_imported_annotators_are_people_who_cannot_sign_in(project: Project) -> 
 
 def test_the_same_file_twice_changes_nothing(project: Project) -> None:
     pairs_make(project, 2)
-    replayed(project, *ROWS)
+    imported(project, *ROWS)
     before = list(Vote.objects.order_by("id").values())
-    report = replayed(project, *ROWS)
+    report = imported(project, *ROWS)
     assert (report.n_created, report.n_unchanged, report.n_people) == (0, 5, 0)
     assert list(Vote.objects.order_by("id").values()) == before
 
 
 def test_votes_beyond_the_overlap_get_slots_up_to_the_maximum(project: Project) -> None:
     pairs_make(project, 1, overlap=3, max_overlap=5)
-    report = replayed(
+    report = imported(
         project, *({"comparison": "pair-1", "annotator": n, "choice": "a"} for n in range(5))
     )
     assert report.n_created == 5
@@ -67,7 +67,7 @@ def test_votes_beyond_the_overlap_get_slots_up_to_the_maximum(project: Project) 
 
 def test_the_time_of_a_past_vote_is_kept(project: Project) -> None:
     pairs_make(project, 1)
-    replayed(project, ROWS[0] | {"cast_at": "2024-02-29T12:00:00"})
+    imported(project, ROWS[0] | {"cast_at": "2024-02-29T12:00:00"})
     assert Vote.objects.get().cast_at == datetime(2024, 2, 29, 12, tzinfo=UTC)
 
 
@@ -90,7 +90,7 @@ def test_every_error_names_its_row_and_field(
 ) -> None:
     pairs_make(project, 2)
     with pytest.raises(RowsRefused) as caught:
-        replayed(project, *ROWS, ROWS[0] | row)
+        imported(project, *ROWS, ROWS[0] | row)
     (problem,) = caught.value.problems
     assert (problem.row, problem.field) == (6, field)
     assert message in problem.message
@@ -102,8 +102,8 @@ def test_more_votes_than_a_comparison_takes_are_refused_by_row(project: Project)
     pairs_make(project, 1, overlap=3, max_overlap=3)
     rows = [{"comparison": "pair-1", "annotator": n, "choice": "a"} for n in range(4)]
     with pytest.raises(RowsRefused, match=r"row 4, comparison: is full"):
-        replayed(project, *rows)
-    report = replayed(project, *rows, on_error="skip")
+        imported(project, *rows)
+    report = imported(project, *rows, on_error="skip")
     assert (report.n_created, report.n_refused) == (3, 1)
 
 
@@ -115,7 +115,7 @@ def test_a_thousand_votes_go_in_transactions_of_five_hundred(project: Project) -
         for worker in ("w1", "w2", "w3")
     ]
     steps: list[int] = []
-    report = replayed(project, *rows, progress=lambda done, _total: steps.append(done))
+    report = imported(project, *rows, progress=lambda done, _total: steps.append(done))
     assert steps == [500, 1000, 1200]
     assert report.n_created == 1200
     assert Decision.objects.filter(winner="b").count() == 400
