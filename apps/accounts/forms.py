@@ -18,7 +18,7 @@ class SignInForm(AuthenticationForm):
     """Name and password, counted: too many failures from one place wait."""
 
     username = forms.CharField(
-        label="Name",
+        label="Username",
         max_length=150,
         widget=forms.TextInput(
             attrs={"autofocus": True, "autocomplete": "username", "autocapitalize": "none"}
@@ -115,9 +115,9 @@ class RoleForm(forms.Form):
 
 
 class TokenForm(forms.Form):
-    name = forms.CharField(label="What it is for", max_length=80)
+    name = forms.CharField(label="Name", max_length=80)
     scopes = forms.MultipleChoiceField(
-        label="It may",
+        label="Scopes",
         choices=[(name, f"{name}: {text}") for name, text in SCOPES.items()],
         initial=list(DEFAULT_SCOPES),
         widget=forms.CheckboxSelectMultiple,

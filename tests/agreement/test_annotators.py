@@ -138,7 +138,7 @@ def test_the_background_keeps_up_with_new_votes(project: Project) -> None:
     assert reads.annotators_stale() == [project]
 
 
-def test_figures_of_an_old_shape_are_computed_anew(project: Project, ana: User) -> None:
+def test_figures_of_an_old_shape_are_computed_again(project: Project, ana: User) -> None:
     pairs_make(project, 1)
     vote_on_next(project, ana)
     report = report_of(project, ana)

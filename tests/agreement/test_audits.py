@@ -1,4 +1,4 @@
-"""Audits: what is due, who judges anew, and what is made of where they differ."""
+"""Audits: what is due, who audits, and what is made of where they differ."""
 
 import random
 from collections.abc import Callable
@@ -181,7 +181,7 @@ def test_a_fifth_of_corrupted_votes_is_what_the_page_shows(
         )
     Comparison.objects.update(state="decided")
     right = dict(zip((pair.pk for pair in pairs), truth, strict=True))
-    for pair in pairs:  # one vote of each is judged anew
+    for pair in pairs:  # one vote of each is judged again
         vote = Vote.objects.filter(comparison=pair).order_by("id")[pair.pk % 3]
         slot = Slot.objects.create(
             project=project,
@@ -227,10 +227,10 @@ def test_audit_now_gives_audits_one_after_another_and_label_ends_it(
     client = signed_in(rita)
     page = client.get(PAGE).content.decode()
     assert "Audit now" in page
-    assert "their share of what reviewers get is 0" in page
+    assert "the share of audit re-votes is 0" in page
     kinds = []
     answer = client.get("/p/arguments/label/?lane=audit")
-    assert "Audits: you judge votes of others anew" in answer.content.decode()
+    assert "Audits: you judge pairs again that others voted on" in answer.content.decode()
     for _ in range(2):
         slot = Slot.objects.get(annotator=rita, state="leased")
         kinds.append(slot.kind)

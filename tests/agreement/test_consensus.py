@@ -1,4 +1,4 @@
-"""A fit reaches the votes' own transactions, decides anew what moved, and says how sure it is."""
+"""A fit reaches the votes' own transactions, decides again what moved, and says how sure it is."""
 
 import numpy as np
 import pytest
@@ -104,7 +104,7 @@ def test_a_second_fit_starts_where_the_first_ended(
     assert starts[1] is None  # another model's matrices are no start
 
 
-def test_switching_to_a_model_decides_anew_by_its_posterior(spammed: Project, ada: User) -> None:
+def test_switching_to_a_model_decides_again_by_its_posterior(spammed: Project, ada: User) -> None:
     switched = decide_by_switch(
         project=spammed, by=ada, decide_by="one_coin", least_posterior=0.95, max_overlap=5
     )

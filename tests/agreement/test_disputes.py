@@ -196,7 +196,7 @@ def test_engineers_read_and_do_not_rule(
     (pair,), _ = disputed_make(project)
     page = signed_in(emil).get(f"{LIST}{pair.pk}/").content.decode()
     assert "Your ruling" not in page
-    assert "Reviewers and admins rule on disputes." in page
+    assert "Reviewers and admins adjudicate disputes." in page
     assert ruled(signed_in(emil), pair).status_code == 403
     for person, status in ((ana, 403), (olga, 404)):
         assert signed_in(person).get(LIST).status_code == status
@@ -277,7 +277,7 @@ def test_many_need_a_cause_and_a_newer_guideline(
     sent = {"version": 2, "comparisons": 2, "votes": 4, "cause": "", "note": ""}
     answer = client.post(f"{LIST}again/", sent)
     assert (answer.status_code, Ruling.objects.count()) == (400, 0)
-    assert "Choose what caused these disputes." in answer.content.decode()
+    assert "Choose the cause of these disputes." in answer.content.decode()
 
 
 def test_before_and_after_stand_side_by_side(

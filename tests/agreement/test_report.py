@@ -107,7 +107,7 @@ def test_the_page_shows_the_figures_and_what_chance_would_pass(
     text = client.get(reverse("agreement:overview", args=[project.slug])).content.decode()
     assert "83.3 %" in text  # (30 · 1 + 10 · 1/3) / 40
     assert "On two-way votes this rule filters nothing" in text
-    assert "The rule keeps 30 of 40 comparisons" in text
+    assert "The rule accepts 30 of 40 comparisons" in text
     csv = client.get(reverse("agreement:splits_csv", args=[project.slug])).getvalue().decode()
     assert csv.splitlines()[1] == '"\'3","3","1.0","30","30"'
 

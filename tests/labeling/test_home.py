@@ -58,7 +58,7 @@ def test_what_was_answered_today_and_in_all_is_counted(
     vote(project, ana)
     vote(project, ana)
     Annotator.objects.filter(user=ana).update(votes_day=timezone.now().date() - timedelta(days=1))
-    assert "Today 0 In all 2 Left for you 1" in look()
+    assert "Today 0 Total 2 Left for you 1" in look()
 
 
 def test_a_project_with_answers_to_rate_says_so(project: Project, look: Callable[[], str]) -> None:
@@ -84,8 +84,8 @@ def test_a_pair_in_hand_can_be_gone_on_with(
     pairs_make(project, 2)
     lease = leased(project, ana)
     said = look()
-    assert f"You hold a pair until {lease.leased_until:%H:%M} UTC" in said
-    assert "Go on with your pair" in said
+    assert f"A pair is reserved for you until {lease.leased_until:%H:%M} UTC" in said
+    assert "Continue" in said
 
 
 def test_a_pair_whose_time_ran_out_is_not_promised(
@@ -136,7 +136,7 @@ def test_a_cap_of_the_day_bounds_what_is_left(
     vote(project, ana)
     said = look()
     assert "Today 1 of 3" in said
-    assert "Left for you 2 today, 4 in all" in said
+    assert "Left for you 2 today, 4 in total" in said
 
 
 def test_what_is_left_minds_a_persons_topics(
@@ -276,7 +276,7 @@ def test_every_pair_that_is_new_to_a_person_counts_once_however_many_slots_it_ha
     assert left_for(project, ben, 1) == 3  # one voted on, one in hand
 
 
-def test_votes_since_the_count_are_taken_off_without_counting_anew(
+def test_votes_since_the_count_are_taken_off_without_counting_again(
     project: Project, ana: User, django_assert_num_queries: DjangoAssertNumQueries
 ) -> None:
     cache.clear()

@@ -346,7 +346,7 @@ def test_a_repeat_comes_no_sooner_than_twenty_votes_later(
     assert kinds(project) == {"regular": leasing.REPEAT_AFTER + 1}
 
 
-def test_a_reviewer_judges_a_sampled_vote_anew_without_seeing_it(
+def test_a_reviewer_audits_a_sampled_vote_without_seeing_it(
     project: Project, ana: User, rita: User, always: Any
 ) -> None:
     pairs_make(project, 3, audit_share=0.1, audit_rate=1.0, **ONE_DECIDES)

@@ -249,7 +249,7 @@ def test_the_label_screen_leads_there(browser: Client) -> None:
     html = browser.get("/p/arguments/label/").content.decode()
     assert f'href="{PATH}"' in html
     browser.post(f"{PATH}start/")
-    assert "Go on with the qualification" in browser.get("/p/arguments/label/").content.decode()
+    assert "Continue the qualification" in browser.get("/p/arguments/label/").content.decode()
 
 
 def test_the_page_of_a_pair_does_not_tell_the_answer(browser: Client) -> None:

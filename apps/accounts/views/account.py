@@ -101,5 +101,5 @@ def token_create(request: Request) -> HttpResponse:
 def token_revoke(request: Request, token_id: str) -> HttpResponse:
     token = get_object_or_404(ApiToken, pk=token_id, user=request.user)
     services.token_revoke(token=token, by=request.user)
-    messages.success(request, f"The token '{token.name}' opens nothing any more.")
+    messages.success(request, f"The token '{token.name}' is revoked.")
     return redirect("accounts:account")

@@ -163,7 +163,7 @@ PARTS = (
     "/projects/{slug}/agreement",
     auth=needs("read"),
     response=AgreementOut,
-    summary="Agreement of the random stratum",
+    summary="Agreement on randomly drawn comparisons",
 )
 def agreement(request: HttpRequest, slug: str) -> dict[str, Any]:
     project, _role = project_for(request.user, slug, READERS)

@@ -1,4 +1,4 @@
-"""The API of the decision rule: look at one, put one in force, compare the ways to decide."""
+"""The API of the decision rule: preview one, apply one, compare the methods."""
 
 from dataclasses import asdict, replace
 from datetime import datetime
@@ -20,7 +20,7 @@ router = Router(tags=["agreement"])
 
 
 class RuleIn(Schema):
-    """What is left out is as in force; what is no field of a rule is refused."""
+    """What is left out is as in the current rule; unknown fields are refused."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -101,7 +101,7 @@ def decisions_preview(request: HttpRequest, slug: str, payload: RuleIn) -> dict[
     "/projects/{slug}/decisions/rule",
     auth=needs("admin"),
     response=RuleChangedOut,
-    summary="Put a decision rule in force; everything is decided anew",
+    summary="Apply a decision rule; everything is decided again",
 )
 def decisions_rule(request: HttpRequest, slug: str, payload: RuleIn) -> Any:
     project, _role = project_for(request.user, slug, frozenset({ADMIN}))

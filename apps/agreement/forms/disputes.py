@@ -20,7 +20,7 @@ class DisputesFilter(forms.Form):
         required=False, choices=[("", "any"), *Ruling.Cause.choices], label="Cause"
     )
     ruled = forms.ChoiceField(
-        required=False, choices=[("", "either way"), ("yes", "yes"), ("no", "no")], label="Ruled on"
+        required=False, choices=[("", "any"), ("yes", "yes"), ("no", "no")], label="Adjudicated"
     )
 
     def filters(self) -> Filters:

@@ -8,7 +8,7 @@ from apps.labeling.models import Choice, Comparison, Guideline
 
 
 class Ruling(models.Model):
-    """One act on a dispute. Rows are added, never changed: the newest is in force."""
+    """One act on a dispute. Rows are added, never changed: the newest counts."""
 
     class Action(models.TextChoices):
         ADJUDICATED = "adjudicated", "adjudicated"
@@ -21,7 +21,7 @@ class Ruling(models.Model):
         AMBIGUOUS_PROMPT = "ambiguous_prompt", "ambiguous prompt"
         GUIDELINE_GAP = "guideline_gap", "guideline gap"
         ANNOTATOR_ERROR = "annotator_error", "annotator error"
-        TASTE = "taste", "true difference of taste"
+        TASTE = "taste", "genuine preference difference"
 
     id = models.BigAutoField(primary_key=True)
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="rulings")

@@ -48,8 +48,8 @@ def verdict(report: AnnotatorReport) -> HabitVerdict:
         return HabitVerdict(
             "warn",
             "triangle-alert",
-            f"{len(report.flags)} of the {n} habits that could be tested {stand} out. Nothing is "
-            "done by itself: read the evidence, look at their pairs, talk to them.",
+            f"{len(report.flags)} of the {n} habits that could be tested {stand} out. No "
+            "action is automatic: read the evidence, look at their pairs, talk to them.",
         )
     if not n:
         return HabitVerdict(
@@ -124,7 +124,7 @@ def _beside_line(
 def _than(figure: Figure) -> str:
     if figure["expected"] is None:
         return ""
-    return f" beside {percent(figure['expected'])}, which their agreement lets expect"
+    return f" compared with {percent(figure['expected'])}, expected from their agreement"
 
 
 def _time_line(figures: dict[str, Any]) -> FigureRow:
@@ -157,7 +157,7 @@ def _left_note(figures: dict[str, Any]) -> str:
 
 
 def _pull_line(pull: Figure) -> FigureRow:
-    name = "Would choose the left of two equals"
+    name = "Position bias (left share for equal answers)"
     if pull["value"] is None:
         return _missing(name, pull)
     return FigureRow(
@@ -166,7 +166,7 @@ def _pull_line(pull: Figure) -> FigureRow:
         f"{range_of(pull)} %",
         f"{pull['n']:,} votes",
         f"{percent(pull['project'])} in the project",
-        "By the model of the pull of a side, drawn towards the project’s.",
+        "Estimated by the position bias model, shrunk towards the project's average.",
     )
 
 
@@ -175,25 +175,26 @@ def _self_note(figures: dict[str, Any]) -> str:
     kept, n = figures["kept_side"]
     if own["value"] is None:
         return (
-            f"Stayed on the side in {kept:,} of {n:,}. What it says of accuracy is undefined: "
+            f"Chose the same side in {kept:,} of {n:,}. What it says of accuracy is undefined: "
             f"{own['undefined']}."
         )
     return (
-        f"Lets expect an accuracy of {percent(own['value'])} at best; a habit is consistent too. "
-        f"Stayed on the side in {kept:,} of {n:,}."
+        f"Implies an accuracy of {percent(own['value'])} at best; a habit can be consistent too. "
+        f"Chose the same side in {kept:,} of {n:,}."
     )
 
 
 def _skill_line(figure: Figure) -> FigureRow:
     if figure["value"] is None:
-        return _missing("Skill", figure)
+        return _missing("Agreement score", figure)
     return FigureRow(
-        "Skill",
+        "Agreement score",
         signed(figure["value"]),
         f"{signed(figure['low'])} to {signed(figure['high'])}",
         f"{figure['n']:,} pairs",
         "",
-        "Agreement above chance, beside the others’: 1 is like them, 0 a coin, −1 their reverse.",
+        "Agreement above chance relative to the others: "
+        "1 = like the others, 0 = random, −1 = always the opposite.",
     )
 
 
@@ -205,7 +206,7 @@ def _model_line(model: Model | None) -> FigureRow:
             "",
             "",
             "",
-            "Not fitted yet: the models of the voters are fitted in the background.",
+            "Not fitted yet: the model is fitted in the background.",
         )
     return FigureRow(
         "Reliability by the model",
@@ -228,7 +229,7 @@ def _drift_line(figure: Figure) -> FigureRow:
         f"{low} to {high}",
         f"{figure['n']:,} votes",
         "",
-        "Of agreement with others, beside how far they agree on the same pairs.",
+        "Change in agreement with others, relative to how far those agree on the same pairs.",
     )
 
 

@@ -275,14 +275,16 @@ def cost_card(cost: dict[str, Any]) -> dict[str, Any]:
     ]
     rows = [
         ("Votes", f"{cost['n_votes']:,}: {', '.join(split)}" if split else "none"),
-        ("Comparisons kept", f"{cost['n_kept']:,}"),
-        ("Votes for a kept one", shown(cost["votes_per_kept"], "", 2)),
+        ("Accepted comparisons", f"{cost['n_kept']:,}"),
+        ("Votes per accepted comparison", shown(cost["votes_per_kept"], "", 2)),
         ("Active time", shown(cost["hours"], "hours", 1)),
-        ("Active time for a kept one", shown(cost["seconds_per_kept"], "s", 0)),
+        ("Active time per accepted comparison", shown(cost["seconds_per_kept"], "s", 0)),
         ("Money", shown(cost["money"], currency, 2)),
-        ("Money for a kept one", shown(cost["money_per_kept"], currency, 2)),
+        ("Cost per accepted comparison", shown(cost["money_per_kept"], currency, 2)),
     ]
     note = ""
     if cost["n_votes"] > cost["timed"] > 0:
-        note = f"The time of {cost['timed']:,} votes is known; the others are taken to be alike."
+        note = (
+            f"The time of {cost['timed']:,} votes is known; the others are assumed to be similar."
+        )
     return {"rows": rows, "note": note, "stated": cost["vote_price"] > 0}

@@ -103,21 +103,21 @@ def preview_lines(shown: RulePreview) -> list[PreviewRow]:
     kept = shown.kept / shown.n
     lines = [
         PreviewRow(
-            "Kept", f"{shown.kept:,}", f"of {shown.n:,} comparisons with votes, {percent(kept)}"
+            "Accepted", f"{shown.kept:,}", f"of {shown.n:,} comparisons with votes, {percent(kept)}"
         ),
         PreviewRow(
-            "A coin-flip crowd would pass",
+            "Accepted by chance (random voters)",
             percent(shown.chance),
             "of the same comparisons, voting A or B at random as often as people did",
             "bad" if (shown.chance or 0) > 0.999 else "warn" if (shown.chance or 0) > 0.5 else "",
         ),
         PreviewRow(
-            "Right on gold pairs, of those kept",
+            "Right on gold pairs, of those accepted",
             interval(shown.gold),
-            f"n = {shown.gold.n:,}" if shown.gold else "no kept comparison has a known answer",
+            f"n = {shown.gold.n:,}" if shown.gold else "no accepted comparison has a known answer",
         ),
         PreviewRow(
-            "Not kept",
+            "Not accepted",
             f"{shown.n - shown.kept:,}",
             f"{shown.outcomes.get('needs_votes', 0):,} ask for more votes, "
             f"{shown.outcomes.get('contested', 0):,} are contested",
@@ -126,14 +126,15 @@ def preview_lines(shown: RulePreview) -> list[PreviewRow]:
     if shown.newly_accepted or shown.taken_back or shown.flipped:
         lines.append(
             PreviewRow(
-                "Against what is in force",
+                "Change from current rule",
                 f"{shown.newly_accepted + shown.taken_back + shown.flipped:,} change",
-                f"{shown.newly_accepted:,} newly accepted, {shown.taken_back:,} taken back, "
+                f"{shown.newly_accepted:,} newly accepted, "
+                f"{shown.taken_back:,} no longer accepted, "
                 f"{shown.flipped:,} with another winner",
             )
         )
     else:
-        lines.append(PreviewRow("Against what is in force", "no change"))
+        lines.append(PreviewRow("Change from current rule", "no change"))
     return lines
 
 

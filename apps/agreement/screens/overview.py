@@ -104,10 +104,10 @@ def _tiles(report: AgreementReport) -> list[Tile]:
     )
     per_kept = figures["cost"]["votes_per_kept"]
     cost = Tile(
-        "Votes for a kept pair",
+        "Votes per accepted comparison",
         "—" if per_kept["value"] is None else f"{per_kept['value']:.2f}",
         "",
-        per_kept["undefined"] or f"n = {figures['cost']['n_kept']:,} kept pairs",
+        per_kept["undefined"] or f"n = {figures['cost']['n_kept']:,} accepted comparisons",
     )
     return [
         votes,

@@ -165,11 +165,11 @@ def statistics_csv_rows(report: AgreementReport) -> list[dict[str, Any]]:
     rows.append(_csv_row("Choices that fell on the left", rate) | {"votes": rate["n"]})
     cost = figures["cost"]
     names = {
-        "votes_per_kept": "Votes for a kept pair",
+        "votes_per_kept": "Votes per accepted comparison",
         "hours": "Active hours",
-        "seconds_per_kept": "Active seconds for a kept pair",
+        "seconds_per_kept": "Active seconds per accepted comparison",
         "money": f"Money ({cost['currency']})",
-        "money_per_kept": f"Money for a kept pair ({cost['currency']})",
+        "money_per_kept": f"Cost per accepted comparison ({cost['currency']})",
     }
     return rows + [
         _csv_row(name, cost[key]) | {"comparisons": cost["n_kept"], "votes": cost["n_votes"]}

@@ -229,7 +229,7 @@ CHOICES = tuple(Choice.values)
 
 @dataclass(frozen=True, slots=True)
 class CauseCount:
-    """n disputes with this cause, ruled in this month while this guideline version was in force
+    """n disputes with this cause, ruled in this month while this guideline version was current
     (0: before the first)."""
 
     cause: str

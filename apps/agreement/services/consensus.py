@@ -3,7 +3,7 @@
 The fit runs in the background: warm-started after new votes, from the beginning when the ways to
 decide are compared. What it learned goes to `Consensus` and the annotators' rows, from where each
 vote absorbs itself into its comparison's posterior; comparisons whose posterior moved are decided
-anew.
+again.
 """
 
 from dataclasses import dataclass
@@ -58,7 +58,7 @@ class Switched:
 def consensus_refresh(
     *, project: Project, method: str = "", crowd: Crowd | None = None, fitted: Fit | None = None
 ) -> Refreshed | None:
-    """Fit and store; decide anew what moved. None without votes, and where the project has switched
+    """Fit and store; decide again what moved. None without votes, or where the project switched
     to another model meanwhile.
 
     method: one of `METHODS`; empty for the one that decides, else the one the last comparison
@@ -107,7 +107,7 @@ def consensus_compare(*, project: Project) -> ConsensusReport | None:
 
 
 def decide_by_switch(*, project: Project, by: User, **changes: Any) -> Switched:
-    """Put another way to decide in force; `changes` are fields of the rule in LabelingSettings.
+    """Apply another method of deciding; `changes` are fields of the rule in LabelingSettings.
 
     A model is fitted first, so that it decides with what it knows of these voters. A model needs
     LEAST_PROPOSED votes: `Conflict` (too_few_votes) with fewer. Other errors are those of
@@ -164,7 +164,7 @@ def _start(project: Project, crowd: Crowd, method: str) -> Fit | None:
         priors=np.array(stored.priors),
         confusion=confusion.reshape(-1, 4, 4),
         default_confusion=np.array(stored.confusion).reshape(4, 4),
-        posteriors=np.zeros((0, 4)),  # made anew from the matrices
+        posteriors=np.zeros((0, 4)),  # rebuilt from the matrices
         reliability=np.zeros(len(crowd.people)),
         log_likelihood=0.0,
         iterations=0,

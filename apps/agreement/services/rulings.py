@@ -91,7 +91,7 @@ def dispute_reopen(*, comparison: Comparison, note: str, by: User, seen: int) ->
 def dispute_send_again(
     *, comparison: Comparison, cause: str, note: str, by: User, seen: int, version: int
 ) -> Ruling:
-    """Have one comparison judged anew under guideline `version`, which must be the newest."""
+    """Have one comparison judged again under guideline `version`, which must be the newest."""
     given = _given(Ruling.Action.SENT_AGAIN, cause=cause, note=note)
     guideline = guideline_of(project=comparison.project, version=version)
 
@@ -130,7 +130,7 @@ def disputes_send_again(
     version: int,
     expected: Expected,
 ) -> labeling.SentAgain:
-    """Have many comparisons judged anew, exactly as many as were confirmed.
+    """Have many comparisons judged again, exactly as many as were confirmed.
 
     Where votes or rulings have changed the numbers since they were shown, nothing is done and the
     person confirms the new ones (`Conflict`, code `numbers_changed`).

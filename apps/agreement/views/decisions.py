@@ -44,14 +44,14 @@ def preview(request: Request) -> HttpResponse:
 @require_POST
 @project_page(READERS)
 def apply(request: Request) -> HttpResponse:
-    """`action=apply` puts the rule in force (admins); else it gets an address to share."""
+    """`action=apply` applies the rule (admins); otherwise it gets an address to share."""
     form = RuleForm(request.POST, current=settings_get(project=request.project))
     if request.POST.get("action") != "apply":
         named = {name: request.POST.get(name, "") for name in form.fields if name in request.POST}
         address = reverse("agreement:decisions", args=[request.project.slug])
         return redirect(f"{address}?{urlencode(named)}")
     if request.role != ADMIN:
-        raise PermissionDenied("Only admins of a project put its rule in force.")
+        raise PermissionDenied("Only project admins can apply a rule.")
     if form.is_valid():
         try:
             done = decide_by_switch(project=request.project, by=request.user, **form.cleaned_data)
@@ -60,7 +60,7 @@ def apply(request: Request) -> HttpResponse:
         else:
             kept, before = (t.get("accepted", 0) for t in (done.after, done.before))
             messages.success(
-                request, f"The rule is in force: {kept:,} comparisons accepted, {before:,} before."
+                request, f"Rule applied: {kept:,} comparisons accepted, {before:,} before."
             )
             return redirect("agreement:decisions", request.project.slug)
     return _page(request, form, status=422)
@@ -70,9 +70,9 @@ def apply(request: Request) -> HttpResponse:
 @project_page(STAFF)
 def compare(request: Request) -> HttpResponse:
     if consensus_compare(project=request.project) is None:
-        messages.error(request, "There are no votes yet to compare ways of deciding on.")
+        messages.error(request, "There are no votes yet to compare methods on.")
     else:
-        messages.success(request, "All ways to decide were compared on the votes as they are now.")
+        messages.success(request, "All aggregation methods were compared on the current votes.")
     return redirect("agreement:decisions", request.project.slug)
 
 
@@ -90,7 +90,7 @@ def ways_csv(request: Request) -> HttpResponse:
 
 
 def _form(request: Request) -> RuleForm:
-    """Bound to the query where it names a rule; what it leaves out is as in force."""
+    """Bound to the query where it names a rule; what it leaves out is as in the current rule."""
     current = settings_get(project=request.project)
     if not request.GET:
         return RuleForm(current=current)

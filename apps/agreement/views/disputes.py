@@ -229,7 +229,7 @@ def send_again(request: Request) -> HttpResponse:
 def _sent(request: Request, ids: list[int], form: SendAgainForm) -> HttpResponse:
     if not form.is_valid():
         name, errors = next(iter(form.errors.items()))
-        said = "Choose what caused these disputes." if name == "cause" else errors[0]
+        said = "Choose the cause of these disputes." if name == "cause" else errors[0]
         raise DomainError(said, field=name)
     given = form.cleaned_data
     sent = rulings.disputes_send_again(
@@ -276,7 +276,7 @@ def _address(request: Request, comparison: int | None) -> str:
     return f"{url}?{kept}" if kept else url
 
 
-# What disputes were about, and what judging them anew has changed.
+# What disputes were about, and what judging them again has changed.
 
 _RULING_COLUMNS = (
     "comparison",

@@ -1,4 +1,4 @@
-"""Where people differ: agreement by slice, and the prompts they read differently."""
+"""Agreement by segment: agreement by slice, and the prompts they read differently."""
 
 from typing import Any
 from urllib.parse import urlencode
@@ -29,7 +29,7 @@ def slices(request: Request) -> HttpResponse:
         context |= screen.slices(report, sort=sort, down=down)
         context |= _ambiguous(request.project)
     context |= {
-        "page_title": "Where people differ",
+        "page_title": "Agreement by segment",
         "sort": sort,
         "down": down,
         "columns": [

@@ -126,7 +126,7 @@ class ComparisonsFilter(forms.Form):
         required=False, choices=[("", "all"), *Comparison.State.choices], label="State"
     )
     stratum = forms.ChoiceField(
-        required=False, choices=[("", "all"), *Comparison.Stratum.choices], label="Stratum"
+        required=False, choices=[("", "all"), *Comparison.Stratum.choices], label="Queue"
     )
     winner = forms.ChoiceField(
         required=False,

@@ -10,14 +10,14 @@ from apps.labeling.models import LabelingSettings
 
 _LABELS = {
     "overlap": "Votes per comparison",
-    "max_overlap": "Most votes per comparison",
-    "least_votes": "Least votes",
-    "least_agreeing": "Least agreeing",
-    "least_share": "Least share",
-    "least_posterior": "Least posterior",
-    "stop_early": "Stop asking once decided",
+    "max_overlap": "Maximum votes per comparison",
+    "least_votes": "Minimum votes",
+    "least_agreeing": "Minimum agreeing votes",
+    "least_share": "Minimum share",
+    "least_posterior": "Minimum probability",
+    "stop_early": "Stop early when decided",
     "audit_days": "Audited within (days)",
-    "fast_ms": "Too fast to have read (milliseconds)",
+    "fast_ms": "Flag answers faster than (milliseconds)",
     "vote_price": "Price of a vote",
     "currency": "Currency",
     "random_share": "Share drawn at random",
@@ -25,8 +25,8 @@ _LABELS = {
     "repeat_share": "Share of hidden repeats",
     "audit_share": "Share of audit re-votes",
     "audit_rate": "Share of votes audited",
-    "lease_seconds": "A pair is held for (seconds)",
-    "skips_to_review": "Skips that send a pair to review",
+    "lease_seconds": "Reserve a pair for (seconds)",
+    "skips_to_review": "Send to review after this many skips",
     "show_tie": "Offer “Tie”",
     "show_both_bad": "Offer “Both are bad”",
     "show_strength": "Ask how much better",
@@ -36,7 +36,7 @@ _LABELS = {
     "show_rationale": "Ask for a reason",
     "require_rationale": "A reason must be given",
     "acknowledge_guidelines": "A major version must be acknowledged",
-    "daily_cap": "Most votes a person a day",
+    "daily_cap": "Maximum votes per person and day",
     "qualification_pairs": "Pairs of the qualification",
     "qualification_pass": "Share right to pass",
     "qualification_attempts": "Attempts",
@@ -53,16 +53,16 @@ _HELP = {
     "on pairs that stopped when they agreed, and looks better than it is.",
     "audit_days": "After that an audit that was not done counts as overdue.",
     "fast_ms": "Answers faster than this are counted on the annotators’ pages; 0: none.",
-    "vote_price": "For the cost per kept pair; 0: not stated.",
+    "vote_price": "For the cost per accepted comparison; 0: not stated.",
     "currency": "Three letters, such as EUR.",
     "random_share": "Of the queue; the rest goes by priority. Never zero: agreement is "
     "computed on what was drawn at random.",
     "gold_share": "Pairs with a known answer, to see who is right how often.",
     "repeat_share": "A pair a person has judged comes again, mirrored, to see whether they agree "
     "with themselves.",
-    "audit_share": "Of what reviewers and admins get: audited votes judged anew, without "
+    "audit_share": "Of what reviewers and admins get: audited votes judged again, without "
     "seeing the first.",
-    "audit_rate": "Drawn by a seeded hash of each vote, so nobody chooses which.",
+    "audit_rate": "A fixed random sample of the votes, so nobody chooses which.",
     "lease_seconds": "After that an unanswered pair goes to others.",
     "skips_to_review": "So many different people passing on a pair take it out of the queue, "
     "for an admin to look at.",
@@ -130,8 +130,8 @@ class LabelingSettingsForm(forms.Form):
     )
     reasons = LinesField(label="Reasons", help_text="One to a line; each becomes a chip.")
     constraint_phrases = LinesField(
-        label="Phrases that need a person",
-        help_text="One to a line. A pair with such a phrase in an answer goes to review when it "
+        label="Blocked phrases",
+        help_text="One per line. A pair with such a phrase in an answer is held for review when it "
         "is imported, however it is spelled; earlier imports stay.",
     )
 

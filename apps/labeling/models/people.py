@@ -84,7 +84,7 @@ class QualificationAttempt(Stamped):
     user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="+")
     number = models.PositiveSmallIntegerField()
     state = models.CharField(max_length=7, choices=State.choices, default=State.RUNNING)
-    pass_share = models.FloatField(help_text="the mark in force when it began")
+    pass_share = models.FloatField(help_text="the passing share when it began")
     n_pairs = models.PositiveSmallIntegerField()
     n_right = models.PositiveSmallIntegerField(default=0)
     finished_at = models.DateTimeField(null=True, blank=True)

@@ -92,9 +92,9 @@ LOOKS = {
     "guideline": Look("book-open", "warn", "guidelines to read"),
     "qualification": Look("clipboard-check", "warn", "not qualified yet"),
     "daily_cap": Look("circle-check", "good", "done for today"),
-    "held": Look("hourglass", "", "others hold the rest"),
+    "held": Look("hourglass", "", "others are answering the rest"),
     "audits_done": Look("circle-check", "good", "audits done"),
-    "yours_done": Look("circle-check", "good", "own part done"),
+    "yours_done": Look("circle-check", "good", "nothing left for you"),
     "all_done": Look("circle-check", "good", "everything is labeled"),
     "empty": Look("inbox", "", "nothing to label yet"),
 }
@@ -113,7 +113,7 @@ def context_of(reason: NothingReason, *, project: Project, annotator: User) -> d
 
 
 def _next_day() -> datetime:
-    """When the caps of the day begin anew: midnight UTC."""
+    """When the caps of the day start again: midnight UTC."""
     now = timezone.now()
     return now.replace(hour=0, minute=0, second=0, microsecond=0) + timedelta(days=1)
 
@@ -334,7 +334,7 @@ def buttons(questions: Questions) -> list[Button]:
 # A vote is answered with the next pair, hundreds of times a minute, and by far the most of its HTML
 # is the bar of choices, flags and skip reasons below the texts. It depends on what the project asks
 # and on nothing of the pair, so one made for the last pair is as good; only the number that undo
-# leads to is filled in. Making it anew was more than half of the template's work (docs/speed.md).
+# leads to is filled in. Making it was more than half of the template's work (docs/speed.md).
 
 _PAGES = ("answers", "guidelines", "hold", "label", "vote", "who")
 # Stands for the number in what is kept. Nobody can write it into a text of a project.

@@ -23,7 +23,7 @@ from apps.labeling.services.results import NothingReason
 
 # Engineers see where answers come from and how others voted, so they do not vote.
 LABELERS = frozenset({Role.ANNOTATOR, Role.REVIEWER, Role.ADMIN})
-# Reviewers judge votes anew, without knowing them; admins may too.
+# Reviewers audit votes, without knowing them; admins may too.
 AUDITORS = frozenset({Role.REVIEWER, Role.ADMIN})
 _DEFAULTS = LabelingSettings()
 

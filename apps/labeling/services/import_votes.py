@@ -45,7 +45,7 @@ def votes_import(
 
     Raises `RowsRefused` listing every bad row and field, with nothing imported; with
     on_error="skip" the good rows are imported. If other people vote in the same moments and take
-    the room, `Conflict` (`import_interrupted`) names the row; running it again goes on from there.
+    the room, `Conflict` (`import_interrupted`) names the row; a second run continues there.
     """
     started = time.perf_counter()
     check = _Check(project)
@@ -274,7 +274,7 @@ def _write_batch(batch: list[_PastVote], people: dict[str, int]) -> None:
             except Conflict as error:
                 raise Conflict(
                     f"Row {vote.row}: {error.message} The rows before row {batch[0].row} are in; "
-                    "import the file again to go on.",
+                    "import the file again to continue.",
                     code="import_interrupted",
                     row=vote.row,
                     field="comparison",

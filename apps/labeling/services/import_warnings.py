@@ -18,7 +18,7 @@ WARNINGS = {
     "identical": "two answers that read alike",
     "model_name": "an answer that names its model",
     "personal": "what looks like personal data or a secret",
-    "phrase": "a constraint phrase: the pair goes to review",
+    "phrase": "a blocked phrase: the pair is held for review",
     "group": "one prompt in two groups, which splits would tear apart",
 }
 
@@ -85,7 +85,7 @@ class Look:
         """(field, words) where an answer holds a constraint phrase."""
         for side, answer in (("a", row.a), ("b", row.b)):
             if found := self.scans.phrases.first_in(plain(answer.messages)):
-                words = f"Answer {side.upper()} holds the constraint phrase “{found.phrase}”"
+                words = f"Answer {side.upper()} contains the blocked phrase “{found.phrase}”"
                 if found.words.casefold() != found.phrase.casefold():
                     words += f" (as “{found.words[:60]}”)"
                 return f"response_{side}", words

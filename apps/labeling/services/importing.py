@@ -208,7 +208,7 @@ def _few_enough(found: FileRows) -> None:
         )
     if len(found.votes) > MOST_VOTES:
         raise DomainError(
-            f"The file holds more than {MOST_VOTES:,} past votes. Split it.",
+            f"The file holds more than {MOST_VOTES:,} existing annotations. Split it.",
             code="too_many_votes",
             field="file",
         )
@@ -287,7 +287,7 @@ def votes_result(report: VotesReport) -> dict[str, Any]:
 #
 # Comparisons go in by one transaction that also ends the attempt when there are no votes: a worker
 # that is killed leaves none of them. Past votes follow in transactions of 500; an import that ends
-# among them is `interrupted` and goes on from there when it is started again, since rows that are
+# among them is `interrupted` and continues from there when it is started again, since rows that are
 # there already change nothing. While it works, the worker's connection holds an advisory lock;
 # when the process dies, the database lets go of it and `import_jobs_sweep` sees a running job that
 # nobody runs.
@@ -423,7 +423,7 @@ def _votes(
         project=job.project,
         rows=found.votes,
         on_error="skip",
-        progress=lambda done, total: progress.tell("Writing past votes", done, total),
+        progress=lambda done, total: progress.tell("Writing existing annotations", done, total),
     )
     result["votes"] = votes_result(report)
     return [

@@ -8,11 +8,11 @@ ends, and the transaction is run again (`apps.common.transactions`).
 
 The order of drawing: the annotator's own lease (a reload returns it unchanged), then a slot whose
 lease has lapsed, then a free one: by priority or at random, in the share the project sets. The
-random order is a seeded shuffle stored with the slot; each annotator goes on from where they were
+random order is a seeded shuffle stored with the slot; each annotator continues from where they were
 in it, so a long history behind them costs nothing.
 
 In the shares the project sets, a pair comes instead from what measures people: gold pairs, the
-annotator's own earlier pairs mirrored, and for reviewers votes of others to judge anew. These slots
+annotator's own earlier pairs mirrored, and for reviewers votes of others to audit. These slots
 are made for one person when they are handed out, and look like any other.
 """
 
@@ -62,7 +62,7 @@ def slot_lease_next(*, project: Project, annotator: User) -> Lease | NothingReas
 
 @retried
 def slot_lease_audit(*, project: Project, annotator: User) -> Lease | NothingReason:
-    """A vote of the audit sample to judge anew, for a reviewer who asks for one.
+    """A vote of the audit sample to judge again, for a reviewer who asks for one.
 
     The pair they hold comes first, whatever it is. Errors as in `slot_lease_next`; `Refused` for
     annotators, who do not judge the votes of others.
@@ -70,7 +70,7 @@ def slot_lease_audit(*, project: Project, annotator: User) -> Lease | NothingRea
     with transaction.atomic(), prepared_cursor() as cursor:
         eligibility = _eligibility_lock(cursor, project.pk, annotator.pk)
         if eligibility.role not in AUDITORS:
-            raise Refused("Reviewers and admins judge votes anew.")
+            raise Refused("Only reviewers and admins audit votes.")
         if nothing := eligibility.closed():
             return nothing
         if Slot.objects.filter(project=project, annotator=annotator, state="leased").exists():
@@ -316,7 +316,7 @@ def _nothing(
         pairs = "pair is" if n_leased == 1 else "pairs are"
         return NothingReason(
             "held",
-            "Others hold what is left",
+            "Others are answering the rest",
             f"{n_leased:,} {pairs} with other annotators right now. What they do not answer comes "
             f"back, the first in at most {minutes} {'minute' if minutes == 1 else 'minutes'}.",
             back_at=back_at,
@@ -327,7 +327,7 @@ def _nothing(
         limited = f" You get pairs of these only: {', '.join(mine)}." if mine else ""
         return NothingReason(
             "yours_done",
-            "You have done your part",
+            "Nothing left for you right now",
             "You have answered or skipped every pair that still needs votes; the rest is for "
             f"others, since nobody judges a pair twice.{limited}",
             n_today=eligibility.n_today,

@@ -165,7 +165,7 @@ LONGEST_EXPLANATION = 4_000
 LeftOut = Literal["newer", "no_votes", "dropped", "gold"]
 WHY_LEFT_OUT: dict[LeftOut, str] = {
     "newer": "was judged under that version already",
-    "no_votes": "has no votes to judge anew",
+    "no_votes": "has no votes to judge again",
     "dropped": "is dropped: put it back first",
     "gold": "is a gold or practice pair",
 }
@@ -239,7 +239,7 @@ class SentAgain:
 def comparisons_send_again(
     *, project: Project, comparisons: Sequence[int], guideline: Guideline, by: User
 ) -> SentAgain:
-    """Have comparisons judged anew under a guideline that is newer than some of their votes.
+    """Have comparisons judged again under a guideline that is newer than some of their votes.
 
     Their votes become an earlier round: history that decides nothing. Free slots in the number of
     the project's overlap take their place, ahead of what is drawn at random, and whoever voted or

@@ -66,7 +66,7 @@ where m.project_id = %(project)s and m.user_id = %(annotator)s
 ELIGIBILITY_LOCK = f"{LOOK} for no key update of m"
 
 # Nobody gets a comparison they hold, have voted on, or have skipped. Votes from before it was sent
-# to re-annotation do not count: it is judged anew, under newer guidelines.
+# to re-annotation do not count: it is judged again, under newer guidelines.
 _MET = "exists (select from labeling_slot where comparison_id = {comparison}\
  and annotator_id = %(annotator)s{round})"
 _SKIPPED = "exists (select from labeling_skip where comparison_id = {comparison}\
@@ -164,7 +164,7 @@ with earlier as (
 {SHOWN}
 """
 
-# A vote of somebody else from the audit sample on a comparison that votes have decided, judged anew
+# A vote of somebody else from the audit sample on a comparison that votes decided, judged again
 # without knowing it. What people adjudicated is settled by their eyes already.
 AUDITABLE = "c.state = 'decided' and c.stratum in ('random', 'priority') and d.outcome = 'accepted'"
 DRAW_AUDIT = f"""
@@ -365,7 +365,7 @@ select (select h.leased_until from labeling_slot h where h.project_id = %(projec
 """
 
 
-# Deciding many comparisons anew at once. The steps are those of `votes.STORE_DECISION`.
+# Deciding many comparisons again at once. The steps are those of `votes.STORE_DECISION`.
 
 # ruff: noqa: S608
 

@@ -235,7 +235,7 @@ def _round_check(leased: LeasedSlot) -> None:
     nowhere, so it is refused and said."""
     if leased.kind == Slot.Kind.FORMER:
         raise Conflict(
-            "This pair was sent to be judged anew since you answered it, under newer guidelines. "
+            "This pair was sent to re-annotation after you answered it, under newer guidelines. "
             "Your answer stays as it was; you may meet the pair again.",
             code="earlier_round",
         )

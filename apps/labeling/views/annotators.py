@@ -119,7 +119,7 @@ def annotator_pause(request: Request, user_id: int) -> HttpResponse:
 
     def act() -> str:
         accounts.membership_pause(**who, reason=form.cleaned_data["reason"])
-        return f"{person.user} gets no more pairs until you resume them."
+        return f"{person.user} gets no more pairs until you resume their labeling."
 
     return _try(request, person, act, form, "pause")
 
@@ -132,7 +132,7 @@ def annotator_qualification(request: Request, user_id: int) -> HttpResponse:
     deeds: dict[str, tuple[Callable[..., Any], str]] = {
         "qualify": (services.annotator_qualify, "{} may label now."),
         "disqualify": (services.annotator_disqualify, "{} has to qualify before the next pair."),
-        "grant": (services.attempt_grant, "Another attempt waits for {}."),
+        "grant": (services.attempt_grant, "{} can start another attempt."),
     }
     if request.POST.get("action") not in deeds:
         raise Http404("no such action")

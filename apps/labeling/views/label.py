@@ -28,16 +28,16 @@ from apps.labeling.services import LABELERS, Lease, NothingReason
 Next = Lease | NothingReason
 BACK_TO_ANSWERS = "answers"
 AUDIT = "audit"  # of the query string
-AUDITING = "auditing"  # of the session: the project whose votes a reviewer is judging anew
+AUDITING = "auditing"  # of the session: the project whose votes a reviewer is auditing
 _HELD = screen.Notice(
-    "You hold a pair of the common queue: it comes first, and your vote on it counts as any other. "
-    "Audits follow.",
+    "You still have a pair of the common queue: it comes first, and your vote on it counts as "
+    "usual. Audits follow.",
     tone="",
     icon="info",
 )
 _AUDITING = screen.Notice(
-    "Audits: you judge votes of others anew, without seeing them. Open Label in the menu to go "
-    "back to the common queue.",
+    "Audits: you judge pairs again that others voted on, without seeing their votes. "
+    "Open Label in the menu to return to the common queue.",
     tone="",
     icon="eye-off",
 )
@@ -48,7 +48,7 @@ _AUDITING = screen.Notice(
 def label(request: Request) -> HttpResponse:
     """The pair in hand or the next one; `?answer=ID` opens an answer of one's own to change it.
 
-    With `?lane=audit` a reviewer gets votes of others to judge anew, one after another, until they
+    With `?lane=audit` a reviewer gets votes of others to audit, one after another, until they
     open the page without it. A page that waits for a pair says in `?waiting=` what it shows: as
     long as that is still so, nothing is sent, so that nothing moves under its reader.
     """
@@ -127,7 +127,7 @@ def withdraw(request: Request, vote_id: int) -> HttpResponse:
 
     def act() -> HttpResponse:
         services.vote_withdraw(vote=vote_id, annotator=request.user)
-        said = "Your answer was taken back; others will judge this pair."
+        said = "Your answer was withdrawn; others will judge this pair."
         return _changed(request, said, undo=_undo(request))
 
     return _try(request, None, act)
@@ -262,7 +262,7 @@ def _next(request: Request) -> Next:
 
 
 def _stream_set(request: Request) -> None:
-    """Whoever opens the page with `?lane=audit` goes on with audits until they open it without."""
+    """Whoever opens the page with `?lane=audit` gets audits until they open it without."""
     if request.GET.get("lane") == AUDIT and request.role in services.AUDITORS:
         request.session[AUDITING] = request.project.pk
     elif AUDITING in request.session:

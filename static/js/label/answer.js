@@ -44,7 +44,7 @@
     f.dispatchEvent(new CustomEvent("label:marked", { bubbles: true }));
   };
 
-  // Where one goes on after marking or judging a row.
+  // Where one continues after marking or judging a row.
   const forward = (f) => {
     if (!chosen(f)) {
       document.getElementById("pair-title")?.focus({ preventScroll: true });

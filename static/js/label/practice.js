@@ -1,4 +1,4 @@
-/* A judged practice pair: the verdict is read first; Enter then goes on (keyboard.js). */
+/* A judged practice pair: the verdict is read first; Enter then continues (keyboard.js). */
 (() => {
   document.addEventListener("DOMContentLoaded", () =>
     document.querySelector(".verdict")?.focus({ preventScroll: true }),

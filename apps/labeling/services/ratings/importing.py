@@ -436,7 +436,7 @@ def _tasks_store(
 def _review_reason(row: TaskRow, phrases: Phrases) -> str:
     for number, answer in enumerate(row.given.responses, start=1):
         if found := phrases.first_in(plain(answer.messages)):
-            return f"Response {number} holds the constraint phrase “{found.phrase}”"
+            return f"Response {number} contains the blocked phrase “{found.phrase}”"
     return ""
 
 

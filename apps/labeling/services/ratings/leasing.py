@@ -145,7 +145,7 @@ def closed(eligibility: Eligibility) -> NothingReason | None:
     if reason is None:
         return None
     if reason.code == "guideline":
-        return replace(reason, text="Read the current version and say so; then go on rating.")
+        return replace(reason, text="Read the current version and say so; then continue rating.")
     if reason.code == "daily_cap":
         return replace(
             reason,
@@ -281,7 +281,7 @@ def _nothing(
         minutes = _minutes(back_at, now)
         return NothingReason(
             "held",
-            "Others hold what is left",
+            "Others are answering the rest",
             f"{n_leased:,} {tasks} with other annotators right now. What they do not answer comes "
             f"back, the first in at most {minutes} {'minute' if minutes == 1 else 'minutes'}.",
             back_at=back_at,
@@ -292,7 +292,7 @@ def _nothing(
         limited = f" You get tasks of these only: {', '.join(mine)}." if mine else ""
         return NothingReason(
             "yours_done",
-            "You have done your part",
+            "Nothing left for you right now",
             "You have rated or skipped every task that still needs ratings; the rest is for "
             f"others, since nobody rates a task twice.{limited}",
             n_today=eligibility.n_today,
