@@ -8,8 +8,7 @@ from django.test import Client
 
 from apps.accounts.models import Project, User
 from apps.agreement.models import Ruling
-from apps.agreement.selectors.disputes import Filters, disputes
-from apps.agreement.selectors.reannotation import batches
+from apps.agreement.selectors.disputes import Filters, batches, disputes
 from apps.labeling import services as labeling
 from apps.labeling.models import Comparison, Decision, Guideline, Prompt, Skip, Vote
 from tests.agreement.crowd import cast, disputed_make, newer_guideline

@@ -8,7 +8,7 @@ from django.test import Client
 from apps.accounts.models import Project, User
 from apps.labeling import services
 from apps.labeling.models import Annotator, Guideline
-from apps.labeling.screens.answers import changed_lines
+from apps.labeling.screens.label import changed_lines
 from tests.labeling.pairs import pairs_make
 
 SignIn = Callable[[User], Client]

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from apps.agreement.models import Ruling
-from apps.agreement.selectors.disputes import CauseCount
-from apps.agreement.selectors.reannotation import Batch
+from apps.agreement.selectors.disputes import Batch, CauseCount
 from apps.labeling.models import Choice, Comparison, Decision
 from apps.labeling.services import FLAGS
 from measures.estimate import Interval

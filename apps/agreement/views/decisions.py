@@ -10,7 +10,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 
 from apps.accounts.permissions import ADMIN, READERS, STAFF, project_page
-from apps.agreement.forms.decisions import RuleForm
+from apps.agreement.forms import RuleForm
 from apps.agreement.screens import decisions as screen
 from apps.agreement.selectors import decisions as reads
 from apps.agreement.selectors.decisions import rule_preview

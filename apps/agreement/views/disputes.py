@@ -11,12 +11,11 @@ from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from apps.accounts.permissions import ADMIN, JUDGES, READERS, project_page
-from apps.agreement.forms.disputes import DisputesFilter, RulingForm, SendAgainForm
+from apps.agreement.forms import DisputesFilter, RulingForm, SendAgainForm
 from apps.agreement.models import Ruling
 from apps.agreement.screens import disputes as screen
 from apps.agreement.selectors import disputes as reads
-from apps.agreement.selectors.disputes import CHOICES, cause_counts, rulings_all
-from apps.agreement.selectors.reannotation import batches
+from apps.agreement.selectors.disputes import CHOICES, batches, cause_counts, rulings_all
 from apps.agreement.services import rulings
 from apps.common.errors import DomainError, Missing
 from apps.common.http import Request

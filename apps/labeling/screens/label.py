@@ -1,11 +1,12 @@
 """The label screen: the pair, its panes, the progress bar and the reasons to choose from."""
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from difflib import SequenceMatcher
 from functools import lru_cache
-from typing import Any, TypedDict
+from typing import Any, Literal, TypedDict
 
 from django.conf import settings
 from django.template.loader import render_to_string
@@ -20,7 +21,6 @@ from apps.labeling.forms import CRITERION
 from apps.labeling.models import Guideline
 from apps.labeling.rendering import text_html, texts_html
 from apps.labeling.rendering.maths import text_escaped
-from apps.labeling.screens.answers import changed_lines
 from apps.labeling.services import FLAGS, Lease, NothingReason, Questions
 from apps.labeling.services.results import Criterion
 from apps.labeling.texts import Messages
@@ -366,3 +366,48 @@ def _bar(slug: str, questions: Questions, has_undo: bool) -> str:
 def addresses(slug: str) -> dict[str, str]:
     """The addresses of a project's label screen, by the names of their patterns."""
     return {name: reverse(f"labeling:{name}", args=[slug]) for name in _PAGES}
+
+
+# What changed between two versions of a text, line by line, for people to read.
+
+CONTEXT = 2  # unchanged lines shown around a change
+
+
+@dataclass(frozen=True, slots=True)
+class DiffLine:
+    """A line of a comparison; a gap stands for unchanged lines that are left out."""
+
+    kind: Literal["same", "added", "removed", "gap"]
+    text: str = ""
+
+    @property
+    def sign(self) -> str:
+        return {"added": "+", "removed": "−", "gap": "⋯"}.get(self.kind, "")
+
+
+def changed_lines(old: str, new: str) -> list[DiffLine]:
+    """The changes with some lines around each; empty when the texts are the same.
+
+    Lines are compared without trailing blanks, which nobody sees.
+    """
+    before = [line.rstrip() for line in old.splitlines()]
+    after = [line.rstrip() for line in new.splitlines()]
+    matcher = SequenceMatcher(a=before, b=after, autojunk=False)
+    groups = list(matcher.get_grouped_opcodes(CONTEXT))
+    lines: list[DiffLine] = []
+    for number, group in enumerate(groups):
+        if number or group[0][1]:
+            lines.append(DiffLine("gap"))
+        for tag, a, a_end, b, b_end in group:
+            lines.extend(_lines(tag, before[a:a_end], after[b:b_end]))
+    if groups and groups[-1][-1][2] < len(before):
+        lines.append(DiffLine("gap"))
+    return lines
+
+
+def _lines(tag: str, before: list[str], after: list[str]) -> Iterator[DiffLine]:
+    if tag == "equal":
+        yield from (DiffLine("same", text) for text in before)
+        return
+    yield from (DiffLine("removed", text) for text in before)
+    yield from (DiffLine("added", text) for text in after)

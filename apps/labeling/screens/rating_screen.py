@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from apps.labeling.forms.ratings import LETTERS
+from apps.labeling.forms import LETTERS
 from apps.labeling.models import Rating
 from apps.labeling.rendering import texts_html
 from apps.labeling.screens.label import SKIP_REASONS

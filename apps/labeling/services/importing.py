@@ -22,7 +22,7 @@ from apps.labeling import dispatch
 from apps.labeling.models import Comparison, ImportJob, LabelingSettings, Prompt, Response, Slot
 from apps.labeling.selectors import settings_get
 from apps.labeling.services.import_votes import votes_import
-from apps.labeling.services.import_warnings import WARNINGS, Scans
+from apps.labeling.services.import_warnings import WARNINGS, Scans, rows_read
 from apps.labeling.services.imports import (
     Progress,
     Stopped,
@@ -34,7 +34,6 @@ from apps.labeling.services.imports import (
 )
 from apps.labeling.services.loading import ComparisonRow, Load
 from apps.labeling.services.projects import labeling_set_up
-from apps.labeling.services.reading import rows_read
 from apps.labeling.services.results import ImportReport, RowProblem, RowsRefused, VotesReport
 from measures.phrases import Phrases
 from measures.splits import assign_splits

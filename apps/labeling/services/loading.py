@@ -4,16 +4,16 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from django.db import models
 from django.db.backends.utils import CursorWrapper
 
 from apps.accounts.models import Project
 from apps.common.models import longest
 from apps.labeling.models import Choice, Comparison, LabelingSettings, Prompt, Response
-from apps.labeling.services.bulk import ids_next, rows_copy
 from apps.labeling.services.results import RowProblem
 from apps.labeling.texts import (
     BadMessages,
@@ -23,6 +23,38 @@ from apps.labeling.texts import (
     messages_from,
     messages_json,
 )
+
+# Thousands of rows at once: ids in one go, rows by COPY.
+
+
+def ids_next(cursor: CursorWrapper, model: type[models.Model], n: int) -> list[int]:
+    """n fresh ids of a table; rows that other tables point at are written with them."""
+    cursor.execute(
+        "select coalesce(array_agg(nextval(s)), '{}') from"
+        " pg_get_serial_sequence(%s, 'id') s, generate_series(1, %s)",
+        [model._meta.db_table, n],
+    )
+    return cursor.fetchone()[0]
+
+
+def rows_copy(
+    cursor: CursorWrapper,
+    model: type[models.Model],
+    columns: str,
+    rows: Iterable[tuple[Any, ...]],
+    *,
+    stamped: bool = True,
+) -> None:
+    """COPY rows into a table; `stamped` ones were created when the transaction began."""
+    names = columns.split() + (["created_at", "updated_at"] if stamped else [])
+    now: tuple[Any, ...] = ()
+    if stamped:
+        cursor.execute("select now()")
+        now = (cursor.fetchone()[0].isoformat(),) * 2  # as text once, not for every row
+    with cursor.copy(f"copy {model._meta.db_table} ({', '.join(names)}) from stdin") as copy:
+        for row in rows:
+            copy.write_row((*row, *now))
+
 
 # Rows of comparisons as they are given, checked one by one; each error names row and field.
 

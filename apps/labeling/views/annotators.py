@@ -16,7 +16,7 @@ from apps.common.errors import DomainError
 from apps.common.http import Request
 from apps.common.registry import annotator_pages
 from apps.labeling import selectors, services
-from apps.labeling.forms.annotators import AnnotatorsFilter, LimitsForm, PauseForm
+from apps.labeling.forms.settings import AnnotatorsFilter, LimitsForm, PauseForm
 from apps.labeling.models import Annotator, QualificationAttempt
 from apps.labeling.screens import annotators as reads
 from apps.labeling.screens.label import LOOKS

@@ -15,7 +15,7 @@ from apps.labeling.forms import GuidelineForm
 from apps.labeling.models import Guideline
 from apps.labeling.rendering import text_html
 from apps.labeling.screens import annotators, label
-from apps.labeling.screens.answers import changed_lines
+from apps.labeling.screens.label import changed_lines
 from apps.labeling.services import LABELERS
 from apps.labeling.views.label import label_url
 

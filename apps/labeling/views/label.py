@@ -5,6 +5,7 @@ from typing import Any
 
 from django.contrib import messages
 from django.contrib.auth.decorators import login_not_required
+from django.core.paginator import Paginator
 from django.http import Http404, HttpResponse, JsonResponse, QueryDict
 from django.middleware.csrf import get_token
 from django.shortcuts import redirect, render
@@ -18,10 +19,19 @@ from apps.common.errors import Conflict, DomainError, Missing
 from apps.common.http import Request
 from apps.common.registry import vote_traces
 from apps.labeling import selectors, services
-from apps.labeling.forms import AnswerForm, Checked, SkipForm, VoteForm, criteria_sent
+from apps.labeling.forms import (
+    AnswerForm,
+    AnswersFilter,
+    Checked,
+    SkipForm,
+    VoteForm,
+    criteria_sent,
+)
 from apps.labeling.models import Slot
 from apps.labeling.screens import label as bar
 from apps.labeling.screens import label as screen
+from apps.labeling.screens import work as work_screen
+from apps.labeling.screens.work import answer_rows, answers_only
 from apps.labeling.selectors import AnsweredPair
 from apps.labeling.services import LABELERS, Lease, NothingReason
 
@@ -290,3 +300,43 @@ def _answered(request: Request, vote: int) -> AnsweredPair:
 
 def _undo(request: Request) -> int | None:
     return selectors.last_answer_id(project=request.project, annotator=request.user)
+
+
+# An annotator's own answers.
+
+ANSWERS_PER_PAGE = 50
+
+
+@require_safe
+@project_page(LABELERS)
+def answers(request: Request) -> HttpResponse:
+    """What I have answered, newest first; each can be opened and changed."""
+    form = AnswersFilter(request.GET)
+    wanted = form.cleaned_data if form.is_valid() else {}
+    found = selectors.answers_of(
+        project=request.project,
+        annotator=request.user,
+        choice=wanted.get("choice", ""),
+        search=wanted.get("q", ""),
+    )
+    found = answers_only(found, wanted.get("only", ""))
+    page = Paginator(found, ANSWERS_PER_PAGE).get_page(request.GET.get("page"))
+    context = {
+        "page_title": "My answers",
+        "nav": "answers",
+        "form": form,
+        "filtered": any(wanted.values()),
+        "page": page,
+        "rows": answer_rows(page, named=request.role in READERS),
+        "n_today": selectors.answers_today(project=request.project, annotator=request.user),
+    }
+    return render(request, "labeling/answers.html", context)
+
+
+# The annotator's home: every project they label in, and how things stand there.
+
+
+@require_safe
+def work(request: Request) -> HttpResponse:
+    """Takes no lease: looking at what there is to do is not doing it."""
+    return render(request, "labeling/home.html", work_screen.context(user=request.user))

@@ -17,8 +17,13 @@ from apps.labeling.models import Guideline, Rating, RatingSlot, RatingTask
 from apps.labeling.services.answers import times_bounded
 from apps.labeling.services.eligibility import Eligibility
 from apps.labeling.services.ratings import leasing as sql
-from apps.labeling.services.ratings.leasing import draw, member_lock, project_of
-from apps.labeling.services.ratings.results import RatingResult, rating_lease_was_given
+from apps.labeling.services.ratings.leasing import (
+    RatingResult,
+    draw,
+    member_lock,
+    project_of,
+    rating_lease_was_given,
+)
 from measures.ratings import competition_ranks
 
 LONGEST_NOTE = 4000

@@ -35,9 +35,9 @@ from apps.labeling.models import (
     RatingTask,
     Response,
 )
-from apps.labeling.services.bulk import ids_next, rows_copy
+from apps.labeling.services.loading import ids_next, rows_copy
 from apps.labeling.services.projects import labeling_set_up
-from apps.labeling.services.ratings.results import RatingsReport
+from apps.labeling.services.ratings.leasing import RatingsReport
 from apps.labeling.services.results import RowProblem, RowsRefused
 from apps.labeling.texts import Messages, fingerprint, loose_key, messages_from, plain
 from measures.phrases import Phrases

@@ -1,21 +1,78 @@
-"""What an annotator's home shows: how things stand in each project they label in.
+"""An annotator's own work: their answers, and what waits for them in each project."""
 
-Nothing is leased here. Why there is nothing to do is what the label screen would say
-(`services.labeling_status`), not a second opinion.
-"""
-
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from django.db.models import Q, QuerySet
 from django.utils import timezone
 
 from apps.accounts.models import Membership, Project, User
 from apps.accounts.selectors import memberships_of
+from apps.common.registry import Use, vote_traces, vote_uses
 from apps.labeling import selectors, services
+from apps.labeling.models import Vote
 from apps.labeling.screens.label import LOOKS, Look
 from apps.labeling.selectors.ratings import has_rating_tasks
 from apps.labeling.services import LABELERS, NothingReason, Qualification
+from apps.labeling.texts import excerpt
+
+_NARROWER = {
+    "noted": ~Q(rationale="") | Q(flags__len__gt=0) | Q(reasons__len__gt=0),
+    "improved": Q(improvement__isnull=False),
+    "changed": Q(revision__gt=1),
+}
+_LONGEST_CHOSEN = 90
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerRow:
+    """One answer in the list: `frozen_in` datasets that stay as they are hold it already. `uses`
+    names them, for readers only: annotators see how many."""
+
+    vote: Vote
+    prompt: str
+    side: str
+    words: str
+    chosen: str
+    frozen_in: int
+    uses: list[Use]
+
+
+def answers_only(answers: QuerySet[Vote], only: str) -> QuerySet[Vote]:
+    """Those with a note, reason or flag; with an improved answer; or changed since. "": all."""
+    return answers.filter(_NARROWER[only]) if only else answers
+
+
+def answer_rows(answers: Iterable[Vote], *, named: bool) -> list[AnswerRow]:
+    """`named`: with the names of the datasets and models that hold each answer."""
+    votes = list(answers)
+    ids = [vote.pk for vote in votes]
+    frozen = vote_uses(ids)
+    uses = vote_traces(ids) if named else {}
+    return [_row(vote, frozen.get(vote.pk, 0), uses.get(vote.pk, [])) for vote in votes]
+
+
+def _row(vote: Vote, frozen_in: int, uses: list[Use]) -> AnswerRow:
+    answered = selectors.as_answered(vote)
+    chosen = {"left": answered.left, "right": answered.right}.get(answered.side)
+    words = {"left": "A is better", "right": "B is better"}.get(answered.side)
+    return AnswerRow(
+        vote=vote,
+        prompt=excerpt(answered.prompt),
+        side=answered.side,
+        words=words or vote.get_choice_display(),
+        chosen=excerpt(chosen, _LONGEST_CHOSEN) if chosen else "",
+        frozen_in=frozen_in,
+        uses=uses,
+    )
+
+
+# What an annotator's home shows: how things stand in each project they label in.
+#
+# Nothing is leased here. Why there is nothing to do is what the label screen would say
+# (`services.labeling_status`), not a second opinion.
 
 
 @dataclass(frozen=True, slots=True)
