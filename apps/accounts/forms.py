@@ -7,10 +7,9 @@ from django.contrib.auth.forms import AuthenticationForm, PasswordChangeForm
 from django.core.exceptions import ValidationError
 
 from apps.accounts import services, throttle
-from apps.accounts.models import Role, User
-from apps.accounts.scopes import DEFAULT_SCOPES, SCOPES
+from apps.accounts.models import DEFAULT_SCOPES, SCOPES, Role, User
 from apps.accounts.services import TOKEN_MAX_DAYS
-from apps.common.addresses import client_address
+from apps.common.http import client_address
 from apps.common.refusals import log_denied
 
 

@@ -1,4 +1,4 @@
-"""The API of agreement."""
+"""The API of agreement: figures, and the decision rule."""
 
 from dataclasses import asdict, replace
 from datetime import datetime
@@ -249,7 +249,7 @@ class WaysOut(Schema):
     "/projects/{slug}/decisions/preview",
     auth=needs("read"),
     response=RulePreviewOut,
-    summary="What a decision rule would make of the votes there are",
+    summary="Preview a decision rule on the existing votes",
 )
 def decisions_preview(request: HttpRequest, slug: str, payload: RuleIn) -> dict[str, Any]:
     project, _role = project_for(request.user, slug, READERS)

@@ -1,4 +1,7 @@
-"""The form of the decision rule: what it may be is for `measures.voting` and labeling to say."""
+"""What the pages of agreement send: a decision rule, rulings on disputes, filters.
+
+Rules live in services; what a decision rule may be is for `measures.voting` and labeling to say.
+"""
 
 from typing import Any
 

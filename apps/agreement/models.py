@@ -1,4 +1,4 @@
-"""Stored agreement reports: what was computed, over what, and as of when."""
+"""Stored agreement reports (what was computed, over what, as of when), and human rulings."""
 
 from django.db import models
 from django.db.models import Q

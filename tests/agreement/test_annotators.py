@@ -320,9 +320,9 @@ def test_reviewers_and_engineers_see_numbers(project: Project, rita, emil, signe
             assert "Lena" not in page
             assert "lena" not in page
         assert f"Annotator {lena}" in pages[0]
-        assert "Leave them out" not in pages[2]
+        assert "Exclude from new datasets" not in pages[2]
         # A name does not find anybody, or searching would tell.
-        assert "Nobody fits" in text_of(client, "annotators", project.slug, q="lena")
+        assert "Nobody matches" in text_of(client, "annotators", project.slug, q="lena")
         found = text_of(client, "annotators", project.slug, q=f"annotator {lena}")
         assert "1 person" in found
 

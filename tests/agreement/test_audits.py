@@ -293,7 +293,7 @@ def test_an_ordinary_pair_in_hand_is_not_shown_as_an_audit(
     page = signed_in(rita).get("/p/arguments/label/?lane=audit").content.decode()
     assert Slot.objects.get(annotator=rita, state="leased").kind == "regular"
     assert "an audit" not in page
-    assert "Audits: you judge votes of others" not in page
+    assert "Audits: you judge pairs again" not in page
 
 
 def _key(page: str) -> str:

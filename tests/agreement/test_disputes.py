@@ -133,7 +133,7 @@ def test_what_is_missing_is_said_and_what_was_typed_is_kept(
     for sent, said in (
         ({"cause": ""}, "Choose what caused the dispute."),
         ({"choice": ""}, "Choose A, B, tie or both bad."),
-        ({"action": "make_gold"}, "Say why, for whoever is measured by it."),
+        ({"action": "make_gold"}, "Explain why, for the people who are tested with it."),
         ({"note": "x" * 1001}, "at most 1000 characters"),
         ({"seen": "never"}, "whole number"),
         ({"action": "explode"}, "not one of the available choices"),
@@ -343,7 +343,7 @@ def test_causes_are_counted_once_for_each_dispute_and_by_guideline(
     [
         ("", "Nothing is disputed"),
         ("?show=settled", "None of these"),
-        ("?q=nowhere", "No comparison fits this filter"),
+        ("?q=nowhere", "No comparison matches this filter"),
         ("?show=nonsense&page=99&cause=x", "Nothing is disputed"),
     ],
 )

@@ -39,16 +39,16 @@ def test_the_preview_follows_the_rule_as_it_is_typed(
     expect(preview).to_contain_text("130 of 130")
     expect(preview).to_contain_text("100.0 %")
     page.get_by_label("Minimum share").fill("0.7")
-    expect(preview).to_contain_text("taken back")
+    expect(preview).to_contain_text("no longer accepted")
     expect(preview).to_contain_text("37.5 %")
     page.get_by_label("Maximum votes").fill("2")
-    expect(preview).to_contain_text("nothing could ever be accepted")
+    expect(preview).to_contain_text("is below the votes that the rule needs")
     page.get_by_label("Maximum votes").fill("5")
     page.get_by_label("Decide by").select_option("one_coin")
     expect(preview).not_to_contain_text("37.5 %")
     assert Decision.objects.filter(outcome="accepted").count() == 130  # a look changes nothing
     page.get_by_role("button", name="Apply rule").click()
-    expect(page.get_by_text("The rule is in force")).to_be_visible()
+    expect(page.get_by_text("Rule applied")).to_be_visible()
     assert LabelingSettings.objects.get().decide_by == "one_coin"
     assert Decision.objects.filter(decided_by="one_coin").count() == 130
 
@@ -61,7 +61,7 @@ def test_the_settings_show_the_same_preview_beside_the_rule(
     page.goto(f"{live_server.url}/p/arguments/settings/")
     expect(page.locator("#rule-preview")).to_contain_text("130 of 130")
     page.get_by_label("Minimum share").fill("0.9")
-    expect(page.locator("#rule-preview")).to_contain_text("taken back")
+    expect(page.locator("#rule-preview")).to_contain_text("no longer accepted")
     page.get_by_role("button", name="Save").click()
     expect(page.get_by_text("Saved.")).to_be_visible()
     assert 0 < Decision.objects.filter(outcome="accepted").count() < 100

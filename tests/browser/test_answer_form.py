@@ -154,8 +154,8 @@ def test_a_session_by_mouse_with_a_broken_line_and_a_lapsed_lease(
     expect(page.locator("#pair-title")).to_have_text("Change your answer")
     page.wait_for_timeout(300)
     shot(page, f"session-undo-{'phone' if phone else 'desktop'}")
-    page.get_by_role("button", name="Take back").click()
-    expect(page.get_by_text("Your answer was taken back")).to_be_visible()
+    page.get_by_role("button", name="Withdraw answer").click()
+    expect(page.get_by_text("Your answer was withdrawn")).to_be_visible()
     assert Vote.objects.filter(is_current=True).count() == 2
     assert drafts(page) == waiting(page) == 0
 

@@ -162,14 +162,16 @@ def test_projects_of_other_roles_and_other_people_are_not_listed(
 def test_somebody_in_no_project_reads_what_to_do(project: Project, signed_in: SignIn) -> None:
     noa = User.objects.create_user("noa")
     said = text_of(signed_in(noa).get("/my-work/").content.decode())
-    assert "You are in no project yet" in said
+    assert "You are not in a project yet" in said
     assert "noa" in said
 
 
 def test_an_engineer_reads_that_they_label_nowhere(
     project: Project, emil: User, signed_in: SignIn
 ) -> None:
-    assert "You label in no project" in text_of(signed_in(emil).get("/my-work/").content.decode())
+    assert "You do not label in any project" in text_of(
+        signed_in(emil).get("/my-work/").content.decode()
+    )
 
 
 def test_who_annotates_in_one_project_lands_on_its_pairs_and_in_two_on_their_work(

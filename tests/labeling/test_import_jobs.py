@@ -249,7 +249,7 @@ def test_cancelling_while_it_runs_takes_back_what_was_written(
     job = checked(upload(project, emil, *rows_make(3)))
     services.import_job_start(job=job)
     monkeypatch.setattr(imports, "_EVERY", 0.0)
-    monkeypatch.setattr("apps.labeling.services.import_warnings._TELL_EVERY", 1)
+    monkeypatch.setattr("apps.labeling.services.import_checks._TELL_EVERY", 1)
     real, told = imports.Progress.tell, []
 
     def tell(self: Any, step: str, done: int = 0, total: int = 0) -> None:

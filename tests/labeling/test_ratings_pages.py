@@ -106,7 +106,7 @@ def test_ana_changes_a_rating_of_hers_and_nobody_else_can_see_it(
     rating = rate(project, ana, [1, 2, 3]).rating
     client = signed_in(ana)
     assert "Question 1" in client.get(at("ratings_mine")).content.decode()
-    assert "No rating fits" in client.get(at("ratings_mine"), {"q": "zebra"}).content.decode()
+    assert "No rating matches" in client.get(at("ratings_mine"), {"q": "zebra"}).content.decode()
     url = at("rating_change", rating_id=rating.pk)
     page = client.get(url).content.decode()
     shown = [rating.values[place - 1] for place in rating.shown]
@@ -168,7 +168,7 @@ def test_readers_sort_tasks_by_spread_and_names_are_for_admins(
     assert "Put back" in answer.content.decode()
     assert RatingTask.objects.get(pk=wide.pk).state == "dropped"
     filtered = reader.get(at("rating_tasks"), {"kind": "ranking"}).content.decode()
-    assert "No task fits this filter" in filtered
+    assert "No task matches this filter" in filtered
 
 
 def test_a_whole_round_by_api(

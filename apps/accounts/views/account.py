@@ -1,4 +1,4 @@
-"""One's own account: name, theme, password, API tokens."""
+"""One's own account: name, theme, password, API tokens; signing in and out."""
 
 from typing import Any
 
@@ -23,8 +23,7 @@ from apps.accounts.models import ApiToken
 from apps.accounts.permissions import ANNOTATOR, project_page
 from apps.accounts.selectors import memberships_of, tokens_of
 from apps.common import registry
-from apps.common.addresses import client_address
-from apps.common.http import Request
+from apps.common.http import Request, client_address
 
 
 def _page(request: Request, status: int = 200, **context: Any) -> HttpResponse:

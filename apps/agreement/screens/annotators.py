@@ -1,4 +1,4 @@
-"""What the list of annotators prints: stored figures in, words out."""
+"""What the pages of annotators print, the list and one person: stored figures in, words out."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -60,7 +60,7 @@ def seconds(ms: float | None) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class FigureCell:
     """A figure of the list; `why` is the title of an empty one."""
 
     value: str
@@ -76,7 +76,7 @@ class AnnotatorRow:
     labels: list[str]
     early: bool
     median: str
-    cells: list[Cell]
+    cells: list[FigureCell]
 
 
 def list_rows(reports: list[AnnotatorReport], *, with_names: bool) -> list[AnnotatorRow]:
@@ -104,25 +104,27 @@ def list_rows(reports: list[AnnotatorReport], *, with_names: bool) -> list[Annot
     ]
 
 
-def _cell(figure: Figure) -> Cell:
+def _cell(figure: Figure) -> FigureCell:
     if figure["value"] is None:
-        return Cell("", why=figure["undefined"])
-    return Cell(percent(figure["value"]), range_of(figure))
+        return FigureCell("", why=figure["undefined"])
+    return FigureCell(percent(figure["value"]), range_of(figure))
 
 
-def _gap_cell(figure: Figure) -> Cell:
+def _gap_cell(figure: Figure) -> FigureCell:
     """Own less what the others on the same pairs let expect, in points."""
     if figure["value"] is None:
-        return Cell("", why=figure["undefined"])
+        return FigureCell("", why=figure["undefined"])
     low, high = figure["difference_low"], figure["difference_high"]
     spread = f"{points(low)} to {points(high)}" if low is not None else ""
-    return Cell(points(figure["difference"]), spread)
+    return FigureCell(points(figure["difference"]), spread)
 
 
-def _skill_cell(figure: Figure) -> Cell:
+def _skill_cell(figure: Figure) -> FigureCell:
     if figure["value"] is None:
-        return Cell("", why=figure["undefined"])
-    return Cell(signed(figure["value"]), f"{signed(figure['low'])} to {signed(figure['high'])}")
+        return FigureCell("", why=figure["undefined"])
+    return FigureCell(
+        signed(figure["value"]), f"{signed(figure['low'])} to {signed(figure['high'])}"
+    )
 
 
 def csv_rows(reports: list[AnnotatorReport], *, with_names: bool) -> Iterator[dict[str, Any]]:

@@ -49,7 +49,7 @@ class MethodRow:
     same: str
     sentence: str
     calibrated: bool | None
-    in_force: bool
+    is_current: bool
     recommended: bool
 
 
@@ -138,12 +138,12 @@ def preview_lines(shown: RulePreview) -> list[PreviewRow]:
     return lines
 
 
-def ways(report: ConsensusReport, in_force: str) -> list[MethodRow]:
+def ways(report: ConsensusReport, current: str) -> list[MethodRow]:
     figures = report.figures
-    return [_way(row, figures, in_force) for row in figures["ways"]]
+    return [_way(row, figures, current) for row in figures["ways"]]
 
 
-def _way(row: dict[str, Any], figures: dict[str, Any], in_force: str) -> MethodRow:
+def _way(row: dict[str, Any], figures: dict[str, Any], current: str) -> MethodRow:
     check = row["check"] or {}
     gold = row["gold"] or {}
     loss = check.get("log_loss")
@@ -160,7 +160,7 @@ def _way(row: dict[str, Any], figures: dict[str, Any], in_force: str) -> MethodR
         same=percent(row["same_as_counting"]),
         sentence=check.get("sentence", ""),
         calibrated=check.get("calibrated"),
-        in_force=row["method"] == in_force,
+        is_current=row["method"] == current,
         recommended=row["method"] == figures["recommended"],
     )
 

@@ -52,7 +52,7 @@ def points(interval: Interval) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class TallyPart:
     """A piece of a bar of 100 parts."""
 
     label: str
@@ -62,7 +62,7 @@ class Part:
     x: float
 
 
-def tally(counts: dict[str, int]) -> list[Part]:
+def tally(counts: dict[str, int]) -> list[TallyPart]:
     """Votes per choice as pieces of one bar: A, tie, both bad, B."""
     order = (
         ("a", "A", "a"),
@@ -74,7 +74,7 @@ def tally(counts: dict[str, int]) -> list[Part]:
     parts, x = [], 0.0
     for key, label, tone in order:
         share = 100 * counts.get(key, 0) / total if total else 0.0
-        parts.append(Part(label, tone, counts.get(key, 0), share, x))
+        parts.append(TallyPart(label, tone, counts.get(key, 0), share, x))
         x += share
     return parts
 
@@ -128,14 +128,14 @@ class CauseRow:
 
 
 @dataclass(frozen=True, slots=True)
-class BarChart:
+class CausesChart:
     rows: list[CauseRow]
     width: int
     height: int
     summary: str
 
 
-def causes_chart(counts: Sequence[CauseCount]) -> BarChart:
+def causes_chart(counts: Sequence[CauseCount]) -> CausesChart:
     """A bar for each cause."""
     n_of: Counter[str] = Counter()
     for row in counts:
@@ -149,12 +149,12 @@ def causes_chart(counts: Sequence[CauseCount]) -> BarChart:
         segment = Segment(LEFT, width, TONES[cause], label, n)
         rows.append(CauseRow(place * ROW, label, [segment], f"{n:,}{share}", LEFT + width + 8))
     told = ", ".join(f"{label} {n_of[cause]:,}" for cause, label in CAUSES)
-    return BarChart(
+    return CausesChart(
         rows, LEFT + BAR + RIGHT, len(rows) * ROW, f"{total:,} disputes by cause: {told}."
     )
 
 
-def causes_over(counts: Sequence[CauseCount], by: Literal["guideline", "month"]) -> BarChart:
+def causes_over(counts: Sequence[CauseCount], by: Literal["guideline", "month"]) -> CausesChart:
     """A bar for each guideline version, or month, in pieces by cause."""
     table: dict[Any, Counter[str]] = {}
     for row in counts:
@@ -173,7 +173,7 @@ def causes_over(counts: Sequence[CauseCount], by: Literal["guideline", "month"])
         total = sum(table[key].values())
         rows.append(CauseRow(place * ROW, label, segments, f"{total:,}", x + 8))
         told.append(f"{label}: " + ", ".join(f"{words} {table[key][c]}" for c, words in CAUSES))
-    return BarChart(rows, LEFT + BAR + RIGHT, max(1, len(rows)) * ROW, "; ".join(told) + ".")
+    return CausesChart(rows, LEFT + BAR + RIGHT, max(1, len(rows)) * ROW, "; ".join(told) + ".")
 
 
 # --- re-annotation --------------------------------------------------------------------------------

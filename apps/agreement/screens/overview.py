@@ -217,7 +217,7 @@ class Tile:
 
 
 @dataclass(frozen=True, slots=True)
-class Bar:
+class SplitBar:
     """A vote split: `kept` of `width` pixels were accepted by the rule."""
 
     y: int
@@ -230,8 +230,8 @@ class Bar:
 
 
 @dataclass(frozen=True, slots=True)
-class BarChart:
-    bars: list[Bar]
+class SplitsChart:
+    bars: list[SplitBar]
     width: int
     height: int
     left_out: int
@@ -337,7 +337,7 @@ def _ceiling(two_way: dict[str, Any]) -> dict[str, str] | None:
     }
 
 
-def split_chart(splits: list[dict[str, Any]]) -> BarChart:
+def split_chart(splits: list[dict[str, Any]]) -> SplitsChart:
     """Vote patterns ("5", "4–1", …) as bars, most agreeing first; the rarest are left out."""
     total = sum(row["comparisons"] for row in splits)
     commonest = sorted(splits, key=lambda row: -row["comparisons"])[:MOST_SPLITS]
@@ -347,7 +347,7 @@ def split_chart(splits: list[dict[str, Any]]) -> BarChart:
     for place, row in enumerate(shown):
         width = round(SPLIT_BAR * row["comparisons"] / largest, 1)
         bars.append(
-            Bar(
+            SplitBar(
                 y=place * ROW,
                 label=row["pattern"],
                 width=width,
@@ -357,7 +357,7 @@ def split_chart(splits: list[dict[str, Any]]) -> BarChart:
                 percent=100 * row["comparisons"] / total,
             )
         )
-    return BarChart(
+    return SplitsChart(
         bars=bars,
         width=SPLIT_LEFT + SPLIT_BAR + SPLIT_RIGHT,
         height=max(1, len(bars)) * ROW,

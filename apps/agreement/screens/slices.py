@@ -61,7 +61,7 @@ class SliceRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class SlicePart:
     """One way to slice. Where there is one slice only, `only` says so and there is no chart."""
 
     key: str
@@ -111,7 +111,7 @@ def _points(fraction: float) -> str:
     return f"{100 * fraction:+.1f}".replace("-", "−")
 
 
-def _part(part: dict[str, Any], project: float | None, sort: str, down: bool) -> Part:
+def _part(part: dict[str, Any], project: float | None, sort: str, down: bool) -> SlicePart:
     found, key = part["slices"], part["key"]
     estimates = [_estimate(row) for row in found]
     chart, line = None, None
@@ -121,7 +121,7 @@ def _part(part: dict[str, Any], project: float | None, sort: str, down: bool) ->
         line = line_over(estimates, days, line=project)
     elif several:
         chart = whiskers(estimates, line=project)
-    return Part(
+    return SlicePart(
         key=key,
         title=TITLES[key],
         about=ABOUT[key],

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from apps.accounts.models import Membership, Project, Role, User
 from apps.agreement.models import AnnotatorReport
-from apps.common.columns import int_columns
+from apps.agreement.selectors.votes import int_columns
 from apps.labeling.models import Annotator, Comparison, Consensus, Slot, Vote
 from measures.annotators import Repeats, Work
 from measures.voting import CHOICES
@@ -340,7 +340,7 @@ where c.project_id = %(project)s
 
 
 @dataclass(frozen=True, slots=True)
-class Crowd:
+class AnnotatorVotes:
     """people: (J,) user ids, ascending, which `work.who` and `repeats.who` number."""
 
     people: Ints
@@ -348,7 +348,7 @@ class Crowd:
     repeats: Repeats
 
 
-def annotator_votes(*, project: Project) -> Crowd:
+def annotator_votes(*, project: Project) -> AnnotatorVotes:
     """One read of the project's votes; rows in the order in which votes were cast."""
     values: dict[str, Any] = {"project": project.pk}
     columns = int_columns(_VOTES, values, n=9)
@@ -370,7 +370,7 @@ def annotator_votes(*, project: Project) -> Crowd:
         n_people=len(people),
         ordered=_ordered(who, at, len(people)),
     )
-    return Crowd(people, work, _repeats(values, people))
+    return AnnotatorVotes(people, work, _repeats(values, people))
 
 
 def _same(chose: Ints, a: Ints) -> Ints:

@@ -92,7 +92,7 @@ def projects_to_decide() -> list[Project]:
     ]
 
 
-# What a decision rule would make of the votes there are, beside what is decided now.
+# Preview a decision rule on the existing votes, beside what is decided now.
 
 
 @dataclass(frozen=True, slots=True)

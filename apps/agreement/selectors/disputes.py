@@ -1,4 +1,4 @@
-"""Reads: what votes did not settle, in which order to look at it, and what was ruled."""
+"""Reads: what votes did not settle, what was ruled, and what a second round changed."""
 
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping

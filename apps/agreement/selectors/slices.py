@@ -1,4 +1,4 @@
-"""What is known of a comparison that agreement may depend on: topic, language, lengths, sources."""
+"""What agreement may depend on: topic, language, lengths, sources, people, prompts."""
 
 from collections import defaultdict
 from collections.abc import Collection, Sequence
@@ -11,8 +11,7 @@ from django.db.models.functions import Length, RowNumber
 from numpy.typing import NDArray
 
 from apps.accounts.models import Project, User
-from apps.agreement.selectors.votes import newest_vote_id, selected
-from apps.common.columns import int_columns
+from apps.agreement.selectors.votes import int_columns, newest_vote_id, selected
 from apps.labeling.models import Comparison, LabelingSettings, Response, Vote
 from measures.consensus import Votes, votes_from
 from measures.voting import CHOICES

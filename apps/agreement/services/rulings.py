@@ -61,7 +61,7 @@ def dispute_make_gold(
     """Settle a dispute and measure people by it from now on; the note is its explanation."""
     given = _given(Ruling.Action.MADE_GOLD, cause=cause, note=note, choice=choice)
     if not given["note"]:
-        raise DomainError("Say why, for whoever is measured by it.", field="note")
+        raise DomainError("Explain why, for the people who are tested with it.", field="note")
 
     def act() -> dict[str, Any]:
         was = labeling.comparison_make_gold(

@@ -1,4 +1,4 @@
-"""The project's statistics of agreement, from the votes that count for them."""
+"""The project's statistics of agreement and cost, from the votes that count for them."""
 
 from dataclasses import asdict, dataclass
 from typing import Any

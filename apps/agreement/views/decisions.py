@@ -102,14 +102,14 @@ def _form(request: Request) -> RuleForm:
 
 def _page(request: Request, form: RuleForm, status: int = 200) -> HttpResponse:
     project = request.project
-    in_force = settings_get(project=project)
+    current = settings_get(project=project)
     report = reads.consensus_report_get(project=project)
     context = {
         "page_title": "Decisions",
         "nav": "agreement",
         "tab": "decisions",
         "form": form,
-        "in_force": in_force,
+        "current": current,
         "may_apply": request.role == ADMIN,
         "may_compare": request.role in STAFF,
         "consensus": reads.consensus_get(project=project),
@@ -123,7 +123,7 @@ def _page(request: Request, form: RuleForm, status: int = 200) -> HttpResponse:
     if report is not None:
         figures = report.figures
         context |= {
-            "ways": screen.ways(report, in_force.decide_by),
+            "ways": screen.ways(report, current.decide_by),
             "diagrams": screen.diagrams(report),
             "proposed": screen.LABELS.get(figures["proposed"], ""),
             "proposed_method": figures["proposed"],

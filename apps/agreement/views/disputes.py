@@ -243,7 +243,7 @@ def _sent(request: Request, ids: list[int], form: SendAgainForm) -> HttpResponse
     messages.success(
         request,
         f"{len(sent.votes):,} comparisons were sent again: {sent.n_votes:,} votes stay as history, "
-        f"and at least {sent.n_wanted:,} new ones are asked for.",
+        f"and at least {sent.n_wanted:,} new votes are needed.",
     )
     return redirect("agreement:reannotation", request.project.slug)
 

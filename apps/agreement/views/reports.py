@@ -1,4 +1,4 @@
-"""What every page of statistics begins with: the stored report and as of when it is."""
+"""The statistics pages: agreement, by segment, by pair of people. All begin with the report."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any

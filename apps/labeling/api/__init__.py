@@ -1,4 +1,4 @@
-"""The API of labeling: import, ask for pairs, vote, read decisions."""
+"""The API of labeling: import, ask for pairs, vote, read decisions and guidelines."""
 
 from datetime import datetime
 from functools import lru_cache

@@ -147,7 +147,7 @@ class GuidelineForm(forms.Form):
     is_major = forms.BooleanField(
         required=False,
         label="A major change",
-        help_text="What earlier votes were cast under differs in substance.",
+        help_text="The text differs in substance from the one that earlier votes were cast under.",
     )
 
 

@@ -1,4 +1,4 @@
-"""The form of the labeling settings, in the sections of its page."""
+"""What admins send: the labeling settings, section by section, and one annotator's limits."""
 
 import re
 from collections.abc import Collection
@@ -75,7 +75,7 @@ _HELP = {
     "require_criteria": "Then a choice is marked first and Enter submits.",
     "show_rationale": "The reasons below as chips, and a free text.",
     "require_rationale": "A chip or a text with every answer; Enter submits.",
-    "acknowledge_guidelines": "Nobody gets a pair before they have read it and said so.",
+    "acknowledge_guidelines": "Nobody gets a pair before confirming that they have read it.",
     "daily_cap": "0: no cap. A person can have a cap of their own.",
     "qualification_pairs": "Practice pairs to judge before real work; 0: no qualification.",
 }

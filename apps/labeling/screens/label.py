@@ -101,7 +101,7 @@ LOOKS = {
 
 
 def context_of(reason: NothingReason, *, project: Project, annotator: User) -> dict[str, Any]:
-    """What `_nothing.html` needs besides the reason itself."""
+    """What the page needs besides the reason itself."""
     more: dict[str, Any] = {"look": LOOKS[reason.code]}
     if reason.code == "guideline":
         more |= reading(project=project, user=annotator)
@@ -171,7 +171,7 @@ class Given(TypedDict, total=False):
 
 
 @dataclass(frozen=True, slots=True)
-class Tick:
+class CriterionTick:
     """One of the three answers to a criterion."""
 
     value: str
@@ -185,7 +185,7 @@ class Tick:
 class CriterionRow:
     name: str  # of the form's field
     label: str
-    ticks: list[Tick]
+    ticks: list[CriterionTick]
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,7 +278,7 @@ def _row(criterion: Criterion, given: Given) -> CriterionRow:
         f"{CRITERION}{criterion.key}",
         criterion.label,
         [
-            Tick(value, letter, key, tone, value == chosen)
+            CriterionTick(value, letter, key, tone, value == chosen)
             for value, letter, key, tone in (
                 ("left", "A", "1", "a"),
                 ("tie", "Tie", "0", ""),

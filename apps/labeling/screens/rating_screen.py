@@ -20,7 +20,7 @@ _WHO = {"user": "User", "assistant": "Assistant", "system": "System", "tool": "T
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class ScalePoint:
     """A grade or rank of one card; `key` is the digit that chooses it, where one does."""
 
     value: int
@@ -33,7 +33,7 @@ class Card:
     number: int
     letter: str
     turns: list[dict[str, Any]]
-    points: list[Point]
+    points: list[ScalePoint]
 
 
 def context(
@@ -108,8 +108,8 @@ def cards_shown(
     }
 
 
-def _points(scale: Scale, chosen: int | None) -> list[Point]:
-    return [Point(value, _key(value, scale), value == chosen) for value in scale.points]
+def _points(scale: Scale, chosen: int | None) -> list[ScalePoint]:
+    return [ScalePoint(value, _key(value, scale), value == chosen) for value in scale.points]
 
 
 def _key(value: int, scale: Scale) -> str:

@@ -76,7 +76,7 @@ def _row(vote: Vote, frozen_in: int, uses: list[Use]) -> AnswerRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ProjectWork:
     """One project in which a person labels.
 
     `nothing` says why there is no pair; None when there is one. `n_left` is how many pairs are
@@ -138,12 +138,12 @@ def context(*, user: User) -> dict[str, Any]:
     }
 
 
-def _place(membership: Membership, user: User) -> Place:
+def _place(membership: Membership, user: User) -> ProjectWork:
     project = membership.project
     status = services.labeling_status(project=project, annotator=user)
     code = status.nothing.code if status.nothing else ""
     n_free = selectors.remaining_for(project=project, annotator=user, n_today=status.n_today)
-    return Place(
+    return ProjectWork(
         project=project,
         role=membership.get_role_display(),
         n_today=status.n_today,

@@ -12,8 +12,8 @@ from apps.labeling.services.eligibility import (
     experienced_unqualified,
     guideline_acknowledge,
 )
+from apps.labeling.services.import_checks import WARNINGS, Scans
 from apps.labeling.services.import_votes import votes_import
-from apps.labeling.services.import_warnings import WARNINGS, Scans
 from apps.labeling.services.importing import comparisons_import, import_job_run, import_jobs_sweep
 from apps.labeling.services.imports import (
     import_job_cancel,

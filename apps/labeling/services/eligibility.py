@@ -77,7 +77,7 @@ class Eligibility:
             return NothingReason(
                 "guideline",
                 "The guidelines have changed",
-                "Read the current version and say so; then the next pair comes.",
+                "Read the current version and confirm it to get the next pair.",
                 n_today=self.n_today,
             )
         if self.qualification_pairs and not self.qualified_at and self.role == Role.ANNOTATOR:

@@ -21,8 +21,8 @@ from apps.common.transactions import WORTH_IT, plans_renew
 from apps.labeling import dispatch
 from apps.labeling.models import Comparison, ImportJob, LabelingSettings, Prompt, Response, Slot
 from apps.labeling.selectors import settings_get
+from apps.labeling.services.import_checks import WARNINGS, Scans, rows_read
 from apps.labeling.services.import_votes import votes_import
-from apps.labeling.services.import_warnings import WARNINGS, Scans, rows_read
 from apps.labeling.services.imports import (
     Progress,
     Stopped,

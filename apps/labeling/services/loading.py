@@ -110,7 +110,7 @@ _LONGEST_REF = longest(Response, "origin_ref")
 
 
 @dataclass(frozen=True, slots=True)
-class AnswerRow:
+class ResponseRow:
     messages: Messages
     text_hash: str
     origin: str
@@ -128,8 +128,8 @@ class ComparisonRow:
     prompt_hash: str
     group: str
     has_own_group: bool  # none was given: the group is the prompt's loose key
-    a: AnswerRow
-    b: AnswerRow
+    a: ResponseRow
+    b: ResponseRow
     topic: str = ""
     language: str = ""
     source: str = ""
@@ -202,7 +202,7 @@ def _messages(given: Mapping[str, Any], name: str, *, role: str) -> Messages:
         raise BadField(name, str(error)) from None
 
 
-def _answer(given: Mapping[str, Any], side: str) -> AnswerRow:
+def _answer(given: Mapping[str, Any], side: str) -> ResponseRow:
     messages = _messages(given, f"response_{side}", role="assistant")
     origin = _one_of(given, f"origin_{side}", _ORIGINS) or _one_of(given, "origin", _ORIGINS)
     model = _text(given, f"model_{side}", _LONGEST_REF)
@@ -210,7 +210,7 @@ def _answer(given: Mapping[str, Any], side: str) -> AnswerRow:
     if model and reference and model != reference:
         raise BadField(f"model_{side}", f"differs from origin_ref_{side}")
     default = _MODEL if model else _IMPORT
-    return AnswerRow(
+    return ResponseRow(
         messages,
         fingerprint(messages),
         origin or default,
@@ -414,7 +414,7 @@ class Load:
             self.responses[tuple(identity)] = key
 
     def _write_responses(self, rows: list[ComparisonRow]) -> None:
-        new: dict[ResponseKey, AnswerRow] = {}
+        new: dict[ResponseKey, ResponseRow] = {}
         for row in rows:
             for answer in (row.a, row.b):
                 key = self._response_key(row, answer)
@@ -483,7 +483,7 @@ class Load:
         self.cursor.execute(_SLOTS, [comparisons])
         self.n_slots = self.cursor.fetchone()[0]
 
-    def _response_key(self, row: ComparisonRow, answer: AnswerRow) -> ResponseKey:
+    def _response_key(self, row: ComparisonRow, answer: ResponseRow) -> ResponseKey:
         return (
             self.prompts[row.prompt_hash],
             answer.text_hash,

@@ -171,7 +171,7 @@ class RowProblem:
     """What is wrong with one row of a bulk input; `row` counts from 1.
 
     `kind` says what sort of warning it is, for counting: "" for an error, else a key of
-    `services.import_warnings.WARNINGS`.
+    `services.import_checks.WARNINGS`.
     """
 
     row: int

@@ -195,7 +195,9 @@ def comparison_make_gold(
     """
     text = explanation.strip()
     if not text:
-        raise DomainError("Say why, for whoever is measured by it.", field="explanation")
+        raise DomainError(
+            "Explain why, for the people who are tested with it.", field="explanation"
+        )
     if len(text) > LONGEST_EXPLANATION:
         raise DomainError(f"At most {LONGEST_EXPLANATION:,} characters.", field="explanation")
     locked = comparison_lock(comparison)

@@ -1,4 +1,4 @@
-"""Comparisons and their decisions, for reviewers, engineers and admins."""
+"""Comparisons, their decisions and the most ambiguous prompts, for reviewers, engineers, admins."""
 
 from typing import Any
 

@@ -1,4 +1,7 @@
-"""The label screen. A vote is answered with the next pair; without JavaScript, by going there."""
+"""The label screen, My answers and My work.
+
+A vote is answered with the next pair; without JavaScript, by going there.
+"""
 
 from collections.abc import Callable
 from typing import Any

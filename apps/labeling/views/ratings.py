@@ -1,4 +1,4 @@
-"""Rating tasks: the screen that rates one, and one's own ratings, to look at and change."""
+"""Rating tasks: the screen that rates one, one's own ratings, and the results for readers."""
 
 from collections.abc import Callable
 from typing import Any

@@ -159,3 +159,10 @@
     box.addEventListener("change", () => localStorage.setItem(OFF, box.checked ? "0" : "1"));
   });
 })();
+
+/* A judged practice pair: the verdict is read first; Enter then continues (keyboard.js). */
+(() => {
+  document.addEventListener("DOMContentLoaded", () =>
+    document.querySelector(".verdict")?.focus({ preventScroll: true }),
+  );
+})();

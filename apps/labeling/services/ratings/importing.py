@@ -102,7 +102,7 @@ def _answer(given: Any) -> Any:
     return {"text": given} if isinstance(given, str | list) else given
 
 
-class AnswerRow(_Strict):
+class RatingResponseRow(_Strict):
     text: Annotated[Any, BeforeValidator(lambda given: messages_from(given, role="assistant"))]
     model: Annotated[str, _of(Response, "origin_ref"), _NO_NUL] = ""
 
@@ -123,7 +123,7 @@ class TaskFields(_Strict):
     """The fields of a row; `docs/ratings.md` says what each means."""
 
     prompt: Annotated[Any, BeforeValidator(lambda given: messages_from(given, role="user"))]
-    responses: list[Annotated[AnswerRow, BeforeValidator(_answer)]] = Field(
+    responses: list[Annotated[RatingResponseRow, BeforeValidator(_answer)]] = Field(
         min_length=1, max_length=MOST_RESPONSES
     )
     kind: Literal["graded", "ranking"] = "graded"
@@ -440,7 +440,7 @@ def _review_reason(row: TaskRow, phrases: Phrases) -> str:
     return ""
 
 
-def _key(prompt: int, answer: AnswerRow) -> _ResponseKey:
+def _key(prompt: int, answer: RatingResponseRow) -> _ResponseKey:
     return (prompt, answer.text_hash, answer.origin, answer.model)
 
 

@@ -233,7 +233,7 @@ def closed(eligibility: Eligibility) -> NothingReason | None:
     if reason is None:
         return None
     if reason.code == "guideline":
-        return replace(reason, text="Read the current version and say so; then continue rating.")
+        return replace(reason, text="Read the current version and confirm it to continue rating.")
     if reason.code == "daily_cap":
         return replace(
             reason,

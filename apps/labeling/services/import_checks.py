@@ -37,7 +37,7 @@ class Scans:
     phrases: Phrases = field(default_factory=lambda: Phrases(()))
 
 
-class Look:
+class RowScanner:
     """What is odd about a row that can be imported; texts that recur are looked through once."""
 
     def __init__(self, scans: Scans, identical_answers: str) -> None:
@@ -128,7 +128,7 @@ def rows_read(
     good: list[ComparisonRow] = []
     problems: list[RowProblem] = []
     warnings: list[RowProblem] = []
-    look = Look(scans or Scans(), identical_answers)
+    look = RowScanner(scans or Scans(), identical_answers)
     ids: dict[str, int] = {}
     n = 0
     for n, given in enumerate(rows, start=1):
