@@ -2,14 +2,12 @@
 
 from apps.accounts.api import router as accounts
 from apps.agreement.api import router as agreement
-from apps.agreement.api.decisions import router as decisions
 from apps.common.api import api_make, api_urls
 from apps.common.api_docs import Reference
 from apps.evaluation.api.models import router as reward_models
 from apps.evaluation.api.rounds import router as rounds
 from apps.evaluation.api.score import router as scores
 from apps.labeling.api import router as labeling
-from apps.labeling.api.guidelines import router as guidelines
 from apps.labeling.api.imports import router as imports
 from apps.labeling.api.ratings import router as ratings
 from apps.monitoring.api.incidents import router as incidents
@@ -30,11 +28,9 @@ api = api_make(
 for _router in (
     accounts,
     labeling,
-    guidelines,
     imports,
     ratings,
     agreement,
-    decisions,
     snapshots,
     training,
     reward_models,

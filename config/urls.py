@@ -3,9 +3,9 @@
 from django.contrib import admin
 from django.urls import include, path
 
-from apps.accounts.views.session import admin_sign_in, home
+from apps.accounts.views.account import admin_sign_in, home
 from apps.common.views import healthz, livez, readyz
-from apps.labeling.views.home import work
+from apps.labeling.views.label import work
 from apps.monitoring.views.metrics import metrics
 from config.api import urls as api_urls
 

@@ -17,8 +17,7 @@ from ninja.security import APIKeyCookie, HttpBearer
 from ninja.utils import check_csrf
 
 from apps.accounts.identity import token_get
-from apps.accounts.models import ApiToken, User
-from apps.accounts.scopes import SCOPES, token_sha256
+from apps.accounts.models import SCOPES, ApiToken, User, token_sha256
 from apps.common.errors import Refused
 
 # A token used a thousand times a minute need not write a row each time.
@@ -71,7 +70,7 @@ class BrowserAuth(APIKeyCookie):
 
 
 def needs(scope: str) -> list[Any]:
-    """The `auth=` of an operation. `scope` is one of `apps.accounts.scopes.SCOPES`."""
+    """The `auth=` of an operation. `scope` is one of `apps.accounts.models.SCOPES`."""
     if scope not in SCOPES:
         raise ValueError(f"unknown scope {scope!r}")
     return [TokenAuth(scope), BrowserAuth()]

@@ -7,10 +7,9 @@ from django.contrib.auth.forms import AuthenticationForm, PasswordChangeForm
 from django.core.exceptions import ValidationError
 
 from apps.accounts import services, throttle
-from apps.accounts.models import Role, User
-from apps.accounts.scopes import DEFAULT_SCOPES, SCOPES
+from apps.accounts.models import DEFAULT_SCOPES, SCOPES, Role, User
 from apps.accounts.services import TOKEN_MAX_DAYS
-from apps.common.addresses import client_address
+from apps.common.http import client_address
 from apps.common.refusals import log_denied
 
 
@@ -18,7 +17,7 @@ class SignInForm(AuthenticationForm):
     """Name and password, counted: too many failures from one place wait."""
 
     username = forms.CharField(
-        label="Name",
+        label="Username",
         max_length=150,
         widget=forms.TextInput(
             attrs={"autofocus": True, "autocomplete": "username", "autocapitalize": "none"}
@@ -115,9 +114,9 @@ class RoleForm(forms.Form):
 
 
 class TokenForm(forms.Form):
-    name = forms.CharField(label="What it is for", max_length=80)
+    name = forms.CharField(label="Name", max_length=80)
     scopes = forms.MultipleChoiceField(
-        label="It may",
+        label="Scopes",
         choices=[(name, f"{name}: {text}") for name, text in SCOPES.items()],
         initial=list(DEFAULT_SCOPES),
         widget=forms.CheckboxSelectMultiple,

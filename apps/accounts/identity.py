@@ -1,6 +1,6 @@
 """The rows that nearly every request reads to know who asks and what they may do.
 
-By the ORM these two or three queries are built anew in Python and planned anew by PostgreSQL each
+By the ORM these two or three queries are built again in Python and planned again by PostgreSQL each
 time (what that cost is in docs/speed.md). Here they are prepared
 statements that fill ordinary model instances. Nothing is remembered between requests: who is
 deactivated, removed or whose token is revoked is out with the next request.

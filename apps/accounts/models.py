@@ -1,5 +1,7 @@
 """People, projects as the place where roles live, tokens, and what was done by whom."""
 
+import hashlib
+
 from django.contrib.auth.models import AbstractUser
 from django.contrib.auth.validators import UnicodeUsernameValidator
 from django.db import models
@@ -130,3 +132,26 @@ class AuditEvent(models.Model):
 
     def __str__(self) -> str:
         return f"{self.at:%Y-%m-%d %H:%M} {self.action} {self.subject}"
+
+
+# What an API token may be used for. A token never allows more than its person's role does.
+
+SCOPES: dict[str, str] = {
+    "read": "read what the person may read",
+    "label": "ask for comparisons and vote",
+    "write": "create projects, import, freeze snapshots",
+    "train": "start, stop and cancel runs",
+    "approve": "approve, reject and retire reward models",
+    "admin": "change people and roles",
+}
+DEFAULT_SCOPES = ("read",)
+
+
+# What a token looks like and how it is recognised without being kept.
+
+TOKEN_PREFIX = "ccd_"  # noqa: S105 - lets secret scanners recognise a leaked token
+
+
+def token_sha256(token: str) -> str:
+    """Tokens are 256 random bits: a plain hash cannot be guessed back, and is found by index."""
+    return hashlib.sha256(token.encode()).hexdigest()

@@ -11,8 +11,17 @@ from django.db import IntegrityError, transaction
 from django.utils import timezone
 from django.utils.text import slugify
 
-from apps.accounts.models import ApiToken, AuditEvent, Membership, Project, Role, User
-from apps.accounts.scopes import SCOPES, TOKEN_PREFIX, token_sha256
+from apps.accounts.models import (
+    SCOPES,
+    TOKEN_PREFIX,
+    ApiToken,
+    AuditEvent,
+    Membership,
+    Project,
+    Role,
+    User,
+    token_sha256,
+)
 from apps.accounts.selectors import may_create_projects
 from apps.accounts.throttle import count_up
 from apps.common.errors import Conflict, DomainError, Refused

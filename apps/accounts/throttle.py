@@ -16,7 +16,7 @@ from django.core import signing
 from django.core.cache import cache
 from django.http import HttpRequest, HttpResponse
 
-from apps.common.addresses import client_address
+from apps.common.http import client_address
 
 WINDOW_SECONDS = 15 * 60
 FIRST_WAIT_SECONDS = 30

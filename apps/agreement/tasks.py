@@ -24,7 +24,7 @@ def refresh_reports() -> int:
 
 @shared_task(name="apps.agreement.tasks.refresh_consensus")
 def refresh_consensus() -> int:
-    """Fit the models of projects with new votes, and decide anew where a rule has changed.
+    """Fit the models of projects with new votes, and decide again where a rule has changed.
 
     All ways to decide are compared again when enough votes have come in. Returns how many projects
     were worked on.

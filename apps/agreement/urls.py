@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from apps.agreement.views import annotators, audits, decisions, disputes, matrix, reports, slices
+from apps.agreement.views import annotators, audits, decisions, disputes, reports
 
 app_name = "agreement"
 urlpatterns = [
@@ -11,13 +11,13 @@ urlpatterns = [
     path("<slug:slug>/agreement/refresh/", reports.refresh, name="refresh"),
     path("<slug:slug>/agreement/agreement.csv", reports.statistics_csv, name="statistics_csv"),
     path("<slug:slug>/agreement/splits.csv", reports.splits_csv, name="splits_csv"),
-    path("<slug:slug>/agreement/slices/", slices.slices, name="slices"),
-    path("<slug:slug>/agreement/slices.csv", slices.slices_csv, name="slices_csv"),
-    path("<slug:slug>/agreement/matrix/", matrix.matrix, name="matrix"),
-    path("<slug:slug>/agreement/matrix.csv", matrix.matrix_csv, name="matrix_csv"),
+    path("<slug:slug>/agreement/slices/", reports.slices, name="slices"),
+    path("<slug:slug>/agreement/slices.csv", reports.slices_csv, name="slices_csv"),
+    path("<slug:slug>/agreement/matrix/", reports.matrix, name="matrix"),
+    path("<slug:slug>/agreement/matrix.csv", reports.matrix_csv, name="matrix_csv"),
     path(
         "<slug:slug>/agreement/matrix/<int:first>/<int:second>/",
-        matrix.disagreements,
+        reports.disagreements,
         name="disagreements",
     ),
     # decisions

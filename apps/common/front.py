@@ -11,9 +11,9 @@ from django.db import connections
 from django.http import HttpRequest, HttpResponse, UnreadablePostError
 
 from apps.common import registry
-from apps.common.addresses import peer_is_proxy
 from apps.common.admission import STRANGERS, Admission, Floods, Limits
 from apps.common.errors import DomainError, TooLarge, TooMany, Unavailable
+from apps.common.http import peer_is_proxy
 from apps.common.refusals import API_ROOT, error_body, log_denied, note_reason, refused
 from apps.common.views import livez, readyz
 

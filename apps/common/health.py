@@ -8,12 +8,14 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 
 import redis
+from django.apps import apps
 from django.conf import settings
 from django.db import DEFAULT_DB_ALIAS, DatabaseError, connections
+from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.migrations.executor import MigrationExecutor
+from django.db.migrations.loader import MigrationLoader
 
 from apps.common import registry
-from apps.common.schema import unknown_migrations
 from workers.contract import scores, wire
 from workers.contract.wire import SCHEDULER, alive_key
 
@@ -140,3 +142,18 @@ def register() -> None:
     registry.health_remark_add("scorer", scorer_absent)
     for name in PARTS:
         registry.health_add(name, lambda name=name: part(name))
+
+
+# Whether the database's migrations are ones that this version knows.
+
+
+def unknown_migrations(connection: BaseDatabaseWrapper) -> list[str]:
+    """Migrations of Concord's own apps that the database has and this version does not, as
+    "app.name": those of another version, newer than this one or older than 0.2.0."""
+    loader = MigrationLoader(connection)
+    own = {config.label for config in apps.get_app_configs() if config.name.startswith("apps.")}
+    return sorted(
+        f"{app}.{name}"
+        for app, name in loader.applied_migrations
+        if app in own and (app, name) not in loader.disk_migrations
+    )

@@ -1,7 +1,9 @@
-"""The request our views get."""
+"""The request our views get, and where it comes from, as far as proxies can be believed."""
 
+import ipaddress
 from typing import TYPE_CHECKING, Any
 
+from django.conf import settings
 from django.http import HttpRequest
 from django_htmx.middleware import HtmxDetails
 
@@ -16,3 +18,36 @@ class Request(HttpRequest):
     user: "User | Any"
     project: "Project"
     role: str
+
+
+# Where a request comes from, as far as the proxies in between can be believed.
+
+
+def peer_is_proxy(request: HttpRequest) -> bool:
+    """Whether the machine at the other end of the connection is listed in TRUSTED_PROXIES."""
+    return _is_trusted(request.META.get("REMOTE_ADDR", ""))
+
+
+def client_address(request: HttpRequest) -> str:
+    """The peer, or, when that is one of our proxies, the last address of X-Forwarded-For that is
+    not one of them. What stands before that address anybody could have written."""
+    address = request.META.get("REMOTE_ADDR", "")
+    hops = request.headers.get("X-Forwarded-For", "").split(",")
+    while hops and _is_trusted(address):
+        hop = hops.pop().strip()
+        if not _parsed(hop):
+            break
+        address = hop
+    return address
+
+
+def _is_trusted(address: str) -> bool:
+    parsed = _parsed(address)
+    return parsed is not None and any(parsed in network for network in settings.TRUSTED_PROXIES)
+
+
+def _parsed(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address(address)
+    except ValueError:
+        return None

@@ -87,7 +87,7 @@ def web_programs(*, port: int, log_level: str, environment: dict[str, str]) -> l
     """Two web servers on one port, each with half of the processes.
 
     A process that dies is replaced by its server while the others go on; a server that dies, or
-    gives up because one process keeps dying, is replaced by the supervisor while the other goes on.
+    gives up because one process keeps dying, is replaced by the supervisor while the other runs on.
     """
     workers = env.number("WEB_WORKERS", min(max(os.cpu_count() or 1, 4), 8), low=2, high=128)
     pool = {"DATABASE_POOL": "1"} | environment
@@ -321,7 +321,7 @@ def console(color: bool) -> Callable[[str, str], None]:
     def echo(name: str, line: str) -> None:
         code = 36 if name.startswith("web") else colors.get(name, 37)
         prefix = f"\033[{code}m{name:<9}\033[0m" if color else f"{name:<9}"
-        # Where the output goes to a file, its disk may be full; everything else goes on.
+        # Where the output goes to a file, its disk may be full; everything else continues.
         with lock, contextlib.suppress(OSError):
             sys.stdout.write(f"{prefix} | {line}\n")
             sys.stdout.flush()

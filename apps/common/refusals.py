@@ -18,8 +18,8 @@ from django.http.multipartparser import MultiPartParserError
 from django.shortcuts import render
 from psycopg.errors import DiskFull
 
-from apps.common.addresses import client_address
 from apps.common.errors import DomainError, TooLarge, Unavailable
+from apps.common.http import client_address
 
 logger = logging.getLogger("concord.denied")
 

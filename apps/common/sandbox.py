@@ -181,7 +181,7 @@ def _values(process: subprocess.Popen[bytes], limits: Limits, folder: Path) -> I
 
 def _lines(output: IO[bytes], limits: Limits) -> Iterator[bytes]:
     """Whole lines of the child until it closes its output; in time, and none too long."""
-    held = bytearray()
+    buffer = bytearray()
     deadline = time.monotonic() + limits.seconds if limits.seconds else None
     with selectors.DefaultSelector() as selector:
         selector.register(output, selectors.EVENT_READ)
@@ -192,12 +192,12 @@ def _lines(output: IO[bytes], limits: Limits) -> Iterator[bytes]:
             block = os.read(output.fileno(), _BLOCK)
             if not block:
                 return
-            held += block
+            buffer += block
             if b"\n" in block:
-                *whole, rest = held.split(b"\n")
-                held = bytearray(rest)
+                *whole, rest = buffer.split(b"\n")
+                buffer = bytearray(rest)
                 yield from map(bytes, whole)
-            if len(held) > LINE_BYTES:
+            if len(buffer) > LINE_BYTES:
                 raise _too_large()
 
 

@@ -31,7 +31,7 @@ _log = logging.getLogger(__name__)
 def retried(function: Callable[Given, Result]) -> Callable[Given, Result]:
     """`function`, which is one transaction, run again when the database ended it, a few times.
 
-    Inside a transaction of the caller it runs once: only the outermost can be begun anew.
+    Inside a transaction of the caller it runs once: only the outermost can be restarted.
     """
 
     @wraps(function)
@@ -67,7 +67,7 @@ def after_commit(act: Callable[..., Any], **given: Any) -> None:
 
 # A cursor whose statements are parsed and planned once per connection.
 #
-# Django merges values into the text of each statement, so PostgreSQL plans it anew every time; for
+# Django merges values into the text of each statement, so PostgreSQL plans it again every time; for
 # the statements of every request and of a vote that is half of their cost. This cursor binds values
 # on the server and prepares what it executes. Django's own cursors on the same connection stay as
 # they are, and query counting sees these statements like any other.
@@ -94,7 +94,7 @@ def prepared_cursor() -> Iterator[CursorWrapper]:
 # Prepared statements keep a plan that was right when it was made. Made over a table of a few rows,
 # it reads that table whole; after an import of thousands each vote then costs six times as much,
 # until autovacuum comes by, a minute or more later. ANALYZE renews the figures, and every session
-# plans anew.
+# plans again.
 
 WORTH_IT = 500  # rows; fewer change no plan that matters
 

@@ -3,15 +3,12 @@
 from django.urls import path
 
 from apps.labeling.views import (
-    ambiguous,
     annotators,
-    answers,
     comparisons,
     guidelines,
     imports,
     label,
     qualification,
-    rating_results,
     ratings,
     settings,
 )
@@ -23,7 +20,7 @@ urlpatterns = [
     path("<slug:slug>/label/skip/", label.skip, name="skip"),
     path("<slug:slug>/label/hold/", label.hold, name="hold"),
     path("<slug:slug>/label/who/", label.who, name="who"),
-    path("<slug:slug>/answers/", answers.answers, name="answers"),
+    path("<slug:slug>/answers/", label.answers, name="answers"),
     path("<slug:slug>/answers/<int:vote_id>/revise/", label.revise, name="revise"),
     path("<slug:slug>/answers/<int:vote_id>/withdraw/", label.withdraw, name="withdraw"),
     path("<slug:slug>/guidelines/", guidelines.guidelines, name="guidelines"),
@@ -63,7 +60,7 @@ urlpatterns = [
         name="annotator_qualification",
     ),
     path("<slug:slug>/comparisons/", comparisons.comparisons, name="comparisons"),
-    path("<slug:slug>/comparisons/ambiguous/", ambiguous.ambiguous, name="ambiguous"),
+    path("<slug:slug>/comparisons/ambiguous/", comparisons.ambiguous, name="ambiguous"),
     path("<slug:slug>/comparisons/<int:comparison_id>/", comparisons.comparison, name="comparison"),
     path(
         "<slug:slug>/comparisons/<int:comparison_id>/state/",
@@ -89,11 +86,11 @@ urlpatterns = [
     path("<slug:slug>/rate/hold/", ratings.hold, name="rate_hold"),
     path("<slug:slug>/rate/mine/", ratings.mine, name="ratings_mine"),
     path("<slug:slug>/rate/mine/<int:rating_id>/", ratings.change, name="rating_change"),
-    path("<slug:slug>/ratings/", rating_results.tasks, name="rating_tasks"),
-    path("<slug:slug>/ratings/<int:task_id>/", rating_results.task, name="rating_task"),
+    path("<slug:slug>/ratings/", ratings.tasks, name="rating_tasks"),
+    path("<slug:slug>/ratings/<int:task_id>/", ratings.task, name="rating_task"),
     path(
         "<slug:slug>/ratings/<int:task_id>/state/",
-        rating_results.task_state,
+        ratings.task_state,
         name="rating_task_state",
     ),
     path("<slug:slug>/settings/", settings.settings, name="settings"),

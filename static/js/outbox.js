@@ -78,7 +78,7 @@
   const done = (key) => {
     if (stored(key)) document.dispatchEvent(new CustomEvent("outbox:done", { detail: { key } }));
   };
-  // `keep`: the pair is still theirs, so what was entered goes on as a draft of it.
+  // `keep`: the pair is still theirs, so what was entered stays as a draft of it.
   const refuse = (key, message, { keep = false } = {}) => {
     const item = settle(key, { keep });
     if (!item) return;

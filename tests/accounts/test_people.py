@@ -10,8 +10,7 @@ from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
 from apps.accounts import identity, services
-from apps.accounts.models import ApiToken, AuditEvent, Membership, Project, Role, User
-from apps.accounts.scopes import token_sha256
+from apps.accounts.models import ApiToken, AuditEvent, Membership, Project, Role, User, token_sha256
 from apps.accounts.services import token_create
 from apps.common.errors import Conflict, DomainError, Refused
 from tests.people import PASSWORD

@@ -138,7 +138,7 @@ def test_the_background_keeps_up_with_new_votes(project: Project) -> None:
     assert reads.annotators_stale() == [project]
 
 
-def test_figures_of_an_old_shape_are_computed_anew(project: Project, ana: User) -> None:
+def test_figures_of_an_old_shape_are_computed_again(project: Project, ana: User) -> None:
     pairs_make(project, 1)
     vote_on_next(project, ana)
     report = report_of(project, ana)
@@ -320,9 +320,9 @@ def test_reviewers_and_engineers_see_numbers(project: Project, rita, emil, signe
             assert "Lena" not in page
             assert "lena" not in page
         assert f"Annotator {lena}" in pages[0]
-        assert "Leave them out" not in pages[2]
+        assert "Exclude from new datasets" not in pages[2]
         # A name does not find anybody, or searching would tell.
-        assert "Nobody fits" in text_of(client, "annotators", project.slug, q="lena")
+        assert "Nobody matches" in text_of(client, "annotators", project.slug, q="lena")
         found = text_of(client, "annotators", project.slug, q=f"annotator {lena}")
         assert "1 person" in found
 

@@ -1,4 +1,4 @@
-"""Audits: what is due, who judges anew, and what is made of where they differ."""
+"""Audits: what is due, who audits, and what is made of where they differ."""
 
 import random
 from collections.abc import Callable
@@ -181,7 +181,7 @@ def test_a_fifth_of_corrupted_votes_is_what_the_page_shows(
         )
     Comparison.objects.update(state="decided")
     right = dict(zip((pair.pk for pair in pairs), truth, strict=True))
-    for pair in pairs:  # one vote of each is judged anew
+    for pair in pairs:  # one vote of each is judged again
         vote = Vote.objects.filter(comparison=pair).order_by("id")[pair.pk % 3]
         slot = Slot.objects.create(
             project=project,
@@ -227,10 +227,10 @@ def test_audit_now_gives_audits_one_after_another_and_label_ends_it(
     client = signed_in(rita)
     page = client.get(PAGE).content.decode()
     assert "Audit now" in page
-    assert "their share of what reviewers get is 0" in page
+    assert "the share of audit re-votes is 0" in page
     kinds = []
     answer = client.get("/p/arguments/label/?lane=audit")
-    assert "Audits: you judge votes of others anew" in answer.content.decode()
+    assert "Audits: you judge pairs again that others voted on" in answer.content.decode()
     for _ in range(2):
         slot = Slot.objects.get(annotator=rita, state="leased")
         kinds.append(slot.kind)
@@ -293,7 +293,7 @@ def test_an_ordinary_pair_in_hand_is_not_shown_as_an_audit(
     page = signed_in(rita).get("/p/arguments/label/?lane=audit").content.decode()
     assert Slot.objects.get(annotator=rita, state="leased").kind == "regular"
     assert "an audit" not in page
-    assert "Audits: you judge votes of others" not in page
+    assert "Audits: you judge pairs again" not in page
 
 
 def _key(page: str) -> str:
@@ -303,9 +303,9 @@ def _key(page: str) -> str:
 def test_a_pair_in_hand_comes_before_an_audit(project: Project, rita: User) -> None:
     decided_make(project, n=1)
     labeling.comparisons_import(project=project, rows=rows_make(1, start=50))
-    held = leased(project, rita)
+    lease = leased(project, rita)
     got = labeling.slot_lease_audit(project=project, annotator=rita)
-    assert got.slot == held.slot
+    assert got.slot == lease.slot
     assert Slot.objects.filter(kind="audit").count() == 0
 
 

@@ -8,8 +8,7 @@ from django.test import Client
 
 from apps.accounts.models import Project, User
 from apps.agreement.models import Ruling
-from apps.agreement.selectors.disputes import Filters, disputes
-from apps.agreement.selectors.reannotation import batches
+from apps.agreement.selectors.disputes import Filters, batches, disputes
 from apps.labeling import services as labeling
 from apps.labeling.models import Comparison, Decision, Guideline, Prompt, Skip, Vote
 from tests.agreement.crowd import cast, disputed_make, newer_guideline
@@ -134,7 +133,7 @@ def test_what_is_missing_is_said_and_what_was_typed_is_kept(
     for sent, said in (
         ({"cause": ""}, "Choose what caused the dispute."),
         ({"choice": ""}, "Choose A, B, tie or both bad."),
-        ({"action": "make_gold"}, "Say why, for whoever is measured by it."),
+        ({"action": "make_gold"}, "Explain why, for the people who are tested with it."),
         ({"note": "x" * 1001}, "at most 1000 characters"),
         ({"seen": "never"}, "whole number"),
         ({"action": "explode"}, "not one of the available choices"),
@@ -196,7 +195,7 @@ def test_engineers_read_and_do_not_rule(
     (pair,), _ = disputed_make(project)
     page = signed_in(emil).get(f"{LIST}{pair.pk}/").content.decode()
     assert "Your ruling" not in page
-    assert "Reviewers and admins rule on disputes." in page
+    assert "Reviewers and admins adjudicate disputes." in page
     assert ruled(signed_in(emil), pair).status_code == 403
     for person, status in ((ana, 403), (olga, 404)):
         assert signed_in(person).get(LIST).status_code == status
@@ -277,7 +276,7 @@ def test_many_need_a_cause_and_a_newer_guideline(
     sent = {"version": 2, "comparisons": 2, "votes": 4, "cause": "", "note": ""}
     answer = client.post(f"{LIST}again/", sent)
     assert (answer.status_code, Ruling.objects.count()) == (400, 0)
-    assert "Choose what caused these disputes." in answer.content.decode()
+    assert "Choose the cause of these disputes." in answer.content.decode()
 
 
 def test_before_and_after_stand_side_by_side(
@@ -344,7 +343,7 @@ def test_causes_are_counted_once_for_each_dispute_and_by_guideline(
     [
         ("", "Nothing is disputed"),
         ("?show=settled", "None of these"),
-        ("?q=nowhere", "No comparison fits this filter"),
+        ("?q=nowhere", "No comparison matches this filter"),
         ("?show=nonsense&page=99&cause=x", "Nothing is disputed"),
     ],
 )

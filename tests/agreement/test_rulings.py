@@ -157,7 +157,7 @@ def test_an_imported_pair_that_waits_for_review_is_told_so_by_its_decision(
     assert set(Comparison.objects.values_list("state", flat=True)) == {"review"}
     told = Decision.objects.values_list("outcome", "winner", "n_a", "reason")
     assert [row[:3] for row in told] == [("needs_review", "", 0)] * 2
-    assert told[0][3].startswith("needs review: Answer B holds the constraint phrase")
+    assert told[0][3].startswith("needs review: Answer B contains the blocked phrase")
 
 
 # --- a new round of votes -------------------------------------------------------------------------
@@ -280,7 +280,7 @@ def test_a_vote_of_an_earlier_round_can_be_neither_changed_nor_taken_back(
         ),
         lambda: labeling.vote_withdraw(vote=old.pk, annotator=people[0]),
     ):
-        with pytest.raises(Conflict, match="judged anew") as caught:
+        with pytest.raises(Conflict, match="re-annotation") as caught:
             act()
         assert caught.value.code == "earlier_round"
     old.refresh_from_db()
@@ -288,7 +288,7 @@ def test_a_vote_of_an_earlier_round_can_be_neither_changed_nor_taken_back(
     assert places(pair)["former", "done"] == 2
 
 
-def test_my_answers_say_that_a_pair_is_judged_anew(
+def test_my_answers_say_that_a_pair_is_judged_again(
     project: Project, rita: User, ada: User, signed_in: Callable[[User], Client]
 ) -> None:
     (pair,), people = disputed_make(project)
@@ -298,14 +298,14 @@ def test_my_answers_say_that_a_pair_is_judged_anew(
     newest = newer_guideline(project, ada)
     dispute_send_again(comparison=pair, by=rita, version=newest.version, **SAID)
     page = client.get("/p/arguments/answers/").content.decode()
-    assert "judged anew since" in page
+    assert "re-annotated since" in page
     assert f"answer={old.pk}" not in page
     assert client.get(f"/p/arguments/label/?answer={old.pk}").status_code == 404
     refused = client.post(
         f"/p/arguments/answers/{old.pk}/revise/", {"key": "again", "answer": "left"}
     )
     assert refused.status_code == 409
-    assert "sent to be judged anew since you answered it" in refused.content.decode()
+    assert "sent to re-annotation after you answered it" in refused.content.decode()
 
 
 def test_who_skipped_it_may_get_it_again(

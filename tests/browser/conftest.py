@@ -83,7 +83,7 @@ def open_page(browser: Browser) -> Iterator[Callable[..., Page]]:
 def sign_in(live_server) -> Callable[..., None]:
     def go(page: Page, username: str, password: str = PASSWORD) -> None:
         page.goto(f"{live_server.url}/sign-in/")
-        page.get_by_label("Name").fill(username)
+        page.get_by_label("Username").fill(username)
         page.get_by_label("Password").fill(password)
         page.get_by_role("button", name="Sign in").click()
         page.wait_for_url(lambda url: "/sign-in" not in url)

@@ -38,17 +38,17 @@ def test_the_preview_follows_the_rule_as_it_is_typed(
     preview = page.locator("#rule-preview")
     expect(preview).to_contain_text("130 of 130")
     expect(preview).to_contain_text("100.0 %")
-    page.get_by_label("Least share").fill("0.7")
-    expect(preview).to_contain_text("taken back")
+    page.get_by_label("Minimum share").fill("0.7")
+    expect(preview).to_contain_text("no longer accepted")
     expect(preview).to_contain_text("37.5 %")
-    page.get_by_label("Most votes").fill("2")
-    expect(preview).to_contain_text("nothing could ever be accepted")
-    page.get_by_label("Most votes").fill("5")
+    page.get_by_label("Maximum votes").fill("2")
+    expect(preview).to_contain_text("is below the votes that the rule needs")
+    page.get_by_label("Maximum votes").fill("5")
     page.get_by_label("Decide by").select_option("one_coin")
     expect(preview).not_to_contain_text("37.5 %")
     assert Decision.objects.filter(outcome="accepted").count() == 130  # a look changes nothing
-    page.get_by_role("button", name="Put in force").click()
-    expect(page.get_by_text("The rule is in force")).to_be_visible()
+    page.get_by_role("button", name="Apply rule").click()
+    expect(page.get_by_text("Rule applied")).to_be_visible()
     assert LabelingSettings.objects.get().decide_by == "one_coin"
     assert Decision.objects.filter(decided_by="one_coin").count() == 130
 
@@ -60,8 +60,8 @@ def test_the_settings_show_the_same_preview_beside_the_rule(
     sign_in(page, "ada")
     page.goto(f"{live_server.url}/p/arguments/settings/")
     expect(page.locator("#rule-preview")).to_contain_text("130 of 130")
-    page.get_by_label("Least share").fill("0.9")
-    expect(page.locator("#rule-preview")).to_contain_text("taken back")
+    page.get_by_label("Minimum share").fill("0.9")
+    expect(page.locator("#rule-preview")).to_contain_text("no longer accepted")
     page.get_by_role("button", name="Save").click()
     expect(page.get_by_text("Saved.")).to_be_visible()
     assert 0 < Decision.objects.filter(outcome="accepted").count() < 100
@@ -155,7 +155,7 @@ def test_audits_come_one_after_another(rita: User, live_server, open_page, sign_
     sign_in(page, rita.username)
     page.goto(f"{live_server.url}/p/arguments/audits/")
     page.get_by_role("link", name="Audit now").click()
-    expect(page.get_by_text("Audits: you judge votes of others anew")).to_be_visible()
+    expect(page.get_by_text("Audits: you judge pairs again that others voted on")).to_be_visible()
     for n in (1, 2):
         page.wait_for_timeout(400)  # a page just shown takes no keys
         page.keyboard.press("1")

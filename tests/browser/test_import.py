@@ -74,7 +74,7 @@ def test_an_engineer_maps_checks_and_imports_a_file(
     page.goto(f"{live_server.url}/p/arguments/comparisons/")
     page.get_by_role("link", name="Import a file").click()
     page.get_by_label("File").set_input_files(file)
-    page.get_by_role("button", name="Upload and look").click()
+    page.get_by_role("button", name="Upload").click()
     expect(page.get_by_role("heading", name="answers.jsonl")).to_be_visible()
     page.get_by_role("button", name="Check the whole file").click()
     expect(page.get_by_text("Choose the column that holds this.").first).to_be_visible()
@@ -82,11 +82,11 @@ def test_an_engineer_maps_checks_and_imports_a_file(
         ("Prompt", "ask"),
         ("Answer A", "first"),
         ("Answer B", "second"),
-        ("Published label", "verdict"),
+        ("Reference label (gold)", "verdict"),
         ("Topic", "theme"),
     ):
         page.get_by_label(label, exact=True).select_option(column)
-    page.get_by_role("button", name="Apply and look again").click()
+    page.get_by_role("button", name="Preview again").click()
     expect(page.get_by_role("region", name="First comparisons")).to_contain_text("It depends")
     no_serious_violation(page, "columns")
     page.get_by_role("button", name="Check the whole file").click()
@@ -204,7 +204,7 @@ def test_ana_grades_and_ranks_by_keyboard_alone_and_changes_her_mind(
     expect(page.locator("[data-done]")).to_have_text("3 of 3")
     shot(page, "desktop-ranking")
     page.keyboard.press("Enter")
-    expect(page.locator("#pair-title")).to_contain_text("You have done your part")
+    expect(page.locator("#pair-title")).to_contain_text("Nothing left for you right now")
     second = Rating.objects.exclude(pk=first.pk).get()
     assert [second.values[place - 1] for place in second.shown] == [2, 1, 3]
     shot(page, "desktop-nothing")
@@ -240,7 +240,7 @@ def test_on_a_phone_a_finger_rates_without_dragging_and_nothing_is_cut_off(
     page.locator("[data-extra=skip] summary").tap()
     shot(page, "phone-skip")
     page.get_by_role("button", name="Not my subject").tap()
-    expect(page.locator("#pair-title")).to_contain_text("You have done your part")
+    expect(page.locator("#pair-title")).to_contain_text("Nothing left for you right now")
     stored = Rating.objects.get()
     assert [stored.values[place - 1] for place in stored.shown] == [3, 1, 7, 4]
     assert stored.active_ms is not None

@@ -162,7 +162,7 @@ def test_answers_too_different_or_too_long_are_said_to_be_and_left_unmarked(
     expect(page.locator("[data-diff-said]")).to_contain_text("Nothing is marked.")
     assert page.evaluate("performance.now()") - started < 3000
     page.keyboard.press("t")  # and the page still listens
-    expect(page.locator("#pair-title")).to_contain_text("You have done your part")
+    expect(page.locator("#pair-title")).to_contain_text("Nothing left for you right now")
 
 
 def test_linked_panes_scroll_in_proportion_and_unlinked_ones_alone(
@@ -242,7 +242,7 @@ def test_hostile_answers_are_read_and_do_nothing(label: Callable[..., Page], pho
     broken = page.locator(".math.broken").all_text_contents()
     assert {r"\href{javascript:alert(8)}{x}", r"\notacommand{x}", r"\frac{1}{"} <= set(broken)
     page.get_by_role("button", name="Tie").click()  # nothing lies over the bar
-    expect(page.locator("#pair-title")).to_contain_text("You have done your part")
+    expect(page.locator("#pair-title")).to_contain_text("Nothing left for you right now")
 
 
 def test_on_a_phone_each_answer_keeps_its_own_place(label: Callable[..., Page]) -> None:

@@ -181,7 +181,7 @@ def test_forwarded_headers_of_strangers_are_dropped(settings):
     def view(request):
         from django.http import HttpResponse
 
-        from apps.common.addresses import client_address
+        from apps.common.http import client_address
 
         seen.update(address=client_address(request), secure=request.is_secure())
         return HttpResponse()

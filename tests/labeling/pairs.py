@@ -159,7 +159,7 @@ def tasks_make(
     return list(RatingTask.objects.filter(project=project).order_by("pk"))
 
 
-def held(project: Project, annotator: User) -> RatingLease:
+def rating_leased(project: Project, annotator: User) -> RatingLease:
     got = rating_lease_next(project=project, annotator=annotator)
     assert isinstance(got, RatingLease), got
     return got
@@ -167,7 +167,7 @@ def held(project: Project, annotator: User) -> RatingLease:
 
 def rate(project: Project, annotator: User, values: list[int], **more: Any) -> RatingResult:
     """Take the next task and rate it; values by stored place."""
-    lease = held(project, annotator)
+    lease = rating_leased(project, annotator)
     shown = RatingSlot.objects.get(pk=lease.slot).shown
     return rating_submit(
         slot=lease.slot,

@@ -121,7 +121,7 @@ def test_the_page_lists_links_and_filters(
     only = browser.get(f"{PATH}?topic=coin").content.decode()
     assert "Prompt 0" in only
     assert "Prompt 4" not in only
-    assert "No prompt fits this filter" in browser.get(f"{PATH}?q=zebra").content.decode()
+    assert "No prompt matches this filter" in browser.get(f"{PATH}?q=zebra").content.decode()
     assert "topic=coin" in browser.get(f"{PATH}?by=topic").content.decode()
     with django_assert_max_num_queries(12):
         browser.get(PATH)

@@ -95,7 +95,7 @@ def test_the_states_filter_and_the_columns_sort(
 
 def test_a_filter_nobody_fits_says_so(project: Project, ada: User, signed_in: SignIn) -> None:
     html = signed_in(ada).get(f"{PATH}?q=nobody").content.decode()
-    assert "Nobody fits this filter" in html
+    assert "Nobody matches this filter" in html
     assert signed_in(ada).get(f"{PATH}?state=nonsense&sort=x&page=99").status_code == 200
 
 
@@ -157,7 +157,7 @@ def test_an_admin_qualifies_by_hand_and_grants_attempts(
     html = browser.get(f"{PATH}{ana.pk}/").content.decode()
     assert "failed, 1 of 1 attempts used" in html
     said = browser.post(f"{PATH}{ana.pk}/qualification/", {"action": "grant"}, follow=True)
-    assert "Another attempt waits for Ana." in said.content.decode()
+    assert "Ana can start another attempt." in said.content.decode()
     browser.post(f"{PATH}{ana.pk}/qualification/", {"action": "qualify"})
     assert Annotator.objects.get(user=ana).qualified_at
     actions = AuditEvent.objects.filter(actor__username="ada").values_list("action", flat=True)
@@ -170,7 +170,7 @@ def test_too_few_practice_pairs_are_an_error_the_admin_sees(
 ) -> None:
     practice_make(project, 2)
     html = re.sub(r"\s+", " ", browser.get(PATH).content.decode())
-    assert "it asks for 3 practice pairs and 2 can be used" in html
+    assert "it needs 3 practice pairs and 2 are available" in html
 
 
 def test_somebody_who_does_not_label_has_no_page(browser: Client, emil: User) -> None:

@@ -49,12 +49,12 @@ def test_a_whole_round_by_api(project: Project, ada: User, ana: User, call: Call
         "leased_until",
         "asks",
     }
-    ballot = {"side": "left", "idempotency_key": pair["key"], "strength": 2}
-    status, stored = call(ana, "POST", f"/slots/{pair['slot']}/vote", ballot)
+    vote = {"side": "left", "idempotency_key": pair["key"], "strength": 2}
+    status, stored = call(ana, "POST", f"/slots/{pair['slot']}/vote", vote)
     assert (status, stored["replayed"]) == (200, False)
     assert stored["pair"]["slot"] != pair["slot"]
     assert "decision" not in stored  # what others said is not for annotators
-    again = call(ana, "POST", f"/slots/{pair['slot']}/vote", ballot)[1]
+    again = call(ana, "POST", f"/slots/{pair['slot']}/vote", vote)[1]
     assert (again["vote"], again["replayed"]) == (stored["vote"], True)
     assert Vote.objects.get().source == "api"
 
@@ -83,9 +83,9 @@ def test_an_outsider_cannot_vote_or_tell_that_a_slot_exists(
 ) -> None:
     pairs_make(project)
     slot = call(ana, "POST", "/projects/arguments/next")[1]["pair"]["slot"]
-    ballot = {"side": "left", "idempotency_key": "k"}
-    real = call(olga, "POST", f"/slots/{slot}/vote", ballot)
-    unreal = call(olga, "POST", "/slots/999999/vote", ballot)
+    vote = {"side": "left", "idempotency_key": "k"}
+    real = call(olga, "POST", f"/slots/{slot}/vote", vote)
+    unreal = call(olga, "POST", "/slots/999999/vote", vote)
     assert real == unreal
     assert real[0] == 404
     assert call(olga, "POST", f"/slots/{slot}/skip", {})[0] == 404
@@ -191,14 +191,14 @@ def test_a_client_can_ask_what_the_project_asks_and_answer_all_of_it(
     pair = call(ana, "POST", "/projects/arguments/next")[1]["pair"]
     assert pair["asks"]["criteria"] == CRITERIA
     assert (pair["asks"]["reasons"], pair["asks"]["improve"]) == (["Correct", "Safer"], True)
-    ballot = {"side": "left", "idempotency_key": pair["key"], "reasons": ["Safer"]}
-    status, refused = call(ana, "POST", f"/slots/{pair['slot']}/vote", ballot)
+    vote = {"side": "left", "idempotency_key": pair["key"], "reasons": ["Safer"]}
+    status, refused = call(ana, "POST", f"/slots/{pair['slot']}/vote", vote)
     assert (status, refused["field"]) == (400, "criteria")
-    ballot |= {
+    vote |= {
         "criteria": {"correct": "left", "clear": "tie"},
         "improvement": "Exactly 24 hours, on average.",
     }
-    assert call(ana, "POST", f"/slots/{pair['slot']}/vote", ballot)[0] == 200
+    assert call(ana, "POST", f"/slots/{pair['slot']}/vote", vote)[0] == 200
     stored = Vote.objects.get()
     assert stored.criteria == {"correct": stored.left_is, "clear": "tie"}
     assert stored.reasons == ["Safer"]

@@ -19,7 +19,7 @@ from apps.labeling import selectors, services
 from apps.labeling.forms.settings import LabelingSettingsForm
 from apps.labeling.models import Annotator, LabelingSettings, Slot
 from apps.labeling.screens import label
-from apps.labeling.services import Offers
+from apps.labeling.services import Questions
 from apps.labeling.services.results import Criterion
 from tests.labeling.pairs import (
     annotators_make,
@@ -58,7 +58,7 @@ def test_what_was_answered_today_and_in_all_is_counted(
     vote(project, ana)
     vote(project, ana)
     Annotator.objects.filter(user=ana).update(votes_day=timezone.now().date() - timedelta(days=1))
-    assert "Today 0 In all 2 Left for you 1" in look()
+    assert "Today 0 Total 2 Left for you 1" in look()
 
 
 def test_a_project_with_answers_to_rate_says_so(project: Project, look: Callable[[], str]) -> None:
@@ -84,8 +84,8 @@ def test_a_pair_in_hand_can_be_gone_on_with(
     pairs_make(project, 2)
     lease = leased(project, ana)
     said = look()
-    assert f"You hold a pair until {lease.leased_until:%H:%M} UTC" in said
-    assert "Go on with your pair" in said
+    assert f"A pair is reserved for you until {lease.leased_until:%H:%M} UTC" in said
+    assert "Continue" in said
 
 
 def test_a_pair_whose_time_ran_out_is_not_promised(
@@ -136,7 +136,7 @@ def test_a_cap_of_the_day_bounds_what_is_left(
     vote(project, ana)
     said = look()
     assert "Today 1 of 3" in said
-    assert "Left for you 2 today, 4 in all" in said
+    assert "Left for you 2 today, 4 in total" in said
 
 
 def test_what_is_left_minds_a_persons_topics(
@@ -162,14 +162,16 @@ def test_projects_of_other_roles_and_other_people_are_not_listed(
 def test_somebody_in_no_project_reads_what_to_do(project: Project, signed_in: SignIn) -> None:
     noa = User.objects.create_user("noa")
     said = text_of(signed_in(noa).get("/my-work/").content.decode())
-    assert "You are in no project yet" in said
+    assert "You are not in a project yet" in said
     assert "noa" in said
 
 
 def test_an_engineer_reads_that_they_label_nowhere(
     project: Project, emil: User, signed_in: SignIn
 ) -> None:
-    assert "You label in no project" in text_of(signed_in(emil).get("/my-work/").content.decode())
+    assert "You do not label in any project" in text_of(
+        signed_in(emil).get("/my-work/").content.decode()
+    )
 
 
 def test_who_annotates_in_one_project_lands_on_its_pairs_and_in_two_on_their_work(
@@ -216,13 +218,13 @@ def test_the_cap_of_the_day_says_when_it_ends(
     assert re.search(r"That is <time [^>]*T00:00:00\+00:00[^>]*>in \d+ (h|min|s)</time>", html)
 
 
-# The bar that is kept from pair to pair says exactly what one made anew would.
+# The bar that is kept from pair to pair says exactly what one made each time would.
 
 
 ASKED = [
-    Offers(),
-    Offers(tie=False, both_bad=False, strength=True, flags=False),
-    Offers(
+    Questions(),
+    Questions(tie=False, both_bad=False, strength=True, flags=False),
+    Questions(
         rationale=True,
         require_rationale=True,
         improve=True,
@@ -232,8 +234,8 @@ ASKED = [
 ]
 
 
-def anew(slug: str, offers: Offers, undo: int | None) -> str:
-    context = label.ballot(offers, {}) | {
+def made(slug: str, questions: Questions, undo: int | None) -> str:
+    context = label.answer_form(questions, {}) | {
         "active_project": {"slug": slug},
         "skip_reasons": label.SKIP_REASONS,
         "undo": undo,
@@ -241,24 +243,24 @@ def anew(slug: str, offers: Offers, undo: int | None) -> str:
     return render_to_string("labeling/_bar.html", context)
 
 
-@pytest.mark.parametrize("offers", ASKED)
+@pytest.mark.parametrize("questions", ASKED)
 @pytest.mark.parametrize("undo", [None, 7, 12_345])
-def test_what_is_kept_equals_what_is_made_anew(offers: Offers, undo: int | None) -> None:
+def test_what_is_kept_equals_what_is_made_each_time(questions: Questions, undo: int | None) -> None:
     for _ in range(2):  # the second time it comes from what was kept
-        kept = label.bar_html(slug="arguments", offers=offers, undo=undo)
-        assert kept == anew("arguments", offers, undo)
+        kept = label.bar_html(slug="arguments", questions=questions, undo=undo)
+        assert kept == made("arguments", questions, undo)
     assert (f"?answer={undo}" in kept) == (undo is not None)
 
 
 def test_projects_do_not_get_each_others_bars() -> None:
     for slug in ("arguments", "elsewhere", "arguments"):
-        html = label.bar_html(slug=slug, offers=Offers(), undo=3)
+        html = label.bar_html(slug=slug, questions=Questions(), undo=3)
         assert f"/p/{slug}/label/skip/" in html
         assert html.count("/p/") == html.count(f"/p/{slug}/")
         assert label.addresses(slug)["vote"] == f"/p/{slug}/label/vote/"
 
 
-# How many pairs are left for a person: exact up to a limit, and not counted anew for each vote.
+# How many pairs are left for a person: exact up to a limit, and not counted again for each vote.
 
 
 def left_for(project: Project, person: User, n_today: int) -> int:
@@ -276,7 +278,7 @@ def test_every_pair_that_is_new_to_a_person_counts_once_however_many_slots_it_ha
     assert left_for(project, ben, 1) == 3  # one voted on, one in hand
 
 
-def test_votes_since_the_count_are_taken_off_without_counting_anew(
+def test_votes_since_the_count_are_taken_off_without_counting_again(
     project: Project, ana: User, django_assert_num_queries: DjangoAssertNumQueries
 ) -> None:
     cache.clear()

@@ -26,7 +26,7 @@ from apps.labeling.services.imports import file_parsed, file_preview
 from apps.labeling.texts import MOST_MESSAGES, BadMessages, messages_from
 from tests.labeling import hostile_files as hostile
 from tests.labeling import test_api
-from tests.labeling.pairs import held, leased, pairs_make, rows_make, tasks_make
+from tests.labeling.pairs import leased, pairs_make, rating_leased, rows_make, tasks_make
 
 SignedIn = Callable[[User], Client]
 PAIR = hostile.PAIR
@@ -275,9 +275,9 @@ def test_a_reason_that_cannot_be_stored_skips_no_rating_task(
     call: Call,
 ) -> None:
     tasks_make(project, 1)
-    slot = held(project, ana).slot
+    slot = rating_leased(project, ana).slot
     assert call(ana, "POST", f"/rating-slots/{slot}/skip", {"reason": NUL})[0] == 400
-    assert held(project, ana).slot == slot
+    assert rating_leased(project, ana).slot == slot
 
 
 @pytest.mark.parametrize("text", [NUL, HALF])

@@ -196,7 +196,7 @@ def test_a_constraint_phrase_sends_the_pair_to_review_with_its_reason(
     job = imported(checked(upload(project, emil, row, GOOD | {"prompt": "Why?"})))
     assert (job.check_report["n_review"], job.result["n_review"]) == (1, 1)
     waiting = Comparison.objects.get(state="review")
-    assert "Answer B holds the constraint phrase “I love you”" in waiting.review_reason
+    assert "Answer B contains the blocked phrase “I love you”" in waiting.review_reason
     assert set(waiting.slots.values_list("state", flat=True)) == {"withdrawn"}
     services.comparison_reopen(comparison=waiting, by=ada)
     assert set(waiting.slots.values_list("state", flat=True)) == {"free"}
@@ -249,7 +249,7 @@ def test_cancelling_while_it_runs_takes_back_what_was_written(
     job = checked(upload(project, emil, *rows_make(3)))
     services.import_job_start(job=job)
     monkeypatch.setattr(imports, "_EVERY", 0.0)
-    monkeypatch.setattr("apps.labeling.services.reading._TELL_EVERY", 1)
+    monkeypatch.setattr("apps.labeling.services.import_checks._TELL_EVERY", 1)
     real, told = imports.Progress.tell, []
 
     def tell(self: Any, step: str, done: int = 0, total: int = 0) -> None:
@@ -505,7 +505,7 @@ def test_redis_away_is_said_and_the_import_waits(
     answer = client.post(f"{ROOT}{job.pk}/do/", {"action": "check"}, follow=True)
     page = answer.content.decode()
     assert "Redis does not answer" in page
-    assert "waits for a worker" in page
+    assert "waiting for a worker" in page
 
 
 def test_the_findings_are_a_csv_that_no_spreadsheet_runs(
@@ -552,10 +552,10 @@ def test_a_pair_with_a_constraint_phrase_is_listed_for_review_with_its_reason(
     )
     client = signed_in(ada)
     page = client.get("/p/arguments/comparisons/?state=review").content.decode()
-    assert "Answer A holds the constraint phrase “I love you”" in page
+    assert "Answer A contains the blocked phrase “I love you”" in page
     waiting = Comparison.objects.get(state="review")
     page = client.get(f"/p/arguments/comparisons/{waiting.pk}/").content.decode()
-    assert "Nobody gets it until you put it back" in page
+    assert "Nobody gets it until you return it to the queue" in page
 
 
 def test_other_projects_imports_are_not_found(

@@ -22,7 +22,7 @@ def browser(signed_in: SignIn, ana: User) -> Client:
 
 
 def fields(html: str) -> dict[str, str]:
-    """The hidden fields of the ballot."""
+    """The hidden fields of the answer form."""
     return dict(re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)"', html))
 
 
@@ -322,7 +322,7 @@ def test_a_vote_takes_few_statements(
         services.slot_lease_next(project=project, annotator=ana)
 
 
-# The ballot as HTML: what a project asks, kept when it could not be stored, shown again later.
+# The answer form as HTML: what a project asks, kept when it could not be stored, shown again later.
 
 
 LABEL = "/p/arguments/label/"
@@ -369,7 +369,7 @@ def test_only_what_the_project_asks_is_on_the_page(project: Project, labeler: Cl
         assert present in whole, present
 
 
-def test_a_whole_ballot_without_script_is_stored_in_canonical_terms(
+def test_a_whole_answer_without_script_is_stored_in_canonical_terms(
     project: Project, labeler: Client
 ) -> None:
     pairs_make(project, 2, **WHOLE)

@@ -14,7 +14,7 @@ from apps.common.errors import Missing, Refused
 from apps.labeling import services
 from apps.labeling.models import Annotator, Comparison, LabelingSettings, Skip, Slot, Vote
 from apps.labeling.services import Lease, NothingReason, leasing, statements
-from apps.labeling.services.eligibility import Seat
+from apps.labeling.services.eligibility import Eligibility
 from tests.labeling.pairs import annotators_make, lapse, leased, pairs_make, rows_make, vote
 
 
@@ -70,22 +70,22 @@ def test_nobody_gets_a_pair_again_after_voting_or_skipping(project: Project, ana
 
 def test_a_lapsed_lease_goes_to_the_next_who_asks(project: Project, ana: User, ben: User) -> None:
     pairs_make(project, 1, overlap=1, max_overlap=5)
-    held = leased(project, ana)
+    lease = leased(project, ana)
     reason = nothing(project, ben)
     assert reason.code == "held"
     assert "in at most 15 minutes" in reason.text
-    assert reason.back_at == held.leased_until
-    lapse(held.slot)
-    assert leased(project, ben).slot == held.slot
+    assert reason.back_at == lease.leased_until
+    lapse(lease.slot)
+    assert leased(project, ben).slot == lease.slot
 
 
 def test_an_own_lapsed_lease_is_taken_up_again(project: Project, ana: User) -> None:
     pairs_make(project, 5)
-    held = leased(project, ana)
-    lapse(held.slot)
+    lease = leased(project, ana)
+    lapse(lease.slot)
     again = leased(project, ana)
-    assert again.slot == held.slot
-    assert Slot.objects.get(pk=held.slot).leased_until == held.leased_until  # time stands still
+    assert again.slot == lease.slot
+    assert Slot.objects.get(pk=lease.slot).leased_until == lease.leased_until  # time stands still
 
 
 def test_what_others_need_to_do_is_told_from_what_is_done(
@@ -176,13 +176,13 @@ def test_skipping_what_one_no_longer_holds_changes_nothing(
     project: Project, ana: User, ben: User
 ) -> None:
     pairs_make(project, 1, overlap=1, max_overlap=5)
-    held = leased(project, ana)
-    lapse(held.slot)
+    lease = leased(project, ana)
+    lapse(lease.slot)
     leased(project, ben)
-    reason = services.slot_skip(slot=held.slot, annotator=ana)
+    reason = services.slot_skip(slot=lease.slot, annotator=ana)
     assert isinstance(reason, NothingReason)
     assert not Skip.objects.exists()
-    assert Slot.objects.get(pk=held.slot).annotator == ben
+    assert Slot.objects.get(pk=lease.slot).annotator == ben
 
 
 def test_a_given_comparison_gets_another_slot_up_to_the_maximum(project: Project) -> None:
@@ -204,14 +204,14 @@ def test_a_lapsed_pair_that_was_dropped_meanwhile_goes_to_nobody(
     project: Project, ana: User, ada: User
 ) -> None:
     pair = pairs_make(project, 1, overlap=1, max_overlap=1)[0]
-    held = leased(project, ana)
+    lease = leased(project, ana)
     services.comparison_drop(comparison=pair, by=ada)
-    lapse(held.slot)
+    lapse(lease.slot)
     [ben] = annotators_make(project, 1)
     assert nothing(project, ben).code == "all_done"
-    standing = services.standing_of(project=project, annotator=ben)
-    assert standing.nothing is not None
-    assert standing.nothing.code == "all_done"
+    status = services.labeling_status(project=project, annotator=ben)
+    assert status.nothing is not None
+    assert status.nothing.code == "all_done"
 
 
 @pytest.mark.django_db(transaction=True)
@@ -249,10 +249,10 @@ ONE_DECIDES = {"overlap": 1, "max_overlap": 1, "least_votes": 1, "least_agreeing
 
 @pytest.fixture
 def always(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """`always("gold")`: every hand-out comes from that lane first."""
+    """`always("gold")`: every hand-out comes from that stream first."""
 
-    def choose(lane: str) -> None:
-        monkeypatch.setattr(Seat, "lane", lambda self, draw: lane)
+    def choose(stream: str) -> None:
+        monkeypatch.setattr(Eligibility, "stream", lambda self, draw: stream)
 
     monkeypatch.setattr(leasing, "REPEAT_AFTER", 0)
     return choose
@@ -270,18 +270,18 @@ def kinds(project: Project, state: str = "done") -> Counter[str]:
     return Counter(Slot.objects.filter(project=project, state=state).values_list("kind", flat=True))
 
 
-def test_shares_of_the_lanes_are_those_the_project_sets() -> None:
+def test_shares_of_the_streams_are_those_the_project_sets() -> None:
     row = ("reviewer", "", None, 0, None, 0, 0, [], [], 900, 0.5, 0.1, 0.2, 0.05, 0.1)
     draws = [(number + 0.5) / 1000 for number in range(1000)]
-    reviewer = Seat.of(row)
-    assert Counter(map(reviewer.lane, draws)) == {
+    reviewer = Eligibility.of(row)
+    assert Counter(map(reviewer.stream, draws)) == {
         "gold": 100,
         "repeat": 200,
         "audit": 50,
         "queue": 650,
     }
-    annotator = Seat.of(("annotator", *row[1:]))
-    assert Counter(map(annotator.lane, draws)) == {"gold": 100, "repeat": 200, "queue": 700}
+    annotator = Eligibility.of(("annotator", *row[1:]))
+    assert Counter(map(annotator.stream, draws)) == {"gold": 100, "repeat": 200, "queue": 700}
 
 
 def test_every_annotator_gets_each_gold_pair_once_beside_the_overlap(
@@ -339,14 +339,14 @@ def test_a_repeat_comes_no_sooner_than_twenty_votes_later(
     project: Project, ana: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pairs_make(project, leasing.REPEAT_AFTER + 2)
-    monkeypatch.setattr(Seat, "lane", lambda self, draw: "repeat")
+    monkeypatch.setattr(Eligibility, "stream", lambda self, draw: "repeat")
     order = [vote(project, ana).vote for _ in range(leasing.REPEAT_AFTER + 1)]
     again = leased(project, ana)
     assert again.comparison == order[0].comparison_id
     assert kinds(project) == {"regular": leasing.REPEAT_AFTER + 1}
 
 
-def test_a_reviewer_judges_a_sampled_vote_anew_without_seeing_it(
+def test_a_reviewer_audits_a_sampled_vote_without_seeing_it(
     project: Project, ana: User, rita: User, always: Any
 ) -> None:
     pairs_make(project, 3, audit_share=0.1, audit_rate=1.0, **ONE_DECIDES)
@@ -398,11 +398,11 @@ def test_what_measures_people_looks_like_work(project: Project, ana: User, alway
     plain = leased(project, ana)
     vote(project, ana)
     shapes = {frozenset(vars_of(plain))}
-    for lane in ("gold", "repeat"):
-        always(lane)
+    for stream in ("gold", "repeat"):
+        always(stream)
         lease = leased(project, ana)
         shapes.add(frozenset(vars_of(lease)))
-        assert lane not in repr(vars_of(lease))
+        assert stream not in repr(vars_of(lease))
         vote(project, ana)
     assert len(shapes) == 1
 
@@ -417,7 +417,7 @@ def vars_of(lease: Lease) -> dict[str, Any]:
 def nothing_else(project: Project, person: User) -> NothingReason:
     got = services.slot_lease_next(project=project, annotator=person)
     assert isinstance(got, NothingReason), got
-    assert services.standing_of(project=project, annotator=person).nothing == got
+    assert services.labeling_status(project=project, annotator=person).nothing == got
     return got
 
 
@@ -528,13 +528,15 @@ def test_an_annotator_gets_their_topics_and_languages_only(
     assert nothing_else(project, ana).code == "yours_done"
 
 
-def test_looking_at_ones_standing_takes_nothing(project: Project, ana: User) -> None:
+def test_reading_ones_status_takes_nothing(project: Project, ana: User) -> None:
     pairs_make(project, 1)
-    standing = services.standing_of(project=project, annotator=ana)
-    assert (standing.nothing, standing.held_until) == (None, None)
+    status = services.labeling_status(project=project, annotator=ana)
+    assert (status.nothing, status.leased_until) == (None, None)
     assert not Slot.objects.exclude(state="free").exists()
     lease = leased(project, ana)
-    assert services.standing_of(project=project, annotator=ana).held_until == lease.leased_until
+    assert (
+        services.labeling_status(project=project, annotator=ana).leased_until == lease.leased_until
+    )
 
 
 # --- what the database refuses -------------------------------------------------------------------

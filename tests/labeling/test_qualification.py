@@ -2,14 +2,16 @@
 
 import re
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from typing import Any
 
 import pytest
-from django.db import IntegrityError, transaction
+from django.db import IntegrityError, connection, transaction
 from django.test import Client
 from django.utils import timezone
 
-from apps.accounts.models import Project, User
+from apps.accounts.models import AuditEvent, Project, Role, User
 from apps.accounts.services import membership_pause
 from apps.common.errors import Conflict, DomainError, Missing, Refused
 from apps.labeling import services
@@ -30,6 +32,7 @@ from apps.labeling.services.qualification import (
     qualification_of,
 )
 from tests.labeling.pairs import answer_all, leased, practice_make, qualified, right_side, rows_make
+from tests.people import person_make
 
 
 def code(project: Project, user: User) -> str:
@@ -249,7 +252,7 @@ def test_the_label_screen_leads_there(browser: Client) -> None:
     html = browser.get("/p/arguments/label/").content.decode()
     assert f'href="{PATH}"' in html
     browser.post(f"{PATH}start/")
-    assert "Go on with the qualification" in browser.get("/p/arguments/label/").content.decode()
+    assert "Continue the qualification" in browser.get("/p/arguments/label/").content.decode()
 
 
 def test_the_page_of_a_pair_does_not_tell_the_answer(browser: Client) -> None:
@@ -297,7 +300,7 @@ def test_all_attempts_used_says_who_can_help(browser: Client, project: Project, 
 def test_a_round_that_is_not_ready_says_so(browser: Client) -> None:
     LabelingSettings.objects.update(qualification_pairs=9)
     html = page(browser)
-    assert "4 of the 9 practice pairs" in html
+    assert "4 of 9 practice pairs" in html
     assert f'action="{PATH}start/"' not in html
 
 
@@ -319,3 +322,49 @@ def test_an_answer_that_is_no_answer_is_said_and_the_pair_stays(browser: Client)
     html = browser.post(f"{PATH}answer/", {"pair": pair, "answer": "up"}, follow=True)
     assert "is unknown" in html.content.decode()
     assert f'name="pair" value="{pair}"' in html.content.decode()
+
+
+# Impatient people: the same thing pressed many times at once happens once.
+
+AT_ONCE = 8
+
+
+def together(deed: Callable[[int], Any]) -> list[Any]:
+    """What AT_ONCE threads got from doing the same thing."""
+
+    def run(number: int) -> Any:
+        try:
+            return deed(number)
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        return list(pool.map(run, range(AT_ONCE)))
+
+
+@pytest.mark.django_db(transaction=True)
+def test_pressing_at_once_starts_one_attempt_and_keeps_one_answer() -> None:
+    project = Project.objects.create(slug="arguments", name="Arguments")
+    ana = person_make("Ana", project, Role.ANNOTATOR)
+    practice_make(project, 1, qualification_pairs=1)
+    Annotator.objects.all().delete()  # so that the row is made in the race too
+    started = together(lambda _: services.attempt_start(project=project, user=ana).pk)
+    assert set(started) == {QualificationAttempt.objects.get().pk}
+    row = QualificationAttempt.objects.get().answers.select_related("comparison").get()
+    sides = [right_side(row), "tie"] * (AT_ONCE // 2)
+    answers = together(
+        lambda number: (
+            services.attempt_answer(
+                project=project, user=ana, answer=row.pk, side=sides[number]
+            ).choice
+        )
+    )
+    row.refresh_from_db()
+    assert set(answers) == {row.choice}
+    ends = AuditEvent.objects.filter(action__startswith="qualification.")
+    assert [event.action for event in ends] == [
+        "qualification.passed" if row.is_right else "qualification.failed"
+    ]
+    services.guideline_publish(project=project, body="New.", by=ana, is_major=True)
+    together(lambda _: services.guideline_acknowledge(project=project, user=ana, version=2).pk)
+    assert AuditEvent.objects.filter(action="guideline.acknowledged").count() == 1

@@ -30,7 +30,7 @@ from apps.labeling.services.ratings import (
     rating_task_drop,
     rating_task_reopen,
 )
-from tests.labeling.pairs import annotators_make, held, rate, rating_lapse, tasks_make
+from tests.labeling.pairs import annotators_make, rate, rating_lapse, rating_leased, tasks_make
 
 pytestmark = pytest.mark.django_db
 
@@ -43,9 +43,9 @@ def submit(lease: RatingLease, who: User, values: list[int], key: str = "") -> R
 
 def test_a_reload_shows_the_same_task_in_the_same_order(project: Project, ana: User) -> None:
     tasks_make(project, k=9)
-    first = held(project, ana)
+    first = rating_leased(project, ana)
     rating_lapse(first.slot)
-    again = held(project, ana)
+    again = rating_leased(project, ana)
     assert (again.slot, again.responses, again.key) == (first.slot, first.responses, first.key)
     assert again.leased_until == first.leased_until  # prolonged again: now stands still here
 
@@ -56,7 +56,7 @@ def test_the_order_shown_differs_between_people_and_stays_with_the_rating(
     (task,) = tasks_make(project, n=1, k=5, overlap=30)
     orders = Counter()
     for person in [ana, *annotators_make(project, 19)]:
-        lease = held(project, person)
+        lease = rating_leased(project, person)
         rating = submit(lease, person, [1, 2, 3, 4, 5])
         orders[tuple(rating.shown)] += 1
         texts = {i.position: i.response.messages for i in task.items.select_related("response")}
@@ -70,7 +70,7 @@ def test_the_order_shown_differs_between_people_and_stays_with_the_rating(
 def test_a_lease_says_nothing_of_where_answers_come_from(project: Project, ana: User) -> None:
     answers = [{"text": "One.", "model": "secret-7b"}, {"text": "Two.", "model": "other-9b"}]
     tasks_make(project, n=1, responses=answers)
-    lease = held(project, ana)
+    lease = rating_leased(project, ana)
     assert "secret" not in repr(lease)
     assert {m["content"] for r in lease.responses for m in r} == {"One.", "Two."}
 
@@ -81,7 +81,7 @@ def test_nobody_rates_a_task_twice_and_no_task_gets_more_than_its_overlap(
     (task,) = tasks_make(project, n=1, overlap=2)
     rate(project, ana, [1, 2, 3])
     assert rating_lease_next(project=project, annotator=ana).code == "yours_done"
-    held(project, ben)
+    rating_leased(project, ben)
     assert rating_lease_next(project=project, annotator=rita).code == "held"
     rate(project, ben, [1, 2, 3])
     assert rating_lease_next(project=project, annotator=rita).code == "all_done"
@@ -91,7 +91,7 @@ def test_nobody_rates_a_task_twice_and_no_task_gets_more_than_its_overlap(
 
 def test_the_same_submit_again_is_stored_once(project: Project, ana: User) -> None:
     tasks_make(project)
-    lease = held(project, ana)
+    lease = rating_leased(project, ana)
     results = [
         rating_submit(
             slot=lease.slot, annotator=ana, idempotency_key=lease.key, values=[1, 2, 3], note=" x "
@@ -113,7 +113,7 @@ def test_an_expired_lease_is_good_until_others_have_the_task(
     project: Project, ana: User, ben: User
 ) -> None:
     tasks_make(project, n=1, overlap=1)
-    lease = held(project, ana)
+    lease = rating_leased(project, ana)
     rating_lapse(lease.slot)
     assert submit(lease, ana, [1, 2, 3]).task_id == lease.task
     assert RatingTask.objects.get().state == "rated"
@@ -124,9 +124,9 @@ def test_a_rating_that_comes_after_others_took_the_only_slot_is_not_counted(
     project: Project, ana: User, ben: User
 ) -> None:
     tasks_make(project, n=1, overlap=1)
-    lease = held(project, ana)
+    lease = rating_leased(project, ana)
     rating_lapse(lease.slot)
-    assert held(project, ben).slot == lease.slot
+    assert rating_leased(project, ben).slot == lease.slot
     with pytest.raises(Conflict) as refused:
         submit(lease, ana, [1, 2, 3])
     assert refused.value.code == "lease_lost"
@@ -137,10 +137,10 @@ def test_after_a_lost_lease_another_slot_is_taken_and_the_order_is_the_one_seen(
     project: Project, ana: User, ben: User
 ) -> None:
     (task,) = tasks_make(project, n=1, k=6, overlap=2)
-    lease = held(project, ana)
+    lease = rating_leased(project, ana)
     shown = RatingSlot.objects.get(pk=lease.slot).shown
     rating_lapse(lease.slot)
-    assert held(project, ben).slot == lease.slot
+    assert rating_leased(project, ben).slot == lease.slot
     with pytest.raises(Conflict):  # a key we did not make proves nothing
         submit(lease, ana, [1, 2, 3, 4, 5, 6], key=f"rating{lease.slot}.1:forged")
     rating = rating_submit(
@@ -153,7 +153,7 @@ def test_after_a_lost_lease_another_slot_is_taken_and_the_order_is_the_one_seen(
     ).rating
     assert (rating.shown, rating.slot_id != lease.slot) == (shown, True)
     assert (rating.active_ms, rating.wall_ms) == (None, None)  # the new lease tells no time
-    assert held(project, ben).task == task.pk
+    assert rating_leased(project, ben).task == task.pk
 
 
 def test_a_change_of_mind_is_a_new_row_and_the_old_one_cannot_be_touched(
@@ -192,7 +192,7 @@ def test_values_that_do_not_fit_are_refused_with_a_reason(
 ) -> None:
     tasks_make(project)
     with pytest.raises(DomainError, match=message) as refused:
-        submit(held(project, ana), ana, values)
+        submit(rating_leased(project, ana), ana, values)
     assert refused.value.field == "values"
     assert not Rating.objects.exists()
 
@@ -220,7 +220,7 @@ def test_the_database_refuses_what_services_never_write(project: Project, ana: U
 
 def test_a_ranking_is_stored_in_one_form_and_its_ties_are_kept(project: Project, ana: User) -> None:
     tasks_make(project, n=1, k=4, kind="ranking")
-    lease = held(project, ana)
+    lease = rating_leased(project, ana)
     assert list(lease.scale.points) == [1, 2, 3, 4]
     rating = rate(project, ana, [2, 1, 2, 3]).rating
     assert rating.values == [2, 1, 2, 4]
@@ -254,7 +254,7 @@ def test_engineers_do_not_rate_and_outsiders_learn_nothing(
     project: Project, ana: User, emil: User, olga: User
 ) -> None:
     tasks_make(project)
-    slot = held(project, ana).slot
+    slot = rating_leased(project, ana).slot
     with pytest.raises(Refused):
         rating_lease_next(project=project, annotator=emil)
     for call in (
@@ -283,22 +283,22 @@ def test_a_task_with_priority_comes_first(project: Project, ana: User) -> None:
     tasks_make(project, n=6)
     RatingSlot.objects.filter(task__external_id="task-4").update(priority=2)
     task = RatingTask.objects.get(external_id="task-4")
-    assert held(project, ana).task == task.pk
+    assert rating_leased(project, ana).task == task.pk
 
 
 def test_a_skipped_task_goes_to_others_and_after_enough_skips_to_review(
     project: Project, ana: User, ben: User, ada: User
 ) -> None:
     (task,) = tasks_make(project, n=1, settings={"skips_to_review": 2})
-    assert rating_skip(slot=held(project, ana).slot, annotator=ana, reason="broken").code
+    assert rating_skip(slot=rating_leased(project, ana).slot, annotator=ana, reason="broken").code
     assert RatingSkip.objects.get().reason == "broken"
     assert RatingTask.objects.get().state == "open"
-    rating_skip(slot=held(project, ben).slot, annotator=ben)
+    rating_skip(slot=rating_leased(project, ben).slot, annotator=ben)
     task.refresh_from_db()
     assert (task.state, task.review_reason) == ("review", "skipped by 2 people")
     assert rating_lease_next(project=project, annotator=ada).code == "all_done"
     rating_task_reopen(task=task, by=ada)
-    assert held(project, ada).task == task.pk
+    assert rating_leased(project, ada).task == task.pk
     assert rating_lease_next(project=project, annotator=ana).code == "yours_done"
 
 
@@ -306,7 +306,7 @@ def test_a_dropped_task_is_not_handed_on_when_its_lease_lapses(
     project: Project, ana: User, ben: User, ada: User
 ) -> None:
     (task,) = tasks_make(project, n=1)
-    lease = held(project, ana)
+    lease = rating_leased(project, ana)
     rating_task_drop(task=task, by=ada)
     rating_lapse(lease.slot)
     assert rating_lease_next(project=project, annotator=ben).code == "all_done"
@@ -344,7 +344,7 @@ def test_a_rater_of_twice_the_scale_counts_no_more_than_others(
     for who, first, second in ((ana, [3, 5], [3, 5]), (ben, [6, 2], [2, 6])):
         done = {}
         for _ in range(2):
-            task = RatingTask.objects.get(pk=held(project, who).task)
+            task = RatingTask.objects.get(pk=rating_leased(project, who).task)
             done[task.pk] = rate(project, who, first if task == tasks[0] else second)
         assert len(done) == 2
     raw = results_of(tasks)[0].spread.means
@@ -358,7 +358,7 @@ def test_handing_out_and_rating_cost_few_statements(
     project: Project, ana: User, django_assert_max_num_queries: object
 ) -> None:
     tasks_make(project, n=3)
-    lease = held(project, ana)
+    lease = rating_leased(project, ana)
     with django_assert_max_num_queries(17):
         submit(lease, ana, [1, 2, 3])
 

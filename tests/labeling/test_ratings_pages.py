@@ -85,7 +85,7 @@ def test_a_task_that_others_have_now_is_said_and_the_next_one_shown(
     answer = client.post(at("rate_submit"), sent | {f"value-{n}": "3" for n in (1, 2, 3)})
     assert answer.status_code == 409
     assert "It does not count against you" in answer.content.decode()
-    assert "Others hold what is left" in answer.content.decode()
+    assert "Others are answering the rest" in answer.content.decode()
 
 
 def test_a_skip_needs_no_rating_and_brings_the_next(
@@ -96,7 +96,7 @@ def test_a_skip_needs_no_rating_and_brings_the_next(
     sent = fields_of(client.get(at("rate")).content.decode()) | {"reason": "Not my subject"}
     assert client.post(at("rate_skip"), sent).status_code == 302
     assert RatingSkip.objects.get().reason == "Not my subject"
-    assert "You have done your part" in client.get(at("rate")).content.decode()
+    assert "Nothing left for you right now" in client.get(at("rate")).content.decode()
 
 
 def test_ana_changes_a_rating_of_hers_and_nobody_else_can_see_it(
@@ -106,7 +106,7 @@ def test_ana_changes_a_rating_of_hers_and_nobody_else_can_see_it(
     rating = rate(project, ana, [1, 2, 3]).rating
     client = signed_in(ana)
     assert "Question 1" in client.get(at("ratings_mine")).content.decode()
-    assert "No rating fits" in client.get(at("ratings_mine"), {"q": "zebra"}).content.decode()
+    assert "No rating matches" in client.get(at("ratings_mine"), {"q": "zebra"}).content.decode()
     url = at("rating_change", rating_id=rating.pk)
     page = client.get(url).content.decode()
     shown = [rating.values[place - 1] for place in rating.shown]
@@ -168,7 +168,7 @@ def test_readers_sort_tasks_by_spread_and_names_are_for_admins(
     assert "Put back" in answer.content.decode()
     assert RatingTask.objects.get(pk=wide.pk).state == "dropped"
     filtered = reader.get(at("rating_tasks"), {"kind": "ranking"}).content.decode()
-    assert "No task fits this filter" in filtered
+    assert "No task matches this filter" in filtered
 
 
 def test_a_whole_round_by_api(
@@ -328,7 +328,7 @@ def test_a_constraint_phrase_sends_a_task_to_review(project: Project) -> None:
     )
     assert (report.n_created, report.n_slots) == (2, 3)
     task = RatingTask.objects.get(state="review")
-    assert task.review_reason == "Response 2 holds the constraint phrase “I love you”"
+    assert task.review_reason == "Response 2 contains the blocked phrase “I love you”"
     assert set(task.slots.values_list("state", flat=True)) == {"withdrawn"}
 
 

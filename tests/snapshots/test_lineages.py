@@ -239,11 +239,11 @@ def test_readers_see_names_where_annotators_see_a_number(
     assert f'href="/p/arguments/datasets/{made.pk}/">second</a>' in read(
         signed_in(rita), "answers/"
     )
-    assert "It stands in" in read(signed_in(rita), "label/", answer=mine.pk)
+    assert "It is used in" in read(signed_in(rita), "label/", answer=mine.pk)
     own = Vote.objects.get(annotator=ana)
     page = read(signed_in(ana), "label/", answer=own.pk)
     assert "already in 1 frozen" in page
-    assert "It stands in" not in page
+    assert "It is used in" not in page
 
 
 # --- back: dataset to vote ------------------------------------------------------------------------

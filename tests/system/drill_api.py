@@ -51,7 +51,7 @@ def main() -> None:
 
 def peopled() -> dict[str, str]:
     """A project with comparisons and its people; each one's token with every scope."""
-    from apps.accounts.scopes import SCOPES
+    from apps.accounts.models import SCOPES
     from apps.accounts.services import token_create
     from benchmarks.load import projects
     from tests.people import person_make

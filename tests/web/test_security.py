@@ -153,4 +153,4 @@ def test_home_lists_nothing_but_what_to_do_for_a_person_without_a_project(db, si
     from tests.people import person_make
 
     page = signed_in(person_make("Nils")).get("/")
-    assert "You are in no project yet" in page.content.decode()
+    assert "You are not in a project yet" in page.content.decode()

@@ -64,7 +64,7 @@ def person_add(request: Request) -> HttpResponse:
     except DomainError as error:
         form.add_error(error.field, error.message)
         return _page(request, 422, add_form=form)
-    messages.success(request, f"{form.person} is in.")
+    messages.success(request, f"{form.person} was added.")
     return redirect("accounts:people", request.project.slug)
 
 

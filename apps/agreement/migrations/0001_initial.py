@@ -55,7 +55,7 @@ class Migration(migrations.Migration):
             fields=[
                 ('id', models.BigAutoField(primary_key=True, serialize=False)),
                 ('action', models.CharField(choices=[('adjudicated', 'adjudicated'), ('sent_again', 'sent to re-annotation'), ('dropped', 'dropped'), ('made_gold', 'made gold'), ('reopened', 'put back')], max_length=11)),
-                ('cause', models.CharField(blank=True, choices=[('ambiguous_prompt', 'ambiguous prompt'), ('guideline_gap', 'guideline gap'), ('annotator_error', 'annotator error'), ('taste', 'true difference of taste')], max_length=16)),
+                ('cause', models.CharField(blank=True, choices=[('ambiguous_prompt', 'ambiguous prompt'), ('guideline_gap', 'guideline gap'), ('annotator_error', 'annotator error'), ('taste', 'genuine preference difference')], max_length=16)),
                 ('choice', models.CharField(blank=True, choices=[('a', 'A is better'), ('b', 'B is better'), ('tie', 'Tie'), ('both_bad', 'Both are bad')], max_length=8)),
                 ('note', models.CharField(blank=True, max_length=1000)),
                 ('votes_before', models.JSONField(default=dict, help_text='{choice: current deciding votes} when it was ruled')),

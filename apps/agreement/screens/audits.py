@@ -3,7 +3,7 @@
 from collections import Counter
 from dataclasses import dataclass
 
-from apps.agreement.screens.disputes import Dot, RoundsChart, percent, spread
+from apps.agreement.screens.disputes import DisputeDot, RoundsChart, percent, spread
 from apps.agreement.selectors.audits import AuditSample, ReviewerError
 from apps.labeling.models import Choice
 from measures.audit import (
@@ -91,7 +91,7 @@ def chart(found: Figures) -> RoundsChart | None:
         return round(LEFT + WIDTH * min(max(value / top, 0.0), 1.0), 1)
 
     dots = [
-        Dot(
+        DisputeDot(
             y=place * ROW + 14,
             text_y=place * ROW + 18,
             label=label,
@@ -132,7 +132,7 @@ def reviewers_said(error: ReviewerError, kappa: float) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Stratum:
+class AnnotatorAudits:
     """One annotator's line."""
 
     who: str
@@ -145,7 +145,7 @@ class Stratum:
     overdue: int
 
 
-def strata(sample: AuditSample, names: dict[int, str]) -> list[Stratum]:
+def strata(sample: AuditSample, names: dict[int, str]) -> list[AnnotatorAudits]:
     """By annotator, those with most votes first; numbered where no names are given."""
     audited = Counter(row.annotator for row in sample.done)
     wrong = Counter(row.annotator for row in sample.done if row.differs)
@@ -155,7 +155,7 @@ def strata(sample: AuditSample, names: dict[int, str]) -> list[Stratum]:
         waiting = sample.waiting.get(person)
         rate = simple_rate(wrong[person], audited[person]).interval
         lines.append(
-            Stratum(
+            AnnotatorAudits(
                 who=names.get(person, f"Annotator {number}"),
                 votes=sample.population[person],
                 audited=audited[person],

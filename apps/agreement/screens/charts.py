@@ -29,7 +29,7 @@ class Estimate:
 
 
 @dataclass(frozen=True, slots=True)
-class Dot:
+class ChartDot:
     y: int
     text_y: int
     label: str
@@ -51,7 +51,7 @@ class Tick:
 class Whiskers:
     """Rows of dots over a scale; `line` is where the project as a whole stands."""
 
-    rows: list[Dot]
+    rows: list[ChartDot]
     width: int
     height: int
     axis_y: int
@@ -78,7 +78,7 @@ def whiskers(estimates: Sequence[Estimate], *, line: float | None = None) -> Whi
     axis_y = len(estimates) * ROW + 2
     return Whiskers(
         rows=[
-            Dot(
+            ChartDot(
                 y=place * ROW + 25,
                 text_y=place * ROW + 13,
                 label=shortened(estimate.label),
@@ -130,7 +130,7 @@ class Point:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class LineChart:
     """A series over time. band: the points of the polygon between the bounds, for each stretch
     that has them; path: the line's points, for each stretch without a gap."""
 
@@ -156,7 +156,7 @@ class _Stretch:
 
 def line_over(
     estimates: Sequence[Estimate], positions: Sequence[float], *, line: float | None = None
-) -> Line:
+) -> LineChart:
     """positions: where each estimate stands, any unit (days). Gaps in values break the line."""
     known = [x for e in estimates for x in (e.value, e.low, e.high) if x is not None]
     start, end = _range([*known, *([] if line is None else [line])])
@@ -182,7 +182,7 @@ def line_over(
             stretches[-1].upper.append(f"{x},{y_at(estimate.high)}")
             stretches[-1].lower.append(f"{x},{y_at(estimate.low)}")
     labelled = range(0, len(estimates), max(1, math.ceil(len(estimates) / 7)))
-    return Line(
+    return LineChart(
         points=points,
         paths=[" ".join(s.line) for s in stretches if len(s.line) > 1],
         bands=[" ".join([*s.upper, *reversed(s.lower)]) for s in stretches if len(s.upper) > 1],
@@ -275,14 +275,16 @@ def cost_card(cost: dict[str, Any]) -> dict[str, Any]:
     ]
     rows = [
         ("Votes", f"{cost['n_votes']:,}: {', '.join(split)}" if split else "none"),
-        ("Comparisons kept", f"{cost['n_kept']:,}"),
-        ("Votes for a kept one", shown(cost["votes_per_kept"], "", 2)),
+        ("Accepted comparisons", f"{cost['n_kept']:,}"),
+        ("Votes per accepted comparison", shown(cost["votes_per_kept"], "", 2)),
         ("Active time", shown(cost["hours"], "hours", 1)),
-        ("Active time for a kept one", shown(cost["seconds_per_kept"], "s", 0)),
+        ("Active time per accepted comparison", shown(cost["seconds_per_kept"], "s", 0)),
         ("Money", shown(cost["money"], currency, 2)),
-        ("Money for a kept one", shown(cost["money_per_kept"], currency, 2)),
+        ("Cost per accepted comparison", shown(cost["money_per_kept"], currency, 2)),
     ]
     note = ""
     if cost["n_votes"] > cost["timed"] > 0:
-        note = f"The time of {cost['timed']:,} votes is known; the others are taken to be alike."
+        note = (
+            f"The time of {cost['timed']:,} votes is known; the others are assumed to be similar."
+        )
     return {"rows": rows, "note": note, "stated": cost["vote_price"] > 0}

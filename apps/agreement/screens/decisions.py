@@ -24,7 +24,7 @@ OUTCOME_WORDS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class PreviewRow:
     """A row of the preview: what is counted, and its figure with what it is of."""
 
     name: str
@@ -34,7 +34,7 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class MethodRow:
     """A row of the comparison of ways to decide; empty texts where nothing can be said."""
 
     method: str
@@ -49,12 +49,12 @@ class Way:
     same: str
     sentence: str
     calibrated: bool | None
-    in_force: bool
+    is_current: bool
     recommended: bool
 
 
 @dataclass(frozen=True, slots=True)
-class Dot:
+class CalibrationDot:
     x: float
     y: float
     r: float
@@ -66,7 +66,7 @@ class Diagram:
     """Predicted against observed shares of held-back votes, of one model."""
 
     label: str
-    dots: list[Dot]
+    dots: list[CalibrationDot]
     summary: str
 
 
@@ -96,26 +96,28 @@ def interval(value: Interval | dict[str, Any] | None) -> str:
     return f"{percent(get('value'))} ({100 * get('low'):.1f}–{100 * get('high'):.1f})"
 
 
-def preview_lines(shown: RulePreview) -> list[Line]:
+def preview_lines(shown: RulePreview) -> list[PreviewRow]:
     """Kept, passed by chance, right on gold, and what would change."""
     if not shown.n:
         return []
     kept = shown.kept / shown.n
     lines = [
-        Line("Kept", f"{shown.kept:,}", f"of {shown.n:,} comparisons with votes, {percent(kept)}"),
-        Line(
-            "A coin-flip crowd would pass",
+        PreviewRow(
+            "Accepted", f"{shown.kept:,}", f"of {shown.n:,} comparisons with votes, {percent(kept)}"
+        ),
+        PreviewRow(
+            "Accepted by chance (random voters)",
             percent(shown.chance),
             "of the same comparisons, voting A or B at random as often as people did",
             "bad" if (shown.chance or 0) > 0.999 else "warn" if (shown.chance or 0) > 0.5 else "",
         ),
-        Line(
-            "Right on gold pairs, of those kept",
+        PreviewRow(
+            "Right on gold pairs, of those accepted",
             interval(shown.gold),
-            f"n = {shown.gold.n:,}" if shown.gold else "no kept comparison has a known answer",
+            f"n = {shown.gold.n:,}" if shown.gold else "no accepted comparison has a known answer",
         ),
-        Line(
-            "Not kept",
+        PreviewRow(
+            "Not accepted",
             f"{shown.n - shown.kept:,}",
             f"{shown.outcomes.get('needs_votes', 0):,} ask for more votes, "
             f"{shown.outcomes.get('contested', 0):,} are contested",
@@ -123,28 +125,29 @@ def preview_lines(shown: RulePreview) -> list[Line]:
     ]
     if shown.newly_accepted or shown.taken_back or shown.flipped:
         lines.append(
-            Line(
-                "Against what is in force",
+            PreviewRow(
+                "Change from current rule",
                 f"{shown.newly_accepted + shown.taken_back + shown.flipped:,} change",
-                f"{shown.newly_accepted:,} newly accepted, {shown.taken_back:,} taken back, "
+                f"{shown.newly_accepted:,} newly accepted, "
+                f"{shown.taken_back:,} no longer accepted, "
                 f"{shown.flipped:,} with another winner",
             )
         )
     else:
-        lines.append(Line("Against what is in force", "no change"))
+        lines.append(PreviewRow("Change from current rule", "no change"))
     return lines
 
 
-def ways(report: ConsensusReport, in_force: str) -> list[Way]:
+def ways(report: ConsensusReport, current: str) -> list[MethodRow]:
     figures = report.figures
-    return [_way(row, figures, in_force) for row in figures["ways"]]
+    return [_way(row, figures, current) for row in figures["ways"]]
 
 
-def _way(row: dict[str, Any], figures: dict[str, Any], in_force: str) -> Way:
+def _way(row: dict[str, Any], figures: dict[str, Any], current: str) -> MethodRow:
     check = row["check"] or {}
     gold = row["gold"] or {}
     loss = check.get("log_loss")
-    return Way(
+    return MethodRow(
         method=row["method"],
         label=LABELS[row["method"]],
         kept=f"{row['kept']:,}",
@@ -157,7 +160,7 @@ def _way(row: dict[str, Any], figures: dict[str, Any], in_force: str) -> Way:
         same=percent(row["same_as_counting"]),
         sentence=check.get("sentence", ""),
         calibrated=check.get("calibrated"),
-        in_force=row["method"] == in_force,
+        is_current=row["method"] == current,
         recommended=row["method"] == figures["recommended"],
     )
 
@@ -171,7 +174,7 @@ def diagrams(report: ConsensusReport) -> list[Diagram]:
             continue
         most = max(bar["n"] for bar in bars)
         dots = [
-            Dot(
+            CalibrationDot(
                 x=round(PAD + SIDE * bar["predicted"], 1),
                 y=round(SIDE * (1 - bar["observed"]) + 6, 1),
                 r=round(2 + 3 * (bar["n"] / most) ** 0.5, 1),

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from apps.agreement.models import Ruling
-from apps.agreement.selectors.disputes import CauseCount
-from apps.agreement.selectors.reannotation import Batch
+from apps.agreement.selectors.disputes import Batch, CauseCount
 from apps.labeling.models import Choice, Comparison, Decision
 from apps.labeling.services import FLAGS
 from measures.estimate import Interval
@@ -53,7 +52,7 @@ def points(interval: Interval) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class TallyPart:
     """A piece of a bar of 100 parts."""
 
     label: str
@@ -63,7 +62,7 @@ class Part:
     x: float
 
 
-def tally(counts: dict[str, int]) -> list[Part]:
+def tally(counts: dict[str, int]) -> list[TallyPart]:
     """Votes per choice as pieces of one bar: A, tie, both bad, B."""
     order = (
         ("a", "A", "a"),
@@ -75,7 +74,7 @@ def tally(counts: dict[str, int]) -> list[Part]:
     parts, x = [], 0.0
     for key, label, tone in order:
         share = 100 * counts.get(key, 0) / total if total else 0.0
-        parts.append(Part(label, tone, counts.get(key, 0), share, x))
+        parts.append(TallyPart(label, tone, counts.get(key, 0), share, x))
         x += share
     return parts
 
@@ -120,7 +119,7 @@ class Segment:
 
 
 @dataclass(frozen=True, slots=True)
-class BarRow:
+class CauseRow:
     y: int
     label: str
     segments: list[Segment]
@@ -129,14 +128,14 @@ class BarRow:
 
 
 @dataclass(frozen=True, slots=True)
-class BarChart:
-    rows: list[BarRow]
+class CausesChart:
+    rows: list[CauseRow]
     width: int
     height: int
     summary: str
 
 
-def causes_chart(counts: Sequence[CauseCount]) -> BarChart:
+def causes_chart(counts: Sequence[CauseCount]) -> CausesChart:
     """A bar for each cause."""
     n_of: Counter[str] = Counter()
     for row in counts:
@@ -148,14 +147,14 @@ def causes_chart(counts: Sequence[CauseCount]) -> BarChart:
         width = round(BAR * n / most, 1)
         share = f" ({100 * n / total:.0f} %)" if total else ""
         segment = Segment(LEFT, width, TONES[cause], label, n)
-        rows.append(BarRow(place * ROW, label, [segment], f"{n:,}{share}", LEFT + width + 8))
+        rows.append(CauseRow(place * ROW, label, [segment], f"{n:,}{share}", LEFT + width + 8))
     told = ", ".join(f"{label} {n_of[cause]:,}" for cause, label in CAUSES)
-    return BarChart(
+    return CausesChart(
         rows, LEFT + BAR + RIGHT, len(rows) * ROW, f"{total:,} disputes by cause: {told}."
     )
 
 
-def causes_over(counts: Sequence[CauseCount], by: Literal["guideline", "month"]) -> BarChart:
+def causes_over(counts: Sequence[CauseCount], by: Literal["guideline", "month"]) -> CausesChart:
     """A bar for each guideline version, or month, in pieces by cause."""
     table: dict[Any, Counter[str]] = {}
     for row in counts:
@@ -172,16 +171,16 @@ def causes_over(counts: Sequence[CauseCount], by: Literal["guideline", "month"])
                 segments.append(Segment(round(x, 1), width, TONES[cause], words, n))
             x += width
         total = sum(table[key].values())
-        rows.append(BarRow(place * ROW, label, segments, f"{total:,}", x + 8))
+        rows.append(CauseRow(place * ROW, label, segments, f"{total:,}", x + 8))
         told.append(f"{label}: " + ", ".join(f"{words} {table[key][c]}" for c, words in CAUSES))
-    return BarChart(rows, LEFT + BAR + RIGHT, max(1, len(rows)) * ROW, "; ".join(told) + ".")
+    return CausesChart(rows, LEFT + BAR + RIGHT, max(1, len(rows)) * ROW, "; ".join(told) + ".")
 
 
 # --- re-annotation --------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class Dot:
+class DisputeDot:
     y: int
     text_y: int
     label: str
@@ -194,7 +193,7 @@ class Dot:
 
 @dataclass(frozen=True, slots=True)
 class RoundsChart:
-    dots: list[Dot]
+    dots: list[DisputeDot]
     ticks: list[tuple[float, str]]
     width: int
     height: int
@@ -262,7 +261,7 @@ def _rounds_chart(batch: Batch) -> RoundsChart:
         alone = Interval(value=compared.expected, low=None, high=None, n=compared.n)
         lines.insert(1, ("A second look, unchanged", alone, "axis"))
     dots = [
-        Dot(
+        DisputeDot(
             y=place * ROW + 14,
             text_y=place * ROW + 18,
             label=label,

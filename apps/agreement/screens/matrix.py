@@ -18,7 +18,7 @@ LEVEL_WORDS = ("under 50 %", "50–60 %", "60–70 %", "70–80 %", "80 % and mo
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class MatrixCell:
     x: int
     y: int
     text_x: float
@@ -40,7 +40,7 @@ class Name:
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    cells: list[Cell]
+    cells: list[MatrixCell]
     rows: list[Name]
     columns: list[Name]
     width: int
@@ -87,14 +87,14 @@ def matrix(figures: Mapping[str, Any], names: Mapping[int, str]) -> Matrix:
 
 def _cell(
     row: int, column: int, n: int, agreeing: int, first: int, second: int, names: Mapping[int, str]
-) -> Cell:
+) -> MatrixCell:
     share = agreeing / n
     bounds = spread(wilson(agreeing, n))
     few = n < LEAST_COMMON
     look = "few" if few else f"level-{sum(share >= mark for mark in LEVELS)}"
     title = f"{names[first]} and {names[second]}: {percent(share)} ({bounds}), n = {n:,}"
     x, y = LEFT + column * CELL_W + 1, TOP + row * CELL_H + 1
-    return Cell(
+    return MatrixCell(
         x=x,
         y=y,
         text_x=x + CELL_W / 2 - 1,
@@ -114,7 +114,7 @@ def spread(share: Interval) -> str:
     return f"{100 * share.low:.0f}–{100 * share.high:.0f} %"
 
 
-def _summary(cells: list[Cell], count: int) -> str:
+def _summary(cells: list[MatrixCell], count: int) -> str:
     told = sum(cell.look != "few" for cell in cells)
     words = (
         f"{count} people. {told} pairs of them have {LEAST_COMMON} or more comparisons in common, "

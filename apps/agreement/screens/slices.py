@@ -5,7 +5,14 @@ from datetime import date
 from typing import Any
 
 from apps.agreement.models import AgreementReport
-from apps.agreement.screens.charts import Estimate, Line, Whiskers, line_over, percent, whiskers
+from apps.agreement.screens.charts import (
+    Estimate,
+    LineChart,
+    Whiskers,
+    line_over,
+    percent,
+    whiskers,
+)
 
 TITLES = {
     "time": "When",
@@ -54,7 +61,7 @@ class SliceRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class SlicePart:
     """One way to slice. Where there is one slice only, `only` says so and there is no chart."""
 
     key: str
@@ -62,7 +69,7 @@ class Part:
     about: str
     rows: list[SliceRow]
     chart: Whiskers | None
-    line: Line | None
+    line: LineChart | None
     only: str
     summary: str
     unit: str
@@ -104,7 +111,7 @@ def _points(fraction: float) -> str:
     return f"{100 * fraction:+.1f}".replace("-", "−")
 
 
-def _part(part: dict[str, Any], project: float | None, sort: str, down: bool) -> Part:
+def _part(part: dict[str, Any], project: float | None, sort: str, down: bool) -> SlicePart:
     found, key = part["slices"], part["key"]
     estimates = [_estimate(row) for row in found]
     chart, line = None, None
@@ -114,7 +121,7 @@ def _part(part: dict[str, Any], project: float | None, sort: str, down: bool) ->
         line = line_over(estimates, days, line=project)
     elif several:
         chart = whiskers(estimates, line=project)
-    return Part(
+    return SlicePart(
         key=key,
         title=TITLES[key],
         about=ABOUT[key],

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from apps.accounts.models import Membership, Project, Role, User
 from apps.agreement.models import AnnotatorReport
-from apps.common.columns import int_columns
+from apps.agreement.selectors.votes import int_columns
 from apps.labeling.models import Annotator, Comparison, Consensus, Slot, Vote
 from measures.annotators import Repeats, Work
 from measures.voting import CHOICES
@@ -50,7 +50,7 @@ SORTS = {
     "ties": "ties",
 }
 _WORK = (Slot.Kind.REGULAR, Slot.Kind.GOLD)
-VERSION = 1  # of the stored figures: others are computed anew before a page reads them
+VERSION = 1  # of the stored figures: others are computed again before a page reads them
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ def annotators_stale() -> list[Project]:
     return list(Project.objects.filter(id__in=behind, archived_at__isnull=True))
 
 
-class Standing(TypedDict):
+class ReportColumns(TypedDict):
     """What `reports_of` reads beside a report."""
 
     n_flags: int
@@ -92,20 +92,20 @@ class Standing(TypedDict):
     reliability: float | None
 
 
-def reports_of(*, project: Project) -> "QuerySet[WithAnnotations[AnnotatorReport, Standing]]":
+def reports_of(*, project: Project) -> "QuerySet[WithAnnotations[AnnotatorReport, ReportColumns]]":
     """Everybody with votes, with n_flags, n_tests, paused_reason, left_out_at and _reason."""
-    standing = Annotator.objects.filter(project=project, user=OuterRef("user"))
-    seat = Membership.objects.filter(project=project, user=OuterRef("user"))
+    annotator = Annotator.objects.filter(project=project, user=OuterRef("user"))
+    membership = Membership.objects.filter(project=project, user=OuterRef("user"))
     return (
         AnnotatorReport.objects.filter(project=project, figures__version=VERSION)
         .select_related("user")
         .annotate(
             n_flags=Func("flags", function="jsonb_array_length", output_field=IntegerField()),
             n_tests=Cast(KT("figures__n_tests"), IntegerField()),
-            paused_reason=Subquery(seat.values("paused_reason")[:1]),
-            left_out_at=Subquery(standing.values("left_out_at")[:1]),
-            left_out_reason=Subquery(standing.values("left_out_reason")[:1]),
-            reliability=Subquery(standing.values("reliability")[:1]),
+            paused_reason=Subquery(membership.values("paused_reason")[:1]),
+            left_out_at=Subquery(annotator.values("left_out_at")[:1]),
+            left_out_reason=Subquery(annotator.values("left_out_reason")[:1]),
+            reliability=Subquery(annotator.values("reliability")[:1]),
         )
     )
 
@@ -118,7 +118,7 @@ def reports_list(
     show: str = "",
     least: int = 0,
     sort: str = "flags",
-) -> "QuerySet[WithAnnotations[AnnotatorReport, Standing]]":
+) -> "QuerySet[WithAnnotations[AnnotatorReport, ReportColumns]]":
     """The list as filtered; without names only numbers can be searched."""
     rows = reports_of(project=project)
     if search:
@@ -186,21 +186,21 @@ def flag_kinds(*, project: Project) -> list[tuple[str, int]]:
 
 def person_of(*, project: Project, user_id: int) -> User | None:
     """Somebody with a place or a vote in the project; None for all others."""
-    seat = Membership.objects.filter(project=project, user=OuterRef("pk"))
+    membership = Membership.objects.filter(project=project, user=OuterRef("pk"))
     voted = Vote.objects.filter(project=project, annotator=OuterRef("pk"))
     found = User.objects.filter(pk=user_id)
-    return found.filter(Q(Exists(seat)) | Q(Exists(voted))).first()
+    return found.filter(Q(Exists(membership)) | Q(Exists(voted))).first()
 
 
 def may_label(*, project: Project, user: User) -> bool:
     """Whether they can get pairs here, so that there is something to pause."""
     if user.is_imported or not user.is_active:
         return False
-    seats = Membership.objects.filter(project=project, user=user)
-    return seats.exclude(role=Role.ENGINEER).exists()
+    memberships = Membership.objects.filter(project=project, user=user)
+    return memberships.exclude(role=Role.ENGINEER).exists()
 
 
-def standing_of(*, project: Project, user: User) -> Annotator | None:
+def annotator_of(*, project: Project, user: User) -> Annotator | None:
     """Their row in the project, which says whether they are left out; None before there is one."""
     return Annotator.objects.filter(project=project, user=user).first()
 
@@ -340,7 +340,7 @@ where c.project_id = %(project)s
 
 
 @dataclass(frozen=True, slots=True)
-class Crowd:
+class AnnotatorVotes:
     """people: (J,) user ids, ascending, which `work.who` and `repeats.who` number."""
 
     people: Ints
@@ -348,7 +348,7 @@ class Crowd:
     repeats: Repeats
 
 
-def annotator_votes(*, project: Project) -> Crowd:
+def annotator_votes(*, project: Project) -> AnnotatorVotes:
     """One read of the project's votes; rows in the order in which votes were cast."""
     values: dict[str, Any] = {"project": project.pk}
     columns = int_columns(_VOTES, values, n=9)
@@ -370,7 +370,7 @@ def annotator_votes(*, project: Project) -> Crowd:
         n_people=len(people),
         ordered=_ordered(who, at, len(people)),
     )
-    return Crowd(people, work, _repeats(values, people))
+    return AnnotatorVotes(people, work, _repeats(values, people))
 
 
 def _same(chose: Ints, a: Ints) -> Ints:

@@ -1,4 +1,4 @@
-"""Reads: votes of the audit sample, judged anew or waiting to be."""
+"""Reads: votes of the audit sample, judged again or waiting to be."""
 # ruff: noqa: S608  (what is pasted into the statements are constants)
 
 from dataclasses import dataclass

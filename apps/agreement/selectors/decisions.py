@@ -22,7 +22,7 @@ from measures.voting.many import OUTCOMES
 
 # Fewer votes are not worth a fit: the priors would say everything.
 LEAST_VOTES = 30
-# All ways to decide are compared anew when so much has come in, as a share of the votes.
+# All ways to decide are compared again when so much has come in, as a share of the votes.
 WORTH_COMPARING = 0.05
 # A fit is renewed after so many votes as a share, or when it is older than this.
 WORTH_FITTING = 0.001
@@ -84,7 +84,7 @@ def projects_to_fit() -> list[tuple[Project, bool]]:
 
 
 def projects_to_decide() -> list[Project]:
-    """Projects with comparisons that another rule than the one in force has decided."""
+    """Projects with comparisons that another rule than the current one has decided."""
     return [
         project
         for project in Project.objects.filter(archived_at__isnull=True)
@@ -92,7 +92,7 @@ def projects_to_decide() -> list[Project]:
     ]
 
 
-# What a decision rule would make of the votes there are, beside what is decided now.
+# Preview a decision rule on the existing votes, beside what is decided now.
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,16 +1,17 @@
-"""What is known of a comparison that agreement may depend on: topic, language, lengths, sources."""
+"""What agreement may depend on: topic, language, lengths, sources, people, prompts."""
 
+from collections import defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from django.db import connection
-from django.db.models import Exists, OuterRef, Q, QuerySet
+from django.db.models import Exists, F, OuterRef, Q, QuerySet, Window
+from django.db.models.functions import Length, RowNumber
 from numpy.typing import NDArray
 
 from apps.accounts.models import Project, User
-from apps.agreement.selectors.votes import newest_vote_id, selected
-from apps.common.columns import int_columns
+from apps.agreement.selectors.votes import int_columns, newest_vote_id, selected
 from apps.labeling.models import Comparison, LabelingSettings, Response, Vote
 from measures.consensus import Votes, votes_from
 from measures.voting import CHOICES
@@ -224,3 +225,28 @@ def golds_of(project: Project, ids: NDArray[np.int64]) -> NDArray[np.int64]:
     here[here] = ids[place[here]] == keys[here]
     golds[place[here]] = np.array([places[word] for word in words], dtype=np.int64)[here]
     return golds
+
+
+# What annotators wrote about prompts: the reasons and texts beside their votes.
+
+MOST_WORDS = 4  # of one prompt; the longest texts say most
+
+
+def words_about(*, project: Project, prompts: Collection[int]) -> dict[int, list[Vote]]:
+    """Current votes with a text, a reason or a flag, by prompt; no word of who cast them."""
+    said = (
+        Vote.objects.filter(project=project, comparison__prompt__in=prompts, is_current=True)
+        .filter(~Q(rationale="") | ~Q(reasons=[]) | ~Q(flags=[]))
+        .annotate(prompt=F("comparison__prompt_id"))
+        .annotate(
+            place=Window(
+                RowNumber(), partition_by="prompt", order_by=[Length("rationale").desc(), "-id"]
+            )
+        )
+        .filter(place__lte=MOST_WORDS)
+        .order_by("prompt", "place")
+    )
+    found: dict[int, list[Vote]] = defaultdict(list)
+    for vote in said:
+        found[vote.prompt].append(vote)
+    return dict(found)

@@ -9,7 +9,7 @@ from django.utils import timezone
 from apps.accounts.models import Membership, Project, User
 from apps.accounts.services import audit_record
 from apps.agreement.models import AnnotatorReport
-from apps.agreement.selectors.annotators import VERSION, Crowd, annotator_votes
+from apps.agreement.selectors.annotators import VERSION, AnnotatorVotes, annotator_votes
 from apps.agreement.selectors.votes import newest_vote_id
 from apps.common.errors import DomainError, Missing
 from apps.common.models import longest
@@ -70,7 +70,7 @@ def _flags(person: Person) -> list[dict[str, Any]]:
     ]
 
 
-def _pulls(crowd: Crowd) -> list[dict[str, Any]]:
+def _pulls(crowd: AnnotatorVotes) -> list[dict[str, Any]]:
     """Each person's pull to the left, drawn towards the project's, as a chance between equals."""
     work = crowd.work
     a_left = (work.choice == 0) == (work.left == 1)

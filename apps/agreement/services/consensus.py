@@ -3,27 +3,147 @@
 The fit runs in the background: warm-started after new votes, from the beginning when the ways to
 decide are compared. What it learned goes to `Consensus` and the annotators' rows, from where each
 vote absorbs itself into its comparison's posterior; comparisons whose posterior moved are decided
-anew.
+again.
 """
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 from django.db import connection, transaction
 from django.utils import timezone
+from numpy.typing import NDArray
 
 from apps.accounts.models import Project, User
 from apps.agreement.models import ConsensusReport
 from apps.agreement.selectors.decisions import decision_tally
 from apps.agreement.selectors.slices import Crowd, crowd_of
-from apps.agreement.services.comparing import figures_of
+from apps.agreement.selectors.votes import flipped_keep_rate, kept_accuracy
 from apps.common.errors import Conflict
 from apps.labeling.models import Annotator, Consensus, DecideBy, LabelingSettings
-from apps.labeling.services import labeling_settings_update
+from apps.labeling.services import labeling_settings_update, rule_of
 from apps.labeling.services.redeciding import Redecided, decisions_redo
-from measures.consensus import METHODS, Fit, compare, fit
+from measures.consensus import (
+    METHODS,
+    Check,
+    Comparison,
+    Fit,
+    compare,
+    fit,
+    majority,
+    share_right,
+    wawa,
+)
 from measures.consensus.choosing import LEAST_PROPOSED
+from measures.intervals import wilson
+from measures.voting import (
+    PosteriorRule,
+    Rule,
+    decide_many,
+    decide_many_by_posterior,
+    expected_keep_rate,
+)
+
+# What each way to decide makes of the same votes: kept, right on gold pairs, passed by chance.
+
+
+def figures_of(crowd: Crowd, comparison: Comparison, settings: LabelingSettings) -> dict[str, Any]:
+    """The stored comparison: a row per way, what is recommended and whether it is proposed."""
+    votes = crowd.votes
+    counted = majority(votes)
+    rows = [_counted_row(crowd, rule_of(settings), comparison)]
+    for method in METHODS:
+        if method in comparison.fits:
+            made, check = comparison.fits[method], comparison.checks[method]
+            rows.append(_model_row(crowd, made, check, posterior_rule_of(settings), counted.winner))
+    return {
+        "ways": rows,
+        "wawa": _gold(crowd, wawa(votes).shares, None),
+        "n_items": votes.n_items,
+        "n_annotators": votes.n_annotators,
+        "recommended": comparison.method,
+        "trusted": comparison.trusted,
+        "reason": comparison.reason,
+        "proposed": comparison.method if comparison.proposed else "",
+        "caution": comparison.caution,
+        "needed_votes": LEAST_PROPOSED,
+        "rule": asdict(rule_of(settings)),
+        "least_posterior": settings.least_posterior,
+    }
+
+
+def posterior_rule_of(settings: LabelingSettings) -> PosteriorRule:
+    return PosteriorRule(
+        least_posterior=settings.least_posterior,
+        least_votes=settings.least_votes,
+        max_votes=settings.max_overlap,
+    )
+
+
+def _counted_row(crowd: Crowd, rule: Rule, comparison: Comparison) -> dict[str, Any]:
+    counts = crowd.votes.counts()
+    decided = decide_many(counts, rule)
+    checks = [c for c in comparison.checks.values() if c.counted_log_loss is not None]
+    return {
+        "method": DecideBy.VOTES.value,
+        "kept": int((decided.winner >= 0).sum()),
+        "n": crowd.votes.n_items,
+        "gold": _gold(crowd, majority(crowd.votes).shares, decided.winner),
+        "chance": expected_keep_rate(rule, counts.sum(axis=1).tolist()),
+        "same_as_counting": None,
+        "check": {"log_loss": checks[0].counted_log_loss, "brier": checks[0].counted_brier}
+        if checks
+        else None,
+    }
+
+
+def _model_row(
+    crowd: Crowd,
+    made: Fit,
+    check: Check,
+    rule: PosteriorRule,
+    counted_winner: NDArray[np.integer[Any]],
+) -> dict[str, Any]:
+    votes = crowd.votes
+    decided = decide_many_by_posterior(votes.counts(), made.posteriors, rule)
+    both = (decided.winner >= 0) & (counted_winner >= 0)
+    same = (decided.winner[both] == counted_winner[both]).mean() if both.any() else None
+    return {
+        "method": made.method,
+        "kept": int((decided.winner >= 0).sum()),
+        "n": votes.n_items,
+        "gold": _gold(crowd, made.posteriors, decided.winner),
+        "chance": flipped_keep_rate(
+            votes, made.priors, made.confusion, made.default_confusion, rule
+        ),
+        "same_as_counting": None if same is None else float(same),
+        "check": {
+            "log_loss": check.log_loss,
+            "brier": check.brier,
+            "calibrated": check.calibrated,
+            "sentence": check.sentence,
+            "bars": [asdict(bar) for bar in check.bars],
+        },
+        "converged": made.converged,
+    }
+
+
+def _gold(
+    crowd: Crowd, shares: NDArray[np.float64], winner: NDArray[np.integer[Any]] | None
+) -> dict[str, Any] | None:
+    """Accuracy against known answers: of every label (a tie of labels counts its share), and of
+    what is accepted."""
+    known = crowd.golds >= 0
+    if not known.any():
+        return None
+    right = share_right(shares[known], crowd.golds[known])
+    kept = None if winner is None else kept_accuracy(crowd.golds, winner)
+    return {
+        "n": int(known.sum()),
+        "all": asdict(wilson(float(right.sum()), int(known.sum()))),
+        "kept": asdict(kept) if kept else None,
+    }
+
 
 _FIRST = DecideBy.ONE_COIN.value  # before the ways to decide were compared
 
@@ -58,7 +178,7 @@ class Switched:
 def consensus_refresh(
     *, project: Project, method: str = "", crowd: Crowd | None = None, fitted: Fit | None = None
 ) -> Refreshed | None:
-    """Fit and store; decide anew what moved. None without votes, and where the project has switched
+    """Fit and store; decide again what moved. None without votes, or where the project switched
     to another model meanwhile.
 
     method: one of `METHODS`; empty for the one that decides, else the one the last comparison
@@ -107,7 +227,7 @@ def consensus_compare(*, project: Project) -> ConsensusReport | None:
 
 
 def decide_by_switch(*, project: Project, by: User, **changes: Any) -> Switched:
-    """Put another way to decide in force; `changes` are fields of the rule in LabelingSettings.
+    """Apply another method of deciding; `changes` are fields of the rule in LabelingSettings.
 
     A model is fitted first, so that it decides with what it knows of these voters. A model needs
     LEAST_PROPOSED votes: `Conflict` (too_few_votes) with fewer. Other errors are those of
@@ -164,7 +284,7 @@ def _start(project: Project, crowd: Crowd, method: str) -> Fit | None:
         priors=np.array(stored.priors),
         confusion=confusion.reshape(-1, 4, 4),
         default_confusion=np.array(stored.confusion).reshape(4, 4),
-        posteriors=np.zeros((0, 4)),  # made anew from the matrices
+        posteriors=np.zeros((0, 4)),  # rebuilt from the matrices
         reliability=np.zeros(len(crowd.people)),
         log_likelihood=0.0,
         iterations=0,

@@ -12,9 +12,13 @@ from apps.agreement.models import AgreementReport
 from apps.agreement.selectors import votes
 from apps.agreement.selectors.slices import comparisons_read
 from apps.agreement.selectors.votes import counted_votes
-from apps.agreement.services.costing import cost_figures
 from apps.agreement.services.pairing import matrix_figures, slice_figures
-from apps.agreement.services.statistics import position_figures, statistics_figures, votes_indexed
+from apps.agreement.services.statistics import (
+    cost_figures,
+    position_figures,
+    statistics_figures,
+    votes_indexed,
+)
 from apps.labeling.models import Slot
 from measures.agreement import clustering
 from measures.ceiling import ANCHORS

@@ -61,7 +61,7 @@ def dispute_make_gold(
     """Settle a dispute and measure people by it from now on; the note is its explanation."""
     given = _given(Ruling.Action.MADE_GOLD, cause=cause, note=note, choice=choice)
     if not given["note"]:
-        raise DomainError("Say why, for whoever is measured by it.", field="note")
+        raise DomainError("Explain why, for the people who are tested with it.", field="note")
 
     def act() -> dict[str, Any]:
         was = labeling.comparison_make_gold(
@@ -91,7 +91,7 @@ def dispute_reopen(*, comparison: Comparison, note: str, by: User, seen: int) ->
 def dispute_send_again(
     *, comparison: Comparison, cause: str, note: str, by: User, seen: int, version: int
 ) -> Ruling:
-    """Have one comparison judged anew under guideline `version`, which must be the newest."""
+    """Have one comparison judged again under guideline `version`, which must be the newest."""
     given = _given(Ruling.Action.SENT_AGAIN, cause=cause, note=note)
     guideline = guideline_of(project=comparison.project, version=version)
 
@@ -130,7 +130,7 @@ def disputes_send_again(
     version: int,
     expected: Expected,
 ) -> labeling.SentAgain:
-    """Have many comparisons judged anew, exactly as many as were confirmed.
+    """Have many comparisons judged again, exactly as many as were confirmed.
 
     Where votes or rulings have changed the numbers since they were shown, nothing is done and the
     person confirms the new ones (`Conflict`, code `numbers_changed`).

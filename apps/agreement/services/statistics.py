@@ -1,4 +1,4 @@
-"""The project's statistics of agreement, from the votes that count for them."""
+"""The project's statistics of agreement and cost, from the votes that count for them."""
 
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -6,7 +6,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from apps.agreement.selectors.votes import VoteColumns
+from apps.accounts.models import Project
+from apps.agreement.selectors.votes import KINDS, STRATA, VoteColumns
+from apps.labeling.models import Comparison, Decision, LabelingSettings, Slot
 from measures.agreement import (
     Clustering,
     Level,
@@ -22,6 +24,7 @@ from measures.agreement import (
 )
 from measures.agreement.pairs import PairCounts, PairVotes
 from measures.ceiling import ceiling_from_agreement
+from measures.cost import label_cost
 from measures.estimate import Estimate
 from measures.position import SMALL, position_bias
 from measures.voting import CHOICES
@@ -151,3 +154,45 @@ def position_figures(columns: VoteColumns) -> dict[str, Any]:
         none_shown = bias.low <= 0.5 <= bias.high or abs(bias.value - 0.5) < SMALL
         level = "no_alarm" if none_shown else "unsure"
     return asdict(bias) | {"sentence": bias.sentence, "level": level}
+
+
+# What the labels of a project cost.
+
+KEPT = (Decision.Outcome.ACCEPTED, Decision.Outcome.ADJUDICATED)
+
+
+def cost_figures(
+    columns: VoteColumns, *, project: Project, settings: LabelingSettings
+) -> dict[str, Any]:
+    timed = columns.active_ms >= 0
+    cost = label_cost(
+        votes_by_purpose(columns),
+        n_kept=Decision.objects.filter(project=project, outcome__in=KEPT).count(),
+        active_seconds=float(columns.active_ms[timed].sum()) / 1000,
+        timed=int(timed.sum()),
+        vote_price=settings.vote_price,
+    )
+    return asdict(cost) | {"currency": settings.currency, "vote_price": settings.vote_price}
+
+
+def votes_by_purpose(columns: VoteColumns) -> dict[str, int]:
+    """Current votes by why they were asked for; each has one purpose."""
+
+    def kind(name: str) -> np.ndarray:
+        return columns.kind == KINDS.index(name)
+
+    sent_again = np.isin(columns.comparison, np.unique(columns.comparison[kind(Slot.Kind.FORMER)]))
+    chosen = (Comparison.Stratum.GOLD, Comparison.Stratum.PRACTICE)
+    gold = kind(Slot.Kind.GOLD) | np.isin(columns.stratum, [STRATA.index(s) for s in chosen])
+    purposes = {
+        "repeat": kind(Slot.Kind.REPEAT),
+        "audit": kind(Slot.Kind.AUDIT),
+        "gold": gold,
+        "round": kind(Slot.Kind.REGULAR) & sent_again,
+        "extra": columns.extra,
+    }
+    found, left = {}, np.ones(len(columns), dtype=bool)
+    for name, hit in purposes.items():
+        found[name] = int((left & hit).sum())
+        left &= ~hit
+    return {"first": int(left.sum())} | found

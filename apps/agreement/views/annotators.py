@@ -12,9 +12,8 @@ from django.views.decorators.http import require_POST, require_safe
 
 from apps.accounts.models import User
 from apps.accounts.permissions import ADMIN, READERS, project_page
-from apps.agreement.forms.annotators import AnnotatorsFilter, LeaveOutForm
+from apps.agreement.forms import AnnotatorsFilter, LeaveOutForm
 from apps.agreement.screens import annotator_charts as charts
-from apps.agreement.screens import annotator_person as person_screen
 from apps.agreement.screens import annotators as screen
 from apps.agreement.selectors import annotators as reads
 from apps.agreement.services.annotators import (
@@ -82,9 +81,9 @@ def annotator_csv(request: Request, user_id: int) -> StreamingHttpResponse:
     report = reads.reports_of(project=request.project).filter(user=user).first()
     rows: Iterable[Mapping[str, Any]] = ()
     if report is not None:
-        rows = chain(person_screen.figure_rows(report), charts.chart_rows(report.figures))
+        rows = chain(screen.figure_rows(report), charts.chart_rows(report.figures))
     name = f"{request.project.slug}-annotator-{user_id}.csv"
-    return _csv(person_screen.PERSON_COLUMNS, rows, name)
+    return _csv(screen.PERSON_COLUMNS, rows, name)
 
 
 @require_POST
@@ -138,18 +137,18 @@ def _page(
         "nav": "agreement",
         "person": user,
         "report": report,
-        "standing": reads.standing_of(project=project, user=user),
+        "annotator": reads.annotator_of(project=project, user=user),
         "is_admin": with_names,
     }
     if report is not None:
         model = reads.model_of(project=project, user=user)
         found = reads.differences_of(project=project, user=user)
         context |= {
-            "verdict": person_screen.verdict(report),
-            "lines": person_screen.lines(report, model),
-            "confusion": person_screen.confusion_rows(model),
+            "verdict": screen.verdict(report),
+            "lines": screen.lines(report, model),
+            "confusion": screen.confusion_rows(model),
             "model": model,
-            "differences": person_screen.differences(found, excerpt),
+            "differences": screen.differences(found, excerpt),
             "speed": charts.speed_chart(report.figures),
             "time": charts.time_chart(report.figures),
             "habits": charts.habit_chart(report.figures),

@@ -10,7 +10,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 
 from apps.accounts.permissions import ADMIN, READERS, STAFF, project_page
-from apps.agreement.forms.decisions import RuleForm
+from apps.agreement.forms import RuleForm
 from apps.agreement.screens import decisions as screen
 from apps.agreement.selectors import decisions as reads
 from apps.agreement.selectors.decisions import rule_preview
@@ -44,14 +44,14 @@ def preview(request: Request) -> HttpResponse:
 @require_POST
 @project_page(READERS)
 def apply(request: Request) -> HttpResponse:
-    """`action=apply` puts the rule in force (admins); else it gets an address to share."""
+    """`action=apply` applies the rule (admins); otherwise it gets an address to share."""
     form = RuleForm(request.POST, current=settings_get(project=request.project))
     if request.POST.get("action") != "apply":
         named = {name: request.POST.get(name, "") for name in form.fields if name in request.POST}
         address = reverse("agreement:decisions", args=[request.project.slug])
         return redirect(f"{address}?{urlencode(named)}")
     if request.role != ADMIN:
-        raise PermissionDenied("Only admins of a project put its rule in force.")
+        raise PermissionDenied("Only project admins can apply a rule.")
     if form.is_valid():
         try:
             done = decide_by_switch(project=request.project, by=request.user, **form.cleaned_data)
@@ -60,7 +60,7 @@ def apply(request: Request) -> HttpResponse:
         else:
             kept, before = (t.get("accepted", 0) for t in (done.after, done.before))
             messages.success(
-                request, f"The rule is in force: {kept:,} comparisons accepted, {before:,} before."
+                request, f"Rule applied: {kept:,} comparisons accepted, {before:,} before."
             )
             return redirect("agreement:decisions", request.project.slug)
     return _page(request, form, status=422)
@@ -70,9 +70,9 @@ def apply(request: Request) -> HttpResponse:
 @project_page(STAFF)
 def compare(request: Request) -> HttpResponse:
     if consensus_compare(project=request.project) is None:
-        messages.error(request, "There are no votes yet to compare ways of deciding on.")
+        messages.error(request, "There are no votes yet to compare methods on.")
     else:
-        messages.success(request, "All ways to decide were compared on the votes as they are now.")
+        messages.success(request, "All aggregation methods were compared on the current votes.")
     return redirect("agreement:decisions", request.project.slug)
 
 
@@ -90,7 +90,7 @@ def ways_csv(request: Request) -> HttpResponse:
 
 
 def _form(request: Request) -> RuleForm:
-    """Bound to the query where it names a rule; what it leaves out is as in force."""
+    """Bound to the query where it names a rule; what it leaves out is as in the current rule."""
     current = settings_get(project=request.project)
     if not request.GET:
         return RuleForm(current=current)
@@ -102,14 +102,14 @@ def _form(request: Request) -> RuleForm:
 
 def _page(request: Request, form: RuleForm, status: int = 200) -> HttpResponse:
     project = request.project
-    in_force = settings_get(project=project)
+    current = settings_get(project=project)
     report = reads.consensus_report_get(project=project)
     context = {
         "page_title": "Decisions",
         "nav": "agreement",
         "tab": "decisions",
         "form": form,
-        "in_force": in_force,
+        "current": current,
         "may_apply": request.role == ADMIN,
         "may_compare": request.role in STAFF,
         "consensus": reads.consensus_get(project=project),
@@ -123,7 +123,7 @@ def _page(request: Request, form: RuleForm, status: int = 200) -> HttpResponse:
     if report is not None:
         figures = report.figures
         context |= {
-            "ways": screen.ways(report, in_force.decide_by),
+            "ways": screen.ways(report, current.decide_by),
             "diagrams": screen.diagrams(report),
             "proposed": screen.LABELS.get(figures["proposed"], ""),
             "proposed_method": figures["proposed"],

@@ -11,12 +11,11 @@ from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from apps.accounts.permissions import ADMIN, JUDGES, READERS, project_page
-from apps.agreement.forms.disputes import DisputesFilter, RulingForm, SendAgainForm
+from apps.agreement.forms import DisputesFilter, RulingForm, SendAgainForm
 from apps.agreement.models import Ruling
 from apps.agreement.screens import disputes as screen
 from apps.agreement.selectors import disputes as reads
-from apps.agreement.selectors.disputes import CHOICES, cause_counts, rulings_all
-from apps.agreement.selectors.reannotation import batches
+from apps.agreement.selectors.disputes import CHOICES, batches, cause_counts, rulings_all
 from apps.agreement.services import rulings
 from apps.common.errors import DomainError, Missing
 from apps.common.http import Request
@@ -229,7 +228,7 @@ def send_again(request: Request) -> HttpResponse:
 def _sent(request: Request, ids: list[int], form: SendAgainForm) -> HttpResponse:
     if not form.is_valid():
         name, errors = next(iter(form.errors.items()))
-        said = "Choose what caused these disputes." if name == "cause" else errors[0]
+        said = "Choose the cause of these disputes." if name == "cause" else errors[0]
         raise DomainError(said, field=name)
     given = form.cleaned_data
     sent = rulings.disputes_send_again(
@@ -244,7 +243,7 @@ def _sent(request: Request, ids: list[int], form: SendAgainForm) -> HttpResponse
     messages.success(
         request,
         f"{len(sent.votes):,} comparisons were sent again: {sent.n_votes:,} votes stay as history, "
-        f"and at least {sent.n_wanted:,} new ones are asked for.",
+        f"and at least {sent.n_wanted:,} new votes are needed.",
     )
     return redirect("agreement:reannotation", request.project.slug)
 
@@ -276,7 +275,7 @@ def _address(request: Request, comparison: int | None) -> str:
     return f"{url}?{kept}" if kept else url
 
 
-# What disputes were about, and what judging them anew has changed.
+# What disputes were about, and what judging them again has changed.
 
 _RULING_COLUMNS = (
     "comparison",

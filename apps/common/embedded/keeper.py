@@ -8,7 +8,7 @@ from collections.abc import Callable, Set
 from pathlib import Path
 
 from apps.common import environment as env
-from apps.common.embedded.locks import EmbeddedServerError, UsersLock, held
+from apps.common.embedded.locks import EmbeddedServerError, UsersLock, lock_taken
 from apps.common.embedded.postgres import ensure_postgres, postgres_runs, stop_postgres
 from apps.common.embedded.redis_server import ensure_redis, redis_is_gone, stop_redis
 
@@ -73,7 +73,7 @@ _LOCK = "servers.watch"
 def ensure_watched(folder: Path) -> None:
     """Start the process unless it runs."""
     with (folder / _LOCK).open("a") as lock:
-        if not held(lock):
+        if not lock_taken(lock):
             return
     subprocess.Popen(
         [sys.executable, "-m", "apps.common.embedded", str(folder)],
@@ -88,7 +88,7 @@ def ensure_watched(folder: Path) -> None:
 def watch(folder: Path) -> None:
     os.chdir("/")
     with (folder / _LOCK).open("a") as lock:
-        if not held(lock):
+        if not lock_taken(lock):
             return
         with UsersLock(folder) as users:
             users.wait_until_unused()

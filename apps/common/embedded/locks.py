@@ -45,7 +45,7 @@ class UsersLock:
     def is_last_user(self) -> bool:
         """True when nobody else is in; then newcomers wait until this process has left."""
         fcntl.flock(self._start, fcntl.LOCK_EX)
-        if held(self._users):
+        if lock_taken(self._users):
             return True
         fcntl.flock(self._start, fcntl.LOCK_UN)
         return False
@@ -55,7 +55,7 @@ class UsersLock:
         while True:
             fcntl.flock(self._users, fcntl.LOCK_EX)
             # Never wait for `start` while holding `users`: a newcomer takes them the other way.
-            if held(self._start):
+            if lock_taken(self._start):
                 return
             fcntl.flock(self._users, fcntl.LOCK_UN)
             fcntl.flock(self._start, fcntl.LOCK_EX)
@@ -67,7 +67,7 @@ class UsersLock:
         self._start.close()
 
 
-def held(file: object) -> bool:
+def lock_taken(file: object) -> bool:
     """Take the lock exclusively unless somebody has it; whether it was taken."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # type: ignore[arg-type] # anything with a descriptor

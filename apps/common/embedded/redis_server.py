@@ -19,7 +19,12 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from apps.common.embedded.locks import EmbeddedServerError, held, temporary_folder, temporary_path
+from apps.common.embedded.locks import (
+    EmbeddedServerError,
+    lock_taken,
+    temporary_folder,
+    temporary_path,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -125,14 +130,14 @@ class _State(Enum):
 def _is_free(data: Path) -> bool:
     """Whether no server has the append-only file."""
     with (data / _LOCK).open("a") as lock:
-        return held(lock)
+        return lock_taken(lock)
 
 
 def _launch(folder: Path) -> None:
     data, path = folder / "redis", redis_socket(folder)
     with (data / _LOCK).open("a") as lock:
         deadline = time.monotonic() + START_SECONDS
-        while not held(lock):  # one that shuts down no longer listens while it still writes
+        while not lock_taken(lock):  # one that shuts down no longer listens while it still writes
             if not redis_is_gone(folder):
                 return  # another process was faster
             if time.monotonic() > deadline:

@@ -1,13 +1,16 @@
-"""The API of labeling: import, ask for pairs, vote, read decisions."""
+"""The API of labeling: import, ask for pairs, vote, read decisions and guidelines."""
 
+from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
 from django.http import HttpRequest
-from ninja import Path, Query, Router, Status
+from ninja import Field, Path, Query, Router, Schema, Status
 
 from apps.accounts.api_auth import needs
+from apps.accounts.models import Project, User
 from apps.accounts.permissions import ADMIN, READERS, STAFF, project_for
+from apps.common.errors import Missing
 from apps.labeling import selectors, services
 from apps.labeling.api.schemas import (
     AsksOut,
@@ -27,7 +30,7 @@ from apps.labeling.api.schemas import (
     VotesReportOut,
 )
 from apps.labeling.models import Vote
-from apps.labeling.services import LABELERS, Lease, NothingReason, Offers
+from apps.labeling.services import LABELERS, Lease, NothingReason, Questions
 
 router = Router(tags=["labeling"])
 ADMINS = frozenset({ADMIN})
@@ -37,9 +40,9 @@ Key = Path(ge=1, le=LARGEST_KEY)
 
 
 @lru_cache(maxsize=256)
-def _asks(offers: Offers) -> AsksOut:
+def _asks(questions: Questions) -> AsksOut:
     """The same for every pair of a project until its settings change."""
-    return AsksOut.from_orm(offers)
+    return AsksOut.from_orm(questions)
 
 
 def _next(got: Lease | NothingReason | None) -> dict[str, Any]:
@@ -56,7 +59,7 @@ def _next(got: Lease | NothingReason | None) -> dict[str, Any]:
             left=got.left,
             right=got.right,
             leased_until=got.leased_until,
-            asks=_asks(got.offers),
+            asks=_asks(got.questions),
         )
     }
 
@@ -215,3 +218,66 @@ def labeling_update(request: HttpRequest, slug: str, payload: LabelingSettingsIn
     project, _ = project_for(request.user, slug, ADMINS)
     changes = payload.dict(exclude_none=True)
     return services.labeling_settings_update(project=project, by=request.user, **changes)
+
+
+# The API of guidelines: read them, and say that one has.
+
+
+class GuidelineOut(Schema):
+    version: int
+    body: str = Field(description="Markdown")
+    is_major: bool
+    published_at: datetime
+    acknowledged_version: int = Field(
+        description="the last version you said you have read; 0: none"
+    )
+    must_acknowledge: bool = Field(description="`next` gives nothing until you acknowledge it")
+
+
+class AcknowledgeIn(Schema):
+    version: int = Field(ge=1, le=2**31 - 1, description="the version you have read")
+
+
+@router.get(
+    "/projects/{slug}/guidelines",
+    auth=needs("read"),
+    response=GuidelineOut,
+    summary="The current guidelines",
+)
+def guidelines_get(request: HttpRequest, slug: str) -> dict[str, Any]:
+    project, role = project_for(request.user, slug)
+    return _shown(project, request.user, role)
+
+
+@router.post(
+    "/projects/{slug}/guidelines/acknowledge",
+    auth=needs("label"),
+    response=GuidelineOut,
+    summary="Say that you have read the guidelines",
+)
+def guidelines_acknowledge(
+    request: HttpRequest, slug: str, payload: AcknowledgeIn
+) -> dict[str, Any]:
+    """Saying it again is harmless; a version that a newer major one replaced is refused."""
+    project, role = project_for(request.user, slug, LABELERS)
+    services.guideline_acknowledge(project=project, user=request.user, version=payload.version)
+    return _shown(project, request.user, role)
+
+
+def _shown(project: Project, user: User, role: str) -> dict[str, Any]:
+    current = selectors.guideline_current(project=project)
+    if current is None:
+        raise Missing("This project has no guidelines yet.", field="version")
+    read = selectors.guideline_read(project=project, user=user)
+    due = False
+    if role in LABELERS:
+        eligibility = services.labeling_status(project=project, annotator=user).eligibility
+        due = eligibility.guideline_due is not None
+    return {
+        "version": current.version,
+        "body": current.body,
+        "is_major": current.is_major,
+        "published_at": current.created_at,
+        "acknowledged_version": read.version if read else 0,
+        "must_acknowledge": due,
+    }

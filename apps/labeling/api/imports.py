@@ -172,7 +172,7 @@ def import_check(request: HttpRequest, slug: str, job: str) -> Status:
     summary="Bring the checked file in",
 )
 def import_start(request: HttpRequest, slug: str, job: str, payload: ImportStartIn) -> Status:
-    """Also goes on with one that was interrupted; rows that are in already change nothing."""
+    """Also continues one that was interrupted; rows already imported change nothing."""
     found = _job(request, slug, job)
     services.import_job_start(job=found, on_error=payload.on_error)
     return Status(202, found)

@@ -34,7 +34,7 @@ _SCORE = ("overall_score", "fine_grained_score", "fine-grained_score", "score", 
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Completion:
     content: Any
     model: str = ""
     score: float | None = None  # higher is better; a rank counts downwards
@@ -80,7 +80,7 @@ def convert(number: int, record: Record, read: Mapper) -> Iterator[Converted]:
         yield Converted(number, row)
 
 
-def _answers(value: Any) -> list[Answer]:
+def _answers(value: Any) -> list[Completion]:
     if not isinstance(value, list):
         raise BadValue("completions", "is not a list of answers")
     if len(value) < 2:
@@ -88,9 +88,9 @@ def _answers(value: Any) -> list[Answer]:
     return [_answer(entry, place) for place, entry in enumerate(value, start=1)]
 
 
-def _answer(entry: Any, place: int) -> Answer:
+def _answer(entry: Any, place: int) -> Completion:
     if isinstance(entry, str | list):
-        return Answer(content_from(entry))
+        return Completion(content_from(entry))
     if not isinstance(entry, Mapping):
         raise BadValue("completions", f"answer {place} is neither a text nor an object")
     content = next((entry[name] for name in _TEXT if entry.get(name)), None)
@@ -104,10 +104,10 @@ def _answer(entry: Any, place: int) -> Answer:
         rank = number_from(rating)
         score = -rank if isinstance(rank, int | float) else None
     usable = isinstance(score, int | float) and not isinstance(score, bool)
-    return Answer(content_from(content), model, float(score) if usable else None, rating)
+    return Completion(content_from(content), model, float(score) if usable else None, rating)
 
 
-def paired(answers: list[Answer], options: Options, *, key: str) -> list[tuple[int, int]]:
+def paired(answers: list[Completion], options: Options, *, key: str) -> list[tuple[int, int]]:
     """Index pairs, each in an order drawn by hash, so that A is not always the earlier or better.
 
     The draws depend on seed, prompt and answers only. Raises BadValue where ratings are wanted and
@@ -133,7 +133,7 @@ def paired(answers: list[Answer], options: Options, *, key: str) -> list[tuple[i
     return [(i, j) if draw(f"side {_digest(answers, i, j)}") < 0.5 else (j, i) for i, j in chosen]
 
 
-def _by_score(answers: list[Answer]) -> list[int]:
+def _by_score(answers: list[Completion]) -> list[int]:
     if any(answer.score is None for answer in answers):
         raise BadValue("completions", "an answer has no rating; choose a pairing without ratings")
     order = sorted(range(len(answers)), key=lambda i: (-(answers[i].score or 0.0), i))
@@ -142,6 +142,6 @@ def _by_score(answers: list[Answer]) -> list[int]:
     return order
 
 
-def _digest(answers: list[Answer], i: int, j: int) -> str:
+def _digest(answers: list[Completion], i: int, j: int) -> str:
     texts = sorted(str(answers[k].content) for k in (i, j))
     return hashlib.sha256("\0".join(texts).encode("utf-8", "replace")).hexdigest()

@@ -176,7 +176,7 @@ def number_from(value: Any) -> Any:
 
 
 def object_from(value: Any) -> Any:
-    """An object that a column holds as JSON text; what is none is handed back."""
+    """An object that a column holds as JSON text; anything else is returned unchanged."""
     return _json(value) if isinstance(value, str) else value
 
 

@@ -280,12 +280,12 @@ class _Elements:
 
     def _more(self) -> bool:
         """Read on, at least as much as is held, so that a long element is tried a few times."""
-        held = self._text[self._at :]
-        if self._ended or len(held) > _LONGEST:
+        rest = self._text[self._at :]
+        if self._ended or len(rest) > _LONGEST:
             return False
-        block = self._file.read(max(_BLOCK_CHARACTERS, len(held)))
+        block = self._file.read(max(_BLOCK_CHARACTERS, len(rest)))
         self._ended = not block
-        self._text, self._at = held + block, 0
+        self._text, self._at = rest + block, 0
         return bool(block)
 
     def _end(self) -> None:

@@ -13,7 +13,7 @@ _LABELS = {
     "chosen": "Chosen answer",
     "rejected": "Rejected answer",
     "completions": "List of answers",
-    "gold": "Published label",
+    "gold": "Reference label (gold)",
     "model_a": "Model of A",
     "model_b": "Model of B",
     "chosen_model": "Model of the chosen",
@@ -57,9 +57,9 @@ class ImportSettingsForm(forms.Form):
     )
     pairing = forms.ChoiceField(label="Pairs to make", choices=list(PAIRINGS.items()))
     preference = forms.BooleanField(
-        required=False, label="Keep the file's preference as a published label"
+        required=False, label="Keep the file's preference as a reference label"
     )
-    votes = forms.BooleanField(required=False, label="Bring the past votes in")
+    votes = forms.BooleanField(required=False, label="Import the existing annotations")
     rest = forms.ChoiceField(
         label="Columns that fill nothing",
         choices=[("metadata", "keep with the prompt"), ("drop", "leave out")],
@@ -151,7 +151,7 @@ class ImportSettingsForm(forms.Form):
         return [self[_MAP + name] for name in names]
 
     def settings(self) -> dict[str, Any]:
-        """A job's settings; columns are chosen anew when the layout has changed."""
+        """A job's settings; columns are chosen again when the layout has changed."""
         data = self.cleaned_data
         constants = {
             name: data[field]

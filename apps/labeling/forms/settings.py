@@ -1,23 +1,25 @@
-"""The form of the labeling settings, in the sections of its page."""
+"""What admins send: the labeling settings, section by section, and one annotator's limits."""
 
 import re
+from collections.abc import Collection
 from typing import Any
 
 from django import forms
 from django.utils.text import slugify
 
-from apps.labeling.models import LabelingSettings
+from apps.labeling.models import Annotator, LabelingSettings
+from apps.labeling.services.eligibility import MOST_A_DAY
 
 _LABELS = {
     "overlap": "Votes per comparison",
-    "max_overlap": "Most votes per comparison",
-    "least_votes": "Least votes",
-    "least_agreeing": "Least agreeing",
-    "least_share": "Least share",
-    "least_posterior": "Least posterior",
-    "stop_early": "Stop asking once decided",
+    "max_overlap": "Maximum votes per comparison",
+    "least_votes": "Minimum votes",
+    "least_agreeing": "Minimum agreeing votes",
+    "least_share": "Minimum share",
+    "least_posterior": "Minimum probability",
+    "stop_early": "Stop early when decided",
     "audit_days": "Audited within (days)",
-    "fast_ms": "Too fast to have read (milliseconds)",
+    "fast_ms": "Flag answers faster than (milliseconds)",
     "vote_price": "Price of a vote",
     "currency": "Currency",
     "random_share": "Share drawn at random",
@@ -25,8 +27,8 @@ _LABELS = {
     "repeat_share": "Share of hidden repeats",
     "audit_share": "Share of audit re-votes",
     "audit_rate": "Share of votes audited",
-    "lease_seconds": "A pair is held for (seconds)",
-    "skips_to_review": "Skips that send a pair to review",
+    "lease_seconds": "Reserve a pair for (seconds)",
+    "skips_to_review": "Send to review after this many skips",
     "show_tie": "Offer “Tie”",
     "show_both_bad": "Offer “Both are bad”",
     "show_strength": "Ask how much better",
@@ -36,7 +38,7 @@ _LABELS = {
     "show_rationale": "Ask for a reason",
     "require_rationale": "A reason must be given",
     "acknowledge_guidelines": "A major version must be acknowledged",
-    "daily_cap": "Most votes a person a day",
+    "daily_cap": "Maximum votes per person and day",
     "qualification_pairs": "Pairs of the qualification",
     "qualification_pass": "Share right to pass",
     "qualification_attempts": "Attempts",
@@ -53,16 +55,16 @@ _HELP = {
     "on pairs that stopped when they agreed, and looks better than it is.",
     "audit_days": "After that an audit that was not done counts as overdue.",
     "fast_ms": "Answers faster than this are counted on the annotators’ pages; 0: none.",
-    "vote_price": "For the cost per kept pair; 0: not stated.",
+    "vote_price": "For the cost per accepted comparison; 0: not stated.",
     "currency": "Three letters, such as EUR.",
     "random_share": "Of the queue; the rest goes by priority. Never zero: agreement is "
     "computed on what was drawn at random.",
     "gold_share": "Pairs with a known answer, to see who is right how often.",
     "repeat_share": "A pair a person has judged comes again, mirrored, to see whether they agree "
     "with themselves.",
-    "audit_share": "Of what reviewers and admins get: audited votes judged anew, without "
+    "audit_share": "Of what reviewers and admins get: audited votes judged again, without "
     "seeing the first.",
-    "audit_rate": "Drawn by a seeded hash of each vote, so nobody chooses which.",
+    "audit_rate": "A fixed random sample of the votes, so nobody chooses which.",
     "lease_seconds": "After that an unanswered pair goes to others.",
     "skips_to_review": "So many different people passing on a pair take it out of the queue, "
     "for an admin to look at.",
@@ -73,7 +75,7 @@ _HELP = {
     "require_criteria": "Then a choice is marked first and Enter submits.",
     "show_rationale": "The reasons below as chips, and a free text.",
     "require_rationale": "A chip or a text with every answer; Enter submits.",
-    "acknowledge_guidelines": "Nobody gets a pair before they have read it and said so.",
+    "acknowledge_guidelines": "Nobody gets a pair before confirming that they have read it.",
     "daily_cap": "0: no cap. A person can have a cap of their own.",
     "qualification_pairs": "Practice pairs to judge before real work; 0: no qualification.",
 }
@@ -130,8 +132,8 @@ class LabelingSettingsForm(forms.Form):
     )
     reasons = LinesField(label="Reasons", help_text="One to a line; each becomes a chip.")
     constraint_phrases = LinesField(
-        label="Phrases that need a person",
-        help_text="One to a line. A pair with such a phrase in an answer goes to review when it "
+        label="Blocked phrases",
+        help_text="One per line. A pair with such a phrase in an answer is held for review when it "
         "is imported, however it is spelled; earlier imports stay.",
     )
 
@@ -150,3 +152,76 @@ class LabelingSettingsForm(forms.Form):
 
     def changes(self) -> dict[str, Any]:
         return {name: self.cleaned_data[name] for name in self.changed_data}
+
+
+# What an admin sends about an annotator. Rules live in services; refusals land on their field.
+
+SORTS = ("name", "today", "votes", "seen")
+STATES = {
+    "": "all",
+    "paused": "paused",
+    "guideline": "guidelines not read",
+    "unqualified": "not qualified",
+    "limited": "with limits",
+}
+
+
+class AnnotatorsFilter(forms.Form):
+    """The filter of the list; lives in the query string."""
+
+    q = forms.CharField(required=False, max_length=200, label="Search")
+    state = forms.ChoiceField(required=False, choices=list(STATES.items()), label="Show")
+    sort = forms.ChoiceField(
+        required=False,
+        label="Sort by",
+        choices=list(zip(SORTS, ("name", "answers today", "answers", "last seen"), strict=True)),
+    )
+
+
+class LimitsForm(forms.Form):
+    """A person's share of the work; the choices are the project's, and what they have already."""
+
+    daily_cap = forms.IntegerField(
+        required=False,
+        min_value=0,
+        max_value=MOST_A_DAY,
+        label="Answers a day, at most",
+        help_text="UTC days; 0 for no limit, empty for the project's.",
+    )
+    topics = forms.MultipleChoiceField(
+        required=False,
+        label="Topics",
+        help_text="Only pairs of these; none chosen means all.",
+        widget=forms.CheckboxSelectMultiple(attrs={"class": "many"}),
+    )
+    languages = forms.MultipleChoiceField(
+        required=False,
+        label="Languages",
+        help_text="Only pairs in these; none chosen means all.",
+        widget=forms.CheckboxSelectMultiple(attrs={"class": "many"}),
+    )
+
+    def __init__(
+        self,
+        data: Any = None,
+        *,
+        current: Annotator,
+        topics: Collection[str],
+        languages: Collection[str],
+    ) -> None:
+        initial = {name: getattr(current, name) for name in ("daily_cap", "topics", "languages")}
+        super().__init__(data, initial=initial)
+        for name, known in (("topics", topics), ("languages", languages)):
+            values = sorted({*known, *getattr(current, name)})
+            self.fields[name].choices = [(value, value) for value in values]
+            if not values:
+                del self.fields[name]
+
+
+class PauseForm(forms.Form):
+    reason = forms.CharField(
+        max_length=300,
+        label="Why",
+        help_text="The person reads this instead of a pair.",
+        widget=forms.TextInput({"autocomplete": "off"}),
+    )

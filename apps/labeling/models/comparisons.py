@@ -107,10 +107,10 @@ class Comparison(Stamped):
         DROPPED = "dropped", "dropped"
 
     class Stratum(models.TextChoices):
-        RANDOM = "random", "random"
+        RANDOM = "random", "normal"
         PRIORITY = "priority", "priority"
         GOLD = "gold", "gold"
-        PRACTICE = "practice", "qualification"  # never in the queue
+        PRACTICE = "practice", "practice"  # never in the queue
 
     project = models.ForeignKey(
         Project, on_delete=models.CASCADE, related_name="comparisons", db_index=False

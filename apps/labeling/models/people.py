@@ -1,4 +1,4 @@
-"""Who labels: their standing, the guidelines they read, the qualification they pass."""
+"""Who labels: their eligibility, the guidelines they read, the qualification they pass."""
 
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
@@ -10,7 +10,7 @@ from apps.labeling.models.comparisons import Choice, Comparison
 
 
 class Annotator(Stamped):
-    """One person's standing in one project: what they have read, may get, and have passed.
+    """One person's eligibility in one project: what they have read, may get, and have passed.
 
     Made when first needed; no row means: nothing acknowledged, no limits, not qualified. That
     someone is paused stands with their membership.
@@ -84,7 +84,7 @@ class QualificationAttempt(Stamped):
     user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="+")
     number = models.PositiveSmallIntegerField()
     state = models.CharField(max_length=7, choices=State.choices, default=State.RUNNING)
-    pass_share = models.FloatField(help_text="the mark in force when it began")
+    pass_share = models.FloatField(help_text="the passing share when it began")
     n_pairs = models.PositiveSmallIntegerField()
     n_right = models.PositiveSmallIntegerField(default=0)
     finished_at = models.DateTimeField(null=True, blank=True)

@@ -71,7 +71,7 @@ class LabelingSettings(Stamped):
     )
     audit_rate = models.FloatField(default=0.1, help_text="of votes, drawn by a seeded hash")
     audit_days = models.PositiveSmallIntegerField(
-        default=7, db_default=7, help_text="an audited vote is judged anew within so many days"
+        default=7, db_default=7, help_text="an audited vote is judged again within so many days"
     )
     fast_ms = models.PositiveIntegerField(
         default=2_000, db_default=2_000, help_text="answers faster than this were hardly read"
@@ -143,7 +143,7 @@ class ImportJob(Named):
         IMPORT = "import", "import"
 
     class State(models.TextChoices):
-        DRAFT = "draft", "waits for its columns"
+        DRAFT = "draft", "needs column mapping"
         QUEUED = "queued", "waiting for a worker"
         RUNNING = "running", "running"
         DONE = "done", "done"

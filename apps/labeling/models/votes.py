@@ -108,7 +108,7 @@ class Vote(models.Model):
 
 
 class Decision(Stamped):
-    """What the votes on a comparison amount to, under the rule in force when it was made."""
+    """What the votes on a comparison amount to, under the rule of that time."""
 
     class Outcome(models.TextChoices):
         ACCEPTED = "accepted", "accepted"

@@ -213,19 +213,19 @@ def pieces_of(text: str) -> Iterator[Piece]:
     if len(text) <= LONGEST_WHOLE:
         yield Piece(text)
         return
-    held: list[str] = []
+    blocks: list[str] = []
     size = 0
     for block, is_code in _blocks(text):
-        if held and (is_code or size + len(block) > LONGEST_PIECE):
-            yield Piece("".join(held))
-            held, size = [], 0
+        if blocks and (is_code or size + len(block) > LONGEST_PIECE):
+            yield Piece("".join(blocks))
+            blocks, size = [], 0
         if is_code or len(block) > LONGEST_PIECE:
             yield Piece(block, is_plain=not is_code)
             continue
-        held.append(block)
+        blocks.append(block)
         size += len(block)
-    if held:
-        yield Piece("".join(held))
+    if blocks:
+        yield Piece("".join(blocks))
 
 
 def _blocks(text: str) -> Iterator[tuple[str, bool]]:

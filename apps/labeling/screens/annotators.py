@@ -112,7 +112,7 @@ def _with_columns(rows: QuerySet[Membership], project: Project) -> QuerySet[Memb
     votes = Vote.objects.filter(project=project, annotator=OuterRef("user")).order_by()
     votes = votes.exclude(source=Vote.Source.IMPORT)
     midnight = timezone.now().replace(hour=0, minute=0, second=0, microsecond=0)
-    standing = Annotator.objects.filter(project=project, user=OuterRef("user"))
+    annotator = Annotator.objects.filter(project=project, user=OuterRef("user"))
     attempts = QualificationAttempt.objects.filter(project=project, user=OuterRef("user"))
     last = Vote.objects.filter(project=project, annotator=OuterRef("user"))
     last = last.exclude(source=Vote.Source.IMPORT).order_by("-cast_at").values("cast_at")[:1]
@@ -120,12 +120,12 @@ def _with_columns(rows: QuerySet[Membership], project: Project) -> QuerySet[Memb
         n_votes=_number(votes.filter(is_current=True)),
         n_today=_number(votes.filter(revision=1, cast_at__gte=midnight)),
         last_vote=Subquery(last),
-        acknowledged=Coalesce(Subquery(standing.values("acknowledged_version")), Value(0)),
-        acknowledged_at=Subquery(standing.values("acknowledged_at")),
-        qualified_at=Subquery(standing.values("qualified_at")),
-        daily_cap=Subquery(standing.values("daily_cap")),
-        topics=_words(standing, "topics"),
-        languages=_words(standing, "languages"),
+        acknowledged=Coalesce(Subquery(annotator.values("acknowledged_version")), Value(0)),
+        acknowledged_at=Subquery(annotator.values("acknowledged_at")),
+        qualified_at=Subquery(annotator.values("qualified_at")),
+        daily_cap=Subquery(annotator.values("daily_cap")),
+        topics=_words(annotator, "topics"),
+        languages=_words(annotator, "languages"),
         n_attempts=_number(attempts.order_by()),
         attempt_state=Subquery(attempts.order_by("-number").values("state")[:1]),
     ).annotate(last_seen=Greatest("user__last_login", "last_vote"))
@@ -137,9 +137,9 @@ def _number(rows: QuerySet[Any]) -> Coalesce:
     return Coalesce(Subquery(counted, output_field=IntegerField()), Value(0))
 
 
-def _words(standing: QuerySet[Annotator], name: str) -> Subquery:
+def _words(annotator: QuerySet[Annotator], name: str) -> Subquery:
     field = Annotator._meta.get_field(name)
-    return Subquery(standing.values(name), output_field=ArrayField(field.base_field))
+    return Subquery(annotator.values(name), output_field=ArrayField(field.base_field))
 
 
 def _in_state(rows: QuerySet[Membership], state: str, project: Project) -> QuerySet[Membership]:

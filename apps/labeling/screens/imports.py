@@ -28,7 +28,7 @@ _WARNING_WORDS = {
     "identical": "with two answers that read alike",
     "model_name": "with an answer that names its model",
     "personal": "with what looks like personal data or a secret",
-    "phrase": "with a constraint phrase, for review",
+    "phrase": "with a blocked phrase, held for review",
     "group": "whose prompt is in two groups",
 }
 
@@ -36,12 +36,12 @@ _WARNING_WORDS = {
 def words_of(job: ImportJob) -> str:
     """The job's state in a few words, for the list and the badge."""
     if job.state == State.DRAFT:
-        return "waits for its columns"
+        return "needs column mapping"
     if job.state == State.DONE:
         return "imported" if job.stage == Stage.IMPORT else "checked, not imported"
     what = "check" if job.stage == Stage.CHECK else "import"
     return {
-        State.QUEUED: f"{what} waits for a worker",
+        State.QUEUED: f"{what} waiting for a worker",
         State.RUNNING: "checking" if job.stage == Stage.CHECK else "importing",
         State.FAILED: f"{what} failed",
         State.CANCELLED: "cancelled",

@@ -1,11 +1,12 @@
 """The label screen: the pair, its panes, the progress bar and the reasons to choose from."""
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from difflib import SequenceMatcher
 from functools import lru_cache
-from typing import Any, TypedDict
+from typing import Any, Literal, TypedDict
 
 from django.conf import settings
 from django.template.loader import render_to_string
@@ -20,8 +21,7 @@ from apps.labeling.forms import CRITERION
 from apps.labeling.models import Guideline
 from apps.labeling.rendering import text_html, texts_html
 from apps.labeling.rendering.maths import text_escaped
-from apps.labeling.screens.answers import changed_lines
-from apps.labeling.services import FLAGS, Lease, NothingReason, Offers
+from apps.labeling.services import FLAGS, Lease, NothingReason, Questions
 from apps.labeling.services.results import Criterion
 from apps.labeling.texts import Messages
 
@@ -92,16 +92,16 @@ LOOKS = {
     "guideline": Look("book-open", "warn", "guidelines to read"),
     "qualification": Look("clipboard-check", "warn", "not qualified yet"),
     "daily_cap": Look("circle-check", "good", "done for today"),
-    "held": Look("hourglass", "", "others hold the rest"),
+    "held": Look("hourglass", "", "others are answering the rest"),
     "audits_done": Look("circle-check", "good", "audits done"),
-    "yours_done": Look("circle-check", "good", "own part done"),
+    "yours_done": Look("circle-check", "good", "nothing left for you"),
     "all_done": Look("circle-check", "good", "everything is labeled"),
     "empty": Look("inbox", "", "nothing to label yet"),
 }
 
 
 def context_of(reason: NothingReason, *, project: Project, annotator: User) -> dict[str, Any]:
-    """What `_nothing.html` needs besides the reason itself."""
+    """What the page needs besides the reason itself."""
     more: dict[str, Any] = {"look": LOOKS[reason.code]}
     if reason.code == "guideline":
         more |= reading(project=project, user=annotator)
@@ -113,7 +113,7 @@ def context_of(reason: NothingReason, *, project: Project, annotator: User) -> d
 
 
 def _next_day() -> datetime:
-    """When the caps of the day begin anew: midnight UTC."""
+    """When the caps of the day start again: midnight UTC."""
     now = timezone.now()
     return now.replace(hour=0, minute=0, second=0, microsecond=0) + timedelta(days=1)
 
@@ -171,7 +171,7 @@ class Given(TypedDict, total=False):
 
 
 @dataclass(frozen=True, slots=True)
-class Tick:
+class CriterionTick:
     """One of the three answers to a criterion."""
 
     value: str
@@ -185,7 +185,7 @@ class Tick:
 class CriterionRow:
     name: str  # of the form's field
     label: str
-    ticks: list[Tick]
+    ticks: list[CriterionTick]
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,15 +226,15 @@ def context(
         return common | more | {"nothing": got, "n_today": got.n_today}
     shown = pair_shown(got.prompt, got.left, got.right)
     if isinstance(got, selectors.AnsweredPair):
-        offers = Offers.of(selectors.settings_get(project=project))
+        questions = Questions.of(selectors.settings_get(project=project))
         given = _given(got) | (typed or {})
         return (
             common
             | shown
-            | ballot(offers, given)
+            | answer_form(questions, given)
             | {
                 "editing": got,
-                "ballot_id": f"vote-{got.vote.pk}",
+                "answer_id": f"vote-{got.vote.pk}",
                 "key": f"revise.{got.vote.pk}.{got.vote.revision + 1}",
                 "frozen_in": vote_uses([got.vote.pk]).get(got.vote.pk, 0),
             }
@@ -242,10 +242,10 @@ def context(
     return (
         common
         | shown
-        | ballot(got.offers, typed or {})
+        | answer_form(got.questions, typed or {})
         | {
             "lease": got,
-            "ballot_id": f"slot-{got.slot}",
+            "answer_id": f"slot-{got.slot}",
             "number": got.n_today + 1,
             "n_today": got.n_today,
             "remaining": selectors.remaining_for(
@@ -258,15 +258,15 @@ def context(
     )
 
 
-def ballot(offers: Offers, given: Given) -> dict[str, Any]:
+def answer_form(questions: Questions, given: Given) -> dict[str, Any]:
     """What the project asks about a pair, with what was given so far in its place."""
     reasons = given.get("reasons", ())
     return {
-        "offers": offers,
-        "buttons": buttons(offers),
+        "questions": questions,
+        "buttons": buttons(questions),
         "chosen": given.get("answer", ""),
-        "criteria": [_row(criterion, given) for criterion in offers.criteria],
-        "reasons": [(reason, reason in reasons) for reason in offers.reasons],
+        "criteria": [_row(criterion, given) for criterion in questions.criteria],
+        "reasons": [(reason, reason in reasons) for reason in questions.reasons],
         "flags": flags(given.get("flags", ())),
         "given": given,
     }
@@ -278,7 +278,7 @@ def _row(criterion: Criterion, given: Given) -> CriterionRow:
         f"{CRITERION}{criterion.key}",
         criterion.label,
         [
-            Tick(value, letter, key, tone, value == chosen)
+            CriterionTick(value, letter, key, tone, value == chosen)
             for value, letter, key, tone in (
                 ("left", "A", "1", "a"),
                 ("tie", "Tie", "0", ""),
@@ -308,9 +308,9 @@ def flags(chosen: Any) -> list[tuple[str, str, bool]]:
     return [(name, words, name in chosen) for name, words in FLAGS.items()]
 
 
-def buttons(offers: Offers) -> list[Button]:
+def buttons(questions: Questions) -> list[Button]:
     """The choices in the order of the bar, with the keys that press them."""
-    if offers.strength:
+    if questions.strength:
         left = [
             Button("left-2", "A is much better", "!", "⇧1", "a", "A much"),
             Button("left-1", "A is better", "1 a ArrowLeft", "1", "a", "A"),
@@ -322,8 +322,10 @@ def buttons(offers: Offers) -> list[Button]:
     else:
         left = [Button("left", "A is better", "1 a ArrowLeft", "1", "a", "A")]
         right = [Button("right", "B is better", "2 b ArrowRight", "2", "b", "B")]
-    tie = [Button("tie", "Tie", "t 0", "T", "", "Tie")] if offers.tie else []
-    bad = [Button("both_bad", "Both are bad", "x", "X", "", "Both bad")] if offers.both_bad else []
+    tie = [Button("tie", "Tie", "t 0", "T", "", "Tie")] if questions.tie else []
+    bad = (
+        [Button("both_bad", "Both are bad", "x", "X", "", "Both bad")] if questions.both_bad else []
+    )
     return [*left, *tie, *right, *bad]
 
 
@@ -332,23 +334,23 @@ def buttons(offers: Offers) -> list[Button]:
 # A vote is answered with the next pair, hundreds of times a minute, and by far the most of its HTML
 # is the bar of choices, flags and skip reasons below the texts. It depends on what the project asks
 # and on nothing of the pair, so one made for the last pair is as good; only the number that undo
-# leads to is filled in. Making it anew was more than half of the template's work (docs/speed.md).
+# leads to is filled in. Making it was more than half of the template's work (docs/speed.md).
 
 _PAGES = ("answers", "guidelines", "hold", "label", "vote", "who")
 # Stands for the number in what is kept. Nobody can write it into a text of a project.
 _UNDO = f"undo-{secrets.token_hex(8)}"
 
 
-def bar_html(*, slug: str, offers: Offers, undo: int | None) -> SafeString:
+def bar_html(*, slug: str, questions: Questions, undo: int | None) -> SafeString:
     """The bar below a fresh pair, nothing chosen or entered yet."""
     make = _bar.__wrapped__ if settings.DEBUG else _bar  # templates may change under DEBUG
-    html = make(slug, offers, undo is not None)
+    html = make(slug, questions, undo is not None)
     return mark_safe(html.replace(_UNDO, str(int(undo or 0))))  # noqa: S308 - a number
 
 
 @lru_cache(maxsize=512)
-def _bar(slug: str, offers: Offers, has_undo: bool) -> str:
-    asked = ballot(offers, {})
+def _bar(slug: str, questions: Questions, has_undo: bool) -> str:
+    asked = answer_form(questions, {})
     return render_to_string(
         "labeling/_bar.html",
         asked
@@ -364,3 +366,48 @@ def _bar(slug: str, offers: Offers, has_undo: bool) -> str:
 def addresses(slug: str) -> dict[str, str]:
     """The addresses of a project's label screen, by the names of their patterns."""
     return {name: reverse(f"labeling:{name}", args=[slug]) for name in _PAGES}
+
+
+# What changed between two versions of a text, line by line, for people to read.
+
+CONTEXT = 2  # unchanged lines shown around a change
+
+
+@dataclass(frozen=True, slots=True)
+class DiffLine:
+    """A line of a comparison; a gap stands for unchanged lines that are left out."""
+
+    kind: Literal["same", "added", "removed", "gap"]
+    text: str = ""
+
+    @property
+    def sign(self) -> str:
+        return {"added": "+", "removed": "−", "gap": "⋯"}.get(self.kind, "")
+
+
+def changed_lines(old: str, new: str) -> list[DiffLine]:
+    """The changes with some lines around each; empty when the texts are the same.
+
+    Lines are compared without trailing blanks, which nobody sees.
+    """
+    before = [line.rstrip() for line in old.splitlines()]
+    after = [line.rstrip() for line in new.splitlines()]
+    matcher = SequenceMatcher(a=before, b=after, autojunk=False)
+    groups = list(matcher.get_grouped_opcodes(CONTEXT))
+    lines: list[DiffLine] = []
+    for number, group in enumerate(groups):
+        if number or group[0][1]:
+            lines.append(DiffLine("gap"))
+        for tag, a, a_end, b, b_end in group:
+            lines.extend(_lines(tag, before[a:a_end], after[b:b_end]))
+    if groups and groups[-1][-1][2] < len(before):
+        lines.append(DiffLine("gap"))
+    return lines
+
+
+def _lines(tag: str, before: list[str], after: list[str]) -> Iterator[DiffLine]:
+    if tag == "equal":
+        yield from (DiffLine("same", text) for text in before)
+        return
+    yield from (DiffLine("removed", text) for text in before)
+    yield from (DiffLine("added", text) for text in after)

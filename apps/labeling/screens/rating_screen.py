@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from apps.labeling.forms.ratings import LETTERS
+from apps.labeling.forms import LETTERS
 from apps.labeling.models import Rating
 from apps.labeling.rendering import texts_html
 from apps.labeling.screens.label import SKIP_REASONS
@@ -20,7 +20,7 @@ _WHO = {"user": "User", "assistant": "Assistant", "system": "System", "tool": "T
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class ScalePoint:
     """A grade or rank of one card; `key` is the digit that chooses it, where one does."""
 
     value: int
@@ -33,7 +33,7 @@ class Card:
     number: int
     letter: str
     turns: list[dict[str, Any]]
-    points: list[Point]
+    points: list[ScalePoint]
 
 
 def context(
@@ -55,7 +55,7 @@ def context(
         | cards_shown(got.prompt, got.responses, got.scale, typed)
         | {
             "lease": got,
-            "ballot_id": f"rating-{got.slot}",
+            "answer_id": f"rating-{got.slot}",
             "key": got.key,
             "note": note,
             "number": got.n_today + 1,
@@ -77,7 +77,7 @@ def context_of_change(
         "nav": "rate",
         "notice": notice,
         "editing": rating,
-        "ballot_id": f"rated-{rating.pk}",
+        "answer_id": f"rated-{rating.pk}",
         "key": f"revise-rating.{rating.pk}.{rating.revision + 1}",
         "note": rating.note if note is None else note,
     }
@@ -108,8 +108,8 @@ def cards_shown(
     }
 
 
-def _points(scale: Scale, chosen: int | None) -> list[Point]:
-    return [Point(value, _key(value, scale), value == chosen) for value in scale.points]
+def _points(scale: Scale, chosen: int | None) -> list[ScalePoint]:
+    return [ScalePoint(value, _key(value, scale), value == chosen) for value in scale.points]
 
 
 def _key(value: int, scale: Scale) -> str:

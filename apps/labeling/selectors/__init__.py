@@ -173,7 +173,7 @@ def answered_pair(*, project: Project, annotator: User, vote: int) -> AnsweredPa
     if found is None:
         raise Missing(
             "There is no such answer of yours, or it has been changed since, or its pair was sent "
-            "to be judged anew."
+            "to re-annotation."
         )
     return as_answered(found)
 

@@ -1,10 +1,10 @@
 """What can be done to projects, comparisons, slots and votes. Other apps call these names."""
 
-from apps.labeling.services.answers import FLAGS, LONGEST_RATIONALE, Answer
+from apps.labeling.services.answers import FLAGS, LONGEST_RATIONALE, AnswerFields
 from apps.labeling.services.eligibility import (
     AUDITORS,
     LABELERS,
-    Seat,
+    Eligibility,
     annotator_disqualify,
     annotator_limits_set,
     annotator_qualify,
@@ -12,8 +12,8 @@ from apps.labeling.services.eligibility import (
     experienced_unqualified,
     guideline_acknowledge,
 )
+from apps.labeling.services.import_checks import WARNINGS, Scans
 from apps.labeling.services.import_votes import votes_import
-from apps.labeling.services.import_warnings import WARNINGS, Scans
 from apps.labeling.services.importing import comparisons_import, import_job_run, import_jobs_sweep
 from apps.labeling.services.imports import (
     import_job_cancel,
@@ -24,12 +24,12 @@ from apps.labeling.services.imports import (
     progress_read,
 )
 from apps.labeling.services.leasing import (
-    Standing,
+    LabelingStatus,
+    labeling_status,
     slot_lease_audit,
     slot_lease_for,
     slot_lease_next,
     slot_skip,
-    standing_of,
 )
 from apps.labeling.services.projects import (
     guideline_publish,
@@ -51,7 +51,7 @@ from apps.labeling.services.results import (
     ImportReport,
     Lease,
     NothingReason,
-    Offers,
+    Questions,
     RowProblem,
     RowsRefused,
     VoteResult,
@@ -78,18 +78,18 @@ __all__ = [
     "MOST_AT_ONCE",
     "WARNINGS",
     "WHY_LEFT_OUT",
-    "Answer",
+    "AnswerFields",
+    "Eligibility",
     "ImportReport",
+    "LabelingStatus",
     "Lease",
     "NothingReason",
-    "Offers",
     "Qualification",
+    "Questions",
     "RowProblem",
     "RowsRefused",
     "Scans",
-    "Seat",
     "SentAgain",
-    "Standing",
     "VoteResult",
     "VotesReport",
     "annotator_disqualify",
@@ -117,6 +117,7 @@ __all__ = [
     "import_jobs_sweep",
     "labeling_set_up",
     "labeling_settings_update",
+    "labeling_status",
     "pairs_needed",
     "practice_pairs",
     "progress_read",
@@ -128,7 +129,6 @@ __all__ = [
     "slot_lease_for",
     "slot_lease_next",
     "slot_skip",
-    "standing_of",
     "vote_cast",
     "vote_revise",
     "vote_withdraw",

@@ -12,8 +12,8 @@ from apps.common.errors import Conflict, DomainError, Missing, Refused
 from apps.labeling.models import Choice, Response, Slot, Vote
 from apps.labeling.services import statements as sql
 from apps.labeling.services.deciding import Policy, decision_store
-from apps.labeling.services.eligibility import Seat, role_check
-from apps.labeling.services.results import OFFER_COLUMNS, Offers, VoteResult
+from apps.labeling.services.eligibility import Eligibility, role_check
+from apps.labeling.services.results import QUESTION_COLUMNS, Questions, VoteResult
 from apps.labeling.texts import MOST_CHARACTERS, BadMessages, fingerprint, messages_from
 from measures import voting
 
@@ -34,7 +34,7 @@ SLIGHTLY, MUCH = 1, 2
 _LONGEST_TIME = timedelta(days=7) // timedelta(milliseconds=1)
 
 
-class Answer(TypedDict, total=False):
+class AnswerFields(TypedDict, total=False):
     """What the vote services take as keyword arguments.
 
     Either `choice` (canonical: a, b, tie, both_bad) or `side` (as seen: left, right, tie,
@@ -57,19 +57,19 @@ class Answer(TypedDict, total=False):
     wall_ms: int | None
 
 
-def ballot_from(**answer: Unpack[Answer]) -> "Ballot":
-    """The answer as a checked ballot; errors name the field."""
-    tidy = answer.copy()
-    tidy["rationale"] = answer.get("rationale", "").strip()
-    tidy["flags"] = list(dict.fromkeys(answer.get("flags", ())))
-    tidy["reasons"] = list(dict.fromkeys(answer.get("reasons", ())))
-    tidy["improvement"] = answer.get("improvement", "").strip()
-    return Ballot(**tidy)
+def answer_from(**fields: Unpack[AnswerFields]) -> "Answer":
+    """The fields as a checked answer; errors name the field."""
+    tidy = fields.copy()
+    tidy["rationale"] = fields.get("rationale", "").strip()
+    tidy["flags"] = list(dict.fromkeys(fields.get("flags", ())))
+    tidy["reasons"] = list(dict.fromkeys(fields.get("reasons", ())))
+    tidy["improvement"] = fields.get("improvement", "").strip()
+    return Answer(**tidy)
 
 
 @dataclass(frozen=True, slots=True)
-class Ballot:
-    """An `Answer` that has passed the checks."""
+class Answer:
+    """`AnswerFields` that have passed the checks."""
 
     choice: str = ""
     side: str = ""
@@ -144,35 +144,35 @@ class Ballot:
         return {key: names[value] for key, value in self.criteria.items()}
 
 
-def offered_check(ballot: Ballot, choice: str, offers: Offers) -> None:
+def offered_check(answer: Answer, choice: str, questions: Questions) -> None:
     """What an annotator of this project may and must say; errors name the field.
 
     Not asked of imported votes: they were cast under other rules.
     """
-    if choice == "tie" and not offers.tie:
+    if choice == "tie" and not questions.tie:
         raise Refused("This project does not offer ties.", field="choice")
-    if choice == "both_bad" and not offers.both_bad:
+    if choice == "both_bad" and not questions.both_bad:
         raise Refused("This project does not offer “both are bad”.", field="choice")
-    if ballot.improvement and not offers.improve:
+    if answer.improvement and not questions.improve:
         raise Refused("This project does not take improved answers.", field="improvement")
-    known = {criterion.key: criterion.label for criterion in offers.criteria}
-    if unknown := sorted(set(ballot.criteria) - set(known)):
+    known = {criterion.key: criterion.label for criterion in questions.criteria}
+    if unknown := sorted(set(answer.criteria) - set(known)):
         raise DomainError(f"There is no criterion {unknown[0]!r}.", field="criteria")
-    if unknown := [reason for reason in ballot.reasons if reason not in offers.reasons]:
+    if unknown := [reason for reason in answer.reasons if reason not in questions.reasons]:
         raise DomainError(f"There is no reason {unknown[0]!r} to choose.", field="reasons")
-    if offers.require_rationale and not (ballot.reasons or ballot.rationale):
+    if questions.require_rationale and not (answer.reasons or answer.rationale):
         raise DomainError("Say why: choose a reason or write one.", field="rationale")
-    missing = [label for key, label in known.items() if key not in ballot.criteria]
-    if offers.require_criteria and missing:
+    missing = [label for key, label in known.items() if key not in answer.criteria]
+    if questions.require_criteria and missing:
         raise DomainError(f"Judge “{missing[0]}” too.", field="criteria")
 
 
 def times_bounded(
-    active_ms: int | None, wall_ms: int | None, *, held_ms: int
+    active_ms: int | None, wall_ms: int | None, *, leased_ms: int
 ) -> tuple[int | None, int | None]:
     """(active, wall) that fit: nobody looked at a pair for longer than they held it."""
-    wall = None if wall_ms is None else min(wall_ms, held_ms)
-    active = None if active_ms is None else min(active_ms, held_ms if wall is None else wall)
+    wall = None if wall_ms is None else min(wall_ms, leased_ms)
+    active = None if active_ms is None else min(active_ms, leased_ms if wall is None else wall)
     return active, wall
 
 
@@ -180,14 +180,14 @@ def times_bounded(
 
 # Where the columns of `LOCK_FOR_VOTE` change from one thing to the next.
 _N_FIELDS = 13
-_SEAT_END = _N_FIELDS + Seat.N_COLUMNS
-_OFFERS_END = _SEAT_END + len(OFFER_COLUMNS)
+_ELIGIBILITY_END = _N_FIELDS + Eligibility.N_COLUMNS
+_QUESTIONS_END = _ELIGIBILITY_END + len(QUESTION_COLUMNS)
 # Votes of these slots decide; hidden repeats and audit re-votes measure the annotator instead.
 _COUNTED = (Slot.Kind.REGULAR, Slot.Kind.GOLD)
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class LeasedSlot:
     """A slot and its comparison while we hold both rows, and what is needed to vote on them."""
 
     slot: int
@@ -203,80 +203,80 @@ class Held:
     response_b: int
     overlap: int
     guideline: int | None
-    seat: Seat
-    offers: Offers
+    eligibility: Eligibility
+    questions: Questions
     policy: Policy
 
 
-def slot_lock(cursor: CursorWrapper, slot: int, annotator: int, source: str) -> Held:
+def slot_lock(cursor: CursorWrapper, slot: int, annotator: int, source: str) -> LeasedSlot:
     """Lock membership, slot and comparison, in that order, and read what a vote needs."""
     cursor.execute(sql.LOCK_FOR_VOTE, {"slot": slot, "annotator": annotator})
     row = cursor.fetchone()
     if row is None:
         raise Missing("There is no such pair.", field="slot")
-    seat = Seat.of(row[_N_FIELDS:_SEAT_END])
+    eligibility = Eligibility.of(row[_N_FIELDS:_ELIGIBILITY_END])
     if source != Vote.Source.IMPORT:  # imported people are not members: they cannot sign in
-        if seat.role is None:
+        if eligibility.role is None:
             raise Missing("There is no such pair.", field="slot")
-        role_check(seat.role)
-    offers = Offers.from_columns(row[_SEAT_END:_OFFERS_END])
-    return Held(*[*row[:_N_FIELDS], seat, offers, Policy.of(row[_OFFERS_END:])])
+        role_check(eligibility.role)
+    questions = Questions.from_columns(row[_ELIGIBILITY_END:_QUESTIONS_END])
+    return LeasedSlot(*[*row[:_N_FIELDS], eligibility, questions, Policy.of(row[_QUESTIONS_END:])])
 
 
 def vote_write(
     cursor: CursorWrapper,
-    held: Held,
+    leased: LeasedSlot,
     annotator: int,
-    ballot: Ballot,
+    answer: Answer,
     key: str,
     source: str,
     cast_at: datetime | None,
     replaces: Vote | None = None,
 ) -> VoteResult:
     """Add the vote, close the slot, count, decide."""
-    choice = ballot.canonical(held.left_is)
+    choice = answer.canonical(leased.left_is)
     if source != Vote.Source.IMPORT:
-        offered_check(ballot, choice, held.offers)
-    chosen = {"a": held.response_a, "b": held.response_b}.get(choice)
-    held_ms = _milliseconds_since(held.leased_at, held.now)
-    active, wall = times_bounded(ballot.active_ms, ballot.wall_ms, held_ms=held_ms)
+        offered_check(answer, choice, leased.questions)
+    chosen = {"a": leased.response_a, "b": leased.response_b}.get(choice)
+    leased_ms = _milliseconds_since(leased.leased_at, leased.now)
+    active, wall = times_bounded(answer.active_ms, answer.wall_ms, leased_ms=leased_ms)
     vote = Vote(
-        project_id=held.project,
-        comparison_id=held.comparison,
-        slot_id=held.slot,
+        project_id=leased.project,
+        comparison_id=leased.comparison,
+        slot_id=leased.slot,
         annotator_id=annotator,
         choice=choice,
         chosen_id=chosen,
-        left_is="" if source == Vote.Source.IMPORT else held.left_is,
-        strength=ballot.strength,
-        criteria=ballot.canonical_criteria(held.left_is),
-        reasons=ballot.reasons,
-        rationale=ballot.rationale,
-        flags=ballot.flags,
+        left_is="" if source == Vote.Source.IMPORT else leased.left_is,
+        strength=answer.strength,
+        criteria=answer.canonical_criteria(leased.left_is),
+        reasons=answer.reasons,
+        rationale=answer.rationale,
+        flags=answer.flags,
         improvement_id=improvement_store(
-            text=ballot.improvement,
-            chosen={"a": held.response_a, "b": held.response_b}.get(choice),
+            text=answer.improvement,
+            chosen={"a": leased.response_a, "b": leased.response_b}.get(choice),
             annotator=annotator,
         ),
-        guideline_id=None if source == Vote.Source.IMPORT else held.guideline,
+        guideline_id=None if source == Vote.Source.IMPORT else leased.guideline,
         active_ms=active,
         wall_ms=wall,
         idempotency_key=key,
         source=source,
         revision=replaces.revision + 1 if replaces else 1,
         supersedes_id=replaces.pk if replaces else None,
-        cast_at=cast_at or held.now,
+        cast_at=cast_at or leased.now,
     )
     counts = _insert(cursor, vote)
-    if held.kind in _COUNTED:
+    if leased.kind in _COUNTED:
         counts[voting.Choice(choice)] += 1
     decision = decision_store(
         cursor,
-        project=held.project,
-        comparison=held.comparison,
+        project=leased.project,
+        comparison=leased.comparison,
         counts=counts,
-        overlap=held.overlap,
-        policy=held.policy,
+        overlap=leased.overlap,
+        policy=leased.policy,
     )
     return VoteResult(vote=vote, decision=decision)
 

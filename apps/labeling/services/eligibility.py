@@ -1,4 +1,4 @@
-"""A person's standing in a project: what they have read, what they may get, whether they qualified.
+"""Who is eligible to label in a project: guidelines read, limits, qualification.
 
 The row `Annotator` is made when something is first said; whether a pair is handed out by it is for
 the statement of the hand-out to say (`leasing`).
@@ -19,20 +19,20 @@ from apps.common.errors import Conflict, DomainError, Missing, Refused
 from apps.labeling.models import Annotator, Guideline, LabelingSettings, Prompt, Vote
 from apps.labeling.services.results import NothingReason
 
-# One person's seat in one project: what keeps them from labeling, and how their queue is mixed.
+# One person in one project: what keeps them from labeling, and how their queue is mixed.
 
 # Engineers see where answers come from and how others voted, so they do not vote.
 LABELERS = frozenset({Role.ANNOTATOR, Role.REVIEWER, Role.ADMIN})
-# Reviewers judge votes anew, without knowing them; admins may too.
+# Reviewers audit votes, without knowing them; admins may too.
 AUDITORS = frozenset({Role.REVIEWER, Role.ADMIN})
 _DEFAULTS = LabelingSettings()
 
-Lane = Literal["gold", "repeat", "audit", "queue"]
+Stream = Literal["gold", "repeat", "audit", "queue"]
 
 
 @dataclass(frozen=True, slots=True)
-class Seat:
-    """As the columns `statements.shared.STANDING_COLUMNS` say, in their order."""
+class Eligibility:
+    """As the columns `statements.ELIGIBILITY_COLUMNS` say, in their order."""
 
     role: str | None
     paused: str | None
@@ -53,7 +53,7 @@ class Seat:
     N_COLUMNS = 15
 
     @classmethod
-    def of(cls, row: tuple[Any, ...]) -> "Seat":
+    def of(cls, row: tuple[Any, ...]) -> "Eligibility":
         """A project without settings has the defaults."""
         mix = row[9:]
         if mix[0] is None:
@@ -61,7 +61,7 @@ class Seat:
             mix = tuple(getattr(_DEFAULTS, name) for name in list(names)[9:])
         return cls(*row[:9], *mix)
 
-    def after_a_vote(self) -> "Seat":
+    def after_a_vote(self) -> "Eligibility":
         return replace(self, n_today=self.n_today + 1)
 
     def closed(self) -> NothingReason | None:
@@ -77,7 +77,7 @@ class Seat:
             return NothingReason(
                 "guideline",
                 "The guidelines have changed",
-                "Read the current version and say so; then the next pair comes.",
+                "Read the current version and confirm it to get the next pair.",
                 n_today=self.n_today,
             )
         if self.qualification_pairs and not self.qualified_at and self.role == Role.ANNOTATOR:
@@ -100,17 +100,17 @@ class Seat:
             )
         return None
 
-    def lane(self, draw: float) -> Lane:
+    def stream(self, draw: float) -> Stream:
         """Which part of the queue a hand-out comes from, by a uniform draw in [0, 1)."""
         audit_share = self.audit_share if self.role in AUDITORS else 0.0
-        lanes: tuple[tuple[Lane, float], ...] = (
+        streams: tuple[tuple[Stream, float], ...] = (
             ("gold", self.gold_share),
             ("repeat", self.repeat_share),
             ("audit", audit_share),
         )
-        for lane, share in lanes:
+        for stream, share in streams:
             if draw < share:
-                return lane
+                return stream
             draw -= share
         return "queue"
 

@@ -16,7 +16,7 @@ from apps.common.errors import Conflict, DomainError
 from apps.common.transactions import WORTH_IT, plans_renew, prepared_cursor
 from apps.labeling.models import Choice, Comparison, Decision, LabelingSettings, Slot, Vote
 from apps.labeling.services import leasing, votes
-from apps.labeling.services.answers import Ballot
+from apps.labeling.services.answers import Answer
 from apps.labeling.services.results import RowProblem, RowsRefused, VotesReport
 
 FIELDS = ("comparison", "annotator", "choice", "cast_at", "strength", "rationale")
@@ -32,7 +32,7 @@ def votes_import(
     on_error: Literal["refuse", "skip"] = "refuse",
     progress: Callable[[int, int], None] | None = None,
 ) -> VotesReport:
-    """Replay past votes: each takes a slot, is stored, counted and decided like any other.
+    """Import past votes: each takes a slot, is stored, counted and decided like any other.
 
     Row fields: comparison (its external id), annotator (any id; it becomes an imported person of
     this project, who cannot sign in), choice (a, b, tie, both_bad), and optionally cast_at (ISO
@@ -45,7 +45,7 @@ def votes_import(
 
     Raises `RowsRefused` listing every bad row and field, with nothing imported; with
     on_error="skip" the good rows are imported. If other people vote in the same moments and take
-    the room, `Conflict` (`import_interrupted`) names the row; running it again goes on from there.
+    the room, `Conflict` (`import_interrupted`) names the row; a second run continues there.
     """
     started = time.perf_counter()
     check = _Check(project)
@@ -80,7 +80,7 @@ class _PastVote:
     row: int
     comparison: int
     annotator: str  # the id in the file
-    ballot: Ballot
+    answer: Answer
     cast_at: datetime | None
 
 
@@ -151,14 +151,14 @@ class _Check:
         if comparison is None:
             raise _BadField("comparison", f"there is none with the id {row.get('comparison')!r}")
         annotator = _annotator(row.get("annotator"))
-        ballot = _ballot(row)
+        answer = _answer(row)
         cast_at = self._cast_at(row.get("cast_at"))
         known = self.known.get((comparison, annotator))
         if known is not None:
-            if known != ballot.choice:
+            if known != answer.choice:
                 raise _BadField(
                     "choice",
-                    f"is {ballot.choice!r}, but this annotator has already voted {known!r}",
+                    f"is {answer.choice!r}, but this annotator has already voted {known!r}",
                 )
             return None
         if self.room[comparison] <= 0:
@@ -166,8 +166,8 @@ class _Check:
                 "comparison", "is full: the project's most votes per comparison are reached"
             )
         self.room[comparison] -= 1
-        self.known[(comparison, annotator)] = ballot.choice
-        return _PastVote(number, comparison, annotator, ballot, cast_at)
+        self.known[(comparison, annotator)] = answer.choice
+        return _PastVote(number, comparison, annotator, answer, cast_at)
 
     def _cast_at(self, value: Any) -> datetime | None:
         if value is None or value == "":
@@ -195,7 +195,7 @@ def _annotator(value: Any) -> str:
     return value
 
 
-def _ballot(row: Mapping[str, Any]) -> Ballot:
+def _answer(row: Mapping[str, Any]) -> Answer:
     choice = row.get("choice")
     folded = choice.strip().lower() if isinstance(choice, str) else ""
     if folded not in Choice.values:
@@ -204,7 +204,7 @@ def _ballot(row: Mapping[str, Any]) -> Ballot:
     if not isinstance(rationale, str):
         raise _BadField("rationale", "must be a text")
     try:
-        return Ballot(choice=folded, strength=row.get("strength"), rationale=rationale.strip())
+        return Answer(choice=folded, strength=row.get("strength"), rationale=rationale.strip())
     except DomainError as error:
         raise _BadField(error.field or "row", error.message) from None
 
@@ -265,7 +265,7 @@ def _write_batch(batch: list[_PastVote], people: dict[str, int]) -> None:
                     cursor,
                     slot=leasing.take_for(cursor, vote.comparison, annotator),
                     annotator=annotator,
-                    ballot=vote.ballot,
+                    answer=vote.answer,
                     key=f"import:{vote.comparison}",
                     source=Vote.Source.IMPORT,
                     cast_at=vote.cast_at,
@@ -274,7 +274,7 @@ def _write_batch(batch: list[_PastVote], people: dict[str, int]) -> None:
             except Conflict as error:
                 raise Conflict(
                     f"Row {vote.row}: {error.message} The rows before row {batch[0].row} are in; "
-                    "import the file again to go on.",
+                    "import the file again to continue.",
                     code="import_interrupted",
                     row=vote.row,
                     field="comparison",

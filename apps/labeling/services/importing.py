@@ -21,8 +21,8 @@ from apps.common.transactions import WORTH_IT, plans_renew
 from apps.labeling import dispatch
 from apps.labeling.models import Comparison, ImportJob, LabelingSettings, Prompt, Response, Slot
 from apps.labeling.selectors import settings_get
+from apps.labeling.services.import_checks import WARNINGS, Scans, rows_read
 from apps.labeling.services.import_votes import votes_import
-from apps.labeling.services.import_warnings import WARNINGS, Scans
 from apps.labeling.services.imports import (
     Progress,
     Stopped,
@@ -34,7 +34,6 @@ from apps.labeling.services.imports import (
 )
 from apps.labeling.services.loading import ComparisonRow, Load
 from apps.labeling.services.projects import labeling_set_up
-from apps.labeling.services.reading import rows_read
 from apps.labeling.services.results import ImportReport, RowProblem, RowsRefused, VotesReport
 from measures.phrases import Phrases
 from measures.splits import assign_splits
@@ -208,7 +207,7 @@ def _few_enough(found: FileRows) -> None:
         )
     if len(found.votes) > MOST_VOTES:
         raise DomainError(
-            f"The file holds more than {MOST_VOTES:,} past votes. Split it.",
+            f"The file holds more than {MOST_VOTES:,} existing annotations. Split it.",
             code="too_many_votes",
             field="file",
         )
@@ -287,7 +286,7 @@ def votes_result(report: VotesReport) -> dict[str, Any]:
 #
 # Comparisons go in by one transaction that also ends the attempt when there are no votes: a worker
 # that is killed leaves none of them. Past votes follow in transactions of 500; an import that ends
-# among them is `interrupted` and goes on from there when it is started again, since rows that are
+# among them is `interrupted` and continues from there when it is started again, since rows that are
 # there already change nothing. While it works, the worker's connection holds an advisory lock;
 # when the process dies, the database lets go of it and `import_jobs_sweep` sees a running job that
 # nobody runs.
@@ -423,7 +422,7 @@ def _votes(
         project=job.project,
         rows=found.votes,
         on_error="skip",
-        progress=lambda done, total: progress.tell("Writing past votes", done, total),
+        progress=lambda done, total: progress.tell("Writing existing annotations", done, total),
     )
     result["votes"] = votes_result(report)
     return [

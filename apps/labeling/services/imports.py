@@ -86,7 +86,7 @@ def file_local(job: ImportJob) -> Iterator[Path]:
                 shutil.copyfileobj(remote, file, 1 << 20)
             yield local
     except StoreUnreachable as error:
-        raise Unavailable(f"{error}. The uploaded file is kept; go on later.") from error
+        raise Unavailable(f"{error}. The uploaded file is kept; continue later.") from error
     except ArtifactError as error:
         raise Conflict(
             "The uploaded file is no longer kept. Upload it again.", code="file_gone"
@@ -171,7 +171,7 @@ def import_job_create(
 
 
 def import_job_configure(*, job: ImportJob, **settings: Any) -> ImportJob:
-    """Set how the file is read, and read its first rows anew; an earlier check counts no more.
+    """Set how the file is read, and read its first rows again; an earlier check counts no more.
 
     settings: container, layout, split, encoding, delimiter, mapping, constants, pairing,
     preference, votes, rest, seed, identical_answers. What is not named goes back to its default,
@@ -283,7 +283,7 @@ def _move(job: ImportJob, *, of: tuple[str, ...], **changes: Any) -> bool:
 
 # How far a running import is, for its page; and the ways it is told to stop.
 
-_EVERY = 0.5  # seconds between two tellings
+_EVERY = 0.5  # seconds between two notifications
 _KEPT = 120  # seconds after the last one
 
 

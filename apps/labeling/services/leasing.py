@@ -8,11 +8,11 @@ ends, and the transaction is run again (`apps.common.transactions`).
 
 The order of drawing: the annotator's own lease (a reload returns it unchanged), then a slot whose
 lease has lapsed, then a free one: by priority or at random, in the share the project sets. The
-random order is a seeded shuffle stored with the slot; each annotator goes on from where they were
+random order is a seeded shuffle stored with the slot; each annotator continues from where they were
 in it, so a long history behind them costs nothing.
 
 In the shares the project sets, a pair comes instead from what measures people: gold pairs, the
-annotator's own earlier pairs mirrored, and for reviewers votes of others to judge anew. These slots
+annotator's own earlier pairs mirrored, and for reviewers votes of others to audit. These slots
 are made for one person when they are handed out, and look like any other.
 """
 
@@ -30,8 +30,8 @@ from apps.common.errors import Conflict, DomainError, Missing, Refused
 from apps.common.transactions import prepared_cursor, retried
 from apps.labeling.models import Comparison, Decision, LabelingSettings, Skip, Slot
 from apps.labeling.services import statements as sql
-from apps.labeling.services.eligibility import AUDITORS, Seat, role_check
-from apps.labeling.services.results import Lease, NothingReason, Offers
+from apps.labeling.services.eligibility import AUDITORS, Eligibility, role_check
+from apps.labeling.services.results import Lease, NothingReason, Questions
 from apps.labeling.services.review import decision_set
 
 REPEAT_AFTER = 20  # votes between a pair and its hidden repeat, at least …
@@ -56,59 +56,59 @@ def slot_lease_next(*, project: Project, annotator: User) -> Lease | NothingReas
     people outside the project, `Refused` for roles that do not label.
     """
     with transaction.atomic(), prepared_cursor() as cursor:
-        seat = _seat_lock(cursor, project.pk, annotator.pk)
-        return draw(cursor, project.pk, annotator.pk, seat)
+        eligibility = _eligibility_lock(cursor, project.pk, annotator.pk)
+        return draw(cursor, project.pk, annotator.pk, eligibility)
 
 
 @retried
 def slot_lease_audit(*, project: Project, annotator: User) -> Lease | NothingReason:
-    """A vote of the audit sample to judge anew, for a reviewer who asks for one.
+    """A vote of the audit sample to judge again, for a reviewer who asks for one.
 
     The pair they hold comes first, whatever it is. Errors as in `slot_lease_next`; `Refused` for
     annotators, who do not judge the votes of others.
     """
     with transaction.atomic(), prepared_cursor() as cursor:
-        seat = _seat_lock(cursor, project.pk, annotator.pk)
-        if seat.role not in AUDITORS:
-            raise Refused("Reviewers and admins judge votes anew.")
-        if nothing := seat.closed():
+        eligibility = _eligibility_lock(cursor, project.pk, annotator.pk)
+        if eligibility.role not in AUDITORS:
+            raise Refused("Only reviewers and admins audit votes.")
+        if nothing := eligibility.closed():
             return nothing
         if Slot.objects.filter(project=project, annotator=annotator, state="leased").exists():
-            return draw(cursor, project.pk, annotator.pk, seat)
+            return draw(cursor, project.pk, annotator.pk, eligibility)
         values = {
             "project": project.pk,
             "annotator": annotator.pk,
-            "seconds": seat.lease_seconds,
-            **seat.limits,
+            "seconds": eligibility.lease_seconds,
+            **eligibility.limits,
         }
-        row = _special(cursor, "audit", values, seat)
+        row = _special(cursor, "audit", values, eligibility)
         if row is not None:
-            return _lease(row, project.pk, annotator.pk, seat.n_today)
+            return _lease(row, project.pk, annotator.pk, eligibility.n_today)
         return NothingReason(
             "audits_done",
             "No audit is left for you",
             "Of the votes that were drawn for audits, all that you may judge are judged or in "
             "someone’s hands: not your own, and not on pairs you have met. More come as "
             "comparisons are decided.",
-            n_today=seat.n_today,
+            n_today=eligibility.n_today,
         )
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class LabelingStatus:
     """How things stand for one person in one project, read without taking anything.
 
     `nothing` is what the label screen would say instead of a pair; None when there is one.
-    `held_until` is the end of their lease while they hold a pair.
+    `leased_until` is the end of their lease while they hold a pair.
     """
 
     nothing: NothingReason | None
-    held_until: datetime | None
+    leased_until: datetime | None
     n_today: int
-    seat: Seat
+    eligibility: Eligibility
 
 
-def standing_of(*, project: Project, annotator: User) -> Standing:
+def labeling_status(*, project: Project, annotator: User) -> LabelingStatus:
     """The label screen's answer in advance, for pages that must not take a lease.
 
     Errors as in `slot_lease_next`.
@@ -116,14 +116,14 @@ def standing_of(*, project: Project, annotator: User) -> Standing:
     values: dict[str, Any] = {"project": project.pk, "annotator": annotator.pk}
     with connection.cursor() as cursor:
         cursor.execute(sql.LOOK, values)
-        seat = _seat(cursor.fetchone())
-        values |= {"seconds": seat.lease_seconds, **seat.limits}
+        eligibility = _eligibility(cursor.fetchone())
+        values |= {"seconds": eligibility.lease_seconds, **eligibility.limits}
         cursor.execute(sql.PROSPECT, values)
-        held_until, any_left = cursor.fetchone()
-        nothing = seat.closed()
-        if nothing is None and held_until is None and not any_left:
-            nothing = _nothing(cursor, values, seat)
-    return Standing(nothing, held_until, seat.n_today, seat)
+        leased_until, any_left = cursor.fetchone()
+        nothing = eligibility.closed()
+        if nothing is None and leased_until is None and not any_left:
+            nothing = _nothing(cursor, values, eligibility)
+    return LabelingStatus(nothing, leased_until, eligibility.n_today, eligibility)
 
 
 def slot_lease_for(*, comparison: Comparison, annotator: User) -> int:
@@ -154,7 +154,7 @@ def slot_skip(*, slot: int, annotator: User, reason: str = "") -> Lease | Nothin
         raise Missing("There is no such pair.", field="slot")
     with prepared_cursor() as cursor:
         try:
-            seat = _seat_lock(cursor, place["project_id"], annotator.pk)
+            eligibility = _eligibility_lock(cursor, place["project_id"], annotator.pk)
         except Missing:  # not a member: the slot is as unknown as any other
             raise Missing("There is no such pair.", field="slot") from None
         cursor.execute(sql.RELEASE, {"slot": slot, "annotator": annotator.pk})
@@ -165,7 +165,7 @@ def slot_skip(*, slot: int, annotator: User, reason: str = "") -> Lease | Nothin
                 annotator=annotator.pk,
                 reason=reason.strip(),
             )
-        return draw(cursor, place["project_id"], annotator.pk, seat)
+        return draw(cursor, place["project_id"], annotator.pk, eligibility)
 
 
 def skip_record(*, project: str, comparison: int, annotator: int, reason: str) -> None:
@@ -195,51 +195,53 @@ def skip_record(*, project: str, comparison: int, annotator: int, reason: str) -
 # --- what the statements need and give -----------------------------------------------------------
 
 
-def _seat_lock(cursor: CursorWrapper, project: str, annotator: int) -> Seat:
+def _eligibility_lock(cursor: CursorWrapper, project: str, annotator: int) -> Eligibility:
     """Lock the membership: one person's requests in one project come one after another."""
-    cursor.execute(sql.SEAT, {"project": project, "annotator": annotator})
-    return _seat(cursor.fetchone())
+    cursor.execute(sql.ELIGIBILITY_LOCK, {"project": project, "annotator": annotator})
+    return _eligibility(cursor.fetchone())
 
 
-def _seat(row: tuple[Any, ...] | None) -> Seat:
+def _eligibility(row: tuple[Any, ...] | None) -> Eligibility:
     if row is None:
         raise Missing("There is no such project, or you are not a member of it.")
-    seat = Seat.of(row)
-    role_check(seat.role)
-    return seat
+    eligibility = Eligibility.of(row)
+    role_check(eligibility.role)
+    return eligibility
 
 
-def draw(cursor: CursorWrapper, project: str, annotator: int, seat: Seat) -> Lease | NothingReason:
+def draw(
+    cursor: CursorWrapper, project: str, annotator: int, eligibility: Eligibility
+) -> Lease | NothingReason:
     """The next pair for an annotator whose membership row is locked: one statement, or two where
-    the lane that was drawn has nothing for them."""
-    if nothing := seat.closed():
+    the stream that was drawn has nothing for them."""
+    if nothing := eligibility.closed():
         return nothing
     values: dict[str, Any] = {
         "project": project,
         "annotator": annotator,
-        "seconds": seat.lease_seconds,
-        **seat.limits,
+        "seconds": eligibility.lease_seconds,
+        **eligibility.limits,
     }
     row = None
-    lane = seat.lane(random.random())
-    if lane != "queue":
-        row = _special(cursor, lane, values, seat)
+    stream = eligibility.stream(random.random())
+    if stream != "queue":
+        row = _special(cursor, stream, values, eligibility)
     if row is None:
-        by_priority = random.random() >= seat.random_share
-        statement = _DRAW[bool(seat.topics), bool(seat.languages)]
+        by_priority = random.random() >= eligibility.random_share
+        statement = _DRAW[bool(eligibility.topics), bool(eligibility.languages)]
         cursor.execute(statement, values | {"by_priority": by_priority})
         row = cursor.fetchone()
     if row is None:
-        return _nothing(cursor, values, seat)
-    return _lease(row, project, annotator, seat.n_today)
+        return _nothing(cursor, values, eligibility)
+    return _lease(row, project, annotator, eligibility.n_today)
 
 
 def _special(
-    cursor: CursorWrapper, lane: str, values: dict[str, Any], seat: Seat
+    cursor: CursorWrapper, stream: str, values: dict[str, Any], eligibility: Eligibility
 ) -> tuple[Any, ...] | None:
-    """A slot from one lane: looked for from a random place on, so that a hand-out reads a few rows
-    and not what was used up already, then from the beginning."""
-    below = min(_LOWEST_HASH + int(seat.audit_rate * _HASHES), -_LOWEST_HASH - 1)
+    """A slot from one stream: looked for from a random place on, then from the beginning, so
+    that a hand-out reads a few rows and not what was used up already."""
+    below = min(_LOWEST_HASH + int(eligibility.audit_rate * _HASHES), -_LOWEST_HASH - 1)
     statement, name, places = {
         "gold": (sql.DRAW_GOLD, "gold_from", (random.random(), 0.0)),
         "repeat": (
@@ -252,7 +254,7 @@ def _special(
             "audit_from",
             (random.randint(_LOWEST_HASH, below), _LOWEST_HASH),
         ),
-    }[lane]
+    }[stream]
     for place in places:
         cursor.execute(statement, values | {name: place, "audit_below": below})
         row = cursor.fetchone()
@@ -279,7 +281,7 @@ def take_for(cursor: CursorWrapper, comparison: int, annotator: int) -> int:
 
 
 def _lease(row: tuple[Any, ...], project: str, annotator: int, n_today: int) -> Lease:
-    slot, comparison, left_is, leased_at, leased_until, prompt, a, b, *offers = row
+    slot, comparison, left_is, leased_at, leased_until, prompt, a, b, *questions = row
     answers = {"a": json.loads(a), "b": json.loads(b)}
     return Lease(
         slot=slot,
@@ -293,46 +295,48 @@ def _lease(row: tuple[Any, ...], project: str, annotator: int, n_today: int) -> 
         left=answers[left_is],
         right=answers["b" if left_is == "a" else "a"],
         n_today=n_today,
-        offers=Offers.from_columns(offers),
+        questions=Questions.from_columns(questions),
     )
 
 
-def _nothing(cursor: CursorWrapper, values: dict[str, Any], seat: Seat) -> NothingReason:
+def _nothing(
+    cursor: CursorWrapper, values: dict[str, Any], eligibility: Eligibility
+) -> NothingReason:
     """Why the queue has nothing for someone who may label."""
     cursor.execute(sql.WHY_NOTHING, values)
-    any_at_all, any_free, n_held, back_at, now = cursor.fetchone()
+    any_at_all, any_free, n_leased, back_at, now = cursor.fetchone()
     if not any_at_all:
         return NothingReason(
             "empty",
             "Nothing to label yet",
             "No comparisons have been imported into this project. An admin or engineer does that.",
         )
-    if n_held:
+    if n_leased:
         minutes = _minutes(back_at, now)
-        pairs = "pair is" if n_held == 1 else "pairs are"
+        pairs = "pair is" if n_leased == 1 else "pairs are"
         return NothingReason(
             "held",
-            "Others hold what is left",
-            f"{n_held:,} {pairs} with other annotators right now. What they do not answer comes "
+            "Others are answering the rest",
+            f"{n_leased:,} {pairs} with other annotators right now. What they do not answer comes "
             f"back, the first in at most {minutes} {'minute' if minutes == 1 else 'minutes'}.",
             back_at=back_at,
-            n_today=seat.n_today,
+            n_today=eligibility.n_today,
         )
     if any_free:
-        mine = [*(seat.topics or ()), *(seat.languages or ())]
+        mine = [*(eligibility.topics or ()), *(eligibility.languages or ())]
         limited = f" You get pairs of these only: {', '.join(mine)}." if mine else ""
         return NothingReason(
             "yours_done",
-            "You have done your part",
+            "Nothing left for you right now",
             "You have answered or skipped every pair that still needs votes; the rest is for "
             f"others, since nobody judges a pair twice.{limited}",
-            n_today=seat.n_today,
+            n_today=eligibility.n_today,
         )
     return NothingReason(
         "all_done",
         "Everything is labeled",
         "Every comparison of this project has the votes it needs.",
-        n_today=seat.n_today,
+        n_today=eligibility.n_today,
     )
 
 

@@ -4,16 +4,16 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from django.db import models
 from django.db.backends.utils import CursorWrapper
 
 from apps.accounts.models import Project
 from apps.common.models import longest
 from apps.labeling.models import Choice, Comparison, LabelingSettings, Prompt, Response
-from apps.labeling.services.bulk import ids_next, rows_copy
 from apps.labeling.services.results import RowProblem
 from apps.labeling.texts import (
     BadMessages,
@@ -23,6 +23,38 @@ from apps.labeling.texts import (
     messages_from,
     messages_json,
 )
+
+# Thousands of rows at once: ids in one go, rows by COPY.
+
+
+def ids_next(cursor: CursorWrapper, model: type[models.Model], n: int) -> list[int]:
+    """n fresh ids of a table; rows that other tables point at are written with them."""
+    cursor.execute(
+        "select coalesce(array_agg(nextval(s)), '{}') from"
+        " pg_get_serial_sequence(%s, 'id') s, generate_series(1, %s)",
+        [model._meta.db_table, n],
+    )
+    return cursor.fetchone()[0]
+
+
+def rows_copy(
+    cursor: CursorWrapper,
+    model: type[models.Model],
+    columns: str,
+    rows: Iterable[tuple[Any, ...]],
+    *,
+    stamped: bool = True,
+) -> None:
+    """COPY rows into a table; `stamped` ones were created when the transaction began."""
+    names = columns.split() + (["created_at", "updated_at"] if stamped else [])
+    now: tuple[Any, ...] = ()
+    if stamped:
+        cursor.execute("select now()")
+        now = (cursor.fetchone()[0].isoformat(),) * 2  # as text once, not for every row
+    with cursor.copy(f"copy {model._meta.db_table} ({', '.join(names)}) from stdin") as copy:
+        for row in rows:
+            copy.write_row((*row, *now))
+
 
 # Rows of comparisons as they are given, checked one by one; each error names row and field.
 
@@ -78,7 +110,7 @@ _LONGEST_REF = longest(Response, "origin_ref")
 
 
 @dataclass(frozen=True, slots=True)
-class AnswerRow:
+class ResponseRow:
     messages: Messages
     text_hash: str
     origin: str
@@ -96,8 +128,8 @@ class ComparisonRow:
     prompt_hash: str
     group: str
     has_own_group: bool  # none was given: the group is the prompt's loose key
-    a: AnswerRow
-    b: AnswerRow
+    a: ResponseRow
+    b: ResponseRow
     topic: str = ""
     language: str = ""
     source: str = ""
@@ -170,7 +202,7 @@ def _messages(given: Mapping[str, Any], name: str, *, role: str) -> Messages:
         raise BadField(name, str(error)) from None
 
 
-def _answer(given: Mapping[str, Any], side: str) -> AnswerRow:
+def _answer(given: Mapping[str, Any], side: str) -> ResponseRow:
     messages = _messages(given, f"response_{side}", role="assistant")
     origin = _one_of(given, f"origin_{side}", _ORIGINS) or _one_of(given, "origin", _ORIGINS)
     model = _text(given, f"model_{side}", _LONGEST_REF)
@@ -178,7 +210,7 @@ def _answer(given: Mapping[str, Any], side: str) -> AnswerRow:
     if model and reference and model != reference:
         raise BadField(f"model_{side}", f"differs from origin_ref_{side}")
     default = _MODEL if model else _IMPORT
-    return AnswerRow(
+    return ResponseRow(
         messages,
         fingerprint(messages),
         origin or default,
@@ -382,7 +414,7 @@ class Load:
             self.responses[tuple(identity)] = key
 
     def _write_responses(self, rows: list[ComparisonRow]) -> None:
-        new: dict[ResponseKey, AnswerRow] = {}
+        new: dict[ResponseKey, ResponseRow] = {}
         for row in rows:
             for answer in (row.a, row.b):
                 key = self._response_key(row, answer)
@@ -451,7 +483,7 @@ class Load:
         self.cursor.execute(_SLOTS, [comparisons])
         self.n_slots = self.cursor.fetchone()[0]
 
-    def _response_key(self, row: ComparisonRow, answer: AnswerRow) -> ResponseKey:
+    def _response_key(self, row: ComparisonRow, answer: ResponseRow) -> ResponseKey:
         return (
             self.prompts[row.prompt_hash],
             answer.text_hash,

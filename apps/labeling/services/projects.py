@@ -98,6 +98,10 @@ def setting_checked(name: str, value: Any) -> Any:
     return value
 
 
+def too_few_votes(most: int, needed: int) -> str:
+    return f"Maximum votes ({most}) is below the votes that the rule needs ({needed})."
+
+
 def settings_check_together(current: LabelingSettings, rule: Any) -> None:
     """rule: makes the decision rule of these settings; a ValueError says why there is none."""
     if current.max_overlap < current.overlap:
@@ -105,6 +109,9 @@ def settings_check_together(current: LabelingSettings, rule: Any) -> None:
             f"At most {current.max_overlap} votes, but {current.overlap} are asked for at once.",
             field="max_overlap",
         )
+    needed = max(current.least_votes, current.least_agreeing)
+    if current.max_overlap < needed:
+        raise DomainError(too_few_votes(current.max_overlap, needed), field="max_overlap")
     try:
         _: Rule = rule(current)
     except ValueError as error:
@@ -235,7 +242,7 @@ def labeling_settings_update(
 ) -> LabelingSettings:
     """Change how a project labels; what is not named stays.
 
-    When the rule changes, comparisons that are decided already are decided anew: at once in a
+    When the rule changes, comparisons that are decided already are decided again: at once in a
     project of up to REDONE_AT_ONCE, else in the background (`decisions_behind` finds them), or by
     the caller, who then says redo=False. Errors
     name the field: unknown, out of bounds, a rule that could never accept anything, a model that

@@ -91,14 +91,14 @@ def qualification_of(*, project: Project, user: User) -> Qualification:
     if last is not None and last.state == QualificationAttempt.State.FAILED and last.finished_at:
         until = last.finished_at + timedelta(minutes=settings.qualification_cooldown_minutes)
         cooling_until = until if until > timezone.now() else None
-    standing = Annotator.objects.filter(project=project, user=user).first()
+    annotator = Annotator.objects.filter(project=project, user=user).first()
     return Qualification(
         n_pairs=settings.qualification_pairs,
         n_ready=practice_pairs(project=project, settings=settings).count(),
         pass_share=settings.qualification_pass,
         most_attempts=settings.qualification_attempts,
         n_attempts=len(attempts),
-        qualified_at=standing.qualified_at if standing else None,
+        qualified_at=annotator.qualified_at if annotator else None,
         attempt=last,
         may_start_at=cooling_until,
     )

@@ -1,4 +1,4 @@
-"""Deciding a whole project anew: after its rule has changed, or its model of the voters.
+"""Deciding a whole project again: after its rule has changed, or its model of the voters.
 
 Read all, decide as arrays, write what differs in parts. Each part locks its comparisons in order of
 id, so votes wait for at most one part; a comparison that was voted on meanwhile keeps what its vote
@@ -81,7 +81,7 @@ def decisions_count(*, project: Project) -> int:
 
 
 def decisions_behind(*, project: Project) -> bool:
-    """Whether some comparison is still decided by another rule than the one in force."""
+    """Whether some comparison is still decided by another rule than the current one."""
     policy = policy_of(project=project)
     moved_by_votes = Decision.objects.filter(project=project, outcome__in=_BY_VOTES)
     wanted = str(policy.decide_by) if policy.by_model else DecideBy.VOTES.value
@@ -93,7 +93,7 @@ def decisions_redo(
     project: Project,
     posteriors: tuple[NDArray[np.int64], NDArray[np.float64]] | None = None,
 ) -> Redecided:
-    """Decide every comparison of the project by the rule in force, and store what differs.
+    """Decide every comparison of the project by the current rule, and store what differs.
 
     posteriors: (ids in ascending order, (n, 4) probabilities) of a new fit; without them those
     that are stored decide. A comparison without any posterior is decided by counting.

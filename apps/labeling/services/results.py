@@ -27,7 +27,7 @@ class Criterion:
 
 
 @dataclass(frozen=True, slots=True)
-class Offers:
+class Questions:
     """What the project asks besides A or B."""
 
     tie: bool = True
@@ -47,12 +47,12 @@ class Offers:
         return not (self.require_rationale or (self.require_criteria and self.criteria))
 
     @classmethod
-    def of(cls, settings: LabelingSettings) -> "Offers":
-        return cls.from_columns([getattr(settings, name) for name in OFFER_COLUMNS])
+    def of(cls, settings: LabelingSettings) -> "Questions":
+        return cls.from_columns([getattr(settings, name) for name in QUESTION_COLUMNS])
 
     @classmethod
-    def from_columns(cls, values: Sequence[Any]) -> "Offers":
-        """From the columns `OFFER_COLUMNS`; a project without settings (nulls) asks the default."""
+    def from_columns(cls, values: Sequence[Any]) -> "Questions":
+        """From `QUESTION_COLUMNS`; a project without settings (nulls) asks the default."""
         if values[0] is None:
             return cls.of(LabelingSettings())
         *switches, reasons, criteria = values
@@ -61,8 +61,8 @@ class Offers:
         return cls(*[*switches, tuple(reasons), shown])
 
 
-# Columns of LabelingSettings in the order of the fields of `Offers`.
-OFFER_COLUMNS = (
+# Columns of LabelingSettings in the order of the fields of `Questions`.
+QUESTION_COLUMNS = (
     "show_tie",
     "show_both_bad",
     "show_strength",
@@ -94,7 +94,7 @@ class Lease:
     left: Messages
     right: Messages
     n_today: int = 0  # votes this annotator has cast here since midnight UTC
-    offers: Offers = Offers()
+    questions: Questions = Questions()
 
     @property
     def key(self) -> str:
@@ -171,7 +171,7 @@ class RowProblem:
     """What is wrong with one row of a bulk input; `row` counts from 1.
 
     `kind` says what sort of warning it is, for counting: "" for an error, else a key of
-    `services.oddities.WARNINGS`.
+    `services.import_checks.WARNINGS`.
     """
 
     row: int

@@ -165,7 +165,7 @@ LONGEST_EXPLANATION = 4_000
 LeftOut = Literal["newer", "no_votes", "dropped", "gold"]
 WHY_LEFT_OUT: dict[LeftOut, str] = {
     "newer": "was judged under that version already",
-    "no_votes": "has no votes to judge anew",
+    "no_votes": "has no votes to judge again",
     "dropped": "is dropped: put it back first",
     "gold": "is a gold or practice pair",
 }
@@ -195,23 +195,25 @@ def comparison_make_gold(
     """
     text = explanation.strip()
     if not text:
-        raise DomainError("Say why, for whoever is measured by it.", field="explanation")
+        raise DomainError(
+            "Explain why, for the people who are tested with it.", field="explanation"
+        )
     if len(text) > LONGEST_EXPLANATION:
         raise DomainError(f"At most {LONGEST_EXPLANATION:,} characters.", field="explanation")
-    held = comparison_lock(comparison)
-    if held.stratum in (Comparison.Stratum.GOLD, Comparison.Stratum.PRACTICE):
+    locked = comparison_lock(comparison)
+    if locked.stratum in (Comparison.Stratum.GOLD, Comparison.Stratum.PRACTICE):
         raise Conflict("This comparison is a gold pair already.", code="already_gold")
-    if held.gold and held.gold != choice:
+    if locked.gold and locked.gold != choice:
         raise Conflict(
-            f"This comparison came with the label “{held.get_gold_display()}”, which a gold pair "
+            f"This comparison came with the label “{locked.get_gold_display()}”, which a gold pair "
             "may not contradict. Adjudicate it, or drop it.",
             code="labelled_otherwise",
             field="choice",
         )
     was = {
-        "stratum": held.stratum,
-        "gold": held.gold,
-        "gold_explanation": held.gold_explanation,
+        "stratum": locked.stratum,
+        "gold": locked.gold,
+        "gold_explanation": locked.gold_explanation,
     }
     found = _settled(comparison, choice, f"made gold: {text}")
     Comparison.objects.filter(pk=found.pk).update(
@@ -239,7 +241,7 @@ class SentAgain:
 def comparisons_send_again(
     *, project: Project, comparisons: Sequence[int], guideline: Guideline, by: User
 ) -> SentAgain:
-    """Have comparisons judged anew under a guideline that is newer than some of their votes.
+    """Have comparisons judged again under a guideline that is newer than some of their votes.
 
     Their votes become an earlier round: history that decides nothing. Free slots in the number of
     the project's overlap take their place, ahead of what is drawn at random, and whoever voted or
@@ -260,14 +262,14 @@ def comparisons_send_again(
     # In the order every vote locks: slots, then comparisons.
     locked = Slot.objects.select_for_update(no_key=True).filter(comparison__in=wanted)
     list(locked.order_by("pk").values_list("pk"))
-    held = list(
+    chosen = list(
         Comparison.objects.select_for_update(no_key=True, of=("self",))
         .filter(project=project, pk__in=wanted)
         .order_by("pk")
     )
-    if len(held) != len(set(wanted)):
+    if len(chosen) != len(set(wanted)):
         raise Missing("There is no such comparison in this project.")
-    votes, left_out = rounds_of(project=project, comparisons=held, guideline=guideline)
+    votes, left_out = rounds_of(project=project, comparisons=chosen, guideline=guideline)
     base = (LabelingSettings.objects.filter(project=project).first() or LabelingSettings()).overlap
     sent = SentAgain(votes, left_out, base * len(votes))
     if votes:

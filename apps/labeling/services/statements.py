@@ -7,7 +7,7 @@ Values are always parameters; what is pasted into the texts are constants of thi
 import re
 
 from apps.labeling.models import AUDIT_SEED, LabelingSettings
-from apps.labeling.services.results import OFFER_COLUMNS
+from apps.labeling.services.results import QUESTION_COLUMNS
 
 # What several statements share: who asks, what is theirs to do, what the screen shows.
 
@@ -29,17 +29,17 @@ POLICY = (
 # What a fit has learned of the project's voters; nulls before the first.
 CONSENSUS_COLUMNS = "f.method, f.priors, f.confusion"
 MIX = ("lease_seconds", "random_share", "gold_share", "repeat_share", "audit_share", "audit_rate")
-SETTINGS_COLUMNS = ", ".join(f"l.{name}" for name in OFFER_COLUMNS)
+SETTINGS_COLUMNS = ", ".join(f"l.{name}" for name in QUESTION_COLUMNS)
 POLICY_COLUMNS = ", ".join(f"l.{name}" for name in POLICY) + f", {CONSENSUS_COLUMNS}"
 
 # Of whom one asks before handing out: `m` is their membership, `w` their Annotator row, `l` the
 # settings, `d.due` the first major version of the guidelines they have not acknowledged.
-STANDING_COLUMNS = f"""
+ELIGIBILITY_COLUMNS = f"""
        m.role, m.paused_reason, d.due, l.qualification_pairs, w.qualified_at,
        coalesce(w.daily_cap, l.daily_cap),
        case when w.votes_day = (now() at time zone 'utc')::date then w.votes_of_day else 0 end,
        w.topics, w.languages, {", ".join(f"l.{name}" for name in MIX)}"""
-STANDING_JOINS = """
+ELIGIBILITY_JOINS = """
 left join labeling_annotator w on w.project_id = {project} and w.user_id = %(annotator)s
 left join lateral (
   select min(g.version) as due from labeling_guideline g
@@ -57,16 +57,16 @@ SIDE = """case get_byte(sha256(convert_to(
   when 0 then 'a' else 'b' end"""
 
 LOOK = f"""
-select {STANDING_COLUMNS}
+select {ELIGIBILITY_COLUMNS}
 from accounts_membership m
 left join labeling_labelingsettings l on l.project_id = m.project_id
-{STANDING_JOINS.format(project="m.project_id")}
+{ELIGIBILITY_JOINS.format(project="m.project_id")}
 where m.project_id = %(project)s and m.user_id = %(annotator)s
 """
-SEAT = f"{LOOK} for no key update of m"
+ELIGIBILITY_LOCK = f"{LOOK} for no key update of m"
 
 # Nobody gets a comparison they hold, have voted on, or have skipped. Votes from before it was sent
-# to re-annotation do not count: it is judged anew, under newer guidelines.
+# to re-annotation do not count: it is judged again, under newer guidelines.
 _MET = "exists (select from labeling_slot where comparison_id = {comparison}\
  and annotator_id = %(annotator)s{round})"
 _SKIPPED = "exists (select from labeling_skip where comparison_id = {comparison}\
@@ -164,7 +164,7 @@ with earlier as (
 {SHOWN}
 """
 
-# A vote of somebody else from the audit sample on a comparison that votes have decided, judged anew
+# A vote of somebody else from the audit sample on a comparison that votes decided, judged again
 # without knowing it. What people adjudicated is settled by their eyes already.
 AUDITABLE = "c.state = 'decided' and c.stratum in ('random', 'priority') and d.outcome = 'accepted'"
 DRAW_AUDIT = f"""
@@ -365,7 +365,7 @@ select (select h.leased_until from labeling_slot h where h.project_id = %(projec
 """
 
 
-# Deciding many comparisons anew at once. The steps are those of `votes.STORE_DECISION`.
+# Deciding many comparisons again at once. The steps are those of `votes.STORE_DECISION`.
 
 # ruff: noqa: S608
 
@@ -466,13 +466,13 @@ select s.id, s.project_id, s.comparison_id, s.kind, s.state, s.annotator_id, s.l
        -- the newest version they know: not one that waits to be acknowledged
        (select g.id from labeling_guideline g where g.project_id = s.project_id
         order by d.due is not null and g.version >= d.due, g.version desc limit 1),
-       {STANDING_COLUMNS}, {SETTINGS_COLUMNS}, {POLICY_COLUMNS}
+       {ELIGIBILITY_COLUMNS}, {SETTINGS_COLUMNS}, {POLICY_COLUMNS}
 from labeling_slot s
 join labeling_comparison c on c.id = s.comparison_id
 left join labeling_labelingsettings l on l.project_id = s.project_id
 left join labeling_consensus f on f.project_id = s.project_id
 left join me m on true
-{STANDING_JOINS.format(project="s.project_id")}
+{ELIGIBILITY_JOINS.format(project="s.project_id")}
 where s.id = %(slot)s
 for no key update of s, c
 """
@@ -587,6 +587,7 @@ __all__ = [
     "DRAW_LANGUAGES",
     "DRAW_REPEAT",
     "DRAW_TOPICS",
+    "ELIGIBILITY_LOCK",
     "INSERT_VOTE",
     "LOCK_COMPARISONS",
     "LOCK_FOR_VOTE",
@@ -597,7 +598,6 @@ __all__ = [
     "PROSPECT",
     "READ_DECISIONS",
     "RELEASE",
-    "SEAT",
     "SIDE",
     "STORE_DECISION",
     "STORE_DECISIONS",

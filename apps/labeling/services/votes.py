@@ -20,15 +20,15 @@ from apps.labeling.services import leasing
 from apps.labeling.services import statements as sql
 from apps.labeling.services.answers import (
     Answer,
-    Ballot,
-    Held,
-    ballot_from,
+    AnswerFields,
+    LeasedSlot,
+    answer_from,
     counts_read,
     slot_lock,
     vote_write,
 )
 from apps.labeling.services.deciding import decision_store
-from apps.labeling.services.eligibility import Seat
+from apps.labeling.services.eligibility import Eligibility
 from apps.labeling.services.results import Lease, NothingReason, VoteResult, lease_was_given
 from measures.voting import Decision, decide
 
@@ -44,14 +44,14 @@ def vote_cast(
     source: str = Vote.Source.PAGE,
     cast_at: datetime | None = None,
     lease_next: bool = True,
-    **answer: Unpack[Answer],
+    **fields: Unpack[AnswerFields],
 ) -> VoteResult:
     """Store one vote on a leased slot, decide the comparison, lease the next pair.
 
-    `answer` says either `choice` or `side`, and what else the annotator gave (see `Answer`). The
-    same submit again, by `idempotency_key`, returns what was stored and changes nothing. A lease
-    that has run out is still good while nobody else has the slot; after that, another free slot of
-    the same comparison is taken for whoever can show the key of the lease they were given.
+    `fields` say either `choice` or `side`, and what else the annotator gave (see `AnswerFields`).
+    The same submit again, by `idempotency_key`, returns what was stored and changes nothing. A
+    lease that has run out is still good while nobody else has the slot; after that, another free
+    slot of the same comparison is taken for whoever can show the key of the lease they were given.
 
     Errors: `Missing` (no such slot, or not a member), `Refused` (role), `Conflict` with code
     `lease_lost` (others have it now; nothing is counted), `key_reused` (the key was used for a
@@ -62,7 +62,7 @@ def vote_cast(
             cursor,
             slot=slot,
             annotator=annotator.pk,
-            ballot=ballot_from(**answer),
+            answer=answer_from(**fields),
             key=_key_checked(idempotency_key),
             source=source,
             cast_at=cast_at,
@@ -75,22 +75,24 @@ def cast(
     *,
     slot: int,
     annotator: int,
-    ballot: Ballot,
+    answer: Answer,
     key: str,
     source: str,
     cast_at: datetime | None = None,
     lease_next: bool = True,
 ) -> VoteResult:
-    """`vote_cast` inside the caller's transaction, without a savepoint: bulk replays use it."""
-    held = slot_lock(cursor, slot, annotator, source)
-    if not (held.state == Slot.State.LEASED and held.annotator == annotator):
+    """`vote_cast` inside the caller's transaction, without a savepoint: bulk imports use it."""
+    leased = slot_lock(cursor, slot, annotator, source)
+    if not (leased.state == Slot.State.LEASED and leased.annotator == annotator):
         known = Vote.objects.filter(annotator_id=annotator, idempotency_key=key).first()
         if known is not None:
-            return _replayed(cursor, known, held, ballot, lease_next)
-        held = _retaken(cursor, held, annotator, key, source)
-    result = vote_write(cursor, held, annotator, ballot, key, source, cast_at)
+            return _replayed(cursor, known, leased, answer, lease_next)
+        leased = _retaken(cursor, leased, annotator, key, source)
+    result = vote_write(cursor, leased, annotator, answer, key, source, cast_at)
     if lease_next:
-        return replace(result, next=_next(cursor, held, annotator, held.seat.after_a_vote()))
+        return replace(
+            result, next=_next(cursor, leased, annotator, leased.eligibility.after_a_vote())
+        )
     return result
 
 
@@ -101,7 +103,7 @@ def vote_revise(
     annotator: User,
     idempotency_key: str,
     source: str = Vote.Source.PAGE,
-    **answer: Unpack[Answer],
+    **fields: Unpack[AnswerFields],
 ) -> VoteResult:
     """Change one's mind: a new revision is added, the old row stays as it was.
 
@@ -109,16 +111,16 @@ def vote_revise(
     (`not_current`), and so is one whose comparison was sent to re-annotation (`earlier_round`).
     Repeating a submit by its key changes nothing. Errors as in `vote_cast`.
     """
-    ballot, key = ballot_from(**answer), _key_checked(idempotency_key)
+    answer, key = answer_from(**fields), _key_checked(idempotency_key)
     with transaction.atomic(), prepared_cursor() as cursor:
         old = _own_vote(vote, annotator)
-        held = slot_lock(cursor, old.slot_id, annotator.pk, source)
+        leased = slot_lock(cursor, old.slot_id, annotator.pk, source)
         known = Vote.objects.filter(annotator=annotator, idempotency_key=key).first()
         if known is not None:
-            return _replayed(cursor, known, held, ballot, lease_next=False)
-        _round_check(held)
+            return _replayed(cursor, known, leased, answer, lease_next=False)
+        _round_check(leased)
         _retire(old)
-        return vote_write(cursor, held, annotator.pk, ballot, key, source, None, replaces=old)
+        return vote_write(cursor, leased, annotator.pk, answer, key, source, None, replaces=old)
 
 
 @retried
@@ -130,15 +132,15 @@ def vote_withdraw(*, vote: int, annotator: User, reason: str = "") -> Decision:
     """
     old = _own_vote(vote, annotator)
     with prepared_cursor() as cursor:
-        held = slot_lock(cursor, old.slot_id, annotator.pk, Vote.Source.PAGE)
-        _round_check(held)
+        leased = slot_lock(cursor, old.slot_id, annotator.pk, Vote.Source.PAGE)
+        _round_check(leased)
         _retire(old)
         Slot.objects.filter(pk=old.slot_id).update(
             state=Slot.State.FREE, annotator=None, leased_at=None, leased_until=None, left_is=""
         )
         leasing.skip_record(
-            project=held.project,
-            comparison=held.comparison,
+            project=leased.project,
+            comparison=leased.comparison,
             annotator=annotator.pk,
             reason=reason.strip() or "took the answer back",
         )
@@ -147,29 +149,31 @@ def vote_withdraw(*, vote: int, annotator: User, reason: str = "") -> Decision:
             actor=annotator,
             project=old.project,
             subject=str(old.pk),
-            details={"comparison": held.comparison},
+            details={"comparison": leased.comparison},
         )
         return decision_store(
             cursor,
-            project=held.project,
-            comparison=held.comparison,
-            counts=counts_read(cursor, held.comparison),
-            overlap=held.overlap,
-            policy=held.policy,
+            project=leased.project,
+            comparison=leased.comparison,
+            counts=counts_read(cursor, leased.comparison),
+            overlap=leased.overlap,
+            policy=leased.policy,
         )
 
 
-def _retaken(cursor: CursorWrapper, held: Held, annotator: int, key: str, source: str) -> Held:
+def _retaken(
+    cursor: CursorWrapper, leased: LeasedSlot, annotator: int, key: str, source: str
+) -> LeasedSlot:
     """The slot again, or another of its comparison, for someone whose lease others have now."""
-    if held.state == Slot.State.DONE and held.annotator == annotator:
+    if leased.state == Slot.State.DONE and leased.annotator == annotator:
         raise Conflict(
             "You have already answered this pair. Change the answer under My answers.",
             code="already_voted",
         )
-    if lease_was_given(key, slot=held.slot, annotator=annotator):
+    if lease_was_given(key, slot=leased.slot, annotator=annotator):
         cursor.execute(
             sql.TAKE,
-            {"comparison": held.comparison, "annotator": annotator, "slot": held.slot},
+            {"comparison": leased.comparison, "annotator": annotator, "slot": leased.slot},
         )
         row = cursor.fetchone()
         if row is not None:
@@ -181,37 +185,41 @@ def _retaken(cursor: CursorWrapper, held: Held, annotator: int, key: str, source
     )
 
 
-def _next(cursor: CursorWrapper, held: Held, annotator: int, seat: Seat) -> Lease | NothingReason:
-    return leasing.draw(cursor, held.project, annotator, seat)
+def _next(
+    cursor: CursorWrapper, leased: LeasedSlot, annotator: int, eligibility: Eligibility
+) -> Lease | NothingReason:
+    return leasing.draw(cursor, leased.project, annotator, eligibility)
 
 
 def _replayed(
     cursor: CursorWrapper,
     known: Vote,
-    held: Held,
-    ballot: Ballot,
+    leased: LeasedSlot,
+    answer: Answer,
     lease_next: bool,
 ) -> VoteResult:
     """The answer to a submit that has been stored before: what was stored, and the same next."""
     same = (
-        known.comparison_id == held.comparison
-        and known.choice == ballot.canonical(known.left_is or held.left_is)
-        and known.strength == ballot.strength
-        and known.rationale == ballot.rationale
-        and known.flags == ballot.flags
-        and known.reasons == ballot.reasons
-        and known.criteria == ballot.canonical_criteria(known.left_is or held.left_is)
+        known.comparison_id == leased.comparison
+        and known.choice == answer.canonical(known.left_is or leased.left_is)
+        and known.strength == answer.strength
+        and known.rationale == answer.rationale
+        and known.flags == answer.flags
+        and known.reasons == answer.reasons
+        and known.criteria == answer.canonical_criteria(known.left_is or leased.left_is)
     )
     if not same:
         raise Conflict(
             "This pair has already been answered differently. Change the answer under My answers.",
             code="key_reused",
         )
-    counts = counts_read(cursor, held.comparison)
+    counts = counts_read(cursor, leased.comparison)
     decision = decide(
-        counts, held.policy.rule(), votes_possible=max(held.policy.max_overlap, held.overlap)
+        counts, leased.policy.rule(), votes_possible=max(leased.policy.max_overlap, leased.overlap)
     )
-    following = _next(cursor, held, known.annotator_id, held.seat) if lease_next else None
+    following = (
+        _next(cursor, leased, known.annotator_id, leased.eligibility) if lease_next else None
+    )
     return VoteResult(vote=known, decision=decision, next=following, replayed=True)
 
 
@@ -222,12 +230,12 @@ def _own_vote(vote: int, annotator: User) -> Vote:
     return found
 
 
-def _round_check(held: Held) -> None:
+def _round_check(leased: LeasedSlot) -> None:
     """Votes of a round before re-annotation are history: what is changed about them would count
     nowhere, so it is refused and said."""
-    if held.kind == Slot.Kind.FORMER:
+    if leased.kind == Slot.Kind.FORMER:
         raise Conflict(
-            "This pair was sent to be judged anew since you answered it, under newer guidelines. "
+            "This pair was sent to re-annotation after you answered it, under newer guidelines. "
             "Your answer stays as it was; you may meet the pair again.",
             code="earlier_round",
         )

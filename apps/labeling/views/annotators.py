@@ -16,7 +16,7 @@ from apps.common.errors import DomainError
 from apps.common.http import Request
 from apps.common.registry import annotator_pages
 from apps.labeling import selectors, services
-from apps.labeling.forms.annotators import AnnotatorsFilter, LimitsForm, PauseForm
+from apps.labeling.forms.settings import AnnotatorsFilter, LimitsForm, PauseForm
 from apps.labeling.models import Annotator, QualificationAttempt
 from apps.labeling.screens import annotators as reads
 from apps.labeling.screens.label import LOOKS
@@ -119,7 +119,7 @@ def annotator_pause(request: Request, user_id: int) -> HttpResponse:
 
     def act() -> str:
         accounts.membership_pause(**who, reason=form.cleaned_data["reason"])
-        return f"{person.user} gets no more pairs until you resume them."
+        return f"{person.user} gets no more pairs until you resume their labeling."
 
     return _try(request, person, act, form, "pause")
 
@@ -132,7 +132,7 @@ def annotator_qualification(request: Request, user_id: int) -> HttpResponse:
     deeds: dict[str, tuple[Callable[..., Any], str]] = {
         "qualify": (services.annotator_qualify, "{} may label now."),
         "disqualify": (services.annotator_disqualify, "{} has to qualify before the next pair."),
-        "grant": (services.attempt_grant, "Another attempt waits for {}."),
+        "grant": (services.attempt_grant, "{} can start another attempt."),
     }
     if request.POST.get("action") not in deeds:
         raise Http404("no such action")
@@ -185,7 +185,7 @@ def _page(
     pause: PauseForm | None = None,
 ) -> HttpResponse:
     settings = selectors.settings_get(project=request.project)
-    standing = services.standing_of(project=request.project, annotator=person.user)
+    status = services.labeling_status(project=request.project, annotator=person.user)
     attempts = QualificationAttempt.objects.filter(project=request.project, user=person.user)
     context = {
         "page_title": str(person.user),
@@ -196,8 +196,8 @@ def _page(
         "words": reads.qualification_words(person, settings),
         "qualification": services.qualification_of(project=request.project, user=person.user),
         "attempts": list(attempts.order_by("-number")),
-        "standing": standing,
-        "why_not": LOOKS[standing.nothing.code].words if standing.nothing else "",
+        "status": status,
+        "why_not": LOOKS[status.nothing.code].words if status.nothing else "",
         "due": reads.newest_major(project=request.project),
         "limits": limits or _limits_form(request, person),
         "pause": pause or PauseForm(),

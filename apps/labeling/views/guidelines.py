@@ -15,7 +15,7 @@ from apps.labeling.forms import GuidelineForm
 from apps.labeling.models import Guideline
 from apps.labeling.rendering import text_html
 from apps.labeling.screens import annotators, label
-from apps.labeling.screens.answers import changed_lines
+from apps.labeling.screens.label import changed_lines
 from apps.labeling.services import LABELERS
 from apps.labeling.views.label import label_url
 
@@ -52,8 +52,8 @@ def _around(request: Request, shown: Guideline | None, versions: list[Guideline]
         "changes": label.changes_since(before, shown) if shown else [],
     }
     if request.role in LABELERS:
-        standing = services.standing_of(project=request.project, annotator=request.user)
-        more["due"] = standing.seat.guideline_due is not None
+        status = services.labeling_status(project=request.project, annotator=request.user)
+        more["due"] = status.eligibility.guideline_due is not None
         more["read"] = selectors.guideline_read(project=request.project, user=request.user)
     if request.role == ADMIN:
         more["readers"] = annotators.readers_of(project=request.project)

@@ -1,10 +1,14 @@
-"""The label screen. A vote is answered with the next pair; without JavaScript, by going there."""
+"""The label screen, My answers and My work.
+
+A vote is answered with the next pair; without JavaScript, by going there.
+"""
 
 from collections.abc import Callable
 from typing import Any
 
 from django.contrib import messages
 from django.contrib.auth.decorators import login_not_required
+from django.core.paginator import Paginator
 from django.http import Http404, HttpResponse, JsonResponse, QueryDict
 from django.middleware.csrf import get_token
 from django.shortcuts import redirect, render
@@ -18,26 +22,35 @@ from apps.common.errors import Conflict, DomainError, Missing
 from apps.common.http import Request
 from apps.common.registry import vote_traces
 from apps.labeling import selectors, services
-from apps.labeling.forms import AnswerForm, Checked, SkipForm, VoteForm, criteria_sent
+from apps.labeling.forms import (
+    AnswerForm,
+    AnswersFilter,
+    Checked,
+    SkipForm,
+    VoteForm,
+    criteria_sent,
+)
 from apps.labeling.models import Slot
 from apps.labeling.screens import label as bar
 from apps.labeling.screens import label as screen
+from apps.labeling.screens import work as work_screen
+from apps.labeling.screens.work import answer_rows, answers_only
 from apps.labeling.selectors import AnsweredPair
 from apps.labeling.services import LABELERS, Lease, NothingReason
 
 Next = Lease | NothingReason
 BACK_TO_ANSWERS = "answers"
 AUDIT = "audit"  # of the query string
-AUDITING = "auditing"  # of the session: the project whose votes a reviewer is judging anew
+AUDITING = "auditing"  # of the session: the project whose votes a reviewer is auditing
 _HELD = screen.Notice(
-    "You hold a pair of the common queue: it comes first, and your vote on it counts as any other. "
-    "Audits follow.",
+    "You still have a pair of the common queue: it comes first, and your vote on it counts as "
+    "usual. Audits follow.",
     tone="",
     icon="info",
 )
 _AUDITING = screen.Notice(
-    "Audits: you judge votes of others anew, without seeing them. Open Label in the menu to go "
-    "back to the common queue.",
+    "Audits: you judge pairs again that others voted on, without seeing their votes. "
+    "Open Label in the menu to return to the common queue.",
     tone="",
     icon="eye-off",
 )
@@ -48,13 +61,13 @@ _AUDITING = screen.Notice(
 def label(request: Request) -> HttpResponse:
     """The pair in hand or the next one; `?answer=ID` opens an answer of one's own to change it.
 
-    With `?lane=audit` a reviewer gets votes of others to judge anew, one after another, until they
+    With `?lane=audit` a reviewer gets votes of others to audit, one after another, until they
     open the page without it. A page that waits for a pair says in `?waiting=` what it shows: as
     long as that is still so, nothing is sent, so that nothing moves under its reader.
     """
     wanted = request.GET.get("answer", "")[:20]
     if not request.htmx:
-        _lane_set(request)
+        _stream_set(request)
     try:
         got = _answered(request, int(wanted)) if wanted.isdecimal() else _next(request)
     except Missing as error:
@@ -80,7 +93,7 @@ def vote(request: Request) -> HttpResponse:
             annotator=request.user,
             idempotency_key=form.cleaned_data["key"],
             lease_next=not _auditing(request),
-            **form.ballot(),
+            **form.answer_fields(),
         )
         done = _go_on(request, result.next or _next(request), undo=result.vote.pk)
         return _stored(done, form.cleaned_data["key"])
@@ -112,7 +125,7 @@ def revise(request: Request, vote_id: int) -> HttpResponse:
             vote=vote_id,
             annotator=request.user,
             idempotency_key=form.cleaned_data["key"],
-            **form.ballot(),
+            **form.answer_fields(),
         )
         done = _changed(request, "Your answer was changed.", undo=result.vote.pk)
         return _stored(done, form.cleaned_data["key"])
@@ -127,7 +140,7 @@ def withdraw(request: Request, vote_id: int) -> HttpResponse:
 
     def act() -> HttpResponse:
         services.vote_withdraw(vote=vote_id, annotator=request.user)
-        said = "Your answer was taken back; others will judge this pair."
+        said = "Your answer was withdrawn; others will judge this pair."
         return _changed(request, said, undo=_undo(request))
 
     return _try(request, None, act)
@@ -249,7 +262,7 @@ def _context(request: Request, got: Next | AnsweredPair, **more: Any) -> dict[st
     context["urls"] = bar.addresses(slug)
     context["auditing"] = _auditing(request) and isinstance(got, Lease) and _is_audit(got)
     if isinstance(got, Lease) and not more.get("typed"):
-        context["bar"] = bar.bar_html(slug=slug, offers=got.offers, undo=more.get("undo"))
+        context["bar"] = bar.bar_html(slug=slug, questions=got.questions, undo=more.get("undo"))
     if isinstance(got, AnsweredPair) and request.role in READERS:
         context["frozen_uses"] = vote_traces([got.vote.pk]).get(got.vote.pk, [])
     return context
@@ -261,8 +274,8 @@ def _next(request: Request) -> Next:
     return services.slot_lease_next(project=request.project, annotator=request.user)
 
 
-def _lane_set(request: Request) -> None:
-    """Whoever opens the page with `?lane=audit` goes on with audits until they open it without."""
+def _stream_set(request: Request) -> None:
+    """Whoever opens the page with `?lane=audit` gets audits until they open it without."""
     if request.GET.get("lane") == AUDIT and request.role in services.AUDITORS:
         request.session[AUDITING] = request.project.pk
     elif AUDITING in request.session:
@@ -270,9 +283,9 @@ def _lane_set(request: Request) -> None:
 
 
 def label_url(request: Request) -> str:
-    """The label page in the lane through which one came: the common queue or audits."""
-    lane = f"?lane={AUDIT}" if _auditing(request) else ""
-    return reverse("labeling:label", args=[request.project.slug]) + lane
+    """The label page in the stream through which one came: the common queue or audits."""
+    query = f"?lane={AUDIT}" if _auditing(request) else ""
+    return reverse("labeling:label", args=[request.project.slug]) + query
 
 
 def _is_audit(lease: Lease) -> bool:
@@ -290,3 +303,43 @@ def _answered(request: Request, vote: int) -> AnsweredPair:
 
 def _undo(request: Request) -> int | None:
     return selectors.last_answer_id(project=request.project, annotator=request.user)
+
+
+# An annotator's own answers.
+
+ANSWERS_PER_PAGE = 50
+
+
+@require_safe
+@project_page(LABELERS)
+def answers(request: Request) -> HttpResponse:
+    """What I have answered, newest first; each can be opened and changed."""
+    form = AnswersFilter(request.GET)
+    wanted = form.cleaned_data if form.is_valid() else {}
+    found = selectors.answers_of(
+        project=request.project,
+        annotator=request.user,
+        choice=wanted.get("choice", ""),
+        search=wanted.get("q", ""),
+    )
+    found = answers_only(found, wanted.get("only", ""))
+    page = Paginator(found, ANSWERS_PER_PAGE).get_page(request.GET.get("page"))
+    context = {
+        "page_title": "My answers",
+        "nav": "answers",
+        "form": form,
+        "filtered": any(wanted.values()),
+        "page": page,
+        "rows": answer_rows(page, named=request.role in READERS),
+        "n_today": selectors.answers_today(project=request.project, annotator=request.user),
+    }
+    return render(request, "labeling/answers.html", context)
+
+
+# The annotator's home: every project they label in, and how things stand there.
+
+
+@require_safe
+def work(request: Request) -> HttpResponse:
+    """Takes no lease: looking at what there is to do is not doing it."""
+    return render(request, "labeling/home.html", work_screen.context(user=request.user))

@@ -16,7 +16,7 @@ from apps.labeling import selectors, services
 from apps.labeling.models import QualificationAnswer, QualificationAttempt
 from apps.labeling.rendering import text_html
 from apps.labeling.screens import label
-from apps.labeling.services import LABELERS, Offers
+from apps.labeling.services import LABELERS, Questions
 from apps.labeling.texts import excerpt
 from apps.labeling.views.label import label_url
 
@@ -28,7 +28,7 @@ _BEFORE = ("paused", "guideline")
 @project_page(LABELERS)
 def qualification(request: Request) -> HttpResponse:
     """Start, the pair that is next, what the last answer was worth (`?answered=N`), the result."""
-    nothing = services.standing_of(project=request.project, annotator=request.user).nothing
+    nothing = services.labeling_status(project=request.project, annotator=request.user).nothing
     if nothing is not None and nothing.code in _BEFORE:
         return redirect(label_url(request))
     state = services.qualification_of(project=request.project, user=request.user)
@@ -109,8 +109,10 @@ def _pair(row: QualificationAnswer) -> dict[str, Any]:
 
 def _asked(request: Request, row: QualificationAnswer) -> dict[str, Any]:
     """A pair to judge, with the project's own buttons but for strength."""
-    offers = replace(Offers.of(selectors.settings_get(project=request.project)), strength=False)
-    return _pair(row) | {"buttons": label.buttons(offers)}
+    questions = replace(
+        Questions.of(selectors.settings_get(project=request.project)), strength=False
+    )
+    return _pair(row) | {"buttons": label.buttons(questions)}
 
 
 def _judged(request: Request, row: QualificationAnswer, *, is_last: bool) -> dict[str, Any]:

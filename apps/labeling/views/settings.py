@@ -34,7 +34,7 @@ def settings(request: Request) -> HttpResponse:
         "page_title": "Labeling settings",
         "nav": "settings",
         "form": form,
-        "one_key": services.Offers.of(stored).one_key_submits,
+        "one_key": services.Questions.of(stored).one_key_submits,
         "chance": _chance(stored),
     }
     return render(request, "labeling/settings.html", context, status=422 if form.errors else 200)

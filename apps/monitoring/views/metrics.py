@@ -15,7 +15,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
-from apps.common.addresses import client_address
+from apps.common.http import client_address
 from apps.monitoring.selectors.exposition import site_families
 
 CACHED_SECONDS = 10  # whoever asks more often gets the same answer

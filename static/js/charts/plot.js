@@ -1,5 +1,5 @@
 // One chart: the curves of a metric, or of metrics that are read together, for one run or several,
-// with what stands on it: limits in force, alerts with the stretch from their onset, new attempts.
+// with what stands on it: current limits, alerts with the stretch from their onset, new attempts.
 (() => {
   const concord = (window.concord ??= {});
   const { number, smoothed, words, faded, DASHES } = concord.figures;

@@ -63,7 +63,7 @@
     if (!place.hidden) {
       const seconds = Math.max(0, Math.ceil(left / 1000));
       place.querySelector("span").textContent = seconds
-        ? `held for you for ${Math.floor(seconds / 60)}:${String(seconds % 60).padStart(2, "0")} more`
+        ? `reserved for you for ${Math.floor(seconds / 60)}:${String(seconds % 60).padStart(2, "0")} more`
         : "time is up; your answer still counts unless someone else took the pair";
     }
     hold();

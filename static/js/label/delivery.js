@@ -1,3 +1,154 @@
+/* What was entered and not sent is kept in this browser, by person and pair, and comes back after a
+   reload, a lost session, an expired lease or a closed tab. It goes when the answer is stored. */
+(() => {
+  const PREFIX = "concord.draft.";
+  const KEPT_FOR = 30 * 86_400_000;
+  const PAUSE = 150;
+  const SINGLE = ["rationale", "improvement"];
+  const concord = (window.concord ??= {});
+  const { answer } = concord;
+  let form = null;
+  let blank = ""; // what the server gave, as a draft
+  let timer = 0;
+
+  const keyOf = (f) => `${PREFIX}${document.body.dataset.person}.${f.dataset.ballot}`;
+
+  const collect = (f) => {
+    const ticks = [...f.querySelectorAll("input[type=radio]:checked")].map((one) => [one.name, one.value]);
+    const many = (name) => [...f.querySelectorAll(`input[name=${name}]:checked`)].map((one) => one.value);
+    return {
+      answer: f.querySelector(".choice[aria-pressed=true]")?.value ?? "",
+      ticks,
+      reasons: many("reasons"),
+      flags: many("flags"),
+      rationale: f.elements.rationale?.value ?? "",
+      improvement: f.elements.improvement?.value ?? "",
+      from: f.querySelector("[data-improve]")?.dataset.from ?? "",
+      improving: Boolean(f.querySelector("[data-improve]")?.open),
+    };
+  };
+
+  const save = () => {
+    clearTimeout(timer);
+    timer = 0;
+    if (!form?.isConnected) return;
+    const now = JSON.stringify(collect(form));
+    try {
+      if (now === blank) localStorage.removeItem(keyOf(form));
+      else localStorage.setItem(keyOf(form), JSON.stringify({ at: Date.now(), given: JSON.parse(now) }));
+    } catch {
+      /* full or forbidden: the page still holds it */
+    }
+  };
+  const soon = (event) => {
+    if (!event.target.closest?.("form[data-ballot]")) return;
+    clearTimeout(timer);
+    timer = setTimeout(save, PAUSE);
+  };
+
+  const put = (f, given) => {
+    for (const name of SINGLE) if (f.elements[name]) f.elements[name].value = given[name] ?? "";
+    const ticks = new Map(given.ticks ?? []);
+    f.querySelectorAll("input[type=radio]").forEach((one) => {
+      one.checked = ticks.get(one.name) === one.value;
+    });
+    for (const name of ["reasons", "flags"]) {
+      f.querySelectorAll(`input[name=${name}]`).forEach((one) => {
+        one.checked = (given[name] ?? []).includes(one.value);
+      });
+    }
+    const editor = f.querySelector("[data-improve]");
+    if (editor) {
+      if (given.from) editor.dataset.from = given.from;
+      else delete editor.dataset.from;
+      editor.open = Boolean(given.improving);
+    }
+    const offered = [...f.querySelectorAll(".choice")].some((one) => one.value === given.answer);
+    if (offered || (!given.answer && answer.chosen(f))) answer.mark(f, given.answer);
+    document.dispatchEvent(new CustomEvent("label:restored"));
+    clearTimeout(timer); // nobody entered this just now
+    timer = 0;
+  };
+
+  const minutes = (at) => {
+    const n = Math.round((Date.now() - at) / 60_000);
+    return n < 1
+      ? "just now"
+      : n < 60
+        ? `${n} min ago`
+        : n < 1440
+          ? `${Math.round(n / 60)} h ago`
+          : `${Math.round(n / 1440)} d ago`;
+  };
+
+  const begin = () => {
+    form = document.querySelector("form[data-ballot]");
+    if (!form) return;
+    blank = JSON.stringify(collect(form));
+    let kept = null;
+    try {
+      kept = JSON.parse(localStorage.getItem(keyOf(form)));
+    } catch {
+      /* not ours */
+    }
+    if (!kept?.given || JSON.stringify(kept.given) === blank) return;
+    put(form, kept.given);
+    const note = form.querySelector("[data-restored]");
+    note.querySelector("span").textContent = `What you had entered here is back (kept ${minutes(kept.at)}).`;
+    note.hidden = false;
+  };
+
+  const discard = () => {
+    put(form, JSON.parse(blank));
+    form.querySelector("[data-restored]").hidden = true;
+    save();
+    document.getElementById("pair-title")?.focus({ preventScroll: true });
+  };
+
+  const prune = () => {
+    let keys = [];
+    try {
+      keys = Object.keys(localStorage).filter((one) => one.startsWith(PREFIX));
+    } catch {
+      /* forbidden */
+    }
+    for (const key of keys) {
+      let at = 0;
+      try {
+        at = JSON.parse(localStorage.getItem(key)).at ?? 0;
+      } catch {
+        /* broken: drop it */
+      }
+      if (Date.now() - at > KEPT_FOR) localStorage.removeItem(key);
+    }
+  };
+
+  for (const name of ["input", "change", "label:marked"]) document.addEventListener(name, soon);
+  addEventListener("pagehide", () => {
+    if (timer) save();
+  });
+  document.addEventListener("htmx:beforeSwap", () => {
+    if (timer) save();
+  });
+  document.addEventListener("click", (event) => {
+    if (event.target.closest("[data-discard]")) discard();
+  });
+  document.addEventListener("DOMContentLoaded", () => {
+    prune();
+    begin();
+  });
+  document.addEventListener("label:shown", begin);
+
+  // What this page shows has been delivered: nothing of it is kept from here on.
+  const forget = () => {
+    clearTimeout(timer);
+    timer = 0;
+    form = null;
+  };
+
+  concord.drafts = { keyOf, save, forget };
+})();
+
 /* How the answers of this page reach the server: written to the outbox, sent by htmx, and taken off
    it when the server says so. What fails stays in the outbox, which sends it again. */
 (() => {
@@ -11,7 +162,7 @@
   const say = (text) => {
     const region = document.getElementById("announce");
     if (region) region.textContent = text;
-    window.concord.ballot.say(text);
+    window.concord.answer.say(text);
   };
 
   document.addEventListener("htmx:beforeRequest", (event) => {
@@ -77,7 +228,7 @@
 
   // What this page shows has been delivered from the outbox: on with the next pair.
   document.addEventListener("outbox:done", (event) => {
-    const f = window.concord.ballot.form();
+    const f = window.concord.answer.form();
     const { key } = event.detail;
     if (!f || (f.elements.key.value !== key && key !== `skip.${f.elements.slot?.value}`)) return;
     drafts.forget();

@@ -54,7 +54,7 @@
     const rows = [...document.querySelectorAll("[data-criterion]")];
     const next = rows.slice(rows.indexOf(row) + 1).find((one) => !one.querySelector(":checked"));
     if (next) next.querySelector("input").focus();
-    else concord.ballot.forward(row.closest("form"));
+    else concord.answer.forward(row.closest("form"));
     return true;
   };
 
@@ -88,10 +88,10 @@
     } else click("[data-keep]");
   };
 
-  // Pages that show a pair without its ballot (practice) have the choices alone.
-  const ballot = () => (document.querySelector("form[data-ballot]") ? concord.ballot : null);
-  const choose = (button) => (ballot() ? ballot().choose(button) : button.click());
-  const submit = () => (ballot() ? ballot().submit() : click("[data-go-on]"));
+  // Pages that show a pair without its answer form (practice) have the choices alone.
+  const answer = () => (document.querySelector("form[data-ballot]") ? concord.answer : null);
+  const choose = (button) => (answer() ? answer().choose(button) : button.click());
+  const submit = () => (answer() ? answer().submit() : click("[data-go-on]"));
 
   const enter = (event) => {
     const target = event.target;
@@ -158,4 +158,11 @@
     box.checked = localStorage.getItem(OFF) !== "1";
     box.addEventListener("change", () => localStorage.setItem(OFF, box.checked ? "0" : "1"));
   });
+})();
+
+/* A judged practice pair: the verdict is read first; Enter then continues (keyboard.js). */
+(() => {
+  document.addEventListener("DOMContentLoaded", () =>
+    document.querySelector(".verdict")?.focus({ preventScroll: true }),
+  );
 })();

@@ -77,7 +77,7 @@
 
   const waiting = () => document.querySelectorAll(".math:not(.typeset, .broken)");
   // What scrolls sideways must be reachable by keyboard; measured at once, since each measuring after
-  // a change lays the page out anew.
+  // a change lays the page out again.
   const reachable = () => {
     const wide = [...document.querySelectorAll(".math.display.typeset")].filter(
       (one) => one.scrollWidth > one.clientWidth + 1,

@@ -1,10 +1,136 @@
+/* The words that one answer has and the other has not, marked in what is shown (rendered or raw).
+   A formula counts as one word. Time is bounded: two answers too long or too different to compare
+   are left unmarked, and that is said. */
+(() => {
+  const WORD =
+    /[\p{sc=Han}\p{sc=Hiragana}\p{sc=Katakana}\p{sc=Thai}\p{sc=Lao}\p{sc=Khmer}]|[\p{L}\p{M}\p{N}_]+(?:['’][\p{L}\p{M}\p{N}_]+)*|\S/gu;
+  const MOST_WORDS = 60_000; // of both answers
+  const LONGEST = 200; // ms
+  const LEAST_SHARED = 0.2; // of the words; below, marks would be confetti
+  const concord = (window.concord ??= {});
+
+  // --- words of a pane as {node, from, to, text}; a formula as {element, text}
+  const words = (pane) => {
+    const found = [];
+    const walker = document.createTreeWalker(pane, NodeFilter.SHOW_ELEMENT | NodeFilter.SHOW_TEXT, (node) => {
+      if (node.nodeType === Node.TEXT_NODE) return NodeFilter.FILTER_ACCEPT;
+      if (node.matches(".math")) return NodeFilter.FILTER_ACCEPT;
+      return node.matches("h2, .who, [hidden], template") || node.parentElement.closest(".math")
+        ? NodeFilter.FILTER_REJECT
+        : NodeFilter.FILTER_SKIP;
+    });
+    while (walker.nextNode()) {
+      const node = walker.currentNode;
+      if (node.nodeType === Node.ELEMENT_NODE)
+        found.push({ element: node, text: node.dataset.source ?? node.textContent });
+      else if (!node.parentElement.closest(".math")) {
+        for (const match of node.data.matchAll(WORD))
+          found.push({ node, from: match.index, to: match.index + match[0].length, text: match[0] });
+      }
+    }
+    return found;
+  };
+
+  // A word or two in common between longer differences says nothing: they differ there.
+  const settled = (changes) =>
+    changes.map((change, i) => {
+      if (change.added || change.removed || change.value.length > 2) return change;
+      const beside = (step) => {
+        let n = 0;
+        for (let j = i + step; changes[j]?.added || changes[j]?.removed; j += step)
+          n += changes[j].value.length;
+        return n;
+      };
+      return beside(-1) >= 4 && beside(1) >= 4 ? { ...change, both: true } : change;
+    });
+
+  const mark = (list) => {
+    // neighbours in one text node make one mark; from the end, so that positions stay right
+    for (let last = list.length - 1; last >= 0; last -= 1) {
+      const word = list[last];
+      if (word.element) {
+        word.element.classList.add("only");
+        continue;
+      }
+      let first = last;
+      while (first > 0 && list[first - 1].node === word.node && list[first - 1].at === list[first].at - 1)
+        first -= 1;
+      const range = document.createRange();
+      range.setStart(word.node, list[first].from);
+      range.setEnd(word.node, word.to);
+      const element = document.createElement("mark");
+      element.className = "only";
+      range.surroundContents(element);
+      last = first;
+    }
+  };
+
+  const clear = () => {
+    document.querySelectorAll(".panes mark.only").forEach((element) => {
+      const parent = element.parentNode;
+      element.replaceWith(...element.childNodes);
+      parent.normalize();
+    });
+    document.querySelectorAll(".panes .math.only").forEach((element) => element.classList.remove("only"));
+  };
+
+  const count = (n) => `${n.toLocaleString("en")} ${n === 1 ? "word" : "words"}`;
+
+  /* Marks both panes and says in a sentence what was found. */
+  const show = () => {
+    clear();
+    const [left, right] = ["left", "right"].map((side) =>
+      document.querySelector(`[data-panes] [data-side=${side}]`),
+    );
+    if (!left || !right) return "";
+    const [a, b] = [words(left), words(right)];
+    a.forEach((word, i) => {
+      word.at = i;
+    });
+    b.forEach((word, i) => {
+      word.at = i;
+    });
+    if (a.length + b.length > MOST_WORDS)
+      return `Too long to compare: ${count(a.length + b.length)}. Nothing is marked.`;
+    const found = window.Diff.diffArrays(
+      a.map((word) => word.text),
+      b.map((word) => word.text),
+      { timeout: LONGEST },
+    );
+    if (!found) return "Too long and too different to compare. Nothing is marked.";
+    const changes = settled(found);
+    const only = { a: [], b: [] };
+    let [i, j, shared] = [0, 0, 0];
+    for (const { added, removed, both, value } of changes) {
+      if (!added) {
+        if (removed || both) only.a.push(...a.slice(i, i + value.length));
+        i += value.length;
+      }
+      if (!removed) {
+        if (added || both) only.b.push(...b.slice(j, j + value.length));
+        j += value.length;
+      }
+      if (!added && !removed && !both) shared += value.length;
+    }
+    if (!only.a.length && !only.b.length) return "The two answers have the same words.";
+    const share = (2 * shared) / (a.length + b.length);
+    if (share < LEAST_SHARED)
+      return `Too different to compare: ${Math.round(100 * share)} % of the words in common. Nothing is marked.`;
+    mark(only.a);
+    mark(only.b);
+    return `Marked: ${count(only.a.length)} only in A, ${count(only.b.length)} only in B.`;
+  };
+
+  concord.difference = { show, clear };
+})();
+
 /* The three ways to look at a pair, each kept on this device: differences marked, raw text instead
    of rendered, panes that scroll together. Nothing is fetched: the raw text comes with the pair. */
 (() => {
   const concord = (window.concord ??= {});
   const DEFAULTS = { diff: false, raw: false, linked: true };
   // biome-ignore-start lint/suspicious/noControlCharactersInRegex: they are what is looked for
-  // The same characters that the server names in rendered text; see apps/labeling/escaping.py.
+  // The same characters that the server names in rendered text; see apps/labeling/rendering/maths.py.
   const UNSEEN =
     /[\u202a-\u202e\u2060-\u206f\ufff9-\ufffb\u0001-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f]|[\u{e0000}-\u{e007f}]/gu;
   // biome-ignore-end lint/suspicious/noControlCharactersInRegex: they are what is looked for

@@ -4,8 +4,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from apps.accounts.models import User
-from apps.accounts.scopes import SCOPES
+from apps.accounts.models import SCOPES, User
 from apps.accounts.services import token_create
 from apps.common.errors import DomainError
 

@@ -8,7 +8,7 @@ from django.core.management import CommandError
 from django.core.management.commands import migrate
 from django.db import connections
 
-from apps.common.schema import unknown_migrations
+from apps.common.health import unknown_migrations
 
 
 class Command(migrate.Command):

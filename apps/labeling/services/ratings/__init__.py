@@ -8,8 +8,14 @@ from apps.labeling.services.ratings.answers import (
     rating_task_reopen,
 )
 from apps.labeling.services.ratings.importing import ratings_import
-from apps.labeling.services.ratings.leasing import rating_lease_next, rating_skip
-from apps.labeling.services.ratings.results import RatingLease, RatingResult, RatingsReport, Scale
+from apps.labeling.services.ratings.leasing import (
+    RatingLease,
+    RatingResult,
+    RatingsReport,
+    Scale,
+    rating_lease_next,
+    rating_skip,
+)
 
 __all__ = [
     "LONGEST_NOTE",

@@ -15,10 +15,15 @@ from apps.common.models import longest
 from apps.common.transactions import prepared_cursor, retried
 from apps.labeling.models import Guideline, Rating, RatingSlot, RatingTask
 from apps.labeling.services.answers import times_bounded
-from apps.labeling.services.eligibility import Seat
+from apps.labeling.services.eligibility import Eligibility
 from apps.labeling.services.ratings import leasing as sql
-from apps.labeling.services.ratings.leasing import draw, member_lock, project_of
-from apps.labeling.services.ratings.results import RatingResult, rating_lease_was_given
+from apps.labeling.services.ratings.leasing import (
+    RatingResult,
+    draw,
+    member_lock,
+    project_of,
+    rating_lease_was_given,
+)
 from measures.ratings import competition_ranks
 
 LONGEST_NOTE = 4000
@@ -37,7 +42,7 @@ class _Given:
 
 
 @dataclass(frozen=True, slots=True)
-class _Held:
+class _LeasedRatingSlot:
     """A slot and its task while we hold both rows."""
 
     slot: int
@@ -80,20 +85,20 @@ def rating_submit(
     given, key = _given(values, note, active_ms, wall_ms), _key_checked(idempotency_key)
     project = project_of(slot)
     with prepared_cursor() as cursor:
-        seat = member_lock(cursor, project, annotator.pk)
-        held = _lock(cursor, slot)
+        eligibility = member_lock(cursor, project, annotator.pk)
+        leased = _lock(cursor, slot)
         known = Rating.objects.filter(annotator=annotator, idempotency_key=key).first()
         if known is not None:
-            _same_or_refuse(known, held, given)
-            following = draw(cursor, project, annotator.pk, seat) if lease_next else None
+            _same_or_refuse(known, leased, given)
+            following = draw(cursor, project, annotator.pk, eligibility) if lease_next else None
             return RatingResult(known, following, replayed=True)
-        if not (held.state == RatingSlot.State.LEASED and held.annotator == annotator.pk):
-            held = _retaken(cursor, held, annotator.pk, key)
+        if not (leased.state == RatingSlot.State.LEASED and leased.annotator == annotator.pk):
+            leased = _retaken(cursor, leased, annotator.pk, key)
             # How long they held the task before is not known any more.
             given = replace(given, active_ms=None, wall_ms=None)
-        rating = _write(held, annotator.pk, given, key, source, seat)
-        seat = replace(seat, n_today=seat.n_today + 1)
-        following = draw(cursor, project, annotator.pk, seat) if lease_next else None
+        rating = _write(leased, annotator.pk, given, key, source, eligibility)
+        eligibility = replace(eligibility, n_today=eligibility.n_today + 1)
+        following = draw(cursor, project, annotator.pk, eligibility) if lease_next else None
         return RatingResult(rating, following)
 
 
@@ -120,86 +125,90 @@ def rating_revise(
     if old is None:
         raise Missing("There is no such rating of yours.", field="rating")
     with prepared_cursor() as cursor:
-        seat = member_lock(cursor, old.project_id, annotator.pk)
-        held = _lock(cursor, old.slot_id)
+        eligibility = member_lock(cursor, old.project_id, annotator.pk)
+        leased = _lock(cursor, old.slot_id)
         known = Rating.objects.filter(annotator=annotator, idempotency_key=key).first()
         if known is not None:
-            _same_or_refuse(known, held, given)
+            _same_or_refuse(known, leased, given)
             return RatingResult(known, replayed=True)
         if not Rating.objects.filter(pk=old.pk, is_current=True).update(is_current=False):
             raise Conflict("This rating has been changed meanwhile; reload it.", code="not_current")
-        return RatingResult(_write(held, annotator.pk, given, key, source, seat, replaces=old))
+        return RatingResult(
+            _write(leased, annotator.pk, given, key, source, eligibility, replaces=old)
+        )
 
 
 def _write(
-    held: _Held,
+    leased: _LeasedRatingSlot,
     annotator: int,
     given: _Given,
     key: str,
     source: str,
-    seat: Seat,
+    eligibility: Eligibility,
     replaces: Rating | None = None,
 ) -> Rating:
     """Add the row, close the slot, count."""
-    held_ms = max(0, int((held.now - (held.leased_at or held.now)).total_seconds() * 1000))
-    active, wall = times_bounded(given.active_ms, given.wall_ms, held_ms=held_ms)
+    leased_ms = max(0, int((leased.now - (leased.leased_at or leased.now)).total_seconds() * 1000))
+    active, wall = times_bounded(given.active_ms, given.wall_ms, leased_ms=leased_ms)
     rating = Rating.objects.create(
-        project_id=held.project,
-        task_id=held.task,
-        slot_id=held.slot,
+        project_id=leased.project,
+        task_id=leased.task,
+        slot_id=leased.slot,
         annotator_id=annotator,
-        values=_canonical(given.values, held),
-        shown=held.shown,
+        values=_canonical(given.values, leased),
+        shown=leased.shown,
         note=given.note,
-        guideline_id=_guideline_known(held.project, seat),
+        guideline_id=_guideline_known(leased.project, eligibility),
         active_ms=active,
         wall_ms=wall,
         idempotency_key=key,
         source=source,
         revision=replaces.revision + 1 if replaces else 1,
         supersedes=replaces,
-        rated_at=held.now,
+        rated_at=leased.now,
     )
     if replaces is None:
-        RatingSlot.objects.filter(pk=held.slot).update(
+        RatingSlot.objects.filter(pk=leased.slot).update(
             state=RatingSlot.State.DONE, leased_until=None
         )
-        RatingTask.objects.filter(pk=held.task).update(n_ratings=F("n_ratings") + 1)
+        RatingTask.objects.filter(pk=leased.task).update(n_ratings=F("n_ratings") + 1)
         RatingTask.objects.filter(
-            pk=held.task, state=RatingTask.State.OPEN, n_ratings=F("overlap")
+            pk=leased.task, state=RatingTask.State.OPEN, n_ratings=F("overlap")
         ).update(state=RatingTask.State.RATED)
     return rating
 
 
-def _canonical(values: tuple[int, ...], held: _Held) -> list[int]:
+def _canonical(values: tuple[int, ...], leased: _LeasedRatingSlot) -> list[int]:
     """By stored place, in the one form of an order; errors name the response as it was shown."""
-    n = len(held.shown)
+    n = len(leased.shown)
     if len(values) != n:
         raise DomainError(
             f"{len(values)} values for {n} response{'s' if n > 1 else ''}.", field="values"
         )
     for number, value in enumerate(values, start=1):
-        if not held.low <= value <= held.high:
+        if not leased.low <= value <= leased.high:
             raise DomainError(
-                f"Response {number} has {value}; from {held.low} to {held.high} is asked.",
+                f"Response {number} has {value}; from {leased.low} to {leased.high} is asked.",
                 field="values",
             )
-    by_place = [value for _, value in sorted(zip(held.shown, values, strict=True))]
-    return competition_ranks(by_place) if held.kind == RatingTask.Kind.RANKING else by_place
+    by_place = [value for _, value in sorted(zip(leased.shown, values, strict=True))]
+    return competition_ranks(by_place) if leased.kind == RatingTask.Kind.RANKING else by_place
 
 
-def _retaken(cursor: CursorWrapper, held: _Held, annotator: int, key: str) -> _Held:
+def _retaken(
+    cursor: CursorWrapper, leased: _LeasedRatingSlot, annotator: int, key: str
+) -> _LeasedRatingSlot:
     """Another slot of the task, for someone whose lease others have now.
 
     They rated what they saw: the order shown depends on person and task, so it is the same.
     """
-    if held.state == RatingSlot.State.DONE and held.annotator == annotator:
+    if leased.state == RatingSlot.State.DONE and leased.annotator == annotator:
         raise Conflict(
             "You have already rated this task. Change the rating under My ratings.",
             code="already_rated",
         )
-    if rating_lease_was_given(key, slot=held.slot, annotator=annotator):
-        values = {"task": held.task, "annotator": annotator, "slot": held.slot}
+    if rating_lease_was_given(key, slot=leased.slot, annotator=annotator):
+        values = {"task": leased.task, "annotator": annotator, "slot": leased.slot}
         cursor.execute(sql.TAKE, values)
         row = cursor.fetchone()
         if row is not None:
@@ -211,27 +220,27 @@ def _retaken(cursor: CursorWrapper, held: _Held, annotator: int, key: str) -> _H
     )
 
 
-def _same_or_refuse(known: Rating, held: _Held, given: _Given) -> None:
+def _same_or_refuse(known: Rating, leased: _LeasedRatingSlot, given: _Given) -> None:
     same = (
-        known.task_id == held.task
-        and known.values == _canonical(given.values, replace(held, shown=known.shown))
+        known.task_id == leased.task
+        and known.values == _canonical(given.values, replace(leased, shown=known.shown))
         and known.note == given.note
     )
     if not same:
         raise Conflict("This key was already used for a different rating.", code="key_reused")
 
 
-def _guideline_known(project: str, seat: Seat) -> int | None:
+def _guideline_known(project: str, eligibility: Eligibility) -> int | None:
     """The newest version they know: not one that waits to be acknowledged."""
     versions = Guideline.objects.filter(project=project)
-    if seat.guideline_due is not None:
-        versions = versions.filter(version__lt=seat.guideline_due)
+    if eligibility.guideline_due is not None:
+        versions = versions.filter(version__lt=eligibility.guideline_due)
     return versions.order_by("-version").values_list("pk", flat=True).first()
 
 
-def _lock(cursor: CursorWrapper, slot: int) -> _Held:
+def _lock(cursor: CursorWrapper, slot: int) -> _LeasedRatingSlot:
     cursor.execute(sql.LOCK, {"slot": slot})
-    return _Held(*cursor.fetchone())
+    return _LeasedRatingSlot(*cursor.fetchone())
 
 
 def _given(values: Sequence[int], note: str, active_ms: int | None, wall_ms: int | None) -> _Given:

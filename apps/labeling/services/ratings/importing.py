@@ -35,9 +35,9 @@ from apps.labeling.models import (
     RatingTask,
     Response,
 )
-from apps.labeling.services.bulk import ids_next, rows_copy
+from apps.labeling.services.loading import ids_next, rows_copy
 from apps.labeling.services.projects import labeling_set_up
-from apps.labeling.services.ratings.results import RatingsReport
+from apps.labeling.services.ratings.leasing import RatingsReport
 from apps.labeling.services.results import RowProblem, RowsRefused
 from apps.labeling.texts import Messages, fingerprint, loose_key, messages_from, plain
 from measures.phrases import Phrases
@@ -102,7 +102,7 @@ def _answer(given: Any) -> Any:
     return {"text": given} if isinstance(given, str | list) else given
 
 
-class AnswerRow(_Strict):
+class RatingResponseRow(_Strict):
     text: Annotated[Any, BeforeValidator(lambda given: messages_from(given, role="assistant"))]
     model: Annotated[str, _of(Response, "origin_ref"), _NO_NUL] = ""
 
@@ -123,7 +123,7 @@ class TaskFields(_Strict):
     """The fields of a row; `docs/ratings.md` says what each means."""
 
     prompt: Annotated[Any, BeforeValidator(lambda given: messages_from(given, role="user"))]
-    responses: list[Annotated[AnswerRow, BeforeValidator(_answer)]] = Field(
+    responses: list[Annotated[RatingResponseRow, BeforeValidator(_answer)]] = Field(
         min_length=1, max_length=MOST_RESPONSES
     )
     kind: Literal["graded", "ranking"] = "graded"
@@ -436,11 +436,11 @@ def _tasks_store(
 def _review_reason(row: TaskRow, phrases: Phrases) -> str:
     for number, answer in enumerate(row.given.responses, start=1):
         if found := phrases.first_in(plain(answer.messages)):
-            return f"Response {number} holds the constraint phrase “{found.phrase}”"
+            return f"Response {number} contains the blocked phrase “{found.phrase}”"
     return ""
 
 
-def _key(prompt: int, answer: AnswerRow) -> _ResponseKey:
+def _key(prompt: int, answer: RatingResponseRow) -> _ResponseKey:
     return (prompt, answer.text_hash, answer.origin, answer.model)
 
 

@@ -4,26 +4,114 @@
 twice is a unique index, that a task has no more slots than its overlap a trigger.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
+from django.core.signing import BadSignature, Signer
 from django.db import transaction
 from django.db.backends.utils import CursorWrapper
 
 from apps.accounts.models import Project, User
 from apps.common.errors import DomainError, Missing
 from apps.common.transactions import prepared_cursor, retried
-from apps.labeling.models import LabelingSettings, RatingSkip, RatingSlot, RatingTask
+from apps.labeling.models import LabelingSettings, Rating, RatingSkip, RatingSlot, RatingTask
 from apps.labeling.services import statements as labeling_sql
-from apps.labeling.services.eligibility import Seat, role_check
-from apps.labeling.services.ratings.results import RatingLease, Scale
+from apps.labeling.services.eligibility import Eligibility, role_check
 from apps.labeling.services.results import NothingReason
+from apps.labeling.texts import Messages
+
+# What the services of rating tasks answer with.
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """What one response is given: grades from low to high, or ranks from 1, the best, to K."""
+
+    kind: str
+    low: int
+    high: int
+    low_label: str
+    high_label: str
+
+    @property
+    def points(self) -> range:
+        return range(self.low, self.high + 1)
+
+    @property
+    def is_ranking(self) -> bool:
+        return self.kind == RatingTask.Kind.RANKING
+
+    @classmethod
+    def of(cls, task: RatingTask) -> "Scale":
+        return cls(task.kind, task.low, task.high, task.low_label, task.high_label)
+
+
+@dataclass(frozen=True, slots=True)
+class RatingLease:
+    """A task in one annotator's hands; nothing tells where an answer came from.
+
+    responses: in the order they are shown; ratings are given in that order.
+    """
+
+    slot: int
+    task: int
+    project: str
+    annotator: int
+    leased_at: datetime
+    leased_until: datetime
+    prompt: Messages
+    responses: tuple[Messages, ...]
+    scale: Scale
+    n_today: int = 0  # tasks this annotator has rated here since midnight UTC
+
+    @property
+    def key(self) -> str:
+        """The idempotency key the page submits with; it proves that this lease was given out."""
+        stamp = int(self.leased_at.timestamp() * 1_000_000)
+        return _signer(self.slot, self.annotator).sign(f"rating{self.slot}.{stamp}")
+
+
+def rating_lease_was_given(key: str, *, slot: int, annotator: int) -> bool:
+    """Whether `key` is one we made for this slot and this person, however long ago."""
+    try:
+        return _signer(slot, annotator).unsign(key).startswith(f"rating{slot}.")
+    except BadSignature:
+        return False
+
+
+def _signer(slot: int, annotator: int) -> Signer:
+    return Signer(salt=f"labeling.rating:{slot}:{annotator}")
+
+
+@dataclass(frozen=True, slots=True)
+class RatingResult:
+    """A stored rating and the next task; `replayed`: the same submit had been stored before."""
+
+    rating: Rating
+    next: RatingLease | NothingReason | None = None
+    replayed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RatingsReport:
+    """What an import of rating tasks did, in numbers of rows unless said otherwise."""
+
+    n_rows: int
+    n_created: int
+    n_unchanged: int
+    n_prompts: int
+    n_responses: int
+    n_slots: int
+
+    def as_dict(self) -> dict[str, int]:
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+
 
 # The statements behind handing out rating tasks: one round trip each, and which rows they lock.
 #
-# Who may rate, and what gates them, is read by `services.statements.SEAT`, as for pairs; it locks
-# the membership. Locks are taken in the order membership, slot, task.
+# Who may rate, and what gates them, is read by `services.statements.ELIGIBILITY_LOCK`, as for
+# pairs; it locks the membership. Locks are taken in the order membership, slot, task.
 
 # ruff: noqa: S608
 
@@ -120,37 +208,37 @@ where project_id = %(project)s and annotator_id = %(annotator)s and revision = 1
 """
 
 
-# Who may rate just now: the seat of labeling, said in words that fit rating tasks.
+# Who may rate just now: the eligibility to label, said in words that fit rating tasks.
 
 
-def seat_lock(cursor: CursorWrapper, project: str, annotator: int) -> Seat:
-    """Lock the membership and read the seat; `n_today` counts rating tasks, not pairs.
+def eligibility_lock(cursor: CursorWrapper, project: str, annotator: int) -> Eligibility:
+    """Lock the membership and read the eligibility; `n_today` counts rating tasks, not pairs.
 
     Errors: `Missing` for people outside the project, `Refused` for roles that do not label.
     """
     values: dict[str, str | int] = {"project": project, "annotator": annotator}
-    cursor.execute(labeling_sql.SEAT, values)
+    cursor.execute(labeling_sql.ELIGIBILITY_LOCK, values)
     row = cursor.fetchone()
     if row is None:
         raise Missing("There is no such project, or you are not a member of it.")
-    seat = Seat.of(row)
-    role_check(seat.role)
+    eligibility = Eligibility.of(row)
+    role_check(eligibility.role)
     cursor.execute(RATED_TODAY, values)
-    return replace(seat, n_today=cursor.fetchone()[0])
+    return replace(eligibility, n_today=cursor.fetchone()[0])
 
 
-def closed(seat: Seat) -> NothingReason | None:
+def closed(eligibility: Eligibility) -> NothingReason | None:
     """Why this person gets no task at all just now; None when the queue decides."""
-    reason = seat.closed()
+    reason = eligibility.closed()
     if reason is None:
         return None
     if reason.code == "guideline":
-        return replace(reason, text="Read the current version and say so; then go on rating.")
+        return replace(reason, text="Read the current version and confirm it to continue rating.")
     if reason.code == "daily_cap":
         return replace(
             reason,
-            text=f"You have rated {seat.n_today:,} tasks today, as many as this project takes from "
-            "one person a day. More come after midnight UTC.",
+            text=f"You have rated {eligibility.n_today:,} tasks today, as many as this "
+            "project takes from one person a day. More come after midnight UTC.",
         )
     return reason
 
@@ -168,8 +256,8 @@ def rating_lease_next(*, project: Project, annotator: User) -> RatingLease | Not
     people outside the project, `Refused` for roles that do not label.
     """
     with prepared_cursor() as cursor:
-        seat = seat_lock(cursor, project.pk, annotator.pk)
-        return draw(cursor, project.pk, annotator.pk, seat)
+        eligibility = eligibility_lock(cursor, project.pk, annotator.pk)
+        return draw(cursor, project.pk, annotator.pk, eligibility)
 
 
 @retried
@@ -186,12 +274,12 @@ def rating_skip(*, slot: int, annotator: User, reason: str = "") -> RatingLease 
         raise DomainError("No NUL characters.", field="reason")
     project = project_of(slot)
     with prepared_cursor() as cursor:
-        seat = member_lock(cursor, project, annotator.pk)
+        eligibility = member_lock(cursor, project, annotator.pk)
         cursor.execute(RELEASE, {"slot": slot, "annotator": annotator.pk})
         released = cursor.fetchone()
         if released is not None:
             _skip_record(project, released[0], annotator.pk, reason.strip())
-        return draw(cursor, project, annotator.pk, seat)
+        return draw(cursor, project, annotator.pk, eligibility)
 
 
 def project_of(slot: int) -> str:
@@ -201,31 +289,31 @@ def project_of(slot: int) -> str:
     return project
 
 
-def member_lock(cursor: CursorWrapper, project: str, annotator: int) -> Seat:
-    """`seat_lock`, for a slot somebody named: to outsiders it is as unknown as any other."""
+def member_lock(cursor: CursorWrapper, project: str, annotator: int) -> Eligibility:
+    """`eligibility_lock`, for a slot somebody named: to outsiders it is as unknown as any other."""
     try:
-        return seat_lock(cursor, project, annotator)
+        return eligibility_lock(cursor, project, annotator)
     except Missing:
         raise Missing("There is no such rating task.", field="slot") from None
 
 
 def draw(
-    cursor: CursorWrapper, project: str, annotator: int, seat: Seat
+    cursor: CursorWrapper, project: str, annotator: int, eligibility: Eligibility
 ) -> RatingLease | NothingReason:
     """The next task for an annotator whose membership row is locked."""
-    if nothing := closed(seat):
+    if nothing := closed(eligibility):
         return nothing
     values: dict[str, Any] = {
         "project": project,
         "annotator": annotator,
-        "seconds": seat.lease_seconds,
-        **seat.limits,
+        "seconds": eligibility.lease_seconds,
+        **eligibility.limits,
     }
     cursor.execute(DRAW, values)
     row = cursor.fetchone()
     if row is None:
-        return _nothing(cursor, values, seat)
-    return _lease(row, project, annotator, seat.n_today)
+        return _nothing(cursor, values, eligibility)
+    return _lease(row, project, annotator, eligibility.n_today)
 
 
 def _lease(row: tuple[Any, ...], project: str, annotator: int, n_today: int) -> RatingLease:
@@ -264,42 +352,44 @@ def _skip_record(project: str, task: int, annotator: int, reason: str) -> None:
         )
 
 
-def _nothing(cursor: CursorWrapper, values: dict[str, Any], seat: Seat) -> NothingReason:
+def _nothing(
+    cursor: CursorWrapper, values: dict[str, Any], eligibility: Eligibility
+) -> NothingReason:
     """Why the queue has nothing for someone who may rate."""
     cursor.execute(WHY_NOTHING, values)
-    any_at_all, any_free, n_held, back_at, now = cursor.fetchone()
+    any_at_all, any_free, n_leased, back_at, now = cursor.fetchone()
     if not any_at_all:
         return NothingReason(
             "empty",
             "Nothing to rate yet",
             "No rating tasks have been imported into this project. An admin or engineer does that.",
         )
-    if n_held:
-        tasks = "task is" if n_held == 1 else "tasks are"
+    if n_leased:
+        tasks = "task is" if n_leased == 1 else "tasks are"
         minutes = _minutes(back_at, now)
         return NothingReason(
             "held",
-            "Others hold what is left",
-            f"{n_held:,} {tasks} with other annotators right now. What they do not answer comes "
+            "Others are answering the rest",
+            f"{n_leased:,} {tasks} with other annotators right now. What they do not answer comes "
             f"back, the first in at most {minutes} {'minute' if minutes == 1 else 'minutes'}.",
             back_at=back_at,
-            n_today=seat.n_today,
+            n_today=eligibility.n_today,
         )
     if any_free:
-        mine = [*(seat.topics or ()), *(seat.languages or ())]
+        mine = [*(eligibility.topics or ()), *(eligibility.languages or ())]
         limited = f" You get tasks of these only: {', '.join(mine)}." if mine else ""
         return NothingReason(
             "yours_done",
-            "You have done your part",
+            "Nothing left for you right now",
             "You have rated or skipped every task that still needs ratings; the rest is for "
             f"others, since nobody rates a task twice.{limited}",
-            n_today=seat.n_today,
+            n_today=eligibility.n_today,
         )
     return NothingReason(
         "all_done",
         "Everything is rated",
         "Every rating task of this project has the ratings it needs.",
-        n_today=seat.n_today,
+        n_today=eligibility.n_today,
     )
 
 

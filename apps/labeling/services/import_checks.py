@@ -2,12 +2,14 @@
 
 Only a constraint phrase has a consequence: its pair goes to human review instead of the queue."""
 
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from apps.labeling.blindness import self_naming
 from apps.labeling.models import Response
 from apps.labeling.personal_data import personal_data
-from apps.labeling.services.loading import BadField, ComparisonRow
+from apps.labeling.services.loading import BadField, ComparisonRow, row_from
 from apps.labeling.services.results import RowProblem
 from apps.labeling.texts import loose_key, loosely_equal, plain
 from measures.phrases import Phrases
@@ -18,7 +20,7 @@ WARNINGS = {
     "identical": "two answers that read alike",
     "model_name": "an answer that names its model",
     "personal": "what looks like personal data or a secret",
-    "phrase": "a constraint phrase: the pair goes to review",
+    "phrase": "a blocked phrase: the pair is held for review",
     "group": "one prompt in two groups, which splits would tear apart",
 }
 
@@ -35,7 +37,7 @@ class Scans:
     phrases: Phrases = field(default_factory=lambda: Phrases(()))
 
 
-class Look:
+class RowScanner:
     """What is odd about a row that can be imported; texts that recur are looked through once."""
 
     def __init__(self, scans: Scans, identical_answers: str) -> None:
@@ -85,7 +87,7 @@ class Look:
         """(field, words) where an answer holds a constraint phrase."""
         for side, answer in (("a", row.a), ("b", row.b)):
             if found := self.scans.phrases.first_in(plain(answer.messages)):
-                words = f"Answer {side.upper()} holds the constraint phrase “{found.phrase}”"
+                words = f"Answer {side.upper()} contains the blocked phrase “{found.phrase}”"
                 if found.words.casefold() != found.phrase.casefold():
                     words += f" (as “{found.words[:60]}”)"
                 return f"response_{side}", words
@@ -102,3 +104,50 @@ def _identical(row: ComparisonRow, identical_answers: str) -> str:
     if loosely_equal(row.a.messages, row.b.messages):
         return "differs from response_a only in case or blanks"
     return ""
+
+
+# All rows of an import, checked: the good ones, and what is wrong or odd about each.
+
+_TELL_EVERY = 500  # rows between two calls of `progress`
+
+
+def rows_read(
+    rows: Iterable[Any],
+    *,
+    max_overlap: int,
+    identical_answers: str = "refuse",
+    scans: Scans | None = None,
+    numbers: Sequence[int] | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> tuple[list[ComparisonRow], list[RowProblem], list[RowProblem], int]:
+    """(good rows, problems, warnings, number of rows read).
+
+    numbers: what each row is called in problems, where that is not its place; progress is told how
+    many rows have been read, every few hundred.
+    """
+    good: list[ComparisonRow] = []
+    problems: list[RowProblem] = []
+    warnings: list[RowProblem] = []
+    look = RowScanner(scans or Scans(), identical_answers)
+    ids: dict[str, int] = {}
+    n = 0
+    for n, given in enumerate(rows, start=1):
+        number = numbers[n - 1] if numbers else n
+        if progress and n % _TELL_EVERY == 0:
+            progress(n)
+        try:
+            row = row_from(number, given, max_overlap)
+            if row.external_id:
+                first = ids.setdefault(row.external_id, n)
+                if first != n:
+                    first = numbers[first - 1] if numbers else first
+                    raise BadField("id", f"{row.external_id!r} is the id of row {first} too")
+            warnings += look.at(row)
+        except BadField as error:
+            problems.append(RowProblem(number, error.name, error.message))
+            continue
+        if reason := look.review_reason(row):
+            warnings.append(RowProblem(number, reason[0], reason[1], "phrase"))
+            row = replace(row, review_reason=reason[1])
+        good.append(row)
+    return good, problems, warnings, n

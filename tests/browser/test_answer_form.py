@@ -51,20 +51,20 @@ def drafts(page: Page) -> int:
     )
 
 
-def test_a_whole_ballot_is_filled_and_submitted_by_keyboard_alone(
+def test_a_whole_answer_is_filled_and_submitted_by_keyboard_alone(
     live_server, open_page, sign_in, project: Project
 ) -> None:
     asks(project, **WHOLE)
     page = open_page()
     sign_in(page, "ana")
     label_open(live_server, page)
-    no_serious_violation(page, "ballot-1")
+    no_serious_violation(page, "answer-1")
     page.keyboard.press("Shift+1")
     need = page.locator("[data-need]")
     expect(need).to_have_text("Judge “Correct” too.")
     page.keyboard.press("1")
     page.keyboard.press("t")
-    shot(page, "ballot-2")
+    shot(page, "answer-2")
     page.keyboard.press("2")
     expect(need).to_have_text("Say why: choose a reason or write one.")
     page.keyboard.press("Enter")  # still missing: nothing is sent
@@ -78,7 +78,7 @@ def test_a_whole_ballot_is_filled_and_submitted_by_keyboard_alone(
     assert written
     page.keyboard.press("Control+End")
     page.keyboard.type(" More exactly so.")
-    no_serious_violation(page, "ballot-3")
+    no_serious_violation(page, "answer-3")
     assert not Vote.objects.exists()
     press_and_wait(page, "Control+Enter", "Pair 2")
     stored = Vote.objects.get()
@@ -91,25 +91,25 @@ def test_a_whole_ballot_is_filled_and_submitted_by_keyboard_alone(
     assert drafts(page) == waiting(page) == 0
 
 
-def test_a_whole_ballot_is_filled_on_a_phone(
+def test_a_whole_answer_is_filled_on_a_phone(
     live_server, open_page, sign_in, project: Project
 ) -> None:
     asks(project, **WHOLE)
     page = open_page(phone=True)
     sign_in(page, "ana")
     label_open(live_server, page)
-    no_serious_violation(page, "ballot-phone-1")
+    no_serious_violation(page, "answer-phone-1")
     rows = page.get_by_role("link", name="0 of 3 criteria (required) · Why? (required)")
     rows.tap()
     expect(page.get_by_role("group", name="Correct")).to_be_in_viewport()
     page.get_by_role("button", name="B is better").tap()
     expect(page.locator("[data-need]")).to_have_text("Judge “Correct” too.")
-    shot(page, "ballot-phone-2")
+    shot(page, "answer-phone-2")
     for name in ("Correct", "Clear", "Safe"):
         page.get_by_role("group", name=name).get_by_role("radio", name="Tie").check()
     expect(page.locator("[data-criteria-set]")).to_have_text("3 of 3 criteria")
     page.get_by_role("checkbox", name="To the point").check()
-    shot(page, "ballot-phone-3")
+    shot(page, "answer-phone-3")
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     page.get_by_role("button", name="Submit").tap()
     expect(page.locator("#pair-title")).to_contain_text("Pair 2")
@@ -154,8 +154,8 @@ def test_a_session_by_mouse_with_a_broken_line_and_a_lapsed_lease(
     expect(page.locator("#pair-title")).to_have_text("Change your answer")
     page.wait_for_timeout(300)
     shot(page, f"session-undo-{'phone' if phone else 'desktop'}")
-    page.get_by_role("button", name="Take back").click()
-    expect(page.get_by_text("Your answer was taken back")).to_be_visible()
+    page.get_by_role("button", name="Withdraw answer").click()
+    expect(page.get_by_text("Your answer was withdrawn")).to_be_visible()
     assert Vote.objects.filter(is_current=True).count() == 2
     assert drafts(page) == waiting(page) == 0
 

@@ -1,0 +1,159 @@
+"""An annotator's own work: their answers, and what waits for them in each project."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.db.models import Q, QuerySet
+from django.utils import timezone
+
+from apps.accounts.models import Membership, Project, User
+from apps.accounts.selectors import memberships_of
+from apps.common.registry import Use, vote_traces, vote_uses
+from apps.labeling import selectors, services
+from apps.labeling.models import Vote
+from apps.labeling.screens.label import LOOKS, Look
+from apps.labeling.selectors.ratings import has_rating_tasks
+from apps.labeling.services import LABELERS, NothingReason, Qualification
+from apps.labeling.texts import excerpt
+
+_NARROWER = {
+    "noted": ~Q(rationale="") | Q(flags__len__gt=0) | Q(reasons__len__gt=0),
+    "improved": Q(improvement__isnull=False),
+    "changed": Q(revision__gt=1),
+}
+_LONGEST_CHOSEN = 90
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerRow:
+    """One answer in the list: `frozen_in` datasets that stay as they are hold it already. `uses`
+    names them, for readers only: annotators see how many."""
+
+    vote: Vote
+    prompt: str
+    side: str
+    words: str
+    chosen: str
+    frozen_in: int
+    uses: list[Use]
+
+
+def answers_only(answers: QuerySet[Vote], only: str) -> QuerySet[Vote]:
+    """Those with a note, reason or flag; with an improved answer; or changed since. "": all."""
+    return answers.filter(_NARROWER[only]) if only else answers
+
+
+def answer_rows(answers: Iterable[Vote], *, named: bool) -> list[AnswerRow]:
+    """`named`: with the names of the datasets and models that hold each answer."""
+    votes = list(answers)
+    ids = [vote.pk for vote in votes]
+    frozen = vote_uses(ids)
+    uses = vote_traces(ids) if named else {}
+    return [_row(vote, frozen.get(vote.pk, 0), uses.get(vote.pk, [])) for vote in votes]
+
+
+def _row(vote: Vote, frozen_in: int, uses: list[Use]) -> AnswerRow:
+    answered = selectors.as_answered(vote)
+    chosen = {"left": answered.left, "right": answered.right}.get(answered.side)
+    words = {"left": "A is better", "right": "B is better"}.get(answered.side)
+    return AnswerRow(
+        vote=vote,
+        prompt=excerpt(answered.prompt),
+        side=answered.side,
+        words=words or vote.get_choice_display(),
+        chosen=excerpt(chosen, _LONGEST_CHOSEN) if chosen else "",
+        frozen_in=frozen_in,
+        uses=uses,
+    )
+
+
+# What an annotator's home shows: how things stand in each project they label in.
+#
+# Nothing is leased here. Why there is nothing to do is what the label screen would say
+# (`services.labeling_status`), not a second opinion.
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectWork:
+    """One project in which a person labels.
+
+    `nothing` says why there is no pair; None when there is one. `n_left` is how many pairs are
+    left for this person, the one in hand included, counted up to `selectors.REMAINING_CAP`.
+    """
+
+    project: Project
+    role: str
+    n_today: int
+    n_total: int
+    n_left: int
+    cap: int
+    leased_until: datetime | None
+    nothing: NothingReason | None
+    qualification: Qualification | None
+    has_rating_tasks: bool
+
+    @property
+    def holds(self) -> bool:
+        """A pair is in hand and can be gone on with."""
+        return self.leased_until is not None and self.nothing is None
+
+    @property
+    def lapsed(self) -> bool:
+        return self.leased_until is not None and self.leased_until < timezone.now()
+
+    @property
+    def n_left_today(self) -> int:
+        """Under the cap of the day, where there is one."""
+        return min(self.n_left, max(0, self.cap - self.n_today)) if self.cap else self.n_left
+
+    @property
+    def is_capped(self) -> bool:
+        return bool(self.cap) and self.cap - self.n_today < self.n_left
+
+    @property
+    def over(self) -> bool:
+        """Whether there are more than were counted."""
+        return self.n_left >= selectors.REMAINING_CAP and not self.is_capped
+
+    @property
+    def look(self) -> Look | None:
+        """Of the reason, where there is one."""
+        return LOOKS[self.nothing.code] if self.nothing else None
+
+
+def context(*, user: User) -> dict[str, Any]:
+    """The context of `home.html`; projects with something to do come first."""
+    memberships = memberships_of(user)
+    labels_in = [membership for membership in memberships if membership.role in LABELERS]
+    places = [_place(membership, user) for membership in labels_in]
+    return {
+        "page_title": "My work",
+        "nav": "work",
+        "places": sorted(places, key=lambda place: (place.nothing is not None, not place.holds)),
+        "n_today": sum(place.n_today for place in places),
+        "n_total": sum(place.n_total for place in places),
+        "others": [membership for membership in memberships if membership.role not in LABELERS],
+    }
+
+
+def _place(membership: Membership, user: User) -> ProjectWork:
+    project = membership.project
+    status = services.labeling_status(project=project, annotator=user)
+    code = status.nothing.code if status.nothing else ""
+    n_free = selectors.remaining_for(project=project, annotator=user, n_today=status.n_today)
+    return ProjectWork(
+        project=project,
+        role=membership.get_role_display(),
+        n_today=status.n_today,
+        n_total=selectors.answers_count(project=project, annotator=user),
+        n_left=n_free + (status.leased_until is not None),
+        cap=status.eligibility.daily_cap or 0,
+        leased_until=status.leased_until,
+        nothing=status.nothing,
+        qualification=services.qualification_of(project=project, user=user)
+        if code == "qualification"
+        else None,
+        has_rating_tasks=has_rating_tasks(project),
+    )

@@ -1,6 +1,0 @@
-/* A judged practice pair: the verdict is read first; Enter then goes on (keyboard.js). */
-(() => {
-  document.addEventListener("DOMContentLoaded", () =>
-    document.querySelector(".verdict")?.focus({ preventScroll: true }),
-  );
-})();
