@@ -14,7 +14,7 @@ _NAMES = {
     "resources": "resources",
 }
 LINK_NAMES: dict[str, str] = {link: _NAMES[link] for link in LINKS}
-NO_LINK = "no link named"
+NO_LINK = "no stage"
 
 
 def link_name(link: str) -> str:

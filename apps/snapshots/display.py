@@ -85,10 +85,10 @@ def tiles(counts: Mapping[str, Any]) -> list[Tile]:
             f"of {counts['comparisons']:,} comparisons",
         ),
         Tile(
-            "A coin-flip crowd would pass",
+            "Accepted by chance (random voters)",
             _percent(chance) or "—",
             "",
-            "of the same comparisons, by chance alone",
+            "of the same comparisons",
         ),
         Tile(
             "Votes that decide",

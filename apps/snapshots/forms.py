@@ -111,24 +111,24 @@ class SnapshotForm(forms.Form):
     heldout_groups = forms.MultipleChoiceField(
         required=False,
         label="Groups held out whole",
-        help_text="Never trained on; measured in a file of their own.",
+        help_text="Never trained on; evaluated in a separate file.",
     )
     heldout_annotators = forms.FloatField(
         min_value=0,
         max_value=0.9,
         label="Share of annotators held out",
-        help_text="Their votes decide no row and form their own evaluation file. 0: nobody.",
+        help_text="Their votes decide no row and form a separate evaluation file. 0: nobody.",
     )
     groups = forms.MultipleChoiceField(required=False, label="Only these groups")
     topics = forms.MultipleChoiceField(required=False, label="Only these topics")
     batches = forms.MultipleChoiceField(required=False, label="Only these batches")
     include_left_out = forms.BooleanField(
-        required=False, label="Count the votes of people an admin has left out"
+        required=False, label="Include votes of annotators that an admin excluded"
     )
     without_annotators_of = forms.MultipleChoiceField(
         required=False,
         label="Without the annotators of",
-        help_text="Leaves out everyone who voted in the training rows of these datasets.",
+        help_text="Excludes everyone who voted in the training rows of these datasets.",
     )
     cast_from = _time("Votes from")
     cast_before = _time("Votes before")
@@ -136,11 +136,11 @@ class SnapshotForm(forms.Form):
     smoke_share = _share("Smoke", "a quick check that a run works")
     dev_share = _share("Dev", "steers training")
     test_share = _share("Public test")
-    private_share = _share("Private test", "no run and no reader sees it")
+    private_share = _share("Private test", "hidden from runs and readers")
     audit_share = _share("Human audit", "kept for people to judge")
     split_by = forms.ChoiceField(
         choices=[
-            ("auto", "Groups; arguments if they are few"),
+            ("auto", "Groups; answers if there are few groups"),
             ("group", "Groups"),
             ("argument", "Arguments"),
         ],

@@ -16,8 +16,8 @@ READ, DECIDE, WRITE, PROVE, LOOK, STORE = (
     "Reading the votes",
     "Deciding every comparison",
     "Writing the files",
-    "Proving that nothing leaks",
-    "Looking for what is lopsided",
+    "Checking for leakage",
+    "Checking for bias",
     "Storing the files",
 )
 STEPS = (READ, DECIDE, WRITE, PROVE, LOOK, STORE)

@@ -30,12 +30,12 @@ FAVICONS = {
 }
 # Whose turn it is, and what to do, by the fault of a failure.
 TURNS = {
-    "data": "It is the data's turn: mend what the message names, freeze a new dataset and clone.",
-    "configuration": "It is your turn: clone the run and correct what the message names.",
+    "data": "Data problem: fix what the message names, freeze a new dataset and clone the run.",
+    "configuration": "Configuration problem: clone the run and correct what the message names.",
     "machine": "Nothing is wrong with the run: resume it when the machine has room.",
-    "bug": "It is our turn: the log holds the traceback; please report it with the run's id.",
+    "bug": "A bug in Concord: the log holds the traceback; please report it with the run's id.",
     "guard": "A guardrail stopped it on purpose: read the alerts before anything else.",
-    "user": "Somebody ended it.",
+    "user": "Ended by a person.",
 }
 
 

@@ -31,7 +31,7 @@ class Run(Named):
         CHECK = "check", "Check"
         PROBE = "probe", "Probe"
         IMPORTED = "imported", "Imported"
-        DRILL = "drill", "Drill"
+        DRILL = "drill", "Test run"
 
     class State(models.TextChoices):
         WAITING = "waiting", "waiting for its inputs"

@@ -178,7 +178,7 @@ def test_runs_are_ticked_in_the_list_and_drawn_in_one_chart(
     sign_in(page, "emil")
     page.get_by_label("Compare slow").check()
     page.get_by_label("Compare fast").check()
-    page.get_by_role("button", name="Compare ticked runs").click()
+    page.get_by_role("button", name="Compare selected runs").click()
     figure = page.locator("figure", has_text="drill/value")
     expect(figure.locator("p")).to_contain_text("slow: 3 points")
     readable(page, "run-compare")

@@ -130,8 +130,8 @@ def test_every_block_of_every_kind_is_drawn():
 @pytest.mark.parametrize(
     ("n_red", "n_unmeasured", "said"),
     [
-        (3, 4, "3 lines are red, 4 not measured: do not optimise against it yet."),
-        (1, 0, "1 line is red: do not optimise against it yet."),
+        (3, 4, "3 lines are red, 4 not measured: not fit for optimisation yet."),
+        (1, 0, "1 line is red: not fit for optimisation yet."),
         (0, 1, "No line is red, but 1 line is not measured"),
         (0, len(LINES), "Nothing is measured yet"),
         (0, 0, f"All {len(LINES)} lines are green"),

@@ -72,7 +72,7 @@ def test_emil_reads_what_broke_first_and_what_followed(
     assert states["evaluation"] == "unknown"
     assert [one.number for one in view.chain] == list(range(1, 10))
     text = page.content.decode()
-    assert "Next checks, in this order" in text
+    assert "Next checks, in order" in text
     assert "reward/length_correlation" in text  # drawn
     assert "/playbook/answers-longer/?run=" in text
 
@@ -83,7 +83,7 @@ def test_a_healthy_run_is_said_to_be_one_with_what_was_looked_at(
     page = signed_in(emil).get(address(ppo_run(project, healthy())), **HTMX)
     view = page.context["view"]
     assert view.first is None
-    assert view.sentence.startswith("No link is broken, as far as")
+    assert view.sentence.startswith("No problem found in")
     assert "80 steps, 1 to 80" in view.basis
     text = page.content.decode()
     assert "what could not be judged" in text
@@ -95,8 +95,8 @@ def test_a_run_without_figures_says_that_there_is_nothing_yet(
 ) -> None:
     run = run_make(project, kind="ppo", state="running")
     text = shown(signed_in(emil), run)
-    assert "Nothing could be judged yet." in text
-    assert "The run has reported no figure yet." in text
+    assert "Not enough data yet." in text
+    assert "The run has reported no metrics yet." in text
 
 
 def test_a_contract_that_ended_the_run_is_the_verdict(
@@ -273,7 +273,7 @@ def test_a_check_that_was_made_shows_its_answer_and_its_picture(project: Project
     }
     done = {"run": made, "outcome": "confirms", "words": "Ordered by length (n = 4)."}
     row = checks_view(FIRST, states(reward_plot=done), {made.pk: report}).ordered[0]
-    assert row.outcome == "Confirms the suspicion"
+    assert row.outcome == "Confirms the suspected cause"
     assert row.means == EXPERIMENTS["reward_plot"].confirms
     assert ("length correlation", "0.800 (0.700 … 0.900)") in row.figures
     drawn = row.pictures[0].histogram
@@ -336,7 +336,7 @@ def test_it_is_polled_only_while_something_is_under_way(
     )
     text = shown(client, run, seen=seen)
     assert "The rewards are ordered by length." in text
-    assert "Confirms the suspicion" in text
+    assert "Confirms the suspected cause" in text
 
 
 # A run trained elsewhere, by its metrics file: stored whole or not at all, and diagnosed.

@@ -175,7 +175,7 @@ def test_lessons_of_the_same_rule_are_shown_on_the_next_incident(
     )
     client = signed_in(emil)
     page = client.get(page_of(opened("new"))).content.decode()
-    assert "What was learned before" in page
+    assert "Lessons from earlier incidents" in page
     assert "Clip the reward." in page
     entry = client.get(playbook_url(project.slug, "reward_tail")).content.decode()
     assert "Clip the reward." in entry, "and where the playbook speaks of the rule"

@@ -271,4 +271,4 @@ def test_the_charts_say_since_when_a_run_is_thinned(
     page = signed_in(emil).get(where, {"tab": "charts"}).content.decode()
     assert f"Since {NOW:%-d %B %Y} the points of this run are kept as extremes" in page
     assert signed_in(emil).get(where + "metrics.json").headers["ETag"] != etag
-    assert "No log any more" in signed_in(emil).get(where, {"tab": "logs"}).content.decode()
+    assert "Log removed" in signed_in(emil).get(where, {"tab": "logs"}).content.decode()

@@ -98,7 +98,7 @@ def test_the_pages_tell_of_a_watch_in_every_state(browser: Client, project: Proj
     assert "unchanged" in text_of(browser, "/p/arguments/monitoring/")
     probed(watch, scores_of(2), weights="b" * 64, answers=[HOSTILE] * 40)
     html = text_of(browser, base(watch))
-    assert "Another model answers than at the baseline" in html
+    assert "A different model than at the baseline" in html
     assert "Answers that changed most" in html
     assert HOSTILE not in html
     assert "differs from its baseline" in text_of(browser, "/p/arguments/monitoring/")
@@ -106,7 +106,7 @@ def test_the_pages_tell_of_a_watch_in_every_state(browser: Client, project: Proj
     assert base(watch) in text_of(browser, f"/p/arguments/monitoring/incidents/{incident.pk}/")
     probe_fail(probe_launched(watch))
     html = text_of(browser, base(watch))
-    assert "cannot be asked" in html
+    assert "does not answer" in html
     assert "Of the last probe that could ask" in html
 
 

@@ -85,7 +85,7 @@ def test_a_preview_counts_what_would_be_kept_and_freezes_nothing(
     )
     text = part.content.decode()
     assert "<html" not in text
-    assert "A coin-flip crowd would pass" in text
+    assert "Accepted by chance (random voters)" in text
     whole = client.post(at("create", project), answers(action="preview"))
     assert "<html" in whole.content.decode()
     assert whole.context["preview"]["tiles"][0].basis == "of 72 comparisons"
@@ -277,7 +277,7 @@ def test_a_failed_freeze_is_said_in_the_list_and_on_its_page(
     detail = client.get(at("detail", project, failed.pk)).content.decode()
     assert "This dataset was not frozen." in detail
     assert "Nothing is left to train on" in detail
-    assert "Freeze again by the same recipe" in detail
+    assert "Retry with the same recipe" in detail
 
 
 def test_a_download_is_the_frozen_file(

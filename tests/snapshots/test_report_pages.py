@@ -140,7 +140,7 @@ def test_of_a_large_file_a_random_part_is_looked_at_and_that_is_said(
     assert made["n"] == snapshot.counts["rows"]["train"] > 10
     assert made["looked_at"] == 10
     page = signed_in(emil).get(at("report", project, snapshot.pk)).content.decode()
-    assert "A random 10 of them were looked at." in page
+    assert "A random 10 of them were analysed." in page
 
 
 def test_a_report_that_fails_does_not_stop_a_freeze(

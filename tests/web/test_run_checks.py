@@ -357,7 +357,7 @@ def test_the_page_of_the_way_back_offers_what_is_sound_and_says_why_the_rest_is_
 def test_where_nothing_is_sound_the_start_is_offered(stopped, see, signed_in, emil):
     Checkpoint.objects.filter(run=stopped, step=40).delete()
     text = see(stopped, "overview")
-    assert "Begin again from the start with the advised change" in text
+    assert "Restart from the beginning with the advised change" in text
     refused = signed_in(emil).post(f"/p/arguments/runs/{stopped.pk}/roll-back/", {"to": "healthy"})
     assert refused.status_code == 409
     assert "No checkpoint of the run is sound" in refused.content.decode()
@@ -408,16 +408,16 @@ def test_the_repeat_tab_names_code_inputs_and_the_evaluation_command(stopped, se
         "changes that were not committed",
         "1" * 64,
         "&quot;seed&quot;: 5",
-        "Run it in small",
+        "Run minimal reproduction",
         "The library versions are not known yet",
     ):
         assert words in text, words
 
 
 def test_the_run_in_small_is_offered_where_the_recipe_has_one(run, project, signed_in, emil, see):
-    assert "Run it in small" not in see(run_make(project, by=emil), "repeat")
+    assert "Run minimal reproduction" not in see(run_make(project, by=emil), "repeat")
     small = run_make(project, by=emil, kind="ppo", config={"minimal": True})
-    assert "already the one in small" in see(small, "repeat")
+    assert "already a minimal reproduction" in see(small, "repeat")
 
 
 def test_the_evaluation_command_launches_what_the_page_says(stopped, project):

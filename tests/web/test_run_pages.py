@@ -184,7 +184,7 @@ def test_what_a_model_says_is_shown_as_text_and_never_as_markup(emil, signed_in,
 def test_two_configurations_are_compared_field_by_field(project, emil, signed_in, run):
     other = run_make(project, name="other", config={"steps": 100, "step_seconds": 0.5})
     text = signed_in(emil).get(address(run, f"?tab=config&against={other.pk}")).content.decode()
-    diff = text.split("Against another run")[1]
+    diff = text.split("Compared with another run")[1]
     assert "step_seconds" in diff
     assert "0.5" in diff
     assert "<code>steps</code>" not in diff
@@ -213,7 +213,7 @@ def test_asking_again_costs_nothing_until_there_is_something_new(emil, signed_in
 def test_the_charts_page_gives_every_curve_in_figures_without_javascript(emil, signed_in, run):
     metrics_add(run, 1, [1, 2, 3], objective__kl=[0.25, 4.5, 2.0])
     text = signed_in(emil).get(address(run, "?tab=charts")).content.decode()
-    table = text.split("The curves in figures")[1]
+    table = text.split("Curves as a table")[1]
     for words in ("objective/kl", "0.250", "2.00", "4.50"):
         assert words in table, words
 
@@ -367,7 +367,7 @@ def test_a_policys_likeness_to_its_demonstrations_is_a_table(emil, signed_in, pr
     imitation = {"prompts": 64, "limit": 128, "traits": [trait]}
     run = run_make(project, kind="sft", state="finished", summary={"imitation": imitation})
     text = signed_in(emil).get(address(run)).content.decode()
-    row = text[text.index("Does it answer as its demonstrations do?") :]
+    row = text[text.index("Similarity to the demonstrations") :]
     for words in ("79 tokens", "126 tokens", "1.604", "1.436 … 1.791", "departs", "64 answers"):
         assert words in row
     assert "&#x27;name&#x27;" not in text

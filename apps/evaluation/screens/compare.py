@@ -48,11 +48,11 @@ def compare(a: Sequence[Finding], b: Sequence[Finding]) -> Comparison:
     both = sum(row.a.verdict == row.b.verdict == "red" for row in rows)
     if n:
         sentence = (
-            f"They differ on {n} of {len(rows)} lines: {only_a} red for A alone, {only_b} for B "
-            f"alone, {both} for both."
+            f"{n} of {len(rows)} checks differ: {only_a} failed only for A, {only_b} only for B, "
+            f"{both} for both."
         )
     else:
-        sentence = f"All {len(rows)} verdicts are the same; {both} red for both."
+        sentence = f"All {len(rows)} verdicts are the same; {both} failed for both."
     groups = [
         Group(title, [row for row in rows if LINES[row.a.name].group == title]) for title in GROUPS
     ]

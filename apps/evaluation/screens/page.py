@@ -98,19 +98,16 @@ def verdict_sentence(red: int, unmeasured: int) -> str:
     """Few things are certain here: a page without red lines is only as good as what it measured."""
     if red:
         rest = f", {unmeasured} not measured" if unmeasured else ""
-        return f"{_lines(red)} red{rest}: do not optimise against it yet."
+        return f"{red} failed{rest}: not fit for optimisation yet."
     if unmeasured == len(LINES):
-        return "Nothing is measured yet: nobody knows whether you may optimise against it."
+        return "Nothing is measured yet: fitness for optimisation unknown."
     if unmeasured:
-        return (
-            f"No line is red, but {_lines(unmeasured)} not measured: what they would show, nobody "
-            "knows."
-        )
-    return f"All {len(LINES)} lines are green: nothing on this page speaks against it."
+        return f"No check failed, but {_lines(unmeasured)} not measured."
+    return f"All {len(LINES)} checks passed: fit for optimisation by this page."
 
 
 def _lines(n: int) -> str:
-    return f"{n} line is" if n == 1 else f"{n} lines are"
+    return f"{n} check is" if n == 1 else f"{n} checks are"
 
 
 def turned_red(kept: Sequence[Finding], now: Sequence[Finding]) -> list[LineView]:
@@ -124,14 +121,14 @@ def turned_red(kept: Sequence[Finding], now: Sequence[Finding]) -> list[LineView
 
 
 def open_lines(findings: Sequence[Finding]) -> str:
-    """ "10 lines red, 9 not measured"; empty where all were green."""
+    """ "10 checks failed, 9 not measured"; empty where all were green."""
     red = sum(one.verdict == Verdict.RED for one in findings)
     unmeasured = sum(one.verdict == Verdict.UNMEASURED for one in findings)
-    counts = [(n, word) for n, word in ((red, "red"), (unmeasured, "not measured")) if n]
+    counts = [(n, word) for n, word in ((red, "failed"), (unmeasured, "not measured")) if n]
     if not counts:
         return ""
     (n, word), rest = counts[0], counts[1:]
-    first = f"{n} line{'' if n == 1 else 's'} {word}"
+    first = f"{n} check{'' if n == 1 else 's'} {word}"
     return ", ".join([first, *(f"{n} {word}" for n, word in rest)])
 
 

@@ -53,7 +53,7 @@ def human_ceiling(checkpoint: Checkpoint) -> HumanCeiling:
         return HumanCeiling(_none(SINGLE, why), _none(DECIDED, why))
     two_way = report.figures["two_way"]["percent"]
     if two_way["value"] is None:
-        why = "No pair has two A-or-B votes, so nobody knows how often people agree"
+        why = "No pair has two A-or-B votes, so human agreement is unknown"
         return HumanCeiling(_none(SINGLE, why), _none(DECIDED, why))
     return HumanCeiling(_single(two_way), _decided(checkpoint, float(two_way["value"])))
 
@@ -79,8 +79,8 @@ def _decided(checkpoint: Checkpoint, agreement: float) -> LabelCeiling:
         return _none(DECIDED, (found.undefined or "").capitalize(), found.n_pairs)
     says = (
         f"A second crowd of the same size would decide {percent(found.again)} of the "
-        f"{found.n_pairs:,} unseen pairs alike; a model that knew everybody's mind would be "
-        f"right in {percent(found.best)}."
+        f"{found.n_pairs:,} unseen pairs alike; a perfect model would be right in "
+        f" {percent(found.best)}."
     )
     return LabelCeiling(DECIDED, found.again, found.best, found.n_pairs, says)
 

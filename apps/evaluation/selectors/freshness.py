@@ -26,8 +26,8 @@ def freshness_finding(checkpoint: Checkpoint) -> Finding:
     if dataset is None or dataset.frozen_at is None:
         return unmeasured(
             "freshness",
-            "Not measured: the model's run names no dataset of this project, so nobody knows "
-            "which votes it was trained on.",
+            "Not measured: the model's run names no dataset of this project, so the votes "
+            "it was trained on are unknown.",
         )
     ended = checkpoint.run.ended_at or checkpoint.created_at
     age_days = max(0.0, (timezone.now() - ended).total_seconds() / 86_400)

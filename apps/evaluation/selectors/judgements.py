@@ -16,16 +16,16 @@ from measures.trust.lines import LINES
 
 NOBODY = "Nobody has assessed this model yet. Press “Assess”."
 REFUSED = "Nobody assessed this model before it was rejected."
-UNDER_WAY = "Not measured yet: an assessment is under way."
-UNANSWERED = "The last assessment did not answer this line. Assess the model again."
+UNDER_WAY = "Not measured yet: an assessment is running."
+UNANSWERED = "The last assessment did not run this check. Assess the model again."
 _MOVING = frozenset({"freshness", "people_rank"})
 # What a line needs beyond the dataset, for those who have to choose it.
 NEEDS = {
-    "other_domain": "Choose a dataset from elsewhere when you assess the model.",
+    "other_domain": "Choose an out-of-domain dataset when you assess the model.",
     "policy_range": "Choose prompts and a policy when you assess the model.",
     "score_shape": "Assess the model on a dataset; with prompts and a policy it shows more.",
     "best_of_n": "Choose prompts, a policy and a held-out judge when you assess the model.",
-    "disagreement": "Train an ensemble to see where its members disagree, and assess that.",
+    "disagreement": "Train and assess an ensemble to see where its members disagree.",
     "people_rank": "Send outputs of an assessment to people.",
 }
 
@@ -110,7 +110,7 @@ def findings_of_state(state: Mapping[str, Any]) -> tuple[Finding, ...]:
         except (KeyError, TypeError, ValueError, AttributeError):
             continue
         kept[one.line] = one
-    missing = "This line was not part of the page when it was kept."
+    missing = "This check was not on the page when it was stored."
     return tuple(kept.get(line) or unmeasured(line, missing) for line in LINES)
 
 

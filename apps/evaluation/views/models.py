@@ -163,7 +163,7 @@ def line_csv(request: Request, checkpoint_id: str, line: str) -> HttpResponse:
     """Every number of one line's evidence."""
     model = selectors.reward_model_get(project=request.project, checkpoint_id=checkpoint_id)
     if line not in LINES:
-        raise Missing("There is no such line.", field="line")
+        raise Missing("There is no such check.", field="line")
     rows = screen.csv_rows(judgement_of(model).finding(line))
     text = "".join(csv_lines(screen.CSV_COLUMNS, rows))
     answer = HttpResponse(text, content_type="text/csv; charset=utf-8")

@@ -22,17 +22,15 @@ _Status = Checkpoint.Status
 ACTIONS = {
     _Status.APPROVED: (
         "Approve",
-        "An approved model may be optimised against: PPO takes it without asking for a reason.",
+        "PPO accepts an approved model without asking for a reason.",
     ),
     _Status.REJECTED: (
         "Reject",
-        "A rejected model is an input of nothing any more. Runs that have used it stay as they "
-        "are.",
+        "A rejected model cannot be used as an input. Runs that have used it stay as they are.",
     ),
     _Status.RETIRED: (
         "Retire",
-        "A retired model was good once: PPO refuses it from now on, also with a reason. Runs that "
-        "have used it stay as they are.",
+        "PPO refuses a retired model, even with a reason. Runs that have used it stay as they are.",
     ),
 }
 

@@ -22,7 +22,7 @@ class RunImportForm(forms.Form):
     trained_as = forms.ChoiceField(
         label="What was trained",
         choices=KINDS,
-        help_text="Says which detectors look at it, and what its figures are called here.",
+        help_text="Decides which detectors apply and how its metrics are named.",
     )
     name = forms.CharField(
         label="Name", max_length=120, required=False, help_text="The file's name, if left empty."

@@ -62,7 +62,7 @@ def chosen_of(sent: QueryDict) -> list[str]:
     """The incidents that were ticked."""
     chosen = [one[:16] for one in dict.fromkeys(sent.getlist("incident"))]
     if not chosen:
-        raise DomainError("Tick at least one incident.", field="incident")
+        raise DomainError("Select at least one incident.", field="incident")
     if len(chosen) > MOST_AT_ONCE:
         raise DomainError(f"At most {MOST_AT_ONCE} at once.", field="incident")
     return chosen

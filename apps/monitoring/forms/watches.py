@@ -56,7 +56,7 @@ class WatchForm(_Asking):
     name = forms.CharField(
         label="Name",
         max_length=LONGEST_NAME,
-        help_text="What people call it, such as assistant in production.",
+        help_text="A descriptive name, such as assistant in production.",
     )
     checkpoint = forms.ChoiceField(
         label="Model in service", help_text="A policy or a reward model; approved ones come first."
@@ -82,7 +82,7 @@ class WatchForm(_Asking):
         initial=64,
         min_value=8,
         max_value=2000,
-        help_text="More show smaller changes and take longer; 8 is the least that says anything.",
+        help_text="More prompts detect smaller changes and take longer; at least 8.",
     )
     max_new_tokens = forms.IntegerField(
         label="Longest answer (tokens)",
@@ -92,11 +92,11 @@ class WatchForm(_Asking):
         help_text="As in its training, if left empty.",
     )
     max_seconds = forms.FloatField(
-        label="Time for a probe (seconds)",
+        label="Time limit of a probe (seconds)",
         initial=300,
         min_value=1,
         max_value=MOST_SECONDS,
-        help_text="A probe that needs longer fails, for half a probe compares with nothing.",
+        help_text="A probe that takes longer fails, because a partial probe cannot be compared.",
     )
 
     def __init__(
@@ -153,7 +153,7 @@ class ChangeForm(_Asking):
         label="Every (minutes)", min_value=LEAST_MINUTES, max_value=MOST_MINUTES
     )
     max_seconds = forms.FloatField(
-        label="Time for a probe (seconds)", min_value=1, max_value=MOST_SECONDS
+        label="Time limit of a probe (seconds)", min_value=1, max_value=MOST_SECONDS
     )
 
     def __init__(self, data: Mapping[str, Any] | None = None, *, watch: Watch) -> None:
@@ -171,7 +171,7 @@ class RebaseForm(_Asking):
     reason = forms.CharField(
         label="Why",
         max_length=LONGEST_REASON,
-        help_text="It stays in the audit log, such as: release 2 was rolled out on purpose.",
+        help_text="Kept in the audit log, for example: release 2 was rolled out on purpose.",
     )
 
     def __init__(self, data: Mapping[str, Any] | None = None) -> None:

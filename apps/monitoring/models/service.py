@@ -21,7 +21,7 @@ class Watch(Named):
         NEW = "new", "no probe yet"
         STEADY = "steady", "as at its baseline"
         DRIFTED = "drifted", "differs from its baseline"
-        BROKEN = "broken", "cannot be asked"
+        BROKEN = "broken", "does not answer"
 
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="watches")
     kind = models.CharField(max_length=6, choices=Kind.choices)

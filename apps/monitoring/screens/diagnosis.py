@@ -49,9 +49,12 @@ STATES = {
     UNKNOWN: ("Not judged", "", "circle-help"),
 }
 CLASSES = {
-    "contract": ("contract", "Holds exactly or is broken: never wrong by chance."),
+    "contract": ("contract", "An exact invariant: no false alarms."),
     "probe": ("probe", "A statistic on fixed prompts or known pairs."),
-    "trend": ("trend", "The run's own course, or against healthy runs at the same step."),
+    "trend": (
+        "trend",
+        "Compared with the run's own history, or with healthy runs at the same step.",
+    ),
 }
 SHOWN_MISSING = 3
 
@@ -139,8 +142,8 @@ def at_step(step: int) -> str:
 def _sentence(found: Diagnosed, said: Verdict | None) -> str:
     if said is None:
         if not found.judged:
-            return "Nothing could be judged yet."
-        return f"No link is broken, as far as {_counted(len(found.judged), 'figure')} can tell."
+            return "Not enough data yet."
+        return f"No problem found in {_counted(len(found.judged), 'metric')}."
     first = said.first
     text = f"{SUBJECTS[first.link]} broke first, {at_step(first.onset)} ({_measured(first)})"
     others = _links(said.alternatives, but={first.link})
@@ -149,10 +152,7 @@ def _sentence(found: Diagnosed, said: Verdict | None) -> str:
         text += f"; {_and(followed)} followed"
     text += "."
     if others:
-        text += (
-            f" It may as well have been {_or(others)}: they began together, as far as can be told, "
-            "and the outermost goes first."
-        )
+        text += f" Possibly {_or(others)} instead: they started at the same time."
     return text
 
 
@@ -168,16 +168,16 @@ def _measured(one: Finding) -> str:
 def _basis(run: Run, found: Diagnosed) -> str:
     """What was looked at, and over how many steps."""
     if found.last_step is None:
-        return "The run has reported no figure yet."
+        return "The run has reported no metrics yet."
     text = (
-        f"Looked at {_counted(len(found.judged), 'figure')} over "
+        f"Analysed {_counted(len(found.judged), 'metric')} over "
         f"{_counted(found.steps, 'step')}, {found.first_step:,} to {found.last_step:,}"
     )
     if found.looks < found.steps:
         text += f", {found.looks:,} of them, evenly spread and with every evaluation"
     if found.compared_with:
         text += f"; compared with {_counted(found.compared_with, 'healthy run')} at the same steps"
-    return text + (", and it goes on." if run.is_live else ".")
+    return text + (", still running." if run.is_live else ".")
 
 
 def _chain(found: Diagnosed, said: Verdict | None) -> list[LinkView]:

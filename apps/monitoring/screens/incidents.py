@@ -20,9 +20,9 @@ TONES = {"critical": "bad", "warning": "warn", "info": ""}
 STATE_TONES = {"open": "warn", "acknowledged": "live", "resolved": "good"}
 LEARNED_WORDS = {
     "symptom": ("Symptom", "What was seen first, and where."),
-    "assumption": ("Assumption", "What was believed to be the cause, before it was known."),
-    "root_cause": ("Root cause", "What it was."),
-    "fix": ("Fix", "What was done, and how it is known to help."),
+    "assumption": ("Assumption", "Suspected causes, before the cause was known."),
+    "root_cause": ("Root cause", "The actual cause."),
+    "fix": ("Fix", "What was done, and the evidence that it helped."),
     "lesson": ("Lesson", "What to do differently, or to check, next time."),
 }
 EVENT_WORDS = {
@@ -120,7 +120,7 @@ def _symptom(first: Row, later: Sequence[Row]) -> str:
 
 
 def _assumption(first: Row, others: Sequence[Row]) -> str:
-    text = f"The link “{first.link}” broke first, by the earliest onset of its evidence."
+    text = f"The stage “{first.link}” broke first: its evidence starts earliest."
     if others:
         names = ", ".join(f"“{row.link}”" for row in others)
         text += f" It began together with {names}, which an experiment has to rule out."
@@ -240,12 +240,14 @@ def _delivery(one: Delivery) -> Line:
     what = EVENT_WORDS.get(one.event, "of another alert")
     where = f"{one.channel.get_kind_display()} {one.channel.address}"
     if one.state == Delivery.State.SENT and one.sent_at is not None:
-        return Line(one.sent_at, "bell", "", f"Told {where}: {what}")
+        return Line(one.sent_at, "bell", "", f"Notified {where}: {what}")
     if one.state == Delivery.State.FAILED:
-        return Line(one.created_at, "bell", "bad", f"Could not tell {where} {what}", text=one.error)
+        return Line(
+            one.created_at, "bell", "bad", f"Could not notify {where} {what}", text=one.error
+        )
     tried = f", tried {one.tries} times" if one.tries else ""
     return Line(
-        one.created_at, "clock", "", f"To be told to {where}: {what}{tried}", text=one.error
+        one.created_at, "clock", "", f"Waiting to notify {where}: {what}{tried}", text=one.error
     )
 
 

@@ -18,7 +18,7 @@ FILE = "check.json"
 BINS = 20
 MOST_FIGURES = 12
 OUTCOMES = {
-    CONFIRMS: ("Confirms the suspicion", "bad"),
+    CONFIRMS: ("Confirms the suspected cause", "bad"),
     REFUTES: ("Speaks against it", "good"),
     "undecided": ("Decides nothing", "warn"),
 }

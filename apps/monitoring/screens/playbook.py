@@ -98,7 +98,7 @@ def _check(check: Check, run: Run | None) -> CheckView:
         experiment_title=known.title if known else "",
         key=secrets.token_urlsafe(16) if can else "",
         tab=check.tab if run is not None else "",
-        tab_words=TAB_WORDS.get(check.tab, "Look there"),
+        tab_words=TAB_WORDS.get(check.tab, "Open"),
     )
 
 
@@ -140,8 +140,8 @@ def _detectors(entry: Entry) -> list[RuleView]:
 def _speaks(one: Detector) -> str:
     """Its limit and its patience, where one number says it."""
     k, n = one.patience
-    looks = "at once" if n == 1 else f"{k} looks in a row" if k == n else f"{k} of {n} looks"
+    checks = "at once" if n == 1 else f"{k} checks in a row" if k == n else f"{k} of {n} checks"
     for side, word in (("above", "over"), ("below", "under")):
         if isinstance(one.given.get(side), int | float):
-            return f"{word} {one.given[side]:g} {one.unit}, {looks}"
+            return f"{word} {one.given[side]:g} {one.unit}, {checks}"
     return ""

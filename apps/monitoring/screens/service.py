@@ -114,7 +114,7 @@ def _verdict(name: str, result: ProbeResult, shift: Shift | None) -> tuple[str, 
     if any(one.get("figure") == name for one in result.findings):
         return "has moved", "bad"
     if shift.level != Level.NONE:
-        return "may have moved: the next probe decides", "warn"
+        return "may have changed: the next probe decides", "warn"
     return ("unchanged", "good") if not shift.value else ("within noise", "good")
 
 
@@ -185,7 +185,7 @@ def _words(result: ProbeResult) -> tuple[str, str]:
     if not result.findings:
         return "nothing found", "good"
     if not result.figures:
-        return "could not be asked", "bad"
+        return "probe failed", "bad"
     others = len(result.findings) - 1
     return result.findings[0]["title"] + (f", and {others} more" if others else ""), "bad"
 

@@ -138,19 +138,21 @@ def check_result(made: Run) -> tuple[str, str]:
 
 
 def repeated_result(made: Run, rules: frozenset[str], *, is_fix: bool) -> tuple[str, str]:
-    """Whether the trouble came back. That it did not proves something only for what needs a step
+    """Whether the problem came back. That it did not proves something only for what needs a step
     or two: in a minute no trend can show."""
     if made.state == Run.State.CANCELLED:
         return UNDECIDED, "It was cancelled."
     back = sorted(_rules(made) & rules)
     if back:
-        told = f"It came back within {made.step:,} steps: {', '.join(back)}."
+        told = f"The problem came back within {made.step:,} steps: {', '.join(back)}."
         return (REFUTES if is_fix else CONFIRMS), told
     if made.state == Run.State.FAILED and made.fault != "guard":
         return UNDECIDED, f"It failed for another reason. {made.failure_message}"
     exact = bool(rules) and all(rule.startswith(_EXACT) for rule in rules)
     if exact:
-        return (CONFIRMS if is_fix else REFUTES), f"It did not come back in {made.step:,} steps."
+        return (
+            CONFIRMS if is_fix else REFUTES
+        ), f"The problem did not come back in {made.step:,} steps."
     return UNDECIDED, (
         f"In {made.step:,} steps none of the run's alerts came back. That is too short for a trend "
         "to show: compare its curves with the run's."

@@ -153,7 +153,7 @@ def _watches(now: datetime) -> Iterable[Family]:
     enabled = Watch.objects.filter(enabled=True)
     yield Family(
         "concord_watches",
-        "Models under watch.",
+        "Monitored models.",
         ("kind", "state"),
         capped(_counted(enabled, "kind", "state")),
     )

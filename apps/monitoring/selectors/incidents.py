@@ -67,7 +67,7 @@ STATES = {
 SORTS = {
     "": "open first, worst first",
     "newest": "newest first",
-    "heard": "last heard of first",
+    "heard": "last seen first",
     "alerts": "most alerts first",
 }
 _ORDERS: dict[str, tuple[str, ...]] = {
@@ -113,7 +113,7 @@ def incident_shown(*, project: Project, incident_id: str) -> Incident:
 
 
 def incidents(*, project: Project, filters: Filters | None = None) -> QuerySet[Incident]:
-    """Each with `muted`, whether nobody is told of it now."""
+    """Each with `muted`, whether its notifications are muted now."""
     given = filters or Filters()
     rows = Incident.objects.filter(project=project).select_related("run", "acknowledged_by")
     if given.state == "":

@@ -44,7 +44,7 @@ _TITLES = {
     "minimal": "Small repetition",
     "slower": "Smaller steps",
     "fewer_epochs": "Single passes",
-    "dearer_kl": "Dearer divergence",
+    "dearer_kl": "Higher KL penalty",
     "more_entropy": "Paid entropy",
 }
 
@@ -133,7 +133,8 @@ def _launch(left: LeftBehind, wanted: Experiment, user: User | None, launch_key:
         return run_clone(
             run=run,
             config=repeated_config(left, wanted),
-            override_reason=run.override_reason or f"To find what broke in {run.name}, in small.",
+            override_reason=run.override_reason
+            or f"To find what broke in {run.name}, as a minimal reproduction.",
             **common,
         )
     plan = left.plan(wanted)

@@ -38,7 +38,7 @@ def brought_by(run: Run) -> Brought:
     """Of a finished probe."""
     figures = _figures(run.summary.get("figures"))
     if not figures:
-        return Brought(problem="The probe finished and brought no figures.")
+        return Brought(problem="The probe finished without metrics.")
     report = report_read(run, FILE)
     if report.problem or not report.data:
         return Brought(problem=report.problem or f"The probe left no {FILE}.")
@@ -164,12 +164,12 @@ def judge(
 
 def judge_failure(run: Run, problem: str = "") -> Judged:
     """A probe that could not ask, or brought nothing back."""
-    words = problem or run.failure_message or "It says nothing of why."
+    words = problem or run.failure_message or "It gave no reason."
     finding = {
         "rule": FAILED,
         "link": _FAULT_LINKS.get(run.fault, "data"),
         "severity": "critical",
-        "title": "The model cannot be asked",
+        "title": "The model does not answer",
         "message": f"{words} ({run.failure_kind})" if run.failure_kind else words,
     }
     return Judged({}, [finding], {})
@@ -181,7 +181,7 @@ def judge_refusal(message: str) -> Judged:
         "rule": FAILED,
         "link": "data",
         "severity": "critical",
-        "title": "The model cannot be asked",
+        "title": "The model does not answer",
         "message": message,
     }
     return Judged({}, [finding], {})
@@ -253,9 +253,9 @@ def _weight_findings(
                 "rule": WEIGHTS,
                 "link": link,
                 "severity": "critical",
-                "title": "Another model answers than at the baseline",
+                "title": "A different model than at the baseline",
                 "message": f"The hash of {what} weights is {now[:12]}; at the baseline it was "
-                f"{then[:12]}. If that was meant, set the baseline anew; if not, somebody or "
+                f"{then[:12]}. If that was intended, reset the baseline; if not, somebody or "
                 "something has replaced the model.",
             }
         )
@@ -272,9 +272,9 @@ def _prompt_findings(found: Brought, baseline: Mapping[str, Any]) -> list[dict[s
             "rule": PROMPTS,
             "link": "evaluation",
             "severity": "critical",
-            "title": "The probe asked other prompts than at the baseline",
+            "title": "Different prompts than at the baseline",
             "message": f"Of the baseline's {len(known):,} prompts {len(kept):,} were asked. The "
-            "figures are not comparable: look at the dataset and the tokenizer.",
+            "metrics are not comparable: check the dataset and the tokenizer.",
         }
     ]
 

@@ -57,7 +57,7 @@ def probe_now(*, project: Project, watch_id: str, user: User) -> Run:
         watch = watch_get(project=project, watch_id=watch_id, lock=True)
         if watch.probe is not None:
             raise Conflict(
-                "A probe is under way; its result comes to this page.", code="probe_under_way"
+                "A probe is running; its result appears on this page.", code="probe_under_way"
             )
         now = timezone.now()
         watch.next_at = now + timedelta(minutes=watch.every_minutes)

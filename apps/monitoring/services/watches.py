@@ -86,7 +86,7 @@ def watch_get(*, project: Project, watch_id: str, lock: bool = False) -> Watch:
         rows = rows.select_for_update(of=("self",))
     found = rows.filter(project=project, pk=watch_id.replace("\x00", "")).first()
     if found is None:
-        raise Missing("There is no such model under watch in this project.", field="watch")
+        raise Missing("There is no such monitored model in this project.", field="watch")
     return found
 
 
@@ -160,7 +160,7 @@ def watch_retarget(
         )
     reason = _reason_checked(reason)
     if checkpoint.pk == watch.checkpoint_id:
-        raise Conflict("That is the model it asks already.", code="same_model", field="checkpoint")
+        raise Conflict("That model is already being probed.", code="same_model", field="checkpoint")
     before = watch.checkpoint_id
     watch.checkpoint, watch.next_at = checkpoint, timezone.now()
     watch.save(update_fields=["checkpoint", "next_at", "updated_at"])
@@ -317,7 +317,7 @@ def _save_named(watch: Watch) -> None:
             watch.save()
     except IntegrityError:
         raise Conflict(
-            f"'{watch.name}' is under watch already. Choose another name.",
+            f"'{watch.name}' is monitored already. Choose another name.",
             code="taken",
             field="name",
         ) from None

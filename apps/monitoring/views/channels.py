@@ -94,7 +94,7 @@ def channel_rotate(request: Request, channel_id: int) -> HttpResponse:
 @project_page(STAFF)
 def channel_test(request: Request, channel_id: int) -> HttpResponse:
     services.channel_test(project=request.project, channel_id=channel_id, user=request.user)
-    messages.success(request, "A test is on its way. Reload to see what became of it.")
+    messages.success(request, "A test was sent. Reload to see its state.")
     return redirect("monitoring:channels", request.project.slug)
 
 
@@ -179,5 +179,5 @@ def _shown(mute: Mute) -> dict[str, Any]:
 @project_page(STAFF)
 def mute_lift(request: Request, mute_id: int) -> HttpResponse:
     services.mute_lift(project=request.project, mute_id=mute_id, user=request.user)
-    messages.success(request, "Lifted: new alerts are told again.")
+    messages.success(request, "Mute ended: new alerts send notifications again.")
     return redirect("monitoring:mutes", request.project.slug)

@@ -95,7 +95,7 @@ def _bulk(request: Request) -> str:
     if request.POST.get("action") == "resolve":
         learned, _ = forms.learned_of(request.POST)
         if not learned.get("root_cause", "").strip():
-            raise DomainError("Say what they were, in a sentence.", field="root_cause")
+            raise DomainError("Describe the root cause in a sentence.", field="root_cause")
         learned = {name: text for name, text in learned.items() if text.strip()}
         done, refused = services.incidents_resolve(incident_ids=chosen, learned=learned, **common)
         if refused:
@@ -184,7 +184,8 @@ def incident_note(request: Request, incident_id: str) -> HttpResponse:
 @require_POST
 @project_page(STAFF)
 def incident_resolve(request: Request, incident_id: str) -> HttpResponse:
-    """Close it with what was learned, or only keep what is written so far."""
+    """Resolve an incident with its root cause, fix and lesson, or only keep what is written so
+    far."""
     learned, seen = forms.learned_of(request.POST)
     given = {
         "project": request.project,
@@ -220,7 +221,7 @@ def incident_silence(request: Request, incident_id: str) -> HttpResponse:
         )
     except DomainError as error:
         return _refused(request, incident_id, error, sent)
-    messages.success(request, f"Nobody is told until {mute.until:%-d %b %Y %H:%M} UTC.")
+    messages.success(request, f"No notifications until {mute.until:%-d %b %Y %H:%M} UTC.")
     return _back(request, incident_id)
 
 

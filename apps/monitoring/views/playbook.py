@@ -41,7 +41,7 @@ def playbook_entry(request: Request, entry: str) -> HttpResponse:
     """One entry; with `?run=` its checks become buttons and links of that run."""
     known = playbook.entry_get(entry)
     if known is None:
-        raise Missing("The playbook has no such entry.", field="entry")
+        raise Missing("There is no such entry in the playbook.", field="entry")
     run = _run(request)
     context = {
         "page_title": known.title,

@@ -80,7 +80,7 @@ def watch_new(request: Request) -> HttpResponse:
                 form.refuse(error)
             else:
                 messages.success(
-                    request, f"{watch.name} is under watch. Its first probe becomes the baseline."
+                    request, f"{watch.name} is monitored. Its first probe becomes the baseline."
                 )
                 return redirect("monitoring:watch", request.project.slug, watch.pk)
     else:
@@ -89,7 +89,7 @@ def watch_new(request: Request) -> HttpResponse:
         form = WatchForm(project=request.project, checkpoint=rows.first())
     context = {
         "form": form,
-        "page_title": "Put a model under watch",
+        "page_title": "Monitor a model",
         "nav": "monitoring",
     }
     status = 422 if form.errors else 200
@@ -161,7 +161,7 @@ def watch_probe(request: Request, watch_id: str) -> HttpResponse:
             raise
         messages.error(request, error.message)
     else:
-        messages.success(request, "The probe is on its way; its result comes to this page.")
+        messages.success(request, "The probe has started; its result appears on this page.")
     return _back(request, watch_id)
 
 
@@ -237,8 +237,8 @@ def watch_retarget(request: Request, watch_id: str) -> HttpResponse:
         else:
             messages.success(
                 request,
-                "The next probe asks the other model and compares it with the old baseline. Set "
-                "the baseline anew once you have seen what changed.",
+                "The next probe uses the new model and compares it with the old baseline. Reset "
+                "the baseline once you have reviewed the changes.",
             )
             return _back(request, watch_id)
     return _page(request, watch, status=422, refused="retarget", retarget_form=form)

@@ -69,7 +69,7 @@ def swapped(frame: Frame) -> Check:
             "swapped",
             "Swapped labels",
             UNKNOWN,
-            "No pair has a known answer, and the words do not tell the labels.",
+            "No pair has a known answer, and the words do not predict the labels.",
             advice=_GOLD,
         )
     if not any(name == KNOWN for name, _ in rows):
@@ -219,7 +219,7 @@ def annotators(frame: Frame) -> Check:
         f"{effective:.1f} equally busy ones would be worth. The busiest tenth ({who}) cast "
         f"{percent(top)}, the busiest person {percent(largest)}. Votes of the median person: "
         f"{np.median(counts):,.0f}.",
-        advice="A model learns the taste of whoever voted most. Give others the next pairs, weight "
+        advice="A model learns the bias of whoever voted most. Give others the next pairs, weight "
         "votes by person, and hold annotators out to see how far the model carries.",
         basis="The effective number is (Σn)² / Σn² over votes per person (Kish 1965).",
         evidence=[bars("People by votes in the training rows", _bins(counts), unit="people")],

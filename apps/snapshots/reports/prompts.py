@@ -230,7 +230,7 @@ def leakage(frame: Frame) -> Check:
         verdict,
         advice="Find out how this came to tell the label: answers imported with the chosen one "
         "always first, one model for chosen and another for rejected, or people who click one "
-        "side. Mix the order, pair answers of one origin, and leave out what cannot be mended.",
+        "side. Mix the order, pair answers of one origin, and leave out what cannot be fixed.",
         basis="A logistic model that sees order, origin, side and circumstances only, tested on "
         "groups after those it learned from. Each line calls 1 clean dataset in 40 leaking by "
         "chance.",

@@ -331,5 +331,5 @@ def _reading(audit: TokenAudit, k: int) -> str:
     if not audit.q[k] < 0.05:
         return "no more than chance"
     if audit.marks_length_only(k):
-        return "marks longer answers" if audit.beta > 0 else "marks shorter answers"
+        return "indicates longer answers" if audit.beta > 0 else "indicates shorter answers"
     return "stands out, length aside"

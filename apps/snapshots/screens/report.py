@@ -13,10 +13,10 @@ WIDTH, HEIGHT, LEFT, RIGHT, TOP, FLOOR = 420, 190, 46, 14, 14, 156
 
 # (tone, icon, words for one check, words for a count of them)
 LOOKS = {
-    STOP: ("bad", "circle-alert", "Fix first", "to fix first"),
-    LOOK: ("warn", "triangle-alert", "Look", "to look at"),
-    UNKNOWN: ("", "circle-help", "Cannot tell", "that cannot be told"),
-    OK: ("good", "circle-check", "Fine", "fine"),
+    STOP: ("bad", "circle-alert", "Critical", "critical"),
+    LOOK: ("warn", "triangle-alert", "Warning", "warnings"),
+    UNKNOWN: ("", "circle-help", "Not enough data", "without enough data"),
+    OK: ("good", "circle-check", "OK", "OK"),
 }
 
 

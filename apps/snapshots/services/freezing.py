@@ -113,7 +113,7 @@ def snapshot_cancel(*, snapshot: Snapshot, by: User) -> None:
         state=State.FAILED, error=CANCELLED, cancel_wanted=True, updated_at=timezone.now()
     )
     if not waiting and not drafts.update(cancel_wanted=True):
-        raise Conflict("It is not being made any more.", code="not_a_draft")
+        raise Conflict("It is no longer being built.", code="not_a_draft")
     audit_record(
         action="snapshot.cancelled",
         actor=by,

@@ -75,7 +75,7 @@ def _review(state: str, outcome: str | None, why: str) -> str:
     if outcome == Decision.Outcome.ADJUDICATED:
         return ""
     waits = state == Comparison.State.REVIEW or outcome == Decision.Outcome.NEEDS_REVIEW
-    return (why or "It waits for a person's look.") if waits else ""
+    return (why or "It waits for review.") if waits else ""
 
 
 def rulings_of(*, project: Project, pairs: Iterable[int] | None = None) -> dict[int, Judgement]:

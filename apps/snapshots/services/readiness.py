@@ -251,7 +251,7 @@ def _dataset(project: Project, snapshot: Snapshot) -> Source:
 
 # What the data cannot know, as a form whose answers live in the address.
 
-UNKNOWN = ("", "I do not know yet")
+UNKNOWN = ("", "Not known yet")
 
 
 class StatedForm(forms.Form):

@@ -25,7 +25,7 @@ from apps.snapshots.services.improvements import improved_count
 
 PER_PAGE = 50
 ADMINS = frozenset({ADMIN})
-_LATER = "Redis does not answer. The dataset waits, and is made by itself when Redis is back."
+_LATER = "Redis does not answer. The dataset waits and is built automatically when Redis is back."
 
 
 @require_safe
@@ -119,7 +119,7 @@ def _freeze_improved(request: Request) -> Snapshot | None:
     except DomainError as error:
         messages.error(request, f"Not frozen. {error.message}")
         return None
-    messages.success(request, f"{made.name} is frozen and will not change.")
+    messages.success(request, f"{made.name} is frozen; it is immutable.")
     return made
 
 
@@ -197,7 +197,7 @@ def snapshot_verify(request: Request, snapshot: str) -> HttpResponse:
     found = snapshots.snapshot_get(project=request.project, snapshot_id=snapshot)
     outcome = freezing.snapshot_verify(snapshot=found)
     if outcome.ok:
-        messages.success(request, "Every file has the content it was frozen with.")
+        messages.success(request, "Every file matches its hash.")
     else:
         messages.error(request, f"The files are not what was frozen: {outcome.problem}.")
     return redirect("snapshots:detail", request.project.slug, found.pk)

@@ -36,7 +36,7 @@ def comparison_lineage(request: Request, comparison: int) -> HttpResponse:
     if chosen is not None:
         datasets = [line for line in datasets if chosen in line.row.vote_ids]
     context = {
-        "page_title": f"Where the votes on {found.external_id or found.pk} went",
+        "page_title": f"Lineage of the votes on {found.external_id or found.pk} went",
         "nav": "comparisons",
         "comparison": found,
         "prompt": excerpt(found.prompt.messages),

@@ -1,4 +1,4 @@
-"""Is this data ready?"""
+"""The page of data readiness."""
 
 from django.http import HttpResponse
 from django.shortcuts import render
@@ -19,7 +19,7 @@ def ready(request: Request) -> HttpResponse:
     found, stated = gather(request.project), form.stated()
     facts = Facts(**found.facts, **stated)
     context = {
-        "page_title": "Is this data ready?",
+        "page_title": "Data readiness",
         "nav": "ready",
         "form": form,
         "any_stated": bool(stated),

@@ -28,7 +28,7 @@ def report(request: Request, snapshot: str) -> HttpResponse:
     context = {
         "snapshot": found,
         "report": screen.report_view(made, folded=bool(request.htmx)),
-        "page_title": f"Skew report of {found.name}",
+        "page_title": f"Bias report of {found.name}",
         "nav": "datasets",
     }
     part = "snapshots/_report.html" if request.htmx else "snapshots/report.html"
@@ -86,7 +86,7 @@ def _of(request: Request, snapshot: str) -> tuple[Snapshot, Mapping[str, Any]]:
     found = snapshots.snapshot_get(project=request.project, snapshot_id=snapshot)
     made = reporting.report_read(snapshot=found)
     if made is None:
-        raise Missing("This dataset has no skew report: it is not frozen, or holds no preferences.")
+        raise Missing("This dataset has no bias report: it is not frozen, or holds no preferences.")
     return found, made
 
 

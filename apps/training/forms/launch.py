@@ -39,15 +39,15 @@ from workers.config.inference import ONLY_IN_TESTS, drill_folder
 from workers.config.parsing import Section
 
 SECTION_HELP = {
-    Section.MODEL: "What is trained: all weights or adapters, and in which precision.",
-    Section.DATA: "Which rows are read, and what becomes of those that are too long.",
-    Section.ROLLOUTS: "The answers a step learns from, and how they are drawn.",
+    Section.MODEL: "What is trained (all weights or adapters) and in which precision.",
+    Section.DATA: "Which rows are used, and how rows that are too long are handled.",
+    Section.ROLLOUTS: "How the answers for each step are sampled.",
     Section.ACTORS: "Answers and scores by Ray actors (docs/ray.md); all 0 needs no Ray.",
-    Section.REWARD: "Where scores come from and what is done to them before they teach.",
+    Section.REWARD: "Where scores come from and how they are processed.",
     Section.REFERENCE: "KL penalty against the reference model.",
-    Section.UPDATE: "Steps, step size, and how far one update may go.",
-    Section.GUARDRAILS: "What ends a run by itself, and what is checked before its first step.",
-    Section.BOOKKEEPING: "How often it measures, saves and shows, and how much of that is kept.",
+    Section.UPDATE: "Steps, learning rate and limits of an update.",
+    Section.GUARDRAILS: "Automatic stops, and checks before the first step.",
+    Section.BOOKKEEPING: "How often it evaluates, saves and reports, and how much is kept.",
 }
 ROLE_LABELS = {
     "data": "Dataset",
@@ -59,7 +59,7 @@ ROLE_LABELS = {
     "reward": "Reward model",
     "judge": "Held-out judge",
     "hard": "Hard pairs",
-    "other": "Dataset from elsewhere",
+    "other": "Out-of-domain dataset",
     "rollouts": "Answers of a run",
     "canaries": "Canary pairs",
     "reward_data": "The reward model's pairs",
@@ -70,10 +70,10 @@ ROLE_HELP = {
     "reference": "What KL is measured against; the starting policy if none is chosen.",
     "base": "Continue from this model.",
     "hard": "Pairs that an earlier reward model got wrong; learned from beside the dataset.",
-    "other": "Pairs of another kind, to see whether the model holds there.",
+    "other": "Pairs of another kind, to test how the model generalises.",
     "canaries": "Decided pairs that the reward model never saw; a check ranks them.",
     "reward_data": "What the reward model learned from, for the same check.",
-    "demonstrations": "What answers may have been copied from; the share is watched.",
+    "demonstrations": "Texts that answers may copy; the share copied is tracked.",
     "policy": "Whose answers are generated; in PPO and GRPO, where training starts.",
 }
 
@@ -141,7 +141,7 @@ class RunForm(NeedsForm):
             self.fields["override_reason"] = forms.CharField(
                 max_length=500,
                 required=False,
-                label="Why a reward model that is not approved may be used",
+                label="Reason for using an unapproved reward model",
                 help_text="Leave it empty with an approved one. Your reason is kept with the run "
                 "and in the audit log.",
             )

@@ -31,7 +31,7 @@ class Migration(migrations.Migration):
                 ('updated_at', models.DateTimeField(auto_now=True)),
                 ('id', models.CharField(default=apps.common.models.short_id, editable=False, max_length=16, primary_key=True, serialize=False)),
                 ('name', models.CharField(max_length=120)),
-                ('kind', models.CharField(choices=[('sft', 'Supervised fine-tuning'), ('reward', 'Reward model'), ('dpo', 'DPO'), ('ppo', 'PPO'), ('grpo', 'GRPO'), ('generate', 'Generation'), ('evaluate', 'Evaluation'), ('assess', 'Assessment of a reward model'), ('check', 'Check'), ('probe', 'Probe'), ('imported', 'Imported'), ('drill', 'Drill')], max_length=10)),
+                ('kind', models.CharField(choices=[('sft', 'Supervised fine-tuning'), ('reward', 'Reward model'), ('dpo', 'DPO'), ('ppo', 'PPO'), ('grpo', 'GRPO'), ('generate', 'Generation'), ('evaluate', 'Evaluation'), ('assess', 'Assessment of a reward model'), ('check', 'Check'), ('probe', 'Probe'), ('imported', 'Imported'), ('drill', 'Test run')], max_length=10)),
                 ('state', models.CharField(choices=[('waiting', 'waiting for its inputs'), ('queued', 'queued'), ('running', 'running'), ('stopping', 'stopping'), ('finished', 'finished'), ('failed', 'failed'), ('cancelled', 'cancelled')], default='queued', max_length=9)),
                 ('queue', models.CharField(default='cpu', help_text='its machine class', max_length=10)),
                 ('layout', models.CharField(default='one', max_length=10)),

@@ -85,10 +85,10 @@ def _uses(one: Judged) -> str:
     if one.doubt:
         return f"{one.doubt[0].upper()}{one.doubt[1:]}."
     if "best" in tags:
-        return "Best on the held-out evaluation: take this one for evaluation and for what follows."
+        return "Best on the held-out evaluation: use this one for evaluation and further training."
     if "final" in tags:
-        return "Where the run ended; runs that read this run take it."
-    return "The newest one; a resumed run goes on from here."
+        return "Final checkpoint; runs that use this run as an input take it."
+    return "Newest checkpoint; a resumed run continues from here."
 
 
 def roll_back_context(run: Run) -> dict[str, Any]:
@@ -126,7 +126,7 @@ def roll_back_choices(run: Run) -> list[Choice]:
         Choice(
             value=START,
             title=_start_words(run),
-            about="Everything of this run is left behind",
+            about="Discards all steps of this run",
             checked=not usable and not isinstance(start, str),
             why_not=start if isinstance(start, str) else "",
             changes=[] if isinstance(start, str) else _changes(start),

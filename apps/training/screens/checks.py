@@ -355,7 +355,7 @@ def _speeds(
         facts.append(
             (
                 "Scoring",
-                f"worked {_seconds(worked)} in step {step:,}; the step stood still for it "
+                f"worked {_seconds(worked)} in step {step:,}; the step waited for it "
                 f"{_seconds(waited)}",
             )
         )

@@ -52,9 +52,8 @@ def runs_asked(project: Any, asked: Sequence[str]) -> list[Run]:
     ids = list(dict.fromkeys(key for one in asked for key in one.split(",") if key))
     if len(ids) > MOST:
         raise DomainError(
-            f"{len(ids)} runs are chosen, and at most {MOST} can be compared: more colours and "
-            "columns cannot be told apart. Take some away, or draw them as a band behind one run, "
-            "on its charts.",
+            f"{len(ids)} runs are chosen, and at most {MOST} can be compared: remove some, or "
+            "draw them as a band on the charts of one run.",
             code="too_many_runs",
             field="run",
         )

@@ -30,11 +30,9 @@ class Panel:
 
 
 PANELS = (
-    Panel(TRAINING, "Training", "What is optimised, and how the updates go."),
-    Panel(
-        EVALUATION, "Evaluation", "The same prompts or rows each time, which nothing learns from."
-    ),
-    Panel(BEHAVIOUR, "Behaviour", "What the answers look like, whatever they score."),
+    Panel(TRAINING, "Training", "The objective and the updates."),
+    Panel(EVALUATION, "Evaluation", "The same held-out prompts or rows each time."),
+    Panel(BEHAVIOUR, "Behaviour", "Properties of the answers, apart from their score."),
 )
 
 

@@ -105,8 +105,8 @@ def verdict(runs: Sequence[Run]) -> list[str]:
             2: "Two seeds have finished",
         }[len(finished)]
         said.append(
-            f"{count}. One seed is not a result, nor are two: what so few show may be chance. "
-            "Three are the least, five are better."
+            f"{count}. One or two seeds are not a result: differences may be chance. "
+            "Use at least three, better five."
         )
     if lost:
         words = ", ".join(
@@ -116,7 +116,7 @@ def verdict(runs: Sequence[Run]) -> list[str]:
             for run in lost
         )
         said.append(
-            f"Not in the final means: {words}. Seeds that end badly are part of the result: a "
+            f"Not in the final means: {words}. Failed seeds are part of the result: a "
             "configuration that fails on some seeds is not as good as the mean of the others."
         )
     if live:

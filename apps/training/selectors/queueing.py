@@ -115,7 +115,7 @@ def queue_lines(*, fleet: Fleet | None, now: datetime | None = None) -> dict[str
             placed += 1
             taken[queue].append(run.pk)
             used[run.project_id] += queue != QUEUE_SHORT
-            words = silence[queue] or "There is a slot for it: it is sent within seconds."
+            words = silence[queue] or "A slot is free: it starts within seconds."
             line.waiting.append(Waiting(run, words, next_free=True))
         else:
             words = f"{ahead_words(before, line, known)} {silence[queue]}".strip()
@@ -211,12 +211,12 @@ def classes_beside(queue: str, fleet: Fleet) -> list[str]:
 def silence_words(queue: str, fleet: Fleet | None, now: datetime) -> str:
     """Empty while a worker of the class is heard."""
     if fleet is None:
-        return "Redis does not answer, so nothing can be sent; it is tried again by itself."
+        return "Redis does not answer, so nothing can be sent; it is retried automatically."
     if fleet.of_class(queue):
         return ""
     at = fleet.heard.get(queue)
     if at is None:
-        return f"No worker of class {queue} has been heard yet; it starts when one comes."
+        return f"No worker of class {queue} has reported yet; it starts when one does."
     since = span(max(0.0, now.timestamp() - at))
     return f"No worker of class {queue} has been heard for {since}; it starts when one comes."
 

@@ -110,7 +110,7 @@ def first_critical(run: Run) -> Alert | None:
 
 def _doubt(row: Checkpoint, alert: Alert | None) -> str:
     if FAILED in row.tags:
-        return "saved when the run failed: look into it, and build nothing on it"
+        return "saved when the run failed: inspect it, but do not build on it"
     if row.status == Checkpoint.Status.REJECTED:
         return "rejected by a person"
     if alert is not None and alert.step <= row.step:

@@ -186,7 +186,7 @@ def _waiting(run: Run) -> Run:
     ):
         return locked
     raise Conflict(
-        "The run has its slot already; its place in the queue says nothing any more."
+        "The run already has its slot, so it has no place in the queue."
         if locked.is_live
         else f"The run is {locked.state}.",
         code="run_has_slot",

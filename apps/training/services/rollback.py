@@ -51,7 +51,7 @@ def roll_back_plan(*, run: Run, to: str = HEALTHY, advised: bool = True) -> Plan
     Raises `Conflict` where there is nothing to go back to, saying why.
     """
     if run.is_live:
-        raise Conflict("The run still trains. Stop or cancel it first.", code="run_is_live")
+        raise Conflict("The run is still training. Stop or cancel it first.", code="run_is_live")
     inputs = _inputs(run)
     config = recipe_config(run.kind, run.config)
     before = dict(config)
@@ -141,8 +141,7 @@ def _checkpoint(run: Run, to: str) -> Checkpoint:
     if run.kind not in START_ROLE:
         raise Conflict(
             f"A {run.kind} run is measured against the model it starts from, so going on from a "
-            "checkpoint of it would change what it is measured by. Go back to its start, or "
-            "resume it.",
+            "checkpoint of it would change its reference. Roll back to its start, or resume it.",
             code="no_roll_back",
         )
     judged = checkpoints_judged(run)
@@ -164,12 +163,13 @@ def _nothing_healthy(judged: list[Any], to: str) -> str:
         return f"The checkpoint of step {one.checkpoint.step:,} was {one.doubt}."
     if not judged:
         return (
-            "The run has saved no checkpoint, so there is none to go back to. Go back to its start."
+            "The run has saved no checkpoint, so it cannot be rolled back to one. Roll back "
+            "to its start."
         )
     reasons = "; ".join(
         f"step {one.checkpoint.step:,} was {one.doubt}" for one in judged if one.doubt
     )
-    return f"No checkpoint of the run is sound: {reasons}. Go back to its start."
+    return f"No checkpoint of the run is healthy: {reasons}. Roll back to its start."
 
 
 def _starting_there(run: Run, target: Checkpoint, inputs: Mapping[str, Input]) -> dict[str, Input]:

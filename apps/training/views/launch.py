@@ -29,8 +29,8 @@ KINDS = (
     ("grpo", "Train a policy by comparing answers with their own group: a verifier or a model."),
     ("generate", "Answer prompts with a policy: fresh pairs for people to compare."),
     ("evaluate", "Compare a policy with its SFT model on fixed prompts."),
-    ("assess", "Ask of a reward model whether a policy may be optimised against it."),
-    ("drill", "Train nothing: see whether queue, worker and page work, in seconds."),
+    ("assess", "Check whether a reward model is fit for optimisation."),
+    ("drill", "Train nothing: check in seconds that queue, worker and page work."),
 )
 
 
