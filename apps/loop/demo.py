@@ -26,7 +26,7 @@ from apps.labeling.services import comparisons_import, project_create, votes_imp
 from apps.loop import shipped
 from apps.loop.services import CircleData, circle_start
 from apps.snapshots.models import Snapshot
-from apps.snapshots.recipe import DEV, TRAIN, Filters, SnapshotRecipe, in_order
+from apps.snapshots.recipe import DEV, TRAIN, RecipeFilters, SnapshotRecipe, in_order
 from apps.snapshots.selectors.snapshots import comparison_counts
 from apps.snapshots.services.freezing import snapshot_freeze, snapshot_import
 from apps.training.models import Run
@@ -59,7 +59,7 @@ MAIN = SnapshotRecipe(
     heldout_groups=(HELDOUT_DEBATE,),
     heldout_annotators=0.2,
     splits={TRAIN: 0.85, DEV: 0.15},
-    filters=Filters(batches=(BATCH,)),
+    filters=RecipeFilters(batches=(BATCH,)),
     seed=SEED,
 )
 NAMES = {
@@ -264,7 +264,7 @@ def judge_recipe(project: Project, main: Snapshot) -> SnapshotRecipe:
         heldout_groups=tuple(sorted(set(debates) - {HELDOUT_DEBATE})),
         heldout_annotators=0.0,
         splits={TRAIN: 1.0},
-        filters=Filters(without_annotators_of=(main.pk,), batches=(BATCH,)),
+        filters=RecipeFilters(without_annotators_of=(main.pk,), batches=(BATCH,)),
     )
 
 

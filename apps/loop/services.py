@@ -19,14 +19,15 @@ from workers.artifacts import ArtifactError
 
 log = logging.getLogger(__name__)
 UNATTENDED = (
-    "A lap of the circle starts by itself: its reward model is trained in the same lap, so nobody "
+    "A round of the loop starts by itself: its reward model is trained in the same round, so "
+    "nobody "
     "could approve it before."
 )
 
 
 @dataclass(frozen=True, slots=True)
 class CircleData:
-    """The frozen datasets of one lap. The two of preferences share no annotator, group or
+    """The frozen datasets of one round. The two of preferences share no annotator, group or
     argument in their training rows; `circle_start` refuses them otherwise."""
 
     demonstrations: Snapshot
@@ -43,12 +44,12 @@ def circle_start(
     preset: str = "demo",
     queue: str = "cpu",
     seed: int = 0,
-    lap: int = 1,
+    round_number: int = 1,
 ) -> dict[str, Run]:
     """Queue SFT, both reward models, DPO, PPO, both judgements and generation; {stage: run}.
 
     Each run names the runs it reads, so all but the first wait until those are finished. Starting
-    the same lap again returns the runs there are. `preset` is the recipes' preset of that name.
+    the same round again returns the runs there are. `preset` is the recipes' preset of that name.
     Raises `NotIndependent`, or what `run_launch` raises.
     """
     selectors.independence_required(preferences=data.preferences, judge=data.judge_preferences)
@@ -58,13 +59,13 @@ def circle_start(
         runs[stage] = run_launch(
             project=project,
             kind="reward" if stage == "judge" else stage,
-            name=name if lap == 1 else f"{name}, lap {lap}",
+            name=name if round_number == 1 else f"{name}, round {round_number}",
             config={"preset": preset},
             inputs=inputs,
             seed=seed,
             queue=queue,
             user=user,
-            idempotency_key=selectors.launch_key(preset, data.preferences, stage, lap),
+            idempotency_key=selectors.launch_key(preset, data.preferences, stage, round_number),
             override_reason=UNATTENDED if stage == "ppo" else "",
         )
 

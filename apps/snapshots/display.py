@@ -22,7 +22,7 @@ SPLIT_WORDS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Tile:
+class DatasetTile:
     name: str
     value: str
     spread: str
@@ -71,32 +71,32 @@ def drop_rows(counts: Mapping[str, Any]) -> list[DropRow]:
     return [DropRow(reason, n, 100 * n / whole) for reason, n in ordered]
 
 
-def tiles(counts: Mapping[str, Any]) -> list[Tile]:
+def tiles(counts: Mapping[str, Any]) -> list[DatasetTile]:
     """The headline figures of a preference dataset, or of its preview."""
     if "comparisons" not in counts:
         return []
     votes, people, chance = counts["votes"], counts["annotators"], counts["chance_keep_rate"]
     share = counts["kept"] / counts["comparisons"] if counts["comparisons"] else None
     return [
-        Tile(
+        DatasetTile(
             "Kept",
             f"{counts['kept']:,}",
             _percent(share),
             f"of {counts['comparisons']:,} comparisons",
         ),
-        Tile(
+        DatasetTile(
             "Accepted by chance (random voters)",
             _percent(chance) or "—",
             "",
             "of the same comparisons",
         ),
-        Tile(
+        DatasetTile(
             "Votes that decide",
             f"{votes['deciding']:,}",
             "",
             f"{people['training']:,} annotators behind the training rows",
         ),
-        Tile(
+        DatasetTile(
             "Held-out annotators",
             f"{people['held_out']:,}",
             "",

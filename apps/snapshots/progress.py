@@ -12,7 +12,7 @@ _KEPT = 600  # seconds after the last step was told
 Tell = Callable[[str], None]
 
 # In order; a page says which of how many it is.
-READ, DECIDE, WRITE, PROVE, LOOK, STORE = (
+READ, DECIDE, WRITE, PROVE, CHECK, STORE = (
     "Reading the votes",
     "Deciding every comparison",
     "Writing the files",
@@ -20,7 +20,7 @@ READ, DECIDE, WRITE, PROVE, LOOK, STORE = (
     "Checking for bias",
     "Storing the files",
 )
-STEPS = (READ, DECIDE, WRITE, PROVE, LOOK, STORE)
+STEPS = (READ, DECIDE, WRITE, PROVE, CHECK, STORE)
 
 
 class Cancelled(Exception):

@@ -97,7 +97,7 @@ class Run(Named):
         blank=True,
         on_delete=models.CASCADE,
         related_name="checks",
-        help_text="the run whose trouble this check or experiment looks into",
+        help_text="the run whose problem this check or experiment looks into",
     )
     group = models.CharField(
         max_length=40, blank=True, help_text="runs that differ in their seed only share it"

@@ -1,6 +1,6 @@
 from django.urls import path
 
-from apps.training.views import actions, compare, figures, fleet, groups, launch, models, runs
+from apps.training.views import actions, compare, fleet, groups, launch, metrics, models, runs
 
 app_name = "training"
 urlpatterns = [
@@ -14,19 +14,19 @@ urlpatterns = [
     path("<slug:slug>/runs/groups/<str:group>/seeds.csv", groups.group_csv, name="group_csv"),
     path("<slug:slug>/runs/groups/<str:group>/add/", groups.group_add, name="group_add"),
     path("<slug:slug>/runs/<str:run_id>/", runs.run_detail, name="run"),
-    path("<slug:slug>/runs/<str:run_id>/metrics.json", figures.run_metrics, name="run_metrics"),
+    path("<slug:slug>/runs/<str:run_id>/metrics.json", metrics.run_metrics, name="run_metrics"),
     path(
-        "<slug:slug>/runs/<str:run_id>/metrics.csv", figures.run_metrics_csv, name="run_metrics_csv"
+        "<slug:slug>/runs/<str:run_id>/metrics.csv", metrics.run_metrics_csv, name="run_metrics_csv"
     ),
-    path("<slug:slug>/runs/<str:run_id>/band.json", figures.run_band, name="run_band"),
+    path("<slug:slug>/runs/<str:run_id>/band.json", metrics.run_band, name="run_band"),
     path(
         "<slug:slug>/runs/<str:run_id>/histograms.csv",
-        figures.run_histograms_csv,
+        metrics.run_histograms_csv,
         name="run_histograms_csv",
     ),
     path(
         "<slug:slug>/runs/<str:run_id>/files/<int:artifact_id>/",
-        figures.run_artifact,
+        metrics.run_artifact,
         name="run_artifact",
     ),
     path("<slug:slug>/runs/<str:run_id>/stop/", actions.run_stop, name="run_stop"),

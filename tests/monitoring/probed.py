@@ -1,4 +1,4 @@
-"""Models under watch, and probes as workers leave them: a finished run with figures and a file."""
+"""Monitored models, and probes as workers leave them: a finished run with figures and a file."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -145,7 +145,7 @@ def probed(watch: Watch, scores: Sequence[float], **more: Any) -> ProbeResult:
 
 
 def elsewhere_make() -> tuple[Project, Watch]:
-    """Another project with a model under watch."""
+    """Another project with a monitored model."""
     project = Project.objects.create(slug="other", name="Other")
     person_make("Ben", project, "engineer")
     return project, watch_make(project)

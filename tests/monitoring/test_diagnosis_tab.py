@@ -15,10 +15,10 @@ from django.utils import timezone
 from apps.accounts.models import AuditEvent, Project, User
 from apps.common.registry import run_tabs
 from apps.monitoring.screens.next_checks import checks_view
-from apps.monitoring.screens.onset_chart import onset_chart
+from apps.monitoring.screens.start_chart import start_chart
 from apps.monitoring.selectors import diagnosis as selector
 from apps.monitoring.selectors.checks import ExperimentState
-from apps.monitoring.selectors.diagnosis import findings_waiting, looks_at, run_diagnosis
+from apps.monitoring.selectors.diagnosis import analysed_series, findings_waiting, run_diagnosis
 from apps.monitoring.services import imports
 from apps.monitoring.services.imports import run_import
 from apps.training.metric_blocks import series_columns
@@ -157,13 +157,13 @@ def test_the_chart_marks_the_onset_and_breaks_where_there_is_no_number() -> None
         link="policy", rule="clipped_often", evidence_class="trend", step=6, onset=4, title="x"
     )
     points = [(1, 0.0), (2, 1.0), (3, "nan"), (4, 2.0), (5, None), (6, 4.0), (7, 3.0)]
-    chart = onset_chart(finding, "m", points)
+    chart = start_chart(finding, "m", points)
     assert chart is not None
     assert len(chart.lines) == 2  # steps 1–2 and 6–7; step 4 stands alone
     assert len(chart.dots) == 1
     assert len(chart.broken) == 1
     assert "onset at step 4" in chart.summary
-    assert onset_chart(finding, "m", [(1, 0.5)]) is None
+    assert start_chart(finding, "m", [(1, 0.5)]) is None
 
 
 # --- what it costs ---
@@ -203,7 +203,7 @@ def test_long_curves_are_thinned_to_steps_that_they_share() -> None:
             "loss/policy_avg": [(s, float("nan") if s == 12_345 else 0.0) for s in steps],
         }
     )
-    series = looks_at(columns, "ppo")
+    series = analysed_series(columns, "ppo")
     assert 2000 <= len(series["policy/clipfrac_avg"]) <= 2100
     assert [s for s, _ in series["policy/clipfrac_avg"]] == [
         s for s, _ in series["val/explained_variance"]
@@ -216,7 +216,7 @@ def test_long_curves_are_thinned_to_steps_that_they_share() -> None:
 
 def test_a_short_run_is_looked_at_in_full() -> None:
     curves = healthy(50)
-    series = looks_at(series_columns(curves), "ppo")
+    series = analysed_series(series_columns(curves), "ppo")
     kept = {name: points for name, points in curves.items() if name in series}
     for name, points in kept.items():
         assert [s for s, _ in series[name]] == [s for s, _ in points]

@@ -335,18 +335,18 @@ def queue() -> Iterator[Callable[..., None]]:
 
 
 def test_the_delay_is_that_of_the_oldest_batch_that_waits(queue: Callable[..., None]) -> None:
-    before = service.broker_look()
+    before = service.broker_state()
     assert (before.lengths["events"], before.oldest_event_at) == (0, None)
     queue(100.0, 200.0)
     queue(300.0)
-    look = service.broker_look()
+    look = service.broker_state()
     assert (look.lengths["events"], look.oldest_event_at) == (2, 200.0)
     assert set(look.lengths) == set(service.QUEUES)
 
 
 def test_a_batch_without_events_has_no_delay(queue: Callable[..., None]) -> None:
     queue()
-    look = service.broker_look()
+    look = service.broker_state()
     assert (look.lengths["events"], look.oldest_event_at) == (1, None)
 
 
@@ -381,7 +381,7 @@ def expressions() -> list[str]:
 @pytest.fixture
 def families(db: None, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """What an empty site tells, with one look at a broker that serves everything."""
-    look = broker.BrokerLook(dict.fromkeys(broker.QUEUES, 0), {"events": True}, None)
+    look = broker.BrokerState(dict.fromkeys(broker.QUEUES, 0), {"events": True}, None)
     monkeypatch.setattr(exposition, "broker_look", lambda: look)
     return {one.name: one for one in text_string_to_metric_families(told())}
 

@@ -43,7 +43,7 @@ def run(project: Project) -> Run:
 @pytest.fixture
 def opened(project: Project, run: Run) -> Callable[..., Incident]:
     def make(key: str = "a", severity: str = "warning", **more: Any) -> Incident:
-        given = {"link": "reward", "rule": "reward_tail", "title": f"Trouble {key}", "message": "m"}
+        given = {"link": "reward", "rule": "reward_tail", "title": f"Problem {key}", "message": "m"}
         given |= {"run": run, "onset_step": 20}
         return incidents.incident_open(
             project=project, key=key, severity=severity, **(given | more)
@@ -67,7 +67,7 @@ def test_the_inbox_lists_open_ones_worst_first_and_filters_live_in_the_address(
     )
     client = signed_in(emil)
     page = client.get(INBOX).content.decode()
-    assert page.index("Trouble large") < page.index("Trouble small")
+    assert page.index("Problem large") < page.index("Problem small")
     assert "Of long ago" not in page
     assert "2 incidents" in page
     found = client.get(f"{INBOX}?state=resolved&q=look+at+the+critic&link=critic").content.decode()
@@ -193,7 +193,7 @@ def test_many_are_acknowledged_and_resolved_at_once(
     sent |= {"action": "resolve", "root_cause": "One deployment.", "fix": ""}
     answer = client.post(f"{INBOX}bulk/", sent)
     assert answer.status_code == 400
-    assert "1 resolved, 1 still open. Trouble large" in answer.content.decode()
+    assert "1 resolved, 1 still open. Problem large" in answer.content.decode()
     client.post(f"{INBOX}bulk/", sent | {"fix": "Rolled back."})
     assert set(Incident.objects.values_list("state", flat=True)) == {"resolved"}
 

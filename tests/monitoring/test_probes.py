@@ -359,7 +359,7 @@ def test_a_baseline_set_anew_ends_the_drift(project: Project, emil: User):
     assert not probed(watch, scores_of(2), weights="b" * 64).fired
 
 
-# Who is put under watch, and what people decide about it.
+# Who is monitored, and what people decide about it.
 
 
 def test_emil_puts_a_policy_under_watch_and_the_log_says_so(project: Project, emil: User):

@@ -156,7 +156,7 @@ def test_live_runs_with_alerts_and_outcomes_beside_the_reward_are_shown(
 ):
     watch = watch_make(project)
     probed(watch, scores_of(1))
-    run = Run.objects.create(project=project, name="in trouble", kind="ppo", state="running")
+    run = Run.objects.create(project=project, name="in problem", kind="ppo", state="running")
     Alert.objects.create(
         run=run, attempt=1, seq=1, step=3, rule="kl", severity="warning", raised_at=timezone.now()
     )
@@ -166,7 +166,7 @@ def test_live_runs_with_alerts_and_outcomes_beside_the_reward_are_shown(
     ]
     outcomes_record(project=project, rows=rows)
     html = text_of(browser, "/p/arguments/monitoring/")
-    assert "in trouble" in html
+    assert "in problem" in html
     assert "1 alert<" in html
     assert "satisfaction improves while completion gets worse" in html
     assert "Reward score of the probes" in html

@@ -1,4 +1,4 @@
-"""The skew report as Emil the engineer sees it: before freezing, and of what is frozen."""
+"""the bias report as Emil the engineer sees it: before freezing, and of what is frozen."""
 
 import json
 from collections.abc import Callable

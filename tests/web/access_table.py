@@ -235,7 +235,7 @@ LABELING_API = [
 
 
 def rating_task(world: World) -> RatingTask:
-    """A task nobody holds or has rated; made anew for each try."""
+    """A task nobody holds or has rated; made again for each try."""
     row = {"prompt": "Which?", "responses": ["This.", "That."]}
     ratings_import(project=world.project, rows=[row])
     return RatingTask.objects.get(project=world.project)

@@ -132,7 +132,7 @@ def test_a_failure_says_what_happened_and_whose_turn_it_is(project, emil, signed
 @pytest.mark.parametrize(
     ("kind", "words"),
     [
-        ("rank_lost", "goes on from its checkpoint"),
+        ("rank_lost", "continues from its checkpoint"),
         ("too_few_gpus", "another machine class or with fewer processes"),
         ("missing_package", "installs the package or extra"),
         ("bad_setting", "corrects the environment variable"),

@@ -257,7 +257,7 @@ def differences(found: list[Difference], excerpt: Callable[..., str]) -> list[di
     ]
 
 
-def figure_rows(report: AnnotatorReport) -> Iterator[dict[str, Any]]:
+def probe_metric_rows(report: AnnotatorReport) -> Iterator[dict[str, Any]]:
     """The figures as they are stored, for the CSV of one person."""
     figures = report.figures
     yield {"figure": "votes", "n": report.n_votes}

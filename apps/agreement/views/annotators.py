@@ -82,7 +82,7 @@ def annotator_csv(request: Request, user_id: int) -> StreamingHttpResponse:
     report = reads.reports_of(project=request.project).filter(user=user).first()
     rows: Iterable[Mapping[str, Any]] = ()
     if report is not None:
-        rows = chain(person_screen.figure_rows(report), charts.chart_rows(report.figures))
+        rows = chain(person_screen.probe_metric_rows(report), charts.chart_rows(report.figures))
     name = f"{request.project.slug}-annotator-{user_id}.csv"
     return _csv(person_screen.PERSON_COLUMNS, rows, name)
 

@@ -40,7 +40,7 @@ class ModelOut(Schema):
     created_at: datetime
 
     @classmethod
-    def figures(cls, model: Checkpoint, judgement: Judgement) -> dict[str, Any]:
+    def summary_fields(cls, model: Checkpoint, judgement: Judgement) -> dict[str, Any]:
         found = judgement.finding("accuracy").figure
         return {
             "id": model.pk,
@@ -108,7 +108,7 @@ class ModelDetailOut(ModelOut):
     def of(cls, model: Checkpoint) -> "ModelDetailOut":
         judgement = judgement_of(model)
         return cls(
-            **cls.figures(model, judgement),
+            **cls.summary_fields(model, judgement),
             verdict=verdict_sentence(len(judgement.red), len(judgement.unmeasured)),
             page_sha256=judgement.sha256,
             findings=[
@@ -161,7 +161,7 @@ def model_list(
     project, _ = project_for(request.user, slug, STAFF)
     rows = reward_models(project=project, search=search.replace("\x00", ""), status=status or "")
     items = [
-        ModelOut(**ModelOut.figures(row, judgement_of(row, quick=True)))
+        ModelOut(**ModelOut.summary_fields(row, judgement_of(row, quick=True)))
         for row in rows[offset : offset + limit]
     ]
     return ModelPage(count=rows.count(), items=items)

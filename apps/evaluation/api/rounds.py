@@ -80,17 +80,17 @@ class RoundOut(Schema):
 
     @classmethod
     def of(cls, row: AdversarialRound) -> "RoundOut":
-        figures = adversarial.figures_of(adversarial.round_pairs(row))
-        share = {name: asdict(figures.share)[name] for name in FooledShareOut.model_fields}
+        counts = adversarial.round_counts(adversarial.round_pairs(row))
+        share = {name: asdict(counts.share)[name] for name in FooledShareOut.model_fields}
         return cls(
             id=row.pk,
             source=row.source_id,
             batch=row.batch,
             created_at=row.created_at,
-            n_pairs=figures.n,
-            n_voted=figures.voted,
-            n_decided=figures.decided,
-            n_fooled=figures.fooled,
+            n_pairs=counts.n,
+            n_voted=counts.voted,
+            n_decided=counts.decided,
+            n_fooled=counts.fooled,
             fooled=FooledShareOut(**share),
         )
 

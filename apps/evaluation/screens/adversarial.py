@@ -3,20 +3,20 @@
 from collections.abc import Sequence
 
 from apps.common.drawing.blocks import TextView, text_view
-from apps.evaluation.selectors.adversarial import RoundFigures, RoundPair
+from apps.evaluation.selectors.adversarial import RoundCounts, RoundPair
 from apps.labeling.texts import plain
 from measures.trust.findings import Example, percent
 
 
-def fooled_words(figures: RoundFigures) -> str:
+def fooled_words(counts: RoundCounts) -> str:
     """ "Fooled in 14 of 40 decided pairs (22.1–50.5 %)."."""
-    share = figures.share
-    if not figures.decided:
+    share = counts.share
+    if not counts.decided:
         return "No pair is decided yet."
     if share.low is None or share.high is None:
-        return f"Fooled in {figures.fooled} of {figures.decided} decided pairs."
+        return f"Fooled in {counts.fooled} of {counts.decided} decided pairs."
     return (
-        f"Fooled in {figures.fooled} of {figures.decided} decided pairs "
+        f"Fooled in {counts.fooled} of {counts.decided} decided pairs "
         f"({100 * share.low:.1f}–{percent(share.high)})."
     )
 

@@ -11,7 +11,7 @@ from measures.trust.lines import GROUPS, LINES
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ComparedLine:
     """`differs`: the verdicts are not the same."""
 
     a: LineView
@@ -20,14 +20,14 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class ComparedGroup:
     title: str
-    rows: list[Row]
+    rows: list[ComparedLine]
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    groups: list[Group]
+    groups: list[ComparedGroup]
     n_different: int
     sentence: str
 
@@ -35,7 +35,7 @@ class Comparison:
 def compare(a: Sequence[Finding], b: Sequence[Finding]) -> Comparison:
     """Both have one finding for each line, in the order of the page."""
     rows = [
-        Row(
+        ComparedLine(
             line_view(one, evidence=False),
             line_view(other, evidence=False),
             one.verdict != other.verdict,
@@ -54,7 +54,8 @@ def compare(a: Sequence[Finding], b: Sequence[Finding]) -> Comparison:
     else:
         sentence = f"All {len(rows)} verdicts are the same; {both} failed for both."
     groups = [
-        Group(title, [row for row in rows if LINES[row.a.name].group == title]) for title in GROUPS
+        ComparedGroup(title, [row for row in rows if LINES[row.a.name].group == title])
+        for title in GROUPS
     ]
     return Comparison(groups, n, sentence)
 
@@ -74,26 +75,26 @@ class _Ceiling(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Tile:
+class AccuracyTile:
     label: str
     value: str
     basis: str
 
 
-def beside_accuracy(accuracy: Finding, ceiling: _Ceiling | None) -> list[Tile]:
+def beside_accuracy(accuracy: Finding, ceiling: _Ceiling | None) -> list[AccuracyTile]:
     """Empty before an assessment: a ceiling alone says nothing about the model."""
     block = next((one for one in accuracy.evidence if isinstance(one, Intervals)), None)
     if block is None:
         return []
     tiles = [
-        Tile(label, words(of.value, block.unit), f"{bounds(of, block.unit)}, n = {of.n:,}")
+        AccuracyTile(label, words(of.value, block.unit), f"{bounds(of, block.unit)}, n = {of.n:,}")
         for label, of in block.rows
         if of.value is not None
     ]
     decided = ceiling.decided if ceiling else None
     if decided is not None and decided.low is not None and decided.high is not None:
         value = f"{100 * decided.low:.1f}–{100 * decided.high:.1f} %"
-        tiles.append(Tile("Ceiling", value, "a second crowd to a perfect model"))
+        tiles.append(AccuracyTile("Ceiling", value, "a second crowd to a perfect model"))
     return tiles if len(tiles) > 1 else []
 
 

@@ -10,12 +10,12 @@ from measures.trust.findings import Curve, Finding, Histogram, Intervals, Table,
 from measures.trust.lines import GROUPS, LINES
 
 # (tone, icon, word)
-LOOKS = {
+VERDICT_WORDS = {
     Verdict.RED: ("bad", "circle-x", "Red"),
     Verdict.GREEN: ("good", "circle-check", "Green"),
     Verdict.UNMEASURED: ("", "circle-help", "Not measured"),
 }
-UNKNOWN_LOOK = LOOKS[Verdict.UNMEASURED]
+UNKNOWN_WORDS = VERDICT_WORDS[Verdict.UNMEASURED]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class VerdictView:
 
 def line_view(finding: Finding, *, evidence: bool = True) -> LineView:
     line = LINES[finding.line]
-    tone, icon, word = LOOKS[finding.verdict]
+    tone, icon, word = VERDICT_WORDS[finding.verdict]
     figure, spread = estimate(finding.figure, finding.unit) if finding.figure else ("", "")
     return LineView(
         name=line.name,

@@ -12,7 +12,7 @@ _TONES = {"rated": "good", "review": "warn", "dropped": "bad"}
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class OutputRow:
     """One output in the table; `mean` is "" before the first grade."""
 
     number: int
@@ -26,9 +26,9 @@ class Row:
     answer: str
 
 
-def rows_shown(outputs: Sequence[Graded]) -> list[Row]:
+def rows_shown(outputs: Sequence[Graded]) -> list[OutputRow]:
     return [
-        Row(
+        OutputRow(
             number=one.number,
             task=one.task.pk,
             score=plain(one.score),

@@ -122,7 +122,7 @@ def state_sha256(state: Mapping[str, Any]) -> str:
 
 def page_sha256(state: Mapping[str, Any]) -> str:
     """Of the part of a page that must not change under the hands of somebody who decides. The
-    lines of this side are counted anew with every vote; of those the verdict is what matters."""
+    lines of this side are counted again with every vote; of those the verdict is what matters."""
     return state_sha256(
         {
             "assessment": state["assessment"],

@@ -16,7 +16,7 @@ from measures.trust.findings import Finding, finding_from_json, finding_to_json
 
 def reward_models(*, project: Project, search: str = "", status: str = "") -> QuerySet[Checkpoint]:
     """Checkpoints of reward runs that are best, last or final of their run, newest first; with
-    `decided_by` and `decided_at` of the review in force."""
+    `decided_by` and `decided_at` of the newest review."""
     newest = ModelReview.objects.filter(checkpoint=OuterRef("pk")).order_by("-pk")
     rows = Checkpoint.objects.filter(project=project, run__kind=Run.Kind.REWARD).exclude(tags=[])
     if status:
@@ -51,7 +51,7 @@ def reward_model_get(*, project: Project, checkpoint_id: str) -> Checkpoint:
 
 
 def reviews_of(checkpoint: Checkpoint) -> list[ModelReview]:
-    """Newest first: the first one is in force. Without the kept pages, which are large."""
+    """Newest first: the first one counts. Without the kept pages, which are large."""
     rows = ModelReview.objects.filter(checkpoint=checkpoint).defer("state")
     return list(rows.select_related("by", "assessment").order_by("-pk"))
 

@@ -31,7 +31,7 @@ from apps.labeling.services import comparisons_import
 from apps.labeling.texts import fingerprint
 from apps.snapshots.dispatch import freeze_send
 from apps.snapshots.models import Snapshot
-from apps.snapshots.recipe import TRAIN, Filters, SnapshotRecipe
+from apps.snapshots.recipe import TRAIN, RecipeFilters, SnapshotRecipe
 from apps.snapshots.selectors.snapshots import recipe_default
 from apps.snapshots.services.drafts import draft_make
 from apps.snapshots.services.freezing import snapshot_preview
@@ -191,7 +191,7 @@ def hard_pairs_freeze(*, round_: AdversarialRound, user: User) -> tuple[Snapshot
 
 def hard_recipe(round_: AdversarialRound, comparisons: list[int]) -> SnapshotRecipe:
     default = recipe_default(project=round_.project)
-    filters = Filters(
+    filters = RecipeFilters(
         batches=(round_.batch,),
         comparisons=tuple(sorted(comparisons)),
         left_out=default.filters.left_out,

@@ -55,8 +55,8 @@ def adversarial(request: Request, checkpoint_id: str) -> HttpResponse:
 
 
 def _round(round_: AdversarialRound) -> dict[str, Any]:
-    figures = selectors.figures_of(selectors.round_pairs(round_))
-    return {"round": round_, "figures": figures, "says": screen.fooled_words(figures)}
+    counts = selectors.round_counts(selectors.round_pairs(round_))
+    return {"round": round_, "counts": counts, "says": screen.fooled_words(counts)}
 
 
 def _to_ask(
@@ -100,12 +100,12 @@ def adversarial_round(request: Request, checkpoint_id: str, round_id: str) -> Ht
     found = selectors.round_get(checkpoint=checkpoint, round_id=round_id)
     outputs, error = selectors.outputs_readable(found.source)
     pairs = selectors.round_pairs(found, outputs)
-    figures = selectors.figures_of(pairs)
+    counts = selectors.round_counts(pairs)
     context = {
         "checkpoint": checkpoint,
         "round": found,
-        "figures": figures,
-        "says": screen.fooled_words(figures),
+        "counts": counts,
+        "says": screen.fooled_words(counts),
         "examples": screen.examples_shown(pairs),
         "no_scores": error,
         "datasets": selectors.datasets_of(found),

@@ -77,7 +77,7 @@ def _row(model: Checkpoint) -> dict[str, Any]:
 @require_safe
 @project_page(STAFF)
 def reward_model(request: Request, checkpoint_id: str) -> HttpResponse:
-    """The page; for htmx the progress of the assessment under way, and the whole page anew once
+    """The page; for htmx the progress of the assessment under way, and the whole page again once
     that has ended."""
     model = selectors.reward_model_get(project=request.project, checkpoint_id=checkpoint_id)
     runs = list(assessments.assess_runs(model)[:50])
@@ -106,9 +106,11 @@ def _progress(live: Run) -> dict[str, Any]:
 def _page(model: Checkpoint, judgement: Judgement, runs: list[Run]) -> dict[str, Any]:
     found = judgement.assessment
     reviews = selectors.reviews_of(model)
-    in_force = reviews[0] if reviews else None
-    approved = in_force is not None and in_force.status == model.status == _Status.APPROVED
-    kept = findings_of_state(in_force.state) if approved and in_force else ()
+    current_review = reviews[0] if reviews else None
+    approved = (
+        current_review is not None and current_review.status == model.status == _Status.APPROVED
+    )
+    kept = findings_of_state(current_review.state) if approved and current_review else ()
     newest = runs[0] if runs else None
     failed = newest if newest is not None and newest.state == Run.State.FAILED else None
     return {
@@ -125,11 +127,13 @@ def _page(model: Checkpoint, judgement: Judgement, runs: list[Run]) -> dict[str,
         "top": [text_view(one) for one in found.top] if found else [],
         "bottom": [text_view(one) for one in found.bottom] if found else [],
         "reviews": reviews,
-        "in_force": in_force,
-        "moved": approved and in_force and page_sha256(in_force.state) != judgement.sha256,
-        "since_red": screen.turned_red(kept, judgement.findings) if approved else [],
+        "current_review": current_review,
+        "moved": approved
+        and current_review
+        and page_sha256(current_review.state) != judgement.sha256,
+        "newly_failed": screen.turned_red(kept, judgement.findings) if approved else [],
         "then": screen.open_lines(kept),
-        "own_model": in_force is not None and in_force.by_id == model.run.created_by_id,
+        "own_model": current_review is not None and current_review.by_id == model.run.created_by_id,
         "trained_on": assessments.dataset_of(model.run),
         "inputs": _inputs(model.project, found.run) if found else [],
         "earlier": [run for run in runs if found is None or run.pk != found.run.pk],

@@ -45,7 +45,7 @@ def ranking(request: Request, checkpoint_id: str) -> HttpResponse:
         "may_label": request.role == ADMIN,
         "page_title": "Outputs that people grade",
         "nav": "reward_models",
-    } | (_figures(shown) if shown else {})
+    } | (_shown_ranking(shown) if shown else {})
     return render(request, "evaluation/ranking.html", context)
 
 
@@ -57,7 +57,7 @@ def _wanted(
     return sent[0] if sent else None
 
 
-def _figures(shown: OutputRanking) -> dict[str, Any]:
+def _shown_ranking(shown: OutputRanking) -> dict[str, Any]:
     outputs = selectors.graded_outputs(shown)
     finding = selectors.finding_of(shown, outputs)
     return {

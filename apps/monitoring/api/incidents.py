@@ -116,7 +116,7 @@ def incident_list(
     offset: int = Query(0, ge=0, le=10**9),
 ) -> IncidentPage:
     project, _ = project_for(request.user, slug, STAFF)
-    filters = reads.Filters(
+    filters = reads.IncidentFilters(
         state=state, severity=severity, link=link, run=run, rule=rule, search=search, sort=sort
     )
     rows = reads.incidents(project=project, filters=filters).select_related(

@@ -6,24 +6,24 @@ from django.http import QueryDict
 from django.utils.dateparse import parse_date, parse_datetime
 
 from apps.common.errors import DomainError
-from apps.monitoring.chain import LINK_NAMES
-from apps.monitoring.selectors.incidents import SORTS, STATES, Filters
+from apps.monitoring.selectors.incidents import SORTS, STATES, IncidentFilters
 from apps.monitoring.services.channels import PRESETS, preset_end
 from apps.monitoring.services.incidents import LEARNED
+from apps.monitoring.stages import STAGE_NAMES
 
 SEVERITIES = ("critical", "warning")
 MOST_AT_ONCE = 200  # incidents of one bulk action
 
 
-def filters_of(sent: QueryDict) -> Filters:
+def filters_of(sent: QueryDict) -> IncidentFilters:
     def one_of(name: str, allowed: object) -> str:
         value = _text(sent, name, 60)
         return value if value in allowed else ""  # type: ignore[operator] # any container of strings
 
-    return Filters(
+    return IncidentFilters(
         state=one_of("state", STATES),
         severity=one_of("severity", SEVERITIES),
-        link=one_of("link", LINK_NAMES),
+        link=one_of("link", STAGE_NAMES),
         run=_text(sent, "run", 16),
         rule=_text(sent, "rule", 60),
         muted=one_of("muted", ("yes", "no")),

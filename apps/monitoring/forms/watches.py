@@ -51,7 +51,7 @@ class _Asking(forms.Form):
 
 
 class WatchForm(_Asking):
-    """Putting a model under watch."""
+    """Putting a monitored model."""
 
     name = forms.CharField(
         label="Name",

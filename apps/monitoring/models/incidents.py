@@ -1,4 +1,4 @@
-"""Troubles that somebody must look at, and the ways in which people hear of them."""
+"""Problems that somebody must look at, and the ways in which people hear of them."""
 
 from django.db import models
 from django.db.models import Q
@@ -11,7 +11,7 @@ SEVERITIES = [("info", "info"), ("warning", "warning"), ("critical", "critical")
 
 
 class Incident(Named):
-    """One trouble with one cause, however many alerts it raises. `key` says of what: at most one
+    """One problem with one cause, however many alerts it raises. `key` says of what: at most one
     incident of a key is open. What was learned is written down when it is closed."""
 
     class State(models.TextChoices):
@@ -100,7 +100,7 @@ class IncidentEntry(models.Model):
 
 
 class Mute(models.Model):
-    """Nobody is told of new incidents that fit, until it ends. They are still recorded. Empty
+    """Nobody is notified of new incidents that fit, until it ends. They are still recorded. Empty
     fields fit everything."""
 
     id = models.BigAutoField(primary_key=True)

@@ -11,7 +11,7 @@ from apps.training.models import Checkpoint, Run
 
 class Watch(Named):
     """A policy or reward model in service, asked the same things again and again. `baseline` holds
-    the figures of its first probe, or of the one a person set anew."""
+    the figures of its first probe, or of the one a person set again."""
 
     class Kind(models.TextChoices):
         POLICY = "policy", "Policy"

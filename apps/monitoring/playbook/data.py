@@ -1,4 +1,4 @@
-"""The outermost link: the data and the environment."""
+"""The first stage: the data and the environment."""
 
 from apps.monitoring.playbook.entry import Cause, Check, Entry, reads
 

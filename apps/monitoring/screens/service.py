@@ -26,7 +26,7 @@ _Z95 = 1.959963984540054
 
 
 @dataclass(frozen=True, slots=True)
-class FigureRow:
+class ProbeMetricRow:
     """`tone` and `verdict` say what the difference means."""
 
     name: str
@@ -42,9 +42,9 @@ class FigureRow:
     spark: Spark | None
 
 
-def figure_rows(
+def probe_metric_rows(
     result: ProbeResult | None, history: Sequence[ProbeResult], baseline: Mapping[str, Any]
-) -> list[FigureRow]:
+) -> list[ProbeMetricRow]:
     """Of one probe beside its baseline; `history` in order of time, for the small lines."""
     if result is None:
         return []
@@ -54,14 +54,14 @@ def figure_rows(
 
 def _row(
     name: str, result: ProbeResult, history: Sequence[ProbeResult], baseline: Mapping[str, Any]
-) -> FigureRow:
+) -> ProbeMetricRow:
     now = result.figures[name]
     shift = shift_of(now)
     share = is_share(name)
     verdict, tone = _verdict(name, result, shift)
     then = now["mean"] if verdict == BASELINE else now.get("baseline")
     change, bounds = _change(shift, share)
-    return FigureRow(
+    return ProbeMetricRow(
         name=name,
         label=label_of(name),
         what=FIGURES[name][2] if name in FIGURES else "",
@@ -90,7 +90,7 @@ def points_of(name: str, history: Sequence[ProbeResult]) -> list[TimePoint]:
     return points
 
 
-def figure_charts(history: Sequence[ProbeResult], baseline: Mapping[str, Any]) -> list[TimeChart]:
+def metric_charts(history: Sequence[ProbeResult], baseline: Mapping[str, Any]) -> list[TimeChart]:
     """Of every figure that was ever measured."""
     names = {name for result in history for name in result.figures}
     found = []

@@ -9,7 +9,7 @@ from django.db.models import Q, QuerySet
 from apps.accounts.models import Project
 from apps.common.errors import DomainError
 from apps.monitoring.models import ProbeResult, Watch
-from apps.monitoring.selectors.left_behind import LeftBehind
+from apps.monitoring.selectors.run_outputs import RunOutputs
 from apps.training.models import Alert, Run, RunEvent
 from apps.training.services.kinds import OPTIMISED
 from measures.drift import Level, Shift
@@ -45,7 +45,7 @@ class ExperimentState:
 
 def experiment_states(run: Run, *, step: int | None = None) -> list[ExperimentState]:
     """Of every experiment, in their order."""
-    left = LeftBehind(run, step)
+    left = RunOutputs(run, step)
     newest = newest_by_experiment(run)
     rules = _rules(run)
     return [
@@ -54,7 +54,7 @@ def experiment_states(run: Run, *, step: int | None = None) -> list[ExperimentSt
     ]
 
 
-def why_not(left: LeftBehind, experiment: Experiment) -> str:
+def why_not(left: RunOutputs, experiment: Experiment) -> str:
     """Why an experiment cannot be made of this run, and what to do; empty where it can."""
     try:
         if experiment.check in REPEATS:
@@ -66,7 +66,7 @@ def why_not(left: LeftBehind, experiment: Experiment) -> str:
     return ""
 
 
-def repeated_config(left: LeftBehind, experiment: Experiment) -> dict[str, Any]:
+def repeated_config(left: RunOutputs, experiment: Experiment) -> dict[str, Any]:
     """The run's configuration in small, with the one change of the experiment. Raises
     `DomainError`."""
     run = left.run
@@ -175,7 +175,7 @@ def is_checkable(run: Run) -> bool:
     return run.kind in OPTIMISED or "minimal" in {one.name for one in recipe_fields(run.kind)}
 
 
-# Models under watch and what their probes found.
+# Monitored models and what their probes found.
 
 REWARD = "score"  # the figure that a reward model gives, raw
 

@@ -11,11 +11,11 @@ from django.utils import timezone
 from apps.accounts.models import Project, User
 from apps.accounts.services import audit_record
 from apps.common.errors import Conflict, DomainError, Missing
-from apps.monitoring.chain import LINK_NAMES
 from apps.monitoring.models import Channel, Delivery, Incident, Mute
 from apps.monitoring.selectors.incidents import channel_get
 from apps.monitoring.services import notifications
 from apps.monitoring.services.sending import SendError, address_of
+from apps.monitoring.stages import STAGE_NAMES
 from apps.training.models import Run
 
 MOST = 50  # channels of a project
@@ -203,7 +203,7 @@ def mute_create(
     reason = reason.strip()
     if not reason:
         raise DomainError("Give a reason, so that others know why it is muted.", field="reason")
-    if link and link not in LINK_NAMES:
+    if link and link not in STAGE_NAMES:
         raise DomainError("There is no such stage.", field="link")
     same = Mute.objects.filter(
         project=project,

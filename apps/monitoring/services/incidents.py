@@ -60,9 +60,9 @@ def incident_open(
     value: float | None = None,
     threshold: float | None = None,
 ) -> Incident:
-    """Tell of a trouble that is no alert of a run: a probe that fired, an outcome that fell.
+    """Record a problem that is no alert of a run: a probe that fired, an outcome that fell.
 
-    While an incident of `key` is open, the trouble joins it. Two callers at once make one incident.
+    While an incident of `key` is open, the problem joins it. Two callers at once make one incident.
     """
     if severity not in notifications.RANKS:
         raise ValueError(f"severity: {severity!r} is unknown")

@@ -124,7 +124,7 @@ _FEWEST_KEPT = 0.5  # of the baseline's prompts
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class JudgedProbe:
     """As a ProbeResult keeps it."""
 
     figures: dict[str, Any]
@@ -132,14 +132,14 @@ class Judged:
     details: dict[str, Any]
 
 
-def judge_first(found: Brought) -> Judged:
+def judge_first(found: Brought) -> JudgedProbe:
     """What becomes the baseline has nothing to be compared with."""
-    return Judged(dict(found.figures), [], {"weights": dict(found.weights)})
+    return JudgedProbe(dict(found.figures), [], {"weights": dict(found.weights)})
 
 
 def judge(
     watch: Watch, found: Brought, before: Mapping[str, Any] | None, baseline: Mapping[str, Any]
-) -> Judged:
+) -> JudgedProbe:
     """`before`: the figures of the probe before this one, if it had the same baseline."""
     known = {name: now for name, now in found.figures.items() if name in baseline["figures"]}
     figures: dict[str, Any] = {}
@@ -159,10 +159,10 @@ def judge(
         "paired": len(set(found.rows) & set(baseline["rows"])),
         "changes": _changes(found, baseline),
     }
-    return Judged(figures, findings, details)
+    return JudgedProbe(figures, findings, details)
 
 
-def judge_failure(run: Run, problem: str = "") -> Judged:
+def judge_failure(run: Run, problem: str = "") -> JudgedProbe:
     """A probe that could not ask, or brought nothing back."""
     words = problem or run.failure_message or "It gave no reason."
     finding = {
@@ -172,10 +172,10 @@ def judge_failure(run: Run, problem: str = "") -> Judged:
         "title": "The model does not answer",
         "message": f"{words} ({run.failure_kind})" if run.failure_kind else words,
     }
-    return Judged({}, [finding], {})
+    return JudgedProbe({}, [finding], {})
 
 
-def judge_refusal(message: str) -> Judged:
+def judge_refusal(message: str) -> JudgedProbe:
     """A probe that could not even be launched."""
     finding = {
         "rule": FAILED,
@@ -184,7 +184,7 @@ def judge_refusal(message: str) -> Judged:
         "title": "The model does not answer",
         "message": message,
     }
-    return Judged({}, [finding], {})
+    return JudgedProbe({}, [finding], {})
 
 
 def _earlier(before: Mapping[str, Any] | None, name: str) -> Shift | None:

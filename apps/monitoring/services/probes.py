@@ -221,7 +221,7 @@ def _tell(
     watch: Watch, findings: list[dict[str, Any]], *, known: set[tuple[str, str]], once: bool = False
 ) -> None:
     """Open the watch's incident, or join it with what is new (not `known`; with `once` nothing is).
-    The same findings hour after hour are one trouble; once somebody has resolved it and it is still
+    The same findings hour after hour are one problem; once somebody has resolved it and it is still
     there, they open another."""
     is_open = (
         Incident.objects.filter(project=watch.project, key=incident_key(watch))

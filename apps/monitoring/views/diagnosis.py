@@ -12,7 +12,7 @@ from apps.common.http import Request
 from apps.monitoring.models import Incident
 from apps.monitoring.screens.diagnosis import diagnosis_view, tab_url
 from apps.monitoring.screens.next_checks import FILE, ChecksView, checks_view
-from apps.monitoring.screens.onset_chart import OnsetChart, metric_of, onset_chart
+from apps.monitoring.screens.start_chart import StartChart, metric_of, start_chart
 from apps.monitoring.selectors.checks import experiment_states
 from apps.monitoring.selectors.diagnosis import run_diagnosis, trained_kind
 from apps.monitoring.services.checks import check_launch as launch
@@ -94,9 +94,9 @@ def _checks(run: Run, first: Finding | None) -> ChecksView:
     return checks_view(first, states, reports)
 
 
-def _chart(run: Run, first: Finding) -> OnsetChart | None:
+def _chart(run: Run, first: Finding) -> StartChart | None:
     metric = metric_of(first.rule)
     if not metric:
         return None
     points = selectors.metric_series(run=run, names=[metric], max_points=CHART_POINTS)
-    return onset_chart(first, metric, points.get(metric, []))
+    return start_chart(first, metric, points.get(metric, []))

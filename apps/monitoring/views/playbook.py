@@ -1,4 +1,4 @@
-"""The playbook: found by words, by link, or from the rule that fired."""
+"""The playbook: found by words, by stage, or from the rule that fired."""
 
 from django.http import HttpResponse
 from django.shortcuts import render
@@ -8,9 +8,9 @@ from apps.accounts.permissions import STAFF, project_page
 from apps.common.errors import Missing
 from apps.common.http import Request
 from apps.monitoring import playbook
-from apps.monitoring.chain import LINK_NAMES
 from apps.monitoring.screens.playbook import entry_view, sections
 from apps.monitoring.selectors.incidents import lessons_of
+from apps.monitoring.stages import STAGE_NAMES
 from apps.training import selectors
 from apps.training.models import Run
 
@@ -19,13 +19,13 @@ from apps.training.models import Run
 @project_page(STAFF)
 def playbook_list(request: Request) -> HttpResponse:
     words, link = request.GET.get("q", "").strip()[:200], request.GET.get("link", "")
-    found = playbook.search(words, link=link)
+    found = playbook.search(words, stage=link)
     context = {
         "page_title": "Playbook",
         "nav": "monitoring",
         "search": words,
         "link": link,
-        "links": LINK_NAMES.items(),
+        "stages": STAGE_NAMES.items(),
         "run": _run(request),
         "found": found if words else [],
         "sections": [] if words else sections(found),

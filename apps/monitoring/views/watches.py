@@ -59,7 +59,7 @@ def _card(one: reads.Watched) -> dict[str, Any]:
         "tone": screen.STATE_TONES[one.watch.state],
         "icon": screen.STATE_ICONS[one.watch.state],
         "findings": one.latest.findings if one.latest else [],
-        "rows": screen.figure_rows(good, one.history, one.watch.baseline),
+        "rows": screen.probe_metric_rows(good, one.history, one.watch.baseline),
         "is_old": good is not one.latest,
         "asked_at": good.at if good else None,
     }
@@ -119,8 +119,8 @@ def _page(
         "findings": [
             {"tone": screen.finding_tone(one), **one} for one in (latest.findings if latest else [])
         ],
-        "rows": screen.figure_rows(good, history[-reads.SPARK_PROBES :], watch.baseline),
-        "charts": screen.figure_charts(history, watch.baseline),
+        "rows": screen.probe_metric_rows(good, history[-reads.SPARK_PROBES :], watch.baseline),
+        "charts": screen.metric_charts(history, watch.baseline),
         "changes": (good.details.get("changes") or []) if good else [],
         "paired": good.details.get("paired") if good else None,
         "page": page,

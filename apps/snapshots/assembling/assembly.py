@@ -3,7 +3,7 @@
 The order matters and is fixed. (1) Filters take out comparisons, then votes. (2) The votes of
 held-out annotators are set aside. (3) Held-out groups go to their own file, every pair that shares
 an argument with them is taken out of the way, and the rest is split by group or by argument.
-(4) Every comparison is decided anew from the votes that are left. (5) Ties and "both are bad" go
+(4) Every comparison is decided again from the votes that are left. (5) Ties and "both are bad" go
 where the tie policy says. (6) Training rows are drawn and weighted. (7) The votes that were set
 aside come back as an evaluation file of their own, one row a vote, on comparisons that no training
 row and no dev row shares a text with.
@@ -29,9 +29,9 @@ from apps.snapshots.assembling.material import (
     Ballot,
     Drop,
     Families,
-    Line,
     Material,
     Pair,
+    SplitLine,
     as_families,
     place,
     units_of,
@@ -207,9 +207,9 @@ def _lines(
     placed: _Splits,
     decided: Decided,
     recipe: SnapshotRecipe,
-) -> tuple[dict[str, list[Line]], list[Drop]]:
+) -> tuple[dict[str, list[SplitLine]], list[Drop]]:
     """The decided files, training included, and what is in none of them."""
-    lines: dict[str, list[Line]] = defaultdict(list)
+    lines: dict[str, list[SplitLine]] = defaultdict(list)
     drops = []
     for pair in candidates:
         votes = tuple(vote.id for vote in seen.get(pair.id, ()))
@@ -228,10 +228,10 @@ def _lines(
 
 def _held_lines(
     candidates: Iterable[Pair], split: Mapping[int, str], held: Mapping[int, Sequence[Ballot]]
-) -> list[Line]:
+) -> list[SplitLine]:
     """One row per held-out vote for a side. Not on training or dev pairs: their texts are known."""
     return [
-        Line(pair.id, HELDOUT_ANNOTATORS, vote.choice, 1.0, (vote.id,), vote.person, by=BY_ONE)
+        SplitLine(pair.id, HELDOUT_ANNOTATORS, vote.choice, 1.0, (vote.id,), vote.person, by=BY_ONE)
         for pair in candidates
         if split.get(pair.id) in (HELDOUT_GROUPS, PUBLIC_TEST)
         for vote in held.get(pair.id, ())

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from apps.common.registry import RunResult
-from apps.snapshots.services.readiness import Gathered, Source
+from apps.snapshots.services.readiness import FactSource, Gathered
 from measures.advice import Advice, Facts, Item, Kind, Method
 from measures.advice.facts import gain, share
 from measures.estimate import Interval
@@ -55,7 +55,7 @@ class Section:
 class FactLine:
     name: str
     shown: str
-    source: Source | None
+    source: FactSource | None
 
 
 @dataclass(frozen=True, slots=True)

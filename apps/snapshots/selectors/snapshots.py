@@ -12,8 +12,8 @@ from apps.accounts.models import Project
 from apps.common.errors import Missing
 from apps.labeling.models import Annotator, Comparison, LabelingSettings, Prompt, Vote
 from apps.snapshots.assembling.rows import Texts, source_of
-from apps.snapshots.models import LOOKING, Snapshot, SnapshotRow
-from apps.snapshots.recipe import TRAIN, Filters, SnapshotRecipe, recipe_from_json
+from apps.snapshots.models import READ_ONLY_KINDS, Snapshot, SnapshotRow
+from apps.snapshots.recipe import TRAIN, RecipeFilters, SnapshotRecipe, recipe_from_json
 from apps.snapshots.storage import artifact_store
 from measures.splits import Overlap, overlap_containment
 
@@ -68,7 +68,7 @@ def recipe_default(*, project: Project) -> SnapshotRecipe:
         least_agreeing=labeling.least_agreeing,
         least_share=labeling.least_share,
         least_posterior=labeling.least_posterior,
-        filters=Filters(left_out=people_left_out(project=project)),
+        filters=RecipeFilters(left_out=people_left_out(project=project)),
     )
 
 
@@ -204,7 +204,7 @@ def overlap_with_demonstrations(snapshot: Snapshot) -> tuple[Snapshot, Overlap] 
 def uses_of(snapshot: Snapshot) -> list[Any]:
     """Runs that read it, each with its role: [RunInput], newest run first; without checks and
     probes, which make nothing of it."""
-    rows = snapshot.used_by.exclude(run__kind__in=LOOKING)
+    rows = snapshot.used_by.exclude(run__kind__in=READ_ONLY_KINDS)
     return list(rows.select_related("run").order_by("-run__created_at", "role"))
 
 

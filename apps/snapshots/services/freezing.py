@@ -293,7 +293,7 @@ def _freeze(snapshot: Snapshot, recipe: SnapshotRecipe, tell: progress.Tell) -> 
         written = preferences_write(
             folder, snapshot, assembly, recipe, barred=material.barred, tell=tell
         )
-        tell(progress.LOOK)
+        tell(progress.CHECK)
         report = report_store(snapshot=snapshot, assembly=assembly)
         tell(progress.STORE)
         snapshot.private_sha256 = written.private_sha256

@@ -154,7 +154,7 @@ def _person_keys(people: Any) -> dict[int, str]:
     return {pk: person_key(pk, name, imported) for pk, name, imported in rows}
 
 
-# --- for the gate, read anew ---------------------------------------------------------------------
+# --- for the gate, read again ---------------------------------------------------------------------
 
 
 def vote_facts(votes: Iterable[int]) -> dict[int, VoteFacts]:

@@ -26,7 +26,7 @@ PER_PAGE = 50
 class _Changes:
     """Changes as a Paginator wants them: counted, and read a page at a time."""
 
-    def __init__(self, old: Snapshot, new: Snapshot, wanted: comparing.Wanted) -> None:
+    def __init__(self, old: Snapshot, new: Snapshot, wanted: comparing.DiffFilter) -> None:
         self._which: dict[str, Any] = {"old": old, "new": new, "wanted": wanted}
 
     def count(self) -> int:
@@ -105,9 +105,9 @@ def _both(request: Request) -> tuple[Snapshot, Snapshot]:
     return old, new
 
 
-def _wanted(request: Request) -> comparing.Wanted:
+def _wanted(request: Request) -> comparing.DiffFilter:
     change, split = request.GET.get("change", ""), request.GET.get("split", "")
-    return comparing.Wanted(
+    return comparing.DiffFilter(
         change=change if change in comparing.CHANGES else "",
         split=split if split in SPLITS else "",
         search=request.GET.get("q", "").strip().replace("\x00", ""),

@@ -1,4 +1,4 @@
-"""The skew report: of a frozen dataset, and of what would be frozen."""
+"""the bias report: of a frozen dataset, and of what would be frozen."""
 
 from collections.abc import Mapping
 from typing import Any

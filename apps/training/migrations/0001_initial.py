@@ -62,7 +62,7 @@ class Migration(migrations.Migration):
                 ('heard_at', models.DateTimeField(blank=True, help_text='last sign of life', null=True)),
                 ('ended_at', models.DateTimeField(blank=True, null=True)),
                 ('thinned_at', models.DateTimeField(blank=True, help_text='since when old points are kept as extremes only', null=True)),
-                ('about', models.ForeignKey(blank=True, help_text='the run whose trouble this check or experiment looks into', null=True, on_delete=django.db.models.deletion.CASCADE, related_name='checks', to='training.run')),
+                ('about', models.ForeignKey(blank=True, help_text='the run whose problem this check or experiment looks into', null=True, on_delete=django.db.models.deletion.CASCADE, related_name='checks', to='training.run')),
                 ('created_by', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to=settings.AUTH_USER_MODEL)),
                 ('project', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='runs', to='accounts.project')),
             ],

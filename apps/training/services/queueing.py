@@ -34,7 +34,7 @@ def runs_admit() -> int:
     looks again."""
     if not Run.objects.filter(state=Run.State.QUEUED, admitted_at=None).exists():
         return 0
-    fleet = fleet_reading.fleet_look()  # before the lock: Redis may take its time
+    fleet = fleet_reading.fleet_state()  # before the lock: Redis may take its time
     with transaction.atomic():
         _lock()
         due = [

@@ -1,4 +1,4 @@
-"""Going back: a new run of the same kind that starts where the trouble had not begun.
+"""Going back: a new run of the same kind that starts where the problem had not begun.
 
 The run itself stays as it is, with its alerts and its failed checkpoint. The new one reads a
 checkpoint of it as the model it starts from, so the lineage shows both; what it is held to (the
@@ -32,7 +32,7 @@ _LAST_SEED = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class RollbackPlan:
     """What a roll-back launches. `changes`: {setting: (before, after)}, those of the advice too."""
 
     target: Checkpoint | None
@@ -43,7 +43,7 @@ class Plan:
     changes: dict[str, tuple[Any, Any]] = field(default_factory=dict)
 
 
-def roll_back_plan(*, run: Run, to: str = HEALTHY, advised: bool = True) -> Plan:
+def roll_back_plan(*, run: Run, to: str = HEALTHY, advised: bool = True) -> RollbackPlan:
     """What going back to `to` means: "healthy" (the newest sound checkpoint), "start" (what the
     run began with), or the id of one of its sound checkpoints.
 
@@ -70,7 +70,7 @@ def roll_back_plan(*, run: Run, to: str = HEALTHY, advised: bool = True) -> Plan
         config |= advised_changes(run)
     defaults = {option.name: option.default for option in recipe_fields(run.kind)}
     after = f", {where}"
-    return Plan(
+    return RollbackPlan(
         target=target,
         name=f"{run.name[: _LONGEST_NAME - len(after)]}{after}",
         config=config,

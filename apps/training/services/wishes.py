@@ -59,7 +59,7 @@ def run_stop_and_keep(*, run: Run, user: User | None = None) -> Run:
 
 def run_resume(*, run: Run, user: User | None = None) -> Run:
     """A new attempt of a failed or cancelled run, from its last checkpoint. Its attempts are
-    counted anew."""
+    counted again."""
     with transaction.atomic():
         run = run_locked(run.pk) or _gone()
         if run.state not in (Run.State.FAILED, Run.State.CANCELLED):

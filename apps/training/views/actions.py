@@ -9,7 +9,7 @@ from apps.accounts.permissions import STAFF, project_page
 from apps.common.http import Request
 from apps.training import selectors, services
 from apps.training.models import Run
-from apps.training.screens import back
+from apps.training.screens import rollback
 from apps.training.selectors import pages
 
 
@@ -55,7 +55,7 @@ def run_roll_back(request: Request, run_id: str) -> HttpResponse:
     run = selectors.run_get(project=request.project, run_id=run_id)
     if request.method != "POST":
         context = {"run": run, "page_title": f"Roll back {run.name}", "nav": "runs"}
-        return render(request, "training/roll_back.html", context | back.roll_back_context(run))
+        return render(request, "training/roll_back.html", context | rollback.roll_back_context(run))
     made = services.run_roll_back(
         run=run,
         to=request.POST.get("to", services.HEALTHY),

@@ -27,7 +27,7 @@ def group_detail(request: Request, group: str) -> HttpResponse:
     seen = sha256(seen.encode()).hexdigest()[:16]
     if request.htmx and request.GET.get("seen") == seen:
         return HttpResponse(status=204)
-    figures = selectors.group_figures(runs)
+    metrics = selectors.group_metrics(runs)
     context = {
         "group": group,
         "seen": seen,
@@ -36,7 +36,7 @@ def group_detail(request: Request, group: str) -> HttpResponse:
             {"run": run, "tone": display.TONES[run.state], "progress": display.progress(run)}
             for run in runs
         ],
-        "figures": screen.figure_views(runs, figures),
+        "metrics": screen.seed_metric_views(runs, metrics),
         "verdict": screen.verdict(runs),
         "enough": screen.ENOUGH,
         "any_live": any(run.is_live for run in runs),
@@ -55,9 +55,9 @@ def group_detail(request: Request, group: str) -> HttpResponse:
 def group_csv(request: Request, group: str) -> StreamingHttpResponse:
     """A row for each metric and step, every point."""
     runs = selectors.group_runs(project=request.project, group=group)
-    figures = selectors.group_figures(runs)
+    metrics = selectors.group_metrics(runs)
     response = StreamingHttpResponse(
-        csv_lines(screen.csv_columns(runs), screen.csv_rows(figures, runs)),
+        csv_lines(screen.csv_columns(runs), screen.csv_rows(metrics, runs)),
         content_type="text/csv; charset=utf-8",
     )
     response["Content-Disposition"] = content_disposition_header(True, f"{group}-seeds.csv")
