@@ -95,7 +95,7 @@ def test_a_run_is_cancelled_after_a_question_and_resumed(
     page.get_by_role("link", name="Cancel").click()
     dialog = page.get_by_role("dialog", name="Cancel long?")
     shot(page, "cancel")
-    dialog.get_by_role("button", name="Let it run").click()
+    dialog.get_by_role("button", name="Keep running").click()
     expect(dialog).not_to_be_visible()
     page.get_by_role("link", name="Cancel").click()
     dialog.get_by_role("button", name="Cancel the run").click()
@@ -130,7 +130,7 @@ def test_zoom_and_smoothing_stay_when_new_points_arrive(
     expect(page.locator("figure p")).to_contain_text("90 points", timeout=10_000)
     page.mouse.move(5, 5)
     zoomed = page.locator("figure canvas").evaluate("c => c.toDataURL()")
-    page.get_by_role("button", name="Whole run").click()
+    page.get_by_role("button", name="Reset zoom").click()
     page.wait_for_timeout(300)
     whole = page.locator("figure canvas").evaluate("c => c.toDataURL()")
     assert before[:64] == zoomed[:64]

@@ -383,7 +383,7 @@ def test_emil_opens_a_round_sees_what_fooled_the_model_and_freezes_it(
     opened = browser.post(f"{page}open/", {"source": assessment.pk})
     round_ = AdversarialRound.objects.get()
     assert opened.url == f"{page}{round_.pk}/"
-    assert "Nothing is decided yet" in text_of(browser, opened.url)
+    assert "No pair is decided yet" in text_of(browser, opened.url)
     refused = browser.post(f"{opened.url}freeze/", follow=True)
     assert "no decided pair" in refused.content.decode()
     vote_all(checkpoint.project, crowd_of(checkpoint.project))

@@ -65,7 +65,7 @@ def test_emil_reads_what_broke_first_and_what_followed(
     assert view.sentence.startswith("The reward broke first, at step 2")
     assert "policy update followed" in view.sentence
     assert [one.finding.link for one in view.consequences] == ["policy"]
-    states = {one.link: one.state for one in view.chain}
+    states = {one.stage: one.state for one in view.chain}
     assert states["reward"] == "first"
     assert states["policy"] == "consequence"
     assert states["critic"] == "ok"
@@ -86,7 +86,7 @@ def test_a_healthy_run_is_said_to_be_one_with_what_was_looked_at(
     assert view.sentence.startswith("No problem found in")
     assert "80 steps, 1 to 80" in view.basis
     text = page.content.decode()
-    assert "what could not be judged" in text
+    assert "detectors without data" in text
     assert "the run has no <code>eval/canary_accuracy</code>" in text
 
 
@@ -162,7 +162,7 @@ def test_the_chart_marks_the_onset_and_breaks_where_there_is_no_number() -> None
     assert len(chart.lines) == 2  # steps 1–2 and 6–7; step 4 stands alone
     assert len(chart.dots) == 1
     assert len(chart.broken) == 1
-    assert "onset at step 4" in chart.summary
+    assert "start at step 4" in chart.summary
     assert start_chart(finding, "m", [(1, 0.5)]) is None
 
 
@@ -382,7 +382,7 @@ def test_emil_imports_a_run_and_reads_its_diagnosis(
     )
     assert page.context["view"].sentence.startswith("The policy update broke first, at step 3")
     assert page.context["checks"].ordered == []
-    assert "An imported run has figures only" in page.content.decode()
+    assert "An imported run has only metrics" in page.content.decode()
     assert AuditEvent.objects.filter(action="run.imported", subject=run.pk).exists()
 
 

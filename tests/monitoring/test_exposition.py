@@ -43,7 +43,7 @@ IDLE = service.BrokerLook(dict.fromkeys(service.QUEUES, 0), {"events": True, "gp
 @pytest.fixture(autouse=True)
 def _fresh(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     settings.METRICS_TOKEN, settings.METRICS_ALLOW = TOKEN, []
-    monkeypatch.setattr(exposition, "broker_look", lambda: IDLE)
+    monkeypatch.setattr(exposition, "broker_state", lambda: IDLE)
     cache.delete(view.CACHE_KEY)
     yield
     cache.delete(view.CACHE_KEY)
@@ -302,7 +302,7 @@ def test_a_part_that_is_away_is_said_to_be_and_hides_no_other(
     def away() -> None:
         raise redis.ConnectionError
 
-    monkeypatch.setattr(exposition, "broker_look", away)
+    monkeypatch.setattr(exposition, "broker_state", away)
     text = read()
     assert values(text, "concord_part_up") == {("database",): 1, ("broker",): 0, ("fleet",): 1}
     assert "concord_queue_length" not in text
@@ -382,7 +382,7 @@ def expressions() -> list[str]:
 def families(db: None, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """What an empty site tells, with one look at a broker that serves everything."""
     look = broker.BrokerState(dict.fromkeys(broker.QUEUES, 0), {"events": True}, None)
-    monkeypatch.setattr(exposition, "broker_look", lambda: look)
+    monkeypatch.setattr(exposition, "broker_state", lambda: look)
     return {one.name: one for one in text_string_to_metric_families(told())}
 
 

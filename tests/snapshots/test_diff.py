@@ -199,8 +199,8 @@ def test_the_page_shows_a_flip_with_its_votes(
     old, new = planted
     page = ritas.get(PAGE, {"old": old.pk, "new": new.pk, "change": "flipped"}).content.decode()
     assert f"/p/arguments/comparisons/{crowd[0].pk}/" in page
-    assert "5 came: " in page
-    assert "5 went: " in page
+    assert "5 added: " in page
+    assert "5 removed: " in page
     assert page.count("changed to A") == 1
 
 

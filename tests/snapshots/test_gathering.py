@@ -414,7 +414,7 @@ def test_few_pairs_and_few_arguments_are_said() -> None:
     made = assemble(material(pairs, {1: "aaa", 2: "aaa"}), recipe(heldout_groups=("h",)))
     text = " ".join(made.warnings)
     assert "Only 1 training pairs: under 5,000" in text
-    assert "heldout_groups: too few clusters (2 arguments)" in text
+    assert "heldout_groups: too few distinct answers (2)" in text
     assert "No annotators are held out" in text
 
 

@@ -112,7 +112,7 @@ def test_freezing_from_the_page_leads_to_the_dataset(
     assert made.recipe["heldout_groups"] == ["debate-03"]
     text = client.get(at("detail", project, made.pk)).content.decode()
     assert made.sha256[:16] in text
-    assert "Leak gate" in text
+    assert "Leakage check" in text
     assert "under 5,000 a reward model overfits" in text
 
 
@@ -305,7 +305,7 @@ def test_verify_names_the_damaged_file(
     made = freeze(project, emil)
     client = signed_in(rita)
     fine = client.post(at("verify", project, made.pk), follow=True).content.decode()
-    assert "Every file has the content it was frozen with" in fine
+    assert "Every file matches its hash" in fine
     (Path(settings.ARTIFACTS_URL) / made.uri / "train.jsonl").write_text("{}\n")
     broken = client.post(at("verify", project, made.pk), follow=True).content.decode()
     assert "The files are not what was frozen" in broken

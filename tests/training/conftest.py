@@ -139,7 +139,7 @@ class FakeWire:
 @pytest.fixture
 def wire(monkeypatch: pytest.MonkeyPatch) -> FakeWire:
     fake = FakeWire()
-    monkeypatch.setattr(queueing, "fleet_look", fake.fleet_state)
+    monkeypatch.setattr(queueing, "fleet_state", fake.fleet_state)
     for name in ("job_send", "wish_send", "ack_send", "attempt_fence", "standing", "jobs_waiting"):
         monkeypatch.setattr(dispatch, name, getattr(fake, name))
     return fake

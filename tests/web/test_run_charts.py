@@ -310,7 +310,7 @@ def test_answers_are_found_by_sort_and_step_and_stay_so_in_the_address(emil, sig
     assert shown(page_of(client, run, "&until=19")) == ["Answer 2.", "Answer 1."]
     assert shown(page_of(client, run, "&until=3")) == ["Answer 2.", "Answer 1."]
     empty = page_of(client, run, "&bucket=flagged&step=20").content.decode()
-    assert "No such answers" in empty
+    assert "No matching answers" in empty
 
 
 def test_an_answer_that_people_must_see_is_among_the_flagged_with_its_reason(emil, signed_in, run):

@@ -44,7 +44,7 @@ def test_runs_are_found_by_name_id_kind_and_state(project, emil, signed_in, run)
         text = client.get(f"/p/arguments/runs/?{query}").content.decode()
         assert shown in text, query
         assert hidden not in text, query
-    assert "No run fits" in client.get("/p/arguments/runs/?q=zzz").content.decode()
+    assert "No matching runs" in client.get("/p/arguments/runs/?q=zzz").content.decode()
 
 
 def test_the_list_polls_only_while_something_lives(project, emil, signed_in, run):
@@ -125,7 +125,7 @@ def test_a_failure_says_what_happened_and_whose_turn_it_is(project, emil, signed
     )
     text = signed_in(emil).get(address(run)).content.decode()
     assert "kl_coef: 0 lets the policy drift" in text
-    assert "It is your turn. Clone the run and correct the fields" in text
+    assert "Configuration problem. Clone the run and correct the fields" in text
     assert "Resume" in text
 
 
@@ -142,7 +142,7 @@ def test_a_failure_says_what_happened_and_whose_turn_it_is(project, emil, signed
         ("inference_server_changed", "serve one model only"),
         ("inference_server_refused", "address or model in a clone"),
         ("actor_lost", "smaller chunks (rollout_chunk)"),
-        ("contract_mask", "must hold exactly"),
+        ("contract_mask", "An invariant of policy training"),
         ("of_a_newer_worker", "resume it when the machine has room"),
     ],
 )
@@ -313,7 +313,7 @@ def test_models_are_listed_with_their_run_and_found(project, emil, signed_in, ru
     text = client.get("/p/arguments/models/").content.decode()
     assert "warm-up, step 25" in text
     assert "step 20" not in text
-    assert "No model fits" in client.get("/p/arguments/models/?kind=ppo").content.decode()
+    assert "No matching models" in client.get("/p/arguments/models/?kind=ppo").content.decode()
     page = client.get(f"/p/arguments/models/{kept.pk}/").content.decode()
     assert "About this model" in page
     assert "0" * 16 in page
@@ -338,7 +338,7 @@ def test_what_an_evaluation_found_is_said_with_its_intervals(project, emil, sign
         "0.531",
         "0.482 … 0.580, n = 200",
         "no rows",
-        "From first to last",
+        "First and last evaluation",
     ):
         assert words in text, words
     assert text.index("1.500") < text.index("2.250")

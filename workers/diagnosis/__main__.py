@@ -17,7 +17,7 @@ from workers.diagnosis.replay import Diagnosis, diagnose
 from workers.diagnosis.verdict import Finding
 
 KINDS = ("ppo", "grpo", "dpo", "sft", "reward")
-MOST_LOOKS = 5000
+MOST_STEPS = 5000
 FOUND, UNREADABLE = 1, 2
 
 
@@ -34,7 +34,7 @@ def main(arguments: list[str] | None = None) -> int:
         more = [f"and {error.more:,} more"] if error.more else []
         return _refuse(chosen.file, [*map(str, error.errors), *more])
     named = ours(found.series, chosen.kind)
-    said = diagnose(named.series, kind=chosen.kind, most_looks=MOST_LOOKS)
+    said = diagnose(named.series, kind=chosen.kind, most_looks=MOST_STEPS)
     steps = sorted({step for points in named.series.values() for step, _ in points})
     lines = [
         f"{found.format}: {len(named.series):,} metrics over {len(steps):,} steps, "

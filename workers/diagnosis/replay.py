@@ -59,7 +59,7 @@ def diagnose(
         for detector in detective.detectors
         if not detective.looks(detector.rule)
     )
-    links = {*detective.judged_links, *(one.link for one in findings)}
+    links = {*detective.judged_stages, *(one.link for one in findings)}
     return Diagnosis(
         tuple(findings), verdict(findings, judged=sorted(links)), tuple(judged), unjudged
     )

@@ -149,7 +149,7 @@ def warnings_about(
         clusters = len(arguments(rows, pairs))
         if name not in (TRAIN, SMOKE) and clusters < LEAST_UNITS:
             said.append(
-                f"{name}: too few distinct answers ({clusters} arguments) for an interval; "
+                f"{name}: too few distinct answers ({clusters}) for an interval; "
                 f"{LEAST_UNITS} are needed."
             )
     if recipe.heldout_annotators and not files.get(HELDOUT_ANNOTATORS):

@@ -164,7 +164,7 @@ def _overview(request: Request, run: Run) -> dict[str, Any]:
         "checkpoints": kept,
         "superseded": len(selectors.checkpoints(run)) - len(kept),
         "failure": failure_of(run, pages.alerts_of(run)),
-        "way_back": rollback.rollback_offer(run),
+        "rollback_offer": rollback.rollback_offer(run),
         "key": secrets.token_urlsafe(16),
         "may_evaluate": bool(
             run.kind in POLICIES and kept and not services.evaluation_missing(kept[0].checkpoint)
