@@ -24,9 +24,8 @@ from apps.evaluation.selectors.adversarial import (
     round_pairs,
 )
 from apps.evaluation.selectors.outputs import outputs_of
-from apps.evaluation.services import adversarial as services
-from apps.evaluation.services.adversarial import hard_pairs_freeze, round_open
-from apps.evaluation.services.ranking import outputs_send
+from apps.evaluation.services import ranking as services
+from apps.evaluation.services.ranking import hard_pairs_freeze, outputs_send, round_open
 from apps.labeling.models import Comparison, LabelingSettings, Prompt, RatingTask
 from apps.labeling.services import Lease, comparisons_import, slot_lease_next, vote_cast
 from apps.snapshots.models import Snapshot

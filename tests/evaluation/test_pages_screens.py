@@ -8,9 +8,11 @@ from apps.common.drawing.axes import Axis, estimate, headline, short, words
 from apps.common.drawing.blocks import parts, text_view
 from apps.common.drawing.curves import curve_view
 from apps.common.drawing.histograms import histogram_view
-from apps.evaluation.screens.compare import beside_accuracy, ceiling_says, compare
 from apps.evaluation.screens.page import (
     VERDICT_WORDS,
+    beside_accuracy,
+    ceiling_says,
+    compare,
     group_views,
     open_lines,
     turned_red,

@@ -12,8 +12,8 @@ from apps.accounts.models import AuditEvent, Project, User
 from apps.accounts.services import token_create
 from apps.common.errors import Conflict, DomainError
 from apps.evaluation.models import ModelReview
-from apps.evaluation.selectors import judgements
-from apps.evaluation.selectors.judgements import judgement_of, state_sha256
+from apps.evaluation.selectors import models
+from apps.evaluation.selectors.models import judgement_of, state_sha256
 from apps.evaluation.services.reviewing import model_review
 from apps.snapshots.models import Snapshot
 from apps.training.models import Checkpoint, Run
@@ -113,7 +113,7 @@ def test_votes_that_come_in_meanwhile_hinder_nobody_but_a_verdict_that_turns_doe
 
     def told(says: str, verdict: str = "green") -> None:
         found = Finding(line="freshness", verdict=Verdict(verdict), says=says)
-        monkeypatch.setattr(judgements, "web_findings", lambda *_, **__: {"freshness": found})
+        monkeypatch.setattr(models, "web_findings", lambda *_, **__: {"freshness": found})
 
     told("5 votes came since")
     seen = judgement_of(model).sha256

@@ -17,9 +17,9 @@ from apps.labeling.services import vote_withdraw
 from apps.snapshots.assembling.rows import source_of
 from apps.snapshots.models import Snapshot
 from apps.snapshots.recipe import SnapshotRecipe
-from apps.snapshots.selectors import browsing, lineage
-from apps.snapshots.selectors.browsing import RowsWanted, rows_of
+from apps.snapshots.selectors import lineage, snapshots
 from apps.snapshots.selectors.comparing import Became, changed_counts, changed_votes, vote_states
+from apps.snapshots.selectors.snapshots import RowsWanted, rows_of
 from apps.snapshots.services import freezing
 from apps.snapshots.services.freezing import snapshot_freeze
 from apps.training.models import Checkpoint, Run, RunInput
@@ -266,7 +266,7 @@ def test_rows_are_found_by_file_reason_winner_and_text(
     assert found(winner="a") == set()
     revote(crowd[4], ["a"] * 5)
     assert found(changed=True) == {crowd[4].pk}
-    assert browsing.drop_reasons(frozen) == [("too little agreement", 1)]
+    assert snapshots.drop_reasons(frozen) == [("too little agreement", 1)]
 
 
 def test_a_filter_with_a_nul_finds_no_row(frozen: Snapshot) -> None:

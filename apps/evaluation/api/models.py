@@ -11,8 +11,13 @@ from apps.accounts.api_auth import needs
 from apps.accounts.permissions import STAFF, project_for
 from apps.evaluation.models import ModelReview
 from apps.evaluation.screens.page import verdict_sentence
-from apps.evaluation.selectors.judgements import Judgement, judgement_of
-from apps.evaluation.selectors.models import reviews_of, reward_model_get, reward_models
+from apps.evaluation.selectors.models import (
+    Judgement,
+    judgement_of,
+    reviews_of,
+    reward_model_get,
+    reward_models,
+)
 from apps.evaluation.services.reviewing import assessment_start, model_review
 from apps.training.api import RunOut
 from apps.training.models import Checkpoint

@@ -11,8 +11,13 @@ from apps.accounts.permissions import STAFF, project_for
 from apps.evaluation.models import AdversarialRound, OutputRanking
 from apps.evaluation.selectors import adversarial, ranking
 from apps.evaluation.selectors.models import reward_model_get
-from apps.evaluation.services.adversarial import N_PAIRS, hard_pairs_freeze, round_open
-from apps.evaluation.services.ranking import OVERLAP, outputs_send
+from apps.evaluation.services.ranking import (
+    N_PAIRS,
+    OVERLAP,
+    hard_pairs_freeze,
+    outputs_send,
+    round_open,
+)
 from apps.training.models import Checkpoint
 from apps.training.selectors import run_get
 from measures.trust.findings import finding_to_json

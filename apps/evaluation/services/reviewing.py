@@ -12,8 +12,13 @@ from apps.accounts.services import audit_record
 from apps.common.errors import Conflict, DomainError
 from apps.evaluation.models import ModelReview
 from apps.evaluation.selectors.assessments import assess_runs, dataset_of
-from apps.evaluation.selectors.judgements import Judgement, judgement_of, page_sha256, state_sha256
-from apps.evaluation.selectors.models import reward_model_get
+from apps.evaluation.selectors.models import (
+    Judgement,
+    judgement_of,
+    page_sha256,
+    reward_model_get,
+    state_sha256,
+)
 from apps.training.models import Checkpoint, Run
 from apps.training.services import run_launch
 from apps.training.services.kinds import Input

@@ -13,7 +13,7 @@ from apps.common.http import Request
 from apps.evaluation.forms import ReviewForm
 from apps.evaluation.screens import page as screen
 from apps.evaluation.selectors import models as selectors
-from apps.evaluation.selectors.judgements import Judgement, findings_of_state, judgement_of
+from apps.evaluation.selectors.models import Judgement, findings_of_state, judgement_of
 from apps.evaluation.services.reviewing import model_review
 from apps.training.models import Checkpoint
 

@@ -10,7 +10,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 from apps.accounts.permissions import STAFF, project_page
 from apps.common.errors import DomainError
 from apps.common.http import Request
-from apps.monitoring.forms import incidents as forms
+from apps.monitoring import forms
 from apps.monitoring.models import Channel, Mute
 from apps.monitoring.screens.incidents import EVENT_WORDS, stages
 from apps.monitoring.selectors import incidents as reads

@@ -13,7 +13,7 @@ from apps.accounts.permissions import STAFF, project_page
 from apps.common import registry
 from apps.common.errors import DomainError
 from apps.common.http import Request
-from apps.monitoring.forms import incidents as forms
+from apps.monitoring import forms
 from apps.monitoring.models import Incident
 from apps.monitoring.screens import incidents as screen
 from apps.monitoring.selectors import incidents as reads

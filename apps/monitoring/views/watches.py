@@ -12,9 +12,9 @@ from apps.accounts.permissions import STAFF, project_page
 from apps.common.errors import DomainError
 from apps.common.http import Request
 from apps.common.spreadsheet import csv_lines
-from apps.monitoring.forms.watches import ChangeForm, RebaseForm, RetargetForm, WatchForm
+from apps.monitoring.forms import ChangeForm, RebaseForm, RetargetForm, WatchForm
 from apps.monitoring.models import Watch
-from apps.monitoring.screens import outcomes as outcome_screen
+from apps.monitoring.screens import service as outcome_screen
 from apps.monitoring.screens import service as screen
 from apps.monitoring.selectors import service as reads
 from apps.monitoring.selectors.checks import probe_results

@@ -25,8 +25,11 @@ from apps.snapshots.recipe import KTO, PRIVATE_SPLITS, TRAIN, SnapshotRecipe, re
 from apps.snapshots.selectors import snapshots
 from apps.snapshots.services.drafts import CANCELLED, KILLED, at_work, draft_make, is_made, seal
 from apps.snapshots.services.gathering import material_of
-from apps.snapshots.services.improvements import demonstration_lineage, demonstrations_from
-from apps.snapshots.services.parsing import parse_rows
+from apps.snapshots.services.improvements import (
+    demonstration_lineage,
+    demonstrations_from,
+    parse_rows,
+)
 from apps.snapshots.services.reporting import report_store
 from apps.snapshots.services.writing import card_of, preferences_write, rows_of
 from apps.snapshots.storage import KEY, artifact_store, folder_of, private_folder_of, scratch

@@ -15,9 +15,12 @@ from apps.common.spreadsheet import csv_lines
 from apps.snapshots.forms import SnapshotForm
 from apps.snapshots.models import Snapshot
 from apps.snapshots.reports import PARTS
+from apps.snapshots.screens import readiness as readiness_screen
 from apps.snapshots.screens import report as screen
 from apps.snapshots.selectors import snapshots
 from apps.snapshots.services import reporting
+from apps.snapshots.services.readiness import StatedForm, gather
+from measures.advice import Facts, advise
 
 
 @require_safe
@@ -95,3 +98,24 @@ def _csv(report: Mapping[str, Any], name: str) -> StreamingHttpResponse:
     response = StreamingHttpResponse(lines, content_type="text/csv; charset=utf-8")
     response["Content-Disposition"] = f'attachment; filename="{name}.csv"'
     return response
+
+
+# The page of data readiness.
+
+
+@require_safe
+@project_page(READERS)
+def ready(request: Request) -> HttpResponse:
+    """Advice from the project's numbers and from what is stated in the address."""
+    form = StatedForm(request.GET)
+    found, stated = gather(request.project), form.stated()
+    facts = Facts(**found.facts, **stated)
+    context = {
+        "page_title": "Data readiness",
+        "nav": "ready",
+        "form": form,
+        "any_stated": bool(stated),
+        "may_open_runs": request.role in STAFF,
+        "methods": readiness_screen.method_rows(found.runs),
+    } | readiness_screen.page(facts, advise(facts), found)
+    return render(request, "snapshots/readiness.html", context)

@@ -16,8 +16,7 @@ from apps.training.display import metric_summary, speakable
 from apps.training.guidance import rules_in_force
 from apps.training.models import Alert, Run
 from apps.training.screens import histograms as spread
-from apps.training.screens.panels import PANELS
-from apps.training.screens.references import ENOUGH, References, references, source
+from apps.training.screens.panels import ENOUGH, PANELS, References, references, source
 from apps.training.selectors.metrics import Spread, histogram_names, histograms, metric_series
 from apps.training.selectors.results import DetectorFinding
 from workers.contract.guards import GuardRule

@@ -8,7 +8,7 @@ from apps.common.errors import DomainError, Missing
 from apps.common.numbers import figure
 from apps.training import display
 from apps.training.models import Alert, Run, RunInput
-from apps.training.screens.references import source
+from apps.training.screens.panels import source
 from apps.training.selectors import pages
 from workers.config import recipe_config, recipe_fields
 from workers.contract.metrics import headline_names

@@ -18,7 +18,7 @@ from apps.training.models import Artifact, Run
 from apps.training.screens import charts as bands
 from apps.training.screens import charts as screen
 from apps.training.screens import histograms as histogram_screen
-from apps.training.screens import panels, references
+from apps.training.screens import panels
 from apps.training.selectors import pages
 from apps.training.selectors.metrics import curve_names, histograms
 from apps.training.selectors.results import alerts_that_count, findings
@@ -89,7 +89,7 @@ def _chart_data(run: Run, series: dict[str, list[tuple[int, Any]]]) -> dict[str,
 def run_band(request: Request, run_id: str) -> HttpResponse:
     """How these metrics lay in other runs: in those of `with`, and with `seeds=1` of its group."""
     run = selectors.run_get(project=request.project, run_id=run_id)
-    others = references.band_runs(
+    others = panels.band_runs(
         run, request.GET.getlist("with"), seeds=request.GET.get("seeds") == "1"
     )
     names = request.GET.getlist("names")[:MOST_NAMES]

@@ -14,7 +14,7 @@ from apps.common.errors import DomainError
 from apps.loop import report, services
 from apps.loop.demo import Workspace, demo_build
 from apps.loop.local import LocalWorkers
-from apps.loop.table import table_lines
+from apps.loop.report import table_lines
 from apps.training.models import Run
 from apps.training.services import run_resume
 
