@@ -37,7 +37,7 @@ from workers.supervisor.connection import Line
 
 TOKEN = "a-token-of-the-tests"
 NOW = timezone.now()
-IDLE = service.BrokerLook(dict.fromkeys(service.QUEUES, 0), {"events": True, "gpu": False}, None)
+IDLE = service.BrokerState(dict.fromkeys(service.QUEUES, 0), {"events": True, "gpu": False}, None)
 
 
 @pytest.fixture(autouse=True)
