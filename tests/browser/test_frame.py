@@ -12,7 +12,7 @@ from playwright.sync_api import Page, expect
 from apps.accounts.models import Project, Role
 from apps.training.models import Alert, Checkpoint, Sample
 from tests.people import person_make
-from tests.web.runs import event_add, metrics_add, run_make
+from tests.web.world import event_add, metrics_add, run_make
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 

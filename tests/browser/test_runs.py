@@ -13,7 +13,7 @@ from apps.training.models import Run
 from tests.browser.readable import readable
 from tests.people import person_make
 from tests.training.stack import Stack
-from tests.web.runs import event_add, metrics_add, run_make
+from tests.web.world import event_add, metrics_add, run_make
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 

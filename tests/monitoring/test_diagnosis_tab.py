@@ -25,8 +25,8 @@ from apps.training.metric_blocks import series_columns
 from apps.training.models import MetricBlock, Run
 from apps.training.selectors import metric_series
 from apps.training.services import metrics_store
-from tests.monitoring.curves import Curves, from_step, healthy, ppo_run
-from tests.web.runs import event_add, run_make
+from tests.monitoring.probed import Curves, from_step, healthy, ppo_run
+from tests.web.world import event_add, run_make
 from workers.diagnosis.experiments import EXPERIMENTS
 from workers.diagnosis.verdict import Finding
 

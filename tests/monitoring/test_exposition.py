@@ -31,7 +31,7 @@ from apps.monitoring.views.metrics import exposition as told
 from apps.snapshots.models import Snapshot
 from apps.training.models import Checkpoint, Run, RunAttempt
 from tests.labeling.pairs import annotators_make, pairs_make, vote
-from tests.web.runs import metrics_add, run_make
+from tests.web.world import metrics_add, run_make
 from workers.contract import wire
 from workers.supervisor.connection import Line
 

@@ -21,7 +21,7 @@ from apps.monitoring.playbook.entry import SORTS
 from apps.monitoring.selectors.incidents import bell_count
 from apps.monitoring.services import channels, incidents
 from apps.training.models import Run, RunEvent
-from tests.web.runs import run_make
+from tests.web.world import run_make
 from workers.contract.guards import LINKS, RULES, failure_kind
 from workers.diagnosis.detectors import DETECTORS
 from workers.diagnosis.experiments import EXPERIMENTS

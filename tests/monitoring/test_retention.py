@@ -19,7 +19,7 @@ from apps.training.metric_blocks import columns_of
 from apps.training.models import Alert, Checkpoint, MetricBlock, Run, RunAttempt, RunEvent
 from apps.training.services import metrics_store
 from apps.training.services import points as thinning
-from tests.web.runs import event_add, run_make
+from tests.web.world import event_add, run_make
 
 NOW = timezone.now()
 STEPS, MOST = 3000, 100

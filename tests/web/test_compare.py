@@ -9,7 +9,7 @@ from django.utils import timezone
 from apps.accounts.models import Project
 from apps.snapshots.models import Snapshot
 from apps.training.models import Alert, Run, RunInput
-from tests.web.runs import metrics_add, run_make
+from tests.web.world import metrics_add, run_make
 
 pytestmark = pytest.mark.django_db
 HERE = "/p/arguments/runs/compare/"

@@ -14,7 +14,7 @@ from apps.training.screens.panels import charts_of
 from apps.training.selectors.metrics import Spread, histograms
 from apps.training.selectors.results import samples_chosen
 from measures.duplicates import repeated_share
-from tests.web.runs import event_add, metrics_add, run_make
+from tests.web.world import event_add, metrics_add, run_make
 from workers.contract.metrics import metric_or_own
 
 pytestmark = pytest.mark.django_db

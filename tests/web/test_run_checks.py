@@ -9,7 +9,7 @@ from django.core.management import CommandError, call_command
 
 from apps.snapshots.models import Snapshot
 from apps.training.models import Alert, Artifact, Checkpoint, Run, RunInput
-from tests.web.runs import metrics_add, run_make
+from tests.web.world import metrics_add, run_make
 
 MEMORY = {
     "version": 1,

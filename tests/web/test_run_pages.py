@@ -8,7 +8,7 @@ from django.utils import timezone
 
 from apps.accounts.models import AuditEvent
 from apps.training.models import Alert, Artifact, Checkpoint, Run, Sample
-from tests.web.runs import event_add, metrics_add, run_make
+from tests.web.world import event_add, metrics_add, run_make
 
 HTMX = {"hx-request": "true"}
 

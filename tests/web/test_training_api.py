@@ -13,8 +13,8 @@ from apps.training import services
 from apps.training.models import Run, RunQuota, Sample
 from apps.training.screens.fleet import differences, gpu_words
 from apps.training.selectors import queueing as fleet_reading
-from tests.web.runs import event_add, metrics_add, run_make
 from tests.web.test_run_form import fields_of
+from tests.web.world import event_add, metrics_add, run_make
 from workers.contract.code_version import code_version
 from workers.contract.fleet import Fleet, Gpu, WorkerReport
 
