@@ -1,9 +1,9 @@
 """Runs that were trained elsewhere: their metrics file becomes a run with curves."""
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from hashlib import sha256
-from pathlib import Path, PurePath
+from pathlib import PurePath
 from typing import Any
 
 from django.conf import settings
@@ -16,14 +16,15 @@ from apps.common.errors import Conflict, DomainError
 from apps.common.json_limits import storable
 from apps.common.sandbox import sandboxed, upload_limits
 from apps.common.scratch import scratch_folder
+from apps.monitoring.run_files import read_from
 from apps.monitoring.selectors.diagnosis import TRAINED
 from apps.training.models import Run, RunAttempt
 from apps.training.services import metrics_store
 from workers.diagnosis.names import Named, ours
-from workers.diagnosis.reading import Read, ReadingError, read
+from workers.diagnosis.reading import Read
 
 _LONGEST_NAME = 120
-_CURVES = "apps.monitoring.services.imports:curves"
+_CURVES = "apps.monitoring.run_files:curves"
 _TIMES_AS_LONG = 6  # as the first look at other files: this one is read to its end
 
 
@@ -136,39 +137,3 @@ def _run(
 
 def _storable_names(series: Mapping[str, Any]) -> dict[str, Any]:
     return {storable(name): points for name, points in series.items()}
-
-
-# What the child process of `apps.common.sandbox` does with a run's metrics file, and what comes
-# back of it.
-
-
-_POINTS = 20_000  # of one line
-
-
-def curves(*, path: str, name: str, scratch: str) -> Iterator[dict[str, Any]]:
-    """First what the file says of the run, then its curves in pieces. Raises DomainError, whose
-    details are the rows that are wrong."""
-    try:
-        found = read(name, Path(path).read_bytes())
-    except ReadingError as error:
-        raise DomainError(
-            str(error),
-            code="unreadable_file",
-            field="file",
-            row=error.errors[0].row or None,
-            details=[{"row": one.row, "message": one.message} for one in error.errors],
-        ) from error
-    yield {"format": found.format, "config": found.config, "notes": list(found.notes)}
-    for metric, points in found.series.items():
-        for start in range(0, len(points), _POINTS):
-            yield {"metric": metric, "points": points[start : start + _POINTS]}
-
-
-def read_from(values: Iterator[dict[str, Any]]) -> Read:
-    """The curves put together again."""
-    head = next(values)
-    found = Read(head["format"], {}, head["config"], tuple(head["notes"]))
-    for value in values:
-        curve = found.series.setdefault(value["metric"], [])
-        curve.extend((step, figure) for step, figure in value["points"])
-    return found
