@@ -136,11 +136,11 @@ def _measured(rule: GuardRule, run: Run, alerts: Sequence[Alert]) -> str:
         return f"It fired at step {alert.step:,}."
     side = "over" if rule.bound == "above" else "under"
     limit = rule.threshold if alert.threshold is None else alert.threshold
-    looks = "" if rule.patience[1] == 1 else f" ({rule.patience_words})"
+    checks = "" if rule.patience[1] == 1 else f" ({rule.patience_words})"
     read = "" if rule.test == "level" else f" ({TESTS[rule.test]})"
     return (
         f"{rule.metric}{read} was {figure(alert.value)} at step {alert.step:,}, "
-        f"{side} the limit of {figure(limit)} {rule.unit}{looks}."
+        f"{side} the limit of {figure(limit)} {rule.unit}{checks}."
     )
 
 

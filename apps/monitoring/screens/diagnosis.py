@@ -174,7 +174,7 @@ def _basis(run: Run, found: Diagnosed) -> str:
         f"{_counted(found.steps, 'step')}, {found.first_step:,} to {found.last_step:,}"
     )
     if found.analysed_steps < found.steps:
-        text += f", {found.looks:,} of them, evenly spread and with every evaluation"
+        text += f", {found.analysed_steps:,} of them, evenly spread and with every evaluation"
     if found.compared_with:
         text += f"; compared with {_counted(found.compared_with, 'healthy run')} at the same steps"
     return text + (", still running." if run.is_live else ".")

@@ -375,7 +375,7 @@ def _shown(option: SettingField, value: Any) -> Any:
     return value if value is not None else ("" if option.type not in {"object", "list"} else None)
 
 
-# The table of guardrails in the launch form: a limit, a number of looks and an action per rule.
+# The table of guardrails in the launch form: a limit, a number of checks and an action per rule.
 
 
 PREFIX = "g_"
