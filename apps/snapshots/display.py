@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from apps.snapshots.assembling.deciding import NO_VOTES
 from apps.snapshots.models import Snapshot
 from apps.snapshots.progress import STEPS
 from apps.snapshots.recipe import PRIVATE_SPLITS, in_order
@@ -61,6 +62,9 @@ def split_rows(counts: Mapping[str, Any]) -> list[SplitRow]:
     ]
 
 
+_REASONS = {NO_VOTES: "not voted on yet, or no vote counts"}  # on pages; stored as they were
+
+
 def drop_rows(counts: Mapping[str, Any]) -> list[DropRow]:
     """Most frequent first; percent of all comparisons (or rows that came in)."""
     dropped = counts.get("dropped", {})
@@ -68,7 +72,7 @@ def drop_rows(counts: Mapping[str, Any]) -> list[DropRow]:
         counts.get("rows", {}).values()
     )
     ordered = sorted(dropped.items(), key=lambda item: (-item[1], item[0]))
-    return [DropRow(reason, n, 100 * n / whole) for reason, n in ordered]
+    return [DropRow(_REASONS.get(reason, reason), n, 100 * n / whole) for reason, n in ordered]
 
 
 def tiles(counts: Mapping[str, Any]) -> list[DatasetTile]:

@@ -85,15 +85,15 @@ class SnapshotForm(forms.Form):
         help_text="Counting asks for the three numbers below. A model weighs each vote by how "
         "reliable its annotator is, and asks for votes and a probability.",
     )
-    least_votes = forms.IntegerField(min_value=1, max_value=1000, label="Least votes")
+    least_votes = forms.IntegerField(min_value=1, max_value=1000, label="Minimum votes")
     least_agreeing = forms.IntegerField(
-        min_value=1, max_value=1000, label="Least agreeing", help_text="counting only"
+        min_value=1, max_value=1000, label="Minimum agreeing votes", help_text="counting only"
     )
     least_share = forms.FloatField(
-        min_value=0.01, max_value=1, label="Least share", help_text="counting only; ties in whole"
+        min_value=0.01, max_value=1, label="Minimum share", help_text="counting only; ties in whole"
     )
     least_posterior = forms.FloatField(
-        min_value=0.5, max_value=0.999999, label="Least probability", help_text="models only"
+        min_value=0.5, max_value=0.999999, label="Minimum probability", help_text="models only"
     )
     rulings = forms.ChoiceField(
         label="Rulings on disputes",
@@ -156,7 +156,7 @@ class SnapshotForm(forms.Form):
     duplicate_similarity = forms.FloatField(
         min_value=0.5,
         max_value=1,
-        label="Alike from",
+        label="Similarity threshold",
         help_text="share of three-word runs in common; 1: the same words",
     )
     balance = forms.MultipleChoiceField(
@@ -174,7 +174,7 @@ class SnapshotForm(forms.Form):
     )
     most_train_rows = forms.IntegerField(
         min_value=0,
-        label="Most training rows",
+        label="Maximum training rows",
         help_text="0: all. Otherwise drawn evenly over what is ticked above.",
     )
     half_life_days = forms.FloatField(

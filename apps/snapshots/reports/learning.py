@@ -208,7 +208,7 @@ def reasons(frame: Frame) -> Check:
         title,
         level,
         f"Of the winners with reasons, {with_interval(missing)} won without anyone naming "
-        f"correctness. That is {percent(len(told) / frame.n)} of the training pairs looked at.",
+        f"correctness. That is {percent(len(told) / frame.n)} of the training pairs analysed.",
         advice="These may be warm but wrong: have a reviewer look at them, decide by correctness "
         "first in the guidelines, or leave them out of training.",
         basis=f"Reasons that count as correctness: {', '.join(sorted(right))}.",
