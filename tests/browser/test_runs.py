@@ -46,7 +46,7 @@ def test_emil_launches_a_run_and_watches_it_finish(
     page = open_page()
     sign_in(page, "emil")
     page.get_by_role("link", name="New run").first.click()
-    page.get_by_role("link", name="Drill").click()
+    page.get_by_role("link", name="Test run").click()
     page.get_by_label("Name").fill("watched")
     page.get_by_label("steps", exact=True).fill("40")
     page.get_by_label("step_seconds").fill("0.25")
