@@ -10,7 +10,7 @@ from apps.training.models import Checkpoint, Run
 
 
 class ModelReview(models.Model):
-    """One decision about a model. Rows are added, never changed: the newest is in force, and
+    """One decision about a model. Rows are added, never changed: the newest counts, and
     `Checkpoint.status` repeats it. `state` keeps the page as the reviewer saw it."""
 
     id = models.BigAutoField(primary_key=True)

@@ -3,7 +3,7 @@ word."""
 
 from django.urls import path
 
-from apps.evaluation.views import adversarial, assessing, models, ranking, status
+from apps.evaluation.views import models, ranking, status
 
 app_name = "evaluation"
 _RANKING_ONE = "<slug:slug>/reward-models/<str:checkpoint_id>/ranking/"
@@ -17,16 +17,16 @@ urlpatterns = [
     path(f"{_RANKING_ONE}send/", ranking.ranking_send, name="ranking_send"),
     path(f"{_RANKING_ONE}outputs.csv", ranking.ranking_csv, name="ranking_csv"),
     # adversarial
-    path(_ADVERSARIAL_ALL, adversarial.adversarial, name="adversarial"),
-    path(f"{_ADVERSARIAL_ALL}open/", adversarial.adversarial_open, name="adversarial_open"),
-    path(_ADVERSARIAL_ONE, adversarial.adversarial_round, name="adversarial_round"),
-    path(f"{_ADVERSARIAL_ONE}freeze/", adversarial.adversarial_freeze, name="adversarial_freeze"),
-    path(f"{_ADVERSARIAL_ONE}pairs.csv", adversarial.adversarial_csv, name="adversarial_csv"),
+    path(_ADVERSARIAL_ALL, ranking.adversarial, name="adversarial"),
+    path(f"{_ADVERSARIAL_ALL}open/", ranking.adversarial_open, name="adversarial_open"),
+    path(_ADVERSARIAL_ONE, ranking.adversarial_round, name="adversarial_round"),
+    path(f"{_ADVERSARIAL_ONE}freeze/", ranking.adversarial_freeze, name="adversarial_freeze"),
+    path(f"{_ADVERSARIAL_ONE}pairs.csv", ranking.adversarial_csv, name="adversarial_csv"),
     # models
     path(_MODELS_ALL, models.reward_models, name="reward_models"),
     path(f"{_MODELS_ALL}compare/", models.compare, name="compare"),
     path(_MODELS_ONE, models.reward_model, name="reward_model"),
-    path(f"{_MODELS_ONE}assess/", assessing.assess, name="assess"),
+    path(f"{_MODELS_ONE}assess/", models.assess, name="assess"),
     path(f"{_MODELS_ONE}approve/", status.approve, name="approve"),
     path(f"{_MODELS_ONE}reject/", status.reject, name="reject"),
     path(f"{_MODELS_ONE}retire/", status.retire, name="retire"),

@@ -4,6 +4,7 @@ Each step looks at what is there and does the rest, so the build can be killed a
 again. How long a step took is written into the audit log when it was done, for the report.
 """
 
+import gzip
 import json
 import os
 import secrets
@@ -12,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from django.conf import settings
 from django.db import connection
@@ -23,10 +25,9 @@ from apps.agreement.services.reports import report_refresh
 from apps.common.errors import DomainError
 from apps.labeling.models import Comparison, Vote
 from apps.labeling.services import comparisons_import, project_create, votes_import
-from apps.loop import shipped
 from apps.loop.services import CircleData, circle_start
 from apps.snapshots.models import Snapshot
-from apps.snapshots.recipe import DEV, TRAIN, Filters, SnapshotRecipe, in_order
+from apps.snapshots.recipe import DEV, TRAIN, RecipeFilters, SnapshotRecipe, in_order
 from apps.snapshots.selectors.snapshots import comparison_counts
 from apps.snapshots.services.freezing import snapshot_freeze, snapshot_import
 from apps.training.models import Run
@@ -59,7 +60,7 @@ MAIN = SnapshotRecipe(
     heldout_groups=(HELDOUT_DEBATE,),
     heldout_annotators=0.2,
     splits={TRAIN: 0.85, DEV: 0.15},
-    filters=Filters(batches=(BATCH,)),
+    filters=RecipeFilters(batches=(BATCH,)),
     seed=SEED,
 )
 NAMES = {
@@ -197,7 +198,7 @@ def _nobody_labels(project: Project) -> Iterator[None]:
 
 
 def _comparisons(project: Project, say: Say) -> None:
-    rows = shipped.comparison_rows()
+    rows = comparison_rows()
     if Comparison.objects.filter(project=project, batch=BATCH).count() >= len(rows):
         return
     with _stage(project, "import", say, f"importing {len(rows):,} comparisons"):
@@ -206,7 +207,7 @@ def _comparisons(project: Project, say: Say) -> None:
 
 
 def _votes(project: Project, say: Say) -> None:
-    rows = shipped.vote_rows()
+    rows = vote_rows()
     if Vote.objects.filter(project=project, source=Vote.Source.IMPORT).count() >= len(rows):
         return
     with _stage(project, "votes", say, f"replaying {len(rows):,} votes"):
@@ -231,8 +232,8 @@ def _datasets(project: Project, user: User, say: Say) -> CircleData:
             kind: _frozen(project, kind)
             or snapshot_import(project=project, kind=kind, name=NAMES[kind], rows=rows(), user=user)
             for kind, rows in (
-                ("demonstrations", shipped.demonstration_rows),
-                ("prompts", shipped.prompt_rows),
+                ("demonstrations", demonstration_rows),
+                ("prompts", prompt_rows),
             )
         }
         main = _frozen(project, "preferences") or snapshot_freeze(
@@ -264,7 +265,7 @@ def judge_recipe(project: Project, main: Snapshot) -> SnapshotRecipe:
         heldout_groups=tuple(sorted(set(debates) - {HELDOUT_DEBATE})),
         heldout_annotators=0.0,
         splits={TRAIN: 1.0},
-        filters=Filters(without_annotators_of=(main.pk,), batches=(BATCH,)),
+        filters=RecipeFilters(without_annotators_of=(main.pk,), batches=(BATCH,)),
     )
 
 
@@ -315,3 +316,77 @@ def _alone(say: Say) -> Iterator[None]:
             yield
         finally:
             cursor.execute("select pg_advisory_unlock(%s)", [_LOCK])
+
+
+# The data in `data/`: public votes and texts that anyone may use (see data/LICENCES.md).
+
+
+Row = dict[str, Any]
+
+SOURCE, LICENCE = "UKPConvArg1", "CC-BY-4.0"
+# The debates' prompts end with the first of these. Four ways to ask make 32 prompts of 8 stances,
+# enough to answer at every evaluation, and none of them stands in a demonstration.
+PHRASINGS = (
+    "Write a convincing argument for this stance.",
+    "Give one strong argument for this stance.",
+    "Argue for this stance in a few sentences.",
+    "Convince a sceptic of this stance.",
+)
+
+
+def _rows(name: str) -> Iterator[Row]:
+    path = settings.BASE_DIR / "data" / f"{name}.jsonl.gz"
+    with gzip.open(path, "rt", encoding="utf-8") as lines:
+        for line in lines:
+            yield json.loads(line)
+
+
+def comparison_rows() -> list[Row]:
+    """For `comparisons_import`: 2,200 pairs of arguments with their published labels."""
+    rows = []
+    for row in _rows("comparisons"):
+        first, second = row["source"].split("_")  # ids of the two arguments at the source
+        rows.append(
+            {
+                "id": row["item"],
+                "prompt": row["prompt"],
+                "response_a": row["response_a"],
+                "response_b": row["response_b"],
+                "gold": row["gold"],
+                "group": row["debate"],
+                "topic": row["topic"],
+                "language": "en",
+                "source": SOURCE,
+                "licence": LICENCE,
+                "origin": "human",
+                "origin_ref_a": first,
+                "origin_ref_b": second,
+            }
+        )
+    return rows
+
+
+def vote_rows() -> list[Row]:
+    """For `votes_import`: 10,967 votes of 2,134 people."""
+    return [
+        {"comparison": row["item"], "annotator": row["annotator"], "choice": row["choice"]}
+        for row in _rows("votes")
+    ]
+
+
+def demonstration_rows() -> list[Row]:
+    """For `snapshot_import`: winning arguments of other debates, GSM8K, seed tasks."""
+    return list(_rows("demonstrations"))
+
+
+def prompt_rows() -> list[Row]:
+    """For `snapshot_import`: the stances that were voted on, each asked in four ways."""
+    rows = []
+    for row in _rows("prompts"):
+        if row["voted"]:
+            asked = row["prompt"].removesuffix(PHRASINGS[0])
+            rows += [
+                {"prompt": asked + phrasing, **{k: row[k] for k in ("group", "source", "licence")}}
+                for phrasing in PHRASINGS
+            ]
+    return rows

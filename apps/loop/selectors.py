@@ -16,16 +16,16 @@ QUEUED, REFUSED = "pairs.queued", "pairs.refused"  # in the audit log, once per 
 STAGES = ("sft", "reward", "judge", "dpo", "ppo", "evaluate", "assess", "generate")
 
 
-def launch_key(preset: str, snapshot: Snapshot, stage: str, lap: int = 1) -> str:
-    """Names one stage of one lap for good: launching it again finds the run that there is."""
-    return f"circle:{preset}:{snapshot.pk}:{lap}:{stage}"
+def launch_key(preset: str, snapshot: Snapshot, stage: str, round_number: int = 1) -> str:
+    """Names one stage of one round for good: launching it again finds the run that there is."""
+    return f"circle:{preset}:{snapshot.pk}:{round_number}:{stage}"
 
 
 def circle_runs(
-    *, project: Project, snapshot: Snapshot, preset: str, lap: int = 1
+    *, project: Project, snapshot: Snapshot, preset: str, round_number: int = 1
 ) -> dict[str, Run]:
     """{stage: run} of a circle, in the order of its stages; stages not launched are left out."""
-    keys = {launch_key(preset, snapshot, stage, lap): stage for stage in STAGES}
+    keys = {launch_key(preset, snapshot, stage, round_number): stage for stage in STAGES}
     runs = Run.objects.filter(project=project, launch_key__in=keys)
     found = {keys[run.launch_key]: run for run in runs}
     return {stage: found[stage] for stage in STAGES if stage in found}

@@ -1,16 +1,19 @@
 """The circle: snapshots in, a chain of runs, fresh pairs back into the label queue."""
 
+import json
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from apps.accounts.models import Project, User
 from apps.accounts.services import audit_record
 from apps.common.errors import DomainError
+from apps.labeling.models import Comparison, Response
 from apps.labeling.services import comparisons_import
 from apps.loop import selectors
-from apps.loop.pairs import pair_rows
 from apps.snapshots.models import Snapshot
+from apps.snapshots.recipe import TRAIN
 from apps.snapshots.storage import artifact_store
 from apps.training.models import Artifact, Run
 from apps.training.services import run_launch
@@ -19,14 +22,15 @@ from workers.artifacts import ArtifactError
 
 log = logging.getLogger(__name__)
 UNATTENDED = (
-    "A lap of the circle starts by itself: its reward model is trained in the same lap, so nobody "
+    "A round of the loop starts by itself: its reward model is trained in the same round, so "
+    "nobody "
     "could approve it before."
 )
 
 
 @dataclass(frozen=True, slots=True)
 class CircleData:
-    """The frozen datasets of one lap. The two of preferences share no annotator, group or
+    """The frozen datasets of one round. The two of preferences share no annotator, group or
     argument in their training rows; `circle_start` refuses them otherwise."""
 
     demonstrations: Snapshot
@@ -43,12 +47,12 @@ def circle_start(
     preset: str = "demo",
     queue: str = "cpu",
     seed: int = 0,
-    lap: int = 1,
+    round_number: int = 1,
 ) -> dict[str, Run]:
     """Queue SFT, both reward models, DPO, PPO, both judgements and generation; {stage: run}.
 
     Each run names the runs it reads, so all but the first wait until those are finished. Starting
-    the same lap again returns the runs there are. `preset` is the recipes' preset of that name.
+    the same round again returns the runs there are. `preset` is the recipes' preset of that name.
     Raises `NotIndependent`, or what `run_launch` raises.
     """
     selectors.independence_required(preferences=data.preferences, judge=data.judge_preferences)
@@ -58,13 +62,13 @@ def circle_start(
         runs[stage] = run_launch(
             project=project,
             kind="reward" if stage == "judge" else stage,
-            name=name if lap == 1 else f"{name}, lap {lap}",
+            name=name if round_number == 1 else f"{name}, round {round_number}",
             config={"preset": preset},
             inputs=inputs,
             seed=seed,
             queue=queue,
             user=user,
-            idempotency_key=selectors.launch_key(preset, data.preferences, stage, lap),
+            idempotency_key=selectors.launch_key(preset, data.preferences, stage, round_number),
             override_reason=UNATTENDED if stage == "ppo" else "",
         )
 
@@ -147,3 +151,67 @@ def fresh_pairs_try(*, run_id: str) -> None:
         )
     else:
         log.info("run %s: %d fresh pairs queued", run_id, found.queued)
+
+
+# A generation's file of pairs, as rows for the label queue.
+
+
+Row = dict[str, Any]
+
+# Before what is drawn at random, and out of the random stratum, on which agreement is computed:
+# these pairs are chosen by being new, and they are another kind of text.
+PRIORITY = 1.0
+
+
+def pair_rows(text: str, *, run: Run) -> list[Row]:
+    """Rows for `comparisons_import`. `text`: JSON Lines as the recipe `generate` writes them.
+
+    The id is the run's and the line's, so that queueing twice adds nothing; the group is that of
+    the prompt in the run's prompts, so that splits keep what belongs together. Raises
+    `DomainError` naming the line of a file that is not of this form.
+    """
+    groups = _groups(run)
+    rows = []
+    for number, line in enumerate(text.splitlines(), start=1):
+        try:
+            pair = json.loads(line)
+            rows.append(_row(pair, run, number, groups))
+        except (ValueError, KeyError, TypeError) as error:
+            raise DomainError(
+                f"Line {number} of the generated pairs is not as expected: {error!r}.",
+                code="bad_pairs",
+                row=number,
+            ) from error
+    return rows
+
+
+def _row(pair: Row, run: Run, number: int, groups: dict[str, Row]) -> Row:
+    about = groups.get(_key(pair["prompt"]), {})
+    return {
+        "id": f"{run.pk}-{number}",
+        "prompt": pair["prompt"],
+        "response_a": pair["response_a"]["text"],
+        "response_b": pair["response_b"]["text"],
+        "origin": Response.Origin.MODEL.value,
+        "origin_ref_a": pair["response_a"]["origin"]["checkpoint"],
+        "origin_ref_b": pair["response_b"]["origin"]["checkpoint"],
+        "group": about.get("group", ""),
+        "source": about.get("source", ""),
+        "licence": about.get("licence", ""),
+        "stratum": Comparison.Stratum.PRIORITY.value,
+        "priority": PRIORITY,
+    }
+
+
+def _groups(run: Run) -> dict[str, Row]:
+    """What the run's prompts say of themselves, by prompt."""
+    link = run.inputs.filter(role="prompts", snapshot__isnull=False).select_related("snapshot")
+    snapshot = next((row.snapshot for row in link), None)
+    if snapshot is None:
+        return {}
+    rows = artifact_store().lines(f"{snapshot.uri}/{TRAIN}.jsonl")
+    return {_key(row["prompt"]): row for row in rows if "prompt" in row}
+
+
+def _key(messages: Any) -> str:
+    return json.dumps(messages, sort_keys=True)

@@ -23,7 +23,7 @@ def mail_check(databases: Sequence[str] | None = None, **_: Any) -> list[CheckMe
         return []
     return [
         Warning(
-            f"{n} e-mail channel(s) tell of incidents, and no mail server is configured.",
+            f"{n} e-mail channel(s) for incidents, but no mail server is configured.",
             hint="Set EMAIL_URL, see docs/settings.md.",
             id="monitoring.W001",
         )

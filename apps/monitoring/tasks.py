@@ -11,7 +11,7 @@ from apps.monitoring.services.retention import points_thin
 @shared_task(name="apps.monitoring.tasks.send_deliveries")
 def send_deliveries() -> None:
     """After each commit that has something to tell, and every 15 seconds for what was missed.
-    Returns at once: the sending goes on beside the events that share this process."""
+    Returns at once: the sending continues beside the events that share this process."""
     sender.wake()
 
 
@@ -23,7 +23,7 @@ def sweep_incidents() -> int:
 
 @shared_task(name="apps.monitoring.tasks.launch_probes")
 def launch_probes() -> int:
-    """Every minute: models under watch whose probe is due, and probes that ended unseen."""
+    """Every minute: Monitored models whose probe is due, and probes that ended unseen."""
     return probes_launch()
 
 

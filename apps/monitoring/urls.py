@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from apps.monitoring.views import channels, diagnosis, imports, incidents, playbook, watches
+from apps.monitoring.views import channels, diagnosis, incidents, watches
 
 app_name = "monitoring"
 _INCIDENTS = "<slug:slug>/monitoring/incidents/"
@@ -13,10 +13,10 @@ _WATCHES_ALL = "<slug:slug>/monitoring/"
 _WATCHES_ONE = f"{_WATCHES_ALL}watches/<str:watch_id>/"
 urlpatterns = [
     # playbook
-    path("<slug:slug>/monitoring/playbook/", playbook.playbook_list, name="playbook"),
+    path("<slug:slug>/monitoring/playbook/", diagnosis.playbook_list, name="playbook"),
     path(
         "<slug:slug>/monitoring/playbook/<slug:entry>/",
-        playbook.playbook_entry,
+        diagnosis.playbook_entry,
         name="playbook_entry",
     ),
     # diagnosis
@@ -27,7 +27,7 @@ urlpatterns = [
         name="check_launch",
     ),
     # imports
-    path("<slug:slug>/runs/import/", imports.run_import, name="run_import"),
+    path("<slug:slug>/runs/import/", diagnosis.run_import, name="run_import"),
     # incidents
     path(_INCIDENTS, incidents.incident_list, name="incidents"),
     path(f"{_INCIDENTS}bulk/", incidents.incidents_bulk, name="incidents_bulk"),

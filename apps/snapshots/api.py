@@ -267,7 +267,7 @@ def snapshot_changes(
     new = snapshots.snapshot_get(project=project, snapshot_id=snapshot_id)
     old = snapshots.snapshot_get(project=project, snapshot_id=since)
     summary = comparing.compare_summary(old=old, new=new)
-    wanted = comparing.Wanted(change=change, split=split, search=search.replace("\x00", ""))
+    wanted = comparing.DiffFilter(change=change, split=split, search=search.replace("\x00", ""))
     rows = comparing.compare_rows(old=old, new=new, wanted=wanted, start=offset, most=limit)
     return {
         "old": old.pk,

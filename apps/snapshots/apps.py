@@ -28,7 +28,7 @@ class SnapshotsConfig(AppConfig):
         nav_add(
             NavItem(
                 rank=31,
-                label="Ready?",
+                label="Data readiness",
                 url_name="snapshots:ready",
                 icon="target",
                 section="ready",

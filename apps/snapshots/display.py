@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from apps.snapshots.assembling.deciding import NO_VOTES
 from apps.snapshots.models import Snapshot
 from apps.snapshots.progress import STEPS
 from apps.snapshots.recipe import PRIVATE_SPLITS, in_order
@@ -22,7 +23,7 @@ SPLIT_WORDS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Tile:
+class DatasetTile:
     name: str
     value: str
     spread: str
@@ -61,6 +62,9 @@ def split_rows(counts: Mapping[str, Any]) -> list[SplitRow]:
     ]
 
 
+_REASONS = {NO_VOTES: "not voted on yet, or no vote counts"}  # on pages; stored as they were
+
+
 def drop_rows(counts: Mapping[str, Any]) -> list[DropRow]:
     """Most frequent first; percent of all comparisons (or rows that came in)."""
     dropped = counts.get("dropped", {})
@@ -68,35 +72,35 @@ def drop_rows(counts: Mapping[str, Any]) -> list[DropRow]:
         counts.get("rows", {}).values()
     )
     ordered = sorted(dropped.items(), key=lambda item: (-item[1], item[0]))
-    return [DropRow(reason, n, 100 * n / whole) for reason, n in ordered]
+    return [DropRow(_REASONS.get(reason, reason), n, 100 * n / whole) for reason, n in ordered]
 
 
-def tiles(counts: Mapping[str, Any]) -> list[Tile]:
+def tiles(counts: Mapping[str, Any]) -> list[DatasetTile]:
     """The headline figures of a preference dataset, or of its preview."""
     if "comparisons" not in counts:
         return []
     votes, people, chance = counts["votes"], counts["annotators"], counts["chance_keep_rate"]
     share = counts["kept"] / counts["comparisons"] if counts["comparisons"] else None
     return [
-        Tile(
+        DatasetTile(
             "Kept",
             f"{counts['kept']:,}",
             _percent(share),
             f"of {counts['comparisons']:,} comparisons",
         ),
-        Tile(
-            "A coin-flip crowd would pass",
+        DatasetTile(
+            "Accepted by chance (random voters)",
             _percent(chance) or "—",
             "",
-            "of the same comparisons, by chance alone",
+            "of the same comparisons",
         ),
-        Tile(
+        DatasetTile(
             "Votes that decide",
             f"{votes['deciding']:,}",
             "",
             f"{people['training']:,} annotators behind the training rows",
         ),
-        Tile(
+        DatasetTile(
             "Held-out annotators",
             f"{people['held_out']:,}",
             "",

@@ -19,7 +19,7 @@ from django.core.cache import cache
 from apps.common.errors import Conflict, DomainError, Missing, Unavailable
 from apps.snapshots import formats
 from apps.snapshots.assembling.rows import Row
-from apps.snapshots.formats import Shape, Source, writing
+from apps.snapshots.formats import Shape, SourceFiles, writing
 from apps.snapshots.models import Snapshot
 from apps.snapshots.recipe import SOFT, public
 from apps.snapshots.services.writing import folder_zipped, frozen_zipped
@@ -143,7 +143,7 @@ def _content(
 
 def _shaped(snapshot: Snapshot, split: str, shape: Shape) -> Iterable[Row]:
     """Rows of a split in a form. Opens the file at once, so that a missing one is said at once."""
-    source = Source(snapshot, split, _frozen_rows(snapshot, split))
+    source = SourceFiles(snapshot, split, _frozen_rows(snapshot, split))
     return source.rows if shape.rows_of is None else shape.rows_of(source)
 
 

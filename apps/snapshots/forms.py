@@ -85,15 +85,15 @@ class SnapshotForm(forms.Form):
         help_text="Counting asks for the three numbers below. A model weighs each vote by how "
         "reliable its annotator is, and asks for votes and a probability.",
     )
-    least_votes = forms.IntegerField(min_value=1, max_value=1000, label="Least votes")
+    least_votes = forms.IntegerField(min_value=1, max_value=1000, label="Minimum votes")
     least_agreeing = forms.IntegerField(
-        min_value=1, max_value=1000, label="Least agreeing", help_text="counting only"
+        min_value=1, max_value=1000, label="Minimum agreeing votes", help_text="counting only"
     )
     least_share = forms.FloatField(
-        min_value=0.01, max_value=1, label="Least share", help_text="counting only; ties in whole"
+        min_value=0.01, max_value=1, label="Minimum share", help_text="counting only; ties in whole"
     )
     least_posterior = forms.FloatField(
-        min_value=0.5, max_value=0.999999, label="Least probability", help_text="models only"
+        min_value=0.5, max_value=0.999999, label="Minimum probability", help_text="models only"
     )
     rulings = forms.ChoiceField(
         label="Rulings on disputes",
@@ -111,24 +111,24 @@ class SnapshotForm(forms.Form):
     heldout_groups = forms.MultipleChoiceField(
         required=False,
         label="Groups held out whole",
-        help_text="Never trained on; measured in a file of their own.",
+        help_text="Never trained on; evaluated in a separate file.",
     )
     heldout_annotators = forms.FloatField(
         min_value=0,
         max_value=0.9,
         label="Share of annotators held out",
-        help_text="Their votes decide no row and form their own evaluation file. 0: nobody.",
+        help_text="Their votes decide no row and form a separate evaluation file. 0: nobody.",
     )
     groups = forms.MultipleChoiceField(required=False, label="Only these groups")
     topics = forms.MultipleChoiceField(required=False, label="Only these topics")
     batches = forms.MultipleChoiceField(required=False, label="Only these batches")
     include_left_out = forms.BooleanField(
-        required=False, label="Count the votes of people an admin has left out"
+        required=False, label="Include votes of annotators that an admin excluded"
     )
     without_annotators_of = forms.MultipleChoiceField(
         required=False,
         label="Without the annotators of",
-        help_text="Leaves out everyone who voted in the training rows of these datasets.",
+        help_text="Excludes everyone who voted in the training rows of these datasets.",
     )
     cast_from = _time("Votes from")
     cast_before = _time("Votes before")
@@ -136,11 +136,11 @@ class SnapshotForm(forms.Form):
     smoke_share = _share("Smoke", "a quick check that a run works")
     dev_share = _share("Dev", "steers training")
     test_share = _share("Public test")
-    private_share = _share("Private test", "no run and no reader sees it")
+    private_share = _share("Private test", "hidden from runs and readers")
     audit_share = _share("Human audit", "kept for people to judge")
     split_by = forms.ChoiceField(
         choices=[
-            ("auto", "Groups; arguments if they are few"),
+            ("auto", "Groups; answers if there are few groups"),
             ("group", "Groups"),
             ("argument", "Arguments"),
         ],
@@ -156,7 +156,7 @@ class SnapshotForm(forms.Form):
     duplicate_similarity = forms.FloatField(
         min_value=0.5,
         max_value=1,
-        label="Alike from",
+        label="Similarity threshold",
         help_text="share of three-word runs in common; 1: the same words",
     )
     balance = forms.MultipleChoiceField(
@@ -174,7 +174,7 @@ class SnapshotForm(forms.Form):
     )
     most_train_rows = forms.IntegerField(
         min_value=0,
-        label="Most training rows",
+        label="Maximum training rows",
         help_text="0: all. Otherwise drawn evenly over what is ticked above.",
     )
     half_life_days = forms.FloatField(

@@ -7,7 +7,10 @@ from apps.accounts.models import Project, User
 from apps.common.models import Named
 from apps.labeling.models import Comparison
 
-LOOKING = ("check", "probe")  # kinds of run that only look at a dataset and make nothing of it
+READ_ONLY_KINDS = (
+    "check",
+    "probe",
+)  # kinds of run that only look at a dataset and make nothing of it
 
 
 class Snapshot(Named):

@@ -12,15 +12,15 @@ _KEPT = 600  # seconds after the last step was told
 Tell = Callable[[str], None]
 
 # In order; a page says which of how many it is.
-READ, DECIDE, WRITE, PROVE, LOOK, STORE = (
+READ, DECIDE, WRITE, PROVE, CHECK, STORE = (
     "Reading the votes",
     "Deciding every comparison",
     "Writing the files",
-    "Proving that nothing leaks",
-    "Looking for what is lopsided",
+    "Checking for leakage",
+    "Checking for bias",
     "Storing the files",
 )
-STEPS = (READ, DECIDE, WRITE, PROVE, LOOK, STORE)
+STEPS = (READ, DECIDE, WRITE, PROVE, CHECK, STORE)
 
 
 class Cancelled(Exception):

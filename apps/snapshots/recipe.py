@@ -57,7 +57,7 @@ __all__ = [
     "SMOKE",
     "SPLITS",
     "TRAIN",
-    "Filters",
+    "RecipeFilters",
     "SnapshotRecipe",
     "in_order",
     "moments",
@@ -77,7 +77,7 @@ BALANCE = (LENGTH, TOPIC, UNSAFE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Filters:
+class RecipeFilters:
     """Which comparisons and votes may enter. An empty tuple or None filters nothing.
 
     `left_out` are the people an admin has left out, as of when the recipe was made: their ids are
@@ -119,7 +119,7 @@ class SnapshotRecipe:
     least_share: float = 0.6
     least_posterior: float = 0.9
     rulings: str = OVERRIDE
-    filters: Filters = field(default_factory=Filters)
+    filters: RecipeFilters = field(default_factory=RecipeFilters)
     heldout_groups: tuple[str, ...] = ()
     heldout_annotators: float = 0.2
     splits: Mapping[str, float] = field(default_factory=lambda: dict(DEFAULT_SHARES))
@@ -211,12 +211,12 @@ _CHOICES = {
 }
 
 
-def moments(filters: Filters) -> tuple[dt.datetime | None, dt.datetime | None]:
+def moments(filters: RecipeFilters) -> tuple[dt.datetime | None, dt.datetime | None]:
     """The time range of votes, as aware datetimes: from (inclusive), before (exclusive)."""
     return _moment(filters, "cast_from"), _moment(filters, "cast_before")
 
 
-def _moment(filters: Filters, name: str) -> dt.datetime | None:
+def _moment(filters: RecipeFilters, name: str) -> dt.datetime | None:
     text = getattr(filters, name)
     if text is None:
         return None
@@ -248,7 +248,7 @@ def recipe_from_json(data: Mapping[str, Any]) -> SnapshotRecipe:
     """Raises `DomainError` (bad_recipe) naming the field; unknown fields are refused."""
     values = _values(SnapshotRecipe, data, "")
     if "filters" in values:
-        values["filters"] = Filters(**_values(Filters, values["filters"], "filters."))
+        values["filters"] = RecipeFilters(**_values(RecipeFilters, values["filters"], "filters."))
     return SnapshotRecipe(**values)
 
 
@@ -257,7 +257,7 @@ def recipe_from_stored(data: Mapping[str, Any]) -> SnapshotRecipe:
     a field is passed over."""
     known = _known(SnapshotRecipe, data)
     if isinstance(known.get("filters"), Mapping):
-        known["filters"] = _known(Filters, known["filters"])
+        known["filters"] = _known(RecipeFilters, known["filters"])
     return recipe_from_json(known)
 
 
@@ -300,7 +300,7 @@ def _fit(name: str, wanted: str, value: Any) -> Any:
             raise _bad(name, "must be true or false")
         return value
     kind = int if "int" in wanted else float if "float" in wanted else str
-    if "Filters" not in wanted and not _is(value, kind):
+    if "RecipeFilters" not in wanted and not _is(value, kind):
         raise _bad(name, f"must be {'text' if kind is str else 'a number'}")
     return float(value) if kind is float else value
 

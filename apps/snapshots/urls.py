@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from apps.snapshots.views import comparing, datasets, exports, lineage, readiness, reports
+from apps.snapshots.views import datasets, lineage, reports
 
 app_name = "snapshots"
 urlpatterns = [
@@ -11,12 +11,12 @@ urlpatterns = [
     path("<slug:slug>/datasets/<str:snapshot>/report/", reports.report, name="report"),
     path("<slug:slug>/datasets/<str:snapshot>/report.csv", reports.report_csv, name="report_csv"),
     # comparing
-    path("<slug:slug>/datasets/compare/", comparing.compare, name="compare"),
-    path("<slug:slug>/datasets/compare/changes.csv", comparing.compare_csv, name="compare_csv"),
+    path("<slug:slug>/datasets/compare/", lineage.compare, name="compare"),
+    path("<slug:slug>/datasets/compare/changes.csv", lineage.compare_csv, name="compare_csv"),
     # exports
-    path("<slug:slug>/datasets/<str:snapshot>/export/", exports.snapshot_exports, name="exports"),
+    path("<slug:slug>/datasets/<str:snapshot>/export/", datasets.snapshot_exports, name="exports"),
     path(
-        "<slug:slug>/datasets/<str:snapshot>/export/file/", exports.export_file, name="export_file"
+        "<slug:slug>/datasets/<str:snapshot>/export/file/", datasets.export_file, name="export_file"
     ),
     # lineage
     path(
@@ -27,7 +27,7 @@ urlpatterns = [
     path("<slug:slug>/datasets/<str:snapshot>/rows/", lineage.snapshot_rows, name="rows"),
     path("<slug:slug>/datasets/<str:snapshot>/lineage/", lineage.snapshot_lineage, name="lineage"),
     # readiness
-    path("<slug:slug>/ready/", readiness.ready, name="ready"),
+    path("<slug:slug>/ready/", reports.ready, name="ready"),
     # datasets
     path("<slug:slug>/datasets/", datasets.snapshot_list, name="list"),
     path("<slug:slug>/datasets/new/", datasets.snapshot_create, name="create"),

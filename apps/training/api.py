@@ -417,7 +417,7 @@ class PriorityIn(Schema):
 def fleet(request: HttpRequest, slug: str) -> FleetOut:
     """The same in every project: it names no run."""
     project_for(request.user, slug, STAFF)
-    heard = fleet_reading.fleet_look()
+    heard = fleet_reading.fleet_state()
     return FleetOut(
         workers=[WorkerOut.of(one) for one in (heard.workers if heard else ())],
         classes=[

@@ -13,7 +13,7 @@ class TrainingConfig(AppConfig):
         staff = frozenset({"engineer", "admin"})
         nav_add(NavItem(40, "Runs", "training:runs", "activity", "runs", staff))
         nav_add(NavItem(41, "Models", "training:models", "box", "models", staff))
-        nav_add(NavItem(42, "Fleet", "training:fleet", "cpu", "fleet", staff))
+        nav_add(NavItem(42, "Machines", "training:fleet", "cpu", "fleet", staff))
         home_set("engineer", "training:runs")
 
         from apps.training.selectors.results import run_results

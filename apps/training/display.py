@@ -30,17 +30,17 @@ FAVICONS = {
 }
 # Whose turn it is, and what to do, by the fault of a failure.
 TURNS = {
-    "data": "It is the data's turn: mend what the message names, freeze a new dataset and clone.",
-    "configuration": "It is your turn: clone the run and correct what the message names.",
+    "data": "Data problem: fix what the message names, freeze a new dataset and clone the run.",
+    "configuration": "Configuration problem: clone the run and correct what the message names.",
     "machine": "Nothing is wrong with the run: resume it when the machine has room.",
-    "bug": "It is our turn: the log holds the traceback; please report it with the run's id.",
+    "bug": "A bug in Concord: the log holds the traceback; please report it with the run's id.",
     "guard": "A guardrail stopped it on purpose: read the alerts before anything else.",
-    "user": "Somebody ended it.",
+    "user": "Ended by a person.",
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class RunProgress:
     """`percent` is None while the number of steps is unknown, `eta_s` while nothing tells it."""
 
     percent: int | None
@@ -49,16 +49,16 @@ class Progress:
     eta_s: float | None = None
 
 
-def progress(run: Run, attempt: RunAttempt | None = None) -> Progress:
+def progress(run: Run, attempt: RunAttempt | None = None) -> RunProgress:
     tone = {"finished": "good", "failed": "bad"}.get(run.state, "")
     if not run.total_steps:
         words = f"step {run.step:,}" if run.step else ""
-        return Progress(100 if run.state == Run.State.FINISHED else None, words, tone)
+        return RunProgress(100 if run.state == Run.State.FINISHED else None, words, tone)
     percent = min(100, int(100 * run.step / run.total_steps))
     words = f"step {run.step:,} of {run.total_steps:,}"
     if run.state == Run.State.FINISHED and run.step < run.total_steps:
         words += ", finished early"
-    return Progress(percent, words, tone, _eta(run, attempt))
+    return RunProgress(percent, words, tone, _eta(run, attempt))
 
 
 def _eta(run: Run, attempt: RunAttempt | None) -> float | None:
@@ -106,7 +106,7 @@ def group_name(runs: Sequence[Run]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Tile:
+class MetricTile:
     """A figure with what it rests on; `spread` is its interval, `why` the reason for none."""
 
     label: str
@@ -116,7 +116,7 @@ class Tile:
     why: str = ""
 
 
-def headline_tiles(run: Run, latest: dict[str, tuple[int, float]]) -> list[Tile]:
+def headline_tiles(run: Run, latest: dict[str, tuple[int, float]]) -> list[MetricTile]:
     """One tile for each headline that was measured; the figures of a report, which have intervals,
     take the place of what was measured on the way."""
     if reported := _reported_tiles(run):
@@ -128,11 +128,11 @@ def headline_tiles(run: Run, latest: dict[str, tuple[int, float]]) -> list[Tile]
             step, value = latest[name]
             basis = f"at step {step:,}" + (f", {headline.said}" if headline.said else "")
             value = round(value) if headline.is_count and math.isfinite(value) else value
-            tiles.append(Tile(headline.title, value, basis))
+            tiles.append(MetricTile(headline.title, value, basis))
     return tiles
 
 
-def _reported_tiles(run: Run) -> list[Tile]:
+def _reported_tiles(run: Run) -> list[MetricTile]:
     if run.kind == Run.Kind.REWARD:
         held_out = [split for split in reward_splits(run) if split["name"] != "train"]
         return [replace(row["accuracy"], label=f"Accuracy on {row['name']}") for row in held_out]
@@ -147,15 +147,15 @@ def _reported_tiles(run: Run) -> list[Tile]:
     return []
 
 
-def interval_tile(label: str, interval: dict[str, Any]) -> Tile:
+def interval_tile(label: str, interval: dict[str, Any]) -> MetricTile:
     """A statistic with its interval, or the reason why there is none."""
     value, low, high = (interval.get(key) for key in ("value", "low", "high"))
     basis = f"n = {interval.get('n', 0):,}"
     if value is None:
-        return Tile(label, None, basis, why=interval.get("undefined") or "undefined")
+        return MetricTile(label, None, basis, why=interval.get("undefined") or "undefined")
     if low is None or high is None:
-        return Tile(label, value, basis, why=interval.get("no_interval") or "no interval")
-    return Tile(label, value, basis, spread=f"{fixed(low)} … {fixed(high)}")
+        return MetricTile(label, value, basis, why=interval.get("no_interval") or "no interval")
+    return MetricTile(label, value, basis, spread=f"{fixed(low)} … {fixed(high)}")
 
 
 def reward_splits(run: Run) -> list[dict[str, Any]]:
@@ -217,26 +217,26 @@ def facts(values: dict[str, Any]) -> Facts:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class StatisticsTable:
     """Statistics that belong together; `why` is why none of them has an interval."""
 
     title: str
-    rows: list[tuple[str, Tile]]
+    rows: list[tuple[str, MetricTile]]
     why: str
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
+class RunSummary:
     """`plain` figures, `groups` of nested ones, `tables` of statistics with intervals, and
     `change`: (name, first, last) rows."""
 
     plain: Facts
     groups: list[tuple[str, Facts]]
-    tables: list[Table]
+    tables: list[StatisticsTable]
     change: list[tuple[str, Any, Any]]
 
 
-def summary_parts(summary: dict[str, Any], skip: frozenset[str] = frozenset()) -> Summary:
+def summary_parts(summary: dict[str, Any], skip: frozenset[str] = frozenset()) -> RunSummary:
     """What a recipe returned at its end, by how it is best read."""
     kept = {name: value for name, value in summary.items() if name not in skip}
     first, last = kept.get("first"), kept.get("last")
@@ -246,7 +246,7 @@ def summary_parts(summary: dict[str, Any], skip: frozenset[str] = frozenset()) -
         change = [(name, first.get(name), last.get(name)) for name in {**first, **last}]
     groups = {name: value for name, value in kept.items() if isinstance(value, dict) and value}
     measured = {n: g for n, g in groups.items() if all(_is_interval(v) for v in g.values())}
-    return Summary(
+    return RunSummary(
         plain=facts({name: value for name, value in kept.items() if name not in groups}),
         groups=[(name, facts(value)) for name, value in groups.items() if name not in measured],
         tables=[_table(name, value) for name, value in measured.items()],
@@ -258,10 +258,10 @@ def _is_interval(value: Any) -> bool:
     return isinstance(value, dict) and {"value", "low", "high"} <= set(value)
 
 
-def _table(title: str, group: dict[str, dict[str, Any]]) -> Table:
+def _table(title: str, group: dict[str, dict[str, Any]]) -> StatisticsTable:
     rows = [(name, interval_tile(name, interval)) for name, interval in group.items()]
     reasons = {tile.why for _, tile in rows}
-    return Table(title, rows, why=reasons.pop() if len(reasons) == 1 else "")
+    return StatisticsTable(title, rows, why=reasons.pop() if len(reasons) == 1 else "")
 
 
 def config_diff(mine: dict[str, Any], other: dict[str, Any]) -> list[dict[str, Any]]:

@@ -55,8 +55,8 @@ PREFLIGHT_WORDS: dict[str, tuple[str, str]] = {
     "reward": (
         "The reward does not rank real answers over noise",
         "A policy would learn to please a broken measure. Look at the histogram among the checks, "
-        "score a few answers by hand, and mend the reward before anything is trained against it. "
-        "With reward_check: warn a run goes on all the same.",
+        "score a few answers by hand, and fix the reward before you train against it. "
+        "With reward_check: warn the run continues anyway.",
     ),
     "reward_shape": (
         "The scores have no shape to learn from",
@@ -74,7 +74,7 @@ PREFLIGHT_WORDS: dict[str, tuple[str, str]] = {
     ),
     "data": (
         "The data cannot be trained on",
-        "Mend what the message names, freeze a new dataset, and clone the run with it.",
+        "Fix what the message names, freeze a new dataset, and clone the run with it.",
     ),
     "lengths": (
         "Too much of the data does not fit the lengths",
@@ -136,11 +136,11 @@ def _measured(rule: GuardRule, run: Run, alerts: Sequence[Alert]) -> str:
         return f"It fired at step {alert.step:,}."
     side = "over" if rule.bound == "above" else "under"
     limit = rule.threshold if alert.threshold is None else alert.threshold
-    looks = "" if rule.patience[1] == 1 else f" ({rule.patience_words})"
+    checks = "" if rule.patience[1] == 1 else f" ({rule.patience_words})"
     read = "" if rule.test == "level" else f" ({TESTS[rule.test]})"
     return (
         f"{rule.metric}{read} was {figure(alert.value)} at step {alert.step:,}, "
-        f"{side} the limit of {figure(limit)} {rule.unit}{looks}."
+        f"{side} the limit of {figure(limit)} {rule.unit}{checks}."
     )
 
 
@@ -158,7 +158,7 @@ def _changes(run: Run) -> list[tuple[str, Any, Any]]:
 # What happened stands in the run's own message, with its numbers. Guardrails and checks before the
 # first step say more (`apps.training.guidance`).
 
-_AGAIN = "It was tried again as often as a run may be: resume it when"
+_AGAIN = "All automatic retries are used up: resume it when"
 _FREEZE = "Freeze a better dataset, and clone the run with it."
 _REPORT = "Please report it with the run's id; the log holds the traceback."
 _OTHER_CHECKPOINT = "Clone the run with another checkpoint, or train that one again."
@@ -188,7 +188,8 @@ NEXT_STEPS: dict[str, str] = {
     "bad_answer": _FREEZE,
     "bad_data": _FREEZE,
     "bad_ensemble": _ENSEMBLE,
-    "damaged_checkpoint": "Resume after removing that checkpoint, or clone the run to start anew.",
+    "damaged_checkpoint": "Resume after removing that checkpoint, or clone the run to start "
+    "from scratch.",
     "damaged_input": "Verify the dataset or checkpoint that the message names on its page; freeze "
     "or train it again if it is broken, and clone the run with the new one.",
     "no_answer": "Freeze prompts with answers, or set without_answer in a clone.",
@@ -201,15 +202,16 @@ NEXT_STEPS: dict[str, str] = {
     # services that are asked for scores
     "no_token": "Whoever runs the worker sets the variable that the message names; then resume.",
     "reward_service": "Resume when the service is back.",
-    "reward_service_answer": "Mend the service where the message says, then resume.",
+    "reward_service_answer": "Fix the service as the message says, then resume.",
     "reward_service_limit": "Clone the run with a lower max_new_tokens, or shorter prompts.",
     "reward_service_refused": "Correct the address in a clone, or the token on the worker.",
-    "reward_service_version": "Clone the run: it starts anew with the version that answers now.",
+    "reward_service_version": "Clone the run: it starts again with the version of the service "
+    "that answers now.",
     "reward_failed": _REPORT,
     # services that answer
     "inference_server": f"{_AGAIN} the server answers; only what is missing is asked for.",
     "inference_server_answer": "Look at the rows that the message names: shorten them, raise the "
-    "server's limits, or mend its settings. Then resume: only they are asked for.",
+    "server's limits, or fix its settings. Then resume: only the missing answers are requested.",
     "inference_server_changed": "Have the server serve one model only, then clone the run: answers "
     "of two models are not mixed.",
     "inference_server_refused": "Correct the server's address or model in a clone, or have whoever "
@@ -224,16 +226,17 @@ NEXT_STEPS: dict[str, str] = {
     "crashed": "Read the end of the log. A crash at the same step each time is a bug or bad "
     "hardware: report it. Else resume.",
     "disk_full": "Make room on the worker's disk, then resume.",
-    "exited": "Read the end of the log, which holds the trainer's last words; then resume.",
+    "exited": "Read the end of the log, which holds the trainer's last output; then resume.",
     "interrupted": f"{_AGAIN} a worker is there.",
     "killed": f"{_AGAIN} you know who killed it, or that it was by accident.",
-    "lease_lost": "Look after Redis and the network between it and the worker, then resume.",
-    "lost": f"{_AGAIN} the machine is back, or another one is there (see Fleet).",
+    "lease_lost": "Check Redis and the network between it and the worker, then resume.",
+    "lost": f"{_AGAIN} the machine is back, or another one is there (see Machines).",
     "missing_package": "Whoever runs the worker installs the package or extra that the message "
-    f"names; then resume. {_OTHER_CLASS} if its machines have it (see Fleet).",
+    f"names; then resume. {_OTHER_CLASS} if its machines have it (see Machines).",
     "out_of_memory": "Clone the run with what the message advises: smaller micro-batches first, "
     "then shorter sequences, then a layout over several GPUs (tab Checks, which layout fits).",
-    "rank_lost": f"{_AGAIN} the machine is sound: it goes on from its checkpoint. A rank that is "
+    "rank_lost": f"{_AGAIN} the machine is healthy: it continues from its checkpoint. A rank "
+    "that is "
     "lost at the same step each time points to memory or to one bad GPU.",
     "ray_unavailable": "Start the cluster that RAY_ADDRESS names, or give it the processors and "
     "GPUs that the message counts; then resume. Or clone the run with fewer actors.",
@@ -242,25 +245,25 @@ NEXT_STEPS: dict[str, str] = {
     "terminated": f"{_AGAIN} the machine is up.",
     "too_few_gpus": f"{_OTHER_CLASS} or with fewer processes; 0 takes every GPU there is.",
     # people and guardrails
-    "stop_forced": "Its last checkpoint is kept: resume it, or go on from that.",
+    "stop_forced": "Its last checkpoint is kept: resume the run, or start another from it.",
     "non_finite": "Look at the samples and charts of that step, lower the learning rate in a "
-    "clone, or go back to the last healthy checkpoint.",
+    "clone, or roll back to the last healthy checkpoint.",
     # our side
     "bug": _REPORT,
     "contract_violation": _REPORT,
-    "uri_outside_run": "Look at the worker that ran it: its trainer is broken, or is none. Then "
+    "uri_outside_run": "Look at the worker that ran it: its trainer is broken or missing. Then "
     "clone the run.",
     "unreadable_job": _NEW_VERSION,
     "worker_error": _REPORT,
 }
 _WHOSE = {
-    "data": "It is the data's turn.",
-    "configuration": "It is your turn.",
-    "machine": "It is the machine's turn.",
-    "bug": "It is our turn.",
+    "data": "Data problem.",
+    "configuration": "Configuration problem.",
+    "machine": "Machine problem.",
+    "bug": "Bug in Concord.",
 }
 _CONTRACT = (
-    "Something that must hold exactly while a policy trains did not: read the diagnosis, and "
+    "An invariant of policy training was violated: read the diagnosis, and "
     "report it with the run's id."
 )
 

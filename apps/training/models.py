@@ -31,7 +31,7 @@ class Run(Named):
         CHECK = "check", "Check"
         PROBE = "probe", "Probe"
         IMPORTED = "imported", "Imported"
-        DRILL = "drill", "Drill"
+        DRILL = "drill", "Test run"
 
     class State(models.TextChoices):
         WAITING = "waiting", "waiting for its inputs"
@@ -97,7 +97,7 @@ class Run(Named):
         blank=True,
         on_delete=models.CASCADE,
         related_name="checks",
-        help_text="the run whose trouble this check or experiment looks into",
+        help_text="the run whose problem this check or experiment looks into",
     )
     group = models.CharField(
         max_length=40, blank=True, help_text="runs that differ in their seed only share it"

@@ -1,6 +1,6 @@
 from django.urls import path
 
-from apps.training.views import actions, compare, figures, fleet, groups, launch, models, runs
+from apps.training.views import fleet, groups, launch, metrics, models, runs
 
 app_name = "training"
 urlpatterns = [
@@ -9,43 +9,43 @@ urlpatterns = [
     path("<slug:slug>/runs/", runs.run_list, name="runs"),
     path("<slug:slug>/runs/new/", launch.run_kinds, name="run_kinds"),
     path("<slug:slug>/runs/new/<slug:kind>/", launch.run_new, name="run_new"),
-    path("<slug:slug>/runs/compare/", compare.run_compare, name="run_compare"),
+    path("<slug:slug>/runs/compare/", groups.run_compare, name="run_compare"),
     path("<slug:slug>/runs/groups/<str:group>/", groups.group_detail, name="group"),
     path("<slug:slug>/runs/groups/<str:group>/seeds.csv", groups.group_csv, name="group_csv"),
     path("<slug:slug>/runs/groups/<str:group>/add/", groups.group_add, name="group_add"),
     path("<slug:slug>/runs/<str:run_id>/", runs.run_detail, name="run"),
-    path("<slug:slug>/runs/<str:run_id>/metrics.json", figures.run_metrics, name="run_metrics"),
+    path("<slug:slug>/runs/<str:run_id>/metrics.json", metrics.run_metrics, name="run_metrics"),
     path(
-        "<slug:slug>/runs/<str:run_id>/metrics.csv", figures.run_metrics_csv, name="run_metrics_csv"
+        "<slug:slug>/runs/<str:run_id>/metrics.csv", metrics.run_metrics_csv, name="run_metrics_csv"
     ),
-    path("<slug:slug>/runs/<str:run_id>/band.json", figures.run_band, name="run_band"),
+    path("<slug:slug>/runs/<str:run_id>/band.json", metrics.run_band, name="run_band"),
     path(
         "<slug:slug>/runs/<str:run_id>/histograms.csv",
-        figures.run_histograms_csv,
+        metrics.run_histograms_csv,
         name="run_histograms_csv",
     ),
     path(
         "<slug:slug>/runs/<str:run_id>/files/<int:artifact_id>/",
-        figures.run_artifact,
+        metrics.run_artifact,
         name="run_artifact",
     ),
-    path("<slug:slug>/runs/<str:run_id>/stop/", actions.run_stop, name="run_stop"),
-    path("<slug:slug>/runs/<str:run_id>/cancel/", actions.run_cancel, name="run_cancel"),
-    path("<slug:slug>/runs/<str:run_id>/resume/", actions.run_resume, name="run_resume"),
-    path("<slug:slug>/runs/<str:run_id>/roll-back/", actions.run_roll_back, name="run_roll_back"),
+    path("<slug:slug>/runs/<str:run_id>/stop/", launch.run_stop, name="run_stop"),
+    path("<slug:slug>/runs/<str:run_id>/cancel/", launch.run_cancel, name="run_cancel"),
+    path("<slug:slug>/runs/<str:run_id>/resume/", launch.run_resume, name="run_resume"),
+    path("<slug:slug>/runs/<str:run_id>/roll-back/", launch.run_roll_back, name="run_roll_back"),
     path("<slug:slug>/runs/<str:run_id>/move/", fleet.run_move, name="run_move"),
     path("<slug:slug>/runs/<str:run_id>/priority/", fleet.run_priority, name="run_priority"),
-    path("<slug:slug>/runs/<str:run_id>/minimal/", actions.run_minimal, name="run_minimal"),
+    path("<slug:slug>/runs/<str:run_id>/minimal/", launch.run_minimal, name="run_minimal"),
     path(
         "<slug:slug>/runs/<str:run_id>/alerts/<int:alert_id>/acknowledge/",
-        actions.alert_acknowledge,
+        launch.alert_acknowledge,
         name="alert_acknowledge",
     ),
     path("<slug:slug>/models/", models.model_list, name="models"),
     path("<slug:slug>/models/<str:checkpoint_id>/", models.model_detail, name="model"),
     path(
         "<slug:slug>/models/<str:checkpoint_id>/evaluate/",
-        actions.model_evaluate,
+        launch.model_evaluate,
         name="model_evaluate",
     ),
 ]

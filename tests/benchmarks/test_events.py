@@ -10,7 +10,7 @@ from apps.training import dispatch, selectors, services
 from apps.training.models import MetricBlock, Run, RunEvent
 from benchmarks.events_world import before
 from benchmarks.events_world.trainers import Trainer, curves, names
-from tests.web.runs import run_make
+from tests.web.world import run_make
 
 STEPS, METRICS = 12, 5
 

@@ -12,7 +12,7 @@ from playwright.sync_api import Page, expect
 from apps.accounts.models import Project, Role
 from apps.training.models import Alert, Checkpoint, Sample
 from tests.people import person_make
-from tests.web.runs import event_add, metrics_add, run_make
+from tests.web.world import event_add, metrics_add, run_make
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
@@ -190,7 +190,7 @@ def test_everything_needed_works_without_javascript(live_server, open_page, sign
     page.get_by_role("link", name="Runs", exact=True).first.click()
     page.get_by_label("State").select_option("finished")
     page.get_by_role("button", name="Apply").click()
-    expect(page.get_by_text("No run fits")).to_be_visible()
+    expect(page.get_by_text("No matching runs")).to_be_visible()
     page.get_by_role("button", name="Theme: system").click()
     expect(page.locator("html")).to_have_attribute("data-theme", "light")
     page.get_by_role("button", name="Sign out").click()

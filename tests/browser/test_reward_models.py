@@ -64,5 +64,5 @@ def test_a_person_reads_a_red_line_and_approves_with_a_reason(
     page.get_by_label("Reason").fill("praise never reaches this policy")
     page.get_by_role("button", name="Approve").click()
     expect(page.get_by_text("Approved by Ada")).to_be_visible()
-    page.get_by_role("link", name="The page as it was then").click()
-    expect(page.get_by_text("It does not change any more")).to_be_visible()
+    page.get_by_role("link", name="The page at that time").click()
+    expect(page.get_by_text("It never changes")).to_be_visible()

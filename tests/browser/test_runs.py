@@ -13,7 +13,7 @@ from apps.training.models import Run
 from tests.browser.readable import readable
 from tests.people import person_make
 from tests.training.stack import Stack
-from tests.web.runs import event_add, metrics_add, run_make
+from tests.web.world import event_add, metrics_add, run_make
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
@@ -46,7 +46,7 @@ def test_emil_launches_a_run_and_watches_it_finish(
     page = open_page()
     sign_in(page, "emil")
     page.get_by_role("link", name="New run").first.click()
-    page.get_by_role("link", name="Drill").click()
+    page.get_by_role("link", name="Test run").click()
     page.get_by_label("Name").fill("watched")
     page.get_by_label("steps", exact=True).fill("40")
     page.get_by_label("step_seconds").fill("0.25")
@@ -95,7 +95,7 @@ def test_a_run_is_cancelled_after_a_question_and_resumed(
     page.get_by_role("link", name="Cancel").click()
     dialog = page.get_by_role("dialog", name="Cancel long?")
     shot(page, "cancel")
-    dialog.get_by_role("button", name="Let it run").click()
+    dialog.get_by_role("button", name="Keep running").click()
     expect(dialog).not_to_be_visible()
     page.get_by_role("link", name="Cancel").click()
     dialog.get_by_role("button", name="Cancel the run").click()
@@ -130,7 +130,7 @@ def test_zoom_and_smoothing_stay_when_new_points_arrive(
     expect(page.locator("figure p")).to_contain_text("90 points", timeout=10_000)
     page.mouse.move(5, 5)
     zoomed = page.locator("figure canvas").evaluate("c => c.toDataURL()")
-    page.get_by_role("button", name="Whole run").click()
+    page.get_by_role("button", name="Reset zoom").click()
     page.wait_for_timeout(300)
     whole = page.locator("figure canvas").evaluate("c => c.toDataURL()")
     assert before[:64] == zoomed[:64]
@@ -178,7 +178,7 @@ def test_runs_are_ticked_in_the_list_and_drawn_in_one_chart(
     sign_in(page, "emil")
     page.get_by_label("Compare slow").check()
     page.get_by_label("Compare fast").check()
-    page.get_by_role("button", name="Compare ticked runs").click()
+    page.get_by_role("button", name="Compare selected runs").click()
     figure = page.locator("figure", has_text="drill/value")
     expect(figure.locator("p")).to_contain_text("slow: 3 points")
     readable(page, "run-compare")

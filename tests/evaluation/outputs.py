@@ -14,7 +14,7 @@ from apps.snapshots.models import Snapshot
 from apps.snapshots.storage import artifact_store
 from apps.training.models import Artifact, Checkpoint, Run, RunInput
 from tests.labeling.pairs import annotators_make
-from tests.web.runs import run_make
+from tests.web.world import run_make
 
 
 def snapshot_make(project: Project, **fields: Any) -> Snapshot:

@@ -17,16 +17,15 @@ from apps.accounts.models import AuditEvent, Project, Role, User
 from apps.common.errors import Conflict, DomainError
 from apps.evaluation.models import AdversarialRound, OutputRanking
 from apps.evaluation.selectors.adversarial import (
-    figures_of,
     high_is_a,
     outputs_readable,
     pairs_chosen,
+    round_counts,
     round_pairs,
 )
 from apps.evaluation.selectors.outputs import outputs_of
-from apps.evaluation.services import adversarial as services
-from apps.evaluation.services.adversarial import hard_pairs_freeze, round_open
-from apps.evaluation.services.ranking import outputs_send
+from apps.evaluation.services import ranking as services
+from apps.evaluation.services.ranking import hard_pairs_freeze, outputs_send, round_open
 from apps.labeling.models import Comparison, LabelingSettings, Prompt, RatingTask
 from apps.labeling.services import Lease, comparisons_import, slot_lease_next, vote_cast
 from apps.snapshots.models import Snapshot
@@ -100,7 +99,7 @@ def test_a_praise_loving_reward_model_is_fooled_and_its_hard_pairs_reject_praise
     assert vote_all(checkpoint.project, crowd_of(checkpoint.project)) == 54
 
     pairs = round_pairs(round_, outputs_of(run))
-    figures = figures_of(pairs)
+    figures = round_counts(pairs)
     assert (figures.n, figures.decided, figures.fooled) == (18, 18, 12)
     assert figures.share.low < 12 / 18 < figures.share.high
     assert all(PRAISE in pair.high[0]["content"] for pair in pairs if pair.is_fooled)
@@ -147,7 +146,7 @@ def test_where_people_agree_with_the_model_there_is_nothing_to_freeze(
     with pytest.raises(Conflict, match="no decided pair"):
         hard_pairs_freeze(round_=round_, user=emil)
     vote_all(checkpoint.project, crowd_of(checkpoint.project))
-    assert figures_of(round_pairs(round_)).fooled == 0
+    assert round_counts(round_pairs(round_)).fooled == 0
     with pytest.raises(Conflict, match="no decided pair"):
         hard_pairs_freeze(round_=round_, user=emil)
     assert not Snapshot.objects.exists()
@@ -284,7 +283,7 @@ def test_ties_are_decided_and_fool_nobody(checkpoint: Checkpoint, emil: User, si
         False,
         "0 for it, 0 against, 3 neither",
     )
-    figures = figures_of([pair])
+    figures = round_counts([pair])
     assert (figures.decided, figures.fooled, figures.voted) == (1, 0, 1)
 
 
@@ -383,7 +382,7 @@ def test_emil_opens_a_round_sees_what_fooled_the_model_and_freezes_it(
     opened = browser.post(f"{page}open/", {"source": assessment.pk})
     round_ = AdversarialRound.objects.get()
     assert opened.url == f"{page}{round_.pk}/"
-    assert "Nothing is decided yet" in text_of(browser, opened.url)
+    assert "No pair is decided yet" in text_of(browser, opened.url)
     refused = browser.post(f"{opened.url}freeze/", follow=True)
     assert "no decided pair" in refused.content.decode()
     vote_all(checkpoint.project, crowd_of(checkpoint.project))

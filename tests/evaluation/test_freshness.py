@@ -6,7 +6,7 @@ import pytest
 from django.utils import timezone
 
 from apps.accounts.models import Project, Role, User
-from apps.evaluation.selectors.freshness import (
+from apps.evaluation.selectors.ceiling import (
     flipped_since,
     freshness_finding,
     votes_then_and_since,

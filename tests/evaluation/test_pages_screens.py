@@ -8,9 +8,11 @@ from apps.common.drawing.axes import Axis, estimate, headline, short, words
 from apps.common.drawing.blocks import parts, text_view
 from apps.common.drawing.curves import curve_view
 from apps.common.drawing.histograms import histogram_view
-from apps.evaluation.screens.compare import beside_accuracy, ceiling_says, compare
 from apps.evaluation.screens.page import (
-    LOOKS,
+    VERDICT_WORDS,
+    beside_accuracy,
+    ceiling_says,
+    compare,
     group_views,
     open_lines,
     turned_red,
@@ -130,11 +132,11 @@ def test_every_block_of_every_kind_is_drawn():
 @pytest.mark.parametrize(
     ("n_red", "n_unmeasured", "said"),
     [
-        (3, 4, "3 lines are red, 4 not measured: do not optimise against it yet."),
-        (1, 0, "1 line is red: do not optimise against it yet."),
-        (0, 1, "No line is red, but 1 line is not measured"),
+        (3, 4, "3 failed, 4 not measured: not fit for optimisation yet."),
+        (1, 0, "1 failed: not fit for optimisation yet."),
+        (0, 1, "No check failed, but 1 check is not measured"),
         (0, len(LINES), "Nothing is measured yet"),
-        (0, 0, f"All {len(LINES)} lines are green"),
+        (0, 0, f"All {len(LINES)} checks passed"),
     ],
 )
 def test_the_verdict_is_a_yes_only_when_every_line_is_green(n_red, n_unmeasured, said):
@@ -142,8 +144,8 @@ def test_the_verdict_is_a_yes_only_when_every_line_is_green(n_red, n_unmeasured,
 
 
 def test_no_verdict_is_told_by_its_colour_alone():
-    assert len({icon for _, icon, _ in LOOKS.values()}) == len(Verdict)
-    assert len({word for _, _, word in LOOKS.values()}) == len(Verdict)
+    assert len({icon for _, icon, _ in VERDICT_WORDS.values()}) == len(Verdict)
+    assert len({word for _, _, word in VERDICT_WORDS.values()}) == len(Verdict)
 
 
 def test_every_line_stands_in_its_group_in_the_order_of_the_page():
@@ -160,16 +162,16 @@ def test_what_turned_red_since_is_what_was_not_red_before():
 
 def test_what_an_approval_passed_over_is_said_in_one_breath():
     assert open_lines(all_green()) == ""
-    assert open_lines(all_green(red("slices"))) == "1 line red"
+    assert open_lines(all_green(red("slices"))) == "1 check failed"
     missing = unmeasured("accuracy", "no pairs")
-    assert open_lines(all_green(missing)) == "1 line not measured"
-    assert open_lines(all_green(red("slices"), missing)) == "1 line red, 1 not measured"
+    assert open_lines(all_green(missing)) == "1 check not measured"
+    assert open_lines(all_green(red("slices"), missing)) == "1 check failed, 1 not measured"
 
 
 def test_two_models_are_counted_line_by_line():
     found = compare(all_green(red("slices"), red("accuracy")), all_green(red("slices")))
     assert found.n_different == 1
-    assert "1 red for A alone, 0 for B alone, 1 for both" in found.sentence
+    assert "1 failed only for A, 0 only for B, 1 for both" in found.sentence
 
 
 def test_accuracy_stands_beside_the_baselines_and_what_people_reach():

@@ -12,8 +12,8 @@ from apps.accounts.models import AuditEvent, Project, User
 from apps.accounts.services import token_create
 from apps.common.errors import Conflict, DomainError
 from apps.evaluation.models import ModelReview
-from apps.evaluation.selectors import judgements
-from apps.evaluation.selectors.judgements import judgement_of, state_sha256
+from apps.evaluation.selectors import models
+from apps.evaluation.selectors.models import judgement_of, state_sha256
 from apps.evaluation.services.reviewing import model_review
 from apps.snapshots.models import Snapshot
 from apps.training.models import Checkpoint, Run
@@ -113,7 +113,7 @@ def test_votes_that_come_in_meanwhile_hinder_nobody_but_a_verdict_that_turns_doe
 
     def told(says: str, verdict: str = "green") -> None:
         found = Finding(line="freshness", verdict=Verdict(verdict), says=says)
-        monkeypatch.setattr(judgements, "web_findings", lambda *_, **__: {"freshness": found})
+        monkeypatch.setattr(models, "web_findings", lambda *_, **__: {"freshness": found})
 
     told("5 votes came since")
     seen = judgement_of(model).sha256
@@ -214,12 +214,12 @@ def test_the_form_lists_what_is_not_green_and_the_page_shows_the_decision(
     assert done.url == one
     page = client.get(one).content.decode()
     assert "Approved by Ada" in page
-    assert "with 1 line red, 2 not measured" in page
+    assert "with 1 check failed, 2 not measured" in page
     assert REASON in page
     review = ModelReview.objects.get()
     kept = client.get(f"{one}reviews/{review.pk}/").content.decode()
     assert review.state_sha256[:16] in kept
-    assert "does not change any more" in kept
+    assert "never changes" in kept
 
 
 def test_a_form_that_is_out_of_date_is_refused_and_keeps_what_was_typed(
@@ -244,7 +244,7 @@ def test_a_kept_page_does_not_follow_what_is_found_later(model, ada, signed_in):
     review = decide(model, ada)
     assessment_make(model, all_green(red("slices"), red("accuracy")), name="newer")
     client, one = signed_in(ada), f"/p/arguments/reward-models/{model.pk}/"
-    assert "2 lines turned red" in client.get(one).content.decode()
+    assert "2 checks failed since then" in client.get(one).content.decode()
     kept = client.get(f"{one}reviews/{review.pk}/").content.decode()
     assert "accuracy holds on 612 pairs" in kept
     assert "accuracy does not hold" not in kept

@@ -1,4 +1,4 @@
-"""A lap's datasets from the crowd whose votes are known by construction."""
+"""A round's datasets from the crowd whose votes are known by construction."""
 
 import json
 
@@ -8,7 +8,7 @@ from apps.accounts.models import Project, User
 from apps.labeling.models import Comparison
 from apps.loop.services import CircleData
 from apps.snapshots.models import Snapshot
-from apps.snapshots.recipe import Filters, SnapshotRecipe
+from apps.snapshots.recipe import RecipeFilters, SnapshotRecipe
 from apps.snapshots.services.freezing import snapshot_freeze, snapshot_import
 from apps.snapshots.storage import artifact_store
 from apps.training.models import Artifact, Run, RunInput
@@ -53,7 +53,7 @@ def data(project: Project, crowd: list[Comparison], prompts: Snapshot, emil: Use
             **weak,
             heldout_groups=TRAINED,
             heldout_annotators=0.0,
-            filters=Filters(without_annotators_of=(preferences.pk,)),
+            filters=RecipeFilters(without_annotators_of=(preferences.pk,)),
         ),
         user=emil,
     )

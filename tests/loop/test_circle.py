@@ -1,4 +1,4 @@
-"""Starting a lap: which runs, waiting for which."""
+"""Starting a round: which runs, waiting for which."""
 
 import dataclasses
 
@@ -27,7 +27,7 @@ def wires(runs: dict[str, Run]) -> dict[str, dict[str, str]]:
     }
 
 
-def test_a_lap_is_a_chain_of_runs_that_wait_for_each_other(
+def test_a_round_is_a_chain_of_runs_that_wait_for_each_other(
     project: Project, data: CircleData, emil: User
 ) -> None:
     runs = circle_start(project=project, data=data, user=emil, preset="demo", seed=3)
@@ -59,14 +59,16 @@ def test_a_lap_is_a_chain_of_runs_that_wait_for_each_other(
     assert all(run.config == {"preset": "demo"} and run.seed == 3 for run in runs.values())
 
 
-def test_starting_the_same_lap_again_adds_no_run(project: Project, data: CircleData) -> None:
+def test_starting_the_same_round_again_adds_no_run(project: Project, data: CircleData) -> None:
     first = circle_start(project=project, data=data)
     second = circle_start(project=project, data=data)
     assert {s: r.pk for s, r in first.items()} == {s: r.pk for s, r in second.items()}
-    third = circle_start(project=project, data=data, lap=2)
+    third = circle_start(project=project, data=data, round_number=2)
     assert not {r.pk for r in first.values()} & {r.pk for r in third.values()}
     assert Run.objects.count() == 16
-    found = selectors.circle_runs(project=project, snapshot=data.preferences, preset="demo", lap=2)
+    found = selectors.circle_runs(
+        project=project, snapshot=data.preferences, preset="demo", round_number=2
+    )
     assert found == third
     assert tuple(found) == selectors.STAGES
 

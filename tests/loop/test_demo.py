@@ -11,9 +11,9 @@ from apps.accounts.models import AuditEvent, Membership, Project, User
 from apps.common.errors import DomainError
 from apps.labeling.models import Comparison, Vote
 from apps.labeling.services import slot_lease_next
-from apps.loop import demo, report, shipped
+from apps.loop import demo, report
 from apps.loop.demo import PEOPLE, demo_build, sign_ins_path, stage_seconds
-from apps.loop.table import table_lines
+from apps.loop.report import table_lines
 from apps.snapshots.models import Snapshot
 from apps.training.models import Run
 from apps.training.services import metrics_store
@@ -31,11 +31,11 @@ def _own_var(settings, tmp_path) -> None:
 @pytest.fixture
 def _slice(monkeypatch) -> None:
     """Every sixth pair: 367 of them with their 1,830 votes, all debates and stances among them."""
-    rows = shipped.comparison_rows()[::6]
+    rows = demo.comparison_rows()[::6]
     kept = {row["id"] for row in rows}
-    votes = [vote for vote in shipped.vote_rows() if vote["comparison"] in kept]
-    monkeypatch.setattr(shipped, "comparison_rows", lambda: rows)
-    monkeypatch.setattr(shipped, "vote_rows", lambda: votes)
+    votes = [vote for vote in demo.vote_rows() if vote["comparison"] in kept]
+    monkeypatch.setattr(demo, "comparison_rows", lambda: rows)
+    monkeypatch.setattr(demo, "vote_rows", lambda: votes)
 
 
 @pytest.fixture
@@ -53,14 +53,14 @@ def test_the_build_goes_on_where_it_was_killed(said: list[str], monkeypatch) -> 
         with pytest.raises(KeyboardInterrupt):
             demo_build(say=said.append)
     n_votes = Vote.objects.count()
-    assert n_votes == len(shipped.vote_rows())
+    assert n_votes == len(demo.vote_rows())
     stuck = Snapshot.objects.create(
         project=Project.objects.get(), name="Argument preferences", kind="preferences"
     )
 
     first = demo_build(say=said.append)
     assert Vote.objects.count() == n_votes
-    assert Comparison.objects.count() == len(shipped.comparison_rows())
+    assert Comparison.objects.count() == len(demo.comparison_rows())
     stuck.refresh_from_db()
     assert stuck.state == "failed"
     assert len(first.runs) == 8
@@ -105,7 +105,7 @@ def _the_report_says_what_the_runs_said(workspace: demo.Workspace) -> None:
         summary={"green": 1, "red": 1, "unmeasured": 0, "lines": {"accuracy": "red"}}
     )
     made = json.loads(json.dumps(report.report_make(workspace)))
-    assert made["import"]["votes"] == len(shipped.vote_rows())
+    assert made["import"]["votes"] == len(demo.vote_rows())
     assert made["runs"]["ppo"]["curves"]["objective/kl"] == {
         "points": 3,
         "first": {"step": 1, "value": 0.0},
@@ -169,12 +169,12 @@ def test_somebody_elses_ana_is_left_alone(said: list[str]) -> None:
 
 
 def test_the_demos_prompts_are_in_no_demonstration() -> None:
-    asked = [row["prompt"] for row in shipped.prompt_rows()]
+    asked = [row["prompt"] for row in demo.prompt_rows()]
     assert len(set(asked)) == 32
-    shown = [row["prompt"] for row in shipped.demonstration_rows()]
+    shown = [row["prompt"] for row in demo.demonstration_rows()]
     assert overlap_containment(shown, asked).n_both == 0
 
 
 def test_the_demos_texts_name_their_licence() -> None:
-    rows = [*shipped.prompt_rows(), *shipped.demonstration_rows(), *shipped.comparison_rows()]
+    rows = [*demo.prompt_rows(), *demo.demonstration_rows(), *demo.comparison_rows()]
     assert {row["licence"] for row in rows} == {"CC-BY-4.0", "MIT", "Apache-2.0"}

@@ -25,7 +25,7 @@ from apps.monitoring.checks import mail_check
 from apps.monitoring.models import Channel, Delivery, Incident
 from apps.monitoring.services import channels, incidents, notifications, sending
 from apps.monitoring.services.sending import SendError
-from tests.monitoring.curves import Receiver, receiver
+from tests.monitoring.probed import Receiver, receiver
 
 
 @pytest.fixture

@@ -15,18 +15,18 @@ from django.utils import timezone
 from apps.accounts.models import AuditEvent, Project, User
 from apps.common.registry import run_tabs
 from apps.monitoring.screens.next_checks import checks_view
-from apps.monitoring.screens.onset_chart import onset_chart
+from apps.monitoring.screens.start_chart import start_chart
 from apps.monitoring.selectors import diagnosis as selector
 from apps.monitoring.selectors.checks import ExperimentState
-from apps.monitoring.selectors.diagnosis import findings_waiting, looks_at, run_diagnosis
+from apps.monitoring.selectors.diagnosis import analysed_series, findings_waiting, run_diagnosis
 from apps.monitoring.services import imports
 from apps.monitoring.services.imports import run_import
 from apps.training.metric_blocks import series_columns
 from apps.training.models import MetricBlock, Run
 from apps.training.selectors import metric_series
 from apps.training.services import metrics_store
-from tests.monitoring.curves import Curves, from_step, healthy, ppo_run
-from tests.web.runs import event_add, run_make
+from tests.monitoring.probed import Curves, from_step, healthy, ppo_run
+from tests.web.world import event_add, run_make
 from workers.diagnosis.experiments import EXPERIMENTS
 from workers.diagnosis.verdict import Finding
 
@@ -65,14 +65,14 @@ def test_emil_reads_what_broke_first_and_what_followed(
     assert view.sentence.startswith("The reward broke first, at step 2")
     assert "policy update followed" in view.sentence
     assert [one.finding.link for one in view.consequences] == ["policy"]
-    states = {one.link: one.state for one in view.chain}
+    states = {one.stage: one.state for one in view.chain}
     assert states["reward"] == "first"
     assert states["policy"] == "consequence"
     assert states["critic"] == "ok"
     assert states["evaluation"] == "unknown"
     assert [one.number for one in view.chain] == list(range(1, 10))
     text = page.content.decode()
-    assert "Next checks, in this order" in text
+    assert "Next checks, in order" in text
     assert "reward/length_correlation" in text  # drawn
     assert "/playbook/answers-longer/?run=" in text
 
@@ -83,10 +83,10 @@ def test_a_healthy_run_is_said_to_be_one_with_what_was_looked_at(
     page = signed_in(emil).get(address(ppo_run(project, healthy())), **HTMX)
     view = page.context["view"]
     assert view.first is None
-    assert view.sentence.startswith("No link is broken, as far as")
+    assert view.sentence.startswith("No problem found in")
     assert "80 steps, 1 to 80" in view.basis
     text = page.content.decode()
-    assert "what could not be judged" in text
+    assert "detectors without data" in text
     assert "the run has no <code>eval/canary_accuracy</code>" in text
 
 
@@ -95,8 +95,8 @@ def test_a_run_without_figures_says_that_there_is_nothing_yet(
 ) -> None:
     run = run_make(project, kind="ppo", state="running")
     text = shown(signed_in(emil), run)
-    assert "Nothing could be judged yet." in text
-    assert "The run has reported no figure yet." in text
+    assert "Not enough data yet." in text
+    assert "The run has reported no metrics yet." in text
 
 
 def test_a_contract_that_ended_the_run_is_the_verdict(
@@ -157,13 +157,13 @@ def test_the_chart_marks_the_onset_and_breaks_where_there_is_no_number() -> None
         link="policy", rule="clipped_often", evidence_class="trend", step=6, onset=4, title="x"
     )
     points = [(1, 0.0), (2, 1.0), (3, "nan"), (4, 2.0), (5, None), (6, 4.0), (7, 3.0)]
-    chart = onset_chart(finding, "m", points)
+    chart = start_chart(finding, "m", points)
     assert chart is not None
     assert len(chart.lines) == 2  # steps 1–2 and 6–7; step 4 stands alone
     assert len(chart.dots) == 1
     assert len(chart.broken) == 1
-    assert "onset at step 4" in chart.summary
-    assert onset_chart(finding, "m", [(1, 0.5)]) is None
+    assert "start at step 4" in chart.summary
+    assert start_chart(finding, "m", [(1, 0.5)]) is None
 
 
 # --- what it costs ---
@@ -203,7 +203,7 @@ def test_long_curves_are_thinned_to_steps_that_they_share() -> None:
             "loss/policy_avg": [(s, float("nan") if s == 12_345 else 0.0) for s in steps],
         }
     )
-    series = looks_at(columns, "ppo")
+    series = analysed_series(columns, "ppo")
     assert 2000 <= len(series["policy/clipfrac_avg"]) <= 2100
     assert [s for s, _ in series["policy/clipfrac_avg"]] == [
         s for s, _ in series["val/explained_variance"]
@@ -216,7 +216,7 @@ def test_long_curves_are_thinned_to_steps_that_they_share() -> None:
 
 def test_a_short_run_is_looked_at_in_full() -> None:
     curves = healthy(50)
-    series = looks_at(series_columns(curves), "ppo")
+    series = analysed_series(series_columns(curves), "ppo")
     kept = {name: points for name, points in curves.items() if name in series}
     for name, points in kept.items():
         assert [s for s, _ in series[name]] == [s for s, _ in points]
@@ -273,7 +273,7 @@ def test_a_check_that_was_made_shows_its_answer_and_its_picture(project: Project
     }
     done = {"run": made, "outcome": "confirms", "words": "Ordered by length (n = 4)."}
     row = checks_view(FIRST, states(reward_plot=done), {made.pk: report}).ordered[0]
-    assert row.outcome == "Confirms the suspicion"
+    assert row.outcome == "Confirms the suspected cause"
     assert row.means == EXPERIMENTS["reward_plot"].confirms
     assert ("length correlation", "0.800 (0.700 … 0.900)") in row.figures
     drawn = row.pictures[0].histogram
@@ -336,7 +336,7 @@ def test_it_is_polled_only_while_something_is_under_way(
     )
     text = shown(client, run, seen=seen)
     assert "The rewards are ordered by length." in text
-    assert "Confirms the suspicion" in text
+    assert "Confirms the suspected cause" in text
 
 
 # A run trained elsewhere, by its metrics file: stored whole or not at all, and diagnosed.
@@ -382,7 +382,7 @@ def test_emil_imports_a_run_and_reads_its_diagnosis(
     )
     assert page.context["view"].sentence.startswith("The policy update broke first, at step 3")
     assert page.context["checks"].ordered == []
-    assert "An imported run has figures only" in page.content.decode()
+    assert "An imported run has only metrics" in page.content.decode()
     assert AuditEvent.objects.filter(action="run.imported", subject=run.pk).exists()
 
 

@@ -31,19 +31,19 @@ from apps.monitoring.views.metrics import exposition as told
 from apps.snapshots.models import Snapshot
 from apps.training.models import Checkpoint, Run, RunAttempt
 from tests.labeling.pairs import annotators_make, pairs_make, vote
-from tests.web.runs import metrics_add, run_make
+from tests.web.world import metrics_add, run_make
 from workers.contract import wire
 from workers.supervisor.connection import Line
 
 TOKEN = "a-token-of-the-tests"
 NOW = timezone.now()
-IDLE = service.BrokerLook(dict.fromkeys(service.QUEUES, 0), {"events": True, "gpu": False}, None)
+IDLE = service.BrokerState(dict.fromkeys(service.QUEUES, 0), {"events": True, "gpu": False}, None)
 
 
 @pytest.fixture(autouse=True)
 def _fresh(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     settings.METRICS_TOKEN, settings.METRICS_ALLOW = TOKEN, []
-    monkeypatch.setattr(exposition, "broker_look", lambda: IDLE)
+    monkeypatch.setattr(exposition, "broker_state", lambda: IDLE)
     cache.delete(view.CACHE_KEY)
     yield
     cache.delete(view.CACHE_KEY)
@@ -302,7 +302,7 @@ def test_a_part_that_is_away_is_said_to_be_and_hides_no_other(
     def away() -> None:
         raise redis.ConnectionError
 
-    monkeypatch.setattr(exposition, "broker_look", away)
+    monkeypatch.setattr(exposition, "broker_state", away)
     text = read()
     assert values(text, "concord_part_up") == {("database",): 1, ("broker",): 0, ("fleet",): 1}
     assert "concord_queue_length" not in text
@@ -335,18 +335,18 @@ def queue() -> Iterator[Callable[..., None]]:
 
 
 def test_the_delay_is_that_of_the_oldest_batch_that_waits(queue: Callable[..., None]) -> None:
-    before = service.broker_look()
+    before = service.broker_state()
     assert (before.lengths["events"], before.oldest_event_at) == (0, None)
     queue(100.0, 200.0)
     queue(300.0)
-    look = service.broker_look()
+    look = service.broker_state()
     assert (look.lengths["events"], look.oldest_event_at) == (2, 200.0)
     assert set(look.lengths) == set(service.QUEUES)
 
 
 def test_a_batch_without_events_has_no_delay(queue: Callable[..., None]) -> None:
     queue()
-    look = service.broker_look()
+    look = service.broker_state()
     assert (look.lengths["events"], look.oldest_event_at) == (1, None)
 
 
@@ -381,8 +381,8 @@ def expressions() -> list[str]:
 @pytest.fixture
 def families(db: None, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """What an empty site tells, with one look at a broker that serves everything."""
-    look = broker.BrokerLook(dict.fromkeys(broker.QUEUES, 0), {"events": True}, None)
-    monkeypatch.setattr(exposition, "broker_look", lambda: look)
+    look = broker.BrokerState(dict.fromkeys(broker.QUEUES, 0), {"events": True}, None)
+    monkeypatch.setattr(exposition, "broker_state", lambda: look)
     return {one.name: one for one in text_string_to_metric_families(told())}
 
 

@@ -21,7 +21,7 @@ from apps.monitoring.playbook.entry import SORTS
 from apps.monitoring.selectors.incidents import bell_count
 from apps.monitoring.services import channels, incidents
 from apps.training.models import Run, RunEvent
-from tests.web.runs import run_make
+from tests.web.world import run_make
 from workers.contract.guards import LINKS, RULES, failure_kind
 from workers.diagnosis.detectors import DETECTORS
 from workers.diagnosis.experiments import EXPERIMENTS
@@ -43,7 +43,7 @@ def run(project: Project) -> Run:
 @pytest.fixture
 def opened(project: Project, run: Run) -> Callable[..., Incident]:
     def make(key: str = "a", severity: str = "warning", **more: Any) -> Incident:
-        given = {"link": "reward", "rule": "reward_tail", "title": f"Trouble {key}", "message": "m"}
+        given = {"link": "reward", "rule": "reward_tail", "title": f"Problem {key}", "message": "m"}
         given |= {"run": run, "onset_step": 20}
         return incidents.incident_open(
             project=project, key=key, severity=severity, **(given | more)
@@ -67,16 +67,18 @@ def test_the_inbox_lists_open_ones_worst_first_and_filters_live_in_the_address(
     )
     client = signed_in(emil)
     page = client.get(INBOX).content.decode()
-    assert page.index("Trouble large") < page.index("Trouble small")
+    assert page.index("Problem large") < page.index("Problem small")
     assert "Of long ago" not in page
     assert "2 incidents" in page
     found = client.get(f"{INBOX}?state=resolved&q=look+at+the+critic&link=critic").content.decode()
     assert "Of long ago" in found
-    assert "No incident fits" in client.get(f"{INBOX}?severity=critical&q=small").content.decode()
+    assert (
+        "No matching incidents" in client.get(f"{INBOX}?severity=critical&q=small").content.decode()
+    )
 
 
 def test_an_empty_inbox_says_why(emil: User, signed_in: SignedIn) -> None:
-    assert "Nothing is open" in signed_in(emil).get(INBOX).content.decode()
+    assert "No open incidents" in signed_in(emil).get(INBOX).content.decode()
 
 
 @pytest.mark.parametrize("query", ["state=x&sort=x&link=x", "page=zzz", "rule=x"])
@@ -132,7 +134,7 @@ def test_the_page_shows_what_broke_first_what_followed_and_drafts_the_post_morte
     assert symptom is not None
     assert symptom[1].startswith("The reward points the wrong way: 0.310 share, expected at least")
     assert f"/p/arguments/runs/{run.pk}/?tab=charts&amp;step=20" in page
-    assert "The link “reward” broke first" in page
+    assert "The stage “reward” broke first" in page
 
 
 def test_resolving_a_critical_one_names_the_missing_field_and_keeps_what_was_typed(
@@ -143,7 +145,7 @@ def test_resolving_a_critical_one_names_the_missing_field_and_keeps_what_was_typ
     answer = client.post(f"{page_of(incident)}resolve/", typed)
     page = answer.content.decode()
     assert answer.status_code == 422
-    assert "A critical incident is closed with its fix" in page
+    assert "A critical incident needs a fix" in page
     assert "A &lt;swapped&gt; label." in page
     typed["fix"] = "Swapped back."
     for _ in range(2):  # a double click
@@ -175,7 +177,7 @@ def test_lessons_of_the_same_rule_are_shown_on_the_next_incident(
     )
     client = signed_in(emil)
     page = client.get(page_of(opened("new"))).content.decode()
-    assert "What was learned before" in page
+    assert "Lessons from earlier incidents" in page
     assert "Clip the reward." in page
     entry = client.get(playbook_url(project.slug, "reward_tail")).content.decode()
     assert "Clip the reward." in entry, "and where the playbook speaks of the rule"
@@ -193,7 +195,7 @@ def test_many_are_acknowledged_and_resolved_at_once(
     sent |= {"action": "resolve", "root_cause": "One deployment.", "fix": ""}
     answer = client.post(f"{INBOX}bulk/", sent)
     assert answer.status_code == 400
-    assert "1 resolved, 1 still open. Trouble large" in answer.content.decode()
+    assert "1 resolved, 1 still open. Problem large" in answer.content.decode()
     client.post(f"{INBOX}bulk/", sent | {"fix": "Rolled back."})
     assert set(Incident.objects.values_list("state", flat=True)) == {"resolved"}
 
@@ -322,7 +324,7 @@ def test_entries_name_only_what_there_is() -> None:
     for slug, entry in ENTRIES.items():
         assert entry.slug == slug
         assert entry.sort in SORTS
-        assert {cause.link for cause in entry.causes} <= set(LINKS), slug
+        assert {cause.stage for cause in entry.causes} <= set(LINKS), slug
         assert set(entry.see) <= set(ENTRIES), slug
         assert {check.experiment for check in entry.checks} <= {"", *EXPERIMENTS}, slug
         assert {check.tab for check in entry.checks} <= TABS, slug
@@ -361,9 +363,9 @@ def test_words_find_the_entry_that_is_about_them_first(words: str, first: str) -
 def test_every_word_counts_and_nonsense_finds_nothing() -> None:
     assert search("entropy zzzz") == []
     assert len(search("")) == len(ENTRIES)
-    critics = search("", link="critic")
+    critics = search("", stage="critic")
     assert critics
-    assert all(any(cause.link == "critic" for cause in one.causes) for one in critics)
+    assert all(any(cause.stage == "critic" for cause in one.causes) for one in critics)
 
 
 def test_emil_searches_the_playbook(emil: User, project: Project, signed_in: SignIn) -> None:
@@ -371,7 +373,7 @@ def test_emil_searches_the_playbook(emil: User, project: Project, signed_in: Sig
     page = client.get(reverse("monitoring:playbook", args=[project.slug]), {"q": "entropy"})
     assert "The policy has stopped exploring" in page.content.decode()
     nothing = client.get(reverse("monitoring:playbook", args=[project.slug]), {"q": "zzzz"})
-    assert "No entry has all of these words" in nothing.content.decode()
+    assert "No entry matches all of these words" in nothing.content.decode()
 
 
 def test_every_entry_can_be_read(emil: User, project: Project, signed_in: SignIn) -> None:

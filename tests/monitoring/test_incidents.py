@@ -1,4 +1,4 @@
-"""One incident for one trouble: what joins it, what moves it, who may close it and how."""
+"""One incident for one problem: what joins it, what moves it, who may close it and how."""
 
 import logging
 from collections.abc import Callable
@@ -19,7 +19,7 @@ from workers.contract import Alert, Evidence, Failed, Finished
 from workers.contract.events import Event
 
 Commits = Callable[..., Any]
-ROOT = {"root_cause": "The reference was the policy itself.", "fix": "Loaded it anew."}
+ROOT = {"root_cause": "The reference was the policy itself.", "fix": "Loaded it again."}
 
 
 def alert(rule: str, step: int, severity: str = "warning") -> Alert:

@@ -137,7 +137,7 @@ def test_no_second_probe_begins_beside_one(project: Project, emil: User):
     run = probe_launched(watch)
     Watch.objects.update(next_at=timezone.now())
     assert probes.probes_launch() == 0
-    with pytest.raises(Conflict, match="under way"):
+    with pytest.raises(Conflict, match="is running"):
         probes.probe_now(project=project, watch_id=watch.pk, user=emil)
     probe_finish(run, scores_of())
     assert probes.probe_now(project=project, watch_id=watch.pk, user=emil).created_by == emil
@@ -359,7 +359,7 @@ def test_a_baseline_set_anew_ends_the_drift(project: Project, emil: User):
     assert not probed(watch, scores_of(2), weights="b" * 64).fired
 
 
-# Who is put under watch, and what people decide about it.
+# Who is monitored, and what people decide about it.
 
 
 def test_emil_puts_a_policy_under_watch_and_the_log_says_so(project: Project, emil: User):
@@ -451,7 +451,7 @@ def test_another_model_keeps_the_baseline_of_the_old_one(project: Project, emil:
     )
     assert moved.checkpoint == other
     assert moved.baseline["figures"]["score"]["n"] == 40
-    with pytest.raises(Conflict, match="asks already"):
+    with pytest.raises(Conflict, match="already being probed"):
         watches.watch_retarget(
             project=project, watch_id=watch.pk, checkpoint=other, reason="again", user=emil
         )

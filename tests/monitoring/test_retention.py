@@ -19,7 +19,7 @@ from apps.training.metric_blocks import columns_of
 from apps.training.models import Alert, Checkpoint, MetricBlock, Run, RunAttempt, RunEvent
 from apps.training.services import metrics_store
 from apps.training.services import points as thinning
-from tests.web.runs import event_add, run_make
+from tests.web.world import event_add, run_make
 
 NOW = timezone.now()
 STEPS, MOST = 3000, 100
@@ -269,6 +269,6 @@ def test_the_charts_say_since_when_a_run_is_thinned(
     etag = signed_in(emil).get(where + "metrics.json").headers["ETag"]
     points_thin(now=NOW)
     page = signed_in(emil).get(where, {"tab": "charts"}).content.decode()
-    assert f"Since {NOW:%-d %B %Y} the points of this run are kept as extremes" in page
+    assert f"Since {NOW:%-d %B %Y} this run is downsampled" in page
     assert signed_in(emil).get(where + "metrics.json").headers["ETag"] != etag
-    assert "No log any more" in signed_in(emil).get(where, {"tab": "logs"}).content.decode()
+    assert "Log removed" in signed_in(emil).get(where, {"tab": "logs"}).content.decode()

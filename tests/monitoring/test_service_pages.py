@@ -46,7 +46,7 @@ def text_of(browser: Client, path: str) -> str:
 
 def test_an_empty_project_is_told_what_to_do(browser: Client, project: Project):
     html = text_of(browser, "/p/arguments/monitoring/")
-    assert "No model is under watch" in html
+    assert "No monitored models" in html
     assert "POST /api/v1/projects/arguments/outcomes" in html
     assert "No model yet" in text_of(browser, "/p/arguments/monitoring/watches/new/")
     model_make(project)
@@ -84,8 +84,8 @@ def test_emil_puts_a_model_under_watch_from_its_page(browser: Client, project: P
         "temperature": 0.7,
     }
     taken = browser.post(new, sent).content.decode()
-    assert "under watch already" in taken
-    assert "Under watch" in text_of(browser, f"/p/arguments/models/{policy.pk}/")
+    assert "monitored already" in taken
+    assert "Monitored" in text_of(browser, f"/p/arguments/models/{policy.pk}/")
 
 
 def test_the_pages_tell_of_a_watch_in_every_state(browser: Client, project: Project):
@@ -98,7 +98,7 @@ def test_the_pages_tell_of_a_watch_in_every_state(browser: Client, project: Proj
     assert "unchanged" in text_of(browser, "/p/arguments/monitoring/")
     probed(watch, scores_of(2), weights="b" * 64, answers=[HOSTILE] * 40)
     html = text_of(browser, base(watch))
-    assert "Another model answers than at the baseline" in html
+    assert "A different model than at the baseline" in html
     assert "Answers that changed most" in html
     assert HOSTILE not in html
     assert "differs from its baseline" in text_of(browser, "/p/arguments/monitoring/")
@@ -106,8 +106,8 @@ def test_the_pages_tell_of_a_watch_in_every_state(browser: Client, project: Proj
     assert base(watch) in text_of(browser, f"/p/arguments/monitoring/incidents/{incident.pk}/")
     probe_fail(probe_launched(watch))
     html = text_of(browser, base(watch))
-    assert "cannot be asked" in html
-    assert "Of the last probe that could ask" in html
+    assert "does not answer" in html
+    assert "From the last successful probe" in html
 
 
 def test_the_figures_come_as_csv(browser: Client, project: Project):
@@ -148,7 +148,7 @@ def test_what_people_decide_is_done_without_javascript(
     assert watch.config["max_seconds"] == 90
     assert post("probe").status_code == 302
     second = browser.post(f"{base(watch)}probe/", follow=True)
-    assert "A probe is under way" in second.content.decode()
+    assert "A probe is running" in second.content.decode()
 
 
 def test_live_runs_with_alerts_and_outcomes_beside_the_reward_are_shown(
@@ -156,7 +156,7 @@ def test_live_runs_with_alerts_and_outcomes_beside_the_reward_are_shown(
 ):
     watch = watch_make(project)
     probed(watch, scores_of(1))
-    run = Run.objects.create(project=project, name="in trouble", kind="ppo", state="running")
+    run = Run.objects.create(project=project, name="in problem", kind="ppo", state="running")
     Alert.objects.create(
         run=run, attempt=1, seq=1, step=3, rule="kl", severity="warning", raised_at=timezone.now()
     )
@@ -166,7 +166,7 @@ def test_live_runs_with_alerts_and_outcomes_beside_the_reward_are_shown(
     ]
     outcomes_record(project=project, rows=rows)
     html = text_of(browser, "/p/arguments/monitoring/")
-    assert "in trouble" in html
+    assert "in problem" in html
     assert "1 alert<" in html
     assert "satisfaction improves while completion gets worse" in html
     assert "Reward score of the probes" in html

@@ -1,4 +1,4 @@
-"""Pairs for the skew report with nothing wrong with them, and the means to plant a fault.
+"""Pairs for the bias report with nothing wrong with them, and the means to plant a fault.
 
 A text's worth is how many liked words it holds; people choose by it, so a text model can learn the
 choice. Length, style, order, origin and time have no part in it.

@@ -8,15 +8,22 @@ import pytest
 
 from apps.common.errors import DomainError
 from apps.snapshots.assembling.assembly import assemble
-from apps.snapshots.assembling.material import Assembly, Ballot, Judgement, Line, Material, Pair
-from apps.snapshots.recipe import Filters, SnapshotRecipe, recipe_from_stored
+from apps.snapshots.assembling.material import (
+    Assembly,
+    Ballot,
+    Judgement,
+    Material,
+    Pair,
+    SplitLine,
+)
+from apps.snapshots.recipe import RecipeFilters, SnapshotRecipe, recipe_from_stored
 from measures.splits import fold_of, split_of
 from tests.snapshots.test_gathering import NOON, material, pair, reasons, recipe
 
 LATER = NOON + dt.timedelta(days=1)
 
 
-def line(made: Assembly, number: int, split: str = "train") -> Line:
+def line(made: Assembly, number: int, split: str = "train") -> SplitLine:
     return next(x for x in made.lines[split] if x.pair == number)
 
 
@@ -137,12 +144,12 @@ def test_a_ruling_stands_though_somebody_voted_after_it() -> None:
         ({}, {"rulings": "ignore"}, "ignored, as the recipe says"),
         (
             {"person": 7},
-            {"filters": Filters(left_out=(7,))},
+            {"filters": RecipeFilters(left_out=(7,))},
             "set aside: by somebody who is left out",
         ),
         (
             {},
-            {"filters": Filters(cast_before="2026-11-02T00:00:00+00:00")},
+            {"filters": RecipeFilters(cast_before="2026-11-02T00:00:00+00:00")},
             "set aside: outside the time range",
         ),
     ],
@@ -174,7 +181,8 @@ def test_what_waits_for_review_is_left_out_with_its_reason() -> None:
 
 def test_people_an_admin_left_out_are_counted_by_that_name() -> None:
     made = assemble(
-        material([pair(1, "g", "x", "y")], {1: "aaab"}), recipe(filters=Filters(left_out=(4,)))
+        material([pair(1, "g", "x", "y")], {1: "aaab"}),
+        recipe(filters=RecipeFilters(left_out=(4,))),
     )
     assert line(made, 1).share == 1.0
     assert made.counts["votes"]["refused"] == {"by annotators left out by an admin": 1}

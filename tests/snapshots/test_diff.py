@@ -12,7 +12,7 @@ from apps.labeling.models import Comparison, Vote
 from apps.snapshots.models import Snapshot
 from apps.snapshots.recipe import SnapshotRecipe
 from apps.snapshots.selectors import comparing
-from apps.snapshots.selectors.comparing import Wanted
+from apps.snapshots.selectors.comparing import DiffFilter
 from apps.snapshots.services import freezing
 from tests.snapshots.conftest import crowd_make, revote
 
@@ -41,7 +41,7 @@ def planted(project: Project, crowd: list[Comparison]) -> tuple[Snapshot, Snapsh
 
 
 def changed(old: Snapshot, new: Snapshot, **wanted: str) -> dict[int, comparing.Change]:
-    rows = comparing.compare_rows(old=old, new=new, wanted=Wanted(**wanted))
+    rows = comparing.compare_rows(old=old, new=new, wanted=DiffFilter(**wanted))
     return {row.comparison: row for row in rows}
 
 
@@ -110,7 +110,7 @@ def test_a_held_out_persons_vote_is_a_row_of_its_own(
     nobody = SnapshotRecipe(heldout_annotators=0.0, splits=shares, seed="seed-2")
     some = SnapshotRecipe(heldout_annotators=0.3, splits=shares, seed="seed-2")
     old, new = freeze(project, "nobody", nobody), freeze(project, "some", some)
-    rows = list(comparing.compare_rows(old=old, new=new, wanted=Wanted()))
+    rows = list(comparing.compare_rows(old=old, new=new, wanted=DiffFilter()))
     held = [row for row in rows if row.held]
     assert {row.comparison for row in held} == set(
         new.rows.filter(split="heldout_annotators").values_list("comparison", flat=True)
@@ -130,13 +130,15 @@ def test_rows_are_filtered_searched_and_paged(
     pages = [
         [
             r.comparison
-            for r in comparing.compare_rows(old=old, new=new, wanted=Wanted(), start=start, most=4)
+            for r in comparing.compare_rows(
+                old=old, new=new, wanted=DiffFilter(), start=start, most=4
+            )
         ]
         for start in (0, 4, 8)
     ]
     assert [len(page) for page in pages] == [4, 4, 2]
     assert [pair for page in pages for pair in page] == sorted(changed(old, new))
-    assert comparing.compare_count(old=old, new=new, wanted=Wanted()) == 10
+    assert comparing.compare_count(old=old, new=new, wanted=DiffFilter()) == 10
 
 
 def test_what_cannot_be_compared_says_why(project: Project, crowd: list[Comparison]) -> None:
@@ -197,8 +199,8 @@ def test_the_page_shows_a_flip_with_its_votes(
     old, new = planted
     page = ritas.get(PAGE, {"old": old.pk, "new": new.pk, "change": "flipped"}).content.decode()
     assert f"/p/arguments/comparisons/{crowd[0].pk}/" in page
-    assert "5 came: " in page
-    assert "5 went: " in page
+    assert "5 added: " in page
+    assert "5 removed: " in page
     assert page.count("changed to A") == 1
 
 

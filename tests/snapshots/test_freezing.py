@@ -17,7 +17,7 @@ from apps.labeling.models import Comparison, Vote
 from apps.snapshots import dispatch, progress
 from apps.snapshots.formats.writing import vote_rows
 from apps.snapshots.models import Snapshot, SnapshotRow
-from apps.snapshots.recipe import Filters, SnapshotRecipe
+from apps.snapshots.recipe import RecipeFilters, SnapshotRecipe
 from apps.snapshots.selectors import snapshots
 from apps.snapshots.services import drafts, freezing
 from apps.snapshots.storage import artifact_store, names_in, read_rows
@@ -177,7 +177,7 @@ def test_ties_are_dropped_and_counted(
 def test_every_comparison_is_kept_or_dropped_for_a_reason(
     project: Project, crowd: list[Comparison], emil: User
 ) -> None:
-    snapshot = freeze(project, emil, filters=Filters(without_groups=("debate-00",)))
+    snapshot = freeze(project, emil, filters=RecipeFilters(without_groups=("debate-00",)))
     fates = SnapshotRow.objects.filter(snapshot=snapshot).exclude(split="heldout_annotators")
     assert set(fates.values_list("comparison_id", flat=True)) == {c.pk for c in crowd}
     assert snapshot.counts["kept"] + sum(snapshot.counts["dropped"].values()) == len(crowd)
@@ -200,7 +200,7 @@ def test_a_recipe_that_keeps_nothing_fails_and_says_why(
     project: Project, crowd: list[Comparison], emil: User
 ) -> None:
     with pytest.raises(DomainError, match="Nothing is left to train on"):
-        freeze(project, emil, filters=Filters(groups=("nowhere",)))
+        freeze(project, emil, filters=RecipeFilters(groups=("nowhere",)))
     failed = Snapshot.objects.get(project=project)
     assert (failed.state, failed.sha256) == ("failed", "")
     assert "Nothing is left to train on" in failed.error
@@ -233,7 +233,7 @@ def test_the_annotators_of_another_snapshots_training_rows_can_be_left_out(
         heldout_annotators=0.0,
         least_votes=1,
         least_agreeing=1,
-        filters=Filters(without_annotators_of=(first.pk,)),
+        filters=RecipeFilters(without_annotators_of=(first.pk,)),
     )
     judged = snapshots.voters(
         vote for row in second.rows.exclude(split="") for vote in row.vote_ids

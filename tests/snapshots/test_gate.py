@@ -8,9 +8,9 @@ from apps.accounts.models import Project, User
 from apps.labeling.models import Comparison, Vote
 from apps.snapshots.assembling import assembly
 from apps.snapshots.assembling.gate import LeakFound
-from apps.snapshots.assembling.material import Assembly, Line, Pair
+from apps.snapshots.assembling.material import Assembly, Pair, SplitLine
 from apps.snapshots.models import Snapshot
-from apps.snapshots.recipe import Filters, SnapshotRecipe
+from apps.snapshots.recipe import RecipeFilters, SnapshotRecipe
 from apps.snapshots.services import freezing, writing
 from measures.splits import fold_of
 from tests.snapshots.conftest import crowd_make
@@ -42,7 +42,7 @@ def plant(monkeypatch, change) -> None:
     monkeypatch.setattr(freezing, "assemble", broken)
 
 
-def held_out_vote_on(line: Line) -> int:
+def held_out_vote_on(line: SplitLine) -> int:
     for vote in Vote.objects.filter(comparison=line.pair).select_related("annotator"):
         if fold_of(f"import:{vote.annotator.username}", 0.2, "seed-2"):
             return vote.pk
@@ -61,7 +61,7 @@ def test_a_clean_snapshot_says_what_was_checked(
 def test_one_held_out_annotators_vote_in_a_training_row_stops_the_freeze(
     project: Project, crowd: list[Comparison], emil: User, monkeypatch
 ) -> None:
-    def leak(lines: dict[str, list[Line]], pairs: dict[int, Pair]) -> None:
+    def leak(lines: dict[str, list[SplitLine]], pairs: dict[int, Pair]) -> None:
         row = next(k for k, line in enumerate(lines["train"]) if held_out_vote_on(line))
         line = lines["train"][row]
         lines["train"][row] = dataclasses.replace(line, votes=(*line.votes, held_out_vote_on(line)))
@@ -93,7 +93,7 @@ def test_one_held_out_annotators_vote_in_any_file_stops_the_freeze(
     six = dataclasses.replace(RECIPE, splits=SIX)
     assert split in freeze(project, emil, six).counts["rows"]  # clean, it is frozen
 
-    def leak(lines: dict[str, list[Line]], pairs: dict[int, Pair]) -> None:
+    def leak(lines: dict[str, list[SplitLine]], pairs: dict[int, Pair]) -> None:
         row = next(k for k, line in enumerate(lines[split]) if held_out_vote_on(line))
         line = lines[split][row]
         lines[split][row] = dataclasses.replace(line, votes=(*line.votes, held_out_vote_on(line)))
@@ -106,7 +106,7 @@ def test_one_held_out_annotators_vote_in_any_file_stops_the_freeze(
 def test_an_argument_in_two_splits_stops_the_freeze(
     project: Project, crowd: list[Comparison], emil: User, monkeypatch
 ) -> None:
-    def leak(lines: dict[str, list[Line]], pairs: dict[int, Pair]) -> None:
+    def leak(lines: dict[str, list[SplitLine]], pairs: dict[int, Pair]) -> None:
         lines["dev"].append(lines["train"].pop())
 
     plant(monkeypatch, leak)
@@ -117,7 +117,7 @@ def test_an_argument_in_two_splits_stops_the_freeze(
 def test_a_held_out_group_in_training_stops_the_freeze(
     project: Project, crowd: list[Comparison], emil: User, monkeypatch
 ) -> None:
-    def leak(lines: dict[str, list[Line]], pairs: dict[int, Pair]) -> None:
+    def leak(lines: dict[str, list[SplitLine]], pairs: dict[int, Pair]) -> None:
         lines["train"] += lines.pop("heldout_groups")
         del lines["heldout_annotators"]
 
@@ -129,7 +129,7 @@ def test_a_held_out_group_in_training_stops_the_freeze(
 def test_a_vote_on_another_comparison_stops_the_freeze(
     project: Project, crowd: list[Comparison], emil: User, monkeypatch
 ) -> None:
-    def leak(lines: dict[str, list[Line]], pairs: dict[int, Pair]) -> None:
+    def leak(lines: dict[str, list[SplitLine]], pairs: dict[int, Pair]) -> None:
         lines["train"][0] = dataclasses.replace(lines["train"][0], votes=lines["train"][1].votes)
 
     plant(monkeypatch, leak)
@@ -162,7 +162,7 @@ def test_an_annotator_of_the_other_snapshot_stops_the_freeze(
         ),
     )
     other = dataclasses.replace(
-        RECIPE, heldout_annotators=0.0, filters=Filters(without_annotators_of=(first.pk,))
+        RECIPE, heldout_annotators=0.0, filters=RecipeFilters(without_annotators_of=(first.pk,))
     )
     with pytest.raises(LeakFound, match="of an annotator who is left out"):
         freeze(project, emil, other)

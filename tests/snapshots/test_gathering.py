@@ -18,7 +18,7 @@ from apps.snapshots.assembling.assembly import assemble
 from apps.snapshots.assembling.gate import LeakFound
 from apps.snapshots.assembling.material import Assembly, Ballot, Material, Pair
 from apps.snapshots.models import Snapshot
-from apps.snapshots.recipe import Filters, SnapshotRecipe
+from apps.snapshots.recipe import RecipeFilters, SnapshotRecipe
 from apps.snapshots.selectors import snapshots
 from apps.snapshots.services import freezing
 from apps.snapshots.services.gathering import material_of
@@ -116,7 +116,7 @@ def test_who_is_left_out_is_written_into_the_recipe_and_stays_out_of_it(
     assert made.counts["votes"]["refused"] == {"by annotators left out by an admin": theirs.count()}
     standing.left_out_at = None
     standing.save()
-    again = freeze(project, emil, **ALL, filters=Filters(left_out=(person.pk,)))
+    again = freeze(project, emil, **ALL, filters=RecipeFilters(left_out=(person.pk,)))
     assert again.sha256 == made.sha256
     # A program that filters by something else still leaves them out, unless it says so.
     standing.left_out_at = timezone.now()
@@ -138,7 +138,7 @@ def test_one_vote_of_a_person_left_out_stops_the_freeze(
 
     monkeypatch.setattr(freezing, "assemble", blind)
     with pytest.raises(LeakFound, match="of an annotator who is left out stands in train"):
-        freeze(project, emil, **ALL, filters=Filters(left_out=(person.pk,)))
+        freeze(project, emil, **ALL, filters=RecipeFilters(left_out=(person.pk,)))
 
 
 def test_the_projects_own_way_to_decide_is_the_default(project: Project) -> None:
@@ -313,7 +313,7 @@ def test_filters_take_out_comparisons_by_what_they_are() -> None:
     made = assemble(
         material(pairs, dict.fromkeys(range(1, 7), "aaa")),
         recipe(
-            filters=Filters(
+            filters=RecipeFilters(
                 without_groups=("h",), without_topics=("t1",), batches=("",), strata=("random",)
             )
         ),
@@ -331,7 +331,7 @@ def test_only_the_comparisons_that_were_picked_enter() -> None:
     pairs = [pair(1, "g", "x1", "y1"), pair(2, "h", "x2", "y2"), pair(3, "i", "x3", "y3")]
     made = assemble(
         material(pairs, dict.fromkeys(range(1, 4), "aaa")),
-        recipe(filters=Filters(comparisons=(1, 3))),
+        recipe(filters=RecipeFilters(comparisons=(1, 3))),
     )
     assert reasons(made) == {2: "not among the pairs that were picked"}
     assert sorted(line.pair for lines in made.lines.values() for line in lines) == [1, 3]
@@ -346,10 +346,10 @@ def test_votes_outside_the_time_range_do_not_count() -> None:
         early.ballots
         + tuple(Ballot(v.id + 50, 1, v.person + 9, "late", v.choice, v.at) for v in late.ballots),
     )
-    before = recipe(filters=Filters(cast_before="2026-11-02T00:00:00+00:00"))
+    before = recipe(filters=RecipeFilters(cast_before="2026-11-02T00:00:00+00:00"))
     assert assemble(both, before).lines["train"][0].winner == "a"
     assert assemble(both, before).counts["votes"]["refused"] == {"outside the time range": 4}
-    since = recipe(filters=Filters(cast_from="2026-11-02T00:00:00+00:00"))
+    since = recipe(filters=RecipeFilters(cast_from="2026-11-02T00:00:00+00:00"))
     assert assemble(both, since).lines["train"][0].winner == "b"
 
 
@@ -414,7 +414,7 @@ def test_few_pairs_and_few_arguments_are_said() -> None:
     made = assemble(material(pairs, {1: "aaa", 2: "aaa"}), recipe(heldout_groups=("h",)))
     text = " ".join(made.warnings)
     assert "Only 1 training pairs: under 5,000" in text
-    assert "heldout_groups: too few clusters (2 arguments)" in text
+    assert "heldout_groups: too few distinct answers (2)" in text
     assert "No annotators are held out" in text
 
 

@@ -17,9 +17,9 @@ from apps.labeling.services import vote_withdraw
 from apps.snapshots.assembling.rows import source_of
 from apps.snapshots.models import Snapshot
 from apps.snapshots.recipe import SnapshotRecipe
-from apps.snapshots.selectors import browsing, lineage
-from apps.snapshots.selectors.browsing import RowsWanted, rows_of
+from apps.snapshots.selectors import lineage, snapshots
 from apps.snapshots.selectors.comparing import Became, changed_counts, changed_votes, vote_states
+from apps.snapshots.selectors.snapshots import RowsWanted, rows_of
 from apps.snapshots.services import freezing
 from apps.snapshots.services.freezing import snapshot_freeze
 from apps.training.models import Checkpoint, Run, RunInput
@@ -75,7 +75,7 @@ def withdraw(vote: Vote) -> None:
 def test_nothing_is_said_while_every_vote_stands(frozen: Snapshot, emils: Client) -> None:
     assert changed_counts([frozen]) == {}
     assert "changed since" not in read(emils, f"datasets/{frozen.pk}/")
-    assert "still stands as it was" in read(emils, f"datasets/{frozen.pk}/lineage/")
+    assert "No vote behind its rows has changed" in read(emils, f"datasets/{frozen.pk}/lineage/")
 
 
 def test_a_changed_a_withdrawn_and_a_former_vote_are_each_named(
@@ -173,7 +173,7 @@ def test_a_vote_that_came_too_late_is_in_no_dataset(
     revote(crowd[0], ["a"] * 5)
     late = Vote.objects.filter(comparison=crowd[0], is_current=True).first()
     page = read(ritas, f"datasets/lineage/{crowd[0].pk}/", vote=late.pk)
-    assert "No dataset was decided from this vote" in page
+    assert "No dataset uses this vote" in page
     assert "5 of these votes were changed since" in read(ritas, f"datasets/lineage/{crowd[0].pk}/")
 
 
@@ -266,7 +266,7 @@ def test_rows_are_found_by_file_reason_winner_and_text(
     assert found(winner="a") == set()
     revote(crowd[4], ["a"] * 5)
     assert found(changed=True) == {crowd[4].pk}
-    assert browsing.drop_reasons(frozen) == [("too little agreement", 1)]
+    assert snapshots.drop_reasons(frozen) == [("too little agreement", 1)]
 
 
 def test_a_filter_with_a_nul_finds_no_row(frozen: Snapshot) -> None:
@@ -281,7 +281,7 @@ def test_each_row_leads_to_its_comparison_and_its_votes(
     assert f"/p/arguments/comparisons/{crowd[1].pk}/" in page
     assert f"/p/arguments/datasets/lineage/{crowd[1].pk}/" in page
     assert "1 row<" in page
-    assert "No row fits" in read(ritas, f"datasets/{frozen.pk}/rows/", q="nowhere at all")
+    assert "No matching rows" in read(ritas, f"datasets/{frozen.pk}/rows/", q="nowhere at all")
 
 
 def test_imported_rows_say_that_no_votes_stand_behind_them(project: Project, ritas: Client) -> None:
@@ -289,7 +289,7 @@ def test_imported_rows_say_that_no_votes_stand_behind_them(project: Project, rit
         project=project, kind="prompts", name="asked", rows=[{"prompt": "Why?"}]
     )
     assert "No comparisons behind" in read(ritas, f"datasets/{made.pk}/rows/")
-    assert "brought in from outside" in read(ritas, f"datasets/{made.pk}/lineage/")
+    assert "Imported rows" in read(ritas, f"datasets/{made.pk}/lineage/")
 
 
 def test_another_projects_comparison_leads_nowhere(

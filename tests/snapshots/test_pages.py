@@ -85,7 +85,7 @@ def test_a_preview_counts_what_would_be_kept_and_freezes_nothing(
     )
     text = part.content.decode()
     assert "<html" not in text
-    assert "A coin-flip crowd would pass" in text
+    assert "Accepted by chance (random voters)" in text
     whole = client.post(at("create", project), answers(action="preview"))
     assert "<html" in whole.content.decode()
     assert whole.context["preview"]["tiles"][0].basis == "of 72 comparisons"
@@ -112,7 +112,7 @@ def test_freezing_from_the_page_leads_to_the_dataset(
     assert made.recipe["heldout_groups"] == ["debate-03"]
     text = client.get(at("detail", project, made.pk)).content.decode()
     assert made.sha256[:16] in text
-    assert "Leak gate" in text
+    assert "Leakage check" in text
     assert "under 5,000 a reward model overfits" in text
 
 
@@ -277,7 +277,7 @@ def test_a_failed_freeze_is_said_in_the_list_and_on_its_page(
     detail = client.get(at("detail", project, failed.pk)).content.decode()
     assert "This dataset was not frozen." in detail
     assert "Nothing is left to train on" in detail
-    assert "Freeze again by the same recipe" in detail
+    assert "Retry with the same recipe" in detail
 
 
 def test_a_download_is_the_frozen_file(
@@ -305,7 +305,7 @@ def test_verify_names_the_damaged_file(
     made = freeze(project, emil)
     client = signed_in(rita)
     fine = client.post(at("verify", project, made.pk), follow=True).content.decode()
-    assert "Every file has the content it was frozen with" in fine
+    assert "Every file matches its hash" in fine
     (Path(settings.ARTIFACTS_URL) / made.uri / "train.jsonl").write_text("{}\n")
     broken = client.post(at("verify", project, made.pk), follow=True).content.decode()
     assert "The files are not what was frozen" in broken

@@ -73,7 +73,7 @@ def test_an_empty_project_is_asked_for_everything(project: Project, ritas: Clien
     assert "Collect votes first" in page  # no comparison is decided: that much is known
     assert "0 pairs kept" in page
     assert "How far people agree" in page
-    assert "No policy has been trained" in page
+    assert "No policy has finished training" in page
 
 
 def test_facts_are_read_from_votes_datasets_and_runs(project: Project, frozen: Snapshot) -> None:
@@ -140,7 +140,7 @@ def test_what_is_stated_lives_in_the_address(
     page = read(ritas, task="open", rules="none", baseline="60", latency="50", exploration="no")
     assert "Start with DPO" in page
     assert "budget as you stated it: 50 ms".capitalize()[1:] in page
-    assert "provisional" not in page
+    assert "Provisional" not in page
     assert 'value="50"' in page
     page = read(ritas, baseline="97.5")
     assert "Do not train" in page
@@ -158,7 +158,7 @@ def test_a_statement_that_is_none_is_marked_and_counts_as_unknown(
     form = StatedForm(sent)
     assert form.stated() == {}
     assert field in form.errors
-    assert "provisional" in read(ritas, **sent)
+    assert "Provisional" in read(ritas, **sent)
 
 
 def test_statements_become_facts() -> None:

@@ -11,7 +11,7 @@ import pytest
 from apps.common.errors import DomainError
 from apps.snapshots.assembling.assembly import assemble
 from apps.snapshots.assembling.material import Assembly, Ballot, Material
-from apps.snapshots.recipe import Filters, SnapshotRecipe, recipe_from_json
+from apps.snapshots.recipe import RecipeFilters, SnapshotRecipe, recipe_from_json
 from measures.weights import even_weights
 from tests.snapshots.test_gathering import NOON, pair, recipe
 
@@ -20,7 +20,9 @@ def test_a_recipe_survives_its_json_form() -> None:
     recipe = SnapshotRecipe(
         least_votes=2,
         least_agreeing=2,
-        filters=Filters(groups=("b",), without_annotators=(3, 7), cast_from="2026-01-01T00:00Z"),
+        filters=RecipeFilters(
+            groups=("b",), without_annotators=(3, 7), cast_from="2026-01-01T00:00Z"
+        ),
         heldout_groups=("x",),
         splits={"train": 0.5, "dev": 0.5},
     )
@@ -29,7 +31,7 @@ def test_a_recipe_survives_its_json_form() -> None:
 
 def test_picked_comparisons_stand_in_a_recipe_only_where_there_are_some() -> None:
     assert "comparisons" not in SnapshotRecipe().to_json()["filters"]
-    picked = SnapshotRecipe(filters=Filters(comparisons=(3, 7)))
+    picked = SnapshotRecipe(filters=RecipeFilters(comparisons=(3, 7)))
     assert picked.to_json()["filters"]["comparisons"] == [3, 7]
     assert recipe_from_json(picked.to_json()) == picked
 

@@ -1,4 +1,4 @@
-"""The skew report as Emil the engineer sees it: before freezing, and of what is frozen."""
+"""the bias report as Emil the engineer sees it: before freezing, and of what is frozen."""
 
 import json
 from collections.abc import Callable
@@ -42,7 +42,7 @@ def test_before_freezing_the_length_skew_of_the_crowd_is_said(
     page = client.post(at("report_preview", project), form | {"part": "quick"}, headers=HTMX)
     said = page.content.decode()
     assert "The longer answer is chosen in 100.0 %" in said
-    assert "Fix first" in said
+    assert "Critical" in said
     assert "Label leakage" not in said
     assert '"part": "models"' in said  # what is asked for next
     rest = client.post(at("report_preview", project), form | {"part": "models"}, headers=HTMX)
@@ -105,7 +105,7 @@ def test_a_frozen_dataset_has_its_report_and_its_numbers(
     sheet = client.get(at("report_csv", project, snapshot.pk))
     lines = b"".join(sheet.streaming_content).decode().splitlines()
     assert lines[0] == '"check","verdict","figure","row","value","low","high","n"'
-    assert any(line.startswith('"Length","Fix first","The longer answer') for line in lines)
+    assert any(line.startswith('"Length","Critical","The longer answer') for line in lines)
 
 
 def test_a_frozen_report_does_not_follow_later_votes(
@@ -140,7 +140,7 @@ def test_of_a_large_file_a_random_part_is_looked_at_and_that_is_said(
     assert made["n"] == snapshot.counts["rows"]["train"] > 10
     assert made["looked_at"] == 10
     page = signed_in(emil).get(at("report", project, snapshot.pk)).content.decode()
-    assert "A random 10 of them were looked at." in page
+    assert "A random 10 of them were analysed." in page
 
 
 def test_a_report_that_fails_does_not_stop_a_freeze(

@@ -1,4 +1,4 @@
-"""The skew report: every planted fault is found, and clean pairs are left alone."""
+"""the bias report: every planted fault is found, and clean pairs are left alone."""
 
 import json
 from dataclasses import replace
@@ -17,7 +17,7 @@ from apps.snapshots.reports import (
     skew,
     texts,
 )
-from apps.snapshots.reports.checks import LOOK, OK, STOP, UNKNOWN
+from apps.snapshots.reports.checks import OK, STOP, UNKNOWN, WARN
 from apps.snapshots.reports.material import Frame
 from apps.snapshots.screens.report import COLUMNS, csv_rows, report_view
 from tests.snapshots.report_pairs import DAY, START, N, changed, clean, swapped
@@ -63,7 +63,7 @@ def table(check: dict, caption: str) -> dict:
 
 
 def test_clean_pairs_raise_no_alarm_but_for_their_number(report: dict):
-    alarms = {check["key"] for check in report["checks"] if check["level"] in (LOOK, STOP)}
+    alarms = {check["key"] for check in report["checks"] if check["level"] in (WARN, STOP)}
     # 800 are few; what people like here is words, and the audit names those; more data may help.
     assert alarms - {"growth"} == {"size", "words"}
 
@@ -171,7 +171,7 @@ def test_a_planted_word_is_named_first_with_its_shares(pairs: ReportMaterial):
         return pair
 
     check = found(changed(pairs, plant), "words")
-    assert check["level"] in (LOOK, STOP)
+    assert check["level"] in (WARN, STOP)
     # every text holds the words that people like; the planted one must not hide among them
     ranked = [row[0] for row in table(check, "Chosen side")["rows"]]
     assert ranked[0] == "“delightful”"
@@ -205,7 +205,7 @@ def test_texts_of_private_files_are_counted_and_not_shown(pairs: ReportMaterial)
         return replace(pair, split="private_test", chosen=pairs.pairs[0].chosen) if k == 9 else pair
 
     check = found(changed(pairs, hide), "across")
-    assert check["level"] in (LOOK, STOP)
+    assert check["level"] in (WARN, STOP)
     assert all(part["kind"] != "examples" for part in check["evidence"])
 
 
@@ -240,7 +240,7 @@ def test_one_label_in_ten_swapped_is_caught_without_any_known_answer(pairs: Repo
     rng = np.random.default_rng(3)
     bad = rng.random(N) < 0.12
     check = found(changed(pairs, lambda k, p: swapped(p) if bad[k] else p), "swapped")
-    assert check["level"] == LOOK
+    assert check["level"] == WARN
     listed = table(check, "The most doubtful")["rows"]
     assert np.mean([bad[row["comparison"]] for row in listed]) > 0.8
 
@@ -274,14 +274,14 @@ def test_votes_of_one_moment_leave_time_unknown(pairs: ReportMaterial):
 def test_votes_over_two_years_are_worth_a_look(pairs: ReportMaterial):
     votes = {k: replace(v, at=START + (v.at - START) * 7.3) for k, v in pairs.votes.items()}
     check = found(replace(pairs, votes=votes), "ages")
-    assert check["level"] == LOOK
+    assert check["level"] == WARN
     assert sum(row["n"] for row in check["evidence"][0]["rows"]) == 3 * N
 
 
 def test_one_busy_person_is_a_reason_to_look_and_a_single_one_to_stop(pairs: ReportMaterial):
     half = {k: replace(v, person=0) if k % 3 else v for k, v in pairs.votes.items()}
     alone = {k: replace(v, person=0) for k, v in pairs.votes.items()}
-    assert found(replace(pairs, votes=half), "annotators")["level"] == LOOK
+    assert found(replace(pairs, votes=half), "annotators")["level"] == WARN
     assert found(replace(pairs, votes=alone), "annotators")["level"] == STOP
 
 
@@ -297,7 +297,7 @@ def test_winners_that_nobody_calls_correct_are_counted_and_listed(pairs: ReportM
 
     votes = {number: vote(number, cast) for number, cast in pairs.votes.items()}
     check = found(replace(pairs, votes=votes, reasons=CHIPS), "reasons")
-    assert check["level"] == LOOK
+    assert check["level"] == WARN
     assert "25.0 %" in check["verdict"]
     assert {row["comparison"] % 4 for row in table(check, "Won without")["rows"]} == {0}
 
@@ -314,7 +314,7 @@ def test_winners_that_are_less_correct_by_the_same_votes_are_found(pairs: Report
         for number, cast in pairs.votes.items()
     }
     check = found(replace(pairs, votes=votes, criteria={"c1": "Correctness"}), "criteria")
-    assert check["level"] in (LOOK, STOP)
+    assert check["level"] in (WARN, STOP)
     assert "20.0 %" in check["verdict"]
 
 
@@ -335,7 +335,7 @@ def test_35_percent_near_duplicates_among_the_prompts_warn():
     sft, rl = question(rng, 400), question(rng, 200)
     copied = [text + " please" if k < 70 else rl[k] for k, text in enumerate(sft[:200])]
     check = overlap(copied, sft)
-    assert check["level"] == LOOK
+    assert check["level"] == WARN
     assert "70 of 200 distinct prompts (35.0 %)" in check["verdict"]
     assert overlap(rl, sft)["level"] == OK
 
@@ -350,7 +350,7 @@ def test_demonstrations_narrower_than_the_prompts_are_worth_a_look():
     varied = question(rng, 300)
     narrow = [" ".join(f"digit{k}" for k in rng.integers(0, 10, size=30)) for _ in range(300)]
     made = prompts_build(varied, ["a"] * 300, narrow, ["b"] * 300)
-    assert {c["key"]: c["level"] for c in made["checks"]}["breadth"] == LOOK
+    assert {c["key"]: c["level"] for c in made["checks"]}["breadth"] == WARN
     made = prompts_build(narrow, ["a"] * 300, varied, ["b"] * 300)
     assert {c["key"]: c["level"] for c in made["checks"]}["breadth"] == OK
 
@@ -360,7 +360,7 @@ def test_demonstrations_narrower_than_the_prompts_are_worth_a_look():
 
 def test_the_worst_checks_come_first_and_drawings_stay_in_their_frame(report: dict):
     view = report_view(report)
-    order = [STOP, LOOK, UNKNOWN, OK]
+    order = [STOP, WARN, UNKNOWN, OK]
     places = [order.index(check.level) for check in view.checks]
     assert places == sorted(places)
     assert sum(n for _, _, n, _ in view.tallies) == len(view.checks)

@@ -128,7 +128,7 @@ class FakeWire:
     def jobs_waiting(self, queue: str) -> set[tuple[str, int]] | None:
         return self.queued if self.reachable else None
 
-    def fleet_look(self) -> Fleet | None:
+    def fleet_state(self) -> Fleet | None:
         return Fleet(tuple(self.workers), dict(self.heard)) if self.reachable else None
 
     def claimed(self, run: Run, *, leased: bool = True) -> None:
@@ -139,7 +139,7 @@ class FakeWire:
 @pytest.fixture
 def wire(monkeypatch: pytest.MonkeyPatch) -> FakeWire:
     fake = FakeWire()
-    monkeypatch.setattr(queueing, "fleet_look", fake.fleet_look)
+    monkeypatch.setattr(queueing, "fleet_state", fake.fleet_state)
     for name in ("job_send", "wish_send", "ack_send", "attempt_fence", "standing", "jobs_waiting"):
         monkeypatch.setattr(dispatch, name, getattr(fake, name))
     return fake

@@ -10,7 +10,7 @@ class Link:
     """A TCP port on the loopback interface that leads to Redis's unix socket.
 
     `cut` lets nothing through: connections stay open and say nothing, and so do new ones, as when
-    a cable is pulled. `mend` resets those and lets new ones through.
+    a cable is pulled. `repair` resets those and lets new ones through.
     """
 
     def __init__(self, path: str) -> None:
@@ -25,7 +25,7 @@ class Link:
     def cut(self) -> None:
         self._whole = False
 
-    def mend(self) -> None:
+    def repair(self) -> None:
         with self._lock:
             self._whole = True
             broken, self._sockets = self._sockets, []
@@ -34,7 +34,7 @@ class Link:
 
     def close(self) -> None:
         self._door.close()
-        self.mend()
+        self.repair()
 
     def _accept(self) -> None:
         with contextlib.suppress(OSError):

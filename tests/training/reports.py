@@ -69,7 +69,7 @@ PLAN = {"steps": STEPS, "step_seconds": 0.01, "checkpoint_every": 5, "hold_after
 
 
 def undisturbed(seed: int = 3) -> list[float]:
-    """The drill's metric as a run without any trouble shows it, by another route than the run."""
+    """The drill's metric as a run without any problem shows it, by another route than the run."""
     state, values = seed, []
     for step in range(1, STEPS + 1):
         state = (state * 6364136223846793005 + 1442695040888963407 + step) % 2**64

@@ -264,7 +264,7 @@ def test_the_trainer_of_a_lost_run_knows_better(run: Run) -> None:
 
 # --- what does not fit ---
 
-BREACHES: dict[str, Any] = {
+VIOLATIONS: dict[str, Any] = {
     "no type": {"type": None},
     "no version": {"version": "1"},
     "no body": {"event": None},
@@ -279,12 +279,12 @@ BREACHES: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("breach", BREACHES)
+@pytest.mark.parametrize("violation", VIOLATIONS)
 def test_an_event_that_breaks_the_contract_fails_its_run_and_holds_up_nothing(
-    run: Run, breach: str, wire: FakeWire, commits: Callable[..., Any]
+    run: Run, violation: str, wire: FakeWire, commits: Callable[..., Any]
 ) -> None:
     sent = batch(run, OPENED, Progress(step=1), Log(lines=["after"]))
-    sent["events"][1] |= BREACHES[breach]
+    sent["events"][1] |= VIOLATIONS[violation]
     with commits():
         applied = services.events_apply(batch=sent)
     run.refresh_from_db()
@@ -312,7 +312,7 @@ def test_an_event_that_breaks_the_contract_fails_its_run_and_holds_up_nothing(
         ("Opened", {"environment": "here"}),
     ],
 )
-def test_a_value_that_no_field_can_hold_is_a_breach_too(
+def test_a_value_that_no_field_can_hold_is_a_violation_too(
     run: Run, kind: str, body: dict[str, Any]
 ) -> None:
     sent = batch(run, OPENED, Progress(step=1))
@@ -328,7 +328,7 @@ def test_an_arm_that_fails_halfway_leaves_nothing_behind(
     def stumble(**_: Any) -> None:
         raise RuntimeError("a bug in an arm")
 
-    monkeypatch.setattr("apps.training.services.arms.run_end", stumble)
+    monkeypatch.setattr("apps.training.services.event_handlers.run_end", stumble)
     sent = report(run, OPENED, SAMPLE, Finished(step=3))
     assert (sent.applied, sent.invalid) == (2, 1)
     assert run.failure_kind == "contract_violation"

@@ -16,7 +16,7 @@ from apps.accounts.models import Project, User
 from apps.common.errors import Conflict
 from apps.training import dispatch, selectors, services
 from apps.training.models import MetricBlock, Run, RunAttempt, RunEvent
-from apps.training.selectors.queueing import fleet_look, why_it_waits
+from apps.training.selectors.queueing import fleet_state, why_it_waits
 from tests.training.stack import Process, Stack, redis_client, wait_until, witnessed
 from workers.contract import wire
 from workers.contract.fleet import Fleet
@@ -282,5 +282,5 @@ def test_a_second_run_waits_in_the_database_until_the_workers_slot_is_free(
 
 
 def told_by_worker(run: Run) -> Fleet | None:
-    told = fleet_look()
+    told = fleet_state()
     return told if told and any(run.pk in worker.runs for worker in told.workers) else None

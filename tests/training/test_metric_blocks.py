@@ -186,7 +186,7 @@ def test_points_that_no_trainer_sent_are_stored_as_if_one_had(
     assert report(run, measured(300, 300), first=5).applied == 1, "its trainer may go on"
 
 
-def test_broken_points_of_a_superseded_attempt_are_kept_as_a_breach(run: Run) -> None:
+def test_broken_points_of_a_superseded_attempt_are_kept_as_a_violation(run: Run) -> None:
     report(run, Opened())
     Run.objects.filter(pk=run.pk).update(attempt=2)
     late = Metrics(steps=[1, 2], values={"loss": [0.5]})

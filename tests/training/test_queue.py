@@ -286,14 +286,14 @@ def test_launches_at_the_same_moment_never_give_more_slots_than_there_are(
     wire.workers = [worker_make("train@box", slots=3)]
 
     def together(acts: list[Callable[[], Any]]) -> None:
-        gate, troubles = threading.Barrier(len(acts)), []
+        gate, problems = threading.Barrier(len(acts)), []
 
         def do(act: Callable[[], Any]) -> None:
             try:
                 gate.wait(30)
                 act()
             except Exception as error:
-                troubles.append(error)
+                problems.append(error)
             finally:
                 connection.close()
 
@@ -302,7 +302,7 @@ def test_launches_at_the_same_moment_never_give_more_slots_than_there_are(
             thread.start()
         for thread in threads:
             thread.join(60)
-        assert troubles == []
+        assert problems == []
 
     def one(number: int) -> Callable[[], Run]:
         return lambda: services.run_launch(

@@ -176,7 +176,7 @@ def test_a_machine_whose_line_breaks_trains_on_and_its_events_arrive_once(
     wait_until(lambda: "Redis does not answer" in machine.log(), what="a call that gave up")
     run.refresh_from_db()
     assert (run.state, run.step) == ("running", 12), "what was said meanwhile arrived nowhere"
-    machine.link.mend()
+    machine.link.repair()
     run = finish(run)
     assert_whole(run, tmp_path / "witness.jsonl", resumed_from=[])
     assert_once(stack, run)
@@ -194,7 +194,7 @@ def test_a_machine_cut_off_for_longer_than_its_lease_gives_the_run_away_and_chan
     second = RunAttempt.objects.get(run=run, number=2)
     assert second.resumed_from_step in (10, 12), "12 when the machine could still leave its spool"
     assert_whole(run, tmp_path / "witness.jsonl", resumed_from=[second.resumed_from_step])
-    machine.link.mend()
+    machine.link.repair()
     wait_until(lambda: not machine.spool(run).exists(), what="the rest of its events")
     assert_once(stack, run)
     run.refresh_from_db()

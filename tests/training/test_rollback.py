@@ -157,7 +157,7 @@ def test_without_a_sound_checkpoint_it_is_refused_naming_each(policy: Run) -> No
     with pytest.raises(Conflict) as refusal:
         services.run_roll_back(run=policy)
     assert refusal.value.code == "no_healthy_checkpoint"
-    for words in ("step 43", "step 40", "rejected by a person", "Go back to its start"):
+    for words in ("step 43", "step 40", "rejected by a person", "Roll back to its start"):
         assert words in refusal.value.message
     Checkpoint.objects.filter(run=policy).delete()
     with pytest.raises(Conflict, match="saved no checkpoint"):

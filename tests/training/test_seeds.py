@@ -169,7 +169,7 @@ def test_the_mean_is_over_finished_seeds_and_every_run_keeps_its_last_figure(
     for run, last in ((one, 2.0), (two, 4.0), (three, 6.0)):
         measure(run, "drill/value", [0.0, last])
     measure(four, "drill/value", [100.0], state="failed")
-    (figure,) = selectors.group_figures([one, two, three, four])
+    (figure,) = selectors.group_metrics([one, two, three, four])
     assert figure.final.value == 4
     assert figure.final.n == 3
     assert figure.final.high == pytest.approx(4 + 4.968, abs=1e-3)
@@ -182,7 +182,7 @@ def test_what_is_no_number_is_left_out_and_told(launch: Callable[..., list[Run]]
     one, two, _ = launch()
     measure(one, "eval/score", [1.0, "nan"])
     measure(two, "eval/score", [3.0, None])
-    (figure,) = selectors.group_figures([one, two])
+    (figure,) = selectors.group_metrics([one, two])
     assert figure.broken == [one.pk]
     assert figure.last == {one.pk: (1, 1.0), two.pk: (1, 3.0)}
     assert figure.final.value == 2
@@ -195,7 +195,7 @@ def test_headlines_come_first_and_other_metrics_not_at_all(
     measure(run, "eval/a", [1.0])
     measure(run, "drill/value", [1.0])
     measure(run, "loss", [1.0])
-    assert [one.name for one in selectors.group_figures([run])] == ["drill/value", "eval/a"]
+    assert [one.name for one in selectors.group_metrics([run])] == ["drill/value", "eval/a"]
 
 
 def test_groups_are_counted_at_once(launch: Callable[..., list[Run]], project: Project) -> None:

@@ -269,7 +269,7 @@ def test_one_runs_trouble_does_not_keep_the_others_from_being_looked_at(
 
     def stumble(run: str) -> Any:
         if run == running.pk:
-            raise RuntimeError("trouble")
+            raise RuntimeError("problem")
         return standing(run)
 
     monkeypatch.setattr("apps.training.dispatch.standing", stumble)

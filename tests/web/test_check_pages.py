@@ -123,7 +123,7 @@ def test_a_probe_shows_its_figures(
         ended_at=timezone.now(),
     )
     text = page(signed_in(emil), probe)
-    assert "What it answered" in text
+    assert "Results" in text
     assert "0.25" in text
     assert '<td class="num">40</td>' in text
 

@@ -9,7 +9,7 @@ from django.utils import timezone
 from apps.accounts.models import Project
 from apps.snapshots.models import Snapshot
 from apps.training.models import Alert, Run, RunInput
-from tests.web.runs import metrics_add, run_make
+from tests.web.world import metrics_add, run_make
 
 pytestmark = pytest.mark.django_db
 HERE = "/p/arguments/runs/compare/"
@@ -33,7 +33,7 @@ def row(context: dict, part: str, name: str) -> list[str]:
 
 @pytest.fixture
 def runs(project, emil) -> list[Run]:
-    """Two PPO runs: one with a dearer KL, on data of the same name and other content."""
+    """Two PPO runs: one with a higher KL penalty, on data of the same name and other content."""
     made = []
     for i, config in enumerate([{}, {"kl_coef": 0.2}]):
         run = run_make(project, by=emil, kind="ppo", name=f"run {i}", config=config)
@@ -55,7 +55,7 @@ def test_what_differs_is_shown_and_what_was_not_set_has_its_default(emil, signed
     left, right = settings["kl_coef"]
     assert (left.is_default, left.note) == (True, "default")
     assert (right.is_default, right.text) == (False, "0.2")
-    assert row(page.context, "figures", "Reward") == ["1.50", "2.50"]
+    assert row(page.context, "metrics", "Reward") == ["1.50", "2.50"]
 
 
 def test_inputs_are_told_apart_by_content_and_not_by_name(emil, signed_in, runs):
@@ -148,10 +148,10 @@ def test_three_seeds_have_a_mean_with_its_interval_and_a_band(emil, signed_in, s
     for words in ("4.00", "−0.97 … 8.97", "n = 3 of 3 seeds", "warm-up, seed 2"):
         assert words in text, words
     assert "is not a result" not in text
-    (figure,) = page.context["figures"]
-    assert len(figure.band.bands) == 1
-    assert len(figure.band.seeds) == 3
-    assert [line.is_whole for line in figure.band.lines] == [True]
+    (metric,) = page.context["metrics"]
+    assert len(metric.band.bands) == 1
+    assert len(metric.band.seeds) == 3
+    assert [line.is_whole for line in metric.band.lines] == [True]
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def test_fewer_than_three_are_said_to_be_no_result(emil, signed_in, seed_make, s
     seed_make(9, [1.0], state="running")
     text = signed_in(emil).get(PAGE).content.decode()
     assert f"{words} finished" in text
-    assert "One seed is not a result, nor are two" in text
+    assert "One or two seeds are not a result" in text
     assert "Not in the final means yet: seed 9 (running)" in text
 
 
@@ -184,8 +184,8 @@ def test_a_seed_that_failed_is_named_with_its_reason_and_not_in_the_mean(
 def test_the_mean_is_cut_where_a_seed_drops_out(emil, signed_in, seed_make):
     seed_make(1, [1.0, 1.0, 1.0, 1.0])
     seed_make(2, [3.0, 3.0], state="failed")
-    (figure,) = signed_in(emil).get(PAGE).context["figures"]
-    assert [line.is_whole for line in figure.band.lines] == [True, False]
+    (metric,) = signed_in(emil).get(PAGE).context["metrics"]
+    assert [line.is_whole for line in metric.band.lines] == [True, False]
 
 
 def test_a_curve_whose_points_are_alike_or_broken_is_still_a_page(emil, signed_in, seed_make):
@@ -193,7 +193,7 @@ def test_a_curve_whose_points_are_alike_or_broken_is_still_a_page(emil, signed_i
     seed_make(2, [1.0, 1.0, "inf"])
     seed_make(3, [1.0, None, 1e308])
     text = signed_in(emil).get(PAGE).content.decode()
-    assert "No number at some step" in text
+    assert "NaN or infinity at some step" in text
 
 
 def test_the_csv_holds_every_step_with_every_seed(emil, signed_in, seed_make):

@@ -14,7 +14,7 @@ from apps.training.screens.panels import charts_of
 from apps.training.selectors.metrics import Spread, histograms
 from apps.training.selectors.results import samples_chosen
 from measures.duplicates import repeated_share
-from tests.web.runs import event_add, metrics_add, run_make
+from tests.web.world import event_add, metrics_add, run_make
 from workers.contract.metrics import metric_or_own
 
 pytestmark = pytest.mark.django_db
@@ -310,7 +310,7 @@ def test_answers_are_found_by_sort_and_step_and_stay_so_in_the_address(emil, sig
     assert shown(page_of(client, run, "&until=19")) == ["Answer 2.", "Answer 1."]
     assert shown(page_of(client, run, "&until=3")) == ["Answer 2.", "Answer 1."]
     empty = page_of(client, run, "&bucket=flagged&step=20").content.decode()
-    assert "No such answers" in empty
+    assert "No matching answers" in empty
 
 
 def test_an_answer_that_people_must_see_is_among_the_flagged_with_its_reason(emil, signed_in, run):

@@ -9,7 +9,7 @@ from django.core.management import CommandError, call_command
 
 from apps.snapshots.models import Snapshot
 from apps.training.models import Alert, Artifact, Checkpoint, Run, RunInput
-from tests.web.runs import metrics_add, run_make
+from tests.web.world import metrics_add, run_make
 
 MEMORY = {
     "version": 1,
@@ -159,10 +159,10 @@ def test_the_reports_of_a_run_are_shown_gravest_first(run, left, see):
         "Every step waits for the reward.",
         "Waiting for the reward 71 %",
         "25.0 % of the answers of step 40",
-        "stood still for it 500 ms",
+        "waited for it 500 ms",
         "With the value head",
         "230 ms",
-        "Made smaller: <code>steps</code> 100 → 4",
+        "Reduced: <code>steps</code> 100 → 4",
     ):
         assert words in text.replace("Low-rank", "low-rank"), words
 
@@ -324,7 +324,7 @@ def test_a_guardrails_stop_says_what_fired_what_is_sound_and_what_to_change(stop
         "<code>kl_coef</code> 0.05 → 0.075",
         "Roll back to step 40 with the advised change",
         "Clone with the advised change",
-        "Saved when the run failed: look into it",
+        "Saved when the run failed: inspect it",
         "Best on the held-out evaluation",
         "<dt><code>eval/score</code></dt><dd>1.50</dd>",
     ):
@@ -357,10 +357,10 @@ def test_the_page_of_the_way_back_offers_what_is_sound_and_says_why_the_rest_is_
 def test_where_nothing_is_sound_the_start_is_offered(stopped, see, signed_in, emil):
     Checkpoint.objects.filter(run=stopped, step=40).delete()
     text = see(stopped, "overview")
-    assert "Begin again from the start with the advised change" in text
+    assert "Restart from the beginning with the advised change" in text
     refused = signed_in(emil).post(f"/p/arguments/runs/{stopped.pk}/roll-back/", {"to": "healthy"})
     assert refused.status_code == 409
-    assert "No checkpoint of the run is sound" in refused.content.decode()
+    assert "No checkpoint of the run is healthy" in refused.content.decode()
 
 
 def test_a_clone_with_the_advised_change_is_a_form_with_that_value(stopped, signed_in, emil):
@@ -374,8 +374,8 @@ def test_a_blocked_preflight_says_that_nothing_was_trained(project, emil, see):
     assert "The reward does not rank real answers over noise." in text
     assert "Nothing was trained" in text
     assert "?tab=checks" in text
-    assert "Clone and change it" in text
-    assert "Begin again" not in text  # as it was it would be blocked again
+    assert "Clone and edit" in text
+    assert "Restart from" not in text  # as it was it would be blocked again
 
 
 @pytest.mark.parametrize("kind", ["guard_of_another_version", "preflight_nonsense", "non_finite"])
@@ -408,16 +408,16 @@ def test_the_repeat_tab_names_code_inputs_and_the_evaluation_command(stopped, se
         "changes that were not committed",
         "1" * 64,
         "&quot;seed&quot;: 5",
-        "Run it in small",
+        "Run minimal reproduction",
         "The library versions are not known yet",
     ):
         assert words in text, words
 
 
 def test_the_run_in_small_is_offered_where_the_recipe_has_one(run, project, signed_in, emil, see):
-    assert "Run it in small" not in see(run_make(project, by=emil), "repeat")
+    assert "Run minimal reproduction" not in see(run_make(project, by=emil), "repeat")
     small = run_make(project, by=emil, kind="ppo", config={"minimal": True})
-    assert "already the one in small" in see(small, "repeat")
+    assert "already a minimal reproduction" in see(small, "repeat")
 
 
 def test_the_evaluation_command_launches_what_the_page_says(stopped, project):

@@ -9,7 +9,7 @@ from apps.snapshots.models import Snapshot
 from apps.training.forms.launch import ROLE_LABELS, RunForm
 from apps.training.models import Run, RunInput
 from apps.training.services.kinds import KINDS as RULES
-from tests.web.runs import run_make
+from tests.web.world import run_make
 from workers.config import parsing, preset_purposes, recipe_fields, recipe_presets
 from workers.contract.guards import guard_errors, rules_of
 

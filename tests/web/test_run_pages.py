@@ -8,7 +8,7 @@ from django.utils import timezone
 
 from apps.accounts.models import AuditEvent
 from apps.training.models import Alert, Artifact, Checkpoint, Run, Sample
-from tests.web.runs import event_add, metrics_add, run_make
+from tests.web.world import event_add, metrics_add, run_make
 
 HTMX = {"hx-request": "true"}
 
@@ -44,7 +44,7 @@ def test_runs_are_found_by_name_id_kind_and_state(project, emil, signed_in, run)
         text = client.get(f"/p/arguments/runs/?{query}").content.decode()
         assert shown in text, query
         assert hidden not in text, query
-    assert "No run fits" in client.get("/p/arguments/runs/?q=zzz").content.decode()
+    assert "No matching runs" in client.get("/p/arguments/runs/?q=zzz").content.decode()
 
 
 def test_the_list_polls_only_while_something_lives(project, emil, signed_in, run):
@@ -125,14 +125,14 @@ def test_a_failure_says_what_happened_and_whose_turn_it_is(project, emil, signed
     )
     text = signed_in(emil).get(address(run)).content.decode()
     assert "kl_coef: 0 lets the policy drift" in text
-    assert "It is your turn. Clone the run and correct the fields" in text
+    assert "Configuration problem. Clone the run and correct the fields" in text
     assert "Resume" in text
 
 
 @pytest.mark.parametrize(
     ("kind", "words"),
     [
-        ("rank_lost", "goes on from its checkpoint"),
+        ("rank_lost", "continues from its checkpoint"),
         ("too_few_gpus", "another machine class or with fewer processes"),
         ("missing_package", "installs the package or extra"),
         ("bad_setting", "corrects the environment variable"),
@@ -142,7 +142,7 @@ def test_a_failure_says_what_happened_and_whose_turn_it_is(project, emil, signed
         ("inference_server_changed", "serve one model only"),
         ("inference_server_refused", "address or model in a clone"),
         ("actor_lost", "smaller chunks (rollout_chunk)"),
-        ("contract_mask", "must hold exactly"),
+        ("contract_mask", "An invariant of policy training"),
         ("of_a_newer_worker", "resume it when the machine has room"),
     ],
 )
@@ -184,7 +184,7 @@ def test_what_a_model_says_is_shown_as_text_and_never_as_markup(emil, signed_in,
 def test_two_configurations_are_compared_field_by_field(project, emil, signed_in, run):
     other = run_make(project, name="other", config={"steps": 100, "step_seconds": 0.5})
     text = signed_in(emil).get(address(run, f"?tab=config&against={other.pk}")).content.decode()
-    diff = text.split("Against another run")[1]
+    diff = text.split("Compared with another run")[1]
     assert "step_seconds" in diff
     assert "0.5" in diff
     assert "<code>steps</code>" not in diff
@@ -213,7 +213,7 @@ def test_asking_again_costs_nothing_until_there_is_something_new(emil, signed_in
 def test_the_charts_page_gives_every_curve_in_figures_without_javascript(emil, signed_in, run):
     metrics_add(run, 1, [1, 2, 3], objective__kl=[0.25, 4.5, 2.0])
     text = signed_in(emil).get(address(run, "?tab=charts")).content.decode()
-    table = text.split("The curves in figures")[1]
+    table = text.split("Curves as a table")[1]
     for words in ("objective/kl", "0.250", "2.00", "4.50"):
         assert words in table, words
 
@@ -313,7 +313,7 @@ def test_models_are_listed_with_their_run_and_found(project, emil, signed_in, ru
     text = client.get("/p/arguments/models/").content.decode()
     assert "warm-up, step 25" in text
     assert "step 20" not in text
-    assert "No model fits" in client.get("/p/arguments/models/?kind=ppo").content.decode()
+    assert "No matching models" in client.get("/p/arguments/models/?kind=ppo").content.decode()
     page = client.get(f"/p/arguments/models/{kept.pk}/").content.decode()
     assert "About this model" in page
     assert "0" * 16 in page
@@ -338,7 +338,7 @@ def test_what_an_evaluation_found_is_said_with_its_intervals(project, emil, sign
         "0.531",
         "0.482 … 0.580, n = 200",
         "no rows",
-        "From first to last",
+        "First and last evaluation",
     ):
         assert words in text, words
     assert text.index("1.500") < text.index("2.250")
@@ -367,7 +367,7 @@ def test_a_policys_likeness_to_its_demonstrations_is_a_table(emil, signed_in, pr
     imitation = {"prompts": 64, "limit": 128, "traits": [trait]}
     run = run_make(project, kind="sft", state="finished", summary={"imitation": imitation})
     text = signed_in(emil).get(address(run)).content.decode()
-    row = text[text.index("Does it answer as its demonstrations do?") :]
+    row = text[text.index("Similarity to the demonstrations") :]
     for words in ("79 tokens", "126 tokens", "1.604", "1.436 … 1.791", "departs", "64 answers"):
         assert words in row
     assert "&#x27;name&#x27;" not in text

@@ -13,8 +13,8 @@ from apps.training import services
 from apps.training.models import Run, RunQuota, Sample
 from apps.training.screens.fleet import differences, gpu_words
 from apps.training.selectors import queueing as fleet_reading
-from tests.web.runs import event_add, metrics_add, run_make
 from tests.web.test_run_form import fields_of
+from tests.web.world import event_add, metrics_add, run_make
 from workers.contract.code_version import code_version
 from workers.contract.fleet import Fleet, Gpu, WorkerReport
 
@@ -178,7 +178,7 @@ def worker(name: str, **more: Any) -> WorkerReport:
 def machines(monkeypatch: pytest.MonkeyPatch) -> list[WorkerReport]:
     """What Redis would tell; empty it, or fill it."""
     known: list[WorkerReport] = []
-    monkeypatch.setattr(fleet_reading, "fleet_look", lambda: Fleet(tuple(known)))
+    monkeypatch.setattr(fleet_reading, "fleet_state", lambda: Fleet(tuple(known)))
     return known
 
 
@@ -284,7 +284,7 @@ def test_only_an_admin_sets_the_quota_and_a_blank_one_lifts_it(
 def test_a_redis_that_is_away_is_said_and_no_machine_invented(
     project: Project, emil: User, signed_in: Sign, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fleet_reading, "fleet_look", lambda: None)
+    monkeypatch.setattr(fleet_reading, "fleet_state", lambda: None)
     queued(project, "one")
     text = signed_in(emil).get("/p/arguments/fleet/").content.decode()
     assert "Redis does not answer" in text

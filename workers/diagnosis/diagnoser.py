@@ -335,7 +335,7 @@ class Diagnoser:
         return None
 
     @property
-    def judged_links(self) -> list[str]:
+    def judged_stages(self) -> list[str]:
         """Links that at least one detector has looked at."""
         looked = {one.link for one in self.detectors if self._memory.get(one.rule, {}).get("looks")}
         return [link for link in LINKS if link in looked]

@@ -59,7 +59,7 @@ def diagnose(
         for detector in diagnoser.detectors
         if not diagnoser.checks(detector.rule)
     )
-    links = {*diagnoser.judged_links, *(one.link for one in findings)}
+    links = {*diagnoser.judged_stages, *(one.link for one in findings)}
     return Diagnosis(
         tuple(findings), verdict(findings, judged=sorted(links)), tuple(judged), unjudged
     )

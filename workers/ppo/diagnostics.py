@@ -89,7 +89,7 @@ def score_figures(
     return figures
 
 
-def baseline_figures(rollout: Rollout, baseline: Baseline | None) -> Figures:
+def baseline_metrics(rollout: Rollout, baseline: Baseline | None) -> Figures:
     """The batch against the reference's answers before the first step; nothing without them."""
     if baseline is None or rollout.scores is None:
         return {}

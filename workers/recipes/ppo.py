@@ -30,7 +30,7 @@ from workers.guardrails.watch import Violation
 from workers.models import invariants
 from workers.models.loading import stop_ids
 from workers.ppo import diagnostics
-from workers.ppo.diagnostics import StepTimes, baseline_figures, rollout_figures, sequence_kl
+from workers.ppo.diagnostics import StepTimes, baseline_metrics, rollout_figures, sequence_kl
 from workers.ppo.evaluation import ask_people, sample
 from workers.ppo.model import NonFinite
 from workers.ppo.rollout import Rollout, collect
@@ -128,7 +128,7 @@ class PPOTrainer(TrainerParts):
         figures = (
             rollout_figures(rollout, normalised, rewards, returns)
             | diagnostics.scored(self, rollout, trusted)
-            | baseline_figures(rollout, self.baseline)
+            | baseline_metrics(rollout, self.baseline)
             | diagnostics.watched(self, rollout)
             | (stats.metrics if stats else {})
             | {"rollout/lag": float(rollout.policy_version != learner)}

@@ -71,10 +71,6 @@ class Part:
     curve: CurveView | None = None
     texts: list[TextView] = field(default_factory=list)
 
-    @property
-    def template(self) -> str:
-        return f"evaluation/blocks/_{self.kind}.html"
-
 
 def parts(blocks: Sequence[Block]) -> list[Part]:
     return [_part(block) for block in blocks]

@@ -11,8 +11,13 @@ from apps.accounts.api_auth import needs
 from apps.accounts.permissions import STAFF, project_for
 from apps.evaluation.models import ModelReview
 from apps.evaluation.screens.page import verdict_sentence
-from apps.evaluation.selectors.judgements import Judgement, judgement_of
-from apps.evaluation.selectors.models import reviews_of, reward_model_get, reward_models
+from apps.evaluation.selectors.models import (
+    Judgement,
+    judgement_of,
+    reviews_of,
+    reward_model_get,
+    reward_models,
+)
 from apps.evaluation.services.reviewing import assessment_start, model_review
 from apps.training.api import RunOut
 from apps.training.models import Checkpoint
@@ -40,7 +45,7 @@ class ModelOut(Schema):
     created_at: datetime
 
     @classmethod
-    def figures(cls, model: Checkpoint, judgement: Judgement) -> dict[str, Any]:
+    def summary_fields(cls, model: Checkpoint, judgement: Judgement) -> dict[str, Any]:
         found = judgement.finding("accuracy").figure
         return {
             "id": model.pk,
@@ -108,7 +113,7 @@ class ModelDetailOut(ModelOut):
     def of(cls, model: Checkpoint) -> "ModelDetailOut":
         judgement = judgement_of(model)
         return cls(
-            **cls.figures(model, judgement),
+            **cls.summary_fields(model, judgement),
             verdict=verdict_sentence(len(judgement.red), len(judgement.unmeasured)),
             page_sha256=judgement.sha256,
             findings=[
@@ -161,7 +166,7 @@ def model_list(
     project, _ = project_for(request.user, slug, STAFF)
     rows = reward_models(project=project, search=search.replace("\x00", ""), status=status or "")
     items = [
-        ModelOut(**ModelOut.figures(row, judgement_of(row, quick=True)))
+        ModelOut(**ModelOut.summary_fields(row, judgement_of(row, quick=True)))
         for row in rows[offset : offset + limit]
     ]
     return ModelPage(count=rows.count(), items=items)

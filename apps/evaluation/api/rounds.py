@@ -11,8 +11,13 @@ from apps.accounts.permissions import STAFF, project_for
 from apps.evaluation.models import AdversarialRound, OutputRanking
 from apps.evaluation.selectors import adversarial, ranking
 from apps.evaluation.selectors.models import reward_model_get
-from apps.evaluation.services.adversarial import N_PAIRS, hard_pairs_freeze, round_open
-from apps.evaluation.services.ranking import OVERLAP, outputs_send
+from apps.evaluation.services.ranking import (
+    N_PAIRS,
+    OVERLAP,
+    hard_pairs_freeze,
+    outputs_send,
+    round_open,
+)
 from apps.training.models import Checkpoint
 from apps.training.selectors import run_get
 from measures.trust.findings import finding_to_json
@@ -80,17 +85,17 @@ class RoundOut(Schema):
 
     @classmethod
     def of(cls, row: AdversarialRound) -> "RoundOut":
-        figures = adversarial.figures_of(adversarial.round_pairs(row))
-        share = {name: asdict(figures.share)[name] for name in FooledShareOut.model_fields}
+        counts = adversarial.round_counts(adversarial.round_pairs(row))
+        share = {name: asdict(counts.share)[name] for name in FooledShareOut.model_fields}
         return cls(
             id=row.pk,
             source=row.source_id,
             batch=row.batch,
             created_at=row.created_at,
-            n_pairs=figures.n,
-            n_voted=figures.voted,
-            n_decided=figures.decided,
-            n_fooled=figures.fooled,
+            n_pairs=counts.n,
+            n_voted=counts.voted,
+            n_decided=counts.decided,
+            n_fooled=counts.fooled,
             fooled=FooledShareOut(**share),
         )
 

@@ -2,20 +2,20 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
-from apps.common.drawing.axes import estimate
+from apps.common.drawing.axes import bounds, estimate, words
 from apps.common.drawing.blocks import Part, parts
 from measures.trust.findings import Curve, Finding, Histogram, Intervals, Table, Texts, Verdict
 from measures.trust.lines import GROUPS, LINES
 
 # (tone, icon, word)
-LOOKS = {
+VERDICT_WORDS = {
     Verdict.RED: ("bad", "circle-x", "Red"),
     Verdict.GREEN: ("good", "circle-check", "Green"),
     Verdict.UNMEASURED: ("", "circle-help", "Not measured"),
 }
-UNKNOWN_LOOK = LOOKS[Verdict.UNMEASURED]
+UNKNOWN_WORDS = VERDICT_WORDS[Verdict.UNMEASURED]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class VerdictView:
 
 def line_view(finding: Finding, *, evidence: bool = True) -> LineView:
     line = LINES[finding.line]
-    tone, icon, word = LOOKS[finding.verdict]
+    tone, icon, word = VERDICT_WORDS[finding.verdict]
     figure, spread = estimate(finding.figure, finding.unit) if finding.figure else ("", "")
     return LineView(
         name=line.name,
@@ -98,19 +98,16 @@ def verdict_sentence(red: int, unmeasured: int) -> str:
     """Few things are certain here: a page without red lines is only as good as what it measured."""
     if red:
         rest = f", {unmeasured} not measured" if unmeasured else ""
-        return f"{_lines(red)} red{rest}: do not optimise against it yet."
+        return f"{red} failed{rest}: not fit for optimisation yet."
     if unmeasured == len(LINES):
-        return "Nothing is measured yet: nobody knows whether you may optimise against it."
+        return "Nothing is measured yet: fitness for optimisation unknown."
     if unmeasured:
-        return (
-            f"No line is red, but {_lines(unmeasured)} not measured: what they would show, nobody "
-            "knows."
-        )
-    return f"All {len(LINES)} lines are green: nothing on this page speaks against it."
+        return f"No check failed, but {_lines(unmeasured)} not measured."
+    return f"All {len(LINES)} checks passed: fit for optimisation by this page."
 
 
 def _lines(n: int) -> str:
-    return f"{n} line is" if n == 1 else f"{n} lines are"
+    return f"{n} check is" if n == 1 else f"{n} checks are"
 
 
 def turned_red(kept: Sequence[Finding], now: Sequence[Finding]) -> list[LineView]:
@@ -124,14 +121,14 @@ def turned_red(kept: Sequence[Finding], now: Sequence[Finding]) -> list[LineView
 
 
 def open_lines(findings: Sequence[Finding]) -> str:
-    """ "10 lines red, 9 not measured"; empty where all were green."""
+    """ "10 checks failed, 9 not measured"; empty where all were green."""
     red = sum(one.verdict == Verdict.RED for one in findings)
     unmeasured = sum(one.verdict == Verdict.UNMEASURED for one in findings)
-    counts = [(n, word) for n, word in ((red, "red"), (unmeasured, "not measured")) if n]
+    counts = [(n, word) for n, word in ((red, "failed"), (unmeasured, "not measured")) if n]
     if not counts:
         return ""
     (n, word), rest = counts[0], counts[1:]
-    first = f"{n} line{'' if n == 1 else 's'} {word}"
+    first = f"{n} check{'' if n == 1 else 's'} {word}"
     return ", ".join([first, *(f"{n} {word}" for n, word in rest)])
 
 
@@ -183,3 +180,101 @@ def _of(interval: Any) -> Mapping[str, Any]:
         "high": interval.high,
         "n": interval.n,
     }
+
+
+# Two reward models side by side: the lines in rows, what differs marked.
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedLine:
+    """`differs`: the verdicts are not the same."""
+
+    a: LineView
+    b: LineView
+    differs: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedGroup:
+    title: str
+    rows: list[ComparedLine]
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    groups: list[ComparedGroup]
+    n_different: int
+    sentence: str
+
+
+def compare(a: Sequence[Finding], b: Sequence[Finding]) -> Comparison:
+    """Both have one finding for each line, in the order of the page."""
+    rows = [
+        ComparedLine(
+            line_view(one, evidence=False),
+            line_view(other, evidence=False),
+            one.verdict != other.verdict,
+        )
+        for one, other in zip(a, b, strict=True)
+    ]
+    n = sum(row.differs for row in rows)
+    only_a = sum(row.a.verdict == "red" != row.b.verdict for row in rows)
+    only_b = sum(row.b.verdict == "red" != row.a.verdict for row in rows)
+    both = sum(row.a.verdict == row.b.verdict == "red" for row in rows)
+    if n:
+        sentence = (
+            f"{n} of {len(rows)} checks differ: {only_a} failed only for A, {only_b} only for B, "
+            f"{both} for both."
+        )
+    else:
+        sentence = f"All {len(rows)} verdicts are the same; {both} failed for both."
+    groups = [
+        ComparedGroup(title, [row for row in rows if LINES[row.a.name].group == title])
+        for title in GROUPS
+    ]
+    return Comparison(groups, n, sentence)
+
+
+# The model's accuracy with what it is read beside: rules that read little, and people.
+
+
+class _Label(Protocol):
+    low: float | None
+    high: float | None
+    says: str
+
+
+class _Ceiling(Protocol):
+    single: _Label
+    decided: _Label
+
+
+@dataclass(frozen=True, slots=True)
+class AccuracyTile:
+    label: str
+    value: str
+    basis: str
+
+
+def beside_accuracy(accuracy: Finding, ceiling: _Ceiling | None) -> list[AccuracyTile]:
+    """Empty before an assessment: a ceiling alone says nothing about the model."""
+    block = next((one for one in accuracy.evidence if isinstance(one, Intervals)), None)
+    if block is None:
+        return []
+    tiles = [
+        AccuracyTile(label, words(of.value, block.unit), f"{bounds(of, block.unit)}, n = {of.n:,}")
+        for label, of in block.rows
+        if of.value is not None
+    ]
+    decided = ceiling.decided if ceiling else None
+    if decided is not None and decided.low is not None and decided.high is not None:
+        value = f"{100 * decided.low:.1f}–{100 * decided.high:.1f} %"
+        tiles.append(AccuracyTile("Ceiling", value, "a second crowd to a perfect model"))
+    return tiles if len(tiles) > 1 else []
+
+
+def ceiling_says(ceiling: _Ceiling | None) -> list[str]:
+    """Both ceilings in words; like is compared with like."""
+    if ceiling is None:
+        return []
+    return list(dict.fromkeys((ceiling.decided.says, ceiling.single.says)))

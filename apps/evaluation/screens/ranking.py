@@ -3,16 +3,18 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from apps.common.drawing.blocks import Part, parts
+from apps.common.drawing.blocks import Part, TextView, parts, text_view
+from apps.evaluation.selectors.adversarial import RoundCounts, RoundPair
 from apps.evaluation.selectors.ranking import Graded
 from apps.labeling.texts import excerpt
-from measures.trust.findings import Curve, Series, plain
+from apps.labeling.texts import plain as plain_text
+from measures.trust.findings import Curve, Example, Series, percent, plain
 
 _TONES = {"rated": "good", "review": "warn", "dropped": "bad"}
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class OutputRow:
     """One output in the table; `mean` is "" before the first grade."""
 
     number: int
@@ -26,9 +28,9 @@ class Row:
     answer: str
 
 
-def rows_shown(outputs: Sequence[Graded]) -> list[Row]:
+def rows_shown(outputs: Sequence[Graded]) -> list[OutputRow]:
     return [
-        Row(
+        OutputRow(
             number=one.number,
             task=one.task.pk,
             score=plain(one.score),
@@ -88,3 +90,40 @@ def _minutes(minutes: float) -> str:
     if whole < 120:
         return f"{whole} minutes"
     return f"{minutes / 60:.1f} hours"
+
+
+# What the pages of adversarial rounds print, without queries.
+
+
+def fooled_words(counts: RoundCounts) -> str:
+    """ "Fooled in 14 of 40 decided pairs (22.1–50.5 %)."."""
+    share = counts.share
+    if not counts.decided:
+        return "No pair is decided yet."
+    if share.low is None or share.high is None:
+        return f"Fooled in {counts.fooled} of {counts.decided} decided pairs."
+    return (
+        f"Fooled in {counts.fooled} of {counts.decided} decided pairs "
+        f"({100 * share.low:.1f}–{percent(share.high)})."
+    )
+
+
+def examples_shown(pairs: Sequence[RoundPair]) -> list[tuple[int, TextView]]:
+    """(comparison, the pair to read) of those that fooled the model, highest score first."""
+    return [
+        (
+            pair.comparison.pk,
+            text_view(
+                Example(
+                    prompt=pair.prompt[-1]["content"],
+                    answer=plain_text(pair.high),
+                    score=pair.high_score,
+                    label=pair.votes,
+                    other=plain_text(pair.low),
+                    other_score=pair.low_score,
+                )
+            ),
+        )
+        for pair in pairs
+        if pair.is_fooled
+    ]

@@ -40,7 +40,7 @@ class RoundPair:
 
 
 @dataclass(frozen=True, slots=True)
-class RoundFigures:
+class RoundCounts:
     """n: pairs asked; voted: with any vote; decided; out: left the queue; fooled: of the decided
     ones, where people prefer the lower-scoring answer, with Wilson's interval."""
 
@@ -156,12 +156,12 @@ def _side(winner: str, a_is_high: bool) -> str:
     return "high" if (winner == Choice.A) == a_is_high else "low"
 
 
-def figures_of(pairs: Sequence[RoundPair]) -> RoundFigures:
+def round_counts(pairs: Sequence[RoundPair]) -> RoundCounts:
     """Ties and "both are bad" are decided and not fooled: people did not prefer the other one."""
     state = Comparison.State
     decided = sum(bool(pair.winner) for pair in pairs)
     fooled = sum(pair.is_fooled for pair in pairs)
-    return RoundFigures(
+    return RoundCounts(
         n=len(pairs),
         voted=sum(pair.comparison.n_votes > 0 for pair in pairs),
         decided=decided,

@@ -1,16 +1,21 @@
 """How right a reward model could be at most, for the kind of label that it is measured against."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import datetime
 
 import numpy as np
+from django.db.models import F, Q, QuerySet
+from django.utils import timezone
 
 from apps.agreement.selectors.votes import report_get
-from apps.labeling.models import Vote
+from apps.labeling.models import Decision, Slot, Vote
 from apps.snapshots.models import Snapshot, SnapshotRow
-from apps.snapshots.recipe import HELDOUT_ANNOTATORS, HELDOUT_GROUPS, PUBLIC_TEST
+from apps.snapshots.recipe import HELDOUT_ANNOTATORS, HELDOUT_GROUPS, PUBLIC_TEST, TRAIN
 from apps.training.models import Checkpoint
 from measures.ceiling import ceiling_from_agreement, decided_ceiling
-from measures.trust.findings import percent
+from measures.trust.findings import Finding, percent, unmeasured
+from measures.trust.freshness import freshness
 
 SINGLE, DECIDED = "single votes", "decided pairs"
 _UNSEEN = (PUBLIC_TEST, HELDOUT_GROUPS)
@@ -53,7 +58,7 @@ def human_ceiling(checkpoint: Checkpoint) -> HumanCeiling:
         return HumanCeiling(_none(SINGLE, why), _none(DECIDED, why))
     two_way = report.figures["two_way"]["percent"]
     if two_way["value"] is None:
-        why = "No pair has two A-or-B votes, so nobody knows how often people agree"
+        why = "No pair has two A-or-B votes, so human agreement is unknown"
         return HumanCeiling(_none(SINGLE, why), _none(DECIDED, why))
     return HumanCeiling(_single(two_way), _decided(checkpoint, float(two_way["value"])))
 
@@ -79,8 +84,8 @@ def _decided(checkpoint: Checkpoint, agreement: float) -> LabelCeiling:
         return _none(DECIDED, (found.undefined or "").capitalize(), found.n_pairs)
     says = (
         f"A second crowd of the same size would decide {percent(found.again)} of the "
-        f"{found.n_pairs:,} unseen pairs alike; a model that knew everybody's mind would be "
-        f"right in {percent(found.best)}."
+        f"{found.n_pairs:,} unseen pairs alike; a perfect model would be right in "
+        f" {percent(found.best)}."
     )
     return LabelCeiling(DECIDED, found.again, found.best, found.n_pairs, says)
 
@@ -111,3 +116,72 @@ def _votes_behind(snapshot: Snapshot) -> tuple[np.ndarray, np.ndarray]:
 
 def _none(label: str, why: str, n: int = 0) -> LabelCeiling:
     return LabelCeiling(label, None, None, n, f"{why}.", why)
+
+
+# Whether a reward model still knows what people say: its age, and the votes that came since.
+
+
+# Hidden repeats and audit re-votes train nothing, so they make no model old.
+_TRAINING = (Slot.Kind.REGULAR, Slot.Kind.GOLD)
+_SETTLED = (Decision.Outcome.ACCEPTED, Decision.Outcome.ADJUDICATED)
+
+
+def freshness_finding(checkpoint: Checkpoint) -> Finding:
+    """The line "freshness": how old the model is, and how much has been said since its dataset was
+    frozen."""
+    dataset = dataset_of(checkpoint)
+    if dataset is None or dataset.frozen_at is None:
+        return unmeasured(
+            "freshness",
+            "Not measured: the model's run names no dataset of this project, so the votes "
+            "it was trained on are unknown.",
+        )
+    ended = checkpoint.run.ended_at or checkpoint.created_at
+    age_days = max(0.0, (timezone.now() - ended).total_seconds() / 86_400)
+    at_training, since = votes_then_and_since(checkpoint, dataset)
+    return freshness(age_days, at_training, since, flipped=flipped_since(dataset))
+
+
+def votes_then_and_since(checkpoint: Checkpoint, dataset: Snapshot) -> tuple[int, int]:
+    """(votes there were when the dataset was frozen, votes that came since and were not trained
+    on). A changed vote counts as new: it is what its person says now."""
+    votes = Vote.objects.filter(
+        project=checkpoint.project, is_current=True, slot__kind__in=_TRAINING
+    )
+    later = votes.filter(_later(dataset))
+    learned = _trained_on(dataset_of(checkpoint, "hard"))
+    since = later.exclude(pk__in=learned).count() if learned else later.count()
+    return votes.count() - since, since
+
+
+def flipped_since(dataset: Snapshot) -> tuple[int, int]:
+    """(training pairs that people decide the other way now, training pairs)."""
+    rows = SnapshotRow.objects.filter(snapshot=dataset, split=TRAIN, winner__in=("a", "b"))
+    decided = rows.filter(
+        comparison__decision__outcome__in=_SETTLED, comparison__decision__winner__in=("a", "b")
+    )
+    turned = decided.exclude(comparison__decision__winner=F("winner"))
+    return turned.count(), rows.count()
+
+
+def _later(dataset: Snapshot) -> Q:
+    """Cast after the freeze; of imported votes, whose time is that of their source, those numbered
+    after every vote that the freeze looked at, unless its filters passed over some."""
+    cast: datetime = dataset.frozen_at or dataset.created_at
+    after = Q(cast_at__gt=cast)
+    filters = dataset.recipe.get("filters") or {}
+    if any(value for name, value in filters.items() if name != "left_out"):
+        return after
+    newest = max(_used(SnapshotRow.objects.filter(snapshot=dataset)), default=0)
+    return after | Q(source=Vote.Source.IMPORT, pk__gt=newest) if newest else after
+
+
+def _trained_on(snapshot: Snapshot | None) -> list[int]:
+    if snapshot is None:
+        return []
+    return list(_used(SnapshotRow.objects.filter(snapshot=snapshot, split=TRAIN)))
+
+
+def _used(rows: QuerySet[SnapshotRow]) -> Iterator[int]:
+    for votes in rows.values_list("vote_ids", flat=True).iterator(5_000):
+        yield from votes

@@ -1,5 +1,11 @@
 """Reward models of a project, and what people decided about them."""
 
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
 from django.core.cache import cache
 from django.db.models import OuterRef, Q, QuerySet, Subquery
 
@@ -8,15 +14,17 @@ from apps.accounts.models import Project, User
 from apps.accounts.permissions import STAFF
 from apps.common.errors import Missing, Refused
 from apps.evaluation.models import ModelReview
-from apps.evaluation.selectors.freshness import freshness_finding
+from apps.evaluation.selectors.assessments import Assessment, assess_runs, assessment_of, storable
+from apps.evaluation.selectors.ceiling import HumanCeiling, freshness_finding, human_ceiling
 from apps.evaluation.selectors.ranking import people_rank_finding
 from apps.training.models import Checkpoint, Run
-from measures.trust.findings import Finding, finding_from_json, finding_to_json
+from measures.trust.findings import Finding, Verdict, finding_from_json, finding_to_json, unmeasured
+from measures.trust.lines import LINES
 
 
 def reward_models(*, project: Project, search: str = "", status: str = "") -> QuerySet[Checkpoint]:
     """Checkpoints of reward runs that are best, last or final of their run, newest first; with
-    `decided_by` and `decided_at` of the review in force."""
+    `decided_by` and `decided_at` of the newest review."""
     newest = ModelReview.objects.filter(checkpoint=OuterRef("pk")).order_by("-pk")
     rows = Checkpoint.objects.filter(project=project, run__kind=Run.Kind.REWARD).exclude(tags=[])
     if status:
@@ -51,7 +59,7 @@ def reward_model_get(*, project: Project, checkpoint_id: str) -> Checkpoint:
 
 
 def reviews_of(checkpoint: Checkpoint) -> list[ModelReview]:
-    """Newest first: the first one is in force. Without the kept pages, which are large."""
+    """Newest first: the first one counts. Without the kept pages, which are large."""
     rows = ModelReview.objects.filter(checkpoint=checkpoint).defer("state")
     return list(rows.select_related("by", "assessment").order_by("-pk"))
 
@@ -103,3 +111,127 @@ def _freshness(checkpoint: Checkpoint) -> Finding:
         kept = finding_to_json(freshness_finding(checkpoint))
         cache.set(key, kept, _KEPT_S)
     return finding_from_json(kept)
+
+
+# Every line of a reward model's page as it stands now: its assessment, and what only this side
+# knows. A line that nobody measured is there too, and says what to do.
+
+
+NOBODY = "Nobody has assessed this model yet. Press “Assess”."
+REFUSED = "Nobody assessed this model before it was rejected."
+UNDER_WAY = "Not measured yet: an assessment is running."
+UNANSWERED = "The last assessment did not run this check. Assess the model again."
+_MOVING = frozenset({"freshness", "people_rank"})
+# What a line needs beyond the dataset, for those who have to choose it.
+NEEDS = {
+    "other_domain": "Choose an out-of-domain dataset when you assess the model.",
+    "policy_range": "Choose prompts and a policy when you assess the model.",
+    "score_shape": "Assess the model on a dataset; with prompts and a policy it shows more.",
+    "best_of_n": "Choose prompts, a policy and a held-out judge when you assess the model.",
+    "disagreement": "Train and assess an ensemble to see where its members disagree.",
+    "people_rank": "Send outputs of an assessment to people.",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judgement:
+    """findings: one for each of `LINES`, in their order."""
+
+    assessment: Assessment | None
+    findings: tuple[Finding, ...]
+    ceiling: HumanCeiling | None
+
+    def named(self, *verdicts: Verdict) -> list[Finding]:
+        return [one for one in self.findings if one.verdict in verdicts]
+
+    @property
+    def red(self) -> list[Finding]:
+        return self.named(Verdict.RED)
+
+    @property
+    def green(self) -> list[Finding]:
+        return self.named(Verdict.GREEN)
+
+    @property
+    def unmeasured(self) -> list[Finding]:
+        return self.named(Verdict.UNMEASURED)
+
+    def finding(self, line: str) -> Finding:
+        return next(one for one in self.findings if one.line == line)
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """The page as plain JSON, as a review keeps it."""
+        run = self.assessment.run if self.assessment else None
+        return storable(
+            {
+                "version": 1,
+                "assessment": run.pk if run else None,
+                "findings": [finding_to_json(one) for one in self.findings],
+                "ceiling": asdict(self.ceiling) if self.ceiling else None,
+            }
+        )
+
+    @property
+    def sha256(self) -> str:
+        """Of what a decision rests on: whoever decides sends back the one that they saw."""
+        return page_sha256(self.state)
+
+
+def judgement_of(checkpoint: Checkpoint, *, quick: bool = False) -> Judgement:
+    """`quick`, for lists, leaves out the ceiling and takes a freshness that may be a minute old."""
+    assessment = assessment_of(checkpoint)
+    found = dict(assessment.findings) if assessment else {}
+    found |= web_findings(checkpoint, quick=quick)
+    missing = _missing_words(checkpoint, assessment)
+    return Judgement(
+        assessment=assessment,
+        findings=tuple(found.get(line) or _missing(line, missing) for line in LINES),
+        ceiling=None if quick else human_ceiling(checkpoint),
+    )
+
+
+def _missing_words(checkpoint: Checkpoint, assessment: Assessment | None) -> str:
+    """Why lines are missing; empty where the assessment could be read and left out only some."""
+    if assessment is None:
+        live = assess_runs(checkpoint).filter(state__in=Run.LIVE_STATES).exists()
+        rejected = checkpoint.status == Checkpoint.Status.REJECTED
+        return UNDER_WAY if live else REFUSED if rejected else NOBODY
+    return f"{assessment.broken} Assess the model again." if assessment.broken else ""
+
+
+def _missing(line: str, why: str) -> Finding:
+    return unmeasured(line, why or NEEDS.get(line, UNANSWERED))
+
+
+def findings_of_state(state: Mapping[str, Any]) -> tuple[Finding, ...]:
+    """The lines of a kept page; of one that this version cannot read, what it was called."""
+    kept = {}
+    for data in state.get("findings") or ():
+        try:
+            one = finding_from_json(data)
+        except (KeyError, TypeError, ValueError, AttributeError):
+            continue
+        kept[one.line] = one
+    missing = "This check was not on the page when it was stored."
+    return tuple(kept.get(line) or unmeasured(line, missing) for line in LINES)
+
+
+def state_sha256(state: Mapping[str, Any]) -> str:
+    """Of a kept page as a whole."""
+    text = json.dumps(state, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def page_sha256(state: Mapping[str, Any]) -> str:
+    """Of the part of a page that must not change under the hands of somebody who decides. The
+    lines of this side are counted again with every vote; of those the verdict is what matters."""
+    return state_sha256(
+        {
+            "assessment": state["assessment"],
+            "findings": [
+                {"line": one["line"], "verdict": one["verdict"]} if one["line"] in _MOVING else one
+                for one in state["findings"]
+            ],
+        }
+    )

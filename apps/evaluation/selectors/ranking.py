@@ -54,7 +54,7 @@ class Graded:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class RankingProgress:
     """n: outputs sent; done: graded by everybody asked; out: left the queue; grades: so far, of
     those wanted."""
 
@@ -110,8 +110,8 @@ def graded_outputs(ranking: OutputRanking) -> list[Graded]:
     ]
 
 
-def progress_of(ranking: OutputRanking, outputs: list[Graded]) -> Progress:
-    return Progress(
+def progress_of(ranking: OutputRanking, outputs: list[Graded]) -> RankingProgress:
+    return RankingProgress(
         n=len(outputs),
         done=sum(one.is_done for one in outputs),
         out=sum(one.is_out for one in outputs),
@@ -144,7 +144,7 @@ def finding_of(ranking: OutputRanking, outputs: list[Graded]) -> Finding:
     )
 
 
-def _waiting(progress: Progress) -> str:
+def _waiting(progress: RankingProgress) -> str:
     said = f"Not measured yet: sent to people, {progress.done} of {progress.n} graded"
     if progress.out:
         said += f", {progress.out} out of the queue"

@@ -12,8 +12,13 @@ from apps.accounts.services import audit_record
 from apps.common.errors import Conflict, DomainError
 from apps.evaluation.models import ModelReview
 from apps.evaluation.selectors.assessments import assess_runs, dataset_of
-from apps.evaluation.selectors.judgements import Judgement, judgement_of, page_sha256, state_sha256
-from apps.evaluation.selectors.models import reward_model_get
+from apps.evaluation.selectors.models import (
+    Judgement,
+    judgement_of,
+    page_sha256,
+    reward_model_get,
+    state_sha256,
+)
 from apps.training.models import Checkpoint, Run
 from apps.training.services import run_launch
 from apps.training.services.kinds import Input
@@ -61,7 +66,7 @@ def model_review(
     state = judgement.state
     if seen_sha256 != page_sha256(state):
         raise Conflict(
-            "The page changed since you opened it: look at its lines again, then decide.",
+            "The page changed since you opened it: review its checks again, then decide.",
             code="page_changed",
             field="seen_sha256",
         )
@@ -123,7 +128,7 @@ def _check_reason(status: str, reason: str, judgement: Judgement) -> None:
     if status != _Status.APPROVED:
         if not reason:
             raise DomainError(
-                "Say why: the reason stays with the decision.",
+                "Give a reason; it is stored with the decision.",
                 code="reason_missing",
                 field="reason",
             )
@@ -131,9 +136,8 @@ def _check_reason(status: str, reason: str, judgement: Judgement) -> None:
     open_lines = len(judgement.red) + len(judgement.unmeasured)
     if open_lines and len(reason) < LEAST_REASON:
         raise DomainError(
-            f"{open_lines} line{'s are' if open_lines > 1 else ' is'} red or not measured: say in "
-            f"at least {LEAST_REASON} characters why the model may be optimised against all the "
-            "same.",
+            f"{open_lines} check{'s' if open_lines > 1 else ''} failed or not measured: explain in "
+            f"at least {LEAST_REASON} characters why the model is approved anyway.",
             code="reason_missing",
             field="reason",
         )

@@ -20,7 +20,7 @@ ROLES = ("system", "user", "assistant")
 LONGEST_WAIT_S = 30.0
 # Of the few threads of a web process at most so many wait for scores; others are told to come back.
 _waiters = threading.BoundedSemaphore(2)
-_LOOK_S = (0.01, 0.1)  # at first, and at last
+_PAUSE_S = (0.01, 0.1)  # at first, and at last
 
 
 class ScoringFailed(DomainError):
@@ -89,7 +89,7 @@ def _awaited(request_id: str, wait_s: float) -> ScoreReply | None:
         return dispatch.reply_get(request_id)
     try:
         deadline = time.monotonic() + min(wait_s, LONGEST_WAIT_S)
-        pause, most = _LOOK_S
+        pause, most = _PAUSE_S
         while (reply := dispatch.reply_get(request_id)) is None and time.monotonic() < deadline:
             time.sleep(pause)
             pause = min(most, 1.5 * pause)

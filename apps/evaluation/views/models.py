@@ -1,39 +1,47 @@
 """Pages of reward models: the list, the page of one, its numbers, two side by side."""
 
+import secrets
 from typing import Any
 
+from django.contrib import messages
 from django.core.paginator import Paginator
 from django.http import HttpResponse
-from django.shortcuts import render
+from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils.http import content_disposition_header
-from django.views.decorators.http import require_safe
+from django.views.decorators.http import require_http_methods, require_safe
 from django_htmx.http import HttpResponseClientRefresh
 
 from apps.accounts.models import Project
 from apps.accounts.permissions import STAFF, project_page
 from apps.common.drawing.axes import headline
 from apps.common.drawing.blocks import text_view
-from apps.common.errors import Missing
+from apps.common.errors import DomainError, Missing
+from apps.common.health import queues_heard
 from apps.common.http import Request
 from apps.common.spreadsheet import csv_lines
+from apps.evaluation.forms import AssessForm
 from apps.evaluation.screens import page as screen
-from apps.evaluation.screens.compare import beside_accuracy, ceiling_says
-from apps.evaluation.screens.compare import compare as compare_findings
+from apps.evaluation.screens.page import beside_accuracy, ceiling_says
+from apps.evaluation.screens.page import compare as compare_findings
 from apps.evaluation.selectors import assessments
 from apps.evaluation.selectors import models as selectors
-from apps.evaluation.selectors.judgements import (
+from apps.evaluation.selectors.assessments import assess_runs, start_inputs
+from apps.evaluation.selectors.models import (
     UNDER_WAY,
     Judgement,
     findings_of_state,
     judgement_of,
     page_sha256,
+    reward_model_get,
 )
+from apps.evaluation.services.reviewing import assessment_name, assessment_start
 from apps.snapshots.models import Snapshot
 from apps.training import display
 from apps.training.forms.launch import ROLE_LABELS
 from apps.training.models import Checkpoint, Run
 from measures.trust.lines import LINES
+from workers.config import recipe_presets
 
 PER_PAGE = 20  # the findings of each are read
 CHOICES = 200
@@ -77,7 +85,7 @@ def _row(model: Checkpoint) -> dict[str, Any]:
 @require_safe
 @project_page(STAFF)
 def reward_model(request: Request, checkpoint_id: str) -> HttpResponse:
-    """The page; for htmx the progress of the assessment under way, and the whole page anew once
+    """The page; for htmx the progress of the assessment under way, and the whole page again once
     that has ended."""
     model = selectors.reward_model_get(project=request.project, checkpoint_id=checkpoint_id)
     runs = list(assessments.assess_runs(model)[:50])
@@ -106,9 +114,11 @@ def _progress(live: Run) -> dict[str, Any]:
 def _page(model: Checkpoint, judgement: Judgement, runs: list[Run]) -> dict[str, Any]:
     found = judgement.assessment
     reviews = selectors.reviews_of(model)
-    in_force = reviews[0] if reviews else None
-    approved = in_force is not None and in_force.status == model.status == _Status.APPROVED
-    kept = findings_of_state(in_force.state) if approved and in_force else ()
+    current_review = reviews[0] if reviews else None
+    approved = (
+        current_review is not None and current_review.status == model.status == _Status.APPROVED
+    )
+    kept = findings_of_state(current_review.state) if approved and current_review else ()
     newest = runs[0] if runs else None
     failed = newest if newest is not None and newest.state == Run.State.FAILED else None
     return {
@@ -125,11 +135,13 @@ def _page(model: Checkpoint, judgement: Judgement, runs: list[Run]) -> dict[str,
         "top": [text_view(one) for one in found.top] if found else [],
         "bottom": [text_view(one) for one in found.bottom] if found else [],
         "reviews": reviews,
-        "in_force": in_force,
-        "moved": approved and in_force and page_sha256(in_force.state) != judgement.sha256,
-        "since_red": screen.turned_red(kept, judgement.findings) if approved else [],
+        "current_review": current_review,
+        "moved": approved
+        and current_review
+        and page_sha256(current_review.state) != judgement.sha256,
+        "newly_failed": screen.turned_red(kept, judgement.findings) if approved else [],
         "then": screen.open_lines(kept),
-        "own_model": in_force is not None and in_force.by_id == model.run.created_by_id,
+        "own_model": current_review is not None and current_review.by_id == model.run.created_by_id,
         "trained_on": assessments.dataset_of(model.run),
         "inputs": _inputs(model.project, found.run) if found else [],
         "earlier": [run for run in runs if found is None or run.pk != found.run.pk],
@@ -163,7 +175,7 @@ def line_csv(request: Request, checkpoint_id: str, line: str) -> HttpResponse:
     """Every number of one line's evidence."""
     model = selectors.reward_model_get(project=request.project, checkpoint_id=checkpoint_id)
     if line not in LINES:
-        raise Missing("There is no such line.", field="line")
+        raise Missing("There is no such check.", field="line")
     rows = screen.csv_rows(judgement_of(model).finding(line))
     text = "".join(csv_lines(screen.CSV_COLUMNS, rows))
     answer = HttpResponse(text, content_type="text/csv; charset=utf-8")
@@ -230,3 +242,57 @@ def _comparability(a: dict[str, Any], b: dict[str, Any]) -> list[str]:
             "comparable. Assess both on the same one."
         ]
     return []
+
+
+# Starting an assessment of a reward model.
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@project_page(STAFF)
+def assess(request: Request, checkpoint_id: str) -> HttpResponse:
+    """The form begins with what the last assessment read, else with what the model learned from."""
+    model = reward_model_get(project=request.project, checkpoint_id=checkpoint_id)
+    form = _form(request, model)
+    if request.method == "POST" and form.is_valid():
+        data = form.cleaned_data
+        try:
+            run = assessment_start(
+                checkpoint=model,
+                inputs=data["inputs"],
+                config=data["config"],
+                name=data["name"],
+                seed=data["seed"],
+                queue=data["queue"],
+                user=request.user,
+                idempotency_key=data["key"],
+            )
+        except DomainError as error:
+            form.refuse(error)
+        else:
+            messages.success(request, f"{run.name} is {run.get_state_display()}.")
+            return redirect("evaluation:reward_model", request.project.slug, model.pk)
+    context = {
+        "checkpoint": model,
+        "form": form,
+        "presets": sorted(recipe_presets(Run.Kind.ASSESS)),
+        "page_title": "Assess this reward model",
+        "nav": "reward_models",
+    }
+    return render(request, "evaluation/assess.html", context, status=422 if form.errors else 200)
+
+
+def _form(request: Request, model: Checkpoint) -> AssessForm:
+    common: dict[str, Any] = {
+        "checkpoint": model,
+        "defaults": start_inputs(model),
+        "queues_heard": queues_heard(),
+    }
+    if "preset" in request.POST:
+        chosen = request.POST["preset"]
+        return AssessForm.with_preset(request.POST, preset=chosen, of=Run.Kind.ASSESS, **common)
+    if request.method == "POST":
+        return AssessForm(request.POST, **common)
+    preset = request.GET.get("preset", "")
+    before = None if preset else assess_runs(model).first()
+    initial = {"name": assessment_name(model), "key": secrets.token_urlsafe(16)}
+    return AssessForm(initial=initial, source=before, preset=preset, **common)

@@ -13,7 +13,7 @@ from apps.common.http import Request
 from apps.evaluation.forms import ReviewForm
 from apps.evaluation.screens import page as screen
 from apps.evaluation.selectors import models as selectors
-from apps.evaluation.selectors.judgements import Judgement, findings_of_state, judgement_of
+from apps.evaluation.selectors.models import Judgement, findings_of_state, judgement_of
 from apps.evaluation.services.reviewing import model_review
 from apps.training.models import Checkpoint
 
@@ -22,17 +22,15 @@ _Status = Checkpoint.Status
 ACTIONS = {
     _Status.APPROVED: (
         "Approve",
-        "An approved model may be optimised against: PPO takes it without asking for a reason.",
+        "PPO accepts an approved model without asking for a reason.",
     ),
     _Status.REJECTED: (
         "Reject",
-        "A rejected model is an input of nothing any more. Runs that have used it stay as they "
-        "are.",
+        "A rejected model cannot be used as an input. Runs that have used it stay as they are.",
     ),
     _Status.RETIRED: (
         "Retire",
-        "A retired model was good once: PPO refuses it from now on, also with a reason. Runs that "
-        "have used it stay as they are.",
+        "PPO refuses a retired model, even with a reason. Runs that have used it stay as they are.",
     ),
 }
 

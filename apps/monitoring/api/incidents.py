@@ -22,7 +22,7 @@ class IncidentOut(Schema):
     message: str
     severity: str = Field(description="info, warning or critical")
     state: str = Field(description="open, acknowledged or resolved")
-    muted: bool = Field(description="whether nobody is told of it now")
+    muted: bool = Field(description="whether its notifications are muted now")
     link: str = Field(description="of the chain; may be empty")
     rule: str
     run: str | None
@@ -116,7 +116,7 @@ def incident_list(
     offset: int = Query(0, ge=0, le=10**9),
 ) -> IncidentPage:
     project, _ = project_for(request.user, slug, STAFF)
-    filters = reads.Filters(
+    filters = reads.IncidentFilters(
         state=state, severity=severity, link=link, run=run, rule=rule, search=search, sort=sort
     )
     rows = reads.incidents(project=project, filters=filters).select_related(
@@ -141,7 +141,7 @@ def incident_get(request: HttpRequest, slug: str, incident_id: str) -> IncidentD
     BASE + "/{incident_id}/acknowledge",
     auth=needs("train"),
     response=IncidentDetailOut,
-    summary="Say that somebody looks into it",
+    summary="Acknowledge an incident",
 )
 def incident_acknowledge(request: HttpRequest, slug: str, incident_id: str) -> IncidentDetailOut:
     """The first to say so stays; saying it again changes nothing. Its alerts count as seen."""
@@ -154,7 +154,7 @@ def incident_acknowledge(request: HttpRequest, slug: str, incident_id: str) -> I
     BASE + "/{incident_id}/resolve",
     auth=needs("train"),
     response=IncidentDetailOut,
-    summary="Close it with what was learned",
+    summary="Resolve an incident with its root cause, fix and lesson",
 )
 def incident_resolve(
     request: HttpRequest, slug: str, incident_id: str, payload: LearnedIn

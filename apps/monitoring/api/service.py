@@ -21,14 +21,14 @@ OUTCOMES = "/projects/{slug}/outcomes"
 class OutcomeIn(Schema):
     name: str = Field(description="such as satisfaction or completion; 1 to 60 characters")
     value: float = Field(description="the mean over the cases")
-    n: int | None = Field(None, description="of how many cases; without it noise is guessed")
+    n: int | None = Field(None, description="of how many cases; without it the noise is estimated")
     deviation: float | None = Field(
         None, description="standard deviation of single cases; of a share it follows from n"
     )
     unit: str = Field("", description="the same every time: % or share for shares of cases")
     higher_is_better: bool = True
     at: datetime | None = Field(None, description="when it was measured; now, if left out")
-    watch: str = Field("", description="id of the model under watch that it is about")
+    watch: str = Field("", description="id of the monitored model that it is about")
     checkpoint: str = Field("", description="or the id of the checkpoint that was in service")
     source: str = Field("", description="who measured; 60 characters at most")
     key: str = Field("", description="yours, of 80 characters at most: the same key is stored once")
@@ -108,7 +108,7 @@ class WatchOut(Schema):
     OUTCOMES,
     auth=needs("write"),
     response={201: RecordedOut},
-    summary="Tell what the world measures of a model in service",
+    summary="Report outcome metrics of a model in service",
 )
 def outcomes_post(request: HttpRequest, slug: str, payload: Rows = Body(...)) -> Status:  # noqa: B008
     """One measurement as an object, or up to 1,000 as a list; all are stored, or none.

@@ -131,7 +131,7 @@ class Migration(migrations.Migration):
                 ('every_minutes', models.PositiveIntegerField(default=60)),
                 ('next_at', models.DateTimeField()),
                 ('enabled', models.BooleanField(default=True)),
-                ('state', models.CharField(choices=[('new', 'no probe yet'), ('steady', 'as at its baseline'), ('drifted', 'differs from its baseline'), ('broken', 'cannot be asked')], default='new', max_length=7)),
+                ('state', models.CharField(choices=[('new', 'no probe yet'), ('steady', 'as at its baseline'), ('drifted', 'differs from its baseline'), ('broken', 'does not answer')], default='new', max_length=7)),
                 ('baseline', models.JSONField(default=dict)),
                 ('baseline_at', models.DateTimeField(blank=True, null=True)),
                 ('baseline_run', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to='training.run')),

@@ -1,4 +1,4 @@
-"""The outermost link: the data and the environment."""
+"""The first stage: the data and the environment."""
 
 from apps.monitoring.playbook.entry import Cause, Check, Entry, reads
 
@@ -86,8 +86,8 @@ ENTRIES = (
             Check("Read three of the training pairs by hand, with both answers."),
         ),
         fixes=(
-            "Swapped labels: mend the import, freeze a new dataset, retrain the reward model.",
-            "A sign: mend the reward's expression; the reward model itself is fine.",
+            "Swapped labels: fix the import, freeze a new dataset, retrain the reward model.",
+            "A sign: fix the reward's expression; the reward model itself is fine.",
             "Throw away what the policy learned under it.",
         ),
         see=("reward-hacking", "data-checks"),
@@ -137,7 +137,7 @@ ENTRIES = (
             ),
         ),
         fixes=(
-            "No setting mends this. Mend the code, the tokenizer or the rows, and start afresh: "
+            "No setting fixes this. Fix the code, the tokenizer or the rows, and start again: "
             "a contract never fires by chance.",
         ),
         see=("data-checks",),

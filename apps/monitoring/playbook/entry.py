@@ -14,9 +14,9 @@ SORTS: dict[Sort, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """A link of the chain that may be at fault, and how it would bring the symptom about."""
+    """A stage that may be at fault, and how it would bring the symptom about."""
 
-    link: str
+    stage: str
     words: str
 
 
@@ -66,9 +66,9 @@ class Entry:
     see: tuple[str, ...] = ()
 
     @property
-    def link(self) -> str:
-        """The likeliest link; empty where the entry is about none in particular."""
-        return self.causes[0].link if self.causes else ""
+    def stage(self) -> str:
+        """The likeliest stage; empty where the entry is about none in particular."""
+        return self.causes[0].stage if self.causes else ""
 
     def texts(self) -> list[str]:
         """Everything a reader can read, for the search."""

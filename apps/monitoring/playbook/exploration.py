@@ -53,7 +53,7 @@ ENTRIES = (
             _ENTROPY,
         ),
         fixes=(
-            "A bonus on entropy (entropy_coef), dearer divergence, a lower learning rate.",
+            "A bonus on entropy (entropy_coef), a higher KL penalty, a lower learning rate.",
             "Roll back: a policy without variety cannot find its way out by itself.",
         ),
         notes=(
@@ -91,7 +91,7 @@ ENTRIES = (
         rules=("diverse_without_progress",),
         causes=(
             Cause("reward", "Rewards are noise, or too rare to be met."),
-            Cause("policy", "The step is too small, or divergence too dear."),
+            Cause("policy", "The step is too small, or the KL penalty too high."),
             Cause("critic", "Advantages say nothing."),
         ),
         checks=(

@@ -46,19 +46,21 @@ def rules_told() -> Mapping[str, Entry]:
     return {rule: entry for entry in _ALL for rule in entry.rules}
 
 
-def entry_for_rule(rule: str, link: str = "") -> Entry | None:
+def entry_for_rule(rule: str, stage: str = "") -> Entry | None:
     """Of a rule's name, or of the failure kind it ends a run with. What no entry names leads to
-    the order of looking, where its link at least is known."""
+    the order of checks, where its stage at least is known."""
     found = rules_told().get(rule) or rules_told().get(rule.removeprefix("guard_"))
-    return found or (ENTRIES[_START] if link in LINKS else None)
+    return found or (ENTRIES[_START] if stage in LINKS else None)
 
 
-def search(words: str, *, link: str = "") -> list[Entry]:
+def search(words: str, *, stage: str = "") -> list[Entry]:
     """Entries that have every word somewhere: in the title first, then in tags and rules, then in
-    the text. Without words all of them, in the order of the book. `link` keeps those that name the
-    link among their causes."""
+    the text. Without words all of them, in the order of the book. `stage` keeps those that name the
+    stage among their causes."""
     wanted = _words(words)
-    entries = [one for one in _ALL if link not in LINKS or any(c.link == link for c in one.causes)]
+    entries = [
+        one for one in _ALL if stage not in LINKS or any(c.stage == stage for c in one.causes)
+    ]
     if not wanted:
         return entries
     scored = [(_score(one, wanted), one) for one in entries]

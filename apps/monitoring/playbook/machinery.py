@@ -6,7 +6,7 @@ _FIT = Check(
     "Fit the critic alone on one frozen batch.",
     reads(
         ("It cannot", "A dead head, a step size of nothing, or a return it cannot see."),
-        ("It can", "Its trouble comes from a policy that moves under it."),
+        ("It can", "The problem comes from a policy that moves under it."),
     ),
     experiment="critic_fit",
 )
@@ -259,7 +259,7 @@ ENTRIES = (
         fixes=(
             "Out of memory: smaller micro batch and length first, then checkpointed "
             "activations, adapters, sharding.",
-            "A part that grew slow makes answers stale when drawing is asynchronous: mend it "
+            "A part that grew slow makes answers stale when sampling is asynchronous: fix it "
             "before it becomes a matter of learning.",
         ),
         see=("memory-table", "stale-answers"),

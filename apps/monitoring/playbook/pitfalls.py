@@ -124,8 +124,8 @@ ENTRIES = (
         causes=(Cause("evaluation", "The judge prefers something that is not worth."),),
         tables=(
             Table(
-                "Tastes of judges",
-                ("taste", "how to see it", "what helps"),
+                "Biases of judges",
+                ("bias", "how to see it", "what helps"),
                 (
                     (
                         "The first answer wins",
@@ -149,8 +149,8 @@ ENTRIES = (
                     ),
                     (
                         "Lists and headings win",
-                        "The same words with and without marks",
-                        "Take the marks off before judging",
+                        "The same words with and without formatting",
+                        "Remove the formatting before judging",
                     ),
                     (
                         "It was trained on",
@@ -212,7 +212,7 @@ ENTRIES = (
                 "Give the verifier a right answer in an unusual form and a wrong one in a perfect "
                 "form.",
                 reads(
-                    ("It prefers the second", "Mend the verifier."),
+                    ("It prefers the second", "Fix the verifier."),
                     ("It does not", "Lower the weight of form."),
                 ),
             ),

@@ -5,7 +5,7 @@ from apps.monitoring.playbook.entry import Cause, Check, Entry, reads
 _SLOWER = Check(
     "Repeat a short run with a tenth of the learning rate.",
     reads(
-        ("The trouble is gone", "Steps were too large."),
+        ("The problem is gone", "Steps were too large."),
         ("It stays", "The step size is not to blame."),
     ),
     experiment="slower",
@@ -13,7 +13,7 @@ _SLOWER = Check(
 _EPOCHS = Check(
     "Repeat it with one pass over each batch.",
     reads(
-        ("The trouble is gone", "Too many passes over the same answers."),
+        ("The problem is gone", "Too many passes over the same answers."),
         ("It stays", "Look at the scale of the advantages."),
     ),
     experiment="fewer_epochs",
@@ -30,7 +30,7 @@ _REFERENCE = Check(
 ENTRIES = (
     Entry(
         slug="update-cut-short",
-        title="Updates are cut short because the policy moved too far",
+        title="Updates stopped early (KL)",
         sort="rule",
         symptom="Within one update the policy moves past twice update_kl_target from the one that "
         "drew the answers, so the rest of the update is dropped. Once is the brake at work; three "

@@ -7,7 +7,7 @@ _PLOT = Check(
     reads(
         ("One spike", "The reward does not tell these answers apart."),
         ("A few far from the rest", "Outliers carry the update: read them."),
-        ("Ordered by length", "A taste for length."),
+        ("Ordered by length", "A bias for length."),
         ("A broad hill", "The reward has a shape; look at the policy."),
     ),
     experiment="reward_plot",
@@ -49,7 +49,7 @@ ENTRIES = (
             Check("Score two answers of clearly different worth by hand."),
         ),
         fixes=(
-            "Mend the rule, or give partial credit.",
+            "Fix the rule, or give partial credit.",
             "Take prompts at which the starting policy sometimes succeeds.",
         ),
         see=("rewards-rare", "stopped-exploring"),
@@ -296,7 +296,7 @@ ENTRIES = (
             Check(
                 "Plot rewards against length.",
                 reads(
-                    ("They rise together within one batch", "A taste for length."),
+                    ("They rise together within one batch", "A bias for length."),
                     ("No relation", "Look at the share of answers that end by themselves."),
                 ),
                 experiment="reward_plot",
@@ -305,7 +305,7 @@ ENTRIES = (
                 "Look at response/ended_share.",
                 reads(
                     ("Near zero", "Answers are cut at the limit: an end that is never learned."),
-                    ("High", "They end when they want to; it is a taste."),
+                    ("High", "They end by themselves; it is a preference for length."),
                 ),
                 tab="charts",
             ),
@@ -344,7 +344,7 @@ ENTRIES = (
         ),
         fixes=(
             "A rule against repetition until the reward model has learned better.",
-            "Dearer divergence: the reference does not loop.",
+            "A higher KL penalty: the reference does not loop.",
         ),
         sources=("Welleck et al. 2020",),
         see=("repetitive-or-nonsense", "stopped-exploring"),

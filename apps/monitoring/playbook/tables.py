@@ -5,16 +5,16 @@ from apps.monitoring.playbook.entry import Cause, Check, Entry, Table, reads
 ENTRIES = (
     Entry(
         slug="which-link-first",
-        title="Which link broke first? The order to look in",
+        title="Which stage broke first? The order to check",
         sort="reference",
-        symptom="A trouble further out explains those behind it. Look from the outside in, and "
-        "stop at the first link that is broken; settings are the last thing to touch.",
+        symptom="A problem in an earlier stage explains those in later ones. Check in this "
+        "order, and stop at the first broken stage; settings are the last thing to touch.",
         tags=("order", "chain", "links", "diagnosis", "start here", "method"),
         rules=("cause_found",),
         tables=(
             Table(
-                "The nine links",
-                ("link", "the question", "what speaks for it"),
+                "The nine stages",
+                ("stage", "the question", "what speaks for it"),
                 (
                     ("data / environment", "Is the world real?", "Labels, signs, masks, ends"),
                     (
@@ -54,7 +54,7 @@ ENTRIES = (
         ),
         notes=(
             "The verdict of a run names the finding with the earliest onset; where several began "
-            "together, the outermost link goes first and the others are listed as alternatives.",
+            "together, the earliest stage goes first and the others are listed as alternatives.",
             "Change one thing at a time, in a run of minutes. An experiment with two changes "
             "answers no question.",
         ),
@@ -125,7 +125,7 @@ ENTRIES = (
                     (
                         "Entropy falls fast",
                         "A steep reward, cheap divergence, large steps",
-                        "A bonus on entropy, dearer divergence, a lower learning rate",
+                        "A bonus on entropy, a higher KL penalty, a lower learning rate",
                     ),
                     (
                         "Entropy stays high, no progress",
@@ -209,10 +209,10 @@ ENTRIES = (
                     (
                         "Log-probabilities of −30 and below",
                         "Masks; sampler against trainer",
-                        "Mend the mismatch; do not clamp it away",
+                        "Fix the mismatch; do not clamp it away",
                     ),
                     ("Loss scale falls and falls", "Steps skipped under float16", "bfloat16"),
-                    ("A reward far from all others", "Its text", "Clip; mend the reward"),
+                    ("A reward far from all others", "Its text", "Clip; fix the reward"),
                     ("Values grow without end", "Returns against values", "Normalise returns"),
                 ),
             ),
@@ -256,15 +256,15 @@ ENTRIES = (
     ),
     Entry(
         slug="splits-and-their-uses",
-        title="Which set for what, and how often to look",
+        title="Which set for what, and how often to use it",
         sort="reference",
-        symptom="Every look at a test set that leads to a decision trains on it a little.",
+        symptom="Every decision based on a test set trains on it a little.",
         tags=("splits", "contamination", "private test", "dev", "leakage"),
-        causes=(Cause("evaluation", "A set that has been looked at often no longer tests."),),
+        causes=(Cause("evaluation", "A test set used for many decisions no longer tests."),),
         tables=(
             Table(
                 "Five sets",
-                ("set", "for", "looked at"),
+                ("set", "for", "used"),
                 (
                     ("smoke", "Does it run at all?", "always"),
                     ("dev", "Choosing settings and rewards", "often, and it is written down"),
@@ -343,7 +343,7 @@ ENTRIES = (
                     (
                         "A batch two deviations from the mean",
                         "Rings in pure noise: 11 times in 500 healthy batches of a simulation",
-                        "Three of five looks, and an effect that matters",
+                        "Three of five evaluations, and an effect that matters",
                     ),
                     (
                         "|z| > 3 by the deviation of single answers",
@@ -380,7 +380,7 @@ ENTRIES = (
                     (
                         "Explained variance under 0",
                         "True of every critic at its start",
-                        "After twenty looks, and for eight of ten",
+                        "After twenty evaluations, and for eight of ten",
                     ),
                     (
                         "Reward over 0.9 quantile",
@@ -398,7 +398,7 @@ ENTRIES = (
             Check(
                 "Before you tighten a threshold, ask it about a healthy run.",
                 reads(
-                    ("It alarms", "It measures learning, not trouble."),
+                    ("It alarms", "It measures learning, not a problem."),
                     ("It does not", "Plant the fault and see whether it alarms then."),
                 ),
             ),

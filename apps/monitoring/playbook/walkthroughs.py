@@ -20,8 +20,7 @@ ENTRIES = (
             ),
             Cause(
                 "reward",
-                "The reward has a taste for length, lists or courtesy, and the policy "
-                "has found it.",
+                "The reward has a bias for length, lists or courtesy, and the policy has found it.",
             ),
             Cause(
                 "policy",
@@ -62,7 +61,7 @@ ENTRIES = (
                 reads(
                     (
                         "They rise with length",
-                        "A taste for length: compare the reward model on "
+                        "A bias for length: compare the reward model on "
                         "pairs of equal length on its own page.",
                     ),
                     ("One value dominates", "One template has taken over."),
@@ -95,7 +94,7 @@ ENTRIES = (
                 tab="charts",
             ),
             Check(
-                "Run one short experiment with one change: a length penalty, or dearer "
+                "Run one short experiment with one change: a length penalty, or a higher "
                 "divergence, and nothing else.",
                 reads(
                     (
@@ -162,7 +161,7 @@ ENTRIES = (
                     (
                         "They differ",
                         "Sampler and trainer are not one model: stale weights, another "
-                        "temperature, a filter. Nothing else can be judged before that is mended.",
+                        "temperature, a filter. Nothing else can be judged before that is fixed.",
                     ),
                     ("They agree", "Data are fresh: go on."),
                 ),
@@ -180,7 +179,7 @@ ENTRIES = (
                 "Repeat a short run with a tenth of the learning rate.",
                 reads(
                     (
-                        "The trouble is gone",
+                        "The problem is gone",
                         "Steps were too large. Go back to a healthy checkpoint "
                         "and go on with a third to a tenth.",
                     ),
@@ -191,7 +190,7 @@ ENTRIES = (
             Check(
                 "Repeat it with one pass over each batch.",
                 reads(
-                    ("The trouble is gone", "Too many passes over the same answers."),
+                    ("The problem is gone", "Too many passes over the same answers."),
                     (
                         "It stays",
                         "Look at advantages: are they normalised, is the reward's scale "
@@ -344,7 +343,8 @@ ENTRIES = (
                 "exploration", "All answers to a prompt are alike, so there is nothing to prefer."
             ),
             Cause(
-                "policy", "The step size is too small or divergence too dear for anything to move."
+                "policy",
+                "The step size is too small or the KL penalty too high for anything to move.",
             ),
         ),
         checks=(
@@ -379,7 +379,7 @@ ENTRIES = (
             Check(
                 "Fit the critic alone on a frozen batch.",
                 reads(
-                    ("It cannot", "Mend the critic before anything else."),
+                    ("It cannot", "Fix the critic before anything else."),
                     ("It can", "The signal is weak, not the critic."),
                 ),
                 experiment="critic_fit",
@@ -409,7 +409,7 @@ ENTRIES = (
             Check(
                 "Open the agreement page and sort by prompt and by annotator.",
                 reads(
-                    ("A few prompts disagree most", "Mend or drop these prompts."),
+                    ("A few prompts disagree most", "Fix or drop these prompts."),
                     (
                         "One person disagrees with everybody",
                         "Look at times, sides and repeated pairs on their page, then talk to them.",
@@ -435,7 +435,7 @@ ENTRIES = (
                         "Worse than the model before",
                         "The new votes teach it wrong. Freeze a dataset without them and compare.",
                     ),
-                    ("As good as before", "The trouble has not reached the model yet."),
+                    ("As good as before", "The problem has not reached the model yet."),
                 ),
                 experiment="canaries",
             ),

@@ -8,8 +8,8 @@ from django.urls import reverse
 from apps.common.drawing.axes import words
 from apps.common.numbers import figure
 from apps.common.registry import playbook_url
-from apps.monitoring.chain import LINK_NAMES
 from apps.monitoring.selectors.diagnosis import Diagnosed
+from apps.monitoring.stages import STAGE_NAMES
 from apps.training.models import Run
 from apps.training.screens.charts import samples_near
 from workers.contract.guards import LINKS
@@ -49,19 +49,22 @@ STATES = {
     UNKNOWN: ("Not judged", "", "circle-help"),
 }
 CLASSES = {
-    "contract": ("contract", "Holds exactly or is broken: never wrong by chance."),
+    "contract": ("contract", "An exact invariant: no false alarms."),
     "probe": ("probe", "A statistic on fixed prompts or known pairs."),
-    "trend": ("trend", "The run's own course, or against healthy runs at the same step."),
+    "trend": (
+        "trend",
+        "Compared with the run's own history, or with healthy runs at the same step.",
+    ),
 }
 SHOWN_MISSING = 3
 
 
 @dataclass(frozen=True, slots=True)
-class LinkView:
-    """`missing` are figures without which the link could not be judged."""
+class StageView:
+    """`missing` are metrics without which the stage could not be judged."""
 
     number: int
-    link: str
+    stage: str
     name: str
     state: str
     words: str
@@ -75,10 +78,10 @@ class LinkView:
 class FindingView:
     finding: Finding
     title: str
-    link: str
+    stage: str
     evidence_class: str
     class_words: str
-    onset: str
+    start_step: str
     found_at: str
     value: str
     expected: str
@@ -90,7 +93,7 @@ class FindingView:
 @dataclass(frozen=True, slots=True)
 class UnjudgedView:
     title: str
-    link: str
+    stage: str
     missing: tuple[str, ...]
 
 
@@ -100,7 +103,7 @@ class DiagnosisView:
 
     sentence: str
     basis: str
-    chain: list[LinkView]
+    chain: list[StageView]
     summary: str
     first: FindingView | None
     alternatives: list[FindingView]
@@ -125,7 +128,7 @@ def diagnosis_view(run: Run, found: Diagnosed) -> DiagnosisView:
         alternatives=[view(one) for one in said.alternatives] if said else [],
         consequences=[view(one) for one in said.consequences] if said else [],
         unjudged=[
-            UnjudgedView(one.title, LINK_NAMES.get(one.link, ""), one.missing)
+            UnjudgedView(one.title, STAGE_NAMES.get(one.stage, ""), one.missing)
             for one in found.unjudged
         ],
         judged=found.judged,
@@ -139,20 +142,17 @@ def at_step(step: int) -> str:
 def _sentence(found: Diagnosed, said: Verdict | None) -> str:
     if said is None:
         if not found.judged:
-            return "Nothing could be judged yet."
-        return f"No link is broken, as far as {_counted(len(found.judged), 'figure')} can tell."
+            return "Not enough data yet."
+        return f"No problem found in {_counted(len(found.judged), 'metric')}."
     first = said.first
     text = f"{SUBJECTS[first.link]} broke first, {at_step(first.onset)} ({_measured(first)})"
-    others = _links(said.alternatives, but={first.link})
-    followed = _links(said.consequences, but={first.link, *(f.link for f in said.alternatives)})
+    others = _stages(said.alternatives, but={first.link})
+    followed = _stages(said.consequences, but={first.link, *(f.link for f in said.alternatives)})
     if followed:
         text += f"; {_and(followed)} followed"
     text += "."
     if others:
-        text += (
-            f" It may as well have been {_or(others)}: they began together, as far as can be told, "
-            "and the outermost goes first."
-        )
+        text += f" Possibly {_or(others)} instead: they started at the same time."
     return text
 
 
@@ -168,39 +168,39 @@ def _measured(one: Finding) -> str:
 def _basis(run: Run, found: Diagnosed) -> str:
     """What was looked at, and over how many steps."""
     if found.last_step is None:
-        return "The run has reported no figure yet."
+        return "The run has reported no metrics yet."
     text = (
-        f"Looked at {_counted(len(found.judged), 'figure')} over "
+        f"Analysed {_counted(len(found.judged), 'metric')} over "
         f"{_counted(found.steps, 'step')}, {found.first_step:,} to {found.last_step:,}"
     )
-    if found.looks < found.steps:
-        text += f", {found.looks:,} of them, evenly spread and with every evaluation"
+    if found.analysed_steps < found.steps:
+        text += f", {found.analysed_steps:,} of them, evenly spread and with every evaluation"
     if found.compared_with:
         text += f"; compared with {_counted(found.compared_with, 'healthy run')} at the same steps"
-    return text + (", and it goes on." if run.is_live else ".")
+    return text + (", still running." if run.is_live else ".")
 
 
-def _chain(found: Diagnosed, said: Verdict | None) -> list[LinkView]:
-    judged = set(found.judged_links)
+def _chain(found: Diagnosed, said: Verdict | None) -> list[StageView]:
+    judged = set(found.judged_stages)
     states = {one.link: one.state for one in said.chain} if said else {}
     for one in said.alternatives if said else ():
         states[one.link] = ALTERNATIVE
     views = []
-    for number, link in enumerate(LINKS, 1):
-        state = states.get(link, OK if link in judged else UNKNOWN)
-        own = [one for one in found.findings if one.link == link]
+    for number, stage in enumerate(LINKS, 1):
+        state = states.get(stage, OK if stage in judged else UNKNOWN)
+        own = [one for one in found.findings if one.link == stage]
         label, tone, icon = STATES[state]
         views.append(
-            LinkView(
+            StageView(
                 number=number,
-                link=link,
-                name=LINK_NAMES[link][:1].upper() + LINK_NAMES[link][1:],
+                stage=stage,
+                name=STAGE_NAMES[stage][:1].upper() + STAGE_NAMES[stage][1:],
                 state=state,
                 words=label,
                 tone=tone,
                 icon=icon,
                 since=at_step(min(one.onset for one in own)) if own else "",
-                missing=tuple(map(_breakable, _missing(found, link)[:SHOWN_MISSING]))
+                missing=tuple(map(_breakable, _missing(found, stage)[:SHOWN_MISSING]))
                 if state == UNKNOWN
                 else (),
             )
@@ -208,10 +208,10 @@ def _chain(found: Diagnosed, said: Verdict | None) -> list[LinkView]:
     return views
 
 
-def _missing(found: Diagnosed, link: str) -> tuple[str, ...]:
-    named = [name for one in found.unjudged if one.link == link for name in one.missing]
+def _missing(found: Diagnosed, stage: str) -> tuple[str, ...]:
+    named = [name for one in found.unjudged if one.stage == stage for name in one.missing]
     if not named:
-        named = [n for d in detectors_of(found.kind) if d.link == link for n in d.metrics]
+        named = [n for d in detectors_of(found.kind) if d.link == stage for n in d.metrics]
     return tuple(dict.fromkeys(named))
 
 
@@ -233,10 +233,10 @@ class _views:
         return FindingView(
             finding=one,
             title=one.title,
-            link=LINK_NAMES[one.link],
+            stage=STAGE_NAMES[one.link],
             evidence_class=name,
             class_words=explained,
-            onset=f"{one.onset:,}" + (f" to {one.onset + one.slack:,}" if one.slack else ""),
+            start_step=f"{one.onset:,}" + (f" to {one.onset + one.slack:,}" if one.slack else ""),
             found_at=f"{one.step:,}",
             value=words(one.value) if one.value is not None else "—",
             expected=one.expected,
@@ -250,7 +250,7 @@ def tab_url(run: Run, tab: str = "diagnosis") -> str:
     return f"{reverse('training:run', args=[run.project.slug, run.pk])}?tab={tab}"
 
 
-def _links(findings: Sequence[Finding], *, but: set[str]) -> list[str]:
+def _stages(findings: Sequence[Finding], *, but: set[str]) -> list[str]:
     return [NOUNS[link] for link in dict.fromkeys(f.link for f in findings) if link not in but]
 
 

@@ -11,8 +11,8 @@ from django.utils.http import urlencode
 
 from apps.common import registry
 from apps.common.numbers import figure
-from apps.monitoring.chain import LINK_NAMES, link_name
 from apps.monitoring.models import Delivery, Incident, IncidentEntry
+from apps.monitoring.stages import STAGE_NAMES, stage_name
 from apps.training.models import Run
 from workers.diagnosis.verdict import Finding, verdict
 
@@ -20,9 +20,9 @@ TONES = {"critical": "bad", "warning": "warn", "info": ""}
 STATE_TONES = {"open": "warn", "acknowledged": "live", "resolved": "good"}
 LEARNED_WORDS = {
     "symptom": ("Symptom", "What was seen first, and where."),
-    "assumption": ("Assumption", "What was believed to be the cause, before it was known."),
-    "root_cause": ("Root cause", "What it was."),
-    "fix": ("Fix", "What was done, and how it is known to help."),
+    "assumption": ("Assumption", "Suspected causes, before the cause was known."),
+    "root_cause": ("Root cause", "The actual cause."),
+    "fix": ("Fix", "What was done, and the evidence that it helped."),
     "lesson": ("Lesson", "What to do differently, or to check, next time."),
 }
 EVENT_WORDS = {
@@ -35,16 +35,16 @@ _CLASSES = {"contract": "exact", "probe": "fixed prompts", "trend": "trend"}
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class EvidenceRow:
     """One finding: what was measured, what was expected, since when."""
 
     title: str
     rule: str
-    link: str
+    stage: str
     sort: str
     value: str
     expected: str
-    onset: int
+    start_step: int
     step: int
     detail: str
     playbook: str
@@ -54,18 +54,18 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class IncidentEvidence:
     """What the findings say together: the first, what may be first as well, what followed."""
 
-    first: Row
-    alternatives: list[Row]
-    consequences: list[Row]
+    first: EvidenceRow
+    alternatives: list[EvidenceRow]
+    consequences: list[EvidenceRow]
     symptom: str
     assumption: str
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class TimelineLine:
     """One line of the timeline."""
 
     at: datetime
@@ -78,7 +78,7 @@ class Line:
     badge: str = ""
 
 
-def judged(incident: Incident, findings: Sequence[Finding]) -> Judged | None:
+def judged(incident: Incident, findings: Sequence[Finding]) -> IncidentEvidence | None:
     found = verdict(list(findings))
     if found is None or incident.run is None:
         return None
@@ -86,21 +86,23 @@ def judged(incident: Incident, findings: Sequence[Finding]) -> Judged | None:
     first = row_of(run, found.first)
     others = [row_of(run, one) for one in found.alternatives]
     later = [row_of(run, one) for one in found.consequences]
-    return Judged(first, others, later, _symptom(first, later), _assumption(first, others))
+    return IncidentEvidence(
+        first, others, later, _symptom(first, later), _assumption(first, others)
+    )
 
 
-def row_of(run: Run, finding: Finding) -> Row:
+def row_of(run: Run, finding: Finding) -> EvidenceRow:
     slug = run.project.slug
     page = reverse("training:run", args=[slug, run.pk])
     value = f"{figure(finding.value)} {finding.unit}".strip() if finding.value is not None else ""
-    return Row(
+    return EvidenceRow(
         title=finding.title,
         rule=finding.rule,
-        link=link_name(finding.link),
+        stage=stage_name(finding.link),
         sort=_CLASSES.get(finding.evidence_class, finding.evidence_class),
         value=value,
         expected=finding.expected,
-        onset=finding.onset,
+        start_step=finding.onset,
         step=finding.step,
         detail=finding.detail,
         playbook=registry.playbook_url(slug, finding.rule),
@@ -110,25 +112,25 @@ def row_of(run: Run, finding: Finding) -> Row:
     )
 
 
-def _symptom(first: Row, later: Sequence[Row]) -> str:
+def _symptom(first: EvidenceRow, later: Sequence[EvidenceRow]) -> str:
     value = f": {first.value}, expected {first.expected}" if first.value and first.expected else ""
-    text = f"{first.title}{value}, since step {first.onset:,}."
+    text = f"{first.title}{value}, since step {first.start_step:,}."
     if later:
-        names = "; ".join(f"{row.title} (step {row.onset:,})" for row in later[:5])
+        names = "; ".join(f"{row.title} (step {row.start_step:,})" for row in later[:5])
         text += f" After it: {names}."
     return text
 
 
-def _assumption(first: Row, others: Sequence[Row]) -> str:
-    text = f"The link “{first.link}” broke first, by the earliest onset of its evidence."
+def _assumption(first: EvidenceRow, others: Sequence[EvidenceRow]) -> str:
+    text = f"The stage “{first.stage}” broke first: its evidence starts earliest."
     if others:
-        names = ", ".join(f"“{row.link}”" for row in others)
+        names = ", ".join(f"“{row.stage}”" for row in others)
         text += f" It began together with {names}, which an experiment has to rule out."
     return text
 
 
 def learned_fields(
-    incident: Incident, draft: Judged | None, typed: dict[str, str] | None = None
+    incident: Incident, draft: IncidentEvidence | None, typed: dict[str, str] | None = None
 ) -> list[dict[str, Any]]:
     """The fields of the post-mortem: what was typed and refused, else what is kept, else the draft
     from the evidence."""
@@ -156,12 +158,12 @@ def learned_fields(
 
 def timeline(
     entries: Iterable[IncidentEntry], deliveries: Iterable[Delivery], checks: Iterable[Run]
-) -> list[Line]:
+) -> list[TimelineLine]:
     """Everything that happened, oldest first."""
     lines = [line for part in _parts(entries) if (line := _line_of(part)) is not None]
     lines += [_delivery(one) for one in deliveries]
     lines += [
-        Line(
+        TimelineLine(
             run.created_at,
             "list-checks",
             "",
@@ -186,7 +188,7 @@ def _kind(entry: IncidentEntry) -> Any:
     return entry.pk
 
 
-def _line_of(part: Sequence[IncidentEntry]) -> Line | None:
+def _line_of(part: Sequence[IncidentEntry]) -> TimelineLine | None:
     first, last = part[0], part[-1]
     line = _line(first)
     if len(part) == 1 or line is None:
@@ -199,10 +201,12 @@ def _line_of(part: Sequence[IncidentEntry]) -> Line | None:
     return replace(line, at=last.at, words=words)
 
 
-def _line(entry: IncidentEntry) -> Line | None:
+def _line(entry: IncidentEntry) -> TimelineLine | None:
     body = entry.body
     if entry.kind == "note":
-        return Line(entry.at, "message-square", "", "Note", entry.by, text=body.get("text", ""))
+        return TimelineLine(
+            entry.at, "message-square", "", "Note", entry.by, text=body.get("text", "")
+        )
     if entry.kind == "alert":
         tone = TONES.get(body.get("severity", ""), "")
         step = f" at step {body['step']:,}" if isinstance(body.get("step"), int) else ""
@@ -210,44 +214,46 @@ def _line(entry: IncidentEntry) -> Line | None:
         words = (
             f"{str(body.get('severity', 'alert')).capitalize()}{step}: {body.get('message', '')}"
         )
-        return Line(entry.at, "triangle-alert", tone, words, text="", badge=badge)
+        return TimelineLine(entry.at, "triangle-alert", tone, words, text="", badge=badge)
     return _state_line(entry, body)
 
 
-def _state_line(entry: IncidentEntry, body: dict[str, Any]) -> Line | None:
+def _state_line(entry: IncidentEntry, body: dict[str, Any]) -> TimelineLine | None:
     if body.get("moved"):
         before, after = body["from"], body["to_cause"]
         words = (
-            f"Cause moved from {before['title']} ({link_name(before['link'])}) to "
-            f"{after['title']} ({link_name(after['link'])}), which began earlier or lies further "
+            f"Cause moved from {before['title']} ({stage_name(before['link'])}) to "
+            f"{after['title']} ({stage_name(after['link'])}), which began earlier or lies further "
             "out"
         )
-        return Line(entry.at, "git-branch", "warn", words)
+        return TimelineLine(entry.at, "git-branch", "warn", words)
     if "mute" in body:
         words = f"Muted until {body['until'][:16].replace('T', ' ')} UTC: {body['reason']}"
-        return Line(entry.at, "eye-off", "", words, entry.by)
+        return TimelineLine(entry.at, "eye-off", "", words, entry.by)
     if "wrote" in body:
         names = ", ".join(LEARNED_WORDS[name][0].lower() for name in body["wrote"])
-        return Line(entry.at, "pencil", "", f"Wrote down: {names}", entry.by)
+        return TimelineLine(entry.at, "pencil", "", f"Wrote down: {names}", entry.by)
     if body.get("to") == "acknowledged":
-        return Line(entry.at, "eye", "live", "Acknowledged", entry.by)
+        return TimelineLine(entry.at, "eye", "live", "Acknowledged", entry.by)
     if body.get("to") == "resolved":
-        return Line(entry.at, "circle-check", "good", "Resolved", entry.by)
+        return TimelineLine(entry.at, "circle-check", "good", "Resolved", entry.by)
     return None
 
 
-def _delivery(one: Delivery) -> Line:
+def _delivery(one: Delivery) -> TimelineLine:
     what = EVENT_WORDS.get(one.event, "of another alert")
     where = f"{one.channel.get_kind_display()} {one.channel.address}"
     if one.state == Delivery.State.SENT and one.sent_at is not None:
-        return Line(one.sent_at, "bell", "", f"Told {where}: {what}")
+        return TimelineLine(one.sent_at, "bell", "", f"Notified {where}: {what}")
     if one.state == Delivery.State.FAILED:
-        return Line(one.created_at, "bell", "bad", f"Could not tell {where} {what}", text=one.error)
+        return TimelineLine(
+            one.created_at, "bell", "bad", f"Could not notify {where} {what}", text=one.error
+        )
     tried = f", tried {one.tries} times" if one.tries else ""
-    return Line(
-        one.created_at, "clock", "", f"To be told to {where}: {what}{tried}", text=one.error
+    return TimelineLine(
+        one.created_at, "clock", "", f"Waiting to notify {where}: {what}{tried}", text=one.error
     )
 
 
-def links() -> list[tuple[str, str]]:
-    return list(LINK_NAMES.items())
+def stages() -> list[tuple[str, str]]:
+    return list(STAGE_NAMES.items())

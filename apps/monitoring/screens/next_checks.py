@@ -18,7 +18,7 @@ FILE = "check.json"
 BINS = 20
 MOST_FIGURES = 12
 OUTCOMES = {
-    CONFIRMS: ("Confirms the suspicion", "bad"),
+    CONFIRMS: ("Confirms the suspected cause", "bad"),
     REFUTES: ("Speaks against it", "good"),
     "undecided": ("Decides nothing", "warn"),
 }
@@ -44,7 +44,7 @@ class CheckRow:
 
 @dataclass(frozen=True, slots=True)
 class ChecksView:
-    """`ordered` belong to the link that broke first, `others` are the rest: folded away unless
+    """`ordered` belong to the stage that broke first, `others` are the rest: folded away unless
     they have been launched."""
 
     ordered: list[CheckRow]

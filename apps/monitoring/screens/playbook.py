@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from django.urls import reverse
 
-from apps.monitoring.chain import LINK_NAMES
 from apps.monitoring.playbook import Check, Entry, Reading, entry_for_rule, entry_get
 from apps.monitoring.playbook.entry import SORTS
+from apps.monitoring.stages import STAGE_NAMES
 from apps.training.models import Run
 from workers.contract.guards import RULES, TESTS
 from workers.diagnosis.detectors import DETECTORS, Detector
@@ -27,7 +27,7 @@ TAB_WORDS = {
 
 
 @dataclass(frozen=True, slots=True)
-class CheckView:
+class PlaybookCheckView:
     """`experiment` is set where a button can launch it, `tab` where a link leads to it."""
 
     do: str
@@ -56,7 +56,7 @@ class EntryView:
     entry: Entry
     sort: str
     causes: list[tuple[str, str]]
-    checks: list[CheckView]
+    checks: list[PlaybookCheckView]
     rules: list[RuleView]
     see: list[Entry]
 
@@ -73,7 +73,7 @@ def entry_view(entry: Entry, run: Run | None) -> EntryView:
     return EntryView(
         entry=entry,
         sort=SORTS[entry.sort],
-        causes=[(LINK_NAMES[cause.link], cause.words) for cause in entry.causes],
+        causes=[(STAGE_NAMES[cause.stage], cause.words) for cause in entry.causes],
         checks=[_check(check, run) for check in entry.checks],
         rules=[*_guards(entry), *_detectors(entry)],
         see=[other for slug in entry.see if (other := entry_get(slug)) is not None],
@@ -81,24 +81,24 @@ def entry_view(entry: Entry, run: Run | None) -> EntryView:
 
 
 def playbook_address(slug: str, rule: str) -> str:
-    """Where the playbook speaks of a rule; the page of the order to look in for a rule of a link
+    """Where the playbook speaks of a rule; the page of the order to look in for a rule of a stage
     that has no entry; empty for a rule nobody knows. Given to the registry."""
-    link = next((d.link for d in DETECTORS if d.rule == rule), "")
-    entry = entry_for_rule(rule, link)
+    stage = next((d.link for d in DETECTORS if d.rule == rule), "")
+    entry = entry_for_rule(rule, stage)
     return reverse("monitoring:playbook_entry", args=[slug, entry.slug]) if entry else ""
 
 
-def _check(check: Check, run: Run | None) -> CheckView:
+def _check(check: Check, run: Run | None) -> PlaybookCheckView:
     known = EXPERIMENTS.get(check.experiment)
     can = run is not None and run.kind in CHECKED and known is not None
-    return CheckView(
+    return PlaybookCheckView(
         do=check.do,
         readings=check.readings,
         experiment=known.id if can else "",
         experiment_title=known.title if known else "",
         key=secrets.token_urlsafe(16) if can else "",
         tab=check.tab if run is not None else "",
-        tab_words=TAB_WORDS.get(check.tab, "Look there"),
+        tab_words=TAB_WORDS.get(check.tab, "Open"),
     )
 
 
@@ -140,8 +140,8 @@ def _detectors(entry: Entry) -> list[RuleView]:
 def _speaks(one: Detector) -> str:
     """Its limit and its patience, where one number says it."""
     k, n = one.patience
-    looks = "at once" if n == 1 else f"{k} looks in a row" if k == n else f"{k} of {n} looks"
+    checks = "at once" if n == 1 else f"{k} checks in a row" if k == n else f"{k} of {n} checks"
     for side, word in (("above", "over"), ("below", "under")):
         if isinstance(one.given.get(side), int | float):
-            return f"{word} {one.given[side]:g} {one.unit}, {looks}"
+            return f"{word} {one.given[side]:g} {one.unit}, {checks}"
     return ""

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from apps.common.drawing.axes import places_for
@@ -11,7 +12,9 @@ from apps.monitoring.models import ProbeResult, Watch
 from apps.monitoring.probe_words import FIGURES, is_share, label_of
 from apps.monitoring.screens.time_charts import Spark, TimeChart, TimePoint, spark, time_chart
 from apps.monitoring.selectors.checks import REWARD, shift_of
+from apps.monitoring.selectors.outcomes import Series
 from measures.drift import Level, Shift
+from measures.outcomes import Change, change
 
 STATE_TONES = {"new": "", "steady": "good", "drifted": "bad", "broken": "bad"}
 STATE_ICONS = {
@@ -26,7 +29,7 @@ _Z95 = 1.959963984540054
 
 
 @dataclass(frozen=True, slots=True)
-class FigureRow:
+class ProbeMetricRow:
     """`tone` and `verdict` say what the difference means."""
 
     name: str
@@ -42,9 +45,9 @@ class FigureRow:
     spark: Spark | None
 
 
-def figure_rows(
+def probe_metric_rows(
     result: ProbeResult | None, history: Sequence[ProbeResult], baseline: Mapping[str, Any]
-) -> list[FigureRow]:
+) -> list[ProbeMetricRow]:
     """Of one probe beside its baseline; `history` in order of time, for the small lines."""
     if result is None:
         return []
@@ -54,14 +57,14 @@ def figure_rows(
 
 def _row(
     name: str, result: ProbeResult, history: Sequence[ProbeResult], baseline: Mapping[str, Any]
-) -> FigureRow:
+) -> ProbeMetricRow:
     now = result.figures[name]
     shift = shift_of(now)
     share = is_share(name)
     verdict, tone = _verdict(name, result, shift)
     then = now["mean"] if verdict == BASELINE else now.get("baseline")
     change, bounds = _change(shift, share)
-    return FigureRow(
+    return ProbeMetricRow(
         name=name,
         label=label_of(name),
         what=FIGURES[name][2] if name in FIGURES else "",
@@ -90,7 +93,7 @@ def points_of(name: str, history: Sequence[ProbeResult]) -> list[TimePoint]:
     return points
 
 
-def figure_charts(history: Sequence[ProbeResult], baseline: Mapping[str, Any]) -> list[TimeChart]:
+def metric_charts(history: Sequence[ProbeResult], baseline: Mapping[str, Any]) -> list[TimeChart]:
     """Of every figure that was ever measured."""
     names = {name for result in history for name in result.figures}
     found = []
@@ -114,7 +117,7 @@ def _verdict(name: str, result: ProbeResult, shift: Shift | None) -> tuple[str, 
     if any(one.get("figure") == name for one in result.findings):
         return "has moved", "bad"
     if shift.level != Level.NONE:
-        return "may have moved: the next probe decides", "warn"
+        return "may have changed: the next probe decides", "warn"
     return ("unchanged", "good") if not shift.value else ("within noise", "good")
 
 
@@ -185,7 +188,7 @@ def _words(result: ProbeResult) -> tuple[str, str]:
     if not result.findings:
         return "nothing found", "good"
     if not result.figures:
-        return "could not be asked", "bad"
+        return "probe failed", "bad"
     others = len(result.findings) - 1
     return result.findings[0]["title"] + (f", and {others} more" if others else ""), "bad"
 
@@ -237,3 +240,78 @@ CSV_COLUMNS = (
     "p",
     "fired",
 )
+
+
+# What the world says of models in service, as the page draws it beside their reward.
+
+
+@dataclass(frozen=True, slots=True)
+class OutcomeView:
+    name: str
+    chart: TimeChart
+    words: str
+    tone: str
+
+
+@dataclass(frozen=True, slots=True)
+class OutcomeGroup:
+    """The measurements of one model, and the reward of its probes among them."""
+
+    title: str
+    watch: str
+    views: list[OutcomeView]
+
+
+def outcome_group(
+    *, title: str, watch: str, series: Sequence[Series], reward: Series | None
+) -> OutcomeGroup:
+    """All charts in the same time, so that what moved together stands above each other."""
+    every = [*([reward] if reward is not None else []), *series]
+    times = [at for one in every for at, _ in one.points]
+    start, end = (min(times), max(times)) if times else (None, None)
+    views = [
+        _view(one, number=2 if one is reward else 1, start=start, end=end)
+        for one in every
+        if one.points
+    ]
+    return OutcomeGroup(title=title, watch=watch, views=views)
+
+
+def _view(one: Series, *, number: int, start: datetime | None, end: datetime | None) -> OutcomeView:
+    points = []
+    for at, found in one.points:
+        half = None if found.variance is None else _Z95 * math.sqrt(found.variance)
+        low, high = (None, None) if half is None else (found.value - half, found.value + half)
+        points.append(TimePoint(at, found.value, low, high))
+    unit = f", {one.unit}" if one.unit else ""
+    title = f"{one.name}{unit}" if number == 1 else "Reward score of the probes"
+    chart = time_chart(title, points, number=number, start=start, end=end)
+    assert chart is not None  # noqa: S101 - there are points
+    words, tone = change_words(
+        change(one.measured, higher_is_better=one.higher_is_better), one.unit
+    )
+    return OutcomeView(one.name, chart, words, tone)
+
+
+def change_words(found: Change, unit: str = "") -> tuple[str, str]:
+    """What became of it since the beginning, with its interval; (words, tone)."""
+    if found.undefined:
+        return f"{found.undefined[0].upper()}{found.undefined[1:]}.", ""
+    space = f" {unit}" if unit else ""
+    said = (
+        f"{_plain(found.before)} → {_plain(found.after)}{space}, change "
+        f"{_outcomes_signed(found.value)} "
+        f"({_plain(found.low)} … {_plain(found.high)})"
+    )
+    if found.direction == 0:
+        return f"Within noise: {said}.", ""
+    return (f"Better: {said}.", "good") if found.direction > 0 else (f"Worse: {said}.", "bad")
+
+
+def _plain(value: float | None) -> str:
+    return "—" if value is None else str(figure(value))
+
+
+def _outcomes_signed(value: float | None) -> str:
+    text = _plain(value)
+    return f"+{text}" if value is not None and value > 0 else text

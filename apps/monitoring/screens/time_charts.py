@@ -54,11 +54,12 @@ class TimeChart:
 
 @dataclass(frozen=True, slots=True)
 class Spark:
-    """A line as high as its row; `last` is where it ends, `marks` where something was found."""
+    """A line as high as its row; `last` is where it ends, `annotations` where something was
+    found."""
 
     line: str
     last: tuple[float, float]
-    marks: list[tuple[float, float]]
+    annotations: list[tuple[float, float]]
     baseline: float | None
     summary: str
     width: int = SPARK_WIDTH
@@ -120,7 +121,7 @@ def spark(name: str, points: Sequence[TimePoint], *, baseline: float | None = No
     return Spark(
         line=" ".join(f"{x},{y}" for x, y in placed),
         last=placed[-1],
-        marks=[place for place, one in zip(placed, points, strict=True) if one.marked],
+        annotations=[place for place, one in zip(placed, points, strict=True) if one.marked],
         baseline=axis.at(baseline),
         summary=_summary(name, points, baseline),
     )

@@ -9,7 +9,7 @@ from django.db.models import Q, QuerySet
 from apps.accounts.models import Project
 from apps.common.errors import DomainError
 from apps.monitoring.models import ProbeResult, Watch
-from apps.monitoring.selectors.left_behind import LeftBehind
+from apps.monitoring.selectors.run_outputs import RunOutputs
 from apps.training.models import Alert, Run, RunEvent
 from apps.training.services.kinds import OPTIMISED
 from measures.drift import Level, Shift
@@ -45,7 +45,7 @@ class ExperimentState:
 
 def experiment_states(run: Run, *, step: int | None = None) -> list[ExperimentState]:
     """Of every experiment, in their order."""
-    left = LeftBehind(run, step)
+    left = RunOutputs(run, step)
     newest = newest_by_experiment(run)
     rules = _rules(run)
     return [
@@ -54,7 +54,7 @@ def experiment_states(run: Run, *, step: int | None = None) -> list[ExperimentSt
     ]
 
 
-def why_not(left: LeftBehind, experiment: Experiment) -> str:
+def why_not(left: RunOutputs, experiment: Experiment) -> str:
     """Why an experiment cannot be made of this run, and what to do; empty where it can."""
     try:
         if experiment.check in REPEATS:
@@ -66,7 +66,7 @@ def why_not(left: LeftBehind, experiment: Experiment) -> str:
     return ""
 
 
-def repeated_config(left: LeftBehind, experiment: Experiment) -> dict[str, Any]:
+def repeated_config(left: RunOutputs, experiment: Experiment) -> dict[str, Any]:
     """The run's configuration in small, with the one change of the experiment. Raises
     `DomainError`."""
     run = left.run
@@ -138,19 +138,21 @@ def check_result(made: Run) -> tuple[str, str]:
 
 
 def repeated_result(made: Run, rules: frozenset[str], *, is_fix: bool) -> tuple[str, str]:
-    """Whether the trouble came back. That it did not proves something only for what needs a step
+    """Whether the problem came back. That it did not proves something only for what needs a step
     or two: in a minute no trend can show."""
     if made.state == Run.State.CANCELLED:
         return UNDECIDED, "It was cancelled."
     back = sorted(_rules(made) & rules)
     if back:
-        told = f"It came back within {made.step:,} steps: {', '.join(back)}."
+        told = f"The problem came back within {made.step:,} steps: {', '.join(back)}."
         return (REFUTES if is_fix else CONFIRMS), told
     if made.state == Run.State.FAILED and made.fault != "guard":
         return UNDECIDED, f"It failed for another reason. {made.failure_message}"
     exact = bool(rules) and all(rule.startswith(_EXACT) for rule in rules)
     if exact:
-        return (CONFIRMS if is_fix else REFUTES), f"It did not come back in {made.step:,} steps."
+        return (
+            CONFIRMS if is_fix else REFUTES
+        ), f"The problem did not come back in {made.step:,} steps."
     return UNDECIDED, (
         f"In {made.step:,} steps none of the run's alerts came back. That is too short for a trend "
         "to show: compare its curves with the run's."
@@ -173,7 +175,7 @@ def is_checkable(run: Run) -> bool:
     return run.kind in OPTIMISED or "minimal" in {one.name for one in recipe_fields(run.kind)}
 
 
-# Models under watch and what their probes found.
+# Monitored models and what their probes found.
 
 REWARD = "score"  # the figure that a reward model gives, raw
 

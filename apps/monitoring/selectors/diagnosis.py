@@ -23,12 +23,12 @@ from workers.diagnosis.detectors import DETECTORS, detectors_of, needed_metrics
 from workers.diagnosis.replay import diagnose
 from workers.diagnosis.verdict import Finding, Verdict, finding_from_json, verdict
 
-MOST_LOOKS = 2000
+MOST_STEPS = 2000
 KEPT_S = 24 * 3600
 LIVE_S, PATIENCE = 10, 20  # a live run is judged again after so long, or so many times its cost
 TRAINED = frozenset({"sft", "reward", "dpo", "ppo", "grpo"})
 # What was worked out by other detectors, or kept in another form, is not shown.
-_FORM = 2
+_FORM = 3
 _VERSION = sha256(f"{_FORM}{DETECTORS}".encode()).hexdigest()[:12]
 _FIELDS = {field.name for field in fields(Evidence)}
 _INFORM = {rule.name for rule in RULES if rule.severity == "info"}
@@ -40,7 +40,7 @@ class Unjudged:
     empty where it has them but too few of them."""
 
     title: str
-    link: str
+    stage: str
     missing: tuple[str, ...]
 
 
@@ -54,7 +54,7 @@ class Diagnosed:
     judged: tuple[str, ...]
     unjudged: tuple[Unjudged, ...]
     steps: int
-    looks: int
+    analysed_steps: int
     first_step: int | None
     last_step: int | None
     compared_with: int
@@ -63,14 +63,14 @@ class Diagnosed:
 
     @property
     def verdict(self) -> Verdict | None:
-        return verdict(self.findings, judged=self.judged_links)
+        return verdict(self.findings, judged=self.judged_stages)
 
     @property
-    def judged_links(self) -> list[str]:
+    def judged_stages(self) -> list[str]:
         blind = {one.title for one in self.unjudged}
-        links = {one.link for one in detectors_of(self.kind) if one.title not in blind}
-        links |= {one.link for one in self.findings}
-        return [link for link in LINKS if link in links]
+        stages = {one.link for one in detectors_of(self.kind) if one.title not in blind}
+        stages |= {one.link for one in self.findings}
+        return [stage for stage in LINKS if stage in stages]
 
 
 def trained_kind(run: Run) -> str:
@@ -81,7 +81,7 @@ def trained_kind(run: Run) -> str:
 
 def run_diagnosis(run: Run) -> Diagnosed:
     """Of a run that trained something (`trained_kind`). A live run that grows by the second is
-    judged again only every so often, the less often the dearer it is."""
+    judged again only every so often, the less often the more it costs."""
     newest = f"{run.state}.{pages.newest_event(run)}"
     key = _key(run)
     kept = cache.get(key)
@@ -93,7 +93,7 @@ def run_diagnosis(run: Run) -> Diagnosed:
 
 
 def findings_waiting(run: Run) -> int:
-    """How many troubles the diagnosis knows of, without computing it: for a badge that is drawn
+    """How many problems the diagnosis knows of, without computing it: for a badge that is drawn
     with every page."""
     kept = cache.get(_key(run))
     if isinstance(kept, dict):
@@ -117,7 +117,7 @@ def _diagnosed(run: Run) -> Diagnosed:
     begun, kind = thread_time(), trained_kind(run)
     baseline = _baseline(run)
     columns = metric_columns(run=run)
-    series = looks_at(columns, kind)
+    series = analysed_series(columns, kind)
     steps = _union(_distinct_steps(columns).values())
     failed = (run.step, run.failure_kind, run.failure_message) if run.failure_kind else None
     found = diagnose(
@@ -135,7 +135,7 @@ def _diagnosed(run: Run) -> Diagnosed:
         judged=found.judged,
         unjudged=tuple(Unjudged(t, by_title.get(t, ""), tuple(m)) for t, m in found.unjudged),
         steps=len(steps),
-        looks=len({step for points in series.values() for step, _ in points}),
+        analysed_steps=len({step for points in series.values() for step, _ in points}),
         first_step=int(steps[0]) if len(steps) else None,
         last_step=int(steps[-1]) if len(steps) else None,
         compared_with=_compared_with(baseline),
@@ -144,20 +144,20 @@ def _diagnosed(run: Run) -> Diagnosed:
     )
 
 
-def looks_at(columns: Mapping[str, Column], kind: str) -> dict[str, list[Point]]:
-    """The curves that a diagnosis of `kind` reads, thinned to about `MOST_LOOKS` steps that they
+def analysed_series(columns: Mapping[str, Column], kind: str) -> dict[str, list[Point]]:
+    """The curves that a diagnosis of `kind` reads, thinned to about `MOST_STEPS` steps that they
     have in common: detectors compare figures of one step, so each curve may not be thinned for
     itself. Short curves (evaluations) keep every step, and so does a number that is none, in
     whichever curve it stands."""
     needed = set(needed_metrics(kind))
     distinct = _distinct_steps(columns)
-    long = [steps for steps in distinct.values() if len(steps) > MOST_LOOKS]
-    short = [steps for steps in distinct.values() if len(steps) <= MOST_LOOKS]
+    long = [steps for steps in distinct.values() if len(steps) > MOST_STEPS]
+    short = [steps for steps in distinct.values() if len(steps) <= MOST_STEPS]
     kept = _union(short)
-    if len(kept) > 2 * MOST_LOOKS:
-        kept = kept[:: -(-len(kept) // MOST_LOOKS)]
+    if len(kept) > 2 * MOST_STEPS:
+        kept = kept[:: -(-len(kept) // MOST_STEPS)]
     every = _union(long)
-    kept = np.union1d(kept, every[:: -(-len(every) // MOST_LOOKS)]) if len(every) else kept
+    kept = np.union1d(kept, every[:: -(-len(every) // MOST_STEPS)]) if len(every) else kept
     masks = {key: np.isin(steps, kept) for key, steps in distinct.items()}
     series = {}
     for name, one in columns.items():
@@ -220,7 +220,7 @@ def _stored(found: Diagnosed, newest: str) -> dict[str, Any]:
     return plain | {
         "newest": newest,
         "findings": [one.to_json() for one in found.findings],
-        "unjudged": [(one.title, one.link, one.missing) for one in found.unjudged],
+        "unjudged": [(one.title, one.stage, one.missing) for one in found.unjudged],
     }
 
 
@@ -230,7 +230,9 @@ def _restored(kept: Mapping[str, Any]) -> Diagnosed:
         **plain
         | {
             "findings": tuple(finding_from_json(one) for one in kept["findings"]),
-            "unjudged": tuple(Unjudged(t, link, tuple(gone)) for t, link, gone in kept["unjudged"]),
+            "unjudged": tuple(
+                Unjudged(t, stage, tuple(gone)) for t, stage, gone in kept["unjudged"]
+            ),
             "judged": tuple(kept["judged"]),
         }
     )

@@ -1,6 +1,6 @@
 """What a monitoring system is told of the site: a few counts, no name of a run or a person.
 
-Every family has few series however large the site is: labels are states, kinds, queues and links,
+Every family has few series however large the site is: labels are states, kinds, queues and stages,
 never ids. A value of a label that nobody foresaw counts as "other" once there are too many.
 """
 
@@ -17,9 +17,9 @@ from django.utils import timezone
 
 from apps.labeling.models import Vote
 from apps.monitoring.models import Delivery, Incident, Watch
-from apps.monitoring.selectors.service import QUEUES, broker_look
+from apps.monitoring.selectors.service import QUEUES, broker_state
 from apps.training.models import Run, RunAttempt
-from apps.training.selectors.queueing import fleet_look, queue_lines
+from apps.training.selectors.queueing import fleet_state, queue_lines
 
 MOST_SERIES = 200  # of a family; the smallest are added up as "other"
 MOST_PROJECTS = 50
@@ -57,11 +57,11 @@ def site_families(*, now: datetime | None = None) -> list[Family]:
     }
     found: list[Family] = []
     up = []
-    for part, (read, trouble) in parts.items():
+    for part, (read, expected_error) in parts.items():
         try:
             found += list(read(now))
             up.append(((part,), 1.0))
-        except trouble:
+        except expected_error:
             up.append(((part,), 0.0))
     took = [((), time.perf_counter() - started)]
     return [
@@ -153,7 +153,7 @@ def _watches(now: datetime) -> Iterable[Family]:
     enabled = Watch.objects.filter(enabled=True)
     yield Family(
         "concord_watches",
-        "Models under watch.",
+        "Monitored models.",
         ("kind", "state"),
         capped(_counted(enabled, "kind", "state")),
     )
@@ -228,7 +228,7 @@ def _projects(now: datetime) -> Iterable[Family]:
 
 
 def _of_broker(now: datetime) -> Iterable[Family]:
-    look = broker_look()
+    look = broker_state()
     yield Family(
         "concord_queue_length",
         "Messages that no worker has taken yet.",
@@ -257,7 +257,7 @@ def _of_broker(now: datetime) -> Iterable[Family]:
 
 def _of_fleet(now: datetime) -> Iterable[Family]:
     """By machine class; a worker that serves two of them counts in both."""
-    fleet = fleet_look()
+    fleet = fleet_state()
     if fleet is None:
         raise OSError("Redis does not answer")
     lines = queue_lines(fleet=fleet, now=now)

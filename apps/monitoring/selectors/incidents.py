@@ -17,7 +17,7 @@ from apps.training.models import Run, Sample
 
 
 def mutes_now(*, project: Project, at: datetime | None = None) -> QuerySet[Mute]:
-    """Those in force, the one that ends last first. A mute ends by the clock alone: no job."""
+    """Active ones, the one that ends last first. A mute ends by the clock alone: no job."""
     now = at or timezone.now()
     return (
         Mute.objects.filter(project=project, until__gt=now, ended_at__isnull=True)
@@ -67,7 +67,7 @@ STATES = {
 SORTS = {
     "": "open first, worst first",
     "newest": "newest first",
-    "heard": "last heard of first",
+    "heard": "last seen first",
     "alerts": "most alerts first",
 }
 _ORDERS: dict[str, tuple[str, ...]] = {
@@ -80,7 +80,7 @@ _UNRESOLVED = ~Q(state=Incident.State.RESOLVED)
 
 
 @dataclass(frozen=True, slots=True)
-class Filters:
+class IncidentFilters:
     """What the inbox is narrowed to; empty fields narrow nothing but the state."""
 
     state: str = ""
@@ -109,12 +109,12 @@ def incident_get(*, project: Project, incident_id: str, lock: bool = False) -> I
 def incident_shown(*, project: Project, incident_id: str) -> Incident:
     """With `muted`, as in the list. Raises `Missing`."""
     found = incident_get(project=project, incident_id=incident_id)
-    return incidents(project=project, filters=Filters(state="any")).get(pk=found.pk)
+    return incidents(project=project, filters=IncidentFilters(state="any")).get(pk=found.pk)
 
 
-def incidents(*, project: Project, filters: Filters | None = None) -> QuerySet[Incident]:
-    """Each with `muted`, whether nobody is told of it now."""
-    given = filters or Filters()
+def incidents(*, project: Project, filters: IncidentFilters | None = None) -> QuerySet[Incident]:
+    """Each with `muted`, whether its notifications are muted now."""
+    given = filters or IncidentFilters()
     rows = Incident.objects.filter(project=project).select_related("run", "acknowledged_by")
     if given.state == "":
         rows = rows.filter(_UNRESOLVED)
@@ -209,7 +209,7 @@ def lessons_of(*, project: Project, rules: Collection[str], most: int = 10) -> l
 def lessons(
     *, project: Project, rule: str = "", link: str = "", leave_out: str = "", most: int = 10
 ) -> list[Incident]:
-    """Closed incidents of a rule that somebody wrote something about, then those of the link;
+    """Closed incidents of a rule that somebody wrote something about, then those of the stage;
     newest first."""
     rows = _closed(project).exclude(pk=leave_out)
     found = list(rows.filter(rule=rule)[:most]) if rule else []

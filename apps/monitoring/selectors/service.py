@@ -130,7 +130,7 @@ QUEUES = (
 
 
 @dataclass(frozen=True, slots=True)
-class BrokerLook:
+class BrokerState:
     """lengths: messages by queue; seen: whether a process serves it; oldest_event_at: Unix seconds
     of the newest event in the oldest batch that waits, None when none does or it cannot be
     read; refused: batches that the worker of their run had not signed."""
@@ -141,7 +141,7 @@ class BrokerLook:
     refused: int = 0
 
 
-def broker_look() -> BrokerLook:
+def broker_state() -> BrokerState:
     """Raises what Redis raises when it is away. One round trip."""
     served = (*QUEUES, SCHEDULER, SCORER)
     client = redis.Redis.from_url(settings.REDIS_URL, socket_timeout=2, socket_connect_timeout=2)
@@ -155,7 +155,7 @@ def broker_look() -> BrokerLook:
         *lengths, beats, oldest, refused = pipe.execute()
     finally:
         client.close()
-    return BrokerLook(
+    return BrokerState(
         lengths=dict(zip(QUEUES, lengths, strict=True)),
         seen={name: beat is not None for name, beat in zip(served, beats, strict=True)},
         oldest_event_at=_newest_event_at(oldest),

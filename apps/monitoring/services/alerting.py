@@ -1,4 +1,4 @@
-"""From alerts to incidents: one open incident for a run's trouble, however many alerts it raises.
+"""From alerts to incidents: one open incident for a run's problem, however many alerts it raises.
 
 An alert is stored by the transaction that applies its batch of events. What follows from it is
 settled right after that commit, in a transaction of its own, for three reasons. A bug here can
@@ -30,7 +30,7 @@ from workers.diagnosis.verdict import TREND, Finding, finding_of_failure, verdic
 
 # What broke first in a run, by what the run has said so far: the cause an incident is about.
 
-MOST_EVIDENCE = 1000  # the earliest; a run says each trouble once, so there are a few dozen
+MOST_EVIDENCE = 1000  # the earliest; a run says each problem once, so there are a few dozen
 _GUARDS = {rule.name: rule for rule in RULES}
 _DETECTORS = {one.rule: one for one in DETECTORS}
 _FIELDS = {field.name for field in fields(Evidence)}
@@ -38,7 +38,7 @@ _FIELDS = {field.name for field in fields(Evidence)}
 
 def evidence_of(run: Run, *, after: int = 0) -> list[Evidence]:
     """What the run has said of itself, in order; of events later than `after` (a key of RunEvent)
-    only. Attempts that a later one superseded count too: the trouble did happen, and an incident
+    only. Attempts that a later one superseded count too: the problem did happen, and an incident
     is about what happened, whatever becomes of the run."""
     rows = RunEvent.objects.filter(run=run, type="Evidence", pk__gt=after).order_by(
         "attempt", "seq"
@@ -67,8 +67,8 @@ def findings_of(run: Run, *, alerts: Iterable[int], after: int = 0) -> list[Find
     return found
 
 
-def rule_link(rule: str) -> str:
-    """The link that a rule stands for; empty for a rule nobody has put on the chain."""
+def rule_stage(rule: str) -> str:
+    """The stage that a rule stands for; empty for a rule without one."""
     known = _GUARDS.get(rule) or _DETECTORS.get(rule)
     return known.link if known is not None else ""
 
@@ -79,7 +79,7 @@ def rule_title(rule: str) -> str:
 
 
 def _by_rule(rule: str, step: int) -> list[Finding]:
-    link = rule_link(rule)
+    link = rule_stage(rule)
     if not link:
         return []
     known = _GUARDS.get(rule) or _DETECTORS.get(rule)
@@ -128,20 +128,20 @@ def evidence_until(run: Run) -> int:
 
 log = logging.getLogger(__name__)
 MOST_AT_ONCE = 1000  # alerts of a run in one transaction; the sweep takes the rest
-LOOK_BACK = timedelta(days=2)  # how far the sweep looks for alerts that belong to no incident
+SWEEP_WINDOW = timedelta(days=2)  # how far the sweep looks for alerts that belong to no incident
 _State = Incident.State
 
 
 def alert_take(run: Run, alert: Alert) -> None:
     """Hear of an alert, inside the transaction that stores it: settle the run after it. What comes
-    back in an experiment about another run is what the experiment asks, and no trouble of its
+    back in an experiment about another run is what the experiment asks, and no problem of its
     own."""
     if alert.severity != "info" and run.about_id is None:
         transaction.on_commit(partial(_settle_after, run.pk))
 
 
 def end_take(run: Run) -> None:
-    """Hear of a run that has ended: a contract it broke is a trouble without an alert."""
+    """Hear of a run that has ended: a contract it broke is a problem without an alert."""
     if run.failure_kind and run.about_id is None:
         transaction.on_commit(partial(_settle_after, run.pk))
 
@@ -201,7 +201,7 @@ def incidents_sweep() -> int:
     Every few seconds, by the scheduler. Returns how many runs were looked at. One that cannot be
     settled is logged and holds up no other.
     """
-    since = timezone.now() - LOOK_BACK
+    since = timezone.now() - SWEEP_WINDOW
     loose = _loose(Alert.objects.filter(run__heard_at__gte=since))
     late = RunEvent.objects.filter(
         type="Evidence",
@@ -308,7 +308,7 @@ def _join(incident: Incident, fresh: list[Alert]) -> None:
         escalates = notifications.RANKS[alert.severity] > notifications.RANKS[incident.severity]
         if escalates:
             incident.severity = alert.severity
-        said = notifications.said_of_alert(alert, link=rule_link(alert.rule))
+        said = notifications.said_of_alert(alert, link=rule_stage(alert.rule))
         incident.alerts += 1
         body = said | teller.told(said, escalates=escalates)
         entries.append(

@@ -11,11 +11,11 @@ from django.utils import timezone
 from apps.accounts.models import Project, User
 from apps.accounts.services import audit_record
 from apps.common.errors import Conflict, DomainError, Missing
-from apps.monitoring.chain import LINK_NAMES
 from apps.monitoring.models import Channel, Delivery, Incident, Mute
 from apps.monitoring.selectors.incidents import channel_get
 from apps.monitoring.services import notifications
 from apps.monitoring.services.sending import SendError, address_of
+from apps.monitoring.stages import STAGE_NAMES
 from apps.training.models import Run
 
 MOST = 50  # channels of a project
@@ -176,7 +176,7 @@ LONGEST = timedelta(days=90)
 
 def preset_end(name: str) -> datetime:
     if name not in PRESETS:
-        raise DomainError("Say for how long, or until when.", field="until")
+        raise DomainError("Choose a duration or an end.", field="until")
     return timezone.now() + PRESETS[name][1]
 
 
@@ -202,9 +202,9 @@ def mute_create(
         raise DomainError(f"At most {LONGEST.days} days; renew it then.", field="until")
     reason = reason.strip()
     if not reason:
-        raise DomainError("Say why, for whoever wonders at the silence.", field="reason")
-    if link and link not in LINK_NAMES:
-        raise DomainError("That is no link of the chain.", field="link")
+        raise DomainError("Give a reason, so that others know why it is muted.", field="reason")
+    if link and link not in STAGE_NAMES:
+        raise DomainError("There is no such stage.", field="link")
     same = Mute.objects.filter(
         project=project,
         run=run,
@@ -252,7 +252,7 @@ def incident_mute(
     if what in ("run", "here") and incident.run is None:
         raise DomainError("This incident is about no run.", field="what")
     if what == "link" and not incident.link:
-        raise DomainError("This incident is about no link.", field="what")
+        raise DomainError("This incident has no stage.", field="what")
     mute = mute_create(
         project=incident.project,
         user=user,

@@ -1,4 +1,4 @@
-"""Launching the experiments that tell one cause of a trouble from another.
+"""Launching the experiments that tell one cause of a problem from another.
 
 Each is a run of its own on the queue `short`, which has a worker of its own: it works while the
 training that it is about occupies the main one.
@@ -22,7 +22,7 @@ from apps.monitoring.selectors.checks import (
     experiment_states,
     repeated_config,
 )
-from apps.monitoring.selectors.left_behind import LeftBehind
+from apps.monitoring.selectors.run_outputs import RunOutputs
 from apps.training.models import Run
 from apps.training.services import run_clone, run_launch
 from apps.training.services.attempts import run_locked
@@ -44,7 +44,7 @@ _TITLES = {
     "minimal": "Small repetition",
     "slower": "Smaller steps",
     "fewer_epochs": "Single passes",
-    "dearer_kl": "Dearer divergence",
+    "dearer_kl": "Higher KL penalty",
     "more_entropy": "Paid entropy",
 }
 
@@ -58,7 +58,7 @@ def check_launch(
     step: int | None = None,
 ) -> Run:
     """Launch `experiment` (an id of workers.diagnosis.experiments) about `run`; near `step`, where
-    the trouble is known to be there.
+    the problem is known to be there.
 
     The same `key` gives the run that it gave before, and while the same experiment about the same
     run is under way, that one is given. Raises `DomainError` saying what is missing and what to do;
@@ -77,7 +77,7 @@ def check_launch(
         under_way = next((one for one in live if experiment_of(one) == wanted.id), None)
         if under_way is not None:
             return under_way
-        made = _launch(LeftBehind(run, step), wanted, user, launch_key)
+        made = _launch(RunOutputs(run, step), wanted, user, launch_key)
         audit_record(
             action="run.checked",
             actor=user,
@@ -106,7 +106,7 @@ def _again(*, run_id: str) -> Run | None:
     about, wanted = ended.about, EXPERIMENTS.get(experiment_of(ended))
     if about is None or wanted is None or not about.is_live:
         return None
-    left = LeftBehind(about, ended.config.get("step"))
+    left = RunOutputs(about, ended.config.get("step"))
     try:
         return _launch(left, wanted, ended.created_by, f"{ended.launch_key}{_AGAIN}")
     except DomainError as error:
@@ -119,7 +119,7 @@ def check_results(run: Run) -> list[ExperimentState]:
     return [one for one in experiment_states(run) if one.run is not None]
 
 
-def _launch(left: LeftBehind, wanted: Experiment, user: User | None, launch_key: str) -> Run:
+def _launch(left: RunOutputs, wanted: Experiment, user: User | None, launch_key: str) -> Run:
     run = left.run
     common: dict[str, Any] = {
         "name": _named(wanted, run),
@@ -133,7 +133,8 @@ def _launch(left: LeftBehind, wanted: Experiment, user: User | None, launch_key:
         return run_clone(
             run=run,
             config=repeated_config(left, wanted),
-            override_reason=run.override_reason or f"To find what broke in {run.name}, in small.",
+            override_reason=run.override_reason
+            or f"To find what broke in {run.name}, as a minimal reproduction.",
             **common,
         )
     plan = left.plan(wanted)

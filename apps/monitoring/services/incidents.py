@@ -39,8 +39,8 @@ __all__ = [
 LEARNED = ("symptom", "assumption", "root_cause", "fix", "lesson")
 LONGEST = 10_000  # characters of each
 _REQUIRED = {
-    "root_cause": "What was it? A critical incident is closed with its root cause.",
-    "fix": "What was done? A critical incident is closed with its fix.",
+    "root_cause": "A critical incident needs a root cause.",
+    "fix": "A critical incident needs a fix.",
 }
 _State = Incident.State
 
@@ -60,9 +60,9 @@ def incident_open(
     value: float | None = None,
     threshold: float | None = None,
 ) -> Incident:
-    """Tell of a trouble that is no alert of a run: a probe that fired, an outcome that fell.
+    """Record a problem that is no alert of a run: a probe that fired, an outcome that fell.
 
-    While an incident of `key` is open, the trouble joins it. Two callers at once make one incident.
+    While an incident of `key` is open, the problem joins it. Two callers at once make one incident.
     """
     if severity not in notifications.RANKS:
         raise ValueError(f"severity: {severity!r} is unknown")
@@ -198,7 +198,8 @@ def incident_resolve(
     learned: Mapping[str, str],
     seen: Mapping[str, str] | None = None,
 ) -> Incident:
-    """Close it with what was learned. A critical one needs its root cause and its fix.
+    """Resolve an incident with its root cause, fix and lesson. A critical one needs its root cause
+    and its fix.
 
     Resolving again with the same words (a double click) changes nothing; with other words it is a
     conflict, since somebody else was first.
@@ -263,7 +264,7 @@ def _learn(
             continue
         if seen is not None and name in seen and seen[name].strip() != stands:
             raise Conflict(
-                f"Somebody changed this meanwhile to: “{stands[:200]}”. Save again to replace it.",
+                f"This was changed meanwhile to: “{stands[:200]}”. Save again to replace it.",
                 field=name,
                 code="changed_meanwhile",
             )

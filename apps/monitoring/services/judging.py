@@ -38,7 +38,7 @@ def brought_by(run: Run) -> Brought:
     """Of a finished probe."""
     figures = _figures(run.summary.get("figures"))
     if not figures:
-        return Brought(problem="The probe finished and brought no figures.")
+        return Brought(problem="The probe finished without metrics.")
     report = report_read(run, FILE)
     if report.problem or not report.data:
         return Brought(problem=report.problem or f"The probe left no {FILE}.")
@@ -124,7 +124,7 @@ _FEWEST_KEPT = 0.5  # of the baseline's prompts
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class JudgedProbe:
     """As a ProbeResult keeps it."""
 
     figures: dict[str, Any]
@@ -132,14 +132,14 @@ class Judged:
     details: dict[str, Any]
 
 
-def judge_first(found: Brought) -> Judged:
+def judge_first(found: Brought) -> JudgedProbe:
     """What becomes the baseline has nothing to be compared with."""
-    return Judged(dict(found.figures), [], {"weights": dict(found.weights)})
+    return JudgedProbe(dict(found.figures), [], {"weights": dict(found.weights)})
 
 
 def judge(
     watch: Watch, found: Brought, before: Mapping[str, Any] | None, baseline: Mapping[str, Any]
-) -> Judged:
+) -> JudgedProbe:
     """`before`: the figures of the probe before this one, if it had the same baseline."""
     known = {name: now for name, now in found.figures.items() if name in baseline["figures"]}
     figures: dict[str, Any] = {}
@@ -159,32 +159,32 @@ def judge(
         "paired": len(set(found.rows) & set(baseline["rows"])),
         "changes": _changes(found, baseline),
     }
-    return Judged(figures, findings, details)
+    return JudgedProbe(figures, findings, details)
 
 
-def judge_failure(run: Run, problem: str = "") -> Judged:
+def judge_failure(run: Run, problem: str = "") -> JudgedProbe:
     """A probe that could not ask, or brought nothing back."""
-    words = problem or run.failure_message or "It says nothing of why."
+    words = problem or run.failure_message or "It gave no reason."
     finding = {
         "rule": FAILED,
         "link": _FAULT_LINKS.get(run.fault, "data"),
         "severity": "critical",
-        "title": "The model cannot be asked",
+        "title": "The model does not answer",
         "message": f"{words} ({run.failure_kind})" if run.failure_kind else words,
     }
-    return Judged({}, [finding], {})
+    return JudgedProbe({}, [finding], {})
 
 
-def judge_refusal(message: str) -> Judged:
+def judge_refusal(message: str) -> JudgedProbe:
     """A probe that could not even be launched."""
     finding = {
         "rule": FAILED,
         "link": "data",
         "severity": "critical",
-        "title": "The model cannot be asked",
+        "title": "The model does not answer",
         "message": message,
     }
-    return Judged({}, [finding], {})
+    return JudgedProbe({}, [finding], {})
 
 
 def _earlier(before: Mapping[str, Any] | None, name: str) -> Shift | None:
@@ -253,9 +253,9 @@ def _weight_findings(
                 "rule": WEIGHTS,
                 "link": link,
                 "severity": "critical",
-                "title": "Another model answers than at the baseline",
+                "title": "A different model than at the baseline",
                 "message": f"The hash of {what} weights is {now[:12]}; at the baseline it was "
-                f"{then[:12]}. If that was meant, set the baseline anew; if not, somebody or "
+                f"{then[:12]}. If that was intended, reset the baseline; if not, somebody or "
                 "something has replaced the model.",
             }
         )
@@ -272,9 +272,9 @@ def _prompt_findings(found: Brought, baseline: Mapping[str, Any]) -> list[dict[s
             "rule": PROMPTS,
             "link": "evaluation",
             "severity": "critical",
-            "title": "The probe asked other prompts than at the baseline",
+            "title": "Different prompts than at the baseline",
             "message": f"Of the baseline's {len(known):,} prompts {len(kept):,} were asked. The "
-            "figures are not comparable: look at the dataset and the tokenizer.",
+            "metrics are not comparable: check the dataset and the tokenizer.",
         }
     ]
 

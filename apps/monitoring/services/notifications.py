@@ -1,4 +1,4 @@
-"""Who is told of an incident, and what: messages are written with what they tell of.
+"""Who is notified of an incident, and of what: a message is stored with what it reports.
 
 A `Delivery` row is written in the transaction that changes the incident, and sent after it
 (`services.deliveries`). Of one incident people hear at most three times because of alerts, then
@@ -29,10 +29,10 @@ from django.utils import timezone
 from apps.accounts.models import User
 from apps.common.errors import Conflict, Missing
 from apps.monitoring import dispatch
-from apps.monitoring.chain import link_name
 from apps.monitoring.models import Channel, Delivery, Incident
 from apps.monitoring.selectors.incidents import mute_of
 from apps.monitoring.services.sending import SendError, email_send, post, signed
+from apps.monitoring.stages import stage_name
 from apps.training.models import Alert
 
 MOST_TOLD = 3
@@ -56,7 +56,7 @@ def said_of_alert(alert: Alert, *, link: str) -> dict[str, Any]:
 
 
 def said_of(incident: Incident, *, step: int | None = None) -> dict[str, Any]:
-    """The same of a trouble that came without an alert."""
+    """The same of a problem that came without an alert."""
     return {
         "rule": incident.rule,
         "link": incident.link,
@@ -163,7 +163,7 @@ def message(
             "severity": incident.severity,
             "state": incident.state,
             "link": incident.link,
-            "link_name": link_name(incident.link),
+            "link_name": stage_name(incident.link),
             "rule": incident.rule,
             "onset_step": incident.onset_step,
             "alerts": incident.alerts,
@@ -319,7 +319,7 @@ def _failed(row: Delivery, error: str, *, final: bool) -> None:
         state=_State.FAILED if over else _State.PENDING, error=error[:300], next_at=again
     )
     log.warning("delivery %s, try %s: %s", row.pk, row.tries, error)
-    # What was put off at the claim goes on: at once where only this message is refused, with the
+    # What was put off at the claim continues: at once where only this message is refused, with the
     # next try where the channel does not answer.
     put_off = _waiting(row.channel).filter(next_at__lte=row.next_at)
     put_off.update(next_at=now if final else again)

@@ -340,9 +340,9 @@ def _judge_pair(
         title=f"{better.name} improves while {worse.name} gets worse",
         message=f"Of {who}: {_words(better, up)}; {_words(worse, down)}. "
         + (
-            "The reward model likes what people do not: look at the answers it scores highest."
+            "The reward model prefers what people do not: read the answers it scores highest."
             if by_reward
-            else "A model that pleases instead of helping looks like this: read its answers "
+            else "This is the pattern of a model that pleases instead of helping: read its answers "
             "before trusting either figure."
         ),
         severity="critical",

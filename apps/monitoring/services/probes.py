@@ -57,7 +57,7 @@ def probe_now(*, project: Project, watch_id: str, user: User) -> Run:
         watch = watch_get(project=project, watch_id=watch_id, lock=True)
         if watch.probe is not None:
             raise Conflict(
-                "A probe is under way; its result comes to this page.", code="probe_under_way"
+                "A probe is running; its result appears on this page.", code="probe_under_way"
             )
         now = timezone.now()
         watch.next_at = now + timedelta(minutes=watch.every_minutes)
@@ -221,7 +221,7 @@ def _tell(
     watch: Watch, findings: list[dict[str, Any]], *, known: set[tuple[str, str]], once: bool = False
 ) -> None:
     """Open the watch's incident, or join it with what is new (not `known`; with `once` nothing is).
-    The same findings hour after hour are one trouble; once somebody has resolved it and it is still
+    The same findings hour after hour are one problem; once somebody has resolved it and it is still
     there, they open another."""
     is_open = (
         Incident.objects.filter(project=watch.project, key=incident_key(watch))

@@ -275,7 +275,7 @@ def email_text(body: Mapping[str, Any]) -> tuple[str, str]:
     lines = [incident["title"], ""]
     if incident["message"]:
         lines += [incident["message"], ""]
-    lines += [f"Severity: {incident['severity']}", f"Link of the chain: {incident['link_name']}"]
+    lines += [f"Severity: {incident['severity']}", f"Stage: {incident['link_name']}"]
     if run:
         since = incident["onset_step"]
         lines.append(f"Run: {run['name']}" + (f", since step {since:,}" if since else ""))

@@ -1,4 +1,4 @@
-"""Putting a model under watch, and what people decide about it afterwards."""
+"""Putting a monitored model, and what people decide about it afterwards."""
 
 import json
 from collections.abc import Mapping
@@ -86,7 +86,7 @@ def watch_get(*, project: Project, watch_id: str, lock: bool = False) -> Watch:
         rows = rows.select_for_update(of=("self",))
     found = rows.filter(project=project, pk=watch_id.replace("\x00", "")).first()
     if found is None:
-        raise Missing("There is no such model under watch in this project.", field="watch")
+        raise Missing("There is no such monitored model in this project.", field="watch")
     return found
 
 
@@ -101,7 +101,7 @@ def watch_change(
     max_seconds: float | None = None,
 ) -> Watch:
     """Another name, another interval, more time for a probe. What is asked stays: to ask something
-    else, put the model under watch once more."""
+    else, put the monitored model once more."""
     watch = watch_get(project=project, watch_id=watch_id, lock=True)
     before = _settings_of(watch)
     watch.name, watch.every_minutes = _name_checked(name), _minutes_checked(every_minutes)
@@ -125,7 +125,7 @@ def watch_change(
 
 @transaction.atomic
 def watch_disable(*, project: Project, watch_id: str, user: User) -> Watch:
-    """No more probes until somebody goes on; a probe under way is still looked at."""
+    """No more probes until somebody continues; a probe under way is still looked at."""
     watch = watch_get(project=project, watch_id=watch_id, lock=True)
     if watch.enabled:
         watch.enabled = False
@@ -150,7 +150,7 @@ def watch_retarget(
     *, project: Project, watch_id: str, checkpoint: Checkpoint, reason: str, user: User
 ) -> Watch:
     """Another checkpoint is in service now. The baseline stays, so the next probe tells what that
-    changed: whoever meant it then sets the baseline anew."""
+    changed: whoever meant it then sets the baseline again."""
     watch = watch_get(project=project, watch_id=watch_id, lock=True)
     if _kind_of(project, checkpoint) != watch.kind:
         raise DomainError(
@@ -160,7 +160,7 @@ def watch_retarget(
         )
     reason = _reason_checked(reason)
     if checkpoint.pk == watch.checkpoint_id:
-        raise Conflict("That is the model it asks already.", code="same_model", field="checkpoint")
+        raise Conflict("That model is already being probed.", code="same_model", field="checkpoint")
     before = watch.checkpoint_id
     watch.checkpoint, watch.next_at = checkpoint, timezone.now()
     watch.save(update_fields=["checkpoint", "next_at", "updated_at"])
@@ -317,7 +317,7 @@ def _save_named(watch: Watch) -> None:
             watch.save()
     except IntegrityError:
         raise Conflict(
-            f"'{watch.name}' is under watch already. Choose another name.",
+            f"'{watch.name}' is monitored already. Choose another name.",
             code="taken",
             field="name",
         ) from None

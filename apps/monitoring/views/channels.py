@@ -10,13 +10,13 @@ from django.views.decorators.http import require_http_methods, require_POST
 from apps.accounts.permissions import STAFF, project_page
 from apps.common.errors import DomainError
 from apps.common.http import Request
-from apps.monitoring.chain import link_name
-from apps.monitoring.forms import incidents as forms
+from apps.monitoring import forms
 from apps.monitoring.models import Channel, Mute
-from apps.monitoring.screens.incidents import EVENT_WORDS, links
+from apps.monitoring.screens.incidents import EVENT_WORDS, stages
 from apps.monitoring.selectors import incidents as reads
 from apps.monitoring.services import channels as services
 from apps.monitoring.services.notifications import delivery_again
+from apps.monitoring.stages import stage_name
 from apps.training import selectors as training
 
 _SECRET = "channel_secret"  # noqa: S105 - the session's key of a secret to be shown once
@@ -94,7 +94,7 @@ def channel_rotate(request: Request, channel_id: int) -> HttpResponse:
 @project_page(STAFF)
 def channel_test(request: Request, channel_id: int) -> HttpResponse:
     services.channel_test(project=request.project, channel_id=channel_id, user=request.user)
-    messages.success(request, "A test is on its way. Reload to see what became of it.")
+    messages.success(request, "A test was sent. Reload to see its state.")
     return redirect("monitoring:channels", request.project.slug)
 
 
@@ -128,7 +128,7 @@ _FIELDS = ("run", "link", "rule", "until", "until_date", "reason")
 @require_http_methods(["GET", "HEAD", "POST"])
 @project_page(STAFF)
 def mute_list(request: Request) -> HttpResponse:
-    """The mutes in force and those that are over; POST adds one."""
+    """Active and ended mutes; POST adds one."""
     refused: DomainError | None = None
     if request.method == "POST":
         try:
@@ -144,7 +144,7 @@ def mute_list(request: Request) -> HttpResponse:
         "tab": "mutes",
         "mutes": [_shown(one) for one in reads.mutes_now(project=request.project)],
         "past": [_shown(one) for one in reads.mutes_past(project=request.project)],
-        "links": links(),
+        "stages": stages(),
         "presets": forms.presets(),
         "refused": refused,
         "typed": {name: request.POST.get(name, "") for name in _FIELDS},
@@ -171,7 +171,7 @@ def _create(request: Request) -> Mute:
 
 def _shown(mute: Mute) -> dict[str, Any]:
     parts = [f"run {mute.run.name}" if mute.run else "", mute.rule and f"rule {mute.rule}"]
-    parts.append(f"link {link_name(mute.link)}" if mute.link else "")
+    parts.append(f"stage {stage_name(mute.link)}" if mute.link else "")
     return {"mute": mute, "what": ", ".join(filter(None, parts)) or "everything in the project"}
 
 
@@ -179,5 +179,5 @@ def _shown(mute: Mute) -> dict[str, Any]:
 @project_page(STAFF)
 def mute_lift(request: Request, mute_id: int) -> HttpResponse:
     services.mute_lift(project=request.project, mute_id=mute_id, user=request.user)
-    messages.success(request, "Lifted: new alerts are told again.")
+    messages.success(request, "Mute ended: new alerts send notifications again.")
     return redirect("monitoring:mutes", request.project.slug)

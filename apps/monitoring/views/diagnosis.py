@@ -5,17 +5,25 @@ from typing import Any
 from django.contrib import messages
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
-from django.views.decorators.http import require_POST, require_safe
+from django.urls import reverse
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from apps.accounts.permissions import STAFF, project_page
+from apps.common.errors import Conflict, DomainError, Missing
 from apps.common.http import Request
+from apps.monitoring import playbook
+from apps.monitoring.forms import RunImportForm
 from apps.monitoring.models import Incident
 from apps.monitoring.screens.diagnosis import diagnosis_view, tab_url
 from apps.monitoring.screens.next_checks import FILE, ChecksView, checks_view
-from apps.monitoring.screens.onset_chart import OnsetChart, metric_of, onset_chart
+from apps.monitoring.screens.playbook import entry_view, sections
+from apps.monitoring.screens.start_chart import StartChart, metric_of, start_chart
 from apps.monitoring.selectors.checks import experiment_states
 from apps.monitoring.selectors.diagnosis import run_diagnosis, trained_kind
+from apps.monitoring.selectors.incidents import lessons_of
 from apps.monitoring.services.checks import check_launch as launch
+from apps.monitoring.services.imports import run_import as store
+from apps.monitoring.stages import STAGE_NAMES
 from apps.training import selectors
 from apps.training.models import Run
 from apps.training.selectors.results import report_read
@@ -94,9 +102,105 @@ def _checks(run: Run, first: Finding | None) -> ChecksView:
     return checks_view(first, states, reports)
 
 
-def _chart(run: Run, first: Finding) -> OnsetChart | None:
+def _chart(run: Run, first: Finding) -> StartChart | None:
     metric = metric_of(first.rule)
     if not metric:
         return None
     points = selectors.metric_series(run=run, names=[metric], max_points=CHART_POINTS)
-    return onset_chart(first, metric, points.get(metric, []))
+    return start_chart(first, metric, points.get(metric, []))
+
+
+# The playbook: found by words, by stage, or from the rule that fired.
+
+
+@require_safe
+@project_page(STAFF)
+def playbook_list(request: Request) -> HttpResponse:
+    words, link = request.GET.get("q", "").strip()[:200], request.GET.get("link", "")
+    found = playbook.search(words, stage=link)
+    context = {
+        "page_title": "Playbook",
+        "nav": "monitoring",
+        "search": words,
+        "link": link,
+        "stages": STAGE_NAMES.items(),
+        "run": _run(request),
+        "found": found if words else [],
+        "sections": [] if words else sections(found),
+        "n": len(found),
+        "filtered": bool(words or link),
+    }
+    return render(request, "monitoring/playbook.html", context)
+
+
+@require_safe
+@project_page(STAFF)
+def playbook_entry(request: Request, entry: str) -> HttpResponse:
+    """One entry; with `?run=` its checks become buttons and links of that run."""
+    known = playbook.entry_get(entry)
+    if known is None:
+        raise Missing("There is no such entry in the playbook.", field="entry")
+    run = _run(request)
+    context = {
+        "page_title": known.title,
+        "nav": "monitoring",
+        "run": run,
+        "entry": entry_view(known, run),
+        "lessons": lessons_of(project=request.project, rules=known.rules),
+    }
+    return render(request, "monitoring/playbook_entry.html", context)
+
+
+def _run(request: Request) -> Run | None:
+    run_id = request.GET.get("run", "")
+    return selectors.run_get(project=request.project, run_id=run_id) if run_id else None
+
+
+# Uploading the metrics of a run that was trained elsewhere.
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@project_page(STAFF)
+def run_import(request: Request) -> HttpResponse:
+    """The form; a POST stores the run and leads to its diagnosis."""
+    if request.method != "POST":
+        return _page(request, RunImportForm())
+    form = RunImportForm(request.POST, request.FILES)
+    if not form.is_valid():
+        return _page(request, form)
+    file = form.cleaned_data["file"]
+    try:
+        run = store(
+            project=request.project,
+            user=request.user,
+            file_name=file.name,
+            data=file.read(),
+            trained_as=form.cleaned_data["trained_as"],
+            name=form.cleaned_data["name"],
+        )
+    except DomainError as error:
+        return _page(request, form, error=error)
+    figures = f"{run.summary['points']:,} points of {run.summary['metrics']:,} metrics"
+    messages.success(request, f"{figures} were imported ({run.summary['format']}).")
+    return redirect(tab_url(run))
+
+
+def _page(request: Request, form: RunImportForm, error: DomainError | None = None) -> HttpResponse:
+    known = ""
+    if isinstance(error, Conflict) and isinstance(error.details, dict):
+        known = reverse("training:run", args=[request.project.slug, error.details["run"]])
+    rows = error.details if error and isinstance(error.details, list) else []
+    if error and len(rows) < 2:
+        form.add_error("file", error.message)
+        rows = []
+    elif error:
+        form.add_error("file", "Nothing was imported: some rows are wrong. They are listed below.")
+    context = {
+        "page_title": "Import a run",
+        "nav": "runs",
+        "form": form,
+        "rows": rows,
+        "known": known,
+    }
+    status = 422 if form.errors else 200
+    return render(request, "monitoring/run_import.html", context, status=status)

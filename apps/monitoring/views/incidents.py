@@ -13,7 +13,7 @@ from apps.accounts.permissions import STAFF, project_page
 from apps.common import registry
 from apps.common.errors import DomainError
 from apps.common.http import Request
-from apps.monitoring.forms import incidents as forms
+from apps.monitoring import forms
 from apps.monitoring.models import Incident
 from apps.monitoring.screens import incidents as screen
 from apps.monitoring.selectors import incidents as reads
@@ -57,13 +57,13 @@ def _list(
                 "incident": one,
                 "tone": screen.TONES[one.severity],
                 "state_tone": screen.STATE_TONES[one.state],
-                "link": screen.link_name(one.link),
+                "stage": screen.stage_name(one.link),
             }
             for one in page
         ],
         "states": reads.STATES.items(),
         "severities": forms.SEVERITIES,
-        "links": screen.links(),
+        "stages": screen.stages(),
         "runs": reads.runs_with_incidents(project=request.project),
         "sorts": reads.SORTS.items(),
         "narrowed": narrowed,
@@ -95,7 +95,7 @@ def _bulk(request: Request) -> str:
     if request.POST.get("action") == "resolve":
         learned, _ = forms.learned_of(request.POST)
         if not learned.get("root_cause", "").strip():
-            raise DomainError("Say what they were, in a sentence.", field="root_cause")
+            raise DomainError("Describe the root cause in a sentence.", field="root_cause")
         learned = {name: text for name, text in learned.items() if text.strip()}
         done, refused = services.incidents_resolve(incident_ids=chosen, learned=learned, **common)
         if refused:
@@ -133,7 +133,7 @@ def _page(
         "incident": incident,
         "tone": screen.TONES[incident.severity],
         "state_tone": screen.STATE_TONES[incident.state],
-        "link": screen.link_name(incident.link),
+        "stage": screen.stage_name(incident.link),
         "watch": incident.key.partition(":")[2] if incident.key.startswith("watch:") else "",
         "is_open": incident.state != Incident.State.RESOLVED,
         "muted": mute_of(incident),
@@ -184,7 +184,8 @@ def incident_note(request: Request, incident_id: str) -> HttpResponse:
 @require_POST
 @project_page(STAFF)
 def incident_resolve(request: Request, incident_id: str) -> HttpResponse:
-    """Close it with what was learned, or only keep what is written so far."""
+    """Resolve an incident with its root cause, fix and lesson, or only keep what is written so
+    far."""
     learned, seen = forms.learned_of(request.POST)
     given = {
         "project": request.project,
@@ -220,7 +221,7 @@ def incident_silence(request: Request, incident_id: str) -> HttpResponse:
         )
     except DomainError as error:
         return _refused(request, incident_id, error, sent)
-    messages.success(request, f"Nobody is told until {mute.until:%-d %b %Y %H:%M} UTC.")
+    messages.success(request, f"No notifications until {mute.until:%-d %b %Y %H:%M} UTC.")
     return _back(request, incident_id)
 
 

@@ -12,9 +12,9 @@ from apps.accounts.permissions import STAFF, project_page
 from apps.common.errors import DomainError
 from apps.common.http import Request
 from apps.common.spreadsheet import csv_lines
-from apps.monitoring.forms.watches import ChangeForm, RebaseForm, RetargetForm, WatchForm
+from apps.monitoring.forms import ChangeForm, RebaseForm, RetargetForm, WatchForm
 from apps.monitoring.models import Watch
-from apps.monitoring.screens import outcomes as outcome_screen
+from apps.monitoring.screens import service as outcome_screen
 from apps.monitoring.screens import service as screen
 from apps.monitoring.selectors import service as reads
 from apps.monitoring.selectors.checks import probe_results
@@ -59,7 +59,7 @@ def _card(one: reads.Watched) -> dict[str, Any]:
         "tone": screen.STATE_TONES[one.watch.state],
         "icon": screen.STATE_ICONS[one.watch.state],
         "findings": one.latest.findings if one.latest else [],
-        "rows": screen.figure_rows(good, one.history, one.watch.baseline),
+        "rows": screen.probe_metric_rows(good, one.history, one.watch.baseline),
         "is_old": good is not one.latest,
         "asked_at": good.at if good else None,
     }
@@ -80,7 +80,7 @@ def watch_new(request: Request) -> HttpResponse:
                 form.refuse(error)
             else:
                 messages.success(
-                    request, f"{watch.name} is under watch. Its first probe becomes the baseline."
+                    request, f"{watch.name} is monitored. Its first probe becomes the baseline."
                 )
                 return redirect("monitoring:watch", request.project.slug, watch.pk)
     else:
@@ -89,7 +89,7 @@ def watch_new(request: Request) -> HttpResponse:
         form = WatchForm(project=request.project, checkpoint=rows.first())
     context = {
         "form": form,
-        "page_title": "Put a model under watch",
+        "page_title": "Monitor a model",
         "nav": "monitoring",
     }
     status = 422 if form.errors else 200
@@ -119,8 +119,8 @@ def _page(
         "findings": [
             {"tone": screen.finding_tone(one), **one} for one in (latest.findings if latest else [])
         ],
-        "rows": screen.figure_rows(good, history[-reads.SPARK_PROBES :], watch.baseline),
-        "charts": screen.figure_charts(history, watch.baseline),
+        "rows": screen.probe_metric_rows(good, history[-reads.SPARK_PROBES :], watch.baseline),
+        "charts": screen.metric_charts(history, watch.baseline),
         "changes": (good.details.get("changes") or []) if good else [],
         "paired": good.details.get("paired") if good else None,
         "page": page,
@@ -161,7 +161,7 @@ def watch_probe(request: Request, watch_id: str) -> HttpResponse:
             raise
         messages.error(request, error.message)
     else:
-        messages.success(request, "The probe is on its way; its result comes to this page.")
+        messages.success(request, "The probe has started; its result appears on this page.")
     return _back(request, watch_id)
 
 
@@ -237,8 +237,8 @@ def watch_retarget(request: Request, watch_id: str) -> HttpResponse:
         else:
             messages.success(
                 request,
-                "The next probe asks the other model and compares it with the old baseline. Set "
-                "the baseline anew once you have seen what changed.",
+                "The next probe uses the new model and compares it with the old baseline. Reset "
+                "the baseline once you have reviewed the changes.",
             )
             return _back(request, watch_id)
     return _page(request, watch, status=422, refused="retarget", retarget_form=form)

@@ -3,15 +3,17 @@
 The order matters and is fixed. (1) Filters take out comparisons, then votes. (2) The votes of
 held-out annotators are set aside. (3) Held-out groups go to their own file, every pair that shares
 an argument with them is taken out of the way, and the rest is split by group or by argument.
-(4) Every comparison is decided anew from the votes that are left. (5) Ties and "both are bad" go
+(4) Every comparison is decided again from the votes that are left. (5) Ties and "both are bad" go
 where the tie policy says. (6) Training rows are drawn and weighted. (7) The votes that were set
 aside come back as an evaluation file of their own, one row a vote, on comparisons that no training
 row and no dev row shares a text with.
 """
 
-from collections import defaultdict
+import re
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
+from apps.common.errors import DomainError
 from apps.snapshots.assembling.deciding import (
     FEW_VOTES,
     LITTLE_AGREEMENT,
@@ -29,14 +31,13 @@ from apps.snapshots.assembling.material import (
     Ballot,
     Drop,
     Families,
-    Line,
     Material,
     Pair,
+    SplitLine,
     as_families,
     place,
     units_of,
 )
-from apps.snapshots.assembling.persons import require_named, voters_left
 from apps.snapshots.assembling.tally import DECIDED_BAD, DECIDED_TIE, line_of, tally, warnings_about
 from apps.snapshots.assembling.weighting import NOT_DRAWN, weigh, with_strengths
 from apps.snapshots.recipe import (
@@ -47,6 +48,7 @@ from apps.snapshots.recipe import (
     SPLITS,
     TRAIN,
     SnapshotRecipe,
+    moments,
 )
 from measures.splits import fold_of
 from measures.voting import Choice
@@ -207,9 +209,9 @@ def _lines(
     placed: _Splits,
     decided: Decided,
     recipe: SnapshotRecipe,
-) -> tuple[dict[str, list[Line]], list[Drop]]:
+) -> tuple[dict[str, list[SplitLine]], list[Drop]]:
     """The decided files, training included, and what is in none of them."""
-    lines: dict[str, list[Line]] = defaultdict(list)
+    lines: dict[str, list[SplitLine]] = defaultdict(list)
     drops = []
     for pair in candidates:
         votes = tuple(vote.id for vote in seen.get(pair.id, ()))
@@ -228,12 +230,93 @@ def _lines(
 
 def _held_lines(
     candidates: Iterable[Pair], split: Mapping[int, str], held: Mapping[int, Sequence[Ballot]]
-) -> list[Line]:
+) -> list[SplitLine]:
     """One row per held-out vote for a side. Not on training or dev pairs: their texts are known."""
     return [
-        Line(pair.id, HELDOUT_ANNOTATORS, vote.choice, 1.0, (vote.id,), vote.person, by=BY_ONE)
+        SplitLine(pair.id, HELDOUT_ANNOTATORS, vote.choice, 1.0, (vote.id,), vote.person, by=BY_ONE)
         for pair in candidates
         if split.get(pair.id) in (HELDOUT_GROUPS, PUBLIC_TEST)
         for vote in held.get(pair.id, ())
         if vote.choice in (Choice.A, Choice.B)
     ]
+
+
+# Whose votes count: who is left out, who is held out, and whether the votes say who cast them.
+
+
+By = Mapping[int, Sequence[Ballot]]
+
+ON_LEFT_OUT = "on comparisons left out"
+BY_LEFT_OUT = "by annotators left out by an admin"
+BY_EXCLUDED = "by annotators left out"
+BY_BARRED = "by annotators of another snapshot's training rows"
+OUT_OF_TIME = "outside the time range"
+# What exports write where nobody's name was kept.
+_NOBODY = re.compile(
+    r"(anon(ymous|ymised|ymized)?|unknown|unnamed|none|null|nan|nil|n/?a|undefined|missing|nobody"
+    r"|annotator|user|worker|[-_?.]*)",
+    re.IGNORECASE,
+)
+_FEW_VOTES = 20  # imported votes from which a person per vote is no longer chance
+
+
+def voters_left(
+    material: Material, recipe: SnapshotRecipe, left_out: set[int]
+) -> tuple[dict[int, list[Ballot]], dict[int, list[Ballot]], Counter[str]]:
+    """(votes that decide, held-out annotators' votes) by pair, and the rest counted by reason."""
+    start, end = moments(recipe.filters)
+    by_admin, excluded = set(recipe.filters.left_out), set(recipe.filters.without_annotators)
+    seen: dict[int, list[Ballot]] = defaultdict(list)
+    held: dict[int, list[Ballot]] = defaultdict(list)
+    refused: Counter[str] = Counter()
+    folds: dict[str, bool] = {}
+    for vote in material.ballots:
+        if vote.pair in left_out:
+            refused[ON_LEFT_OUT] += 1
+        elif vote.person in by_admin:
+            refused[BY_LEFT_OUT] += 1
+        elif vote.person in excluded:
+            refused[BY_EXCLUDED] += 1
+        elif vote.person in material.barred:
+            refused[BY_BARRED] += 1
+        elif (start and vote.at < start) or (end and vote.at >= end):
+            refused[OUT_OF_TIME] += 1
+        else:
+            key = vote.person_key
+            if key not in folds:
+                folds[key] = fold_of(key, recipe.heldout_annotators, recipe.seed)
+            (held if folds[key] else seen)[vote.pair].append(vote)
+    return seen, held, refused
+
+
+def require_named(seen: By, held: By, recipe: SnapshotRecipe) -> None:
+    """Refuses to hold out annotators where the votes do not say whose they are (SPEC B8).
+
+    An imported vote is anonymous when its annotator is called "unknown" or the like, when every
+    imported vote has a name of its own (then the names are those of votes), or when one name stands
+    on all of them. Held out by such names, the same person would be on both sides.
+    """
+    if not recipe.heldout_annotators:
+        return
+    imported: Counter[str] = Counter(
+        vote.person_key.removeprefix("import:")
+        for votes in (*seen.values(), *held.values())
+        for vote in votes
+        if vote.person_key.startswith("import:")
+    )
+    n = imported.total()
+    nobody = sum(k for name, k in imported.items() if _NOBODY.fullmatch(name))
+    if nobody:
+        what = f"{nobody:,} imported votes name nobody as their annotator"
+    elif n >= _FEW_VOTES and len(imported) == n:
+        what = f"each of the {n:,} imported votes has its own annotator, so the ids name votes"
+    elif n >= _FEW_VOTES and len(imported) == 1:
+        what = f"all {n:,} imported votes carry one annotator's id"
+    else:
+        return
+    raise DomainError(
+        f"Annotators cannot be held out: {what}, and the same person could be trained on and "
+        "tested on. Hold out none, or leave these votes out.",
+        code="anonymous_votes",
+        field="heldout_annotators",
+    )

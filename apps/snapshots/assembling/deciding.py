@@ -36,7 +36,7 @@ _DIGITS = 6
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class DecidedBy:
     """winner: a choice, or "" where `undecided` says why. share: of the votes for the winner (or
     for what leads), ties in the whole. p_a: P(A is preferred), tie and both-bad half each.
     certainty: P(winner), by what decided: the share, the posterior, or 1."""
@@ -55,7 +55,7 @@ class Verdict:
 class Decided:
     """Verdicts by pair; reliability by person where a model was fitted; what became of rulings."""
 
-    verdicts: Mapping[int, Verdict]
+    verdicts: Mapping[int, DecidedBy]
     n_votes: Sequence[int]
     reliability: Mapping[int, float]
     rulings: Mapping[str, int]
@@ -90,7 +90,7 @@ def decide_pairs(
         if recipe.by_model
         else decide_many(table, recipe.rule, votes_possible=table.sum(axis=1))
     )
-    found: dict[int, Verdict] = {}
+    found: dict[int, DecidedBy] = {}
     for row, pair in enumerate(candidates):
         n, top, code = (
             int(x[row]) for x in (decisions.n_votes, decisions.n_agreeing, decisions.winner)
@@ -100,7 +100,7 @@ def decide_pairs(
         if recipe.by_model:
             p = posteriors[row]
             best = round(float(p.max()), _DIGITS) if n else None
-            found[pair.id] = Verdict(
+            found[pair.id] = DecidedBy(
                 winner,
                 "" if winner else _unsure(n, p, recipe),
                 share,
@@ -111,7 +111,7 @@ def decide_pairs(
             )
         else:
             a, b, *_ = (int(x) for x in table[row])
-            found[pair.id] = Verdict(
+            found[pair.id] = DecidedBy(
                 winner,
                 "" if winner else _undecided(n, top, recipe),
                 share,
@@ -204,7 +204,7 @@ def _unsure(n: int, posterior: NDArray[np.float64], recipe: SnapshotRecipe) -> s
 
 
 def _rule_over(
-    found: dict[int, Verdict],
+    found: dict[int, DecidedBy],
     candidates: Sequence[Pair],
     seen: Mapping[int, Sequence[Ballot]],
     recipe: SnapshotRecipe,
@@ -228,7 +228,7 @@ def _rule_over(
         told["voted on since"] += bool(ruling.at and any(vote.at > ruling.at for vote in votes))
         told["against the votes"] += found[pair.id].winner not in ("", ruling.choice)
         said = sum(vote.choice == ruling.choice for vote in votes)
-        found[pair.id] = Verdict(
+        found[pair.id] = DecidedBy(
             ruling.choice,
             "",
             share=said / len(votes) if votes else 0.0,

@@ -1,8 +1,8 @@
 """The leak gate: proves of the written files that nothing measured on was trained on.
 
 It trusts nothing that assembled them. Texts are read back from the files and compared in normal
-form, for being the same and for being nearly so; annotators are looked up anew by the ids of the
-votes; who is held out is computed anew from the recipe. A snapshot with one leak is not frozen.
+form, for being the same and for being nearly so; annotators are looked up again by the ids of the
+votes; who is held out is computed again from the recipe. A snapshot with one leak is not frozen.
 """
 
 import hashlib
@@ -13,7 +13,7 @@ from itertools import combinations, product
 from pathlib import Path
 
 from apps.common.errors import Conflict
-from apps.snapshots.assembling.material import BY_RULING, Families, Line, Pair
+from apps.snapshots.assembling.material import BY_RULING, Families, Pair, SplitLine
 from apps.snapshots.assembling.rows import Row, argument_text, desirable, prompt_text, text_key
 from apps.snapshots.recipe import (
     HELDOUT_ANNOTATORS,
@@ -126,7 +126,7 @@ class LeakFound(Conflict):
 
 def prove(
     files: Mapping[str, Path],
-    lines: Mapping[str, Sequence[Line]],
+    lines: Mapping[str, Sequence[SplitLine]],
     votes: Mapping[int, VoteFacts],
     recipe: SnapshotRecipe,
     *,
@@ -175,7 +175,7 @@ def require_clean(proof: Proof) -> None:
 
 
 def _vote_leaks(
-    lines: Mapping[str, Sequence[Line]],
+    lines: Mapping[str, Sequence[SplitLine]],
     votes: Mapping[int, VoteFacts],
     recipe: SnapshotRecipe,
     barred: frozenset[int],
@@ -216,7 +216,7 @@ def _group_leaks(
 
 
 def _ruling_leaks(
-    lines: Mapping[str, Sequence[Line]],
+    lines: Mapping[str, Sequence[SplitLine]],
     rulings: Mapping[int, RulingFacts],
     recipe: SnapshotRecipe,
     barred: frozenset[int],
@@ -243,7 +243,9 @@ def _left_out(recipe: SnapshotRecipe, barred: frozenset[int]) -> frozenset[int]:
 
 
 def _row_leaks(
-    files: Mapping[str, Sequence[Row]], lines: Mapping[str, Sequence[Line]], recipe: SnapshotRecipe
+    files: Mapping[str, Sequence[Row]],
+    lines: Mapping[str, Sequence[SplitLine]],
+    recipe: SnapshotRecipe,
 ) -> Iterable[str]:
     """The votes were checked by the lines; so the files must be these lines and no others."""
     per_line = 2 if recipe.ties == KTO else 1

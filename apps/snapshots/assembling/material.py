@@ -85,7 +85,7 @@ BY_VOTES, BY_MODEL, BY_RULING, BY_ONE = "votes", "model", "ruling", "vote"
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class SplitLine:
     """One comparison of a file (two rows of it where labels are unpaired): who won by which votes.
 
     winner: a or b; tie and both_bad too where the policy keeps them. share: votes for the winner ÷
@@ -127,7 +127,7 @@ class Assembly:
     """`lines` in the order of the files; every pair has lines, or a drop, or (where only held-out
     annotators' votes are kept) both."""
 
-    lines: Mapping[str, tuple[Line, ...]]
+    lines: Mapping[str, tuple[SplitLine, ...]]
     drops: tuple[Drop, ...]
     pairs: Mapping[int, Pair]
     counts: Mapping[str, Any]

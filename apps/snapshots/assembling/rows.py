@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from apps.snapshots.assembling.material import BY_RULING, Line, Pair
+from apps.snapshots.assembling.material import BY_RULING, Pair, SplitLine
 from measures.duplicates import normalise
 
 Messages = list[dict[str, str]]
@@ -73,7 +73,7 @@ def source_of(kind: str, reference: str, metadata: Mapping[str, Any] | None) -> 
 
 
 def preference_rows(
-    lines: Iterable[Line],
+    lines: Iterable[SplitLine],
     pairs: Mapping[int, Pair],
     texts: Mapping[int, Texts],
     *,
@@ -123,7 +123,7 @@ def preference_rows(
         yield row | _origin(line, name_of)
 
 
-def _day(line: Line, pair: Pair, votes_at: Mapping[int, dt.datetime]) -> str | None:
+def _day(line: SplitLine, pair: Pair, votes_at: Mapping[int, dt.datetime]) -> str | None:
     """ISO 8601, in UTC; None where nobody knows, since readers that guess types take an empty text
     for no date. The day and no more: moments would tell a person's votes by their rhythm."""
     if line.by == BY_RULING:
@@ -134,7 +134,7 @@ def _day(line: Line, pair: Pair, votes_at: Mapping[int, dt.datetime]) -> str | N
 
 
 def unpaired_rows(
-    lines: Iterable[Line],
+    lines: Iterable[SplitLine],
     pairs: Mapping[int, Pair],
     texts: Mapping[int, Texts],
     *,
@@ -168,7 +168,7 @@ def desirable(winner: str, side: str) -> bool:
     return winner in (side, "tie")
 
 
-def sides(line: Line, pair: Pair) -> tuple[str, str]:
+def sides(line: SplitLine, pair: Pair) -> tuple[str, str]:
     """(chosen, rejected) as a and b. A tie has no side: its order is drawn by the texts' hash, so
     that what came first in the import is not always what was "chosen"."""
     if line.winner in ("a", "b"):
@@ -177,7 +177,7 @@ def sides(line: Line, pair: Pair) -> tuple[str, str]:
     return ("a", "b") if drawn[0] & 1 else ("b", "a")
 
 
-def _origin(line: Line, name_of: Callable[[int], str]) -> Row:
+def _origin(line: SplitLine, name_of: Callable[[int], str]) -> Row:
     return {
         "comparison": str(line.pair),
         "annotator": "" if line.person is None else name_of(line.person),

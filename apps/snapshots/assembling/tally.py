@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from apps.snapshots.assembling.deciding import VOTE_TIE, Verdict
-from apps.snapshots.assembling.material import Ballot, Drop, Line, Material, Pair, Units
+from apps.snapshots.assembling.deciding import VOTE_TIE, DecidedBy
+from apps.snapshots.assembling.material import Ballot, Drop, Material, Pair, SplitLine, Units
 from apps.snapshots.assembling.rows import desirable
 from apps.snapshots.recipe import HELDOUT_ANNOTATORS, KTO, SMOKE, SOFT, TRAIN, SnapshotRecipe
 from measures.bootstrap import LEAST_UNITS
@@ -15,7 +15,7 @@ from measures.voting.chance import MOST_VOTES
 # A reward model from fewer pairs is likely to overfit.
 FEW_PAIRS, VERY_FEW_PAIRS = 10_000, 5_000
 
-Lines = Mapping[str, Sequence[Line]]
+Lines = Mapping[str, Sequence[SplitLine]]
 
 
 def tally(
@@ -72,7 +72,7 @@ def tally(
     }
 
 
-def labels(lines: Iterable[Line], pairs: Mapping[int, Pair]) -> dict[str, int]:
+def labels(lines: Iterable[SplitLine], pairs: Mapping[int, Pair]) -> dict[str, int]:
     """Of single answers: how many rows are desirable, how many are not, and how many answers are
     desirable in one row and undesirable in another."""
     by_answer: dict[tuple[str, str], Counter[bool]] = {}
@@ -110,17 +110,17 @@ def expected_by_model(
     )
 
 
-def arguments(lines: Iterable[Line], pairs: Mapping[int, Pair]) -> set[str]:
+def arguments(lines: Iterable[SplitLine], pairs: Mapping[int, Pair]) -> set[str]:
     return {text for line in lines for text in (pairs[line.pair].a, pairs[line.pair].b)}
 
 
-def texts_recur(lines: Iterable[Line], pairs: Mapping[int, Pair]) -> bool:
+def texts_recur(lines: Iterable[SplitLine], pairs: Mapping[int, Pair]) -> bool:
     """Does any response stand in more than one row? Then rows hang together by their responses."""
     seen = Counter(text for x in lines for text in (pairs[x.pair].a, pairs[x.pair].b))
     return max(seen.values(), default=0) > 1
 
 
-def repeated_pairs(lines: Iterable[Line], pairs: Mapping[int, Pair]) -> int:
+def repeated_pairs(lines: Iterable[SplitLine], pairs: Mapping[int, Pair]) -> int:
     """Rows whose two texts are also another row's: the same question, asked and counted again."""
     seen = Counter(tuple(sorted((pairs[x.pair].a, pairs[x.pair].b))) for x in lines)
     return sum(n - 1 for n in seen.values())
@@ -149,7 +149,7 @@ def warnings_about(
         clusters = len(arguments(rows, pairs))
         if name not in (TRAIN, SMOKE) and clusters < LEAST_UNITS:
             said.append(
-                f"{name}: too few clusters ({clusters} arguments) for an interval; "
+                f"{name}: too few distinct answers ({clusters}) for an interval; "
                 f"{LEAST_UNITS} are needed."
             )
     if recipe.heldout_annotators and not files.get(HELDOUT_ANNOTATORS):
@@ -175,8 +175,8 @@ _TIE, _BAD = "tie", "both_bad"
 
 
 def line_of(
-    pair: Pair, split: str, verdict: Verdict, votes: tuple[int, ...], policy: str
-) -> Line | Drop:
+    pair: Pair, split: str, verdict: DecidedBy, votes: tuple[int, ...], policy: str
+) -> SplitLine | Drop:
     """The line of a file, or why there is none."""
     winner = verdict.winner
     if policy == SOFT and split == TRAIN and verdict.undecided == VOTE_TIE and _even(verdict):
@@ -188,7 +188,7 @@ def line_of(
         return Drop(pair.id, DECIDED_TIE, votes, verdict.reason)
     if winner == _BAD and policy != KTO:
         return Drop(pair.id, DECIDED_BAD, votes, verdict.reason)
-    return Line(
+    return SplitLine(
         pair.id,
         split,
         winner,
@@ -201,11 +201,11 @@ def line_of(
     )
 
 
-def _even(verdict: Verdict) -> bool:
+def _even(verdict: DecidedBy) -> bool:
     return abs(verdict.p_a - 0.5) < 1e-6
 
 
-def _soft(verdict: Verdict, winner: str) -> float:
+def _soft(verdict: DecidedBy, winner: str) -> float:
     if winner == _TIE:
         return 0.5
     return round(verdict.p_a if winner == "a" else 1 - verdict.p_a, 6)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from apps.snapshots.assembling.material import Ballot, Drop, Line, Pair
+from apps.snapshots.assembling.material import Ballot, Drop, Pair, SplitLine
 from apps.snapshots.recipe import LENGTH, TOPIC, UNSAFE, SnapshotRecipe
 from measures.splits import effective_sample_size
 from measures.weights import (
@@ -38,14 +38,14 @@ LEAST_FOR_IMBALANCE, MOST_ONE_WAY = 30, 0.85
 class Weighed:
     """The training lines with weights, those not drawn, the figures, and what to say of them."""
 
-    lines: tuple[Line, ...]
+    lines: tuple[SplitLine, ...]
     drops: tuple[Drop, ...]
     counts: Mapping[str, Any]
     warnings: tuple[str, ...]
 
 
 def weigh(
-    lines: Sequence[Line],
+    lines: Sequence[SplitLine],
     pairs: Mapping[int, Pair],
     ballots: Mapping[int, Ballot],
     recipe: SnapshotRecipe,
@@ -90,7 +90,7 @@ def weigh(
 
 
 def strata_of(
-    lines: Sequence[Line], pairs: Mapping[int, Pair], ballots: Mapping[int, Ballot]
+    lines: Sequence[SplitLine], pairs: Mapping[int, Pair], ballots: Mapping[int, Ballot]
 ) -> dict[str, list[str]]:
     """The stratum of each line by each classification that rows can be balanced over."""
     return {
@@ -103,7 +103,7 @@ def strata_of(
     }
 
 
-def length_stratum(line: Line, pair: Pair) -> str:
+def length_stratum(line: SplitLine, pair: Pair) -> str:
     """Whether the chosen answer is clearly longer or shorter: outside 0.8 to 1.25 times. A tie
     teaches nothing about length, as two answers of similar length teach nothing."""
     if line.winner not in ("a", "b"):
@@ -117,8 +117,8 @@ def length_stratum(line: Line, pair: Pair) -> str:
 
 
 def with_strengths(
-    lines: Mapping[str, Sequence[Line]], ballots: Mapping[int, Ballot], split: str
-) -> dict[str, list[Line]]:
+    lines: Mapping[str, Sequence[SplitLine]], ballots: Mapping[int, Ballot], split: str
+) -> dict[str, list[SplitLine]]:
     """Each line with the mean strength towards its winner, graded votes on one scale per person.
 
     The scale of a person in `split` (training) is that of their votes there; elsewhere of all their
@@ -142,7 +142,7 @@ def with_strengths(
     }
 
 
-def _with_strength(line: Line, scaled: Mapping[int, float]) -> Line:
+def _with_strength(line: SplitLine, scaled: Mapping[int, float]) -> SplitLine:
     known = [scaled[v] for v in line.votes if v in scaled]
     if line.person is not None or not known or line.winner not in ("a", "b"):
         return line
@@ -161,7 +161,7 @@ def _scaled(votes: Sequence[Ballot]) -> dict[int, float]:
 
 
 def _drawn(
-    lines: Sequence[Line],
+    lines: Sequence[SplitLine],
     pairs: Mapping[int, Pair],
     strata: Mapping[str, Sequence[str]],
     recipe: SnapshotRecipe,
@@ -195,7 +195,7 @@ def _draw(pair: Pair, seed: str) -> tuple[str, int]:
 
 
 def _fading(
-    lines: Sequence[Line], ballots: Mapping[int, Ballot], recipe: SnapshotRecipe
+    lines: Sequence[SplitLine], ballots: Mapping[int, Ballot], recipe: SnapshotRecipe
 ) -> np.ndarray:
     """By the mean age of a row's votes, counted back from the newest training vote, not from now:
     the same recipe over the same votes gives the same weights on any day."""
@@ -208,7 +208,7 @@ def _fading(
 
 
 def _trust(
-    lines: Sequence[Line],
+    lines: Sequence[SplitLine],
     ballots: Mapping[int, Ballot],
     recipe: SnapshotRecipe,
     reliability: Mapping[int, float],

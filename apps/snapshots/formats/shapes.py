@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from apps.common.errors import DomainError
 from apps.snapshots.assembling.rows import Row
-from apps.snapshots.formats.writing import Behind, behind_rows, preference_share, vote_rows
+from apps.snapshots.formats.writing import VotesBehind, behind_rows, preference_share, vote_rows
 from apps.snapshots.models import Snapshot
 from measures.ranking import groups_of, ranking_of
 
@@ -168,7 +168,7 @@ TEXTS = pa.list_(pa.string())
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class SourceFiles:
     """One file of a frozen dataset: its rows as frozen, and which file it is."""
 
     snapshot: Snapshot
@@ -185,7 +185,7 @@ class Shape:
     title: str
     purpose: str
     kinds: frozenset[str]
-    rows_of: Callable[[Source], Iterator[Row]] | None = None
+    rows_of: Callable[[SourceFiles], Iterator[Row]] | None = None
     adds: Mapping[str, pa.DataType]
     removes: frozenset[str] = frozenset()
     keeps: bool = True
@@ -213,16 +213,16 @@ def shapes_for(kind: str) -> list[Shape]:
     return [shape for shape in SHAPES.values() if kind in shape.kinds]
 
 
-def _each(change: Callable[[Row], Row]) -> Callable[[Source], Iterator[Row]]:
+def _each(change: Callable[[Row], Row]) -> Callable[[SourceFiles], Iterator[Row]]:
     return lambda source: map(change, source.rows)
 
 
-def _kto(source: Source) -> Iterator[Row]:
+def _kto(source: SourceFiles) -> Iterator[Row]:
     for row in source.rows:
         yield from kto_rows(row)
 
 
-def _soft(source: Source) -> Iterator[Row]:
+def _soft(source: SourceFiles) -> Iterator[Row]:
     """The label of a dataset that was frozen with soft labels. In others the share of the votes,
     or, where a model or a person decided and not their count, how sure that was."""
     behind = behind_rows(source.snapshot, source.split)
@@ -230,7 +230,7 @@ def _soft(source: Source) -> Iterator[Row]:
         yield soft_row(row, _probability(row, behind.get(row["comparison"])))
 
 
-def _probability(row: Row, behind: Behind | None) -> float:
+def _probability(row: Row, behind: VotesBehind | None) -> float:
     if "label_probability" in row:
         return row["label_probability"]
     if behind is None or row["annotator"] or behind.decided_by in ("model", "ruling"):

@@ -92,7 +92,7 @@ _PART = 2_000
 
 
 @dataclass(frozen=True, slots=True)
-class Behind:
+class VotesBehind:
     """What decided a row: votes, a model of the voters, or a person's ruling over them."""
 
     winner: str
@@ -100,7 +100,7 @@ class Behind:
     choices: list[str]
 
 
-def behind_rows(snapshot: Snapshot, split: str) -> dict[str, Behind]:
+def behind_rows(snapshot: Snapshot, split: str) -> dict[str, VotesBehind]:
     """Comparison → what stands behind its row of one file."""
     rows = list(_rows(snapshot, split))
     by = dict(
@@ -114,7 +114,9 @@ def behind_rows(snapshot: Snapshot, split: str) -> dict[str, Behind]:
         part = Vote.objects.filter(pk__in=ids[start : start + _PART])
         choices.update(part.values_list("pk", "choice"))
     return {
-        str(pair): Behind(winner, by[pair], [choices[vote] for vote in votes if vote in choices])
+        str(pair): VotesBehind(
+            winner, by[pair], [choices[vote] for vote in votes if vote in choices]
+        )
         for pair, winner, votes in rows
     }
 

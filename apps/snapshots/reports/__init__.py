@@ -1,4 +1,4 @@
-"""What a dataset would teach besides quality: the skew report, computed over assembled rows.
+"""What a dataset would teach besides quality: the bias report, computed over assembled rows.
 
 Pure: no queries, no clock. `report_build` makes the JSON that is shown before freezing, stored with
 the frozen dataset and shown on its page; `prompts_build` does the same for a set of prompts beside

@@ -12,9 +12,9 @@ Evidence = dict[str, Any]
 MOST_EXAMPLES = 10
 
 # From good to bad; "unknown" cannot be told from these data.
-OK, LOOK, STOP, UNKNOWN = "ok", "look", "stop", "unknown"
-LEVELS = (STOP, LOOK, UNKNOWN, OK)
-_BAD = {OK: 0, UNKNOWN: 1, LOOK: 2, STOP: 3}
+OK, WARN, STOP, UNKNOWN = "ok", "look", "stop", "unknown"
+LEVELS = (STOP, WARN, UNKNOWN, OK)
+_BAD = {OK: 0, UNKNOWN: 1, WARN: 2, STOP: 3}
 
 
 def check(

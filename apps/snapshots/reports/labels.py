@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apps.snapshots.reports.checks import (
-    LOOK,
     MOST_EXAMPLES,
     OK,
     STOP,
     UNKNOWN,
+    WARN,
     Check,
     Evidence,
     bars,
@@ -69,7 +69,7 @@ def swapped(frame: Frame) -> Check:
             "swapped",
             "Swapped labels",
             UNKNOWN,
-            "No pair has a known answer, and the words do not tell the labels.",
+            "No pair has a known answer, and the words do not predict the labels.",
             advice=_GOLD,
         )
     if not any(name == KNOWN for name, _ in rows):
@@ -95,7 +95,7 @@ def _known_level(found: Interval, *, most: float) -> str:
     """STOP where the wrong side wins more often; LOOK where fewer than `most` are right."""
     if found.high is not None and found.high < 0.5:
         return STOP
-    return LOOK if found.high is not None and found.high < most else OK
+    return WARN if found.high is not None and found.high < most else OK
 
 
 def _gold(frame: Frame) -> tuple[str, Interval, str]:
@@ -134,7 +134,7 @@ def _by_words(frame: Frame, rows: list[tuple[str, Interval]], said: list[str]) -
     wrong = sure_contradictions(frame.margin, certain, won, lost)
     if wrong.value is not None and wrong.n >= LEAST_KNOWN:
         rows.append(("… on unanimous pairs it is surest about", _complement(wrong)))
-        level = LOOK if wrong.low is not None and wrong.low > NOISE else OK
+        level = WARN if wrong.low is not None and wrong.low > NOISE else OK
         levels.append(level)
         said.append(
             f"Judged by the words, at most {with_interval(wrong)} of the labels are swapped."
@@ -209,7 +209,7 @@ def annotators(frame: Frame) -> Check:
     largest = float(counts[0] / total)
     level = OK
     if effective < FEW_PEOPLE or largest > MOST_OF_ONE:
-        level = STOP if effective < 2 else LOOK
+        level = STOP if effective < 2 else WARN
     who = "one person" if tenth == 1 else f"{tenth:,} people"
     return check(
         "annotators",
@@ -219,7 +219,7 @@ def annotators(frame: Frame) -> Check:
         f"{effective:.1f} equally busy ones would be worth. The busiest tenth ({who}) cast "
         f"{percent(top)}, the busiest person {percent(largest)}. Votes of the median person: "
         f"{np.median(counts):,.0f}.",
-        advice="A model learns the taste of whoever voted most. Give others the next pairs, weight "
+        advice="A model learns the bias of whoever voted most. Give others the next pairs, weight "
         "votes by person, and hold annotators out to see how far the model carries.",
         basis="The effective number is (Σn)² / Σn² over votes per person (Kish 1965).",
         evidence=[bars("People by votes in the training rows", _bins(counts), unit="people")],
@@ -262,7 +262,7 @@ def ages(frame: Frame) -> Check:
     return check(
         "ages",
         title,
-        LOOK if span > 365 else OK,
+        WARN if span > 365 else OK,
         f"Cast from {_day(float(at.min()))} to {_day(float(at.max()))}; half of them are more than "
         f"{_days(median)} older than the newest.",
         advice="Over a year apart, people, guidelines and models change. See “Change over time”; "

@@ -8,10 +8,10 @@ import numpy as np
 
 from apps.snapshots.assembling.tally import FEW_PAIRS, VERY_FEW_PAIRS
 from apps.snapshots.reports.checks import (
-    LOOK,
     OK,
     STOP,
     UNKNOWN,
+    WARN,
     Check,
     bars,
     check,
@@ -43,7 +43,7 @@ def size(frame: Frame) -> Check:
     return check(
         "size",
         title,
-        STOP if n < VERY_FEW_PAIRS else LOOK,
+        STOP if n < VERY_FEW_PAIRS else WARN,
         said,
         advice="See the learning curve: where it still rises, more pairs are worth their price. A "
         "model initialised from a pretrained one needs fewer than one from scratch.",
@@ -70,7 +70,7 @@ def growth(frame: Frame) -> Check:
     return check(
         "growth",
         title,
-        LOOK if rises else OK,
+        WARN if rises else OK,
         verdict,
         advice=_MORE,
         basis="A logistic model of words, on groups it has not seen, trained on an eighth, a "
@@ -121,7 +121,7 @@ def drift(frame: Frame) -> Check:
         frame.differences[known], at[known], frame.chosen[known], frame.rejected[known]
     )
     drop = found.drop.value or 0.0
-    level = (STOP if drop > 0.1 else LOOK) if found.fell and drop >= NOTABLE_DROP else OK
+    level = (STOP if drop > 0.1 else WARN) if found.fell and drop >= NOTABLE_DROP else OK
     verdict = (
         f"Across time a text model gets {with_interval(found.by_time)}; across random halves of "
         f"the same size {with_interval(found.at_random)}. "
@@ -202,13 +202,13 @@ def reasons(frame: Frame) -> Check:
         frame.rejected[rows],
     )
     value, low = missing.value or 0.0, missing.low or 0.0
-    level = STOP if low > MANY else LOOK if value > SOME and low > SOME / 2 else OK
+    level = STOP if low > MANY else WARN if value > SOME and low > SOME / 2 else OK
     return check(
         "reasons",
         title,
         level,
         f"Of the winners with reasons, {with_interval(missing)} won without anyone naming "
-        f"correctness. That is {percent(len(told) / frame.n)} of the training pairs looked at.",
+        f"correctness. That is {percent(len(told) / frame.n)} of the training pairs analysed.",
         advice="These may be warm but wrong: have a reviewer look at them, decide by correctness "
         "first in the guidelines, or leave them out of training.",
         basis=f"Reasons that count as correctness: {', '.join(sorted(right))}.",
@@ -270,7 +270,7 @@ def criteria(frame: Frame) -> Check:
         [float(against) for _, against in judged], frame.chosen[rows], frame.rejected[rows]
     )
     value, low = wrong.value or 0.0, wrong.low or 0.0
-    level = STOP if low > MANY / 2 else LOOK if value > SOME / 2 and low > 0.01 else OK
+    level = STOP if low > MANY / 2 else WARN if value > SOME / 2 and low > 0.01 else OK
     return check(
         "criteria",
         title,

@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apps.snapshots.reports.checks import (
-    LOOK,
     OK,
     STOP,
     UNKNOWN,
+    WARN,
     Check,
     check,
     examples,
@@ -70,7 +70,7 @@ def _overlap(rl: Sequence[str], sft: Sequence[str], name: str) -> Check:
     return check(
         "overlap",
         title,
-        LOOK if share > TOO_MUCH else OK,
+        WARN if share > TOO_MUCH else OK,
         f"{n_near:,} of {len(asked):,} distinct prompts ({percent(share)}) stand in the "
         f"demonstrations “{name}”, or nearly so; {exact.n_both:,} of them are equal. Over "
         f"{100 * TOO_MUCH:.0f} % is too many.",
@@ -122,7 +122,7 @@ def _breadth(
     return check(
         "breadth",
         title,
-        LOOK if narrower is False else OK if theirs else UNKNOWN,
+        WARN if narrower is False else OK if theirs else UNKNOWN,
         _sentence(ours, theirs, narrower),
         advice="Demonstrations teach many kinds of answer and want varied prompts; reinforcement "
         "learning sharpens a few. Where the demonstrations are the narrower list, add to them."
@@ -217,7 +217,7 @@ def leakage(frame: Frame) -> Check:
             ),
         )
     else:
-        level = STOP if low > PLAIN or any((f.low or 0) > PLAIN for _, f in parts) else LOOK
+        level = STOP if low > PLAIN or any((f.low or 0) > PLAIN for _, f in parts) else WARN
         best = max([("everything together", overall), *parts], key=lambda part: part[1].low or 0)
         verdict = (
             f"Without a word of the answers, {with_interval(best[1])} of the labels can be guessed "
@@ -230,7 +230,7 @@ def leakage(frame: Frame) -> Check:
         verdict,
         advice="Find out how this came to tell the label: answers imported with the chosen one "
         "always first, one model for chosen and another for rejected, or people who click one "
-        "side. Mix the order, pair answers of one origin, and leave out what cannot be mended.",
+        "side. Mix the order, pair answers of one origin, and leave out what cannot be fixed.",
         basis="A logistic model that sees order, origin, side and circumstances only, tested on "
         "groups after those it learned from. Each line calls 1 clean dataset in 40 leaking by "
         "chance.",

@@ -7,10 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apps.snapshots.reports.checks import (
-    LOOK,
     OK,
     STOP,
     UNKNOWN,
+    WARN,
     Check,
     Evidence,
     bars,
@@ -44,7 +44,7 @@ def level_of(found: Interval) -> str:
     up, low = max((found.value, found.low), (1 - found.value, 1 - found.high))
     if up >= EXTREME and low > NOTABLE:
         return STOP
-    return LOOK if up >= NOTABLE and low > 0.55 else OK
+    return WARN if up >= NOTABLE and low > 0.55 else OK
 
 
 def holder_wins(frame: Frame, of_chosen: Bools, of_rejected: Bools) -> Interval:
@@ -276,7 +276,7 @@ def sources(frame: Frame) -> Check:
             wins = list(met[name].values())
             found.append((name, pair_share(wins, frame.chosen[rows], frame.rejected[rows])))
     levels = [
-        STOP if share.low is not None and share.low > EXTREME else LOOK
+        STOP if share.low is not None and share.low > EXTREME else WARN
         for _, share in found
         if share.value is not None and share.low is not None and share.low > 0.7
     ]
@@ -325,7 +325,7 @@ def coverage(frame: Frame) -> Check:
     return check(
         "coverage",
         title,
-        LOOK if narrow or alone else OK,
+        WARN if narrow or alone else OK,
         verdict,
         advice="A reward model from few topics is measured and used outside them at its own risk. "
         "Add prompts of other topics, or weight topics by their inverse frequency.",

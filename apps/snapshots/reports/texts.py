@@ -8,10 +8,10 @@ from scipy import sparse
 
 from apps.snapshots.recipe import PRIVATE_SPLITS, TRAIN
 from apps.snapshots.reports.checks import (
-    LOOK,
     OK,
     STOP,
     UNKNOWN,
+    WARN,
     Check,
     Evidence,
     check,
@@ -53,7 +53,7 @@ def repeats(frame: Frame) -> Check:
     return check(
         "repeats",
         "Near-duplicates in training",
-        LOOK if worst > MANY else OK,
+        WARN if worst > MANY else OK,
         verdict,
         advice="Nearly equal texts count several times and make intervals look shorter than they "
         "are. Keep one of each family, or weight the family as one.",
@@ -145,7 +145,7 @@ def across(frame: Frame) -> Check:
                     for k in hits
                 ]
     share = n_near["answers"] / n_texts["answers"] if n_texts["answers"] else 0.0
-    level = STOP if share > MANY else LOOK if n_near["answers"] else OK
+    level = STOP if share > MANY else WARN if n_near["answers"] else OK
     verdict = (
         f"{n_near['answers']:,} of {n_texts['answers']:,} answers outside training "
         f"({percent(share)}) nearly stand in training, and {n_near['prompts']:,} of "
@@ -238,7 +238,7 @@ def _level(audit: TokenAudit, beyond: Sequence[int]) -> str:
         if audit.only_chosen[k] >= _COMMON_HOLDERS * together[k]
         and audit.in_chosen[k] >= _COMMON_CHOSEN
     ]
-    return STOP if extreme else LOOK
+    return STOP if extreme else WARN
 
 
 def _verdict(audit: TokenAudit, n_named: int, n_beyond: int, beyond: Sequence[int]) -> str:
@@ -331,5 +331,5 @@ def _reading(audit: TokenAudit, k: int) -> str:
     if not audit.q[k] < 0.05:
         return "no more than chance"
     if audit.marks_length_only(k):
-        return "marks longer answers" if audit.beta > 0 else "marks shorter answers"
+        return "indicates longer answers" if audit.beta > 0 else "indicates shorter answers"
     return "stands out, length aside"

@@ -7,7 +7,7 @@ from typing import Any
 
 from apps.snapshots.display import recipe_facts
 from apps.snapshots.models import Snapshot
-from apps.snapshots.selectors.comparing import CHANGES, Became, Change, Fate, Summary, VoteState
+from apps.snapshots.selectors.comparing import CHANGES, Became, Change, DiffSummary, Fate, VoteState
 
 NOT_THERE = "not there"
 MOST_REASONS = 6
@@ -81,7 +81,7 @@ class RecipeLine:
     differs: bool
 
 
-def tiles(summary: Summary) -> list[CountTile]:
+def tiles(summary: DiffSummary) -> list[CountTile]:
     counts = summary.counts
     return [
         CountTile("In both", summary.kept, f"{summary.same:,} of them unchanged"),
@@ -99,7 +99,7 @@ def _reasons(found: list[tuple[str, int]]) -> str:
     return ", ".join([*shown, *([f"other reasons {rest:,}"] if rest else [])])
 
 
-def _moves(summary: Summary) -> str:
+def _moves(summary: DiffSummary) -> str:
     return ", ".join(f"{old} to {new} {n:,}" for old, new, n in summary.moves[:MOST_REASONS])
 
 

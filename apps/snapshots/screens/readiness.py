@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from apps.common.registry import RunResult
-from apps.snapshots.services.readiness import Gathered, Source
+from apps.snapshots.services.readiness import FactSource, Gathered
 from measures.advice import Advice, Facts, Item, Kind, Method
 from measures.advice.facts import gain, share
 from measures.estimate import Interval
@@ -39,9 +39,9 @@ _ICONS = {
 _KINDS = (
     (Kind.METHOD, "Why"),
     (Kind.HYBRID, "Combine it with"),
-    (Kind.CAUTION, "What may spoil it"),
-    (Kind.IMPROVE, "What would make the data better"),
-    (Kind.OVERRULED, "Also true, and overruled"),
+    (Kind.CAUTION, "Risks"),
+    (Kind.IMPROVE, "How to improve the data"),
+    (Kind.OVERRULED, "Noted, lower priority"),
 )
 
 
@@ -55,7 +55,7 @@ class Section:
 class FactLine:
     name: str
     shown: str
-    source: Source | None
+    source: FactSource | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,7 @@ def method_rows(runs: Iterable[RunResult]) -> list[MethodRow]:
 def _win_rate(run: RunResult) -> str:
     said = run.win_rate
     if run.method == "sft":
-        return "the mark that others are measured against"
+        return "the reference for the other methods"
     if said is None:
         return "not evaluated"
     return share(

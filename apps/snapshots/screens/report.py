@@ -1,22 +1,22 @@
-"""What the skew report prints: its stored JSON in, words and SVG geometry out."""
+"""What the bias report prints: its stored JSON in, words and SVG geometry out."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from apps.snapshots.reports.checks import LEVELS, LOOK, OK, STOP, UNKNOWN
+from apps.snapshots.reports.checks import LEVELS, OK, STOP, UNKNOWN, WARN
 
 BAR = 200  # units of a row's drawing; its width on the page is the stylesheet's
 # The learning curve's drawing, in pixels.
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, FLOOR = 420, 190, 46, 14, 14, 156
 
 # (tone, icon, words for one check, words for a count of them)
-LOOKS = {
-    STOP: ("bad", "circle-alert", "Fix first", "to fix first"),
-    LOOK: ("warn", "triangle-alert", "Look", "to look at"),
-    UNKNOWN: ("", "circle-help", "Cannot tell", "that cannot be told"),
-    OK: ("good", "circle-check", "Fine", "fine"),
+LEVEL_WORDS = {
+    STOP: ("bad", "circle-alert", "Critical", "critical"),
+    WARN: ("warn", "triangle-alert", "Warning", "warnings"),
+    UNKNOWN: ("", "circle-help", "Not enough data", "without enough data"),
+    OK: ("good", "circle-check", "OK", "OK"),
 }
 
 
@@ -78,7 +78,7 @@ class Evidence:
 
 
 @dataclass(frozen=True, slots=True)
-class CheckView:
+class ReportCheckView:
     key: str
     title: str
     level: str
@@ -99,7 +99,7 @@ class ReportView:
     n: training pairs; looked_at: how many of them.
     """
 
-    checks: list[CheckView]
+    checks: list[ReportCheckView]
     tallies: list[tuple[str, str, int, str]]
     n: int
     looked_at: int
@@ -112,7 +112,7 @@ def report_view(report: Mapping[str, Any], *, folded: bool = False) -> ReportVie
     return ReportView(
         [_check(check, folded=folded) for check in ordered],
         [
-            (LOOKS[level][0], LOOKS[level][1], n_of[level], LOOKS[level][3])
+            (LEVEL_WORDS[level][0], LEVEL_WORDS[level][1], n_of[level], LEVEL_WORDS[level][3])
             for level in LEVELS
             if n_of[level]
         ],
@@ -121,9 +121,9 @@ def report_view(report: Mapping[str, Any], *, folded: bool = False) -> ReportVie
     )
 
 
-def _check(check: Mapping[str, Any], *, folded: bool) -> CheckView:
-    tone, icon, word, _ = LOOKS[check["level"]]
-    return CheckView(
+def _check(check: Mapping[str, Any], *, folded: bool) -> ReportCheckView:
+    tone, icon, word, _ = LEVEL_WORDS[check["level"]]
+    return ReportCheckView(
         key=check["key"],
         title=check["title"],
         level=check["level"],
@@ -231,7 +231,7 @@ COLUMNS = ("check", "verdict", "figure", "row", "value", "low", "high", "n")
 def csv_rows(report: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Every number of a report, one a line: shares as fractions, tables a cell a line."""
     for check in report["checks"]:
-        about = {"check": check["title"], "verdict": LOOKS[check["level"]][2]}
+        about = {"check": check["title"], "verdict": LEVEL_WORDS[check["level"]][2]}
         yield about | {"figure": "in words", "row": check["verdict"]}
         for part in check["evidence"]:
             for line in _csv_part(part):

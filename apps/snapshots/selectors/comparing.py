@@ -111,7 +111,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
+class DiffSummary:
     """Counts of comparisons. `counts` by CHANGES; `same`: in both files, with nothing changed.
 
     added_from and removed_to: what they were before, or are now, with counts; moves: (old split,
@@ -135,7 +135,7 @@ class Summary:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class DiffFilter:
     """Which changes to list; empty: all. `split` is that of either side."""
 
     change: str = ""
@@ -180,7 +180,7 @@ def pair_checked(*, old: Snapshot, new: Snapshot) -> None:
             )
 
 
-def compare_summary(*, old: Snapshot, new: Snapshot) -> Summary:
+def compare_summary(*, old: Snapshot, new: Snapshot) -> DiffSummary:
     """How many comparisons changed, and how."""
     pair_checked(old=old, new=new)
     columns = ", ".join(f"count(*) filter (where {name})" for name in CHANGES)
@@ -191,7 +191,7 @@ def compare_summary(*, old: Snapshot, new: Snapshot) -> Summary:
         new,
     )
     *changes, kept, same = counted
-    return Summary(
+    return DiffSummary(
         counts=dict(zip(CHANGES, changes, strict=True)),
         kept=kept,
         same=same,
@@ -221,14 +221,14 @@ def compare_summary(*, old: Snapshot, new: Snapshot) -> Summary:
     )
 
 
-def compare_count(*, old: Snapshot, new: Snapshot, wanted: Wanted) -> int:
+def compare_count(*, old: Snapshot, new: Snapshot, wanted: DiffFilter) -> int:
     where, values = _where(wanted)
     ((n,),) = _select(f"select count(*) from {_JOINED} where {where}", old, new, values)
     return n
 
 
 def compare_rows(
-    *, old: Snapshot, new: Snapshot, wanted: Wanted, start: int = 0, most: int | None = None
+    *, old: Snapshot, new: Snapshot, wanted: DiffFilter, start: int = 0, most: int | None = None
 ) -> Iterator[Change]:
     """Changes in order of the comparison's number, the held-out people's row after the other."""
     where, values = _where(wanted)
@@ -253,7 +253,7 @@ _JOINED = (
 )
 
 
-def _where(wanted: Wanted) -> tuple[str, dict[str, Any]]:
+def _where(wanted: DiffFilter) -> tuple[str, dict[str, Any]]:
     if wanted.change and wanted.change not in CHANGES:
         raise DomainError(f"The change is one of {', '.join(CHANGES)}.", field="change")
     parts = [wanted.change or f"({_ANY})"]

@@ -15,7 +15,7 @@ from django.urls import NoReverseMatch, reverse
 from apps.accounts.models import Project
 from apps.common.registry import Use
 from apps.labeling.models import Vote
-from apps.snapshots.models import LOOKING, Snapshot, SnapshotRow
+from apps.snapshots.models import READ_ONLY_KINDS, Snapshot, SnapshotRow
 from apps.snapshots.recipe import PRIVATE_SPLITS
 from apps.snapshots.selectors.comparing import changed_counts
 
@@ -180,7 +180,7 @@ def snapshot_votes(snapshots: Iterable[str]) -> set[int]:
 
 def _links(manager: Any) -> Any:
     """Without checks and probes, which make nothing: a probe an hour would bury the rest."""
-    rows = manager.exclude(run__kind__in=LOOKING)
+    rows = manager.exclude(run__kind__in=READ_ONLY_KINDS)
     return rows.select_related("run__project").order_by("run__created_at", "pk")
 
 
@@ -247,18 +247,18 @@ def fate_words(row: SnapshotRow) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Behind:
+class ChangedBehind:
     """A dataset that a run stands on, at any distance, and the votes in it changed since."""
 
     snapshot: Snapshot
     n_changed: int
 
 
-def datasets_behind(run: Any) -> list[Behind]:
+def datasets_behind(run: Any) -> list[ChangedBehind]:
     """Every dataset that the run, or a run before it, has read."""
     snapshots = origins(run).snapshots
     changed = changed_counts(snapshots)
-    return [Behind(snapshot, changed.get(snapshot.pk, 0)) for snapshot in snapshots]
+    return [ChangedBehind(snapshot, changed.get(snapshot.pk, 0)) for snapshot in snapshots]
 
 
 def runs_used(made: Iterable[Made]) -> tuple[Use, ...]:

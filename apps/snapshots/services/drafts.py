@@ -99,7 +99,7 @@ def seal(
     with transaction.atomic():
         now = Snapshot.objects.select_for_update().get(pk=snapshot.pk)
         if now.state != State.DRAFT:
-            raise Conflict("It was given up while it was being made.", code="superseded")
+            raise Conflict("It was cancelled while it was being built.", code="superseded")
         if now.cancel_wanted:
             raise Cancelled
         SnapshotRow.objects.bulk_create(rows, batch_size=2_000)

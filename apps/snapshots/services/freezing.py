@@ -25,8 +25,11 @@ from apps.snapshots.recipe import KTO, PRIVATE_SPLITS, TRAIN, SnapshotRecipe, re
 from apps.snapshots.selectors import snapshots
 from apps.snapshots.services.drafts import CANCELLED, KILLED, at_work, draft_make, is_made, seal
 from apps.snapshots.services.gathering import material_of
-from apps.snapshots.services.improvements import demonstration_lineage, demonstrations_from
-from apps.snapshots.services.parsing import parse_rows
+from apps.snapshots.services.improvements import (
+    demonstration_lineage,
+    demonstrations_from,
+    parse_rows,
+)
 from apps.snapshots.services.reporting import report_store
 from apps.snapshots.services.writing import card_of, preferences_write, rows_of
 from apps.snapshots.storage import KEY, artifact_store, folder_of, private_folder_of, scratch
@@ -113,7 +116,7 @@ def snapshot_cancel(*, snapshot: Snapshot, by: User) -> None:
         state=State.FAILED, error=CANCELLED, cancel_wanted=True, updated_at=timezone.now()
     )
     if not waiting and not drafts.update(cancel_wanted=True):
-        raise Conflict("It is not being made any more.", code="not_a_draft")
+        raise Conflict("It is no longer being built.", code="not_a_draft")
     audit_record(
         action="snapshot.cancelled",
         actor=by,
@@ -293,7 +296,7 @@ def _freeze(snapshot: Snapshot, recipe: SnapshotRecipe, tell: progress.Tell) -> 
         written = preferences_write(
             folder, snapshot, assembly, recipe, barred=material.barred, tell=tell
         )
-        tell(progress.LOOK)
+        tell(progress.CHECK)
         report = report_store(snapshot=snapshot, assembly=assembly)
         tell(progress.STORE)
         snapshot.private_sha256 = written.private_sha256

@@ -75,7 +75,7 @@ def _review(state: str, outcome: str | None, why: str) -> str:
     if outcome == Decision.Outcome.ADJUDICATED:
         return ""
     waits = state == Comparison.State.REVIEW or outcome == Decision.Outcome.NEEDS_REVIEW
-    return (why or "It waits for a person's look.") if waits else ""
+    return (why or "It waits for review.") if waits else ""
 
 
 def rulings_of(*, project: Project, pairs: Iterable[int] | None = None) -> dict[int, Judgement]:
@@ -154,7 +154,7 @@ def _person_keys(people: Any) -> dict[int, str]:
     return {pk: person_key(pk, name, imported) for pk, name, imported in rows}
 
 
-# --- for the gate, read anew ---------------------------------------------------------------------
+# --- for the gate, read again ---------------------------------------------------------------------
 
 
 def vote_facts(votes: Iterable[int]) -> dict[int, VoteFacts]:

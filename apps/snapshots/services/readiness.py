@@ -109,7 +109,7 @@ HELD_OUT = ("public_test", "heldout_groups", "heldout_annotators", "dev")
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class FactSource:
     """Where a fact was read, with its page; `at` is as of when, `stale` that newer votes exist,
     `is_run` that the page is a run's, which reviewers do not open."""
 
@@ -126,10 +126,10 @@ class Gathered:
     names; `runs`: what was trained, for the project's own table of methods."""
 
     facts: dict[str, Any] = field(default_factory=dict)
-    sources: dict[str, Source] = field(default_factory=dict)
+    sources: dict[str, FactSource] = field(default_factory=dict)
     runs: list[RunResult] = field(default_factory=list)
 
-    def add(self, source: Source, **facts: Any) -> None:
+    def add(self, source: FactSource, **facts: Any) -> None:
         for name, value in facts.items():
             if value is not None:
                 self.facts[name] = value
@@ -163,7 +163,7 @@ def _agreement(found: Gathered, project: Project) -> None:
     report: AgreementReport | None = report_get(project=project)
     if report is None or not report.n_votes:
         return
-    source = Source(
+    source = FactSource(
         "votes on the random stratum",
         reverse("agreement:overview", args=[project.slug]),
         report.computed_at,
@@ -200,7 +200,7 @@ def _pairs(found: Gathered, project: Project) -> None:
             outcome__in=["accepted", "adjudicated"],
         ).count()
         url = reverse("labeling:comparisons", args=[project.slug])
-        found.add(Source("decided comparisons; no dataset is frozen yet", url), pairs=decided)
+        found.add(FactSource("decided comparisons; no dataset is frozen yet", url), pairs=decided)
         return
     source = _dataset(project, newest)
     counts = newest.counts
@@ -221,7 +221,7 @@ def _demonstrations(found: Gathered, project: Project) -> None:
         found.add(_dataset(project, newest), demonstrations=n)
         return
     url = reverse("snapshots:list", args=[project.slug])
-    found.add(Source("no dataset of demonstrations is frozen", url), demonstrations=0)
+    found.add(FactSource("no dataset of demonstrations is frozen", url), demonstrations=0)
 
 
 def _reward(found: Gathered) -> None:
@@ -232,7 +232,7 @@ def _reward(found: Gathered) -> None:
             continue
         said = result.splits[split]
         found.add(
-            Source(f"{result.name}, on {split}", result.url, result.ended_at, is_run=True),
+            FactSource(f"{result.name}, on {split}", result.url, result.ended_at, is_run=True),
             reward_accuracy=interval_read(said.get("accuracy")),
             reward_gain=interval_read(said.get("difference")),
         )
@@ -244,14 +244,14 @@ def _newest(project: Project, kind: str) -> Snapshot | None:
     return frozen.order_by("-created_at").first()
 
 
-def _dataset(project: Project, snapshot: Snapshot) -> Source:
+def _dataset(project: Project, snapshot: Snapshot) -> FactSource:
     url = reverse("snapshots:detail", args=[project.slug, snapshot.pk])
-    return Source(f"{snapshot.name}, training rows", url, snapshot.frozen_at)
+    return FactSource(f"{snapshot.name}, training rows", url, snapshot.frozen_at)
 
 
 # What the data cannot know, as a form whose answers live in the address.
 
-UNKNOWN = ("", "I do not know yet")
+UNKNOWN = ("", "Not known yet")
 
 
 class StatedForm(forms.Form):

@@ -1,4 +1,4 @@
-"""The skew report of what would be frozen, and of what was.
+"""the bias report of what would be frozen, and of what was.
 
 A frozen dataset's report lies in its folder as `report.json`, its hash in the dataset's counts.
 It is not one of the hashed files: those are equal on every machine, and the last digits of a fitted
@@ -21,7 +21,7 @@ from apps.common.errors import Conflict
 from apps.labeling.models import Comparison, LabelingSettings, Response, Vote
 from apps.labeling.texts import plain
 from apps.snapshots.assembling.assembly import assemble
-from apps.snapshots.assembling.material import Assembly, Line
+from apps.snapshots.assembling.material import Assembly, SplitLine
 from apps.snapshots.assembling.rows import argument_key
 from apps.snapshots.models import Snapshot, SnapshotRow
 from apps.snapshots.recipe import HELDOUT_ANNOTATORS, TRAIN, SnapshotRecipe
@@ -63,13 +63,13 @@ def material_of_snapshot(*, snapshot: Snapshot) -> ReportMaterial:
         .values_list("comparison_id", "split", "winner", "share", "vote_ids")
     )
     lines = [
-        Line(pair, split, winner, share or 0.0, tuple(votes))
+        SplitLine(pair, split, winner, share or 0.0, tuple(votes))
         for pair, split, winner, share, votes in rows
     ]
     return _material(snapshot.project, lines)
 
 
-def _material(project: Project, lines: Iterable[Line]) -> ReportMaterial:
+def _material(project: Project, lines: Iterable[SplitLine]) -> ReportMaterial:
     """Of rows decided for a side; held-out annotators' single votes are on pairs of other files."""
     usable = [x for x in lines if x.winner in _SIDES and x.split != HELDOUT_ANNOTATORS]
     kept = _enough(usable)
@@ -83,12 +83,12 @@ def _material(project: Project, lines: Iterable[Line]) -> ReportMaterial:
     return ReportMaterial(pairs, votes, criteria, tuple(settings.reasons), n_train)
 
 
-def _enough(lines: Sequence[Line]) -> list[Line]:
+def _enough(lines: Sequence[SplitLine]) -> list[SplitLine]:
     """All, or of each file MOST_PAIRS drawn with a fixed seed, in their order."""
-    files: dict[str, list[Line]] = {}
+    files: dict[str, list[SplitLine]] = {}
     for line in lines:
         files.setdefault(line.split, []).append(line)
-    kept: list[Line] = []
+    kept: list[SplitLine] = []
     for rows in files.values():
         drawn: Sequence[int] = range(len(rows))
         if len(rows) > MOST_PAIRS:
@@ -125,7 +125,7 @@ def _facts(pairs: Sequence[int]) -> dict[int, dict[str, Any]]:
     return found
 
 
-def _pair(line: Line, facts: Mapping[str, Any]) -> ReportPair:
+def _pair(line: SplitLine, facts: Mapping[str, Any]) -> ReportPair:
     won, lost = line.winner, _MIRROR[line.winner]
     asked = facts["prompt__messages"]
     said = {side: facts[f"response_{side}__messages"] for side in _SIDES}

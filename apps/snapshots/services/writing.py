@@ -21,7 +21,7 @@ from apps.common.errors import Missing
 from apps.labeling.models import Comparison
 from apps.snapshots import progress
 from apps.snapshots.assembling.gate import Proof, prove, require_clean
-from apps.snapshots.assembling.material import BY_RULING, Assembly, Line
+from apps.snapshots.assembling.material import BY_RULING, Assembly, SplitLine
 from apps.snapshots.assembling.rows import Row, Texts, preference_rows, unpaired_rows
 from apps.snapshots.display import recipe_facts
 from apps.snapshots.formats import Shape, writing
@@ -94,7 +94,7 @@ def preferences_write(
 
 
 def rows_written(
-    lines: Sequence[Line],
+    lines: Sequence[SplitLine],
     assembly: Assembly,
     texts: Mapping[int, Texts],
     recipe: SnapshotRecipe,

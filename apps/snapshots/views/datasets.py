@@ -17,15 +17,16 @@ from apps.snapshots.models import Snapshot
 from apps.snapshots.progress import progress_read
 from apps.snapshots.recipe import SnapshotRecipe, recipe_from_stored
 from apps.snapshots.reports import PARTS
+from apps.snapshots.screens import exports as screen
 from apps.snapshots.screens.exports import download_response
-from apps.snapshots.selectors import browsing, comparing, snapshots
+from apps.snapshots.selectors import comparing, snapshots
 from apps.snapshots.selectors.comparing import changed_counts
 from apps.snapshots.services import freezing
 from apps.snapshots.services.improvements import improved_count
 
 PER_PAGE = 50
 ADMINS = frozenset({ADMIN})
-_LATER = "Redis does not answer. The dataset waits, and is made by itself when Redis is back."
+_LATER = "Redis does not answer. The dataset waits and is built automatically when Redis is back."
 
 
 @require_safe
@@ -119,7 +120,7 @@ def _freeze_improved(request: Request) -> Snapshot | None:
     except DomainError as error:
         messages.error(request, f"Not frozen. {error.message}")
         return None
-    messages.success(request, f"{made.name} is frozen and will not change.")
+    messages.success(request, f"{made.name} is frozen; it is immutable.")
     return made
 
 
@@ -147,7 +148,7 @@ def snapshot_detail(request: Request, snapshot: str) -> HttpResponse:
         "formats": exports.SPLIT_FORMATS,
         "overlap": snapshots.overlap_with_demonstrations(found),
         "before": comparing.one_before(found),
-        "has_rows": browsing.has_rows(found),
+        "has_rows": snapshots.has_rows(found),
         "n_changed": changed_counts([found]).get(found.pk, 0),
         "may_freeze": request.role in STAFF,
         "may_read_private": request.role in ADMINS,
@@ -197,7 +198,7 @@ def snapshot_verify(request: Request, snapshot: str) -> HttpResponse:
     found = snapshots.snapshot_get(project=request.project, snapshot_id=snapshot)
     outcome = freezing.snapshot_verify(snapshot=found)
     if outcome.ok:
-        messages.success(request, "Every file has the content it was frozen with.")
+        messages.success(request, "Every file matches its hash.")
     else:
         messages.error(request, f"The files are not what was frozen: {outcome.problem}.")
     return redirect("snapshots:detail", request.project.slug, found.pk)
@@ -212,5 +213,39 @@ def snapshot_download(request: Request, snapshot: str) -> HttpResponseBase:
         snapshot=found,
         split=request.GET.get("split", ""),
         form=request.GET.get("format", "jsonl"),
+    )
+    return download_response(sent)
+
+
+# Downloading a dataset in the form that a program wants.
+
+
+@require_safe
+@project_page(STAFF)
+def snapshot_exports(request: Request, snapshot: str) -> HttpResponse:
+    """Every form with what it is for, its rows and its files."""
+    found = snapshots.snapshot_get(project=request.project, snapshot_id=snapshot)
+    context = {
+        "page_title": f"Export {found.name}",
+        "nav": "datasets",
+        "snapshot": found,
+        "damaged": exports.file_list_or_none(found) is None,
+        "forms": screen.forms(found, exports.form_rows(snapshot=found)),
+        "formats": exports.SPLIT_FORMATS,
+        "private": screen.private_rows(found.counts),
+    }
+    return render(request, "snapshots/export.html", context)
+
+
+@require_safe
+@project_page(STAFF)
+def export_file(request: Request, snapshot: str) -> HttpResponseBase:
+    """`?shape=…&split=…&format=jsonl|parquet|csv`, or `?shape=…&format=zip` for a folder."""
+    found = snapshots.snapshot_get(project=request.project, snapshot_id=snapshot)
+    sent = exports.snapshot_export(
+        snapshot=found,
+        split=request.GET.get("split", ""),
+        form=request.GET.get("format", "jsonl"),
+        shape=request.GET.get("shape", ""),
     )
     return download_response(sent)

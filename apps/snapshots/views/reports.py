@@ -1,4 +1,4 @@
-"""The skew report: of a frozen dataset, and of what would be frozen."""
+"""the bias report: of a frozen dataset, and of what would be frozen."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -15,9 +15,12 @@ from apps.common.spreadsheet import csv_lines
 from apps.snapshots.forms import SnapshotForm
 from apps.snapshots.models import Snapshot
 from apps.snapshots.reports import PARTS
+from apps.snapshots.screens import readiness as readiness_screen
 from apps.snapshots.screens import report as screen
 from apps.snapshots.selectors import snapshots
 from apps.snapshots.services import reporting
+from apps.snapshots.services.readiness import StatedForm, gather
+from measures.advice import Facts, advise
 
 
 @require_safe
@@ -28,7 +31,7 @@ def report(request: Request, snapshot: str) -> HttpResponse:
     context = {
         "snapshot": found,
         "report": screen.report_view(made, folded=bool(request.htmx)),
-        "page_title": f"Skew report of {found.name}",
+        "page_title": f"Bias report of {found.name}",
         "nav": "datasets",
     }
     part = "snapshots/_report.html" if request.htmx else "snapshots/report.html"
@@ -86,7 +89,7 @@ def _of(request: Request, snapshot: str) -> tuple[Snapshot, Mapping[str, Any]]:
     found = snapshots.snapshot_get(project=request.project, snapshot_id=snapshot)
     made = reporting.report_read(snapshot=found)
     if made is None:
-        raise Missing("This dataset has no skew report: it is not frozen, or holds no preferences.")
+        raise Missing("This dataset has no bias report: it is not frozen, or holds no preferences.")
     return found, made
 
 
@@ -95,3 +98,24 @@ def _csv(report: Mapping[str, Any], name: str) -> StreamingHttpResponse:
     response = StreamingHttpResponse(lines, content_type="text/csv; charset=utf-8")
     response["Content-Disposition"] = f'attachment; filename="{name}.csv"'
     return response
+
+
+# The page of data readiness.
+
+
+@require_safe
+@project_page(READERS)
+def ready(request: Request) -> HttpResponse:
+    """Advice from the project's numbers and from what is stated in the address."""
+    form = StatedForm(request.GET)
+    found, stated = gather(request.project), form.stated()
+    facts = Facts(**found.facts, **stated)
+    context = {
+        "page_title": "Data readiness",
+        "nav": "ready",
+        "form": form,
+        "any_stated": bool(stated),
+        "may_open_runs": request.role in STAFF,
+        "methods": readiness_screen.method_rows(found.runs),
+    } | readiness_screen.page(facts, advise(facts), found)
+    return render(request, "snapshots/readiness.html", context)

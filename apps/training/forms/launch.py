@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self
 
@@ -14,14 +15,6 @@ from django.http import QueryDict
 from apps.accounts.models import Project
 from apps.common.errors import DomainError
 from apps.common.json_limits import json_check
-from apps.training.forms.guards import (
-    PREFIX,
-    GuardRow,
-    guard_complaint,
-    guard_fields,
-    guard_rows,
-    guards_chosen,
-)
 from apps.training.forms.needs import NeedsForm
 from apps.training.models import Run, RunInput
 from apps.training.selectors import pages
@@ -37,17 +30,18 @@ from workers.config import (
 )
 from workers.config.inference import ONLY_IN_TESTS, drill_folder
 from workers.config.parsing import Section
+from workers.contract.guards import TESTS, GuardRule, guard_errors, rules_of
 
 SECTION_HELP = {
-    Section.MODEL: "What is trained: all weights or adapters, and in which precision.",
-    Section.DATA: "Which rows are read, and what becomes of those that are too long.",
-    Section.ROLLOUTS: "The answers a step learns from, and how they are drawn.",
+    Section.MODEL: "What is trained (all weights or adapters) and in which precision.",
+    Section.DATA: "Which rows are used, and how rows that are too long are handled.",
+    Section.ROLLOUTS: "How the answers for each step are sampled.",
     Section.ACTORS: "Answers and scores by Ray actors (docs/ray.md); all 0 needs no Ray.",
-    Section.REWARD: "Where scores come from and what is done to them before they teach.",
+    Section.REWARD: "Where scores come from and how they are processed.",
     Section.REFERENCE: "KL penalty against the reference model.",
-    Section.UPDATE: "Steps, step size, and how far one update may go.",
-    Section.GUARDRAILS: "What ends a run by itself, and what is checked before its first step.",
-    Section.BOOKKEEPING: "How often it measures, saves and shows, and how much of that is kept.",
+    Section.UPDATE: "Steps, learning rate and limits of an update.",
+    Section.GUARDRAILS: "Automatic stops, and checks before the first step.",
+    Section.BOOKKEEPING: "How often it evaluates, saves and reports, and how much is kept.",
 }
 ROLE_LABELS = {
     "data": "Dataset",
@@ -59,7 +53,7 @@ ROLE_LABELS = {
     "reward": "Reward model",
     "judge": "Held-out judge",
     "hard": "Hard pairs",
-    "other": "Dataset from elsewhere",
+    "other": "Out-of-domain dataset",
     "rollouts": "Answers of a run",
     "canaries": "Canary pairs",
     "reward_data": "The reward model's pairs",
@@ -70,10 +64,10 @@ ROLE_HELP = {
     "reference": "What KL is measured against; the starting policy if none is chosen.",
     "base": "Continue from this model.",
     "hard": "Pairs that an earlier reward model got wrong; learned from beside the dataset.",
-    "other": "Pairs of another kind, to see whether the model holds there.",
+    "other": "Pairs of another kind, to test how the model generalises.",
     "canaries": "Decided pairs that the reward model never saw; a check ranks them.",
     "reward_data": "What the reward model learned from, for the same check.",
-    "demonstrations": "What answers may have been copied from; the share is watched.",
+    "demonstrations": "Texts that answers may copy; the share copied is tracked.",
     "policy": "Whose answers are generated; in PPO and GRPO, where training starts.",
 }
 
@@ -141,7 +135,7 @@ class RunForm(NeedsForm):
             self.fields["override_reason"] = forms.CharField(
                 max_length=500,
                 required=False,
-                label="Why a reward model that is not approved may be used",
+                label="Reason for using an unapproved reward model",
                 help_text="Leave it empty with an approved one. Your reason is kept with the run "
                 "and in the audit log.",
             )
@@ -205,7 +199,7 @@ class RunForm(NeedsForm):
         return cls(initial=kept, preset=preset, **kwargs)
 
     @cached_property
-    def guard_rows(self) -> list[GuardRow]:
+    def guard_rows(self) -> list["GuardRow"]:
         """The rules of this kind; none for a kind that is not watched."""
         return guard_rows(self, self.kind) if "guards" in self.options else []
 
@@ -379,3 +373,115 @@ def _help(one: SettingField) -> str:
 def _shown(option: SettingField, value: Any) -> Any:
     """JSON fields dump their own initial value."""
     return value if value is not None else ("" if option.type not in {"object", "list"} else None)
+
+
+# The table of guardrails in the launch form: a limit, a number of checks and an action per rule.
+
+
+PREFIX = "g_"
+ACTION_WORDS = {
+    "off": "off",
+    "warn": "warn",
+    "adjust": "adjust and go on",
+    "stop": "stop and keep",
+}
+_WHERE = re.compile(r"guards\.(\w+)(?:\.(\w+))?: (.*)", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class GuardRow:
+    """One rule with its bound fields; `changed` where this form departs from the default."""
+
+    rule: GuardRule
+    test: str
+    threshold: forms.BoundField | None
+    patience: forms.BoundField | None
+    action: forms.BoundField
+    changed: bool
+
+    @property
+    def errors(self) -> list[str]:
+        bound = (self.threshold, self.patience, self.action)
+        return [error for field in bound if field is not None for error in field.errors]
+
+
+def guard_fields(kind: str, chosen: Mapping[str, Any]) -> dict[str, forms.Field]:
+    """The fields of every rule of `kind`, filled with what `chosen` (a setting `guards`) says."""
+    sound = chosen if isinstance(chosen, Mapping) and not guard_errors(kind, chosen) else {}
+    fields: dict[str, forms.Field] = {}
+    for rule in rules_of(kind, sound):
+        fields[f"{PREFIX}{rule.name}_action"] = forms.ChoiceField(
+            label=f"What happens: {rule.title}",
+            choices=[(action, ACTION_WORDS.get(action, action)) for action in rule.actions],
+            initial=rule.action,
+            required=False,
+        )
+        if not rule.has_limit:  # nothing of it can be chosen but the action
+            continue
+        fields[f"{PREFIX}{rule.name}_threshold"] = forms.FloatField(
+            label=f"Limit: {rule.title}",
+            initial=rule.threshold,
+            required=False,
+            widget=forms.NumberInput({"step": "any"}),
+        )
+        fields[f"{PREFIX}{rule.name}_patience"] = forms.IntegerField(
+            label=f"Looks: {rule.title}",
+            initial=rule.patience[0],
+            required=False,
+            min_value=1,
+            max_value=100,
+        )
+    return fields
+
+
+def guard_rows(form: forms.Form, kind: str) -> list[GuardRow]:
+    rows = []
+    for default in rules_of(kind):
+        name = f"{PREFIX}{default.name}"
+        action = form[f"{name}_action"]
+        has_limit = f"{name}_threshold" in form.fields
+        threshold = form[f"{name}_threshold"] if has_limit else None
+        patience = form[f"{name}_patience"] if has_limit else None
+        changed = str(action.value() or default.action) != default.action or any(
+            field is not None and not _same(field.value(), value)
+            for field, value in ((threshold, default.threshold), (patience, default.patience[0]))
+        )
+        rows.append(GuardRow(default, TESTS[default.test], threshold, patience, action, changed))
+    return rows
+
+
+def _same(shown: Any, value: float) -> bool:
+    """Whether what stands in a field is `value`; an empty field means the default."""
+    try:
+        return shown in (None, "") or float(shown) == value
+    except ValueError:
+        return False
+
+
+def guards_chosen(kind: str, cleaned: Mapping[str, Any]) -> dict[str, Any]:
+    """The setting `guards`: of each rule what differs from its default. A field left empty, or one
+    that has an error, is as it is."""
+    chosen: dict[str, Any] = {}
+    for rule in rules_of(kind):
+        name = f"{PREFIX}{rule.name}"
+        given = {
+            "threshold": cleaned.get(f"{name}_threshold"),
+            "patience": cleaned.get(f"{name}_patience"),
+            "action": cleaned.get(f"{name}_action") or None,
+        }
+        as_is = {
+            "threshold": rule.threshold,
+            "patience": rule.patience[0],
+            "action": rule.action,
+        }
+        own = {key: value for key, value in given.items() if value not in (None, as_is[key])}
+        if own:
+            chosen[rule.name] = own["action"] if set(own) == {"action"} else own
+    return chosen
+
+
+def guard_complaint(error: str) -> tuple[str, str]:
+    """(form field, what is wrong with it) of an error of the setting `guards`."""
+    parts = _WHERE.fullmatch(error)
+    rule, part, words = parts.groups() if parts else ("", None, error)
+    return f"{PREFIX}{rule}_{part or 'action'}", words

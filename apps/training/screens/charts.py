@@ -16,10 +16,9 @@ from apps.training.display import metric_summary, speakable
 from apps.training.guidance import rules_in_force
 from apps.training.models import Alert, Run
 from apps.training.screens import histograms as spread
-from apps.training.screens.panels import PANELS
-from apps.training.screens.references import ENOUGH, References, references, source
+from apps.training.screens.panels import ENOUGH, PANELS, References, references, source
 from apps.training.selectors.metrics import Spread, histogram_names, histograms, metric_series
-from apps.training.selectors.results import Found
+from apps.training.selectors.results import DetectorFinding
 from workers.contract.guards import GuardRule
 from workers.contract.metrics import headline_names, metric_or_own
 from workers.diagnosis.detectors import DETECTORS
@@ -148,7 +147,7 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and np.isfinite(value)
 
 
-# What is drawn on the chart of a metric besides its curve: limits in force, alerts, findings.
+# What is drawn on the chart of a metric besides its curve: active limits, alerts, findings.
 
 # Tests whose threshold is in the unit of the metric itself, so that it can be drawn as a line.
 DRAWABLE = frozenset({"level", "window", "spread"})
@@ -156,7 +155,7 @@ _DETECTORS = {one.rule: one for one in DETECTORS}
 
 
 def limits_of(run: Run) -> list[dict[str, Any]]:
-    """The absolute thresholds in force, before any alert: {metric, value, bound, title, stops}."""
+    """The absolute active thresholds, before any alert: {metric, value, bound, title, stops}."""
     return [
         {
             "metric": rule.metric,
@@ -170,8 +169,8 @@ def limits_of(run: Run) -> list[dict[str, Any]]:
     ]
 
 
-def marks_of(
-    run: Run, alerts: Iterable[Alert], found: Iterable[Found], known: Sequence[str]
+def annotations_of(
+    run: Run, alerts: Iterable[Alert], found: Iterable[DetectorFinding], known: Sequence[str]
 ) -> list[dict[str, Any]]:
     """Where alerts and findings stand: {metric, step, onset, severity, text, threshold, links}.
 
@@ -181,16 +180,16 @@ def marks_of(
     rules = {rule.name: rule for rule in rules_in_force(run)}
     headline = next((name for name in headline_names(run.trained_kind) if name in known), None)
     findings = {(one.rule, one.step): one for one in found}
-    marks = []
+    annotations = []
     for alert in alerts:
         one = findings.pop((alert.rule, alert.step), None)
         metric = _metric(alert.rule, rules, known)
         links = [["Alert", f"{page_of(run)}?tab=alerts#alert-{alert.pk}"]]
-        marks.append(
+        annotations.append(
             {
                 "metric": metric or headline,
                 "step": alert.step,
-                "onset": one.onset if one is not None else alert.step,
+                "onset": one.start_step if one is not None else alert.step,
                 "severity": alert.severity,
                 "rule": alert.rule,
                 "text": alert.message,
@@ -199,11 +198,11 @@ def marks_of(
             }
         )
     for one in findings.values():
-        marks.append(
+        annotations.append(
             {
                 "metric": _metric(one.rule, rules, known) or headline,
                 "step": one.step,
-                "onset": one.onset,
+                "onset": one.start_step,
                 "severity": "warning",
                 "rule": one.rule,
                 "text": _said(one, rules),
@@ -211,12 +210,16 @@ def marks_of(
                 "links": [["Samples at this step", samples_near(run, one.step)]],
             }
         )
-    return sorted(marks, key=lambda mark: mark["step"])
+    return sorted(annotations, key=lambda annotation: annotation["step"])
 
 
-def marked(marks: Iterable[Mapping[str, Any]]) -> set[str]:
+def annotated_metrics(annotations: Iterable[Mapping[str, Any]]) -> set[str]:
     """The metrics on whose charts something stands that a person should see."""
-    return {mark["metric"] for mark in marks if mark["metric"] and mark["severity"] != "info"}
+    return {
+        annotation["metric"]
+        for annotation in annotations
+        if annotation["metric"] and annotation["severity"] != "info"
+    }
 
 
 def page_of(run: Run) -> str:
@@ -249,7 +252,7 @@ def _threshold(alert: Alert, metric: str | None, rules: Mapping[str, GuardRule])
     return speakable(alert.threshold)
 
 
-def _said(one: Found, rules: Mapping[str, GuardRule]) -> str:
+def _said(one: DetectorFinding, rules: Mapping[str, GuardRule]) -> str:
     known = rules.get(one.rule) or _DETECTORS.get(one.rule)
     title = known.title if known else one.rule.replace("_", " ").capitalize()
     value = f": {figure(one.value)} {one.unit}".rstrip() if one.value is not None else ""

@@ -42,7 +42,7 @@ _WRONG = (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowE
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class PreflightFinding:
     title: str
     level: str
     tone: str
@@ -56,7 +56,7 @@ class Preflight:
     level: str
     tone: str
     seconds: float | None
-    findings: list[Finding]
+    findings: list[PreflightFinding]
     changed: list[tuple[str, str, str]]  # of a run in small: field, as it was, as it ran
 
 
@@ -170,9 +170,9 @@ def _preflight(data: Mapping[str, Any]) -> Preflight:
     )
 
 
-def _finding(one: Mapping[str, Any]) -> Finding:
+def _finding(one: Mapping[str, Any]) -> PreflightFinding:
     figures = one.get("figures") or {}
-    return Finding(
+    return PreflightFinding(
         title=str(one["title"]),
         level=str(one["level"]),
         tone=TONES.get(one["level"], ""),
@@ -193,7 +193,7 @@ def _drawn(blocks: Sequence[Mapping[str, Any]]) -> list[Part]:
     return parts(found)
 
 
-def _worded(one: Finding) -> Finding:
+def _worded(one: PreflightFinding) -> PreflightFinding:
     return replace(one, level=LEVELS.get(one.level, one.level))
 
 
@@ -355,7 +355,7 @@ def _speeds(
         facts.append(
             (
                 "Scoring",
-                f"worked {_seconds(worked)} in step {step:,}; the step stood still for it "
+                f"worked {_seconds(worked)} in step {step:,}; the step waited for it "
                 f"{_seconds(waited)}",
             )
         )

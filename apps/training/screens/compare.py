@@ -8,7 +8,7 @@ from apps.common.errors import DomainError, Missing
 from apps.common.numbers import figure
 from apps.training import display
 from apps.training.models import Alert, Run, RunInput
-from apps.training.screens.references import source
+from apps.training.screens.panels import source
 from apps.training.selectors import pages
 from workers.config import recipe_config, recipe_fields
 from workers.contract.metrics import headline_names
@@ -19,7 +19,7 @@ NONE = "—"
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class CompareCell:
     """One run's value in a row; `note` stands below it, `is_default` where nobody set it."""
 
     text: str
@@ -28,21 +28,21 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class CompareRow:
     name: str
-    cells: list[Cell]
+    cells: list[CompareCell]
     about: str = ""
     differs: bool = True
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class RunColumn:
     """A run among those compared, in its colour; `without` is the address without it."""
 
     run: Run
     colour: int
     tone: str
-    progress: display.Progress
+    progress: display.RunProgress
     open_alerts: int
     without: str
 
@@ -52,9 +52,8 @@ def runs_asked(project: Any, asked: Sequence[str]) -> list[Run]:
     ids = list(dict.fromkeys(key for one in asked for key in one.split(",") if key))
     if len(ids) > MOST:
         raise DomainError(
-            f"{len(ids)} runs are chosen, and at most {MOST} can be compared: more colours and "
-            "columns cannot be told apart. Take some away, or draw them as a band behind one run, "
-            "on its charts.",
+            f"{len(ids)} runs are chosen, and at most {MOST} can be compared: remove some, or "
+            "draw them as a band on the charts of one run.",
             code="too_many_runs",
             field="run",
         )
@@ -70,7 +69,7 @@ def compared(runs: Sequence[Run]) -> dict[str, Any]:
     alerts = {run.pk: pages.alerts_of(run) for run in runs}
     return {
         "columns": [_column(run, runs, alerts[run.pk], n) for n, run in enumerate(runs, 1)],
-        "figures": _figures(runs),
+        "metrics": _metrics(runs),
         "settings": _settings(runs),
         "inputs": _inputs(runs),
         "alert_rows": _alert_rows(runs, alerts),
@@ -79,8 +78,8 @@ def compared(runs: Sequence[Run]) -> dict[str, Any]:
     }
 
 
-def _column(run: Run, runs: Sequence[Run], alerts: Sequence[Alert], colour: int) -> Column:
-    return Column(
+def _column(run: Run, runs: Sequence[Run], alerts: Sequence[Alert], colour: int) -> RunColumn:
+    return RunColumn(
         run=run,
         colour=colour,
         tone=display.TONES[run.state],
@@ -90,27 +89,28 @@ def _column(run: Run, runs: Sequence[Run], alerts: Sequence[Alert], colour: int)
     )
 
 
-def _figures(runs: Sequence[Run]) -> list[Row]:
+def _metrics(runs: Sequence[Run]) -> list[CompareRow]:
     """Headline figures, those of the first run's kind first; a run without one has a dash."""
-    tiles: list[Mapping[str, display.Tile]] = []
+    tiles: list[Mapping[str, display.MetricTile]] = []
     for run in runs:
         names = headline_names(run.trained_kind)
         found = display.headline_tiles(run, pages.latest_metrics(run, names))
         tiles.append({tile.label: tile for tile in found})
     labels = dict.fromkeys(label for one in tiles for label in one)
     return [
-        Row(label, [_figure(one.get(label)) for one in tiles], differs=True) for label in labels
+        CompareRow(label, [_metric_cell(one.get(label)) for one in tiles], differs=True)
+        for label in labels
     ]
 
 
-def _figure(tile: display.Tile | None) -> Cell:
+def _metric_cell(tile: display.MetricTile | None) -> CompareCell:
     if tile is None:
-        return Cell(NONE)
+        return CompareCell(NONE)
     said = ", ".join(part for part in (tile.spread, tile.basis, tile.why) if part)
-    return Cell(figure(tile.value), said)
+    return CompareCell(figure(tile.value), said)
 
 
-def _settings(runs: Sequence[Run]) -> list[Row]:
+def _settings(runs: Sequence[Run]) -> list[CompareRow]:
     """Settings that differ, as the recipe reads them: with presets and defaults written out."""
     defaults = [{field.name: field for field in recipe_fields(run.kind)} for run in runs]
     configs = [recipe_config(run.kind, run.config) for run in runs]
@@ -122,22 +122,22 @@ def _settings(runs: Sequence[Run]) -> list[Row]:
         ]
         if len({cell.text for cell in cells}) > 1:
             field = next((known[name] for known in defaults if name in known), None)
-            rows.append(Row(name, cells, about=field.option.doc if field else ""))
-    seeds = [Cell(str(run.seed)) for run in runs]
+            rows.append(CompareRow(name, cells, about=field.option.doc if field else ""))
+    seeds = [CompareCell(str(run.seed)) for run in runs]
     if len({cell.text for cell in seeds}) > 1:
-        rows.append(Row("seed", seeds, about="Of the run itself."))
+        rows.append(CompareRow("seed", seeds, about="Of the run itself."))
     return rows
 
 
-def _setting(name: str, config: Mapping[str, Any], known: Mapping[str, Any]) -> Cell:
+def _setting(name: str, config: Mapping[str, Any], known: Mapping[str, Any]) -> CompareCell:
     if name in config:
-        return Cell(display.as_setting(config[name]))
+        return CompareCell(display.as_setting(config[name]))
     if name in known:
-        return Cell(display.as_setting(known[name].default), "default", is_default=True)
-    return Cell(NONE, "no such setting")
+        return CompareCell(display.as_setting(known[name].default), "default", is_default=True)
+    return CompareCell(NONE, "no such setting")
 
 
-def _inputs(runs: Sequence[Run]) -> list[Row]:
+def _inputs(runs: Sequence[Run]) -> list[CompareRow]:
     """Each input by its content hash: the same name may stand for other content."""
     links = RunInput.objects.filter(run__in=runs).select_related(
         "snapshot", "checkpoint__run", "upstream", "artifact"
@@ -145,38 +145,39 @@ def _inputs(runs: Sequence[Run]) -> list[Row]:
     found = {(link.run_id, link.role): _input(link) for link in links}
     roles = sorted({role for _, role in found})
     rows = [
-        Row(role, [found.get((run.pk, role), Cell(NONE)) for run in runs]) for role in roles
-    ] + [Row("code", [Cell(run.code_version or NONE) for run in runs])]
+        CompareRow(role, [found.get((run.pk, role), CompareCell(NONE)) for run in runs])
+        for role in roles
+    ] + [CompareRow("code", [CompareCell(run.code_version or NONE) for run in runs])]
     return [
-        Row(row.name, row.cells, differs=len({(c.text, c.note) for c in row.cells}) > 1)
+        CompareRow(row.name, row.cells, differs=len({(c.text, c.note) for c in row.cells}) > 1)
         for row in rows
     ]
 
 
-def _input(link: RunInput) -> Cell:
+def _input(link: RunInput) -> CompareCell:
     if link.snapshot is not None:
-        return Cell(link.snapshot.name, _hash(link.snapshot.sha256))
+        return CompareCell(link.snapshot.name, _hash(link.snapshot.sha256))
     if link.artifact is not None:
-        return Cell(link.artifact.name, _hash(link.artifact.sha256))
+        return CompareCell(link.artifact.name, _hash(link.artifact.sha256))
     if link.checkpoint is not None:
         name = f"{link.checkpoint.run.name}, step {link.checkpoint.step:,}"
-        return Cell(name, _hash(link.checkpoint.sha256))
-    return Cell(link.upstream.name, "not finished" if link.upstream.is_live else "its model")
+        return CompareCell(name, _hash(link.checkpoint.sha256))
+    return CompareCell(link.upstream.name, "not finished" if link.upstream.is_live else "its model")
 
 
 def _hash(sha256: str) -> str:
     return f"sha256 {sha256[:12]}" if sha256 else "no hash"
 
 
-def _alert_rows(runs: Sequence[Run], alerts: Mapping[str, Sequence[Alert]]) -> list[Row]:
+def _alert_rows(runs: Sequence[Run], alerts: Mapping[str, Sequence[Alert]]) -> list[CompareRow]:
     """How often each rule fired, and when first."""
     rules = sorted({alert.rule for rows in alerts.values() for alert in rows})
-    return [Row(rule, [_fired(rule, alerts[run.pk]) for run in runs]) for rule in rules]
+    return [CompareRow(rule, [_fired(rule, alerts[run.pk]) for run in runs]) for rule in rules]
 
 
-def _fired(rule: str, alerts: Sequence[Alert]) -> Cell:
+def _fired(rule: str, alerts: Sequence[Alert]) -> CompareCell:
     mine = [alert for alert in alerts if alert.rule == rule]
     if not mine:
-        return Cell(NONE)
+        return CompareCell(NONE)
     times = "once" if len(mine) == 1 else f"{len(mine)} times"
-    return Cell(times, f"first at step {min(alert.step for alert in mine):,}")
+    return CompareCell(times, f"first at step {min(alert.step for alert in mine):,}")

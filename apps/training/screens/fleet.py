@@ -14,7 +14,7 @@ from apps.common.numbers import filesize
 from apps.training import display
 from apps.training.models import Run, RunQuota
 from apps.training.selectors import queueing as fleet_reading
-from apps.training.selectors.queueing import Line, classes_beside, queue_lines, queue_words
+from apps.training.selectors.queueing import QueueLine, classes_beside, queue_lines, queue_words
 from workers.contract.code_version import UNKNOWN, code_version
 from workers.contract.fleet import PACKAGES, Fleet, Gpu, WorkerReport
 from workers.contract.wire import QUEUE_SHORT
@@ -50,7 +50,7 @@ class Machine:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class QueueRow:
     """A run that has a slot or waits for one; `number` is its place among those that wait. `run`
     is None for a run of another project."""
 
@@ -67,7 +67,7 @@ class ClassView:
     queue: str
     summary: str
     silent: bool
-    rows: list[Row]
+    rows: list[QueueRow]
     more: int
 
 
@@ -89,7 +89,7 @@ class FleetView:
 
 
 def fleet_view(project: Project) -> FleetView:
-    fleet = fleet_reading.fleet_look()
+    fleet = fleet_reading.fleet_state()
     lines = queue_lines(fleet=fleet)
     known = fleet or Fleet()
     classes, unused = [], []
@@ -210,7 +210,9 @@ def _is_most_common(version: str, counted: Counter[str]) -> bool:
 # --- queues ---
 
 
-def _class_view(line: Line, fleet: Fleet, project: Project, words: Mapping[str, str]) -> ClassView:
+def _class_view(
+    line: QueueLine, fleet: Fleet, project: Project, words: Mapping[str, str]
+) -> ClassView:
     rows = []
     for run in line.has:
         text = display.progress(run).words if run.state != Run.State.QUEUED else words[run.pk]
@@ -234,8 +236,8 @@ def _class_view(line: Line, fleet: Fleet, project: Project, words: Mapping[str, 
     )
 
 
-def _row(run: Run, project: Project, words: str, **more: Any) -> Row:
+def _row(run: Run, project: Project, words: str, **more: Any) -> QueueRow:
     own = run.project_id == project.pk
     if not own:
         words = ELSEWHERE if more.get("number") is None else "waits"
-    return Row(run if own else None, words, run.get_priority_display(), **more)
+    return QueueRow(run if own else None, words, run.get_priority_display(), **more)

@@ -18,7 +18,7 @@ COLUMNS = ["name", "step", "from", "to", "count"]
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class HeatCell:
     x: float
     y: float
     width: float
@@ -33,7 +33,7 @@ class Strip:
     name: str
     title: str
     unit: str
-    cells: list[Cell]
+    cells: list[HeatCell]
     medians: str
     x_ticks: list[Tick]
     y_ticks: list[Tick]
@@ -56,7 +56,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class HistogramPair:
     first: Step
     second: Step
     x_ticks: list[Tick]
@@ -95,7 +95,7 @@ def strip(name: str, spreads: Sequence[Spread]) -> Strip | None:
                 top, bottom = y_axis.at(one.edges[i + 1]), y_axis.at(one.edges[i])
                 level = max(1, min(LEVELS, round(LEVELS * (n / one.n) / most)))
                 x = round(LEFT + place * width, 1)
-                cells.append(Cell(x, top, round(width + 0.3, 1), round(bottom - top, 1), level))
+                cells.append(HeatCell(x, top, round(width + 0.3, 1), round(bottom - top, 1), level))
     marks = range(0, len(columns), max(1, -(-len(columns) // 8)))
     middles = [
         f"{round(LEFT + (place + 0.5) * width, 1)},{y_axis.at(median(one))}"
@@ -117,14 +117,14 @@ def strip(name: str, spreads: Sequence[Spread]) -> Strip | None:
     )
 
 
-def pair(name: str, first: Spread, second: Spread) -> Pair:
+def pair(name: str, first: Spread, second: Spread) -> HistogramPair:
     """Two steps over each other, as shares, so that batches of other sizes can be compared."""
     x_axis = Axis([*_ends(first), *_ends(second)], LEFT, RIGHT)
     # Bins may differ in width (after a restart): heights are shares of a bin, which the page says.
     y_axis = Axis([0.0, *_shares(first), *_shares(second)], FLOOR, TOP)
     outlines = [_outline(one, x_axis, y_axis) for one in (first, second)]
     words = [_words(name, one) for one in (first, second)]
-    return Pair(
+    return HistogramPair(
         first=Step(first.step, outlines[0], words[0]),
         second=Step(second.step, outlines[1], words[1]),
         x_ticks=x_axis.ticks,

@@ -28,8 +28,8 @@ class Shown:
     response: str
     baseline: str
     reason: str
-    figures: list[tuple[str, str, bool]]
-    baseline_figures: list[tuple[str, str, bool]] = field(default_factory=list)
+    metrics: list[tuple[str, str, bool]]
+    baseline_metrics: list[tuple[str, str, bool]] = field(default_factory=list)
     parts: list[tuple[str, str]] = field(default_factory=list)
 
 
@@ -68,11 +68,11 @@ def _shown(one: Kept) -> Shown:
             response=review.response,
             baseline="",
             reason=review.reason,
-            figures=_text_figures(review.response),
+            metrics=_text_metrics(review.response),
         )
-    figures = [("reward", figure(row.reward), False)] if row.reward is not None else []
-    figures += [("KL", f"{figure(row.kl)} nats", False)] if row.kl is not None else []
-    figures += [("length", f"{row.tokens:,} tokens", False)] if row.tokens is not None else []
+    metrics = [("reward", figure(row.reward), False)] if row.reward is not None else []
+    metrics += [("KL", f"{figure(row.kl)} nats", False)] if row.kl is not None else []
+    metrics += [("length", f"{row.tokens:,} tokens", False)] if row.tokens is not None else []
     return Shown(
         step=row.step,
         bucket=row.bucket,
@@ -81,13 +81,13 @@ def _shown(one: Kept) -> Shown:
         response=row.response,
         baseline=row.baseline,
         reason=one.reason,
-        figures=[*figures, *_text_figures(row.response, words=row.tokens is None)],
-        baseline_figures=_text_figures(row.baseline) if row.baseline else [],
+        metrics=[*metrics, *_text_metrics(row.response, words=row.tokens is None)],
+        baseline_metrics=_text_metrics(row.baseline) if row.baseline else [],
         parts=[(name, figure(value)) for name, value in row.parts.items()],
     )
 
 
-def _text_figures(text: str, *, words: bool = True) -> list[tuple[str, str, bool]]:
+def _text_metrics(text: str, *, words: bool = True) -> list[tuple[str, str, bool]]:
     found = [("length", f"{len(text.split()):,} words", False)] if words else []
     share = repeated_share(text)
     if share is not None:

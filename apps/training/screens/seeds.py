@@ -11,7 +11,7 @@ from typing import Any
 from apps.common.drawing.axes import Axis, Tick, short
 from apps.common.numbers import figure, fixed
 from apps.training.models import Run
-from apps.training.selectors.pages import SeedFigure
+from apps.training.selectors.pages import SeedMetric
 from measures.estimate import Interval
 from workers.contract.metrics import HEADLINES
 
@@ -21,7 +21,7 @@ MOST_POINTS = 150  # of a drawn curve; the CSV has them all
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class BandLine:
     """A polyline; `is_whole` where all runs of the group stand behind it."""
 
     points: str
@@ -30,7 +30,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Band:
-    lines: list[Line]
+    lines: list[BandLine]
     bands: list[str]
     seeds: list[str]
     dots: list[tuple[float, float, str]]
@@ -45,7 +45,7 @@ class Band:
 
 
 @dataclass(frozen=True, slots=True)
-class FigureView:
+class SeedMetricView:
     """One metric: its final mean in words, what each run came to, and its chart."""
 
     name: str
@@ -61,13 +61,13 @@ class FigureView:
     broken: list[Run]
 
 
-def figure_views(runs: Sequence[Run], figures: Sequence[SeedFigure]) -> list[FigureView]:
+def seed_metric_views(runs: Sequence[Run], metrics: Sequence[SeedMetric]) -> list[SeedMetricView]:
     known = {run.pk: run for run in runs}
     names = {
         name: headline for headline in HEADLINES.get(runs[0].kind, ()) for name in headline.names
     }
     views = []
-    for one in figures:
+    for one in metrics:
         headline = names.get(one.name)
         finals = [
             one.last[run.pk][1]
@@ -75,7 +75,7 @@ def figure_views(runs: Sequence[Run], figures: Sequence[SeedFigure]) -> list[Fig
             if run.pk in one.last and run.state == Run.State.FINISHED
         ]
         views.append(
-            FigureView(
+            SeedMetricView(
                 name=one.name,
                 label=headline.title if headline else "",
                 unit=headline.said if headline else "",
@@ -105,8 +105,8 @@ def verdict(runs: Sequence[Run]) -> list[str]:
             2: "Two seeds have finished",
         }[len(finished)]
         said.append(
-            f"{count}. One seed is not a result, nor are two: what so few show may be chance. "
-            "Three are the least, five are better."
+            f"{count}. One or two seeds are not a result: differences may be chance. "
+            "Use at least three, better five."
         )
     if lost:
         words = ", ".join(
@@ -116,7 +116,7 @@ def verdict(runs: Sequence[Run]) -> list[str]:
             for run in lost
         )
         said.append(
-            f"Not in the final means: {words}. Seeds that end badly are part of the result: a "
+            f"Not in the final means: {words}. Failed seeds are part of the result: a "
             "configuration that fails on some seeds is not as good as the mean of the others."
         )
     if live:
@@ -125,9 +125,9 @@ def verdict(runs: Sequence[Run]) -> list[str]:
     return said
 
 
-def csv_rows(figures: Sequence[SeedFigure], runs: Sequence[Run]) -> Iterator[Mapping[str, Any]]:
+def csv_rows(metrics: Sequence[SeedMetric], runs: Sequence[Run]) -> Iterator[Mapping[str, Any]]:
     """A row for each metric and step: mean, interval, and every seed's own value."""
-    for one in figures:
+    for one in metrics:
         values = {key: dict(points) for key, points in one.curves.items()}
         for step, at in one.steps:
             yield {
@@ -177,7 +177,7 @@ def _basis(of: Interval, runs: int) -> str:
     return f"n = {of.n} of {runs} seeds" if of.n else f"no seed of {runs} has finished with it"
 
 
-def _last(one: SeedFigure, run: Run) -> str:
+def _last(one: SeedMetric, run: Run) -> str:
     if run.pk not in one.last:
         return "—"
     step, value = one.last[run.pk]
@@ -187,7 +187,7 @@ def _last(one: SeedFigure, run: Run) -> str:
 # --- geometry ---
 
 
-def _band(one: SeedFigure, runs: int) -> Band | None:
+def _band(one: SeedMetric, runs: int) -> Band | None:
     """Mean and interval by step, each seed's own line thin behind it. None without two steps."""
     steps = _thinned(one.steps)
     if len(steps) < 2:
@@ -238,9 +238,9 @@ def _thinned(rows: Sequence[Any]) -> list[Any]:
 
 def _lines(
     steps: Sequence[tuple[int, Interval]], runs: int, x_axis: Axis, y_axis: Axis
-) -> list[Line]:
+) -> list[BandLine]:
     """The mean, cut where seeds drop out or come in: there it jumps for that reason alone."""
-    lines: list[Line] = []
+    lines: list[BandLine] = []
     stretch = [steps[0]]
     for (_, before), now in pairwise(steps):
         if now[1].n != before.n:
@@ -251,9 +251,11 @@ def _lines(
     return [line for line in lines if " " in line.points]
 
 
-def _line(stretch: Sequence[tuple[int, Interval]], runs: int, x_axis: Axis, y_axis: Axis) -> Line:
+def _line(
+    stretch: Sequence[tuple[int, Interval]], runs: int, x_axis: Axis, y_axis: Axis
+) -> BandLine:
     points = [(float(step), at.value) for step, at in stretch if at.value is not None]
-    return Line(_path(points, x_axis, y_axis), is_whole=stretch[0][1].n == runs)
+    return BandLine(_path(points, x_axis, y_axis), is_whole=stretch[0][1].n == runs)
 
 
 def _path(points: Sequence[tuple[float, float]], x_axis: Axis, y_axis: Axis) -> str:
@@ -277,7 +279,7 @@ def _bands(steps: Sequence[tuple[int, Interval]], x_axis: Axis, y_axis: Axis) ->
     return bands
 
 
-def _summary(one: SeedFigure, steps: Sequence[tuple[int, Interval]]) -> str:
+def _summary(one: SeedMetric, steps: Sequence[tuple[int, Interval]]) -> str:
     (first_step, first), (last_step, last) = steps[0], steps[-1]
     said = (
         f"{one.name}, mean over seeds: {figure(first.value)} at step {short(first_step)} "

@@ -7,7 +7,7 @@ from apps.training.selectors.metrics import (
     thin,
     thin_column,
 )
-from apps.training.selectors.pages import SeedFigure, group_figures, group_runs, group_sizes
+from apps.training.selectors.pages import SeedMetric, group_metrics, group_runs, group_sizes
 from apps.training.selectors.runs import (
     Ancestor,
     Descendant,
@@ -27,11 +27,11 @@ from apps.training.selectors.runs import (
 __all__ = [
     "Ancestor",
     "Descendant",
-    "SeedFigure",
+    "SeedMetric",
     "attempt_ends",
     "checkpoint_for_use",
     "checkpoints",
-    "group_figures",
+    "group_metrics",
     "group_runs",
     "group_sizes",
     "lineage_down",

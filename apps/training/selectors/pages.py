@@ -18,7 +18,7 @@ from workers.contract.metrics import headline_names
 
 CHOICES = 200  # of each sort in a form; older ones are found by the API
 EVERYTHING = "everything"
-LOOKING = (Run.Kind.CHECK, Run.Kind.PROBE)  # they train nothing
+READ_ONLY_KINDS = (Run.Kind.CHECK, Run.Kind.PROBE)  # they train nothing
 
 Choices = list[tuple[str, str]]
 
@@ -39,7 +39,7 @@ def runs_for_list(
         project=project, states=states, kinds=[kind] if kind and kind != EVERYTHING else ()
     )
     if not (with_checks or kind or search):
-        runs = runs.exclude(kind__in=LOOKING)
+        runs = runs.exclude(kind__in=READ_ONLY_KINDS)
     if search:
         named = Q(name__icontains=search) | Q(pk__startswith=search) | Q(group=search)
         runs = runs.filter(named)
@@ -169,7 +169,9 @@ def models_for_list(
         Checkpoint.objects.filter(project=project)
         .exclude(tags=[])
         .select_related("run")
-        .annotate(uses=Count("used_by", distinct=True, filter=~Q(used_by__run__kind__in=LOOKING)))
+        .annotate(
+            uses=Count("used_by", distinct=True, filter=~Q(used_by__run__kind__in=READ_ONLY_KINDS))
+        )
     )
     if kind:
         rows = rows.filter(run__kind=kind)
@@ -200,7 +202,7 @@ LARGEST = 1e100  # beyond it a square is infinite; a model that measures so has 
 
 
 @dataclass(frozen=True, slots=True)
-class SeedFigure:
+class SeedMetric:
     """A metric over the runs of a group.
 
     final: over the last figures of the finished runs; last: {run id: (step, its last number)} of
@@ -238,7 +240,7 @@ def group_sizes(project: Project, groups: Iterable[str]) -> dict[str, int]:
     return dict(rows.order_by().values_list("group").annotate(Count("pk")))
 
 
-def group_figures(runs: Sequence[Run]) -> list[SeedFigure]:
+def group_metrics(runs: Sequence[Run]) -> list[SeedMetric]:
     """The headline and evaluation metrics that any of the runs measured: headlines first.
 
     A run counts in `final` once it has finished; one that failed or was cancelled has no final
@@ -252,10 +254,12 @@ def group_figures(runs: Sequence[Run]) -> list[SeedFigure]:
     }
     names = {name for series in found.values() for name in series}
     order = sorted(names, key=lambda name: (places.get(name, len(places)), name))
-    return [_figure(name, runs, found) for name in order]
+    return [_seed_metric(name, runs, found) for name in order]
 
 
-def _figure(name: str, runs: Sequence[Run], found: dict[str, dict[str, list[Point]]]) -> SeedFigure:
+def _seed_metric(
+    name: str, runs: Sequence[Run], found: dict[str, dict[str, list[Point]]]
+) -> SeedMetric:
     points = {run.pk: found[run.pk].get(name, []) for run in runs}
     curves = {
         key: [(step, float(value)) for step, value in rows if _is_number(value)]
@@ -267,7 +271,7 @@ def _figure(name: str, runs: Sequence[Run], found: dict[str, dict[str, list[Poin
     for rows in curves.values():
         for step, value in rows:
             at.setdefault(step, []).append(value)
-    return SeedFigure(
+    return SeedMetric(
         name=name,
         final=t_interval([last[key][1] for key in finished if key in last]),
         last=last,

@@ -5,7 +5,7 @@ class has as many slots as its live workers have, and at least one, so that a ru
 when the first worker comes. A worker of two classes has its slots once: who comes first of either
 class gets them. The order is that of the database, never that of the broker:
 
-    what lost its machine and goes on, then priority, then place (age, unless somebody moved it)
+    what lost its machine and continues, then priority, then place (age, unless somebody moved it)
 
 A run that its project's quota or its needs hold back lets those behind it pass.
 """
@@ -29,7 +29,7 @@ from workers.contract.wire import JOB_QUEUES, QUEUE_CPU, QUEUE_SHORT
 # Which machines there are: what their workers last said of themselves, read from Redis.
 
 
-def fleet_look() -> fleet.Fleet | None:
+def fleet_state() -> fleet.Fleet | None:
     """The workers that were heard in the last half minute; None when Redis does not answer."""
     client = redis.Redis.from_url(settings.REDIS_URL, socket_timeout=2, socket_connect_timeout=2)
     try:
@@ -67,7 +67,7 @@ class Waiting:
 
 
 @dataclass(slots=True)
-class Line:
+class QueueLine:
     """One machine class. `live`: slots of the workers that were heard, None when unknown."""
 
     queue: str
@@ -80,12 +80,13 @@ class Line:
         return max(1, self.live or 0)
 
 
-def queue_lines(*, fleet: Fleet | None, now: datetime | None = None) -> dict[str, Line]:
+def queue_lines(*, fleet: Fleet | None, now: datetime | None = None) -> dict[str, QueueLine]:
     """Every machine class with who has its slots and who waits for them."""
     now = now or timezone.now()
     runs = Run.objects.filter(state__in=HOLDERS).order_by("pk")
     lines = {
-        queue: Line(queue, None if fleet is None else fleet.slots(queue)) for queue in JOB_QUEUES
+        queue: QueueLine(queue, None if fleet is None else fleet.slots(queue))
+        for queue in JOB_QUEUES
     }
     waiting: list[Run] = []
     taken: dict[str, list[str]] = {queue: [] for queue in lines}
@@ -115,7 +116,7 @@ def queue_lines(*, fleet: Fleet | None, now: datetime | None = None) -> dict[str
             placed += 1
             taken[queue].append(run.pk)
             used[run.project_id] += queue != QUEUE_SHORT
-            words = silence[queue] or "There is a slot for it: it is sent within seconds."
+            words = silence[queue] or "A slot is free: it starts within seconds."
             line.waiting.append(Waiting(run, words, next_free=True))
         else:
             words = f"{ahead_words(before, line, known)} {silence[queue]}".strip()
@@ -188,7 +189,7 @@ def quota_words(quota: int) -> str:
     return f"This project's quota of {quota} run{'s' if quota > 1 else ''} at once is used."
 
 
-def ahead_words(ahead: int, line: Line, fleet: Fleet) -> str:
+def ahead_words(ahead: int, line: QueueLine, fleet: Fleet) -> str:
     if ahead:
         return f"{ahead} run{'s' if ahead > 1 else ''} before it."
     others = classes_beside(line.queue, fleet)
@@ -211,12 +212,12 @@ def classes_beside(queue: str, fleet: Fleet) -> list[str]:
 def silence_words(queue: str, fleet: Fleet | None, now: datetime) -> str:
     """Empty while a worker of the class is heard."""
     if fleet is None:
-        return "Redis does not answer, so nothing can be sent; it is tried again by itself."
+        return "Redis does not answer, so nothing can be sent; it is retried automatically."
     if fleet.of_class(queue):
         return ""
     at = fleet.heard.get(queue)
     if at is None:
-        return f"No worker of class {queue} has been heard yet; it starts when one comes."
+        return f"No worker of class {queue} has reported yet; it starts when one does."
     since = span(max(0.0, now.timestamp() - at))
     return f"No worker of class {queue} has been heard for {since}; it starts when one comes."
 
@@ -230,12 +231,12 @@ def span(seconds: float) -> str:
 
 
 def queue_words(
-    *, fleet: Fleet | None = None, lines: dict[str, Line] | None = None
+    *, fleet: Fleet | None = None, lines: dict[str, QueueLine] | None = None
 ) -> dict[str, str]:
     """Run id -> why it has not begun, for every queued run of the site. Both are read where
     `lines` are not given."""
     if lines is None:
-        fleet = fleet_look()
+        fleet = fleet_state()
         lines = queue_lines(fleet=fleet)
     found = {one.run.pk: one.words for line in lines.values() for one in line.waiting}
     for line in lines.values():

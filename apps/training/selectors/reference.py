@@ -11,7 +11,7 @@ from workers.diagnosis.detectors import compared_metrics
 
 COMPARED_KINDS = ("ppo", "grpo")
 MOST_RUNS = 12
-_LOOKED_AT = 60
+_MOST_RUNS = 60
 _POINTS = 2000
 # What must be alike for two runs' figures to be comparable: where they start, what they answer and
 # what rewards them, and how much they draw. Step sizes and prices are what is being judged.
@@ -38,7 +38,7 @@ def healthy_like(run: Run) -> list[Run]:
         .filter(about=None, thinned_at=None)  # extremes alone would mislead
         .exclude(pk=run.pk)
         .exclude(alerts__severity__in=["warning", "critical"])
-        .order_by("-created_at")[:_LOOKED_AT]
+        .order_by("-created_at")[:_MOST_RUNS]
     )
     inputs = _inputs_of([run, *others])
     own = _settings_of(run)
@@ -79,7 +79,7 @@ START_ROLES = ("policy", "sft", "base")
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class JudgedCheckpoint:
     """A kept checkpoint; `doubt` says why nothing should be built on it: empty where sound."""
 
     checkpoint: Checkpoint
@@ -90,15 +90,15 @@ class Judged:
         return not self.doubt
 
 
-def checkpoints_judged(run: Run) -> list[Judged]:
+def checkpoints_judged(run: Run) -> list[JudgedCheckpoint]:
     """The kept checkpoints of a run, newest step first.
 
     One is in doubt when the trainer tagged it failed, when somebody rejected it, and when a
     critical alert of its own history came at or before its step: what it holds was learned under
-    that trouble.
+    that problem.
     """
     first = first_critical(run)
-    return [Judged(row, _doubt(row, first)) for row in checkpoints(run) if row.tags]
+    return [JudgedCheckpoint(row, _doubt(row, first)) for row in checkpoints(run) if row.tags]
 
 
 def first_critical(run: Run) -> Alert | None:
@@ -110,7 +110,7 @@ def first_critical(run: Run) -> Alert | None:
 
 def _doubt(row: Checkpoint, alert: Alert | None) -> str:
     if FAILED in row.tags:
-        return "saved when the run failed: look into it, and build nothing on it"
+        return "saved when the run failed: inspect it, but do not build on it"
     if row.status == Checkpoint.Status.REJECTED:
         return "rejected by a person"
     if alert is not None and alert.step <= row.step:

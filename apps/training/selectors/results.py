@@ -107,13 +107,13 @@ def report_read(run: Run, name: str, *, version: int | None = 1) -> Report:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """A finding of a detector: `onset` is when the trouble began, `step` when it was found."""
+class DetectorFinding:
+    """A finding of a detector: `onset` is when the problem began, `step` when it was found."""
 
     rule: str
     link: str
     step: int
-    onset: int
+    start_step: int
     value: float | None
     expected: str
     unit: str
@@ -130,25 +130,25 @@ class Review:
     reason: str
 
 
-def findings(run: Run) -> list[Found]:
+def findings(run: Run) -> list[DetectorFinding]:
     """By step; of steps that count (see `attempt_ends`)."""
     found = []
     for body in _bodies(run, "Evidence"):
         step, onset = body["step"], body.get("onset")
         value = body.get("value")
         found.append(
-            Found(
+            DetectorFinding(
                 rule=str(body.get("rule", "")),
                 link=str(body.get("link", "")),
                 step=step,
-                onset=min(onset, step) if isinstance(onset, int) else step,
+                start_step=min(onset, step) if isinstance(onset, int) else step,
                 value=value if isinstance(value, int | float) else None,
                 expected=str(body.get("expected") or ""),
                 unit=str(body.get("unit") or ""),
                 detail=str(body.get("detail") or ""),
             )
         )
-    return sorted(found, key=lambda one: (one.step, one.onset))
+    return sorted(found, key=lambda one: (one.step, one.start_step))
 
 
 def reviews(run: Run) -> list[Review]:

@@ -1,6 +1,5 @@
 """What can be done to runs. Other apps call these names."""
 
-from apps.training.services.alerts import alert_acknowledge
 from apps.training.services.applying import Applied, events_apply
 from apps.training.services.attempts import run_dispatch
 from apps.training.services.kinds import KINDS
@@ -25,7 +24,12 @@ from apps.training.services.repeating import (
 )
 from apps.training.services.rollback import HEALTHY, START, roll_back_plan, run_roll_back
 from apps.training.services.sweeping import runs_sweep
-from apps.training.services.wishes import run_cancel, run_resume, run_stop_and_keep
+from apps.training.services.wishes import (
+    alert_acknowledge,
+    run_cancel,
+    run_resume,
+    run_stop_and_keep,
+)
 
 __all__ = [
     "HEALTHY",

@@ -22,8 +22,8 @@ from apps.common.json_limits import storable
 from apps.training import dispatch
 from apps.training.metric_blocks import Column, columns_of, gathered
 from apps.training.models import PARKED, Run, RunAttempt, RunEvent
-from apps.training.services.arms import OUTSIDE, ROWLESS, OutsideRun, apply, check_points
 from apps.training.services.attempts import run_end, run_locked
+from apps.training.services.event_handlers import OUTSIDE, ROWLESS, OutsideRun, apply, check_points
 from apps.training.services.points import BLOCKS_TO_MERGE, block_add, blocks_merge
 from workers.contract.events import Envelope, Fault, Metrics, envelope_from_json
 from workers.contract.wire import ContractError, NewerPeer

@@ -90,8 +90,8 @@ def run_end(
 def run_fail_or_retry(
     *, run: Run, kind: str, fault: str, message: str, retryable: bool, outcome: str
 ) -> None:
-    """End the current attempt with `outcome`; the run goes on with a new attempt if that may help,
-    nobody wants it ended, and it has not failed too often."""
+    """End the current attempt with `outcome`; the run continues with a new attempt if that may
+    help, nobody wants it ended, and it has not failed too often."""
     RunAttempt.objects.filter(run=run, number=run.attempt).update(
         outcome=outcome, ended_at=timezone.now()
     )

@@ -261,8 +261,8 @@ def approval_check(*, kind: str, inputs: Mapping[str, Input], override_reason: s
     if override_reason or (model is not None and model.status == Checkpoint.Status.APPROVED):
         return
     raise Conflict(
-        "This reward model is not approved. Approve it on its page, or say why it may be "
-        "optimised against all the same.",
+        "This reward model is not approved. Approve it on its page, or give a "
+        "reason for using it without approval.",
         code="reward_not_approved",
         field="override_reason",
     )
@@ -380,8 +380,8 @@ def judge_check(*, project_id: str, kind: str, inputs: Mapping[str, Input]) -> N
     model = given.pk if isinstance(given, Run) else given.run_id
     if model in held_out_judges(project_id):
         raise DomainError(
-            "This reward model is the held-out judge of other runs: what is trained on it can be "
-            "judged by it no longer. Choose one that learned from other people.",
+            "This reward model is the held-out judge of other runs: a policy trained on it "
+            "could not be judged by it. Choose one that learned from other people.",
             code="judge_as_reward",
             field="inputs.reward",
         )

@@ -63,7 +63,7 @@ def run_launch(
     The recipe's own configuration is checked where the recipe lives: a bad one fails the run at
     once. A run that optimises against a reward model which nobody approved needs an
     `override_reason`, which is kept with it and in the audit log. `group` is shared by runs that
-    differ in their seed only; `runs_launch` makes such groups. `about` is the run whose trouble
+    differ in their seed only; `runs_launch` makes such groups. `about` is the run whose problem
     this one looks into. Checks and probes go to the queue `short`, whatever is given.
 
     `queue`, `layout`, `processes` and `launcher` are what the run needs (see `layouts`); without a

@@ -1,4 +1,4 @@
-"""What a run needs: how it spreads over processes, and how dear it is to those who wait.
+"""What a run needs: how it spreads over processes, and its priority in the queue.
 
 queue       the machine class
 layout      what is split over the processes (`workers.contract.jobs`)

@@ -55,7 +55,7 @@ def metrics_store(
 
     For what no trainer sends: imported runs, and runs that a test makes up. None is a value that
     was undefined at that step; NaN and infinities may be floats or the contract's words. The
-    attempt's numbering goes on, so pages see that there is something new.
+    attempt's numbering continues, so pages see that there is something new.
     """
     columns = series_columns(series)
     with transaction.atomic():
@@ -182,7 +182,7 @@ def runs_thin(
     *, ended_before: datetime, now: datetime, kept: Collection[str], most_points: int, most: int
 ) -> Thinned:
     """Thin at most `most` runs that ended before then, the longest ended first; never those in
-    `kept`, never one that goes on. Each run is a transaction of its own, and each few thousand
+    `kept`, never one that continues. Each run is a transaction of its own, and each few thousand
     events; a pass that is cut short is continued by the next one. Repeating it changes nothing."""
     done = Thinned()
     for pk in list(_due(ended_before).exclude(pk__in=kept).values_list("pk", flat=True)[:most]):

@@ -34,7 +34,7 @@ def runs_admit() -> int:
     looks again."""
     if not Run.objects.filter(state=Run.State.QUEUED, admitted_at=None).exists():
         return 0
-    fleet = fleet_reading.fleet_look()  # before the lock: Redis may take its time
+    fleet = fleet_reading.fleet_state()  # before the lock: Redis may take its time
     with transaction.atomic():
         _lock()
         due = [
@@ -186,7 +186,7 @@ def _waiting(run: Run) -> Run:
     ):
         return locked
     raise Conflict(
-        "The run has its slot already; its place in the queue says nothing any more."
+        "The run already has its slot, so it has no place in the queue."
         if locked.is_live
         else f"The run is {locked.state}.",
         code="run_has_slot",

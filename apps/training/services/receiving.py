@@ -14,8 +14,8 @@ from apps.training import dispatch
 from apps.training.metric_blocks import columns_of, gathered
 from apps.training.models import PARKED, Checkpoint, Run, RunAttempt, RunEvent
 from apps.training.services.applying import INVALID, Applied, counts, events_apply, has_address
-from apps.training.services.arms import apply, check_points
 from apps.training.services.attempts import run_locked
+from apps.training.services.event_handlers import apply, check_points
 from apps.training.services.points import block_add
 from apps.training.signing import is_from_its_worker
 from workers.artifacts import ArtifactError, Store, StoreUnreachable

@@ -1,4 +1,4 @@
-"""Going back: a new run of the same kind that starts where the trouble had not begun.
+"""Going back: a new run of the same kind that starts where the problem had not begun.
 
 The run itself stays as it is, with its alerts and its failed checkpoint. The new one reads a
 checkpoint of it as the model it starts from, so the lineage shows both; what it is held to (the
@@ -32,7 +32,7 @@ _LAST_SEED = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class RollbackPlan:
     """What a roll-back launches. `changes`: {setting: (before, after)}, those of the advice too."""
 
     target: Checkpoint | None
@@ -43,7 +43,7 @@ class Plan:
     changes: dict[str, tuple[Any, Any]] = field(default_factory=dict)
 
 
-def roll_back_plan(*, run: Run, to: str = HEALTHY, advised: bool = True) -> Plan:
+def roll_back_plan(*, run: Run, to: str = HEALTHY, advised: bool = True) -> RollbackPlan:
     """What going back to `to` means: "healthy" (the newest sound checkpoint), "start" (what the
     run began with), or the id of one of its sound checkpoints.
 
@@ -51,7 +51,7 @@ def roll_back_plan(*, run: Run, to: str = HEALTHY, advised: bool = True) -> Plan
     Raises `Conflict` where there is nothing to go back to, saying why.
     """
     if run.is_live:
-        raise Conflict("The run still trains. Stop or cancel it first.", code="run_is_live")
+        raise Conflict("The run is still training. Stop or cancel it first.", code="run_is_live")
     inputs = _inputs(run)
     config = recipe_config(run.kind, run.config)
     before = dict(config)
@@ -70,7 +70,7 @@ def roll_back_plan(*, run: Run, to: str = HEALTHY, advised: bool = True) -> Plan
         config |= advised_changes(run)
     defaults = {option.name: option.default for option in recipe_fields(run.kind)}
     after = f", {where}"
-    return Plan(
+    return RollbackPlan(
         target=target,
         name=f"{run.name[: _LONGEST_NAME - len(after)]}{after}",
         config=config,
@@ -141,8 +141,7 @@ def _checkpoint(run: Run, to: str) -> Checkpoint:
     if run.kind not in START_ROLE:
         raise Conflict(
             f"A {run.kind} run is measured against the model it starts from, so going on from a "
-            "checkpoint of it would change what it is measured by. Go back to its start, or "
-            "resume it.",
+            "checkpoint of it would change its reference. Roll back to its start, or resume it.",
             code="no_roll_back",
         )
     judged = checkpoints_judged(run)
@@ -164,12 +163,13 @@ def _nothing_healthy(judged: list[Any], to: str) -> str:
         return f"The checkpoint of step {one.checkpoint.step:,} was {one.doubt}."
     if not judged:
         return (
-            "The run has saved no checkpoint, so there is none to go back to. Go back to its start."
+            "The run has saved no checkpoint, so it cannot be rolled back to one. Roll back "
+            "to its start."
         )
     reasons = "; ".join(
         f"step {one.checkpoint.step:,} was {one.doubt}" for one in judged if one.doubt
     )
-    return f"No checkpoint of the run is sound: {reasons}. Go back to its start."
+    return f"No checkpoint of the run is healthy: {reasons}. Roll back to its start."
 
 
 def _starting_there(run: Run, target: Checkpoint, inputs: Mapping[str, Input]) -> dict[str, Input]:

@@ -21,7 +21,7 @@ from workers.contract.events import Fault
 def runs_sweep() -> Counter[str]:
     """Look at every live run; returns how often each thing was done.
 
-    A run whose row is locked is being worked on and left alone. One run's trouble never keeps the
+    A run whose row is locked is being worked on and left alone. One run's problem never keeps the
     others from being looked at.
     """
     done: Counter[str] = Counter()

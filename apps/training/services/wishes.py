@@ -5,10 +5,10 @@ from django.utils import timezone
 
 from apps.accounts.models import User
 from apps.accounts.services import audit_record
-from apps.common.errors import Conflict
+from apps.common.errors import Conflict, Missing
 from apps.common.transactions import after_commit
 from apps.training import dispatch
-from apps.training.models import Run, RunAttempt
+from apps.training.models import Alert, Run, RunAttempt
 from apps.training.services.attempts import run_dispatch, run_end, run_locked
 
 
@@ -59,7 +59,7 @@ def run_stop_and_keep(*, run: Run, user: User | None = None) -> Run:
 
 def run_resume(*, run: Run, user: User | None = None) -> Run:
     """A new attempt of a failed or cancelled run, from its last checkpoint. Its attempts are
-    counted anew."""
+    counted again."""
     with transaction.atomic():
         run = run_locked(run.pk) or _gone()
         if run.state not in (Run.State.FAILED, Run.State.CANCELLED):
@@ -120,3 +120,24 @@ def _gone() -> Run:
 
 def _audit(action: str, run: Run, user: User | None) -> None:
     audit_record(action=action, actor=user, project=run.project, subject=run.pk)
+
+
+# Saying that an alert was seen.
+
+
+def alert_acknowledge(*, run: Run, alert_id: int, user: User) -> None:
+    """Mark the alert as seen by `user`; the first to do so stays. Raises `Missing`."""
+    alert = Alert.objects.filter(run=run, pk=alert_id).first()
+    if alert is None:
+        raise Missing("The run has no such alert.", field="alert")
+    seen = Alert.objects.filter(pk=alert.pk, acknowledged_at__isnull=True).update(
+        acknowledged_at=timezone.now(), acknowledged_by=user
+    )
+    if seen:
+        audit_record(
+            action="alert.acknowledged",
+            actor=user,
+            project=run.project,
+            subject=run.pk,
+            details={"rule": alert.rule, "step": alert.step},
+        )

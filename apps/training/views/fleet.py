@@ -21,7 +21,7 @@ def fleet(request: Request) -> HttpResponse:
         "fleet": view,
         "quota_form": QuotaForm(initial={"runs_at_once": view.quota.limit}),
         "may_set_quota": request.role == ADMIN,
-        "page_title": "Fleet",
+        "page_title": "Machines",
         "nav": "fleet",
     }
     template = "training/_fleet.html" if request.htmx else "training/fleet.html"

@@ -10,11 +10,15 @@ from django.utils.http import content_disposition_header
 from django.views.decorators.http import require_POST, require_safe
 
 from apps.accounts.permissions import STAFF, project_page
+from apps.common.errors import DomainError, Missing
 from apps.common.http import Request
 from apps.common.spreadsheet import csv_lines
 from apps.training import display, selectors, services
+from apps.training.screens import compare as compare_screen
 from apps.training.screens import seeds as screen
+from apps.training.screens.panels import PANELS
 from apps.training.selectors import pages
+from apps.training.selectors.pages import runs_for_list
 from workers.config import recipe_config
 
 
@@ -27,7 +31,7 @@ def group_detail(request: Request, group: str) -> HttpResponse:
     seen = sha256(seen.encode()).hexdigest()[:16]
     if request.htmx and request.GET.get("seen") == seen:
         return HttpResponse(status=204)
-    figures = selectors.group_figures(runs)
+    metrics = selectors.group_metrics(runs)
     context = {
         "group": group,
         "seen": seen,
@@ -36,7 +40,7 @@ def group_detail(request: Request, group: str) -> HttpResponse:
             {"run": run, "tone": display.TONES[run.state], "progress": display.progress(run)}
             for run in runs
         ],
-        "figures": screen.figure_views(runs, figures),
+        "metrics": screen.seed_metric_views(runs, metrics),
         "verdict": screen.verdict(runs),
         "enough": screen.ENOUGH,
         "any_live": any(run.is_live for run in runs),
@@ -55,9 +59,9 @@ def group_detail(request: Request, group: str) -> HttpResponse:
 def group_csv(request: Request, group: str) -> StreamingHttpResponse:
     """A row for each metric and step, every point."""
     runs = selectors.group_runs(project=request.project, group=group)
-    figures = selectors.group_figures(runs)
+    metrics = selectors.group_metrics(runs)
     response = StreamingHttpResponse(
-        csv_lines(screen.csv_columns(runs), screen.csv_rows(figures, runs)),
+        csv_lines(screen.csv_columns(runs), screen.csv_rows(metrics, runs)),
         content_type="text/csv; charset=utf-8",
     )
     response["Content-Disposition"] = content_disposition_header(True, f"{group}-seeds.csv")
@@ -78,3 +82,32 @@ def group_add(request: Request, group: str) -> HttpResponse:
     seeds = ", ".join(str(run.seed) for run in runs)
     messages.success(request, f"Launched with seed{'s' if len(runs) > 1 else ''} {seeds}.")
     return redirect("training:group", request.project.slug, group)
+
+
+# Up to five runs side by side.
+
+
+@require_safe
+@project_page(STAFF)
+def run_compare(request: Request) -> HttpResponse:
+    """`run` names them, as often as there are; of one run, others to compare it with."""
+    asked = request.GET.getlist("run")
+    context = {
+        "page_title": "Compare runs",
+        "nav": "runs",
+        "most": compare_screen.MOST,
+        "panels": PANELS,
+    }
+    status = 200
+    try:
+        runs = compare_screen.runs_asked(request.project, asked)
+    except Missing:
+        raise
+    except DomainError as error:
+        runs, status = [], 422
+        context["problem"] = error.message
+    context |= {"runs": runs} | (compare_screen.compared(runs) if runs else {})
+    context["others"] = runs_for_list(project=request.project).exclude(
+        pk__in=[run.pk for run in runs]
+    )[: compare_screen.OFFERED]
+    return render(request, "training/compare.html", context, status=status)

@@ -52,7 +52,7 @@ def model_detail(request: Request, checkpoint_id: str) -> HttpResponse:
         "counts": checkpoint in selectors.checkpoints(run),
         "up": selectors.lineage_up(run),
         "behind": datasets_behind(run),
-        "uses": checkpoint.used_by.exclude(run__kind__in=pages.LOOKING)
+        "uses": checkpoint.used_by.exclude(run__kind__in=pages.READ_ONLY_KINDS)
         .select_related("run")
         .order_by("-run__created_at"),
         "page_title": f"{run.name}, step {checkpoint.step:,}",

@@ -18,7 +18,7 @@ from apps.snapshots.selectors.lineage import datasets_behind
 from apps.training import display, selectors, services
 from apps.training.guidance import PREFLIGHT, failure_of, next_step
 from apps.training.models import Run
-from apps.training.screens import back, charts, checks, repeat, samples
+from apps.training.screens import charts, checks, repeat, rollback, samples
 from apps.training.selectors import pages
 from apps.training.selectors.queueing import queue_words, why_it_waits
 from apps.training.services.kinds import POLICIES
@@ -158,13 +158,13 @@ def header(run: Run) -> dict[str, Any]:
 
 
 def _overview(request: Request, run: Run) -> dict[str, Any]:
-    kept = back.checkpoint_rows(run)
+    kept = rollback.checkpoint_rows(run)
     return {
         "inputs": selectors.lineage_up(run, depth=1),
         "checkpoints": kept,
         "superseded": len(selectors.checkpoints(run)) - len(kept),
         "failure": failure_of(run, pages.alerts_of(run)),
-        "way_back": back.way_back(run),
+        "rollback_offer": rollback.rollback_offer(run),
         "key": secrets.token_urlsafe(16),
         "may_evaluate": bool(
             run.kind in POLICIES and kept and not services.evaluation_missing(kept[0].checkpoint)

@@ -14,11 +14,11 @@ from apps.common.errors import DomainError
 from apps.loop import report, services
 from apps.loop.demo import Workspace, demo_build
 from apps.loop.local import LocalWorkers
-from apps.loop.table import table_lines
+from apps.loop.report import table_lines
 from apps.training.models import Run
 from apps.training.services import run_resume
 
-_SAY_EVERY = 15.0  # seconds between lines while one run goes on
+_SAY_EVERY = 15.0  # seconds between lines while one run continues
 
 
 class Command(BaseCommand):
@@ -41,14 +41,14 @@ class Command(BaseCommand):
             self._resume_failed(workspace)
             self._wait(workspace, workers, self._started + options["timeout"])
             services.fresh_pairs_queue(run=workspace.runs["generate"])
-            figures = report.report_make(workspace)
+            results = report.report_make(workspace)
         except DomainError as error:
             raise CommandError(error.message) from error
         except KeyboardInterrupt:
             raise CommandError("Interrupted; run it again to go on.", returncode=130) from None
         finally:
             workers.stop()
-        self._write(figures)
+        self._write(results)
 
     def _say(self, text: str) -> None:
         seconds = time.monotonic() - self._started
@@ -56,7 +56,7 @@ class Command(BaseCommand):
         self.stdout.flush()
 
     def _resume_failed(self, workspace: Workspace) -> None:
-        """What failed or was cancelled in an earlier try goes on, first things first."""
+        """What failed or was cancelled in an earlier try continues, first things first."""
         for stage, run in workspace.runs.items():
             if run.state in (Run.State.FAILED, Run.State.CANCELLED):
                 self._say(
@@ -78,14 +78,14 @@ class Command(BaseCommand):
                 raise CommandError(f"{stage.stage}: still {stage.run.state} after the time limit.")
             time.sleep(1.0)
 
-    def _write(self, figures: dict[str, Any]) -> None:
+    def _write(self, results: dict[str, Any]) -> None:
         path = Path(settings.VAR_DIR) / "demo" / "report.json"
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(figures, indent=1, ensure_ascii=False) + "\n")
+        path.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n")
         self.stdout.write("")
-        for line in table_lines(figures):
+        for line in table_lines(results):
             self.stdout.write(line)
-        self.stdout.write(f"Every figure: {path}")
+        self.stdout.write(f"All results: {path}")
 
 
 class _Watched:

@@ -10,15 +10,15 @@ from apps.common.numbers import figure
 from apps.training.guidance import advised_changes, rule_of
 from apps.training.models import Checkpoint, Run
 from apps.training.selectors.reference import (
-    Judged,
+    JudgedCheckpoint,
     checkpoints_judged,
     last_healthy,
     sft_of,
     started_from,
 )
-from apps.training.services.rollback import HEALTHY, START, START_ROLE, Plan, roll_back_plan
+from apps.training.services.rollback import HEALTHY, START, START_ROLE, RollbackPlan, roll_back_plan
 
-FIGURES = 4  # of a checkpoint's figures that stand beside it
+SHOWN_METRICS = 4  # of a checkpoint's figures that stand beside it
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +38,13 @@ class CheckpointRow:
     """A kept checkpoint in words: `uses` says what it is good for."""
 
     checkpoint: Checkpoint
-    figures: list[tuple[str, str]]
+    metrics: list[tuple[str, str]]
     doubt: str
     uses: str
 
 
 @dataclass(frozen=True, slots=True)
-class WayBack:
+class RollbackOffer:
     """What one click does; `target` is None where only the start is left, `why_not` says why."""
 
     target: Checkpoint | None
@@ -52,13 +52,13 @@ class WayBack:
     why_not: str
 
 
-def way_back(run: Run) -> WayBack | None:
+def rollback_offer(run: Run) -> RollbackOffer | None:
     """For a run that has ended and started from a model; None where there is nothing to go to."""
     if run.is_live or (run.kind not in START_ROLE and started_from(run) is None):
         return None
     found = _planned(run, HEALTHY)
     start = _planned(run, START)
-    return WayBack(
+    return RollbackOffer(
         target=None if isinstance(found, str) else found.target,
         start="" if isinstance(start, str) or started_from(run) is None else _start_words(run),
         why_not=found if isinstance(found, str) else "",
@@ -68,27 +68,27 @@ def way_back(run: Run) -> WayBack | None:
 def checkpoint_rows(run: Run) -> list[CheckpointRow]:
     judged = checkpoints_judged(run)
     return [
-        CheckpointRow(one.checkpoint, _figures(one.checkpoint), one.doubt, _uses(one))
+        CheckpointRow(one.checkpoint, _metrics(one.checkpoint), one.doubt, _uses(one))
         for one in judged
     ]
 
 
-def _figures(row: Checkpoint) -> list[tuple[str, str]]:
+def _metrics(row: Checkpoint) -> list[tuple[str, str]]:
     """Evaluation figures first; they are why one checkpoint is kept rather than another."""
     names = sorted(row.metrics, key=lambda name: (not name.startswith("eval/"), name))
     names.sort(key=lambda name: name not in ("eval/held_out_score", "eval/score", "eval/loss"))
-    return [(name, figure(row.metrics[name])) for name in names[:FIGURES]]
+    return [(name, figure(row.metrics[name])) for name in names[:SHOWN_METRICS]]
 
 
-def _uses(one: Judged) -> str:
+def _uses(one: JudgedCheckpoint) -> str:
     tags = one.checkpoint.tags
     if one.doubt:
         return f"{one.doubt[0].upper()}{one.doubt[1:]}."
     if "best" in tags:
-        return "Best on the held-out evaluation: take this one for evaluation and for what follows."
+        return "Best on the held-out evaluation: use this one for evaluation and further training."
     if "final" in tags:
-        return "Where the run ended; runs that read this run take it."
-    return "The newest one; a resumed run goes on from here."
+        return "Final checkpoint; runs that use this run as an input take it."
+    return "Newest checkpoint; a resumed run continues from here."
 
 
 def roll_back_context(run: Run) -> dict[str, Any]:
@@ -114,7 +114,7 @@ def roll_back_choices(run: Run) -> list[Choice]:
             Choice(
                 value=row.pk,
                 title=f"Step {row.step:,} ({', '.join(row.tags)})",
-                about=", ".join(f"{name} {value}" for name, value in _figures(row)),
+                about=", ".join(f"{name} {value}" for name, value in _metrics(row)),
                 checked=row == default and not why,
                 why_not=why,
                 changes=[] if isinstance(found, str) else _changes(found),
@@ -126,7 +126,7 @@ def roll_back_choices(run: Run) -> list[Choice]:
         Choice(
             value=START,
             title=_start_words(run),
-            about="Everything of this run is left behind",
+            about="Discards all steps of this run",
             checked=not usable and not isinstance(start, str),
             why_not=start if isinstance(start, str) else "",
             changes=[] if isinstance(start, str) else _changes(start),
@@ -144,7 +144,7 @@ def _start_words(run: Run) -> str:
     return f"The start: {kind} {model.run.name}, step {model.step:,}"
 
 
-def _planned(run: Run, to: str) -> Plan | str:
+def _planned(run: Run, to: str) -> RollbackPlan | str:
     """The plan, or why there is none."""
     try:
         return roll_back_plan(run=run, to=to, advised=False)
@@ -152,7 +152,7 @@ def _planned(run: Run, to: str) -> Plan | str:
         return error.message
 
 
-def _changes(plan: Plan) -> list[tuple[str, str, str]]:
+def _changes(plan: RollbackPlan) -> list[tuple[str, str, str]]:
     return [(name, _value(before), _value(after)) for name, (before, after) in plan.changes.items()]
 
 

@@ -45,7 +45,7 @@ ROWLESS = (
     Histogram,
     Evidence,
     ReviewRequested,
-)  # arms that store nothing
+)  # handlers that store nothing
 
 
 class OutsideRun(ContractError):

@@ -37,7 +37,7 @@ Points = dict[int, float]
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class CheckPlan:
     """A check that could be launched: its configuration and its inputs by role."""
 
     config: dict[str, Any]
@@ -45,8 +45,8 @@ class Plan:
 
 
 @dataclass
-class LeftBehind:
-    """Read once for all the experiments of a run. `step` is where the trouble is, if known."""
+class RunOutputs:
+    """Read once for all the experiments of a run. `step` is where the problem is, if known."""
 
     run: Run
     step: int | None = None
@@ -79,7 +79,7 @@ class LeftBehind:
 
     @cached_property
     def models(self) -> list[Checkpoint]:
-        """Checkpoints that can be asked, those nearest the trouble first, else the newest first.
+        """Checkpoints that can be asked, those nearest the problem first, else the newest first.
         What a run saved when its numbers broke holds such numbers itself."""
         broken = self.run.failure_kind.startswith("non_finite")
         rows = [
@@ -130,7 +130,7 @@ class LeftBehind:
             }
         return self._points[name]
 
-    def plan(self, experiment: Experiment) -> Plan:
+    def plan(self, experiment: Experiment) -> CheckPlan:
         """How the check is asked of this run. Raises `DomainError` saying what is missing and what
         to do."""
         check = experiment.check
@@ -152,17 +152,17 @@ class LeftBehind:
 
     # --- one method a check; the name is the check's ---
 
-    def _reward_plot(self) -> Plan:
-        return Plan(
+    def _reward_plot(self) -> CheckPlan:
+        return CheckPlan(
             {"check": "reward_plot", "reward": self.asked["reward"]}, {"rollouts": self._kept()}
         )
 
-    def _rescore(self) -> Plan:
+    def _rescore(self) -> CheckPlan:
         kept = self._kept()
         config = {name: self.asked[name] for name in ("reward", "reward_batch_size")}
-        return Plan({"check": "rescore", **config}, {"rollouts": kept, **self._paid()})
+        return CheckPlan({"check": "rescore", **config}, {"rollouts": kept, **self._paid()})
 
-    def _canaries(self) -> Plan:
+    def _canaries(self) -> CheckPlan:
         reward = {} if self.run.kind in REWARDS else {"reward": self.asked["reward"]}
         inputs: dict[str, Any] = self._paid()
         rows = "all"
@@ -172,9 +172,9 @@ class LeftBehind:
         inputs["canaries"] = gold
         if self.learned_from is not None and self.learned_from.counts.get("rows", {}).get(TRAIN, 1):
             inputs["reward_data"] = self.learned_from
-        return Plan({"check": "canaries", "canary_rows": rows, **reward}, inputs)
+        return CheckPlan({"check": "canaries", "canary_rows": rows, **reward}, inputs)
 
-    def _kl_reference(self) -> Plan:
+    def _kl_reference(self) -> CheckPlan:
         model = self._model("kl_reference")
         reference = self.inputs.get("reference") or self.start
         if not isinstance(reference, Checkpoint):
@@ -186,36 +186,36 @@ class LeftBehind:
         }
         if self.rollouts is not None:
             inputs["rollouts"] = self.rollouts
-        return Plan(
+        return CheckPlan(
             self._at(model, "kl_reference") | {"reported": self.points("eval/kl").get(model.step)},
             inputs,
         )
 
-    def _sampler(self) -> Plan:
+    def _sampler(self) -> CheckPlan:
         model = self._model()
         inputs: dict[str, Input] = {"policy": model, "prompts": self._prompts()}
         if self.rollouts is not None:
             inputs["rollouts"] = self.rollouts
-        return Plan(self._at(model, "sampler"), inputs)
+        return CheckPlan(self._at(model, "sampler"), inputs)
 
-    def _critic_fit(self) -> Plan:
+    def _critic_fit(self) -> CheckPlan:
         if self.run.kind != Run.Kind.PPO:
             raise _missing("run", f"A {self.run.get_kind_display()} run has no critic.")
         model = self._model()
         told = self.points(_REPORTED["critic_fit"])
         before = [step for step in told if step <= model.step]
-        return Plan(
+        return CheckPlan(
             self._at(model, "critic_fit") | {"reported": told[max(before)] if before else None},
             {"policy": model, "prompts": self._prompts(), **self._paid()},
         )
 
-    def _protocol(self) -> Plan:
+    def _protocol(self) -> CheckPlan:
         model, told = self._model("protocol"), self.points("eval/score")
         if self.start is None:
             raise _missing("sft", "The model that this run began with is not known here.")
         first = min(told, default=model.step)
         known = model.step in told and model.step != first
-        return Plan(
+        return CheckPlan(
             self._at(model, "protocol")
             | {"reported": told[model.step] - told[first] if known else None},
             {"policy": model, "sft": self.start, "prompts": self._prompts(), **self._paid()},

@@ -16,9 +16,9 @@ from apps.snapshots.storage import artifact_open
 from apps.training import selectors
 from apps.training.models import Artifact, Run
 from apps.training.screens import charts as bands
-from apps.training.screens import charts as marks
+from apps.training.screens import charts as screen
 from apps.training.screens import histograms as histogram_screen
-from apps.training.screens import panels, references
+from apps.training.screens import panels
 from apps.training.selectors import pages
 from apps.training.selectors.metrics import curve_names, histograms
 from apps.training.selectors.results import alerts_that_count, findings
@@ -40,8 +40,8 @@ def run_metrics(request: Request, run_id: str) -> HttpResponse:
     if request.headers.get("If-None-Match") == etag:
         return HttpResponse(status=304, headers={"ETag": etag})
     known = curve_names(run)
-    found = marks.marks_of(run, alerts_that_count(run), findings(run), known)
-    charts = panels.charts_of(run.trained_kind, known, marks.marked(found))
+    found = screen.annotations_of(run, alerts_that_count(run), findings(run), known)
+    charts = panels.charts_of(run.trained_kind, known, screen.annotated_metrics(found))
     names = request.GET.getlist("names") or None
     if names is None and request.GET.get("shown") == "leading":
         names = [name for chart in charts if chart.leads for name in chart.names]
@@ -54,7 +54,7 @@ def run_metrics(request: Request, run_id: str) -> HttpResponse:
     )
     data = _chart_data(run, series) | {
         "charts": [chart.to_json() for chart in charts],
-        "limits": marks.limits_of(run),
+        "limits": screen.limits_of(run),
         "alerts": found,
     }
     return JsonResponse(data, headers={"ETag": etag})
@@ -89,7 +89,7 @@ def _chart_data(run: Run, series: dict[str, list[tuple[int, Any]]]) -> dict[str,
 def run_band(request: Request, run_id: str) -> HttpResponse:
     """How these metrics lay in other runs: in those of `with`, and with `seeds=1` of its group."""
     run = selectors.run_get(project=request.project, run_id=run_id)
-    others = references.band_runs(
+    others = panels.band_runs(
         run, request.GET.getlist("with"), seeds=request.GET.get("seeds") == "1"
     )
     names = request.GET.getlist("names")[:MOST_NAMES]
@@ -108,7 +108,7 @@ def run_metrics_csv(request: Request, run_id: str) -> StreamingHttpResponse:
     return response
 
 
-class _Line:
+class _CsvEcho:
     """csv.writer writes into it and gets the line back."""
 
     def write(self, line: str) -> str:
@@ -116,7 +116,7 @@ class _Line:
 
 
 def _csv(series: dict[str, list[tuple[int, Any]]]) -> Iterator[str]:
-    writer = csv.writer(_Line())
+    writer = csv.writer(_CsvEcho())
     # A worker chooses the names: a spreadsheet must not take one for a formula.
     yield writer.writerow(["step", *map(safe_cell, series)])
     columns = [dict(points) for points in series.values()]

@@ -1,4 +1,4 @@
-"""The links of the chain as people read them, from the outside in."""
+"""The stages of the diagnosis as people read them, in causal order."""
 
 from workers.contract.guards import LINKS
 
@@ -13,10 +13,10 @@ _NAMES = {
     "numerics": "numerics",
     "resources": "resources",
 }
-LINK_NAMES: dict[str, str] = {link: _NAMES[link] for link in LINKS}
-NO_LINK = "no link named"
+STAGE_NAMES: dict[str, str] = {link: _NAMES[link] for link in LINKS}
+NO_STAGE = "no stage"
 
 
-def link_name(link: str) -> str:
-    """An alert of a rule that belongs to no link has none."""
-    return LINK_NAMES.get(link, NO_LINK)
+def stage_name(link: str) -> str:
+    """An alert of a rule that belongs to no stage has none."""
+    return STAGE_NAMES.get(link, NO_STAGE)

@@ -1,4 +1,4 @@
-"""The figure that broke first as a small chart, with its onset marked."""
+"""The figure that broke first as a small chart, with its start step marked."""
 
 import math
 from collections.abc import Sequence
@@ -17,16 +17,16 @@ _METRICS = {rule.name: rule.metric for rule in RULES} | {d.rule: d.metrics[0] fo
 
 
 @dataclass(frozen=True, slots=True)
-class OnsetChart:
+class StartChart:
     """`lines` are polylines, cut where there is no number; `broken` are x of those steps."""
 
     metric: str
     lines: list[str]
     dots: list[tuple[float, float]]
     broken: list[float]
-    onset: float | None
-    onset_words: str
-    onset_anchor: str
+    start: float | None
+    start_words: str
+    start_anchor: str
     x_ticks: list[Tick]
     y_ticks: list[Tick]
     summary: str
@@ -43,7 +43,7 @@ def metric_of(rule: str) -> str:
     return _METRICS.get(rule, "")
 
 
-def onset_chart(finding: Finding, metric: str, points: Sequence[Point]) -> OnsetChart | None:
+def start_chart(finding: Finding, metric: str, points: Sequence[Point]) -> StartChart | None:
     """None where there is nothing to draw."""
     known = [(step, _number(value)) for step, value in points]
     numbers = [(step, value) for step, value in known if value is not None]
@@ -55,18 +55,18 @@ def onset_chart(finding: Finding, metric: str, points: Sequence[Point]) -> Onset
     place = x.at(finding.onset)
     before = [v for step, v in numbers if step < finding.onset]
     after = [v for step, v in numbers if step >= finding.onset]
-    return OnsetChart(
+    return StartChart(
         metric=metric,
         lines=[" ".join(f"{x.at(s)},{y.at(v)}" for s, v in part) for part in runs if len(part) > 1],
         dots=[(x.at(s) or 0.0, y.at(v) or 0.0) for part in runs if len(part) == 1 for s, v in part],
         broken=[x.at(step) or 0.0 for step, value in points if isinstance(value, str)],
-        onset=place,
-        onset_words=f"onset, step {finding.onset:,}",
-        onset_anchor="end" if place and place > (LEFT + RIGHT) / 2 else "start",
+        start=place,
+        start_words=f"start, step {finding.onset:,}",
+        start_anchor="end" if place and place > (LEFT + RIGHT) / 2 else "start",
         x_ticks=x.ticks,
         y_ticks=y.ticks,
         summary=f"{metric} from step {numbers[0][0]:,} to {numbers[-1][0]:,}: "
-        f"{_mean('before', before)}{_mean('from', after)}onset at step {finding.onset:,}.",
+        f"{_mean('before', before)}{_mean('from', after)}start at step {finding.onset:,}.",
     )
 
 
@@ -74,7 +74,7 @@ def _mean(word: str, values: Sequence[float]) -> str:
     if not values:
         return ""
     mean = math.fsum(values) / len(values)
-    return f"mean {figure(mean)} {word} the onset{' on' if word == 'from' else ''}, "
+    return f"mean {figure(mean)} {word} the start{' on' if word == 'from' else ''}, "
 
 
 def _number(value: object) -> float | None:

@@ -1,13 +1,19 @@
 """What the pages of models in service send."""
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 from django import forms
+from django.http import QueryDict
+from django.utils.dateparse import parse_date, parse_datetime
 
 from apps.accounts.models import Project
 from apps.common.errors import DomainError
 from apps.monitoring.models import Watch
+from apps.monitoring.selectors.incidents import SORTS, STATES, IncidentFilters
+from apps.monitoring.services.channels import PRESETS, preset_end
+from apps.monitoring.services.incidents import LEARNED
 from apps.monitoring.services.watches import (
     HOURLY,
     LEAST_MINUTES,
@@ -16,9 +22,11 @@ from apps.monitoring.services.watches import (
     MOST_MINUTES,
     MOST_SECONDS,
 )
+from apps.monitoring.stages import STAGE_NAMES
 from apps.training.models import Checkpoint
 from apps.training.selectors.pages import input_resolve, snapshot_choices
 from apps.training.services.kinds import KINDS, POLICIES, REWARDS
+from workers.diagnosis.reading import MOST_BYTES
 
 MOST_CHOICES = 200
 _SETTINGS = ("eval_prompts", "max_new_tokens", "max_seconds")
@@ -51,12 +59,12 @@ class _Asking(forms.Form):
 
 
 class WatchForm(_Asking):
-    """Putting a model under watch."""
+    """Putting a monitored model."""
 
     name = forms.CharField(
         label="Name",
         max_length=LONGEST_NAME,
-        help_text="What people call it, such as assistant in production.",
+        help_text="A descriptive name, such as assistant in production.",
     )
     checkpoint = forms.ChoiceField(
         label="Model in service", help_text="A policy or a reward model; approved ones come first."
@@ -82,7 +90,7 @@ class WatchForm(_Asking):
         initial=64,
         min_value=8,
         max_value=2000,
-        help_text="More show smaller changes and take longer; 8 is the least that says anything.",
+        help_text="More prompts detect smaller changes and take longer; at least 8.",
     )
     max_new_tokens = forms.IntegerField(
         label="Longest answer (tokens)",
@@ -92,11 +100,11 @@ class WatchForm(_Asking):
         help_text="As in its training, if left empty.",
     )
     max_seconds = forms.FloatField(
-        label="Time for a probe (seconds)",
+        label="Time limit of a probe (seconds)",
         initial=300,
         min_value=1,
         max_value=MOST_SECONDS,
-        help_text="A probe that needs longer fails, for half a probe compares with nothing.",
+        help_text="A probe that takes longer fails, because a partial probe cannot be compared.",
     )
 
     def __init__(
@@ -153,7 +161,7 @@ class ChangeForm(_Asking):
         label="Every (minutes)", min_value=LEAST_MINUTES, max_value=MOST_MINUTES
     )
     max_seconds = forms.FloatField(
-        label="Time for a probe (seconds)", min_value=1, max_value=MOST_SECONDS
+        label="Time limit of a probe (seconds)", min_value=1, max_value=MOST_SECONDS
     )
 
     def __init__(self, data: Mapping[str, Any] | None = None, *, watch: Watch) -> None:
@@ -171,7 +179,7 @@ class RebaseForm(_Asking):
     reason = forms.CharField(
         label="Why",
         max_length=LONGEST_REASON,
-        help_text="It stays in the audit log, such as: release 2 was rolled out on purpose.",
+        help_text="Kept in the audit log, for example: release 2 was rolled out on purpose.",
     )
 
     def __init__(self, data: Mapping[str, Any] | None = None) -> None:
@@ -191,3 +199,117 @@ class RetargetForm(_Asking):
         rows = [row for row in model_choices(watch.project, kinds) if row[0] != current]
         self.fields["checkpoint"].choices = [("", "Choose a model"), *rows]
         self.has_choices = bool(rows)
+
+
+# What the pages of incidents, mutes and channels send. Malformed filters narrow nothing.
+
+
+SEVERITIES = ("critical", "warning")
+MOST_AT_ONCE = 200  # incidents of one bulk action
+
+
+def filters_of(sent: QueryDict) -> IncidentFilters:
+    def one_of(name: str, allowed: object) -> str:
+        value = _text(sent, name, 60)
+        return value if value in allowed else ""  # type: ignore[operator] # any container of strings
+
+    return IncidentFilters(
+        state=one_of("state", STATES),
+        severity=one_of("severity", SEVERITIES),
+        link=one_of("link", STAGE_NAMES),
+        run=_text(sent, "run", 16),
+        rule=_text(sent, "rule", 60),
+        muted=one_of("muted", ("yes", "no")),
+        search=_text(sent, "q", 200),
+        sort=one_of("sort", SORTS),
+    )
+
+
+def learned_of(sent: QueryDict) -> tuple[dict[str, str], dict[str, str]]:
+    """(what was typed, what the fields held when the page was opened), of fields that were sent."""
+    typed = {name: _lines(sent.get(name, "")) for name in LEARNED if name in sent}
+    seen = {name: _lines(sent[f"seen_{name}"]) for name in LEARNED if f"seen_{name}" in sent}
+    return typed, seen
+
+
+def mute_end(sent: QueryDict) -> datetime:
+    """A preset, or a day or minute (UTC) that was typed, which goes first."""
+    typed = sent.get("until_date", "").strip()
+    if not typed:
+        return preset_end(sent.get("until", ""))
+    try:
+        at = parse_datetime(typed)
+        day = None if at is not None else parse_date(typed)
+    except ValueError:
+        at = day = None
+    if at is None and day is not None:
+        at = datetime(day.year, day.month, day.day, tzinfo=UTC)
+    if at is None:
+        raise DomainError(
+            "That is no date. Write it as 2026-01-31 or 2026-01-31T18:00.", field="until"
+        )
+    return at if at.tzinfo is not None else at.replace(tzinfo=UTC)
+
+
+def chosen_of(sent: QueryDict) -> list[str]:
+    """The incidents that were ticked."""
+    chosen = [one[:16] for one in dict.fromkeys(sent.getlist("incident"))]
+    if not chosen:
+        raise DomainError("Select at least one incident.", field="incident")
+    if len(chosen) > MOST_AT_ONCE:
+        raise DomainError(f"At most {MOST_AT_ONCE} at once.", field="incident")
+    return chosen
+
+
+def presets() -> list[tuple[str, str]]:
+    return [(name, words) for name, (words, _) in PRESETS.items()]
+
+
+def _text(sent: QueryDict, name: str, longest: int) -> str:
+    return sent.get(name, "").replace("\x00", "").strip()[:longest]
+
+
+def _lines(text: str) -> str:
+    """Browsers send line breaks as two characters; stored text has one."""
+    return text.replace("\r\n", "\n").replace("\x00", "")
+
+
+def text_of(sent: QueryDict) -> str:
+    return _lines(sent.get("text", ""))
+
+
+# The upload of a run trained elsewhere.
+
+
+IMPORT_KINDS = [
+    ("ppo", "PPO, or another actor-critic"),
+    ("grpo", "GRPO, or another without a critic"),
+    ("dpo", "DPO"),
+    ("sft", "Supervised fine-tuning"),
+    ("reward", "Reward model"),
+]
+
+
+class RunImportForm(forms.Form):
+    file = forms.FileField(
+        label="Metrics file",
+        help_text="trainer_state.json or a log history of TRL and transformers, JSON Lines with a "
+        f"step in each row, CSV, or a TensorBoard event file; at most {MOST_BYTES // 2**20} MiB.",
+    )
+    trained_as = forms.ChoiceField(
+        label="What was trained",
+        choices=IMPORT_KINDS,
+        help_text="Decides which detectors apply and how its metrics are named.",
+    )
+    name = forms.CharField(
+        label="Name", max_length=120, required=False, help_text="The file's name, if left empty."
+    )
+
+    def clean_file(self) -> object:
+        file = self.cleaned_data["file"]
+        if file.size > MOST_BYTES:
+            raise forms.ValidationError(
+                f"The file has {file.size / 1e6:.0f} MB; at most {MOST_BYTES / 1e6:.0f} MB are "
+                "read. Export fewer metrics, or every tenth step."
+            )
+        return file
