@@ -93,7 +93,11 @@ class RunOut(Schema):
     priority: str
     waits: str = Field(description="why a queued run has not begun, and its place; else empty")
     attempt: int
-    wish: str = Field(description='"stop" or "cancel" while a wish is under way')
+    command: str = Field(description='"stop" or "cancel" while one is under way')
+    wish: str = Field(
+        description="the former name of `command`; gone with 1.0",
+        json_schema_extra={"deprecated": True},
+    )
     step: int
     total_steps: int | None
     phase: str
@@ -117,6 +121,7 @@ class RunOut(Schema):
         made = {
             "created_by": run.created_by.username if run.created_by else None,
             "priority": run.get_priority_display(),
+            "wish": run.command,
             "waits": waits if waits is not None else why_it_waits(run),
         }
         return cls(**{n: getattr(run, n) for n in cls.model_fields if n not in made}, **made)

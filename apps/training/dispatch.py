@@ -1,4 +1,4 @@
-"""The web side's end of the wire: jobs and wishes out, what Redis knows of a run back in.
+"""The web side's end of the wire: jobs and commands out, what Redis knows of a run back in.
 
 Nothing here raises when Redis is away. It answers False or None within a few seconds, and what
 was not said is said again by the sweep, since the run row is the truth and messages are hints.
@@ -26,7 +26,7 @@ from workers.contract.lease import FENCE
 
 log = logging.getLogger(__name__)
 ACK_SECONDS = 7 * 86_400
-WISH_SECONDS = 7 * 86_400
+COMMAND_SECONDS = 7 * 86_400
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,16 +90,16 @@ def _job_of(message: bytes) -> tuple[str, int] | None:
         return None
 
 
-def wish_send(run: str, wish: str) -> bool:
-    """Tell whoever trains `run`: "stop" or "cancel"; "" takes an old wish back."""
+def command_send(run: str, command: str) -> bool:
+    """Tell whoever trains `run`: "stop" or "cancel"; "" takes an old command back."""
     client = _redis(settings.REDIS_URL)
     try:
-        if wish:
-            client.set(wire.control_key(run), wish, ex=WISH_SECONDS)
+        if command:
+            client.set(wire.control_key(run), command, ex=COMMAND_SECONDS)
         else:
             client.delete(wire.control_key(run))
     except redis.RedisError as error:
-        log.warning("run %s: the wish '%s' waits for Redis: %s", run, wish, error)
+        log.warning("run %s: the command '%s' waits for Redis: %s", run, command, error)
         return False
     return True
 

@@ -71,7 +71,7 @@ class Run(Named):
     seed = models.BigIntegerField(default=0)
     code_version = models.CharField(max_length=80, blank=True)
     attempt = models.PositiveSmallIntegerField(default=0, help_text="0 until first dispatched")
-    wish = models.CharField(
+    command = models.CharField(
         max_length=6, blank=True, choices=[("stop", "stop and keep"), ("cancel", "cancel")]
     )
     step = models.BigIntegerField(default=0)

@@ -92,7 +92,7 @@ class FakeWire:
 
     def __init__(self) -> None:
         self.jobs: list[dict[str, Any]] = []
-        self.wishes: list[tuple[str, str]] = []
+        self.commands: list[tuple[str, str]] = []
         self.acks: list[tuple[str, int, int]] = []
         self.takes_jobs = True
         self.standings: dict[str, dispatch.Standing] = {}
@@ -106,8 +106,8 @@ class FakeWire:
             self.jobs.append(spec)
         return self.takes_jobs
 
-    def wish_send(self, run: str, wish: str) -> bool:
-        self.wishes.append((run, wish))
+    def command_send(self, run: str, command: str) -> bool:
+        self.commands.append((run, command))
         return self.reachable
 
     def ack_send(self, run: str, attempt: int, seq: int) -> None:
@@ -140,7 +140,14 @@ class FakeWire:
 def wire(monkeypatch: pytest.MonkeyPatch) -> FakeWire:
     fake = FakeWire()
     monkeypatch.setattr(queueing, "fleet_state", fake.fleet_state)
-    for name in ("job_send", "wish_send", "ack_send", "attempt_fence", "standing", "jobs_waiting"):
+    for name in (
+        "job_send",
+        "command_send",
+        "ack_send",
+        "attempt_fence",
+        "standing",
+        "jobs_waiting",
+    ):
         monkeypatch.setattr(dispatch, name, getattr(fake, name))
     return fake
 

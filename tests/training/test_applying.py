@@ -239,14 +239,14 @@ def test_a_person_who_resumes_a_run_gives_it_all_its_attempts_again(
 
 def test_a_run_that_people_want_ended_is_not_tried_again(run: Run) -> None:
     report(run, OPENED)
-    Run.objects.filter(pk=run.pk).update(wish="stop", state="stopping")
+    Run.objects.filter(pk=run.pk).update(command="stop", state="stopping")
     report(run, KILLED, first=2)
     assert (run.state, run.attempt) == ("failed", 1)
 
 
 def test_a_cancelled_run_whose_trainer_dies_is_cancelled(run: Run) -> None:
     report(run, OPENED)
-    Run.objects.filter(pk=run.pk).update(wish="cancel", state="stopping")
+    Run.objects.filter(pk=run.pk).update(command="cancel", state="stopping")
     report(run, KILLED, first=2)
     assert (run.state, run.failure_kind) == ("cancelled", "")
 
@@ -294,7 +294,7 @@ def test_an_event_that_breaks_the_contract_fails_its_run_and_holds_up_nothing(
     types = RunEvent.objects.filter(run=run).order_by("seq").values_list("type", flat=True)
     assert list(types) == ["Opened", "Invalid", "Log"]
     assert wire.acks == [(run.pk, 1, 3)]
-    assert wire.wishes[-1] == (run.pk, "cancel"), "its trainer is told to end"
+    assert wire.commands[-1] == (run.pk, "cancel"), "its trainer is told to end"
 
 
 @pytest.mark.parametrize(
@@ -366,7 +366,7 @@ def test_events_of_a_run_that_is_gone_tell_its_supervisor_to_stop(
     sent["run"] = "deleted"
     assert services.events_apply(batch=sent).unknown
     assert wire.acks == [("deleted", 1, 2)]
-    assert wire.wishes[-1] == ("deleted", "cancel")
+    assert wire.commands[-1] == ("deleted", "cancel")
 
 
 def test_text_that_postgresql_cannot_hold_is_mended(run: Run) -> None:

@@ -67,14 +67,14 @@ def test_foreign_messages_in_the_queue_are_passed_over(client: redis.Redis) -> N
     assert dispatch.jobs_waiting("short") == set()
 
 
-def test_a_wish_reaches_the_supervisor_and_can_be_taken_back(name: str) -> None:
+def test_a_command_reaches_the_supervisor_and_can_be_taken_back(name: str) -> None:
     line = Line(os.environ["REDIS_URL"])
-    assert line.wish(name) is None
-    for wish in ("stop", "cancel"):
-        assert dispatch.wish_send(name, wish)
-        assert line.wish(name) == wish
-    assert dispatch.wish_send(name, "")
-    assert line.wish(name) is None
+    assert line.command(name) is None
+    for command in ("stop", "cancel"):
+        assert dispatch.command_send(name, command)
+        assert line.command(name) == command
+    assert dispatch.command_send(name, "")
+    assert line.command(name) is None
     line.close()
 
 
@@ -101,7 +101,7 @@ def test_standing_tells_what_a_supervisor_did(client: redis.Redis, name: str) ->
 def test_without_redis_everything_says_so_soon_and_nothing_raises(away: None, name: str) -> None:
     began = time.monotonic()
     assert dispatch.job_send(JOB, created_at=1.0) is False
-    assert dispatch.wish_send(name, "cancel") is False
+    assert dispatch.command_send(name, "cancel") is False
     assert dispatch.attempt_fence(name, 1) is None
     assert dispatch.standing(name) is None
     assert dispatch.jobs_waiting("short") is None
@@ -109,7 +109,7 @@ def test_without_redis_everything_says_so_soon_and_nothing_raises(away: None, na
     assert time.monotonic() - began < 20
 
 
-# Cancel, stop and keep, resume: what a person wishes is stored first and delivered until done.
+# Cancel, stop and keep, resume: what a person commands is stored first and delivered until done.
 
 
 @pytest.fixture
@@ -123,9 +123,9 @@ def test_a_running_run_is_asked_to_end(
 ) -> None:
     with commits():
         run = services.run_cancel(run=running, user=emil)
-        assert wire.wishes[-1][1] == "", "nobody is told before it is stored"
-    assert (run.state, run.wish) == ("stopping", "cancel")
-    assert wire.wishes[-1] == (run.pk, "cancel")
+        assert wire.commands[-1][1] == "", "nobody is told before it is stored"
+    assert (run.state, run.command) == ("stopping", "cancel")
+    assert wire.commands[-1] == (run.pk, "cancel")
     report(run, Cancelled(step=4), first=3)
     assert run.state == "cancelled"
     assert AuditEvent.objects.get(action="run.cancelled").actor == emil
@@ -150,7 +150,7 @@ def test_a_cancel_waits_while_redis_is_away_and_the_sweep_delivers_it(
     with commits():
         services.run_cancel(run=run)
     run.refresh_from_db()
-    assert (run.state, run.wish) == ("stopping", "cancel")
+    assert (run.state, run.command) == ("stopping", "cancel")
     wire.reachable = True
     with commits():
         services.runs_sweep()
@@ -166,7 +166,7 @@ def test_cancelling_twice_is_cancelling_once(running: Run, emil: User) -> None:
 
 def test_a_stop_can_still_become_a_cancel(running: Run) -> None:
     services.run_stop_and_keep(run=running)
-    assert services.run_cancel(run=running).wish == "cancel"
+    assert services.run_cancel(run=running).command == "cancel"
 
 
 def test_a_stopped_run_finishes_and_says_that_it_was_stopped(
@@ -174,7 +174,7 @@ def test_a_stopped_run_finishes_and_says_that_it_was_stopped(
 ) -> None:
     with commits():
         run = services.run_stop_and_keep(run=running, user=emil)
-    assert wire.wishes[-1] == (run.pk, "stop")
+    assert wire.commands[-1] == (run.pk, "stop")
     report(run, Finished(step=5, summary={"loss": 1.0}, stopped_early=True), first=3)
     assert (run.state, run.summary) == ("finished", {"loss": 1.0, "stopped_early": True})
 
@@ -192,7 +192,7 @@ def test_an_ended_run_can_be_neither_cancelled_nor_stopped(running: Run) -> None
         services.run_stop_and_keep(run=running)
 
 
-def test_a_failed_run_is_resumed_as_a_new_attempt_without_its_old_wish(
+def test_a_failed_run_is_resumed_as_a_new_attempt_without_its_old_command(
     running: Run, wire: FakeWire, commits: Callable[..., Any], emil: User
 ) -> None:
     services.run_stop_and_keep(run=running)
@@ -200,10 +200,10 @@ def test_a_failed_run_is_resumed_as_a_new_attempt_without_its_old_wish(
     assert running.state == "failed"
     with commits():
         run = services.run_resume(run=running, user=emil)
-    assert (run.state, run.attempt, run.wish) == ("queued", 2, "")
+    assert (run.state, run.attempt, run.command) == ("queued", 2, "")
     assert (run.failure_kind, run.fault, run.ended_at) == ("", "", None)
     assert run.attempts.get(number=2).cause == "resume"
-    assert wire.wishes[-1] == (run.pk, ""), "or the old wish would end the new attempt"
+    assert wire.commands[-1] == (run.pk, ""), "or the old command would end the new attempt"
     assert wire.jobs[-1]["attempt"] == 2
     assert AuditEvent.objects.get(action="run.resumed").actor == emil
 

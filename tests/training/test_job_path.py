@@ -226,7 +226,7 @@ def test_a_resumed_run_continues_where_its_cancelled_attempt_had_saved(
     run = at_work(drill(steps=30, step_seconds=0.01, checkpoint_every=3, **hold))
     services.run_cancel(run=run)
     run = services.run_resume(run=in_state(run, "cancelled"))
-    assert (run.state, run.attempt, run.wish) == ("queued", 2, "")
+    assert (run.state, run.attempt, run.command) == ("queued", 2, "")
     assert RunAttempt.objects.get(run=run, number=2).resumed_from_step == 6
     run = in_state(run, "finished")
     steps = [step for step, _ in selectors.metric_series(run=run)["drill/value"]]

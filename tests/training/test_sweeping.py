@@ -159,13 +159,13 @@ def test_a_waiting_run_whose_bell_was_missed_is_released(
     assert RunInput.objects.get(run=waiting).checkpoint.step == 3
 
 
-def test_a_wish_is_repeated_until_the_run_has_ended(
+def test_a_command_is_repeated_until_the_run_has_ended(
     running: Run, sweep: Sweep, wire: FakeWire
 ) -> None:
     services.run_stop_and_keep(run=running)
     for _ in range(3):
         sweep()
-    assert wire.wishes[-3:] == [(running.pk, "stop")] * 3
+    assert wire.commands[-3:] == [(running.pk, "stop")] * 3
 
 
 def test_a_cancelled_run_whose_machine_is_gone_is_cancelled(
@@ -219,20 +219,20 @@ def test_an_outcome_that_only_reached_the_store_is_found_there(
     assert (running.state, running.attempt) == (state, attempt)
 
 
-@pytest.mark.parametrize(("wish", "state"), [("", "running"), ("cancel", "cancelled")])
+@pytest.mark.parametrize(("command", "state"), [("", "running"), ("cancel", "cancelled")])
 def test_a_silent_run_is_not_lost_while_the_store_that_may_know_its_end_is_away(
     running: Run,
     sweep: Sweep,
     wire: FakeWire,
     artifacts: Path,
     monkeypatch: pytest.MonkeyPatch,
-    wish: str,
+    command: str,
     state: str,
 ) -> None:
     spool(running, artifacts, Opened(), Progress(step=3), Finished(step=9))
     wire.claimed(running, leased=False)
     silent_for(running, 46)
-    Run.objects.filter(pk=running.pk).update(wish=wish)
+    Run.objects.filter(pk=running.pk).update(command=command)
     own = Store.open
 
     def away(store: Store, relative: str, mode: str = "rb") -> Any:
@@ -245,7 +245,7 @@ def test_a_silent_run_is_not_lost_while_the_store_that_may_know_its_end_is_away(
     monkeypatch.setattr(Store, "open", own)
     sweep()
     running.refresh_from_db()
-    assert (running.state, running.attempt) == ("finished" if not wish else state, 1)
+    assert (running.state, running.attempt) == ("finished" if not command else state, 1)
 
 
 def test_a_lost_run_resumes_from_a_checkpoint_that_only_its_spool_knew(

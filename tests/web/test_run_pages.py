@@ -261,13 +261,13 @@ def test_cancelling_asks_first_and_says_what_is_lost(project, emil, signed_in, r
     text = signed_in(emil).get(address(run, "cancel/")).content.decode()
     assert "15 of 40 steps are lost" in text
     run.refresh_from_db()
-    assert run.wish == ""
+    assert run.command == ""
 
 
-def test_cancelling_sets_the_wish_and_is_in_the_audit_log(emil, signed_in, run):
+def test_cancelling_sets_the_command_and_is_in_the_audit_log(emil, signed_in, run):
     assert signed_in(emil).post(address(run, "cancel/")).status_code == 302
     run.refresh_from_db()
-    assert run.wish == "cancel"
+    assert run.command == "cancel"
     assert AuditEvent.objects.filter(action="run.cancelled", subject=run.pk, actor=emil).exists()
 
 

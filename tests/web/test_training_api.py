@@ -140,8 +140,9 @@ def test_samples_come_with_their_reward_even_when_it_is_no_number(project, call)
 
 def test_stop_cancel_and_resume_say_what_became_of_the_run(project, call):
     run = run_make(project)
-    assert call("post", f"/{run.pk}/stop").json()["wish"] == "stop"
-    assert call("post", f"/{run.pk}/cancel").json()["wish"] == "cancel"
+    assert call("post", f"/{run.pk}/stop").json()["command"] == "stop"
+    assert call("post", f"/{run.pk}/cancel").json()["command"] == "cancel"
+    assert call("get", f"/{run.pk}").json()["wish"] == "cancel"  # its name before 0.2.0
     done = run_make(project, state="finished")
     late = call("post", f"/{done.pk}/cancel")
     assert (late.status_code, late.json()["code"]) == (409, "run_has_ended")

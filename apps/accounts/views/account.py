@@ -63,9 +63,9 @@ def profile(request: Request) -> HttpResponse:
 
 @require_POST
 def theme(request: Request) -> HttpResponse:
-    wish = request.POST.get("theme", "")
-    if wish in THEMES:
-        request.user.theme = wish
+    chosen = request.POST.get("theme", "")
+    if chosen in THEMES:
+        request.user.theme = chosen
         request.user.save(update_fields=["theme"])
     if request.htmx:
         return HttpResponse(status=204)

@@ -308,7 +308,7 @@ class Progress:
     """Told by the running import, at most twice a second; raises Stopped when it is to end.
 
     The cache carries the figures, since the transaction of the import hides its own writes; the
-    wish to cancel is read from the job's row, which others commit.
+    request to cancel is read from the job's row, which others commit.
     """
 
     def __init__(self, job: str, attempt: int) -> None:

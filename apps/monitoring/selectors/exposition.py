@@ -1,4 +1,4 @@
-"""What a monitoring system is told of the site: a few counts, no name of a run or a person.
+"""What a monitoring system reads about the site: a few counts, no name of a run or a person.
 
 Every family has few series however large the site is: labels are states, kinds, queues and stages,
 never ids. A value of a label that nobody foresaw counts as "other" once there are too many.

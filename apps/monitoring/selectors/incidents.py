@@ -172,7 +172,7 @@ def runs_with_incidents(*, project: Project, most: int = 100) -> list[Run]:
 
 
 def entries_of(incident: Incident) -> list[IncidentEntry]:
-    """The timeline, oldest first. Alerts that nobody was told of stand for themselves in a count:
+    """The timeline, oldest first. Alerts that nobody was sent stand for themselves in a count:
     of thousands, the first and last hundred."""
     rows = incident.entries.select_related("by", "alert").order_by("at", "pk")
     n = rows.count()

@@ -107,7 +107,7 @@ def snapshot_run(*, snapshot: str) -> str:
 
 
 def snapshot_cancel(*, snapshot: Snapshot, by: User) -> None:
-    """Wish a draft away: at once while nobody has it, otherwise at its maker's next step.
+    """Delete a draft: at once while nobody has it, otherwise at its maker's next step.
 
     `Conflict` when it is done already.
     """

@@ -1,4 +1,4 @@
-"""Is this data ready? What the project's own numbers say about methods, and what is missing."""
+"""Data readiness: what the project's own numbers say about methods, and what is missing."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field

@@ -44,7 +44,7 @@ class Migration(migrations.Migration):
                 ('seed', models.BigIntegerField(default=0)),
                 ('code_version', models.CharField(blank=True, max_length=80)),
                 ('attempt', models.PositiveSmallIntegerField(default=0, help_text='0 until first dispatched')),
-                ('wish', models.CharField(blank=True, choices=[('stop', 'stop and keep'), ('cancel', 'cancel')], max_length=6)),
+                ('command', models.CharField(blank=True, choices=[('stop', 'stop and keep'), ('cancel', 'cancel')], max_length=6)),
                 ('step', models.BigIntegerField(default=0)),
                 ('total_steps', models.BigIntegerField(blank=True, null=True)),
                 ('phase', models.CharField(blank=True, max_length=60)),

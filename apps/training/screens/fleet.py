@@ -189,7 +189,7 @@ def differences(
     worker: WorkerReport, all_workers: Sequence[WorkerReport], site_code: str
 ) -> list[str]:
     """What this worker has otherwise than most of the others, or than the site. Where no version
-    is the most common one, everybody is told of: nobody can say who is right."""
+    is the most common one, all are listed: nobody can say who is right."""
     found = []
     for name in PACKAGES:
         own = worker.versions.get(name)

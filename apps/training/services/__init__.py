@@ -2,6 +2,12 @@
 
 from apps.training.services.applying import Applied, events_apply
 from apps.training.services.attempts import run_dispatch
+from apps.training.services.commands import (
+    alert_acknowledge,
+    run_cancel,
+    run_resume,
+    run_stop_and_keep,
+)
 from apps.training.services.kinds import KINDS
 from apps.training.services.launching import run_clone, run_launch
 from apps.training.services.points import Thinned, metrics_store, runs_thin
@@ -24,12 +30,6 @@ from apps.training.services.repeating import (
 )
 from apps.training.services.rollback import HEALTHY, START, roll_back_plan, run_roll_back
 from apps.training.services.sweeping import runs_sweep
-from apps.training.services.wishes import (
-    alert_acknowledge,
-    run_cancel,
-    run_resume,
-    run_stop_and_keep,
-)
 
 __all__ = [
     "HEALTHY",

@@ -108,7 +108,7 @@ def _refuse(result: Applied, events: list[Any]) -> None:
     its trainer stop training."""
     result.unknown = True
     log.warning("events of the unknown attempt %s/%s", result.run, result.attempt)
-    dispatch.wish_send(result.run, "cancel")
+    dispatch.command_send(result.run, "cancel")
     dispatch.ack_send(result.run, result.attempt, max(map(_seq, events), default=0))
 
 
@@ -221,7 +221,7 @@ def _fail(run: Run, attempt: RunAttempt, error: Exception) -> None:
         message=f"Event {attempt.last_seq} of attempt {attempt.number} breaks the contract: "
         f"{error}"[:2000],
     )
-    transaction.on_commit(partial(dispatch.wish_send, run.pk, "cancel"))
+    transaction.on_commit(partial(dispatch.command_send, run.pk, "cancel"))
 
 
 def _seq(raw: Any) -> int:

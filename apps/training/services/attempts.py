@@ -43,7 +43,7 @@ def run_dispatch(*, run: Run, cause: str) -> RunAttempt | None:
     resume = _last_good_checkpoint(run)
     run.attempt += 1
     run.state = Run.State.QUEUED
-    run.wish = run.phase = run.fault = run.failure_kind = run.failure_message = ""
+    run.command = run.phase = run.fault = run.failure_kind = run.failure_message = ""
     run.step = resume.step if resume else 0
     run.eta_s = run.admitted_at = run.dispatched_at = run.heard_at = run.ended_at = None
     run.goes_on = cause == _Cause.RETRY
@@ -95,9 +95,9 @@ def run_fail_or_retry(
     RunAttempt.objects.filter(run=run, number=run.attempt).update(
         outcome=outcome, ended_at=timezone.now()
     )
-    if run.wish == "cancel":
+    if run.command == "cancel":
         run_end(run=run, state=Run.State.CANCELLED)
-    elif retryable and not run.wish and attempts_used(run) < settings.RUN_MAX_ATTEMPTS:
+    elif retryable and not run.command and attempts_used(run) < settings.RUN_MAX_ATTEMPTS:
         log.info("run %s: attempt %s %s, trying again", run.pk, run.attempt, kind)
         run_dispatch(run=run, cause=_Cause.RETRY)
     else:

@@ -70,7 +70,7 @@ def run_send(*, run_id: str, attempt: int) -> bool:
     )
     if opened is None:
         return False
-    if not opened.run.wish and not dispatch.wish_send(run_id, ""):
+    if not opened.run.command and not dispatch.command_send(run_id, ""):
         return False
     job = opened.spec | {"secret": secret_of(run_id, attempt)}
     if not dispatch.job_send(job, created_at=opened.created_at.timestamp()):

@@ -11,9 +11,9 @@ from apps.common.transactions import after_commit
 from apps.training import dispatch
 from apps.training.models import Run, RunAttempt
 from apps.training.services.attempts import run_dispatch, run_end, run_fail_or_retry, run_locked
+from apps.training.services.commands import command_deliver
 from apps.training.services.queueing import log, run_send, runs_admit
 from apps.training.services.receiving import ends_parked, parked_apply, spool_import_stored
-from apps.training.services.wishes import wish_deliver
 from workers.artifacts import StoreUnreachable
 from workers.contract.events import Fault
 
@@ -48,8 +48,8 @@ def _sweep(run: Run) -> str | None:
     if run.state == Run.State.WAITING:
         run_dispatch(run=run, cause=RunAttempt.Cause.LAUNCH)
         return "released" if run.state != Run.State.WAITING else None
-    if run.wish:
-        after_commit(wish_deliver, run_id=run.pk)
+    if run.command:
+        after_commit(command_deliver, run_id=run.pk)
     if run.state == Run.State.QUEUED and run.admitted_at is None:
         return None  # it waits for a slot
     if run.state == Run.State.QUEUED and run.dispatched_at is None:
@@ -90,14 +90,14 @@ def _recover(run: Run) -> str | None:
     try:
         spool = spool_import_stored(run_id=run.pk, attempt=run.attempt)
     except StoreUnreachable as error:
-        if run.wish != "cancel":
+        if run.command != "cancel":
             log.warning("run %s/%s is silent, and what it left: %s", run.pk, run.attempt, error)
             return None  # it may have ended well; the next attempt would need the store too
         spool = None
     run.refresh_from_db()
     if spool is not None and spool.applied and not _still_open(run):
         return "settled"
-    if run.wish == "cancel":
+    if run.command == "cancel":
         RunAttempt.objects.filter(run=run, number=run.attempt).update(
             outcome="lost", ended_at=timezone.now()
         )

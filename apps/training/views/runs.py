@@ -145,7 +145,7 @@ def header(run: Run) -> dict[str, Any]:
         "group_size": selectors.group_sizes(run.project, [run.group]).get(run.group, 0),
         "open_alerts": [a for a in fired if a.acknowledged_at is None and a.severity != "info"],
         "may_stop": run.state == Run.State.RUNNING and not imported,
-        "may_cancel": run.is_live and run.wish != "cancel" and not imported,
+        "may_cancel": run.is_live and run.command != "cancel" and not imported,
         "may_resume": run.state in (Run.State.FAILED, Run.State.CANCELLED) and not imported,
         "may_clone": run.kind in dict(KINDS),
         "stopped_on_purpose": run.fault == "guard" or run.failure_kind.startswith(PREFLIGHT),

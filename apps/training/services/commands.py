@@ -1,4 +1,4 @@
-"""What people may wish of a run: cancel it, stop and keep it, resume it."""
+"""What people may command a run to do: cancel it, stop and keep it, resume it."""
 
 from django.db import transaction
 from django.utils import timezone
@@ -17,9 +17,9 @@ def run_cancel(*, run: Run, user: User | None = None) -> Run:
     and killed after the grace time. Returns the run as it now is."""
     with transaction.atomic():
         run = _live(run, "cancelled")
-        if run.wish == "cancel":
+        if run.command == "cancel":
             return run
-        run.wish = "cancel"
+        run.command = "cancel"
         _audit("run.cancelled", run, user)
         if run.state == Run.State.QUEUED and run.admitted_at is None:
             # It was never sent, so there is nobody to ask.
@@ -33,7 +33,7 @@ def run_cancel(*, run: Run, user: User | None = None) -> Run:
             return run
         run.state = Run.State.STOPPING
         run.save()
-        after_commit(wish_deliver, run_id=run.pk)
+        after_commit(command_deliver, run_id=run.pk)
     run.refresh_from_db()
     return run
 
@@ -42,18 +42,18 @@ def run_stop_and_keep(*, run: Run, user: User | None = None) -> Run:
     """Ask the trainer to save and finish early. Raises `Conflict` when none is running."""
     with transaction.atomic():
         run = _live(run, "stopped")
-        if run.wish:
+        if run.command:
             return run
         if run.state != Run.State.RUNNING:
             raise Conflict(
                 "The run has not started, so there is nothing to keep. Cancel it instead.",
                 code="run_not_running",
             )
-        run.wish = "stop"
+        run.command = "stop"
         run.state = Run.State.STOPPING
         run.save()
         _audit("run.stopped", run, user)
-        after_commit(wish_deliver, run_id=run.pk)
+        after_commit(command_deliver, run_id=run.pk)
     return run
 
 
@@ -78,23 +78,23 @@ def run_resume(*, run: Run, user: User | None = None) -> Run:
                 code="upstream_failed",
                 field=f"inputs.{row.role}",
             )
-        run.wish = ""
+        run.command = ""
         run_dispatch(run=run, cause=RunAttempt.Cause.RESUME)
         _audit("run.resumed", run, user)
     return run
 
 
-def wish_deliver(*, run_id: str) -> None:
-    """Bring the stored wish to the workers. The sweep repeats it until the run has ended.
+def command_deliver(*, run_id: str) -> None:
+    """Bring the stored command to the workers. The sweep repeats it until the run has ended.
 
     A cancelled attempt that nobody has claimed is fenced off in Redis, so that it never starts,
     and the run has ended.
     """
     run = Run.objects.filter(pk=run_id).first()
-    if run is None or not run.wish or not run.is_live:
+    if run is None or not run.command or not run.is_live:
         return
-    dispatch.wish_send(run.pk, run.wish)
-    if run.wish != "cancel" or not dispatch.attempt_fence(run.pk, run.attempt):
+    dispatch.command_send(run.pk, run.command)
+    if run.command != "cancel" or not dispatch.attempt_fence(run.pk, run.attempt):
         return
     with transaction.atomic():
         locked = run_locked(run_id)
