@@ -147,7 +147,8 @@ def own_rows(inputs: Mapping[str, Any]) -> tuple[dict[str, Any], float, float]:
 
 
 def same_randomness() -> None:
-    """torch's own generator as the first rank's: TRL shuffles the batch by it, and a run that continues with more processes than before has a new one on some of them."""
+    """torch's own generator as the first rank's: TRL shuffles the batch by it, and a run that
+    continues with more processes than before has a new one on some of them."""
     if ranks.world() > 1:
         torch.set_rng_state(ranks.from_first(torch.get_rng_state()))
 

@@ -143,8 +143,8 @@ def run_move(*, run: Run, to: str, user: User | None = None) -> Run:
 def quota_set(
     *, project: Project, runs_at_once: int | None, user: User | None = None
 ) -> RunQuota | None:
-    """How many runs of the project may have a slot at once; None lifts the limit. What runs goes
-    on, whatever the new quota is."""
+    """How many runs of the project may have a slot at once; None lifts the limit. Runs that
+    have begun continue, whatever the new quota is."""
     if runs_at_once is not None and not 1 <= runs_at_once <= MOST_AT_ONCE:
         raise DomainError(
             f"The quota is a number from 1 to {MOST_AT_ONCE}, or blank for none.",
