@@ -25,7 +25,7 @@ class Point:
 
 
 @dataclass
-class TrainerParts:
+class Course:
     """A run: its checkpoints, the alarms in order, why and when it ended, which one it chose."""
 
     points: list[Point]
@@ -41,7 +41,7 @@ class TrainerParts:
 class Result:
     seed: int
     facts: dict[str, float]  # how right votes and models were
-    courses: dict[str, TrainerParts] = field(default_factory=dict)
+    courses: dict[str, Course] = field(default_factory=dict)
     version: int = VERSION
 
 
@@ -52,7 +52,7 @@ def write(result: Result, path: Path) -> None:
 def read(path: Path) -> Result:
     data = json.loads(path.read_text())
     courses = {
-        arm: TrainerParts(
+        arm: Course(
             **course
             | {
                 "points": [Point(**point) for point in course["points"]],

@@ -13,9 +13,9 @@ from typing import Any
 
 from benchmarks.overoptimization_world.courses import (
     VERSION,
+    Course,
     Point,
     Result,
-    TrainerParts,
     read,
     write,
 )
@@ -67,7 +67,7 @@ def run(root: Path, seed: int) -> Result:
     return result
 
 
-def course(world: World, arm: str, changes: Mapping[str, Any]) -> TrainerParts:
+def course(world: World, arm: str, changes: Mapping[str, Any]) -> Course:
     """The PPO run `arm` in this world."""
     began = time.process_time()
     gold = {0: gold_figures(world, world.shop.folder_of("sft"))}
@@ -99,7 +99,7 @@ def course(world: World, arm: str, changes: Mapping[str, Any]) -> TrainerParts:
         if step in curves["eval/score"]  # a run that a rule stopped may save between evaluations
     ]
     chosen = [e.step for e in outcome.all(CheckpointSaved) if "best" in e.tags]
-    return TrainerParts(
+    return Course(
         points,
         [(alert.step, alert.rule) for alert in outcome.all(Alert)],
         ended_at=max(curves["objective/kl"]),

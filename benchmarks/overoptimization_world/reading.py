@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from benchmarks.overoptimization_world.courses import Point, Result, TrainerParts
+from benchmarks.overoptimization_world.courses import Course, Point, Result
 
 KEPT = 0.9  # share of the best gold that a stop, or a chosen checkpoint, has to keep
 ONLY_SHIPPED_STOP = "held_out_down"  # the rule that stops a run without anybody's choice
@@ -67,11 +67,11 @@ def read_course(result: Result) -> Reading:
     )
 
 
-def at(course: TrainerParts, step: int) -> Point:
+def at(course: Course, step: int) -> Point:
     return next(point for point in course.points if point.step == step)
 
 
-def other_stops(free: TrainerParts) -> list[tuple[str, int, bool]]:
+def other_stops(free: Course) -> list[tuple[str, int, bool]]:
     """(name, step, whether the evaluation of that step was still made)."""
     return [
         ("nothing set", _first(free, ONLY_SHIPPED_STOP), True),
@@ -80,11 +80,11 @@ def other_stops(free: TrainerParts) -> list[tuple[str, int, bool]]:
     ]
 
 
-def _first(free: TrainerParts, rule: str) -> int:
+def _first(free: Course, rule: str) -> int:
     return min((step for step, spoke in free.alarms if spoke == rule), default=free.ended_at)
 
 
-def _out_of_patience(free: TrainerParts) -> int:
+def _out_of_patience(free: Course) -> int:
     best, without = free.points[0].judge, 0
     for point in free.points[1:]:
         best, without = (point.judge, 0) if point.judge > best else (best, without + 1)

@@ -96,7 +96,7 @@ def test_the_statements_of_a_hand_out_are_explained_and_nothing_is_kept(
 
     pairs_make(project, 3)
     found = reads(lambda: services.slot_lease_next(project=project, annotator=ana))
-    assert [read.name for read in found] == ["SEAT", "DRAW"]
+    assert [read.name for read in found] == ["ELIGIBILITY_LOCK", "DRAW"]
     assert all(0 < read.buffers < 1000 and read.milliseconds > 0 for read in found)
     assert not Slot.objects.filter(state="leased").exists()
 
