@@ -107,3 +107,21 @@ def plans_renew(*tables: type[models.Model], by_key: tuple[type[models.Model], .
     names += [f"{quote(table._meta.db_table)} ({quote(table._meta.pk.column)})" for table in by_key]
     with connection.cursor() as cursor:
         cursor.execute(f"analyze {', '.join(names)}")
+
+
+def row_named(cursor: CursorWrapper) -> dict[str, Any] | None:
+    """The next row that a statement found, by the names of its columns; None when there is none."""
+    row = cursor.fetchone()
+    return None if row is None else dict(zip(_columns(cursor), row, strict=True))
+
+
+def rows_named(cursor: CursorWrapper) -> list[dict[str, Any]]:
+    """All rows that a statement found, by the names of their columns."""
+    names = _columns(cursor)
+    return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+
+
+def _columns(cursor: CursorWrapper) -> list[str]:
+    names = [column.name for column in cursor.description]
+    assert len({*names}) == len(names), names  # noqa: S101  # each column has a name of its own
+    return names

@@ -273,14 +273,14 @@ def kinds(project: Project, state: str = "done") -> Counter[str]:
 def test_shares_of_the_streams_are_those_the_project_sets() -> None:
     row = ("reviewer", "", None, 0, None, 0, 0, [], [], 900, 0.5, 0.1, 0.2, 0.05, 0.1)
     draws = [(number + 0.5) / 1000 for number in range(1000)]
-    reviewer = Eligibility.of(row)
+    reviewer = Eligibility(*row)
     assert Counter(map(reviewer.stream, draws)) == {
         "gold": 100,
         "repeat": 200,
         "audit": 50,
         "queue": 650,
     }
-    annotator = Eligibility.of(("annotator", *row[1:]))
+    annotator = Eligibility("annotator", *row[1:])
     assert Counter(map(annotator.stream, draws)) == {"gold": 100, "repeat": 200, "queue": 700}
 
 

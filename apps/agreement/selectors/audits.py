@@ -11,6 +11,7 @@ from django.utils import timezone
 
 from apps.accounts.models import Project, User
 from apps.agreement.models import Ruling
+from apps.common.transactions import rows_named
 from apps.labeling.models import AUDIT_SEED, Decision, LabelingSettings, Slot, Vote
 from apps.labeling.services.statements import AUDITABLE
 from measures.audit import Rate, coincidence, error_from_repeats, simple_rate
@@ -20,9 +21,10 @@ _LOWEST_HASH = -(2**63)
 # Every audit that was done, the first one of each vote. What has become of the comparison since is
 # not asked: an audit that led to a ruling would drop out, and with it the errors that were found.
 _DONE = """
-select distinct on (v.id) v.id, v.comparison_id, v.annotator_id, v.choice, v.cast_at,
-       r.choice, r.annotator_id, r.cast_at, c.external_id,
-       case when s.kind = 'regular' and d.outcome = 'accepted' then d.winner end,
+select distinct on (v.id) v.id as vote, v.comparison_id as comparison,
+       v.annotator_id as annotator, v.choice, v.cast_at as voted_at,
+       r.choice as judged, r.annotator_id as reviewer, r.cast_at as judged_at, c.external_id,
+       case when s.kind = 'regular' and d.outcome = 'accepted' then d.winner end as decided,
        n.a, n.b, n.tie, n.both_bad
 from labeling_slot a
 join labeling_vote v on v.id = a.measures_id and v.is_current
@@ -128,7 +130,7 @@ def audit_sample(*, project: Project) -> AuditSample:
     }
     with connection.cursor() as cursor:
         cursor.execute(_DONE, values)
-        done = [_audited(row) for row in cursor.fetchall()]
+        done = [_audited(row) for row in rows_named(cursor)]
         cursor.execute(_VOTES, values)
         votes = cursor.fetchall()
     waiting = {person: Waiting(*rest) for person, _, *rest in votes if rest[0]}
@@ -142,10 +144,10 @@ def audit_sample(*, project: Project) -> AuditSample:
     return AuditSample(done, waiting, population, settings)
 
 
-def _audited(row: tuple[Any, ...]) -> Audited:
-    counts = dict(zip(("a", "b", "tie", "both_bad"), row[10:], strict=True))
-    decided = row[9] or _plurality(counts)
-    return Audited(*[*row[:2], row[8], *row[2:8], decided, sum(counts.values())])
+def _audited(row: dict[str, Any]) -> Audited:
+    counts = {choice: row.pop(choice) for choice in ("a", "b", "tie", "both_bad")}
+    decided = row.pop("decided") or _plurality(counts)
+    return Audited(**row, decided=decided, n_votes=sum(counts.values()))
 
 
 def _plurality(counts: dict[str, int]) -> str:

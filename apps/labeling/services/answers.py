@@ -9,11 +9,12 @@ from django.db import transaction
 from django.db.backends.utils import CursorWrapper
 
 from apps.common.errors import Conflict, DomainError, Missing, Refused
+from apps.common.transactions import row_named
 from apps.labeling.models import Choice, Response, Slot, Vote
 from apps.labeling.services import statements as sql
 from apps.labeling.services.deciding import Policy, decision_store
 from apps.labeling.services.eligibility import Eligibility, role_check
-from apps.labeling.services.results import QUESTION_COLUMNS, Questions, VoteResult
+from apps.labeling.services.results import Questions, VoteResult
 from apps.labeling.texts import MOST_CHARACTERS, BadMessages, fingerprint, messages_from
 from measures import voting
 
@@ -179,9 +180,20 @@ def times_bounded(
 # The steps every stored vote goes through: lock and read, add the row, close the slot, decide.
 
 # Where the columns of `LOCK_FOR_VOTE` change from one thing to the next.
-_N_FIELDS = 13
-_ELIGIBILITY_END = _N_FIELDS + Eligibility.N_COLUMNS
-_QUESTIONS_END = _ELIGIBILITY_END + len(QUESTION_COLUMNS)
+_OWN_COLUMNS = (
+    "slot",
+    "project",
+    "comparison",
+    "kind",
+    "state",
+    "annotator",
+    "left_is",
+    "leased_at",
+    "now",
+    "response_a",
+    "response_b",
+    "guideline",
+)
 # Votes of these slots decide; hidden repeats and audit re-votes measure the annotator instead.
 _COUNTED = (Slot.Kind.REGULAR, Slot.Kind.GOLD)
 
@@ -211,16 +223,21 @@ class LeasedSlot:
 def slot_lock(cursor: CursorWrapper, slot: int, annotator: int, source: str) -> LeasedSlot:
     """Lock membership, slot and comparison, in that order, and read what a vote needs."""
     cursor.execute(sql.LOCK_FOR_VOTE, {"slot": slot, "annotator": annotator})
-    row = cursor.fetchone()
+    row = row_named(cursor)
     if row is None:
         raise Missing("There is no such pair.", field="slot")
-    eligibility = Eligibility.of(row[_N_FIELDS:_ELIGIBILITY_END])
+    eligibility = Eligibility.of(row)
     if source != Vote.Source.IMPORT:  # imported people are not members: they cannot sign in
         if eligibility.role is None:
             raise Missing("There is no such pair.", field="slot")
         role_check(eligibility.role)
-    questions = Questions.from_columns(row[_ELIGIBILITY_END:_QUESTIONS_END])
-    return LeasedSlot(*[*row[:_N_FIELDS], eligibility, questions, Policy.of(row[_QUESTIONS_END:])])
+    return LeasedSlot(
+        **{name: row[name] for name in _OWN_COLUMNS},
+        overlap=row["slots"],
+        eligibility=eligibility,
+        questions=Questions.from_columns(row),
+        policy=Policy.of(row),
+    )
 
 
 def vote_write(

@@ -7,7 +7,7 @@ ones go on up to `max_overlap`).
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -52,12 +52,12 @@ class Policy:
     confusion: Sequence[float] | None = None
 
     @classmethod
-    def of(cls, row: tuple[Any, ...]) -> "Policy":
+    def of(cls, row: Mapping[str, Any]) -> "Policy":
         """From the columns `statements.POLICY_COLUMNS`; a project without settings has the
         defaults."""
-        if row[0] is None:
+        if row["overlap"] is None:
             return cls.of_settings(LabelingSettings())
-        return cls(*row)
+        return cls(**{name: row[name] for name in cls.__dataclass_fields__})
 
     @classmethod
     def of_settings(cls, settings: LabelingSettings) -> "Policy":

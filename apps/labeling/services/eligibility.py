@@ -4,7 +4,7 @@ The row `Annotator` is made when something is first said; whether a pair is hand
 the statement of the hand-out to say (`leasing`).
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Literal
@@ -18,6 +18,7 @@ from apps.accounts.services import audit_record
 from apps.common.errors import Conflict, DomainError, Missing, Refused
 from apps.labeling.models import Annotator, Guideline, LabelingSettings, Prompt, Vote
 from apps.labeling.services.results import NothingReason
+from apps.labeling.services.statements import MIX
 
 # One person in one project: what keeps them from labeling, and how their queue is mixed.
 
@@ -32,7 +33,7 @@ Stream = Literal["gold", "repeat", "audit", "queue"]
 
 @dataclass(frozen=True, slots=True)
 class Eligibility:
-    """As the columns `statements.ELIGIBILITY_COLUMNS` say, in their order."""
+    """As the columns `statements.ELIGIBILITY_COLUMNS` say."""
 
     role: str | None
     paused: str | None
@@ -50,16 +51,13 @@ class Eligibility:
     audit_share: float
     audit_rate: float
 
-    N_COLUMNS = 15
-
     @classmethod
-    def of(cls, row: tuple[Any, ...]) -> "Eligibility":
+    def of(cls, row: Mapping[str, Any]) -> "Eligibility":
         """A project without settings has the defaults."""
-        mix = row[9:]
-        if mix[0] is None:
-            names = cls.__dataclass_fields__
-            mix = tuple(getattr(_DEFAULTS, name) for name in list(names)[9:])
-        return cls(*row[:9], *mix)
+        values = {name: row[name] for name in cls.__dataclass_fields__}
+        if row["lease_seconds"] is None:
+            values |= {name: getattr(_DEFAULTS, name) for name in MIX}
+        return cls(**values)
 
     def after_a_vote(self) -> "Eligibility":
         return replace(self, n_today=self.n_today + 1)

@@ -18,6 +18,7 @@ are made for one person when they are handed out, and look like any other.
 
 import json
 import random
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -27,7 +28,7 @@ from django.db.backends.utils import CursorWrapper
 
 from apps.accounts.models import Project, User
 from apps.common.errors import Conflict, DomainError, Missing, Refused
-from apps.common.transactions import prepared_cursor, retried
+from apps.common.transactions import prepared_cursor, retried, row_named
 from apps.labeling.models import Comparison, Decision, LabelingSettings, Skip, Slot
 from apps.labeling.services import statements as sql
 from apps.labeling.services.eligibility import AUDITORS, Eligibility, role_check
@@ -116,7 +117,7 @@ def labeling_status(*, project: Project, annotator: User) -> LabelingStatus:
     values: dict[str, Any] = {"project": project.pk, "annotator": annotator.pk}
     with connection.cursor() as cursor:
         cursor.execute(sql.LOOK, values)
-        eligibility = _eligibility(cursor.fetchone())
+        eligibility = _eligibility(row_named(cursor))
         values |= {"seconds": eligibility.lease_seconds, **eligibility.limits}
         cursor.execute(sql.PROSPECT, values)
         leased_until, any_left = cursor.fetchone()
@@ -198,10 +199,10 @@ def skip_record(*, project: str, comparison: int, annotator: int, reason: str) -
 def _eligibility_lock(cursor: CursorWrapper, project: str, annotator: int) -> Eligibility:
     """Lock the membership: one person's requests in one project come one after another."""
     cursor.execute(sql.ELIGIBILITY_LOCK, {"project": project, "annotator": annotator})
-    return _eligibility(cursor.fetchone())
+    return _eligibility(row_named(cursor))
 
 
-def _eligibility(row: tuple[Any, ...] | None) -> Eligibility:
+def _eligibility(row: Mapping[str, Any] | None) -> Eligibility:
     if row is None:
         raise Missing("There is no such project, or you are not a member of it.")
     eligibility = Eligibility.of(row)
@@ -230,7 +231,7 @@ def draw(
         by_priority = random.random() >= eligibility.random_share
         statement = _DRAW[bool(eligibility.topics), bool(eligibility.languages)]
         cursor.execute(statement, values | {"by_priority": by_priority})
-        row = cursor.fetchone()
+        row = row_named(cursor)
     if row is None:
         return _nothing(cursor, values, eligibility)
     return _lease(row, project, annotator, eligibility.n_today)
@@ -238,7 +239,7 @@ def draw(
 
 def _special(
     cursor: CursorWrapper, stream: str, values: dict[str, Any], eligibility: Eligibility
-) -> tuple[Any, ...] | None:
+) -> dict[str, Any] | None:
     """A slot from one stream: looked for from a random place on, then from the beginning, so
     that a hand-out reads a few rows and not what was used up already."""
     below = min(_LOWEST_HASH + int(eligibility.audit_rate * _HASHES), -_LOWEST_HASH - 1)
@@ -257,7 +258,7 @@ def _special(
     }[stream]
     for place in places:
         cursor.execute(statement, values | {name: place, "audit_below": below})
-        row = cursor.fetchone()
+        row = row_named(cursor)
         if row is not None:
             return row
     return None
@@ -280,22 +281,21 @@ def take_for(cursor: CursorWrapper, comparison: int, annotator: int) -> int:
     )
 
 
-def _lease(row: tuple[Any, ...], project: str, annotator: int, n_today: int) -> Lease:
-    slot, comparison, left_is, leased_at, leased_until, prompt, a, b, *questions = row
-    answers = {"a": json.loads(a), "b": json.loads(b)}
+def _lease(row: Mapping[str, Any], project: str, annotator: int, n_today: int) -> Lease:
+    answers, left_is = {"a": json.loads(row["a"]), "b": json.loads(row["b"])}, row["left_is"]
     return Lease(
-        slot=slot,
-        comparison=comparison,
+        slot=row["id"],
+        comparison=row["comparison_id"],
         project=project,
         annotator=annotator,
         left_is=left_is,
-        leased_at=leased_at,
-        leased_until=leased_until,
-        prompt=json.loads(prompt),
+        leased_at=row["leased_at"],
+        leased_until=row["leased_until"],
+        prompt=json.loads(row["prompt"]),
         left=answers[left_is],
         right=answers["b" if left_is == "a" else "a"],
         n_today=n_today,
-        questions=Questions.from_columns(questions),
+        questions=Questions.from_columns(row),
     )
 
 

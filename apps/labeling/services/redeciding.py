@@ -15,7 +15,7 @@ from django.db import connection, transaction
 from numpy.typing import NDArray
 
 from apps.accounts.models import Project
-from apps.common.transactions import retried
+from apps.common.transactions import retried, rows_named
 from apps.labeling.models import Consensus, DecideBy, Decision, LabelingSettings
 from apps.labeling.services import statements as sql
 from apps.labeling.services.deciding import STATE_OF, Policy
@@ -136,17 +136,20 @@ def _read(project: Project, policy: Policy) -> Known:
             sql.READ_DECISIONS,
             {"project": project.pk, "rule": json.dumps(asdict(_rule(policy)))},
         )
-        rows = cursor.fetchall()
+        rows = rows_named(cursor)
     missing = (np.nan,) * len(CHOICES)
+    counts = [[row[name] for name in ("n_a", "n_b", "n_tie", "n_both_bad")] for row in rows]
     return Known(
-        ids=np.array([row[0] for row in rows], dtype=np.int64),
-        counts=np.array([row[1:5] for row in rows], dtype=np.int64).reshape(-1, len(CHOICES)),
-        overlap=np.array([row[5] for row in rows], dtype=np.int64),
-        outcomes=[row[6] for row in rows],
-        winners=[row[7] for row in rows],
-        decided_by=[row[8] for row in rows],
-        posteriors=np.array([row[9] or missing for row in rows]).reshape(-1, len(CHOICES)),
-        same_rule=np.array([row[10] for row in rows], dtype=bool),
+        ids=np.array([row["comparison_id"] for row in rows], dtype=np.int64),
+        counts=np.array(counts, dtype=np.int64).reshape(-1, len(CHOICES)),
+        overlap=np.array([row["overlap"] for row in rows], dtype=np.int64),
+        outcomes=[row["outcome"] for row in rows],
+        winners=[row["winner"] for row in rows],
+        decided_by=[row["decided_by"] for row in rows],
+        posteriors=np.array([row["posteriors"] or missing for row in rows]).reshape(
+            -1, len(CHOICES)
+        ),
+        same_rule=np.array([row["same_rule"] for row in rows], dtype=bool),
     )
 
 

@@ -4,7 +4,7 @@ import hashlib
 import hmac
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import lru_cache
@@ -48,14 +48,14 @@ class Questions:
 
     @classmethod
     def of(cls, settings: LabelingSettings) -> "Questions":
-        return cls.from_columns([getattr(settings, name) for name in QUESTION_COLUMNS])
+        return cls.from_columns({name: getattr(settings, name) for name in QUESTION_COLUMNS})
 
     @classmethod
-    def from_columns(cls, values: Sequence[Any]) -> "Questions":
+    def from_columns(cls, row: Mapping[str, Any]) -> "Questions":
         """From `QUESTION_COLUMNS`; a project without settings (nulls) asks the default."""
-        if values[0] is None:
+        if row[QUESTION_COLUMNS[0]] is None:
             return cls.of(LabelingSettings())
-        *switches, reasons, criteria = values
+        *switches, reasons, criteria = (row[name] for name in QUESTION_COLUMNS)
         rows = json.loads(criteria) if isinstance(criteria, str) else criteria
         shown = tuple(Criterion(row["key"], row["label"]) for row in rows)
         return cls(*[*switches, tuple(reasons), shown])

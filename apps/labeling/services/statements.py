@@ -35,9 +35,10 @@ POLICY_COLUMNS = ", ".join(f"l.{name}" for name in POLICY) + f", {CONSENSUS_COLU
 # Of whom one asks before handing out: `m` is their membership, `w` their Annotator row, `l` the
 # settings, `d.due` the first major version of the guidelines they have not acknowledged.
 ELIGIBILITY_COLUMNS = f"""
-       m.role, m.paused_reason, d.due, l.qualification_pairs, w.qualified_at,
-       coalesce(w.daily_cap, l.daily_cap),
-       case when w.votes_day = (now() at time zone 'utc')::date then w.votes_of_day else 0 end,
+       m.role, m.paused_reason as paused, d.due as guideline_due, l.qualification_pairs,
+       w.qualified_at, coalesce(w.daily_cap, l.daily_cap) as daily_cap,
+       case when w.votes_day = (now() at time zone 'utc')::date then w.votes_of_day else 0 end
+         as n_today,
        w.topics, w.languages, {", ".join(f"l.{name}" for name in MIX)}"""
 ELIGIBILITY_JOINS = """
 left join labeling_annotator w on w.project_id = {project} and w.user_id = %(annotator)s
@@ -95,8 +96,7 @@ SHOWABLE = f"""exists (select from labeling_comparison c
 
 # What the screen shows of the slot in `taken`.
 SHOWN = f"""
-select t.id, t.comparison_id, t.left_is, t.leased_at, t.leased_until,
-       p.messages, a.messages, b.messages, {SETTINGS_COLUMNS}
+select t.*, p.messages prompt, a.messages a, b.messages b, {SETTINGS_COLUMNS}
 from taken t
 join labeling_comparison c on c.id = t.comparison_id
 join labeling_prompt p on p.id = c.prompt_id
@@ -373,7 +373,7 @@ select (select h.leased_until from labeling_slot h where h.project_id = %(projec
 # Everything a decision rests on, but for what a person has ruled.
 READ_DECISIONS = """
 select d.comparison_id, d.n_a, d.n_b, d.n_tie, d.n_both_bad, c.overlap, d.outcome, d.winner,
-       d.decided_by, d.posteriors, d.rule = %(rule)s::jsonb
+       d.decided_by, d.posteriors, d.rule = %(rule)s::jsonb as same_rule
 from labeling_decision d
 join labeling_comparison c on c.id = d.comparison_id
 where d.project_id = %(project)s and d.outcome in ('accepted', 'contested', 'needs_votes')
@@ -461,11 +461,13 @@ with me as materialized (
     and m.project_id = (select project_id from labeling_slot where id = %(slot)s)
   for no key update
 )
-select s.id, s.project_id, s.comparison_id, s.kind, s.state, s.annotator_id, s.left_is,
-       s.leased_at, now(), c.response_a_id, c.response_b_id, c.overlap,
+select s.id as slot, s.project_id as project, s.comparison_id as comparison, s.kind, s.state,
+       s.annotator_id as annotator, s.left_is, s.leased_at, now() as now,
+       c.response_a_id as response_a, c.response_b_id as response_b, c.overlap as slots,
        -- the newest version they know: not one that waits to be acknowledged
        (select g.id from labeling_guideline g where g.project_id = s.project_id
-        order by d.due is not null and g.version >= d.due, g.version desc limit 1),
+        order by d.due is not null and g.version >= d.due, g.version desc limit 1)
+         as guideline,
        {ELIGIBILITY_COLUMNS}, {SETTINGS_COLUMNS}, {POLICY_COLUMNS}
 from labeling_slot s
 join labeling_comparison c on c.id = s.comparison_id

@@ -14,7 +14,7 @@ from django.db.backends.utils import CursorWrapper
 
 from apps.accounts.models import Project, User
 from apps.common.errors import DomainError, Missing
-from apps.common.transactions import prepared_cursor, retried
+from apps.common.transactions import prepared_cursor, retried, row_named
 from apps.labeling.models import LabelingSettings, Rating, RatingSkip, RatingSlot, RatingTask
 from apps.labeling.services import statements as labeling_sql
 from apps.labeling.services.eligibility import Eligibility, role_check
@@ -218,7 +218,7 @@ def eligibility_lock(cursor: CursorWrapper, project: str, annotator: int) -> Eli
     """
     values: dict[str, str | int] = {"project": project, "annotator": annotator}
     cursor.execute(labeling_sql.ELIGIBILITY_LOCK, values)
-    row = cursor.fetchone()
+    row = row_named(cursor)
     if row is None:
         raise Missing("There is no such project, or you are not a member of it.")
     eligibility = Eligibility.of(row)
