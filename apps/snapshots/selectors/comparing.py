@@ -7,7 +7,7 @@ joined in the database: both datasets are frozen, so their answer never changes.
 
 import json
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
@@ -17,6 +17,7 @@ from django.db import connection
 
 from apps.accounts.models import AuditEvent, Project
 from apps.common.errors import Conflict, DomainError
+from apps.common.transactions import rows_named
 from apps.labeling.models import Slot, Vote
 from apps.labeling.texts import excerpt
 from apps.snapshots.models import Snapshot
@@ -232,19 +233,17 @@ def compare_rows(
 ) -> Iterator[Change]:
     """Changes in order of the comparison's number, the held-out people's row after the other."""
     where, values = _where(wanted)
-    rows = _select(
-        f"""
+    statement = f"""
         select d.comparison_id, held, old_split, new_split, old_winner, new_winner, old_confidence,
                new_confidence, old_votes, new_votes, old_reason, new_reason, {", ".join(CHANGES)},
                c.external_id, p.messages
         from {_JOINED} where {where} order by d.comparison_id, held
         limit %(most)s offset %(start)s
-        """,
-        old,
-        new,
-        values | {"most": most, "start": start},
-    )
-    return map(_change, rows)
+    """
+    with connection.cursor() as cursor:
+        known = _values(old, new) | values | {"most": most, "start": start}
+        cursor.execute(_BOTH + statement, known)
+        return map(_change, rows_named(cursor))
 
 
 _JOINED = (
@@ -276,34 +275,35 @@ def _where(wanted: DiffFilter) -> tuple[str, dict[str, Any]]:
 def _select(
     sql: str, old: Snapshot, new: Snapshot, more: dict[str, Any] | None = None
 ) -> list[tuple[Any, ...]]:
-    values = {"old": old.pk, "new": new.pk, "held": HELDOUT_ANNOTATORS} | (more or {})
     with connection.cursor() as cursor:
-        cursor.execute(_BOTH + sql, values)
+        cursor.execute(_BOTH + sql, _values(old, new) | (more or {}))
         return cursor.fetchall()
+
+
+def _values(old: Snapshot, new: Snapshot) -> dict[str, Any]:
+    return {"old": old.pk, "new": new.pk, "held": HELDOUT_ANNOTATORS}
 
 
 def _reasons(sql: str, absent: str, old: Snapshot, new: Snapshot) -> list[tuple[str, int]]:
     return [(reason or absent, n) for reason, n in _select(sql, old, new)]
 
 
-def _change(row: Sequence[Any]) -> Change:
-    comparison, held, *fates = row[:12]
-    flags, (name, messages) = row[12:18], row[18:]
-    before, after = (_fate(*fates[side::2]) for side in (0, 1))
+def _change(row: dict[str, Any]) -> Change:
     return Change(
-        comparison=comparison,
-        name=name or f"#{comparison}",
-        prompt=excerpt(_json(messages)),
-        held=held,
-        what=tuple(key for key, on in zip(CHANGES, flags, strict=True) if on),
-        before=before,
-        after=after,
+        comparison=row["comparison_id"],
+        name=row["external_id"] or f"#{row['comparison_id']}",
+        prompt=excerpt(_json(row["messages"])),
+        held=row["held"],
+        what=tuple(key for key in CHANGES if row[key]),
+        before=_fate(row, "old"),
+        after=_fate(row, "new"),
     )
 
 
-def _fate(
-    split: str | None, winner: str, confidence: float | None, votes: Any, reason: str
-) -> Fate | None:
+def _fate(row: dict[str, Any], side: str) -> Fate | None:
+    split, winner, confidence, votes, reason = (
+        row[f"{side}_{name}"] for name in ("split", "winner", "confidence", "votes", "reason")
+    )
     if split is None:
         return None
     return Fate(split, winner, confidence, tuple(_json(votes)), reason)
