@@ -47,4 +47,5 @@ def cycle(request: HttpRequest) -> JsonResponse:
     )
 
 
-urlpatterns = [path("bare/", cycle)]
+# The web process looks "home" up before it listens.
+urlpatterns = [path("bare/", cycle, name="home")]
