@@ -11,7 +11,6 @@ import redis
 from django.apps import apps
 from django.conf import settings
 from django.db import DEFAULT_DB_ALIAS, DatabaseError, connections
-from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.migrations.executor import MigrationExecutor
 from django.db.migrations.loader import MigrationLoader
 
@@ -86,7 +85,7 @@ def migrations() -> str | None:
     try:
         executor = MigrationExecutor(connections[DEFAULT_DB_ALIAS])
         missing = executor.migration_plan(executor.loader.graph.leaf_nodes())
-        unknown = unknown_migrations(connections[DEFAULT_DB_ALIAS])
+        unknown = unknown_migrations(executor.loader)
     except DatabaseError:
         return "unknown: the database does not answer"
     if unknown:
@@ -147,10 +146,9 @@ def register() -> None:
 # Whether the database's migrations are ones that this version knows.
 
 
-def unknown_migrations(connection: BaseDatabaseWrapper) -> list[str]:
+def unknown_migrations(loader: MigrationLoader) -> list[str]:
     """Migrations of Concord's own apps that the database has and this version does not, as
     "app.name": those of another version, newer than this one or older than 0.2.0."""
-    loader = MigrationLoader(connection)
     own = {config.label for config in apps.get_app_configs() if config.name.startswith("apps.")}
     return sorted(
         f"{app}.{name}"

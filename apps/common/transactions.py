@@ -112,16 +112,21 @@ def plans_renew(*tables: type[models.Model], by_key: tuple[type[models.Model], .
 def row_named(cursor: CursorWrapper) -> dict[str, Any] | None:
     """The next row that a statement found, by the names of its columns; None when there is none."""
     row = cursor.fetchone()
-    return None if row is None else dict(zip(_columns(cursor), row, strict=True))
+    return None if row is None else _named(_columns(cursor), row)
 
 
 def rows_named(cursor: CursorWrapper) -> list[dict[str, Any]]:
     """All rows that a statement found, by the names of their columns."""
     names = _columns(cursor)
-    return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+    return [_named(names, row) for row in cursor.fetchall()]
 
 
 def _columns(cursor: CursorWrapper) -> list[str]:
-    names = [column.name for column in cursor.description]
-    assert len({*names}) == len(names), names  # noqa: S101  # each column has a name of its own
-    return names
+    return [column.name for column in cursor.description]
+
+
+def _named(names: list[str], row: tuple[Any, ...]) -> dict[str, Any]:
+    found = dict(zip(names, row, strict=True))
+    if len(found) != len(names):
+        raise ValueError(f"two columns of one name: {names}")
+    return found

@@ -411,7 +411,7 @@ def test_shares_come_out_about_right_over_many_groups():
     assert assignment.warnings == ()
 
 
-def test_another_salt_deals_anew():
+def test_another_salt_deals_again():
     one = assign_splits(KEYS, SHARES, "salt").splits
     other = assign_splits(KEYS, SHARES, "pepper").splits
     same = sum(a == b for a, b in zip(one, other, strict=True)) / len(KEYS)

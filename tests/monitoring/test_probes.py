@@ -1,4 +1,4 @@
-"""Probes: launched on time and once, laid beside their baseline, told of when they differ."""
+"""Probes: launched on time and once, laid beside their baseline, reported when they differ."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -466,7 +466,7 @@ def test_another_model_keeps_the_baseline_of_the_old_one(project: Project, emil:
     assert refused.value.field == "checkpoint"
 
 
-def test_a_baseline_is_set_anew_with_a_reason_from_the_newest_probe(project: Project, emil: User):
+def test_a_baseline_is_set_again_with_a_reason_from_the_newest_probe(project: Project, emil: User):
     watch = watch_make(project)
     probed(watch, scores_of(1))
     newest = probed(watch, scores_of(2))

@@ -261,11 +261,9 @@ def _parts(step: Mapping[str, float | None]) -> dict[str, float]:
 #
 # A value head beside the policy costs time where answers are served with it (best-of-n by value,
 # guided decoding), and that must not be found out in production. Both paths answer the same
-# requests
-# one at a time, warmed up, in turns, so that a machine that slows down slows both.
+# requests one at a time, warmed up, in turns, so that a machine that slows down slows both.
 
 WARM_UP = 2  # requests of each path that are answered first and not counted
-LEAST_REQUESTS = 20  # under this a p99 is the maximum and says little
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,6 @@ VERDICT_WORDS = {
     Verdict.GREEN: ("good", "circle-check", "Green"),
     Verdict.UNMEASURED: ("", "circle-help", "Not measured"),
 }
-UNKNOWN_WORDS = VERDICT_WORDS[Verdict.UNMEASURED]
 
 
 @dataclass(frozen=True, slots=True)

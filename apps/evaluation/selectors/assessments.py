@@ -18,6 +18,7 @@ from apps.snapshots.models import Snapshot
 from apps.snapshots.storage import artifact_store
 from apps.training.models import Artifact, Checkpoint, Run, RunInput
 from apps.training.selectors import checkpoint_for_use
+from apps.training.services.kinds import run_inputs
 from measures.trust.findings import Example, Finding, finding_from_json
 from measures.trust.lines import LINES
 from workers.artifacts import ArtifactError
@@ -82,16 +83,6 @@ def assessment_read(run: Run) -> Assessment:
     )
 
 
-def assessed_on(run: Run) -> Mapping[str, Snapshot | Checkpoint | Run]:
-    """{role: what the run read}; checkpoints with their runs."""
-    rows = RunInput.objects.filter(run=run).order_by("role")
-    return {
-        row.role: given
-        for row in rows.select_related("snapshot", "checkpoint__run", "upstream")
-        if (given := row.snapshot or row.checkpoint or row.upstream)
-    }
-
-
 def dataset_of(run: Run) -> Snapshot | None:
     """The dataset of comparisons that a run was trained or assessed on."""
     row = RunInput.objects.filter(run=run, role="data").select_related("snapshot").first()
@@ -101,7 +92,7 @@ def dataset_of(run: Run) -> Snapshot | None:
 def start_inputs(checkpoint: Checkpoint) -> dict[str, str]:
     """{role: reference} that a first assessment begins with: what the model learned from."""
     found = {}
-    for role, given in assessed_on(checkpoint.run).items():
+    for role, given in run_inputs(checkpoint.run).items():
         if role == "data" and isinstance(given, Snapshot):
             found["data"] = f"snapshot:{given.pk}"
         elif role == "sft" and isinstance(given, Checkpoint):

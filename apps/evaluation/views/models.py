@@ -39,7 +39,8 @@ from apps.evaluation.services.reviewing import assessment_name, assessment_start
 from apps.snapshots.models import Snapshot
 from apps.training import display
 from apps.training.forms.launch import ROLE_LABELS
-from apps.training.models import Checkpoint, Run
+from apps.training.models import Artifact, Checkpoint, Run
+from apps.training.services.kinds import run_inputs
 from measures.trust.lines import LINES
 from workers.config import recipe_presets
 
@@ -153,7 +154,7 @@ def _page(model: Checkpoint, judgement: Judgement, runs: list[Run]) -> dict[str,
 def _inputs(project: Project, run: Run) -> list[tuple[str, str, str]]:
     """(label, name, address) of what an assessment read beside the model itself."""
     rows = []
-    for role, given in assessments.assessed_on(run).items():
+    for role, given in run_inputs(run).items():
         if role == "reward":
             continue
         if isinstance(given, Snapshot):
@@ -163,8 +164,9 @@ def _inputs(project: Project, run: Run) -> list[tuple[str, str, str]]:
             address = reverse("training:model", args=[project.slug, given.pk])
             name = f"{given.run.name}, step {given.step:,}"
         else:
-            address = reverse("training:run", args=[project.slug, given.pk])
-            name = given.name
+            source = given.run if isinstance(given, Artifact) else given
+            address = reverse("training:run", args=[project.slug, source.pk])
+            name = source.name
         rows.append((ROLE_LABELS.get(role, role), name, address))
     return rows
 

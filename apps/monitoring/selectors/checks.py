@@ -11,7 +11,6 @@ from apps.common.errors import DomainError
 from apps.monitoring.models import ProbeResult, Watch
 from apps.monitoring.selectors.run_outputs import RunOutputs
 from apps.training.models import Alert, Run, RunEvent
-from apps.training.services.kinds import OPTIMISED
 from measures.drift import Level, Shift
 from workers.config import recipe_fields
 from workers.diagnosis.experiments import EXPERIMENTS
@@ -168,11 +167,6 @@ def _rules(run: Run) -> frozenset[str]:
         run.failure_kind if run.state == Run.State.FAILED else "",
     ]
     return frozenset(rule for rule in found if rule)
-
-
-def is_checkable(run: Run) -> bool:
-    """Whether there is anything to try at all."""
-    return run.kind in OPTIMISED or "minimal" in {one.name for one in recipe_fields(run.kind)}
 
 
 # Monitored models and what their probes found.

@@ -26,6 +26,16 @@ ROLLOUTS = frozenset({"rollouts.jsonl"})
 SHORT = frozenset({"check", "probe"})
 
 
+def run_inputs(run: Run) -> dict[str, Input]:
+    """{role: what the run reads}, in order of the roles; checkpoints and files with their runs."""
+    rows = RunInput.objects.filter(run=run).order_by("role")
+    return {
+        row.role: given
+        for row in rows.select_related("snapshot", "checkpoint__run", "upstream", "artifact__run")
+        if (given := row.snapshot or row.checkpoint or row.upstream or row.artifact)
+    }
+
+
 @dataclass(frozen=True, slots=True)
 class Role:
     """What may play a role: snapshots of these kinds, checkpoints of runs of these kinds, or files

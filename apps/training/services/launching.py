@@ -21,6 +21,7 @@ from apps.training.services.kinds import (
     approval_check,
     inputs_check,
     judge_check,
+    run_inputs,
 )
 from apps.training.services.layouts import launcher_of, needs_check, needs_of
 from apps.training.services.points import context_check
@@ -142,19 +143,12 @@ def run_clone(
 ) -> Run:
     """A new run like `run`, with the same inputs; what is given replaces what it had. A new layout
     without a launcher or a number of processes takes those that go with it."""
-    rows = RunInput.objects.filter(run=run).select_related(
-        "snapshot", "checkpoint", "upstream", "artifact__run"
-    )
     return run_launch(
         project=run.project,
         kind=run.kind,
         name=f"{run.name} (copy)"[:_LONGEST_NAME] if name is None else name,
         config=run.config if config is None else config,
-        inputs={
-            row.role: given
-            for row in rows
-            if (given := row.snapshot or row.checkpoint or row.upstream or row.artifact)
-        },
+        inputs=run_inputs(run),
         seed=run.seed if seed is None else seed,
         queue=queue or run.queue,
         **needs_of(run, layout=layout, processes=processes, launcher=launcher),

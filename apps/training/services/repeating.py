@@ -14,7 +14,7 @@ from apps.common.models import short_id
 from apps.training.models import Checkpoint, Run, RunInput
 from apps.training.selectors.pages import group_runs
 from apps.training.selectors.reference import sft_of
-from apps.training.services.kinds import KINDS, POLICIES, Input
+from apps.training.services.kinds import KINDS, POLICIES, Input, run_inputs
 from apps.training.services.launching import run_clone, run_launch
 from apps.training.services.layouts import needs_of
 from workers.config import recipe_config, recipe_fields
@@ -270,17 +270,12 @@ def seeds_add(
     """`seeds` more runs of the group, with the seeds after its highest one."""
     members = group_runs(project=project, group=group)
     last = max(members, key=lambda run: run.seed)
-    rows = last.inputs.select_related("snapshot", "checkpoint", "upstream")
     return runs_launch(
         project=project,
         kind=last.kind,
         name=last.name.removesuffix(f", seed {last.seed}"),
         config=last.config,
-        inputs={
-            row.role: given
-            for row in rows
-            if (given := row.snapshot or row.checkpoint or row.upstream)
-        },
+        inputs=run_inputs(last),
         seed=last.seed + 1,
         seeds=seeds,
         group=group,

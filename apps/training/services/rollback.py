@@ -16,9 +16,9 @@ from apps.accounts.services import audit_record
 from apps.common.errors import Conflict
 from apps.common.json_limits import storable
 from apps.training.guidance import advised_changes
-from apps.training.models import Checkpoint, Run, RunInput
+from apps.training.models import Checkpoint, Run
 from apps.training.selectors.reference import checkpoints_judged, last_healthy, started_from
-from apps.training.services.kinds import Input
+from apps.training.services.kinds import Input, run_inputs
 from apps.training.services.launching import run_launch
 from apps.training.services.layouts import needs_of
 from workers.config import recipe_config, recipe_fields
@@ -52,7 +52,7 @@ def roll_back_plan(*, run: Run, to: str = HEALTHY, advised: bool = True) -> Roll
     """
     if run.is_live:
         raise Conflict("The run is still training. Stop or cancel it first.", code="run_is_live")
-    inputs = _inputs(run)
+    inputs = run_inputs(run)
     config = recipe_config(run.kind, run.config)
     before = dict(config)
     target = None if to == START else _checkpoint(run, to)
@@ -126,15 +126,6 @@ def run_roll_back(
             },
         )
     return made
-
-
-def _inputs(run: Run) -> dict[str, Input]:
-    rows = RunInput.objects.filter(run=run)
-    return {
-        row.role: given
-        for row in rows.select_related("snapshot", "checkpoint__run", "upstream", "artifact__run")
-        if (given := row.snapshot or row.checkpoint or row.upstream or row.artifact)
-    }
 
 
 def _checkpoint(run: Run, to: str) -> Checkpoint:

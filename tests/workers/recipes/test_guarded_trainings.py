@@ -169,7 +169,7 @@ def test_two_steps_without_a_number_stop_the_run_and_keep_what_was_before(
 
     if kind != "sft":
         return
-    # The way on: from the last checkpoint, once the problem is mended.
+    # What to do: go on from the last checkpoint, once the problem is repaired.
     resume = Resume(last["uri"], last["sha256"], last["step"])
     again = workshop.run_here(
         workshop.spec(spec.run, kind, CONFIGS[kind], attempt=2, resume=resume, **INPUTS[kind])

@@ -7,13 +7,14 @@ from django.conf import settings
 from django.core.management import CommandError
 from django.core.management.commands import migrate
 from django.db import connections
+from django.db.migrations.loader import MigrationLoader
 
 from apps.common.health import unknown_migrations
 
 
 class Command(migrate.Command):
     def handle(self, *args: Any, **options: Any) -> None:
-        if unknown := unknown_migrations(connections[options["database"]]):
+        if unknown := unknown_migrations(MigrationLoader(connections[options["database"]])):
             raise CommandError(
                 f"This database was made by another version of Concord: {', '.join(unknown[:3])}"
                 f"{' and more are' if unknown[3:] else ' is' if not unknown[1:] else ' are'} not"
