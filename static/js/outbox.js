@@ -75,8 +75,10 @@
     const key = shown && read(DELIVERED).find((one) => shown.includes(one));
     if (key) document.dispatchEvent(new CustomEvent("outbox:done", { detail: { key } }));
   };
+  // Said even when another page has just taken it off the list: this one may still show the pair.
   const done = (key) => {
-    if (stored(key)) document.dispatchEvent(new CustomEvent("outbox:done", { detail: { key } }));
+    stored(key);
+    document.dispatchEvent(new CustomEvent("outbox:done", { detail: { key } }));
   };
   // `keep`: the pair is still theirs, so what was entered stays as a draft of it.
   const refuse = (key, message, { keep = false } = {}) => {
