@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from apps.common.errors import DomainError
-from apps.snapshots.assembling.assembly import assemble
+from apps.snapshots.assembling.assembly import BY_LEFT_OUT, assemble
 from apps.snapshots.assembling.material import (
     Assembly,
     Ballot,
@@ -169,14 +169,14 @@ def test_a_held_out_annotators_ruling_is_set_aside() -> None:
     given = Material((ruled("b", person=held, person_key=f"user:{held}"),), votes)
     made = assemble(given, recipe(heldout_annotators=0.5))
     assert line(made, 1).winner == "a"
-    assert made.counts["rulings"] == {"set aside: by a held-out annotator": 1}
+    assert [("held-out" in why, n) for why, n in made.counts["rulings"].items()] == [(True, 1)]
 
 
 def test_what_waits_for_review_is_left_out_with_its_reason() -> None:
     waiting = pair(1, "g", "x", "y", review="It mentions a phone number.")
     made = assemble(material([waiting], {1: "aaa"}), recipe())
     assert reasons(made) == {1: "needs review"}
-    assert made.drops[0].detail == "It mentions a phone number."
+    assert made.drops[0].detail == waiting.review
 
 
 def test_people_an_admin_left_out_are_counted_by_that_name() -> None:
@@ -185,7 +185,7 @@ def test_people_an_admin_left_out_are_counted_by_that_name() -> None:
         recipe(filters=RecipeFilters(left_out=(4,))),
     )
     assert line(made, 1).share == 1.0
-    assert made.counts["votes"]["refused"] == {"by annotators left out by an admin": 1}
+    assert made.counts["votes"]["refused"] == {BY_LEFT_OUT: 1}
 
 
 # --- ties ----------------------------------------------------------------------------------------
@@ -245,7 +245,7 @@ def test_an_answer_that_won_and_lost_is_said_to_have_both_labels() -> None:
     pairs = [pair(1, "g", "x", "y"), pair(2, "g", "y", "z")]
     made = assemble(material(pairs, {1: "aaa", 2: "aaa"}), recipe(ties="kto"))
     assert made.counts["labels"] == {"desirable": 2, "undesirable": 2, "contradicting": 1}
-    assert any("1 answers are desirable in one training row" in said for said in made.warnings)
+    assert any(said.startswith("1 answers") for said in made.warnings)
 
 
 # --- anonymous imports ---------------------------------------------------------------------------
