@@ -139,6 +139,7 @@ def test_the_ten_highest_and_lowest_answers_can_be_read(model, page):
 def test_a_broken_file_is_a_note_and_its_lines_are_not_measured(model, page, content):
     assessment_make(model, content=content)
     text = page(f"reward-models/{model.pk}/")
+    assert "shown as not" in text
     assert verdict_of(text, "accuracy") == "Not measured"
     page("reward-models/")
 

@@ -300,6 +300,7 @@ def test_lineage_names_the_run_whose_file_was_read_and_builds_nothing_on_a_check
     made = check_launch(run=run, experiment="kl_reference")
     nodes = {node.role: node for node in selectors.lineage_up(made)}
     assert nodes["rollouts"].id == run.pk
+    assert nodes["rollouts"].detail.endswith("rollouts.jsonl")
     assert selectors.lineage_down(run) == []
 
 

@@ -111,7 +111,7 @@ def test_long_answers_chosen_in_95_percent_of_pairs_are_a_reason_to_stop(pairs: 
 
     check = found(changed(pairs, lengthen), "length")
     assert check["level"] == STOP
-    assert "longer answer is chosen in 9" in check["verdict"]
+    assert "answer is chosen in 9" in check["verdict"]
     strata = {row["label"]: row for row in table(check, "The longer answer")["rows"]}
     assert strata["topic topic 3"]["value"] > 0.85
 

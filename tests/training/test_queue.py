@@ -70,7 +70,7 @@ def test_a_class_without_a_worker_gets_one_run_and_says_that_nobody_is_there(
     assert sent(wire) == ["first"]
     silence = "No worker of class cpu has been heard for 3 min; it starts when one comes."
     assert why_it_waits(first) == f"Sent. {silence}"
-    assert why_it_waits(second).endswith(f"slot is in use. {silence}")
+    assert why_it_waits(second).endswith(f"in use. {silence}")
 
 
 def test_priority_goes_before_age_and_a_place_before_both_of_its_kind(
@@ -131,7 +131,7 @@ def test_the_slot_of_a_worker_of_two_classes_is_given_once_and_by_priority(
     other, urgent = launch("other", queue="gpu"), launch("urgent", priority=Run.Priority.HIGH)
     assert sent(wire) == ["first"]
     assert "also serve cpu" in why_it_waits(other)
-    assert "slot is in use" in why_it_waits(urgent)
+    assert "in use" in why_it_waits(urgent)
     end(first, commits)
     assert sent(wire) == ["first", "urgent"]
 
