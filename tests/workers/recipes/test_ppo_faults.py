@@ -201,7 +201,7 @@ def test_a_return_that_looks_beyond_the_end_breaks_a_contract() -> None:
     mask = torch.tensor([[1, 1, 0], [1, 1, 1]])
     rewards = torch.tensor([[0.0, 1.0, 0.0], [0.0, 0.0, 2.0]])
     invariants.check_done(rewards, rewards.clone(), mask)
-    with pytest.raises(RecipeError, match="beyond its last token"):
+    with pytest.raises(RecipeError, match="last token"):
         invariants.check_done(rewards, rewards + torch.tensor([[0.0, 0.5, 0.0]]), mask)
 
 
