@@ -287,7 +287,9 @@ def test_a_redis_that_is_away_is_said_and_no_machine_invented(
 ) -> None:
     monkeypatch.setattr(fleet_reading, "fleet_state", lambda: None)
     queued(project, "one")
-    assert signed_in(emil).get("/p/arguments/fleet/").context["fleet"].unknown
+    page = signed_in(emil).get("/p/arguments/fleet/")
+    assert page.context["fleet"].unknown
+    assert 'role="alert"' in page.content.decode()
 
 
 def test_the_api_tells_the_fleet_without_a_runs_name_and_why_a_run_waits(
