@@ -221,7 +221,8 @@
           server: `Not stored yet: the server has a problem. ${n} ${kept} and sent again by itself.`,
         }[state] ?? `Not delivered yet: the server cannot be reached. ${n} ${kept} and sent again by itself.`;
       const [line, row] = note("warn", words);
-      line.dataset.undelivered = "";
+      line.dataset.undelivered = state;
+      line.dataset.kept = failing.has(WAITING) ? "page" : "browser";
       if (state === "signed-out") {
         const link = document.createElement("a");
         link.className = "button small primary";
