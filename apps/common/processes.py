@@ -68,7 +68,9 @@ def programs(*, port: int, var: Path, log_level: str) -> list[Program]:
     few = {} if os.environ.get("OMP_NUM_THREADS") else {"OMP_NUM_THREADS": "1"}
     (var / "beat").mkdir(parents=True, exist_ok=True)
     others = [
-        Program("events", worker("config.celery", "events", "events,house"), few, stops_last=True),
+        Program(
+            "events", worker("config.celery", "events", "events,default"), few, stops_last=True
+        ),
         # Of their own, so that a long import or a large fit holds up neither events nor sweeps.
         Program("imports", worker("config.celery", "imports", "imports,figures"), few),
         Program("scheduler", celery("config.celery", "beat", "-s", str(var / "beat" / "schedule"))),

@@ -10,7 +10,7 @@ from apps.common import health, processes
 
 # Program of `processes.programs` → the parts of health.PARTS that it is.
 NEEDED = {
-    "events": ("event worker", "house worker"),
+    "events": ("event worker", "default worker"),
     "imports": ("imports worker", "figures worker"),
     "scheduler": ("scheduler",),
     "train": ("training worker",),

@@ -19,7 +19,7 @@ from workers.contract import scores, wire
 
 EVERYTHING = [
     wire.QUEUE_EVENTS,
-    wire.QUEUE_HOUSE,
+    wire.QUEUE_DEFAULT,
     wire.QUEUE_IMPORTS,
     wire.QUEUE_FIGURES,
     wire.QUEUE_CPU,
