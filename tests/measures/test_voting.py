@@ -150,7 +150,7 @@ def test_a_rule_that_makes_no_sense_is_refused(fields, complaint):
             "xxa",
             3,
             "both bad has 2 of 3 votes (67%); the rule asks for 3 votes, 3 agreeing and a share "
-            "of 0.6; no more votes come.",
+            "of 0.6; all votes are in.",
         ),
         (
             "abtx",
@@ -348,7 +348,7 @@ def test_three_to_two_is_not_enough_where_annotators_are_right_in_three_of_four(
     assert decision.outcome is Outcome.CONTESTED
     assert decision.reason == (
         "A is right with probability 73.0 %, with 3 of 5 votes; accepted from 90% on, "
-        "after 3 votes; no more votes come."
+        "after 3 votes; all votes are in."
     )
     shares = posterior([("a", coin(0.73))] * 4 + [("b", coin(0.73))], TWO_WAY, coin(0.5))
     assert decide_by_posterior(counts(4, 1), shares, rule).winner is Choice.A

@@ -91,7 +91,7 @@ def labels(lines: Iterable[SplitLine], pairs: Mapping[int, Pair]) -> dict[str, i
 def expected_by_model(
     recipe: SnapshotRecipe, votes_per_pair: Iterable[int], reliability: Mapping[int, float]
 ) -> float | None:
-    """As `expected_keep_rate`, for a posterior: of coin-flippers whom the model takes for people as
+    """As `expected_keep_rate`, for a posterior: of random voters whom the model takes for people as
     reliable as these are on average. None where these are no better than coins themselves."""
     n_people = len(reliability)
     accuracy = sum(reliability.values()) / n_people if n_people else 0.0

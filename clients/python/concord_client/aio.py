@@ -16,7 +16,7 @@ from concord_client.operations import Answer, Operation, Row
 
 T = TypeVar("T")
 
-# What a proxy answers while the server behind it starts anew, and a server that asks to slow down.
+# What a proxy answers while the server behind it restarts, and a server that asks to slow down.
 _AGAIN = frozenset({429, 502, 503, 504})
 _LONGEST_PAUSE = 30.0  # seconds
 
