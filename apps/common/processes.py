@@ -210,11 +210,6 @@ class Child:
         self.ended = self._process.poll()
         return self.ended
 
-    def signal_group(self, number: int) -> None:
-        if self._process is not None and self.poll() is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._process.pid, number)
-
     def terminate(self) -> None:
         """Ask the program alone; it stops its own children in its own order."""
         if self._process is not None and self.poll() is None:
