@@ -28,7 +28,7 @@ app.conf.update(
             wire.QUEUE_EVENTS,
             wire.QUEUE_DEFAULT,
             wire.QUEUE_IMPORTS,
-            wire.QUEUE_FIGURES,
+            wire.QUEUE_STATISTICS,
         )
     ],
     task_routes={
@@ -50,12 +50,12 @@ app.conf.update(
         "refresh-agreement": {
             "task": "apps.agreement.tasks.refresh_reports",
             "schedule": 60.0,
-            "options": {"queue": wire.QUEUE_FIGURES, "expires": 60.0},
+            "options": {"queue": wire.QUEUE_STATISTICS, "expires": 60.0},
         },
         "refresh-consensus": {
             "task": "apps.agreement.tasks.refresh_consensus",
             "schedule": 60.0,
-            "options": {"queue": wire.QUEUE_FIGURES, "expires": 60.0},
+            "options": {"queue": wire.QUEUE_STATISTICS, "expires": 60.0},
         },
         "sweep-freezes": {
             "task": wire.TASK_SWEEP_FREEZES,
@@ -86,7 +86,7 @@ app.conf.update(
             "task": "apps.monitoring.tasks.thin_old_runs",
             "schedule": 3600.0,
             # Among the slow ones, so that no event waits for it.
-            "options": {"queue": wire.QUEUE_FIGURES, "expires": 3600.0},
+            "options": {"queue": wire.QUEUE_STATISTICS, "expires": 3600.0},
         },
         "sweep-runs": {
             "task": wire.TASK_SWEEP_RUNS,

@@ -23,7 +23,7 @@ PARTS: dict[str, tuple[str, ...]] = {
     "event worker": (wire.QUEUE_EVENTS,),
     "default worker": (wire.QUEUE_DEFAULT,),
     "imports worker": (wire.QUEUE_IMPORTS,),
-    "figures worker": (wire.QUEUE_FIGURES,),
+    "statistics worker": (wire.QUEUE_STATISTICS,),
     "training worker": (wire.QUEUE_GPU, wire.QUEUE_GPU_LARGE, wire.QUEUE_CPU),
     "scheduler": (SCHEDULER,),
 }

@@ -72,7 +72,7 @@ def programs(*, port: int, var: Path, log_level: str) -> list[Program]:
             "events", worker("config.celery", "events", "events,default"), few, stops_last=True
         ),
         # Of their own, so that a long import or a large fit holds up neither events nor sweeps.
-        Program("imports", worker("config.celery", "imports", "imports,figures"), few),
+        Program("imports", worker("config.celery", "imports", "imports,statistics"), few),
         Program("scheduler", celery("config.celery", "beat", "-s", str(var / "beat" / "schedule"))),
         Program("train", worker("workers.celery", "train", "gpu,cpu")),
         Program("short", worker("workers.celery", "short", "short")),

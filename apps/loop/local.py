@@ -11,7 +11,7 @@ from apps.common import health, processes
 # Program of `processes.programs` → the parts of health.PARTS that it is.
 NEEDED = {
     "events": ("event worker", "default worker"),
-    "imports": ("imports worker", "figures worker"),
+    "imports": ("imports worker", "statistics worker"),
     "scheduler": ("scheduler",),
     "train": ("training worker",),
 }

@@ -21,7 +21,7 @@ EVERYTHING = [
     wire.QUEUE_EVENTS,
     wire.QUEUE_DEFAULT,
     wire.QUEUE_IMPORTS,
-    wire.QUEUE_FIGURES,
+    wire.QUEUE_STATISTICS,
     wire.QUEUE_CPU,
     alive.SCHEDULER,
 ]
@@ -82,7 +82,7 @@ def test_a_missing_migration_or_database_makes_a_process_unready_but_alive(clien
     [
         (wire.QUEUE_EVENTS, "event worker"),
         (wire.QUEUE_IMPORTS, "imports worker"),
-        (wire.QUEUE_FIGURES, "figures worker"),
+        (wire.QUEUE_STATISTICS, "statistics worker"),
         (wire.QUEUE_CPU, "training worker"),
         (alive.SCHEDULER, "scheduler"),
     ],

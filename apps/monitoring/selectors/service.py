@@ -125,7 +125,7 @@ QUEUES = (
     wire.QUEUE_EVENTS,
     wire.QUEUE_DEFAULT,
     wire.QUEUE_IMPORTS,
-    wire.QUEUE_FIGURES,
+    wire.QUEUE_STATISTICS,
 )
 
 
