@@ -23,7 +23,7 @@ class Detector:
     `metrics` are the metrics it needs at a check; a step without one of them is no check. `test` (a
     key of `workers.diagnosis.diagnoser.TESTS`) with `given` says whether a check is off. It speaks
     when k of its last n checks were off (`patience`), not before `grace` checks, then is silent
-    until ten checks in a row lay well inside and twenty have passed. Its onset is the first check
+    until ten checks in a row lay well inside and twenty have passed. Its start is the first check
     that was off; the true one may lie `slack` steps later.
     """
 

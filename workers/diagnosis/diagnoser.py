@@ -25,13 +25,13 @@ MARGIN = 0.2  # a problem is over a fifth of the limit inside it
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """`off`: beyond the limit; `clear`: well inside; `onset`, where the test knows it better."""
+    """`off`: beyond the limit; `clear`: well inside; `start_step`, if the test knows it better."""
 
     value: float
     expected: str
     off: bool
     clear: bool
-    onset: int | None = None
+    start_step: int | None = None
     detail: str = ""
 
 
@@ -69,7 +69,7 @@ def average(
         memory.pop("since", None)
         return check
     begun = next(at for at, one in kept if _against(detector, one).off)
-    return replace(check, onset=memory.setdefault("since", begun))
+    return replace(check, start_step=memory.setdefault("since", begun))
 
 
 def burst(
@@ -87,7 +87,7 @@ def burst(
     if not wild or wild[-1] < calm:  # wild and then calm for good: a figure that fell
         wild = []
     check = _against(detector, float(len(wild)))
-    return replace(check, onset=wild[0]) if check.off else check
+    return replace(check, start_step=wild[0]) if check.off else check
 
 
 def pooled(
@@ -100,7 +100,7 @@ def pooled(
     if len(kept) < 2:
         return None
     total = abs(math.fsum(z for _, z in kept)) / math.sqrt(len(kept))
-    return replace(_against(detector, total), onset=kept[0][0])
+    return replace(_against(detector, total), start_step=kept[0][0])
 
 
 def share_of(
@@ -131,7 +131,7 @@ def changed(
     value = metrics[detector.metrics[0]]
     first = memory.setdefault("first", value)
     off = value != first
-    return Check(value, f"{first:.9g}, as at first", off, not off, onset=step if off else None)
+    return Check(value, f"{first:.9g}, as at first", off, not off, start_step=step if off else None)
 
 
 def at_start(
@@ -154,7 +154,7 @@ def never_moves(
         return None
     value = abs(metrics[detector.metrics[0]])
     still = value < detector.given["below"]
-    return Check(value, "over 0 once the weights have moved", still, not still, onset=1)
+    return Check(value, "over 0 once the weights have moved", still, not still, start_step=1)
 
 
 def canaries(
@@ -177,7 +177,7 @@ def canaries(
         "blind": not wrong and known < 0.5 + detector.given.get("errors", 1.5) * error,
     }[detector.given["reads"]]
     beside = "" if own is None else f"{own:.0%} on the pairs it learned from"
-    return Check(known, f"over {0.5 + 2 * error:.2f}", off, not off, onset=0, detail=beside)
+    return Check(known, f"over {0.5 + 2 * error:.2f}", off, not off, start_step=0, detail=beside)
 
 
 def unusual(
@@ -390,17 +390,17 @@ class Diagnoser:
             return None
         memory.update(raised=True, calm=0, spoke_at=memory["looks"])
         first_off = next(at for at, off in recent if off)
-        onset = check.onset if check.onset is not None else first_off
-        return _finding(detector, check, step, max(onset, judged_from))
+        start_step = check.start_step if check.start_step is not None else first_off
+        return _finding(detector, check, step, max(start_step, judged_from))
 
 
-def _finding(detector: Detector, check: Check, step: int, onset: int) -> Finding:
+def _finding(detector: Detector, check: Check, step: int, start_step: int) -> Finding:
     return Finding(
         link=detector.link,
         rule=detector.rule,
         evidence_class=detector.evidence_class,
         step=step,
-        onset=onset,
+        onset=start_step,
         slack=detector.slack,
         title=detector.title,
         value=check.value if math.isfinite(check.value) else None,
