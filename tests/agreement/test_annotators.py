@@ -300,7 +300,7 @@ def test_the_list_names_flags_first_and_says_who_is_too_new(
 ) -> None:
     text = text_of(signed_in(ada), "annotators", project.slug)
     assert text.index("Lena") < text.index("Hana") < text.index("Nora")
-    assert "left-clicker" in text
+    assert "left bias" in text
     assert text.count('"faint">too few') == 1
     assert "93.3 %" in text  # 56 of 60
     assert "3 people" in text
@@ -360,7 +360,7 @@ def test_the_csv_holds_numbers_and_guards_formulas(project: Project, ada, signed
     first = next(iter(rows))
     assert first["annotator"].startswith("'=")
     assert float(first["left_value"]) == pytest.approx(56 / 60)
-    assert first["flags"] == "left-clicker"
+    assert first["flags"] == "left bias"
 
 
 def test_a_persons_page_shows_the_evidence_and_what_is_missing(

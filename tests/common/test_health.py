@@ -20,9 +20,9 @@ from workers.contract import scores, wire
 
 EVERYTHING = [
     wire.QUEUE_EVENTS,
-    wire.QUEUE_HOUSE,
+    wire.QUEUE_DEFAULT,
     wire.QUEUE_IMPORTS,
-    wire.QUEUE_FIGURES,
+    wire.QUEUE_STATISTICS,
     wire.QUEUE_CPU,
     alive.SCHEDULER,
 ]
@@ -83,7 +83,7 @@ def test_a_missing_migration_or_database_makes_a_process_unready_but_alive(clien
     [
         (wire.QUEUE_EVENTS, "event worker"),
         (wire.QUEUE_IMPORTS, "imports worker"),
-        (wire.QUEUE_FIGURES, "figures worker"),
+        (wire.QUEUE_STATISTICS, "statistics worker"),
         (wire.QUEUE_CPU, "training worker"),
         (alive.SCHEDULER, "scheduler"),
     ],

@@ -150,7 +150,7 @@ def test_a_rule_that_makes_no_sense_is_refused(fields, complaint):
             "xxa",
             3,
             "both bad has 2 of 3 votes (67%); the rule asks for 3 votes, 3 agreeing and a share "
-            "of 0.6; no more votes come.",
+            "of 0.6; all votes are in.",
         ),
         (
             "abtx",

@@ -17,7 +17,7 @@ from apps.labeling.models import Annotator, Comparison, LabelingSettings, Slot, 
 from apps.snapshots.assembling import assembly
 from apps.snapshots.assembling.assembly import assemble
 from apps.snapshots.assembling.gate import LeakFound
-from apps.snapshots.assembling.material import Assembly, Ballot, Material, Pair
+from apps.snapshots.assembling.material import Assembly, CurrentVote, Material, Pair
 from apps.snapshots.models import Snapshot
 from apps.snapshots.recipe import RecipeFilters, SnapshotRecipe
 from apps.snapshots.selectors import snapshots
@@ -269,12 +269,12 @@ def pair(number: int, group: str, a: str, b: str, **changes) -> Pair:
 def material(pairs: list[Pair], votes: dict[int, str], at: dt.datetime = NOON) -> Material:
     """votes: pair → one letter a vote (a, b, t for tie), by persons 1, 2, 3 …"""
     words = {"t": "tie"}
-    ballots = [
-        Ballot(1000 * number + k, number, k, f"user:{k}", words.get(letter, letter), at)
+    given = [
+        CurrentVote(1000 * number + k, number, k, f"user:{k}", words.get(letter, letter), at)
         for number, letters in votes.items()
         for k, letter in enumerate(letters, start=1)
     ]
-    return Material(tuple(pairs), tuple(ballots))
+    return Material(tuple(pairs), tuple(given))
 
 
 def recipe(**changes) -> SnapshotRecipe:
@@ -344,8 +344,10 @@ def test_votes_outside_the_time_range_do_not_count() -> None:
     late = material(pairs, {1: "bbbb"}, NOON + dt.timedelta(days=1))
     both = Material(
         early.pairs,
-        early.ballots
-        + tuple(Ballot(v.id + 50, 1, v.person + 9, "late", v.choice, v.at) for v in late.ballots),
+        early.votes
+        + tuple(
+            CurrentVote(v.id + 50, 1, v.person + 9, "late", v.choice, v.at) for v in late.votes
+        ),
     )
     before = recipe(filters=RecipeFilters(cast_before="2026-11-02T00:00:00+00:00"))
     assert assemble(both, before).lines["train"][0].winner == "a"

@@ -152,7 +152,7 @@ def test_a_report_that_fails_does_not_stop_a_freeze(
     snapshot = freeze(project, emil)
     assert snapshot.state == "frozen"
     assert "report" not in snapshot.counts
-    assert "no skew report" in caplog.text
+    assert "no bias report" in caplog.text
     monkeypatch.undo()
     assert report_read(snapshot=snapshot)["checks"]  # made from its rows when asked for
 

@@ -59,7 +59,7 @@ class Tool:
         if self.fails:
             raise ConnectionError("no route to host")
 
-    def figures(self, step: int, at: float, values: dict[str, float]) -> None:
+    def metrics(self, step: int, at: float, values: dict[str, float]) -> None:
         self.points.append((step, values))
 
     def histogram(self, event: Histogram) -> None:

@@ -16,7 +16,7 @@ from tests.workers.recipes.test_resume import check_joined
 from workers.contract.events import RecipeError
 from workers.models import invariants
 from workers.ppo import trainer
-from workers.ppo.diagnostics import rollout_figures
+from workers.ppo.diagnostics import rollout_metrics
 from workers.ppo.rollout import Rollout
 from workers.recipes import ppo as recipe
 from workers.rewards.source import Scores
@@ -220,7 +220,7 @@ def test_doubled_length_leaves_the_figure_per_token_unchanged() -> None:
         )
         zeros = torch.zeros_like(logprobs)
         rollout = Rollout(0, Sampling(8), [[]], responses, logprobs, zeros, zeros, zeros)
-        found.append(rollout_figures(rollout, torch.zeros(1), zeros, zeros))
+        found.append(rollout_metrics(rollout, torch.zeros(1), zeros, zeros))
     short, long = found
     # By hand: k3 of log-ratios r is e^−r − 1 + r.
     by_hand = sum(math.exp(-r) - 1 + r for r in (0.1, -0.2, 0.3)) / 3

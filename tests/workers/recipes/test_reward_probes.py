@@ -124,9 +124,9 @@ def test_no_cache_hides_a_reward_that_changed() -> None:
 
 
 def test_before_there_are_scores_the_references_deviation_is_the_measure() -> None:
-    found = RewardProbes().figures(Restless(drift=3.0), kept("a"), deviation=0.0)
+    found = RewardProbes().metrics(Restless(drift=3.0), kept("a"), deviation=0.0)
     assert found == {"eval/reproducibility": 1.5}
-    assert RewardProbes().figures(Restless(), None, deviation=1.0) == {}
+    assert RewardProbes().metrics(Restless(), None, deviation=1.0) == {}
 
 
 def test_held_out_pairs_are_asked_and_training_ones_where_there_are_no_others(
