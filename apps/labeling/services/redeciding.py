@@ -251,7 +251,7 @@ def _store(
     policy: Policy,
 ) -> None:
     said = [_one(known, shares, row, policy) for row in rows.tolist()]
-    has = ~np.isnan(shares[rows]).any(axis=1)
+    has: NDArray[np.bool_] = np.isfinite(shares[rows]).all(axis=1)
     extras = [
         int(
             one.outcome is Outcome.NEEDS_VOTES
