@@ -9,6 +9,7 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from math import isnan
 from typing import Any
 
 import numpy as np
@@ -251,7 +252,6 @@ def _store(
     policy: Policy,
 ) -> None:
     said = [_one(known, shares, row, policy) for row in rows.tolist()]
-    has: NDArray[np.bool_] = np.isfinite(shares[rows]).all(axis=1)
     extras = [
         int(
             one.outcome is Outcome.NEEDS_VOTES
@@ -280,8 +280,8 @@ def _store(
                 },
                 # an array of arrays would have to be rectangular: each as its own text
                 "posteriors": [
-                    "{" + ",".join(map(repr, row)) + "}" if there else None
-                    for row, there in zip(shares[rows].tolist(), has.tolist(), strict=True)
+                    None if any(map(isnan, row)) else "{" + ",".join(map(repr, row)) + "}"
+                    for row in shares[rows].tolist()
                 ],
                 "rule": json.dumps(asdict(_rule(policy))),
                 "decided_by": str(policy.decide_by) if policy.by_model else DecideBy.VOTES.value,
