@@ -1,6 +1,7 @@
 """The cache of scores (SPEC D13): what it must never confuse, and what it must find again."""
 
 import struct
+import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -132,6 +133,14 @@ def test_a_redis_that_is_away_is_a_cache_that_knows_nothing() -> None:
 
 
 RNG = np.random.default_rng(0)
+
+
+@pytest.fixture(autouse=True)
+def _same_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each test draws the same numbers, whatever ran before it."""
+    monkeypatch.setattr(sys.modules[__name__], "RNG", np.random.default_rng(0))
+
+
 PROMPTS = [user(" ".join(RNG.choice(WORDS, 3))) for _ in range(120)]
 RESPONSES = [" ".join(RNG.choice(WORDS, RNG.integers(1, 9))) for _ in range(120)]
 

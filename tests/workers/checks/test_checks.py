@@ -3,6 +3,7 @@
 import itertools
 import json
 import shutil
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -48,6 +49,14 @@ def rows_with(rewards: Sequence[float], tokens: Sequence[int] | None = None) -> 
 
 
 RNG = np.random.default_rng(4)
+
+
+@pytest.fixture(autouse=True)
+def _same_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each test draws the same numbers, whatever ran before it."""
+    monkeypatch.setattr(sys.modules[__name__], "RNG", np.random.default_rng(4))
+
+
 HILL = RNG.normal(size=400)
 LENGTHS = RNG.integers(5, 60, size=400)
 MODEL = {"reward": {"type": "model"}}

@@ -1,6 +1,7 @@
 """The reward check fires on rewards that teach nothing or the opposite, and on no good one."""
 
 import itertools
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -32,6 +33,14 @@ from workers.preflight.reward import (
 )
 
 RNG = np.random.default_rng(7)
+
+
+@pytest.fixture(autouse=True)
+def _same_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each test draws the same numbers, whatever ran before it."""
+    monkeypatch.setattr(sys.modules[__name__], "RNG", np.random.default_rng(7))
+
+
 PROMPTS = [f"prompt {i % 25}" for i in range(100)]
 SKILL = RNG.normal(size=100)  # of the weak expert's answers
 NOISE = RNG.normal(-1.0, 1.0, size=100)  # of random tokens: a deviation worse
@@ -282,8 +291,9 @@ def test_a_live_critic_passes_and_is_put_back_to_the_last_bit(kind: str) -> None
 
 
 def test_it_draws_no_random_numbers() -> None:
+    parts, rolled = critic_parts(actor_critic("shared")), rollout()
     state = torch.random.get_rng_state()
-    fit_critic(critic_parts(actor_critic("shared")), rollout(), steps=2)
+    fit_critic(parts, rolled, steps=2)
     assert torch.equal(torch.random.get_rng_state(), state)
 
 
