@@ -9,7 +9,7 @@ from typing import Any
 from django.http import HttpRequest
 from django.urls import reverse
 
-from apps.accounts.models import Membership, Project
+from apps.accounts.models import Membership, Project, Role
 from apps.accounts.selectors import memberships_of
 from apps.common import registry
 
@@ -30,6 +30,7 @@ def frame(request: HttpRequest) -> dict[str, Any]:
         "rail_project": lambda: place()[0],
         "rail_nav": cache(lambda: rail_nav(*place())),
         "rail_bell": cache(lambda: rail_bell(*place())),
+        "setup_bar": cache(lambda: setup_bar(request)),
         "rail_overview": lambda: rail_overview(projects()),
     }
 
@@ -81,3 +82,28 @@ def rail_overview(memberships: list[Membership]) -> str:
     """The address of one's work in all projects; empty for people whose roles have none."""
     url_name = registry.overview_of([membership.role for membership in memberships])
     return reverse(url_name) if url_name else ""
+
+
+def setup_bar(request: HttpRequest) -> list[dict[str, Any]]:
+    """The steps of setting the project up, for its admins until they finish; on their pages only.
+
+    Each step links to the page where it is done, which is the same page as ever after.
+    """
+    project = getattr(request, "project", None)
+    if project is None or project.set_up_at is not None or request.role != Role.ADMIN:
+        return []
+    steps = registry.setup_steps()
+    name = request.resolver_match.view_name if request.resolver_match else ""
+    if not any(name == step.url_name or name in step.within for step in steps):
+        return []
+    urls = [reverse(step.url_name, args=[project.slug]) for step in steps]
+    return [
+        {
+            "label": step.label,
+            "url": url,
+            "done": step.done(project),
+            "current": name == step.url_name or name in step.within,
+            "next": following,
+        }
+        for step, url, following in zip(steps, urls, [*urls[1:], ""], strict=True)
+    ]

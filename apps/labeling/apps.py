@@ -2,7 +2,18 @@
 
 from django.apps import AppConfig
 
-from apps.common.registry import NavItem, home_set, nav_add, overview_set, upload_add, voting_add
+from apps.common.registry import (
+    NavItem,
+    SetupStep,
+    home_set,
+    nav_add,
+    overview_set,
+    project_copy_add,
+    project_facts_add,
+    setup_step_add,
+    upload_add,
+    voting_add,
+)
 
 
 class LabelingConfig(AppConfig):
@@ -10,7 +21,30 @@ class LabelingConfig(AppConfig):
     label = "labeling"
 
     def ready(self) -> None:
-        from apps.labeling.selectors.ratings import has_rating_tasks  # models are there only now
+        # models are there only now
+        from apps.labeling.selectors.projects import (
+            has_comparisons,
+            has_guidelines,
+            has_own_rule,
+            project_facts,
+        )
+        from apps.labeling.selectors.ratings import has_rating_tasks
+        from apps.labeling.services.projects import labeling_settings_copy
+
+        project_facts_add(project_facts)
+        project_copy_add(labeling_settings_copy)
+        for step in (
+            SetupStep(10, "File", "labeling:imports", has_comparisons, ("labeling:import",)),
+            SetupStep(
+                20,
+                "Guidelines",
+                "labeling:guideline_edit",
+                has_guidelines,
+                ("labeling:guidelines",),
+            ),
+            SetupStep(30, "Rule", "labeling:settings", has_own_rule),
+        ):
+            setup_step_add(step)
 
         labelers = frozenset({"annotator", "reviewer", "admin"})
         readers = frozenset({"reviewer", "engineer", "admin"})

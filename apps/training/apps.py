@@ -2,7 +2,13 @@
 
 from django.apps import AppConfig
 
-from apps.common.registry import NavItem, home_set, nav_add, run_results_add
+from apps.common.registry import (
+    NavItem,
+    deletion_check_add,
+    home_set,
+    nav_add,
+    run_results_add,
+)
 
 
 class TrainingConfig(AppConfig):
@@ -17,5 +23,7 @@ class TrainingConfig(AppConfig):
         home_set("engineer", "training:runs")
 
         from apps.training.selectors.results import run_results
+        from apps.training.selectors.runs import no_run_goes_on
 
         run_results_add(run_results)
+        deletion_check_add(no_run_goes_on)

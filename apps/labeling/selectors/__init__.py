@@ -7,6 +7,7 @@ from typing import Any
 from django.core.cache import cache
 from django.db import connection
 from django.db.models import Count, Q, QuerySet
+from django.template.loader import render_to_string
 from django.utils import timezone
 
 from apps.accounts.models import Project, User
@@ -50,6 +51,23 @@ def settings_get(*, project: Project) -> LabelingSettings:
     return LabelingSettings.objects.filter(project=project).first() or LabelingSettings(
         project=project
     )
+
+
+# Texts to begin guidelines with, in templates/labeling/guidelines/.
+GUIDELINE_TEMPLATES = {
+    "helpfulness": "Helpfulness",
+    "harmlessness": "Harmlessness",
+    "factual": "Factual accuracy",
+    "code": "Code",
+    "style": "Style",
+}
+
+
+def guideline_template(name: str) -> str:
+    """The text of one; empty for a name that there is not."""
+    if name not in GUIDELINE_TEMPLATES:
+        return ""
+    return render_to_string(f"labeling/guidelines/{name}.md")
 
 
 def guideline_current(*, project: Project) -> Guideline | None:

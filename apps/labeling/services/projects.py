@@ -237,6 +237,20 @@ def labeling_set_up(
     return settings
 
 
+def labeling_settings_copy(source: Project, target: Project) -> None:
+    """Give a new project the settings of another; a model of the voters is not copied, since it
+    was fitted to the other's votes, so such a rule becomes the counted one."""
+    current = LabelingSettings.objects.filter(project=source).first()
+    if current is None:
+        return
+    current.pk = target.pk
+    current.project = target
+    current.decide_by = DecideBy.VOTES
+    current.stop_early = False
+    current._state.adding = True
+    current.save(force_insert=True)
+
+
 def labeling_settings_update(
     *, project: Project, by: User, redo: bool = True, **changes: Any
 ) -> LabelingSettings:
