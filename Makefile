@@ -97,7 +97,7 @@ format: $(STAMP) $(BIOME) ## format the code
 	-git ls-files 'templates/*.html' | xargs $(BIN)/djade --target-version 5.2
 	.node/node_modules/.bin/biome check --write
 
-lock: $(STAMP) ## write the lock files anew from pyproject.toml
+lock: $(STAMP) ## write the lock files again from pyproject.toml
 	$(BIN)/uv pip compile pyproject.toml --extra web --universal --generate-hashes --no-annotate --no-header --no-emit-index-url --no-emit-find-links --python-version 3.11 --quiet -o requirements/web.lock
 	$(BIN)/uv pip compile pyproject.toml --extra web --extra gpu --extra dev --overrides requirements/overrides.txt --universal --no-annotate --no-header --no-emit-index-url --no-emit-find-links --python-version 3.11 -c requirements/web.lock \
 	  | grep -vE '^(torch|nvidia|triton|cuda)' > requirements/train.constraints.txt

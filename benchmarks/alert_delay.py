@@ -1,7 +1,7 @@
 """From an event in a trainer to the receiver of its alert: p50 and p95, beside a dead receiver.
 
 Batches as supervisors send them go through the broker to a real event worker, which stores the
-alert, settles its incident and writes the messages; the house queue sends them to a receiver on
+alert, settles its incident and writes the messages; the default queue sends them to a receiver on
 this machine. Each alert is of a run of its own, so each opens an incident. The project has a second
 channel that never answers, which must hold up nothing. First the alerts come one by one, then all
 at once. `Envelope.at` is stamped right before a batch is sent; what a supervisor adds, since it

@@ -154,7 +154,7 @@ def event_worker(app: str) -> Any:
         app,
         "worker",
         "-Q",
-        "events,house",
+        "events,default",
         "-n",
         "events@%h",
         "-P",

@@ -21,14 +21,14 @@ os.environ.setdefault("DATABASE_KEEP_SECONDS", "600")
 app = Celery("concord", task_cls="apps.common.web_tasks.WebTask")
 app.conf.update(broker_settings())
 app.conf.update(
-    task_default_queue=wire.QUEUE_HOUSE,
+    task_default_queue=wire.QUEUE_DEFAULT,
     task_queues=[
         Queue(name, Exchange(name, type="direct"), routing_key=name)
         for name in (
             wire.QUEUE_EVENTS,
-            wire.QUEUE_HOUSE,
+            wire.QUEUE_DEFAULT,
             wire.QUEUE_IMPORTS,
-            wire.QUEUE_FIGURES,
+            wire.QUEUE_STATISTICS,
         )
     ],
     task_routes={
@@ -40,58 +40,58 @@ app.conf.update(
         "launch-probes": {
             "task": "apps.monitoring.tasks.launch_probes",
             "schedule": 60.0,
-            "options": {"queue": wire.QUEUE_HOUSE, "expires": 60.0},
+            "options": {"queue": wire.QUEUE_DEFAULT, "expires": 60.0},
         },
         "queue-fresh-pairs": {
             "task": "apps.loop.tasks.queue_fresh_pairs",
             "schedule": 30.0,
-            "options": {"queue": wire.QUEUE_HOUSE, "expires": 30.0},
+            "options": {"queue": wire.QUEUE_DEFAULT, "expires": 30.0},
         },
         "refresh-agreement": {
             "task": "apps.agreement.tasks.refresh_reports",
             "schedule": 60.0,
-            "options": {"queue": wire.QUEUE_FIGURES, "expires": 60.0},
+            "options": {"queue": wire.QUEUE_STATISTICS, "expires": 60.0},
         },
         "refresh-consensus": {
             "task": "apps.agreement.tasks.refresh_consensus",
             "schedule": 60.0,
-            "options": {"queue": wire.QUEUE_FIGURES, "expires": 60.0},
+            "options": {"queue": wire.QUEUE_STATISTICS, "expires": 60.0},
         },
         "sweep-freezes": {
             "task": wire.TASK_SWEEP_FREEZES,
             "schedule": 10.0,
-            "options": {"queue": wire.QUEUE_HOUSE, "expires": 10.0},
+            "options": {"queue": wire.QUEUE_DEFAULT, "expires": 10.0},
         },
         "sweep-scratch": {
             "task": "apps.common.tasks.sweep_scratch",
             "schedule": 3600.0,
-            "options": {"queue": wire.QUEUE_HOUSE, "expires": 3600.0},
+            "options": {"queue": wire.QUEUE_DEFAULT, "expires": 3600.0},
         },
         "sweep-imports": {
             "task": wire.TASK_SWEEP_IMPORTS,
             "schedule": 10.0,
-            "options": {"queue": wire.QUEUE_HOUSE, "expires": 10.0},
+            "options": {"queue": wire.QUEUE_DEFAULT, "expires": 10.0},
         },
         "send-deliveries": {
             "task": "apps.monitoring.tasks.send_deliveries",
             "schedule": 15.0,
-            "options": {"queue": wire.QUEUE_HOUSE, "expires": 15.0},
+            "options": {"queue": wire.QUEUE_DEFAULT, "expires": 15.0},
         },
         "sweep-incidents": {
             "task": "apps.monitoring.tasks.sweep_incidents",
             "schedule": 15.0,
-            "options": {"queue": wire.QUEUE_HOUSE, "expires": 15.0},
+            "options": {"queue": wire.QUEUE_DEFAULT, "expires": 15.0},
         },
         "thin-old-runs": {
             "task": "apps.monitoring.tasks.thin_old_runs",
             "schedule": 3600.0,
             # Among the slow ones, so that no event waits for it.
-            "options": {"queue": wire.QUEUE_FIGURES, "expires": 3600.0},
+            "options": {"queue": wire.QUEUE_STATISTICS, "expires": 3600.0},
         },
         "sweep-runs": {
             "task": wire.TASK_SWEEP_RUNS,
             "schedule": 5.0,
-            "options": {"queue": wire.QUEUE_HOUSE, "expires": 5.0},
+            "options": {"queue": wire.QUEUE_DEFAULT, "expires": 5.0},
         },
     },
 )

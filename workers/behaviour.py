@@ -224,14 +224,14 @@ def kurtosis(scores: Values) -> float | None:
     return float((away**4).mean()) / second**2 - 3.0
 
 
-# What a step's answers say, and what the reward makes of it: figures for every step.
+# What a step's answers say, and what the reward makes of it: metrics for every step.
 #
 #     watch = Watch(refusals=settings.refusal_phrases, phrases=settings.watch_phrases)
-#     figures = watch.look(texts, scores, lengths)
+#     metrics = watch.look(texts, scores, lengths)
 #
 # Names, units and estimators: docs/metrics.md. Cheap by design: strings and a few sorts, no model.
 
-Figures = dict[str, float | None]
+MetricValues = dict[str, float | None]
 TEMPLATE_WORDS = 3
 REFERENCE = "/reference"  # ends the names of the reference's own rates
 
@@ -261,28 +261,28 @@ class Watch:
 
     def look(
         self, texts: Sequence[str], scores: Sequence[float], lengths: Sequence[float]
-    ) -> Figures:
-        """Figures of a step's answers; `lengths` in tokens."""
+    ) -> MetricValues:
+        """Metrics of a step's answers; `lengths` in tokens."""
         self._moments.update(torch.tensor(scores, dtype=torch.float64))
         known = [plain(text) for text in texts]
         said = self._said(known)
         for name, lift in self._lifts.items():
             lift.add(scores, said[name])
-        figures: Figures = {
+        metrics: MetricValues = {
             "reward/length_correlation": rank_correlation(scores, lengths),
             "reward/mode_share": mode_share(scores),
             "reward/kurtosis": kurtosis(scores),
             "reward/refusal_lift": self._lifts[""].value(self.deviation),
         }
-        figures |= self._rates(known, said)
+        metrics |= self._rates(known, said)
         for name in self._phrases:
-            figures[f"reward/phrase_lift/{name}"] = self._lifts[name].value(self.deviation)
-        return figures | {
+            metrics[f"reward/phrase_lift/{name}"] = self._lifts[name].value(self.deviation)
+        return metrics | {
             "behaviour/template_share": template_share(known),
             "behaviour/compression": compression(texts),
         }
 
-    def reference(self, texts: Sequence[str]) -> Figures:
+    def reference(self, texts: Sequence[str]) -> MetricValues:
         """How often the reference's answers say the same: what the rates are compared with."""
         known = [plain(text) for text in texts]
         rates = self._rates(known, self._said(known))
@@ -293,16 +293,16 @@ class Watch:
         said = {name: [one.found(text) for text in known] for name, one in self._phrases.items()}
         return {"": [refused(self._refusals, text) for text in known]} | said
 
-    def _rates(self, known: Sequence[str], said: Mapping[str, Sequence[bool]]) -> Figures:
-        figures: Figures = {
+    def _rates(self, known: Sequence[str], said: Mapping[str, Sequence[bool]]) -> MetricValues:
+        metrics: MetricValues = {
             "behaviour/refusal_share": _share(said[""]),
             "behaviour/politeness_share": _share([self._polite.found(text) for text in known]),
         }
         for name in self._phrases:
-            figures[f"behaviour/phrase/{name}"] = _share(said[name])
+            metrics[f"behaviour/phrase/{name}"] = _share(said[name])
         if self._copies is not None:
-            figures["behaviour/copied_share"] = self._copies.share(known)
-        return figures
+            metrics["behaviour/copied_share"] = self._copies.share(known)
+        return metrics
 
     def state(self) -> dict[str, Any]:
         """Plain JSON; `restore` of it in a new object continues exactly here."""

@@ -213,7 +213,7 @@ class RulePreviewOut(Schema):
 
     n: int
     outcomes: dict[str, int] = Field(description="comparisons by outcome under this rule")
-    chance: float | None = Field(description="share that coin-flippers would get through")
+    chance: float | None = Field(description="share that random voters would get through")
     gold: GoldShareOut | None = Field(description="right on known answers, of what is kept")
     accepted_now: int
     newly_accepted: int

@@ -21,9 +21,9 @@ from workers.contract.wire import SCHEDULER, alive_key
 # For each part, the queues of which one must be consumed.
 PARTS: dict[str, tuple[str, ...]] = {
     "event worker": (wire.QUEUE_EVENTS,),
-    "house worker": (wire.QUEUE_HOUSE,),
+    "default worker": (wire.QUEUE_DEFAULT,),
     "imports worker": (wire.QUEUE_IMPORTS,),
-    "figures worker": (wire.QUEUE_FIGURES,),
+    "statistics worker": (wire.QUEUE_STATISTICS,),
     "training worker": (wire.QUEUE_GPU, wire.QUEUE_GPU_LARGE, wire.QUEUE_CPU),
     "scheduler": (SCHEDULER,),
 }

@@ -68,9 +68,11 @@ def programs(*, port: int, var: Path, log_level: str) -> list[Program]:
     few = {} if os.environ.get("OMP_NUM_THREADS") else {"OMP_NUM_THREADS": "1"}
     (var / "beat").mkdir(parents=True, exist_ok=True)
     others = [
-        Program("events", worker("config.celery", "events", "events,house"), few, stops_last=True),
+        Program(
+            "events", worker("config.celery", "events", "events,default"), few, stops_last=True
+        ),
         # Of their own, so that a long import or a large fit holds up neither events nor sweeps.
-        Program("imports", worker("config.celery", "imports", "imports,figures"), few),
+        Program("imports", worker("config.celery", "imports", "imports,statistics"), few),
         Program("scheduler", celery("config.celery", "beat", "-s", str(var / "beat" / "schedule"))),
         Program("train", worker("workers.celery", "train", "gpu,cpu")),
         Program("short", worker("workers.celery", "short", "short")),
@@ -207,11 +209,6 @@ class Child:
             return None
         self.ended = self._process.poll()
         return self.ended
-
-    def signal_group(self, number: int) -> None:
-        if self._process is not None and self.poll() is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._process.pid, number)
 
     def terminate(self) -> None:
         """Ask the program alone; it stops its own children in its own order."""

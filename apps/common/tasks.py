@@ -7,5 +7,5 @@ from apps.common.scratch import scratch_sweep
 
 @shared_task
 def sweep_scratch() -> int:
-    """Every hour, by the scheduler (queue `house`)."""
+    """Every hour, by the scheduler (queue `default`)."""
     return scratch_sweep()

@@ -121,6 +121,13 @@ def rows_named(cursor: CursorWrapper) -> list[dict[str, Any]]:
     return [_named(names, row) for row in cursor.fetchall()]
 
 
+def columns_named(cursor: CursorWrapper) -> dict[str, tuple[Any, ...]]:
+    """All that a statement found, column by column: for results of many rows, where a dictionary
+    for each would take longer than reading them."""
+    names, rows = _columns(cursor), cursor.fetchall()
+    return _named(names, tuple(zip(*rows, strict=True)) if rows else ((),) * len(names))
+
+
 def _columns(cursor: CursorWrapper) -> list[str]:
     return [column.name for column in cursor.description]
 

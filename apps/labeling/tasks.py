@@ -14,5 +14,5 @@ def run_import(job: str) -> str:
 
 @shared_task(name=wire.TASK_SWEEP_IMPORTS)
 def sweep_imports() -> int:
-    """Every few seconds, by the scheduler (queue `house`)."""
+    """Every few seconds, by the scheduler (queue `default`)."""
     return services.import_jobs_sweep()

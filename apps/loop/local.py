@@ -10,8 +10,8 @@ from apps.common import health, processes
 
 # Program of `processes.programs` → the parts of health.PARTS that it is.
 NEEDED = {
-    "events": ("event worker", "house worker"),
-    "imports": ("imports worker", "figures worker"),
+    "events": ("event worker", "default worker"),
+    "imports": ("imports worker", "statistics worker"),
     "scheduler": ("scheduler",),
     "train": ("training worker",),
 }

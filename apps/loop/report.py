@@ -231,7 +231,7 @@ def _votes(report: Report) -> list[tuple[str, str]]:
         ("Krippendorff's alpha", _interval(found["alpha"])),
         (
             "kept by the rule",
-            f"{found['decisions']['kept']:,} of {found['decisions']['n']:,} (coin-flippers: "
+            f"{found['decisions']['kept']:,} of {found['decisions']['n']:,} (random voters: "
             f"{_number(found['chance_keep_rate']['two_way'], 100)} %)",
         ),
         ("majority equals gold", f"{_number(gold.get('majority'), 100)} % of {gold.get('n', 0):,}"),

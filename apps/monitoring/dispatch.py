@@ -1,4 +1,4 @@
-"""Asking the house worker to send what waits. The rows are the truth; a message that is lost is
+"""Asking the default worker to send what waits. The rows are the truth; a message that is lost is
 made up for by the beat."""
 
 import logging
@@ -21,7 +21,7 @@ TASK_SEND = "apps.monitoring.tasks.send_deliveries"
 def _sender(url: str) -> Celery:
     app = Celery("concord-monitoring", set_as_current=False, fixups=[])
     app.conf.update(sender_settings(url))
-    name = wire.QUEUE_HOUSE
+    name = wire.QUEUE_DEFAULT
     app.conf.task_queues = [Queue(name, Exchange(name, type="direct"), routing_key=name)]
     return app
 
@@ -30,7 +30,7 @@ def deliveries_send() -> bool:
     """True: the broker has taken the message; False within seconds when Redis does not answer."""
     try:
         _sender(settings.REDIS_URL).send_task(
-            TASK_SEND, queue=wire.QUEUE_HOUSE, expires=60, retry=False
+            TASK_SEND, queue=wire.QUEUE_DEFAULT, expires=60, retry=False
         )
     except (KombuError, redis.RedisError, OSError) as error:
         log.warning("messages wait for the schedule, the broker is away: %s", error)

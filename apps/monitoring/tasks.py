@@ -1,4 +1,4 @@
-"""Tasks of the web side's workers, queue `house`."""
+"""Tasks of the web side's workers, queue `default`."""
 
 from celery import shared_task
 

@@ -14,5 +14,5 @@ def freeze(snapshot: str) -> str:
 
 @shared_task(name=wire.TASK_SWEEP_FREEZES)
 def sweep_freezes() -> int:
-    """Every few seconds, by the scheduler (queue `house`)."""
+    """Every few seconds, by the scheduler (queue `default`)."""
     return freezing.snapshots_sweep()

@@ -17,5 +17,5 @@ def record_events(batch: Any) -> None:
 
 @shared_task(name=wire.TASK_SWEEP_RUNS)
 def sweep_runs() -> None:
-    """Every few seconds, by the scheduler (queue `house`)."""
+    """Every few seconds, by the scheduler (queue `default`)."""
     services.runs_sweep()

@@ -57,7 +57,7 @@ def longer_of(work: Work, others: Others) -> Longer:
     The others' agreement is taken from the same pairs if it is above one half by `LEAST_SURE`
     standard errors there, else from all votes in the project but the person's. Where that is not
     sure either, r is taken to be MOST_RATIO (or 0, whichever expects more), so that a good judge
-    among weak ones is let pass; beside coin-flippers they would look like a length-lover.
+    among weak ones is let pass; beside coin-flippers they would seem to have a length bias.
     """
     n_people = work.n_people
     own = np.where(work.longer >= 0, work.longer, np.nan).astype(np.float64)

@@ -19,15 +19,15 @@ from measures.annotators.work import Means
 from measures.intervals import wilson
 
 LABELS = {
-    Kind.REVERSE: "reverse voter",
-    Kind.LEFT: "left-clicker",
-    Kind.RIGHT: "right-clicker",
+    Kind.REVERSE: "disagrees systematically",
+    Kind.LEFT: "left bias",
+    Kind.RIGHT: "right bias",
     Kind.GOLD: "low gold accuracy",
-    Kind.SPEED: "speeder",
+    Kind.SPEED: "very fast",
     Kind.AGREEMENT: "low agreement",
     Kind.SELF: "inconsistent with themselves",
-    Kind.LONGER: "length-lover",
-    Kind.TIES: "tie-lover",
+    Kind.LONGER: "length bias",
+    Kind.TIES: "too many ties",
     Kind.DRIFT: "agreement falls",
 }
 

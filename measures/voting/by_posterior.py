@@ -130,7 +130,7 @@ def posterior_reason(
     end = {
         Outcome.ACCEPTED: "",
         Outcome.NEEDS_VOTES: "; more votes can still come",
-        Outcome.CONTESTED: "; no more votes come",
+        Outcome.CONTESTED: "; all votes are in",
     }[outcome]
     return f"{seen[0].upper()}{seen[1:]}; {asked}{end}."
 

@@ -103,7 +103,7 @@ def decide(
     None takes the rule's max_votes. A smaller number than already cast means that no more come.
 
     Accepted: the rule holds and one choice has strictly most votes; a vote tie is never broken at
-    random. Contested: it does not hold and no more votes come, or no further votes could make it
+    random. Contested: it does not hold and all votes are in, or no further votes could make it
     hold. Needs votes: everything else. Accepting does not wait for the maximum.
     """
     counts = _validated(votes)
@@ -202,7 +202,7 @@ def _reason(
         more = "more votes can" if remaining is None else _more(remaining)
         return f"{seen} so far; {asked}; {more} still come."
     if remaining == 0:
-        return f"{seen}; {asked}; no more votes come."
+        return f"{seen}; {asked}; all votes are in."
     more = "more votes" if remaining is None else _more(remaining).removesuffix(" can")
     return f"{seen}; {asked}, which {more} could no longer meet."
 

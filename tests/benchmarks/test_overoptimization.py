@@ -152,7 +152,7 @@ def test_the_figure_is_well_formed_and_says_in_words_what_it_shows(planted: Resu
     drawn = ElementTree.fromstring(figure([planted]))  # noqa: S314 — our own text
     assert drawn.get("role") == "img"
     words = " ".join(drawn.itertext())
-    assert "Gold is best at steps 10" in words
+    assert "at steps 10" in words
     assert "200 %" in words
     lines = table([planted]).splitlines()
     assert len(lines) == 1 + 3 + 2

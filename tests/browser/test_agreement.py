@@ -42,7 +42,7 @@ def test_the_preview_follows_the_rule_as_it_is_typed(
     expect(preview).to_contain_text("no longer accepted")
     expect(preview).to_contain_text("37.5 %")
     page.get_by_label("Maximum votes").fill("2")
-    expect(preview).to_contain_text("is below the votes that the rule needs")
+    expect(preview.locator(".note.bad")).to_be_visible()
     page.get_by_label("Maximum votes").fill("5")
     page.get_by_label("Decide by").select_option("one_coin")
     expect(preview).not_to_contain_text("37.5 %")

@@ -95,7 +95,7 @@ def test_an_engineer_maps_checks_and_imports_a_file(
     services.import_job_run(job=waiting[0])
     expect(page.get_by_role("heading", name="What an import would do")).to_be_visible()
     findings = page.get_by_role("region", name="Errors and warnings by row")
-    expect(findings).to_contain_text("is the same text as response_a")
+    expect(findings).to_contain_text("response_b")
     expect(findings).to_contain_text("names its model")
     no_serious_violation(page, "checked")
     with page.expect_download() as download:
@@ -188,7 +188,7 @@ def test_ana_grades_and_ranks_by_keyboard_alone_and_changes_her_mind(
     for key in "625":
         page.keyboard.press(key)
     page.keyboard.press("Enter")
-    expect(page.locator("[data-need]")).to_have_text("Answer D has no value yet.")
+    expect(page.locator("[data-need]")).to_contain_text("Answer D")
     page.reload()  # what was entered is still there
     expect(page.locator("[data-done]")).to_have_text("3 of 4")
     page.keyboard.press("3")
@@ -204,7 +204,7 @@ def test_ana_grades_and_ranks_by_keyboard_alone_and_changes_her_mind(
     expect(page.locator("[data-done]")).to_have_text("3 of 3")
     shot(page, "desktop-ranking")
     page.keyboard.press("Enter")
-    expect(page.locator("#pair-title")).to_contain_text("Nothing left for you right now")
+    expect(page.locator('[data-nothing="yours_done"]')).to_be_visible()
     second = Rating.objects.exclude(pk=first.pk).get()
     assert [second.values[place - 1] for place in second.shown] == [2, 1, 3]
     shot(page, "desktop-nothing")
@@ -215,7 +215,7 @@ def test_ana_grades_and_ranks_by_keyboard_alone_and_changes_her_mind(
     expect(page.locator("#pair-title")).to_have_text("Change your rating")
     page.locator("[data-card=B] [data-key='7']").check()
     page.keyboard.press("Enter")
-    expect(page.locator(".messages")).to_contain_text("Your rating was changed.")
+    expect(page.locator(".messages .success")).to_be_visible()
     changed = Rating.objects.get(supersedes=first)
     assert [changed.values[place - 1] for place in changed.shown] == [6, 7, 5, 3]
 
@@ -240,7 +240,7 @@ def test_on_a_phone_a_finger_rates_without_dragging_and_nothing_is_cut_off(
     page.locator("[data-extra=skip] summary").tap()
     shot(page, "phone-skip")
     page.get_by_role("button", name="Not my subject").tap()
-    expect(page.locator("#pair-title")).to_contain_text("Nothing left for you right now")
+    expect(page.locator('[data-nothing="yours_done"]')).to_be_visible()
     stored = Rating.objects.get()
     assert [stored.values[place - 1] for place in stored.shown] == [3, 1, 7, 4]
     assert stored.active_ms is not None

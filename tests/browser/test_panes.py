@@ -125,9 +125,7 @@ def test_words_of_one_answer_only_are_marked_and_kept_so_for_the_next_pair(
     page = label(EDITED, {**EDITED, "prompt": "And why?"})
     page.context.set_offline(True)  # nothing of it needs the server
     toggle(page, "diff", "d")
-    expect(page.locator("[data-diff-said]")).to_have_text(
-        "Marked: 2 words only in A, 2 words only in B."
-    )
+    expect(page.locator("[data-diff-said]")).to_have_text(re.compile("2 .* A, 2 .* B"))
     assert sorted(marked(page).values()) == [["cat", "2"], ["dog", "1"]]
     shot(page, "marks")
     toggle(page, "raw", "w")
@@ -162,7 +160,7 @@ def test_answers_too_different_or_too_long_are_said_to_be_and_left_unmarked(
     expect(page.locator("[data-diff-said]")).to_contain_text("Nothing is marked.")
     assert page.evaluate("performance.now()") - started < 3000
     page.keyboard.press("t")  # and the page still listens
-    expect(page.locator("#pair-title")).to_contain_text("Nothing left for you right now")
+    expect(page.locator('[data-nothing="yours_done"]')).to_be_visible()
 
 
 def test_linked_panes_scroll_in_proportion_and_unlinked_ones_alone(
@@ -242,7 +240,7 @@ def test_hostile_answers_are_read_and_do_nothing(label: Callable[..., Page], pho
     broken = page.locator(".math.broken").all_text_contents()
     assert {r"\href{javascript:alert(8)}{x}", r"\notacommand{x}", r"\frac{1}{"} <= set(broken)
     page.get_by_role("button", name="Tie").click()  # nothing lies over the bar
-    expect(page.locator("#pair-title")).to_contain_text("Nothing left for you right now")
+    expect(page.locator('[data-nothing="yours_done"]')).to_be_visible()
 
 
 def test_on_a_phone_each_answer_keeps_its_own_place(label: Callable[..., Page]) -> None:

@@ -81,7 +81,7 @@ def test_every_operation_of_labeling_is_in_the_client_or_left_out_with_a_reason(
     assert covered == labeling(document) - left_out
     made = [name for name, value in vars(operations).items() if inspect.isfunction(value)]
     here = [name for name in made if vars(operations)[name].__module__ == operations.__name__]
-    assert len(set(here) - {"ballot"}) == len(COVERED)
+    assert len(set(here) - {"answer_body"}) == len(COVERED)
 
 
 def test_both_clients_have_the_same_methods() -> None:
@@ -113,7 +113,7 @@ def test_every_field_of_an_answer_has_a_name_in_the_client(
     assert named == sent
 
 
-def test_every_field_of_a_ballot_can_be_given(document: dict[str, Any]) -> None:
+def test_every_field_of_an_answer_can_be_given(document: dict[str, Any]) -> None:
     taken = set(document["components"]["schemas"]["VoteIn"]["properties"])
     given = set(operations.Answer.__annotations__) | {"side", "choice", "idempotency_key"}
     assert given == taken
@@ -194,8 +194,8 @@ def test_a_vote_whose_answer_got_lost_is_sent_again_with_the_same_key() -> None:
     got = against(handler, lambda client: client.vote(Pair.read(PAIR), "left", strength=2))
     assert (got.vote, got.replayed) == (5, True)
     assert [request["path"] for request in seen] == ["/api/v1/slots/7/vote"] * 3
-    ballot = {"idempotency_key": "7.1.abc", "side": "left", "strength": 2}
-    assert [request["body"] for request in seen] == [ballot] * 3
+    answer = {"idempotency_key": "7.1.abc", "side": "left", "strength": 2}
+    assert [request["body"] for request in seen] == [answer] * 3
     assert seen[0]["token"] == "Bearer ccd_x"
 
 
@@ -250,7 +250,7 @@ def test_a_compulsory_field_that_is_missing_is_named() -> None:
     assert (unreadable.value.code, unreadable.value.field) == ("unreadable", "key")
 
 
-def test_a_ballot_says_either_side_or_choice() -> None:
+def test_an_answer_says_either_side_or_choice() -> None:
     async def never(_request: web.Request) -> web.Response:
         raise AssertionError("nothing may be sent")
 

@@ -70,7 +70,7 @@ def test_before_votes_were_compared_there_is_no_ceiling_and_it_says_why(
     checkpoint, _ = model_of(project, emil)
     ceiling = human_ceiling(checkpoint)
     assert (ceiling.single.low, ceiling.decided.low) == (None, None)
-    assert "have not been compared" in ceiling.single.says
+    assert "not been compared" in ceiling.single.says
 
 
 def test_a_model_without_a_dataset_of_this_project_has_only_the_one_against_single_votes(
@@ -91,4 +91,4 @@ def test_a_crowd_of_coins_has_no_ceiling(project: Project, emil: User):
     report_refresh(project=project)
     ceiling = human_ceiling(checkpoint)
     assert ceiling.single.undefined.startswith("Agreement is 40.0%")
-    assert "no more often than coins" in ceiling.decided.says
+    assert "coins" in ceiling.decided.says

@@ -1,7 +1,6 @@
 """Ten prompts that annotators flip coins on are the ten the page lists first."""
 
 import random
-import re
 from collections.abc import Callable
 
 from django.test import Client
@@ -114,14 +113,14 @@ def test_the_page_lists_links_and_filters(
 ) -> None:
     crowd_make(project, flips=2, clear=3, pairs=3, votes=5)
     browser = signed_in(rita)
-    html = browser.get(PATH).content.decode()
-    assert "5 prompts with two votes on a pair" in re.sub(r"\s+", " ", html)
+    page = browser.get(PATH)
+    assert page.context["page"].paginator.count == 5
     first = Comparison.objects.get(external_id="0-0")
-    assert f'href="/p/arguments/comparisons/{first.pk}/"' in html
+    assert f'href="/p/arguments/comparisons/{first.pk}/"' in page.content.decode()
     only = browser.get(f"{PATH}?topic=coin").content.decode()
     assert "Prompt 0" in only
     assert "Prompt 4" not in only
-    assert "No prompt matches this filter" in browser.get(f"{PATH}?q=zebra").content.decode()
+    assert 'data-empty="funnel"' in browser.get(f"{PATH}?q=zebra").content.decode()
     assert "topic=coin" in browser.get(f"{PATH}?by=topic").content.decode()
     with django_assert_max_num_queries(12):
         browser.get(PATH)
@@ -130,4 +129,4 @@ def test_the_page_lists_links_and_filters(
 def test_an_empty_project_says_what_is_missing(
     project: Project, rita: User, signed_in: SignIn
 ) -> None:
-    assert "Nothing to compare yet" in signed_in(rita).get(PATH).content.decode()
+    assert 'data-empty="scale"' in signed_in(rita).get(PATH).content.decode()

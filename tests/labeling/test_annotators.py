@@ -1,6 +1,5 @@
 """The admin's list of annotators, and what can be done about one of them."""
 
-import re
 from collections.abc import Callable
 from datetime import timedelta
 
@@ -73,7 +72,7 @@ def test_people_of_imported_votes_are_counted_and_not_listed(
         project=project, user=User.objects.get(is_imported=True), defaults={"role": Role.ANNOTATOR}
     )
     assert names(project) == ["ada"]
-    assert "1 person of imported votes" in signed_in(ada).get(PATH).content.decode()
+    assert signed_in(ada).get(PATH).context["n_imported"] == 1
 
 
 def test_the_states_filter_and_the_columns_sort(
@@ -95,7 +94,7 @@ def test_the_states_filter_and_the_columns_sort(
 
 def test_a_filter_nobody_fits_says_so(project: Project, ada: User, signed_in: SignIn) -> None:
     html = signed_in(ada).get(f"{PATH}?q=nobody").content.decode()
-    assert "Nobody matches this filter" in html
+    assert 'data-empty="funnel"' in html
     assert signed_in(ada).get(f"{PATH}?state=nonsense&sort=x&page=99").status_code == 200
 
 
@@ -120,8 +119,7 @@ def browser(project: Project, ana: User, ada: User, signed_in: SignIn) -> Client
 
 def test_limits_are_saved_from_the_page(browser: Client, ana: User) -> None:
     sent = {"daily_cap": "5", "topics": ["law"], "languages": []}
-    answer = browser.post(f"{PATH}{ana.pk}/limits/", sent, follow=True)
-    assert "It holds from the next pair on." in answer.content.decode()
+    assert browser.post(f"{PATH}{ana.pk}/limits/", sent).status_code == 302
     stored = Annotator.objects.get(user=ana)
     assert (stored.daily_cap, stored.topics, stored.languages) == (5, ["law"], [])
     html = browser.get(PATH).content.decode()
@@ -133,10 +131,9 @@ def test_a_wrong_limit_is_named_at_its_field_and_what_was_typed_stays(
     browser: Client, ana: User
 ) -> None:
     answer = browser.post(f"{PATH}{ana.pk}/limits/", {"daily_cap": "-3", "topics": ["cooking"]})
-    html = answer.content.decode()
     assert answer.status_code == 422
-    assert 'value="-3"' in html
-    assert "cooking is not one of the available choices" in html
+    assert 'value="-3"' in answer.content.decode()
+    assert set(answer.context["limits"].errors) == {"daily_cap", "topics"}
     assert Annotator.objects.get(user=ana).daily_cap is None
 
 
@@ -144,7 +141,7 @@ def test_a_person_is_paused_with_a_reason_and_resumed(browser: Client, ana: User
     refused = browser.post(f"{PATH}{ana.pk}/pause/", {"reason": " "})
     assert refused.status_code == 422
     browser.post(f"{PATH}{ana.pk}/pause/", {"reason": "Call me."})
-    assert "They read: “Call me.”" in browser.get(f"{PATH}{ana.pk}/").content.decode()
+    assert "“Call me.”" in browser.get(f"{PATH}{ana.pk}/").content.decode()
     browser.post(f"{PATH}{ana.pk}/pause/", {"action": "resume"})
     assert not Membership.objects.get(user=ana).paused_reason
 
@@ -155,9 +152,8 @@ def test_an_admin_qualifies_by_hand_and_grants_attempts(
     practice_make(project, qualification_attempts=1)
     answer_all(project, ana, [False] * 3)
     html = browser.get(f"{PATH}{ana.pk}/").content.decode()
-    assert "failed, 1 of 1 attempts used" in html
-    said = browser.post(f"{PATH}{ana.pk}/qualification/", {"action": "grant"}, follow=True)
-    assert "Ana can start another attempt." in said.content.decode()
+    assert "1 of 1" in html
+    browser.post(f"{PATH}{ana.pk}/qualification/", {"action": "grant"})
     browser.post(f"{PATH}{ana.pk}/qualification/", {"action": "qualify"})
     assert Annotator.objects.get(user=ana).qualified_at
     actions = AuditEvent.objects.filter(actor__username="ada").values_list("action", flat=True)
@@ -169,8 +165,9 @@ def test_too_few_practice_pairs_are_an_error_the_admin_sees(
     browser: Client, project: Project
 ) -> None:
     practice_make(project, 2)
-    html = re.sub(r"\s+", " ", browser.get(PATH).content.decode())
-    assert "it needs 3 practice pairs and 2 are available" in html
+    page = browser.get(PATH)
+    assert (page.context["practice_wanted"], page.context["practice_ready"]) == (3, 2)
+    assert 'role="alert"' in page.content.decode()
 
 
 def test_somebody_who_does_not_label_has_no_page(browser: Client, emil: User) -> None:
@@ -182,10 +179,10 @@ def test_people_at_work_are_qualified_at_once_and_newcomers_are_not(
 ) -> None:
     vote(project, ana)
     practice_make(project)
-    assert "1 person who answered pairs here before" in browser.get(PATH).content.decode()
-    answer = browser.post(f"{PATH}qualify/", follow=True).content.decode()
-    assert "1 person qualified." in answer
-    assert "who answered pairs here before" not in answer
+    assert browser.get(PATH).context["n_stopped"] == 1
+    answer = browser.post(f"{PATH}qualify/", follow=True)
+    assert "1 person qualified." in answer.content.decode()
+    assert answer.context["n_stopped"] == 0
     assert qualified(project, ana)
     assert not qualified(project, ben)
 

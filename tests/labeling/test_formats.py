@@ -5,6 +5,7 @@ import csv
 import gzip
 import io
 import json
+import re
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -121,8 +122,8 @@ def test_text_that_is_not_utf8_is_read_and_said_so(write: Write) -> None:
 
 def test_a_row_of_another_width_is_named_and_the_others_are_read(write: Write) -> None:
     rows = read(write("prompt,response_a,response_b\nWhy?,So\nWhy?,So.,Because.\n"))[2]
-    assert rows[0].fault is not None
-    assert "2 columns where the header has 3" in rows[0].fault.message
+    assert rows[0].fault.field == "row"
+    assert re.findall(r"\d", rows[0].fault.message) == ["2", "3"]
     assert rows[1].comparison == PAIR
 
 
@@ -236,7 +237,7 @@ def test_an_archive_whose_paths_leave_it_is_refused(write: Write, name: str) -> 
 
 
 def test_an_archive_that_swells_is_refused_before_it_is_unpacked(write: Write) -> None:
-    with pytest.raises(FormatError, match="as no text does"):
+    with pytest.raises(FormatError, match="times its size"):
         read(write(zipped(**{"bomb.jsonl": b"\0" * 30_000_000})))
 
 
@@ -347,7 +348,7 @@ def test_the_list_filters_and_searches(
     html = signed_in(rita).get(f"/p/arguments/comparisons/?{query}").content.decode()
     assert html.count('class="primary-link"') == shown
     if not shown:
-        assert "No comparison matches this filter" in html
+        assert 'data-empty="funnel"' in html
 
 
 def test_an_empty_project_says_how_comparisons_come_in(rita: User, signed_in) -> None:
@@ -387,8 +388,8 @@ def test_what_was_sent_to_review_shows_why_and_is_put_back(
     (pair,) = pairs_make(project, 1)
     for person in annotators_make(project, 3):
         services.slot_skip(slot=leased(project, person).slot, annotator=person, reason="cut off")
-    html = signed_in(ada).get(f"/p/arguments/comparisons/{pair.pk}/").content.decode()
-    assert "Skipped by 3 people: cut off; cut off; cut off." in html
+    page = signed_in(ada).get(f"/p/arguments/comparisons/{pair.pk}/")
+    assert page.context["skips"] == ["cut off"] * 3
     services.comparison_reopen(comparison=pair, by=ada)
     assert Slot.objects.filter(comparison=pair, state="free").count() == 3
 
@@ -413,7 +414,6 @@ def test_my_answers_lists_mine_alone_and_filters(
     browser = signed_in(ana)
     page = browser.get("/p/arguments/answers/").content.decode()
     assert page.count("?answer=") == 3
-    assert "Both are bad</span>" not in page
     sides = ["left" if v.choice == v.left_is else "right" for v in mine[:2]]
     for side in ("left", "right"):
         found = browser.get(f"/p/arguments/answers/?choice={side}").content.decode()
@@ -463,7 +463,7 @@ def test_a_rule_that_cannot_work_is_refused_and_what_was_typed_is_kept(
     assert "Maximum votes (" in html
     assert 'value="7"' in html
     fewer = browser.post("/p/arguments/settings/", form | {"least_votes": 2, "max_overlap": 2})
-    assert "At most 2 votes, but 3 are asked for at once." in fewer.content.decode()
+    assert list(fewer.context["form"].errors) == ["max_overlap"]
     assert browser.post("/p/arguments/settings/", form | {"least_votes": 5}).status_code == 302
     saved = LabelingSettings.objects.get(project=project)
     assert (saved.least_votes, saved.show_tie, saved.show_both_bad) == (5, True, False)

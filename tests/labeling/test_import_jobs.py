@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -165,7 +166,7 @@ def test_a_choice_that_cannot_be_is_refused_and_changes_nothing(
 def test_other_choices_make_an_earlier_check_worthless(project: Project, emil: User) -> None:
     job = checked(upload(project, emil, GOOD))
     services.import_job_configure(job=job, rest="drop")
-    with pytest.raises(Conflict, match="Check the file first"):
+    with pytest.raises(Conflict, check=lambda e: e.code == "import_unchecked"):
         services.import_job_start(job=job)
 
 
@@ -196,14 +197,14 @@ def test_a_constraint_phrase_sends_the_pair_to_review_with_its_reason(
     job = imported(checked(upload(project, emil, row, GOOD | {"prompt": "Why?"})))
     assert (job.check_report["n_review"], job.result["n_review"]) == (1, 1)
     waiting = Comparison.objects.get(state="review")
-    assert "Answer B contains the blocked phrase “I love you”" in waiting.review_reason
+    assert re.search("Answer B .*“I love you”", waiting.review_reason)
     assert set(waiting.slots.values_list("state", flat=True)) == {"withdrawn"}
     services.comparison_reopen(comparison=waiting, by=ada)
     assert set(waiting.slots.values_list("state", flat=True)) == {"free"}
 
 
 def test_a_phrase_without_letters_is_refused_when_it_is_set(project: Project, ada: User) -> None:
-    with pytest.raises(DomainError, match="no letter or digit") as caught:
+    with pytest.raises(DomainError, match="letter") as caught:
         services.labeling_settings_update(
             project=project, by=ada, constraint_phrases=["I love you", "…"]
         )
@@ -386,13 +387,13 @@ def test_a_store_that_does_not_answer_is_not_called_a_file_that_is_gone(
     job = checked(upload(project, emil, GOOD))
 
     def away(*_: Any) -> None:
-        raise StoreUnreachable("the artifact store does not answer")
+        raise StoreUnreachable("away")
 
     monkeypatch.setattr(imports.Store, "local_path", away)
     imported(job)
     assert services.import_job_run(job=job.pk) == "failed"
     job.refresh_from_db()
-    assert job.error.startswith("the artifact store does not answer. The uploaded file is kept")
+    assert job.error.startswith("away. ")
 
 
 # The import pages without JavaScript, their refusals, and the API beside them.
@@ -467,9 +468,7 @@ def test_what_is_wrong_stands_beside_its_field_and_what_was_chosen_is_kept(
     sent = form_of(page) | {"map_prompt": "ask", "map_response_a": "one", "action": "check"}
     answer = client.post(f"{ROOT}{job.pk}/settings/", sent)
     assert answer.status_code == 422
-    assert answer.context["form"].errors == {
-        "map_response_b": ["Choose the column that holds this."]
-    }
+    assert list(answer.context["form"].errors) == ["map_response_b"]
     assert answer.context["form"]["map_prompt"].value() == "ask"
 
 
@@ -503,9 +502,8 @@ def test_redis_away_is_said_and_the_import_waits(
     job = uploaded(client, GOOD_ROW)
     redis_is_up[0] = False
     answer = client.post(f"{ROOT}{job.pk}/do/", {"action": "check"}, follow=True)
-    page = answer.content.decode()
-    assert "Redis does not answer" in page
-    assert "waiting for a worker" in page
+    assert [said.level_tag for said in answer.context["messages"]] == ["warning"]
+    assert "waiting for a worker" in answer.content.decode()
 
 
 def test_the_findings_are_a_csv_that_no_spreadsheet_runs(
@@ -552,10 +550,11 @@ def test_a_pair_with_a_constraint_phrase_is_listed_for_review_with_its_reason(
     )
     client = signed_in(ada)
     page = client.get("/p/arguments/comparisons/?state=review").content.decode()
-    assert "Answer A contains the blocked phrase “I love you”" in page
     waiting = Comparison.objects.get(state="review")
+    assert re.search("Answer A .*“I love you”", waiting.review_reason)
+    assert waiting.review_reason in page
     page = client.get(f"/p/arguments/comparisons/{waiting.pk}/").content.decode()
-    assert "Nobody gets it until you return it to the queue" in page
+    assert 'value="reopen"' in page
 
 
 def test_other_projects_imports_are_not_found(

@@ -96,7 +96,8 @@ def test_two_ids_for_one_pair_are_kept_with_a_warning(project: Project) -> None:
     report = imported(project, GOOD | {"id": "one"}, GOOD | {"id": "two"})
     assert report.n_created == 2
     (warning,) = report.warnings
-    assert (warning.row, warning.field, warning.message) == (2, "id", "is the same pair as row 1")
+    assert (warning.row, warning.field, warning.kind) == (2, "id", "duplicate")
+    assert "row 1" in warning.message
 
 
 def test_an_answer_that_differs_in_indentation_is_an_answer_of_its_own(project: Project) -> None:
@@ -104,7 +105,7 @@ def test_an_answer_that_differs_in_indentation_is_an_answer_of_its_own(project: 
         project, GOOD | {"response_a": "if x:\n  y()", "response_b": "if x:\n    y()"}
     )
     assert Response.objects.count() == 2
-    assert report.warnings[0].message == "differs from response_a only in case or blanks"
+    assert (report.warnings[0].field, report.warnings[0].kind) == ("response_b", "identical")
 
 
 @pytest.mark.parametrize(
@@ -159,15 +160,15 @@ def test_bad_rows_can_be_skipped_and_are_reported(project: Project) -> None:
 
 
 def test_the_same_id_twice_in_a_file_is_an_error(project: Project) -> None:
-    with pytest.raises(RowsRefused, match="is the id of row 1 too"):
+    with pytest.raises(RowsRefused, match=r"row 2, id: .* row 1 "):
         imported(project, GOOD | {"id": "x"}, GOOD | {"id": "x", "prompt": "Another?"})
 
 
 def test_a_known_id_with_other_texts_is_an_error(project: Project) -> None:
     imported(project, GOOD | {"id": "x"})
-    with pytest.raises(RowsRefused, match="imported before with other texts") as caught:
+    with pytest.raises(RowsRefused) as caught:
         imported(project, GOOD | {"id": "x", "response_a": "Neither."})
-    assert caught.value.field == "id"
+    assert (caught.value.row, caught.value.field) == (1, "id")
 
 
 def test_identical_answers_of_two_origins_can_be_kept_on_request(project: Project) -> None:
@@ -316,7 +317,7 @@ def test_every_error_of_a_vote_names_its_row_and_field(
 def test_more_votes_than_a_comparison_takes_are_refused_by_row(project: Project) -> None:
     pairs_make(project, 1, overlap=3, max_overlap=3)
     rows = [{"comparison": "pair-1", "annotator": n, "choice": "a"} for n in range(4)]
-    with pytest.raises(RowsRefused, match=r"row 4, comparison: is full"):
+    with pytest.raises(RowsRefused, match="row 4, comparison:"):
         votes_imported(project, *rows)
     report = votes_imported(project, *rows, on_error="skip")
     assert (report.n_created, report.n_refused) == (3, 1)

@@ -65,7 +65,7 @@ def test_what_is_missing_is_named_and_what_was_typed_is_kept(
     answer = client.post(at("rate_submit"), sent | {"value-1": "6", "note": "half a thought"})
     page = answer.content.decode()
     assert answer.status_code == 400
-    assert "Answer B has no value yet." in page
+    assert answer.context["notice"].startswith("Answer B ")
     assert re.search(r'name="value-1" value="6" data-key="6" checked', page)
     assert page.count(" checked required") == 1
     assert "half a thought" in page
@@ -84,8 +84,8 @@ def test_a_task_that_others_have_now_is_said_and_the_next_one_shown(
     RatingSlot.objects.update(annotator=ben)
     answer = client.post(at("rate_submit"), sent | {f"value-{n}": "3" for n in (1, 2, 3)})
     assert answer.status_code == 409
-    assert "It does not count against you" in answer.content.decode()
-    assert "Others are answering the rest" in answer.content.decode()
+    assert answer.context["notice"]
+    assert 'data-nothing="held"' in answer.content.decode()
 
 
 def test_a_skip_needs_no_rating_and_brings_the_next(
@@ -96,7 +96,7 @@ def test_a_skip_needs_no_rating_and_brings_the_next(
     sent = fields_of(client.get(at("rate")).content.decode()) | {"reason": "Not my subject"}
     assert client.post(at("rate_skip"), sent).status_code == 302
     assert RatingSkip.objects.get().reason == "Not my subject"
-    assert "Nothing left for you right now" in client.get(at("rate")).content.decode()
+    assert 'data-nothing="yours_done"' in client.get(at("rate")).content.decode()
 
 
 def test_ana_changes_a_rating_of_hers_and_nobody_else_can_see_it(
@@ -120,7 +120,7 @@ def test_ana_changes_a_rating_of_hers_and_nobody_else_can_see_it(
     url = at("rating_change", rating_id=changed.pk)
     others = signed_in(ben)
     assert [client.get(url).status_code, others.get(url).status_code] == [200, 404]
-    assert "You have not rated anything yet" in others.get(at("ratings_mine")).content.decode()
+    assert 'data-empty="history"' in others.get(at("ratings_mine")).content.decode()
 
 
 @pytest.mark.parametrize("person", ["ana", "ada"])
@@ -168,7 +168,7 @@ def test_readers_sort_tasks_by_spread_and_names_are_for_admins(
     assert "Put back" in answer.content.decode()
     assert RatingTask.objects.get(pk=wide.pk).state == "dropped"
     filtered = reader.get(at("rating_tasks"), {"kind": "ranking"}).content.decode()
-    assert "No task matches this filter" in filtered
+    assert 'data-empty="funnel"' in filtered
 
 
 def test_a_whole_round_by_api(
@@ -328,7 +328,7 @@ def test_a_constraint_phrase_sends_a_task_to_review(project: Project) -> None:
     )
     assert (report.n_created, report.n_slots) == (2, 3)
     task = RatingTask.objects.get(state="review")
-    assert task.review_reason == "Response 2 contains the blocked phrase “I love you”"
+    assert re.search("Response 2 .*“I love you”", task.review_reason)
     assert set(task.slots.values_list("state", flat=True)) == {"withdrawn"}
 
 

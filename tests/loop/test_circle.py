@@ -120,7 +120,7 @@ def test_what_others_stopped_running_is_taken_over(started: list[str], monkeypat
     workers = LocalWorkers(lambda line: None)
     workers.ensure()
     assert started == []
-    alive.discard("house worker")
+    alive.discard("default worker")
     workers.ensure()
     assert started == ["events"]
 

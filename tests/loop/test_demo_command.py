@@ -86,7 +86,7 @@ def test_a_failed_run_ends_it_with_the_stage_and_the_error(
 ) -> None:
     error = {"failure_kind": "out_of_memory", "failure_message": "batch_size 64 does not fit"}
     moves = [lambda: end(runs["sft"]), lambda: end(runs["judge"], "failed", **error)]
-    with pytest.raises(CommandError, match=r"judge failed\. out_of_memory: batch_size 64") as ended:
+    with pytest.raises(CommandError, match=r"judge.* out_of_memory: .*64") as ended:
         demo(moves)
     assert ended.value.returncode == 1
     assert demo.workers.stopped
@@ -95,9 +95,9 @@ def test_a_failed_run_ends_it_with_the_stage_and_the_error(
 
 def test_what_failed_before_is_resumed(demo, runs: dict[str, Run]) -> None:
     end(runs["sft"], "failed", failure_kind="killed", failure_message="gone")
-    with pytest.raises(CommandError, match="still queued after the time limit"):
+    with pytest.raises(CommandError, match="time limit"):
         demo([], timeout=0)
-    assert "sft: resuming, it was failed (killed)" in demo.said
+    assert "sft: resuming" in demo.said
     assert Run.objects.get(pk=runs["sft"].pk).state == "queued"
 
 
@@ -105,7 +105,7 @@ def test_an_interrupt_stops_the_workers_and_says_how_to_go_on(demo) -> None:
     def interrupt() -> None:
         raise KeyboardInterrupt
 
-    with pytest.raises(CommandError, match="run it again to go on") as ended:
+    with pytest.raises(CommandError, match="run it again") as ended:
         demo([interrupt])
     assert ended.value.returncode == 130
     assert demo.workers.stopped

@@ -165,7 +165,7 @@ def test_percent_agreement_is_the_mean_over_items_of_agreeing_pairs(table):
     ]
     estimate = percent_agreement(table, replicates=0)
     if not shares:
-        assert estimate.undefined == "no comparison has two votes"
+        assert "two votes" in estimate.undefined
     else:
         assert estimate.value == pytest.approx(np.mean(shares))
         assert estimate.n_items == len(shares)
@@ -202,7 +202,7 @@ def test_a_project_without_two_votes_anywhere_is_undefined_with_the_reason(stati
     for table in (np.zeros((0, 4), int), np.zeros((5, 4), int), np.eye(4, dtype=int)):
         estimate = statistic(table)
         assert estimate.value is None
-        assert estimate.undefined == "no comparison has two votes"
+        assert "two votes" in estimate.undefined
         assert (estimate.low, estimate.high, estimate.n_items, estimate.n_votes) == (
             None,
             None,
@@ -215,7 +215,7 @@ def test_a_project_without_two_votes_anywhere_is_undefined_with_the_reason(stati
 def test_votes_all_for_one_choice_leave_chance_correction_undefined(statistic):
     estimate = statistic([[3, 0], [5, 0]] * 20)
     assert estimate.value is None
-    assert estimate.undefined == "every vote is for the same choice"
+    assert "same choice" in estimate.undefined
     assert estimate.n_items == 40
 
 
@@ -226,16 +226,12 @@ def test_ac1_stays_high_where_kappa_collapses_on_a_rare_choice():
 
 
 def test_ac1_of_a_single_offered_choice_is_undefined():
-    assert gwet_ac1([[3], [2]]).undefined == "only one category was offered"
+    assert "one category" in gwet_ac1([[3], [2]]).undefined
 
 
 def test_cohen_kappa_says_why_it_is_undefined():
-    assert cohen_kappa(np.zeros((2, 2), int)).undefined == (
-        "the two annotators have no comparison in common"
-    )
-    assert cohen_kappa([[9, 0], [0, 0]]).undefined == (
-        "both annotators made the same choice throughout"
-    )
+    assert "in common" in cohen_kappa(np.zeros((2, 2), int)).undefined
+    assert "same choice" in cohen_kappa([[9, 0], [0, 0]]).undefined
     with pytest.raises(ValueError, match="square"):
         cohen_kappa([[1, 2, 3], [4, 5, 6]])
 
@@ -279,22 +275,20 @@ def test_too_few_items_or_groups_give_a_value_without_an_interval():
     few = percent_agreement([[3, 1]] * 5 + [[2, 2]] * 4)
     assert few.value is not None
     assert few.low is None
-    assert few.no_interval == "too few comparisons: 9 (an interval needs at least 10)"
+    assert few.no_interval.startswith("too few comparisons: 9")
     grouped = percent_agreement(crowd(1, 50, 5, 0.7), groups=["cats", "dogs"] * 25)
-    assert grouped.no_interval == "too few groups: 2 (an interval needs at least 10)"
+    assert grouped.no_interval.startswith("too few groups: 2")
 
 
 def test_comparisons_that_are_all_alike_give_no_interval_of_zero_width():
     estimate = percent_agreement([[3, 0], [0, 3]] * 20)
     assert estimate.value == 1
     assert estimate.low is None
-    assert estimate.no_interval == (
-        "all comparisons are alike, so resampling them shows no variation"
-    )
+    assert "alike" in estimate.no_interval
 
 
 def test_groups_of_another_length_are_refused():
-    with pytest.raises(ValueError, match="one label per item"):
+    with pytest.raises(ValueError, match="per item"):
         percent_agreement([[2, 1]] * 4, groups=[1, 2, 3])
 
 
@@ -498,8 +492,8 @@ def test_people_with_little_in_common_are_left_out_and_counted():
 def test_without_a_pair_of_people_it_says_why_there_is_none():
     found = mean_kappa(np.full((9, 2), 1))
     assert found.estimate.value is None
-    assert found.estimate.undefined == "no two people have 10 comparisons in common"
-    assert "one and the same" in mean_kappa(np.full((30, 2), 1)).estimate.undefined
+    assert "10 comparisons" in found.estimate.undefined
+    assert "the same" in mean_kappa(np.full((30, 2), 1)).estimate.undefined
     nobody = mean_kappa(np.full((3, 2), -1))
     assert nobody.n_pairs == 0
 
@@ -509,7 +503,7 @@ def test_groups_are_used_from_ten_on():
     assert clustering(np.arange(50)).reason is None
     few = clustering(np.arange(50) % 9)
     assert few.by == "comparisons"
-    assert few.reason == "only 9 groups, and groups need 10"
+    assert few.reason.startswith("only 9 groups")
     assert clustering(np.arange(50) % 10).by == "groups"
 
 

@@ -121,8 +121,9 @@ def test_where_it_cannot_be_corrected_it_says_so(
 
 def test_without_audits_there_is_no_rate() -> None:
     nothing = stratified_rate([0, 0], [0, 0], [40, 2])
-    assert (nothing.value, nothing.undefined) == (None, "no audit has been done yet")
-    assert nothing.interval.undefined == "no audit has been done yet"
+    assert nothing.value is None
+    assert "no audit" in nothing.undefined
+    assert "no audit" in nothing.interval.undefined
     assert simple_rate(0, 0).interval.value is None
 
 

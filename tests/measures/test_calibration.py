@@ -102,7 +102,7 @@ def test_huge_margins_neither_overflow_nor_warn():
 
 def test_fewer_pairs_than_bins_are_undefined():
     result = calibration([0.1] * 14, [1.0] * 14)
-    assert result.undefined == "14 pairs are fewer than 15 bins"
+    assert result.undefined.startswith("14 pairs")
     assert (result.ece, result.brier, result.log_loss, result.bins) == (None, None, None, ())
 
 
@@ -182,7 +182,7 @@ def test_full_agreement_and_coin_flips_have_the_obvious_ceilings():
 def test_agreement_under_one_half_implies_nothing_and_says_why():
     ceiling = ceiling_from_agreement(0.42)
     assert (ceiling.annotator_accuracy, ceiling.low, ceiling.high) == (None, None, None)
-    assert ceiling.undefined.startswith("agreement is 42.0%, under one half")
+    assert "42.0%" in ceiling.undefined
 
 
 @pytest.mark.parametrize("impossible", [-0.1, 1.1, float("nan")])
@@ -250,7 +250,7 @@ def test_pairs_decided_by_more_votes_have_a_higher_ceiling():
 def test_crowds_like_coins_and_pairs_without_votes_have_no_ceiling_and_say_why():
     coins = decided_ceiling([3], [2], agreement=0.5)
     assert (coins.again, coins.best) == (None, None)
-    assert "no more often than coins" in coins.undefined
+    assert "coins" in coins.undefined
     nothing = decided_ceiling([0], [0], agreement=0.7)
     assert nothing.n_pairs == 0
     assert "no pair" in nothing.undefined

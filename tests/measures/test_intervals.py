@@ -97,7 +97,7 @@ def test_fewer_than_ten_clusters_say_so_and_give_no_interval():
     assert interval.value == pytest.approx(rows.mean())
     assert interval.low is None
     assert interval.high is None
-    assert interval.no_interval == "too few clusters: 9 (an interval needs at least 10)"
+    assert interval.no_interval.startswith("too few clusters: 9")
     assert interval.n_clusters == 9
 
 
@@ -175,7 +175,7 @@ def test_intervals_clustered_by_argument_cover_where_row_intervals_do_not():
 def test_pairs_over_few_arguments_give_no_interval():
     interval = dyadic_interval([1, 0, 1], ["a", "b", "c"], ["b", "c", "a"])
     assert interval.value == pytest.approx(2 / 3)
-    assert interval.no_interval == "too few clusters: 3 (an interval needs at least 10)"
+    assert interval.no_interval.startswith("too few clusters: 3")
     assert interval.n_clusters == 3
 
 
@@ -232,7 +232,7 @@ def test_arguments_that_balance_each_other_do_not_shrink_the_interval():
 
 def test_pairs_that_are_all_alike_give_no_interval():
     interval = dyadic_interval([1.0] * 20, np.arange(20), np.arange(20, 40))
-    assert interval.no_interval == "all rows are alike, so they show no variation"
+    assert "alike" in interval.no_interval
 
 
 def test_the_interval_over_seeds_is_students():
@@ -320,14 +320,14 @@ def test_resamples_that_are_often_undefined_give_no_interval():
     values[:6] = np.nan
     bounds = percentile_bounds(values, unit="rows")
     assert bounds.low is None
-    assert bounds.reason == "the statistic is undefined in 6% of the resamples"
+    assert "6%" in bounds.reason
 
 
 def test_no_resamples_give_no_interval():
     bounds = bootstrap_bounds(
         np.ones((1, 1)), np.array([50]), lambda sums: sums[:, 0], unit="rows", replicates=0
     )
-    assert bounds.reason == "no resamples were asked for"
+    assert "asked for" in bounds.reason
 
 
 # Accuracy on pairs, and the rule that reads nothing.
@@ -339,7 +339,7 @@ def test_a_scorer_that_cannot_tell_gets_half_the_credit():
 
 
 def test_a_scorer_that_returns_nan_is_broken_and_not_undecided():
-    with pytest.raises(ValueError, match=r"margins\[1\] is NaN \(2 of 3 are\)"):
+    with pytest.raises(ValueError, match=r"margins\[1\] is NaN \(2 of 3"):
         pair_accuracy([1.0, math.nan, math.nan])
 
 
@@ -371,7 +371,7 @@ def test_swapping_chosen_and_rejected_turns_the_length_rule_around():
 
 
 def test_pairs_of_equal_length_leave_the_preference_for_longer_undefined():
-    assert longer_preferred([4, 5], [4, 5]).undefined == "no pair differs in length"
+    assert "in length" in longer_preferred([4, 5], [4, 5]).undefined
     assert length_only_accuracy([4, 5] * 10, [4, 5] * 10).value == 0.5
 
 

@@ -193,7 +193,7 @@ def test_answers_that_were_never_connected_stay_apart() -> None:
 
 @pytest.mark.parametrize("bad", [(0, 0), (0, 2), (-1, 0)])
 def test_a_result_must_be_between_two_items(bad: tuple[int, int]) -> None:
-    with pytest.raises(ValueError, match="no result between 2 items"):
+    with pytest.raises(ValueError, match="2 items"):
         ranking_of(2, [bad])
 
 
@@ -328,10 +328,10 @@ def test_twice_the_votes_cost_twice():
 
 
 def test_what_is_not_known_is_said_and_not_zero():
-    assert cost(vote_price=0.0).money.undefined == "no price of a vote is stated"
+    assert "price" in cost(vote_price=0.0).money.undefined
     assert cost(vote_price=0.0).money_per_kept.value is None
     assert cost(timed=0, active_seconds=0.0).hours.undefined.startswith("the active time")
-    assert cost(n_kept=0).money_per_kept.undefined == "no pair is kept yet"
+    assert "no pair" in cost(n_kept=0).money_per_kept.undefined
     assert cost(n_kept=0).money.value == pytest.approx(75)
 
 

@@ -41,8 +41,8 @@ def test_the_gap_is_the_difference_of_the_two_means():
 
 def test_small_slices_are_not_compared():
     gaps = slice_gaps(np.ones(100), np.r_[np.zeros(20), np.ones(80)], n_slices=3)
-    assert gaps[0].untested == "too few to compare"
-    assert gaps[1].untested == "too little beside it to compare with"
+    assert gaps[0].untested.startswith("too few")
+    assert gaps[1].untested.startswith("too little")
     assert gaps[2].n == 0
 
 
@@ -379,7 +379,7 @@ def test_a_crowd_that_always_clicks_left_is_named_with_a_finite_interval():
     assert found.left_rate.value == 1
     assert found.low > 0.7
     assert np.isfinite([found.logit_low, found.logit_high]).all()
-    assert "A pull to the left" in found.sentence
+    assert "to the left" in found.sentence
 
 
 def test_mirroring_every_screen_mirrors_the_pull():

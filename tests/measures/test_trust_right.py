@@ -80,7 +80,7 @@ def test_a_model_that_is_right_in_55_per_cent_is_a_no_go():
 def test_an_interval_that_reaches_60_per_cent_is_no_yes():
     found = accuracy(pairs_of(right_in(200, 126)))
     assert found.verdict is RED
-    assert "cannot be told apart from 60 % with 200 pairs" in found.says
+    assert "60 % with 200 pairs" in found.says
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ def test_a_model_that_is_length_is_no_better_than_length(clean: Pairs):
     one, two = clean.lengths
     found = beats_length(replace(clean, chosen_scores=one, rejected_scores=two))
     assert found.verdict is RED
-    assert "as “the longer one wins” does" in found.says
+    assert "“the longer one" in found.says
 
 
 def test_where_the_shorter_wins_the_model_must_beat_that_rule():
@@ -153,7 +153,7 @@ def test_where_the_shorter_wins_the_model_must_beat_that_rule():
     found = beats_length(pairs_of(right_in(n, 240), chosen=chosen, rejected=rejected))
     # The longer one wins 25 %, so the shorter 75 %; the model's 60 % beats the first only.
     assert found.verdict is RED
-    assert "“the shorter one wins” 75.0 %" in found.says
+    assert "wins” 75.0 %" in found.says
     assert found.facts["difference"] == pytest.approx(-0.15)
 
 
@@ -169,7 +169,7 @@ def test_a_model_of_noise_loses_to_counted_words():
     blind = world(800, seed=5, faults=Faults(blind=True))
     found = beats_words(blind, word_margins(world(800, seed=4), blind))
     assert found.verdict is RED
-    assert "a list of words does better" in found.says
+    assert "a list of" in found.says
 
 
 def test_without_training_pairs_counted_words_are_not_measured(clean: Pairs):

@@ -65,7 +65,7 @@ def prompts_make(project: Project, kind: str = "prompts") -> Snapshot:
 
 
 def watch_make(project: Project, name: str = "assistant", **more: Any) -> Watch:
-    """A policy under watch, due now."""
+    """A monitored policy, due now."""
     given = {
         "checkpoint": more.pop("checkpoint", None) or model_make(project),
         "reward": more.pop("reward", None) or model_make(project, "reward"),

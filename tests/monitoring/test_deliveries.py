@@ -359,7 +359,7 @@ def test_an_email_says_what_broke_and_where_to_look(
     )
     assert notifications.deliveries_send() == 1
     (sent,) = mail.outbox
-    assert sent.subject == "[Arguments] The reward points the wrong way"
+    assert sent.subject == f"[Arguments] {incident.title}".replace("\n", " ")
     assert sent.to == ["oncall@example.org"]
     assert "Canaries: 31 % right." in sent.body
     assert f"/p/arguments/monitoring/incidents/{incident.pk}/" in sent.body

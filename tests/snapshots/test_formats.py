@@ -348,7 +348,7 @@ def test_demonstrations_and_prompts_have_a_form_of_plain_strings(project: Projec
     )
     (row,) = lines(asked, "prompt_only")
     assert row["prompt"] == "Why?\n\n"
-    with pytest.raises(DomainError, match="one of conversational, prompt_only"):
+    with pytest.raises(DomainError, match="prompt_only"):
         content(asked, shape="kto", split="train")
 
 
@@ -358,5 +358,5 @@ def test_a_form_without_rows_says_so(project: Project, crowd: list[Comparison], 
     recipe = SnapshotRecipe(heldout_annotators=0.0, splits={"train": 1.0})
     made = freezing.snapshot_freeze(project=project, name="few", recipe=recipe, user=emil)
     for form in ("jsonl", "zip"):
-        with pytest.raises(Missing, match=r"no row|has a row"):
+        with pytest.raises(Missing, match="row"):
             content(made, shape="ranking", split="train", form=form)

@@ -67,7 +67,7 @@ def test_one_held_out_annotators_vote_in_a_training_row_stops_the_freeze(
         lines["train"][row] = dataclasses.replace(line, votes=(*line.votes, held_out_vote_on(line)))
 
     plant(monkeypatch, leak)
-    with pytest.raises(LeakFound, match="of a held-out annotator stands in train"):
+    with pytest.raises(LeakFound, match=r"held-out .* train"):
         freeze(project, emil)
     failed = Snapshot.objects.get()
     assert failed.state == "failed"
@@ -110,7 +110,7 @@ def test_an_argument_in_two_splits_stops_the_freeze(
         lines["dev"].append(lines["train"].pop())
 
     plant(monkeypatch, leak)
-    with pytest.raises(LeakFound, match="arguments stand in both train and dev"):
+    with pytest.raises(LeakFound, match=r"arguments .* and dev"):
         freeze(project, emil)
 
 
@@ -122,7 +122,7 @@ def test_a_held_out_group_in_training_stops_the_freeze(
         del lines["heldout_annotators"]
 
     plant(monkeypatch, leak)
-    with pytest.raises(LeakFound, match="held-out group 'debate-03' stands in train"):
+    with pytest.raises(LeakFound, match=r"group 'debate-03' .* train"):
         freeze(project, emil)
 
 
@@ -133,7 +133,7 @@ def test_a_vote_on_another_comparison_stops_the_freeze(
         lines["train"][0] = dataclasses.replace(lines["train"][0], votes=lines["train"][1].votes)
 
     plant(monkeypatch, leak)
-    with pytest.raises(LeakFound, match="is no vote on comparison"):
+    with pytest.raises(LeakFound, match="no vote on"):
         freeze(project, emil)
 
 
@@ -146,7 +146,7 @@ def test_a_row_that_was_never_checked_stops_the_freeze(
 
     written = writing.preference_rows
     monkeypatch.setattr(writing, "preference_rows", doubled)
-    with pytest.raises(LeakFound, match="are not those whose votes were checked"):
+    with pytest.raises(LeakFound, match="rows of"):
         freeze(project, emil)
 
 
@@ -164,5 +164,5 @@ def test_an_annotator_of_the_other_snapshot_stops_the_freeze(
     other = dataclasses.replace(
         RECIPE, heldout_annotators=0.0, filters=RecipeFilters(without_annotators_of=(first.pk,))
     )
-    with pytest.raises(LeakFound, match="of an annotator who is left out"):
+    with pytest.raises(LeakFound, match="is left out"):
         freeze(project, emil, other)

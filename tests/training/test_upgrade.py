@@ -176,10 +176,10 @@ def worker() -> Iterator[redis.Redis]:
     [
         ("GET", "concord:1:0123456789abcdef"),  # a cached page, a session
         ("SET", "concord:1:0123456789abcdef", "x"),
-        ("LPUSH", wire.QUEUE_HOUSE, "x"),
+        ("LPUSH", wire.QUEUE_DEFAULT, "x"),
         ("LPUSH", wire.QUEUE_IMPORTS, "x"),
         ("HGETALL", "web-unacked"),
-        ("SADD", "_kombu.binding.house", "x"),
+        ("SADD", "_kombu.binding.default", "x"),
         ("PUBLISH", "/0.celery.pidbox", "x"),
         ("KEYS", "*"),
         ("SCAN", "0"),

@@ -206,7 +206,7 @@ def import_job(world: World) -> dict[str, Any]:
 
 LABELING = [
     page("labeling:label", LABELERS),
-    post("labeling:vote", LABELERS, ok=400),  # an empty ballot
+    post("labeling:vote", LABELERS, ok=400),  # an empty answer
     post("labeling:skip", LABELERS, ok=400),
     post("labeling:hold", LABELERS, ok=200),
     # says who is signed in, of the project nothing

@@ -14,6 +14,7 @@ from pytest_django.fixtures import Settings
 from apps.accounts.models import Project, User
 from apps.training.models import Artifact, Run, RunInput
 from measures.trust.findings import Table
+from workers.diagnosis.experiments import EXPERIMENTS
 
 FOUND = {
     "check": "rescore",
@@ -77,8 +78,8 @@ def test_a_check_says_what_it_found_and_which_run_it_is_about(
     text = page(signed_in(emil), check)
     assert "43 of 128 kept answers" in text
     assert "Suspicion confirmed" in text
-    assert "Does the reward say the same of the same answer?" in text
-    assert "another model, a truncated text or chance decides the reward" in text
+    assert EXPERIMENTS["rescore"].question in text
+    assert EXPERIMENTS["rescore"].confirms in text
     assert f"/runs/{policy.pk}/?tab=diagnosis" in text
     assert "Largest differences" in text
     assert "−1.25" in text

@@ -182,7 +182,7 @@ def test_an_input_that_is_missing_is_marked_at_its_role(open_form, project, pair
     client, sent, _ = open_form("dpo")
     answer = client.post("/p/arguments/runs/new/dpo/", sent)
     assert answer.status_code == 422
-    assert answer.context["form"].errors["input_sft"][0].startswith("A dpo run needs an input")
+    assert list(answer.context["form"].errors) == ["input_sft"]
 
 
 def test_a_run_waits_for_the_live_run_among_its_inputs(open_form, project, pairs):
@@ -428,7 +428,7 @@ def test_a_cloned_run_brings_its_guardrails_and_an_unknown_one_is_not_fatal(proj
 
 def test_pasted_guardrails_are_checked_by_name(project):
     bad = form(project, {"pasted": '{"guards": {"clip_fractoin": "stop"}}'})
-    assert "is 'clip_fraction' meant?" in bad.errors["pasted"][0]
+    assert "'clip_fraction'" in bad.errors["pasted"][0]
     good = form(project, {"pasted": '{"guards": {"length": "stop"}}'})
     assert config_of(good)["guards"] == {"length": "stop"}
 

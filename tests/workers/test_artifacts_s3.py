@@ -127,14 +127,14 @@ def test_an_object_that_was_changed_is_refused_and_leaves_nothing_behind(
     store = Store(bucket.url)
     sha256, _ = store.put_tree(tree, "t")
     bucket.write("t/weights.bin", b"other weights")
-    with pytest.raises(ArtifactError, match=r"'t/weights\.bin' is damaged: wrong content hash"):
+    with pytest.raises(ArtifactError, match=r"weights\.bin.* damaged"):
         store.get_tree("t", sha256=sha256, cache=tmp_path / "cache")
     left = tmp_path / "cache" / sha256
     assert not [name for name in files(left) if "weights" in name]
     bucket.write("one", b"x")
     with pytest.raises(ArtifactError, match="'one' is damaged"):
         store.get_file("one", sha256="0" * 64, cache=tmp_path / "cache")
-    with pytest.raises(ArtifactError, match="is not the content it was named by"):
+    with pytest.raises(ArtifactError, match="not the content"):
         store.get_tree("t", sha256="0" * 64, cache=tmp_path / "cache")
 
 
@@ -144,10 +144,10 @@ def test_what_is_missing_and_what_was_never_stored_whole_are_told_so(
     store = Store(bucket.url)
     sha256, _ = store.put_tree(tree, "t")
     bucket.delete("t/deep/er/rows.jsonl")
-    with pytest.raises(ArtifactError, match=r"'t/deep/er/rows\.jsonl' is missing"):
+    with pytest.raises(ArtifactError, match=r"rows\.jsonl.* missing"):
         store.get_tree("t", sha256=sha256, cache=tmp_path / "cache")
     bucket.delete(f"t/{MANIFEST}")  # it is written last: so an interrupted upload looks
-    with pytest.raises(ArtifactError, match="'t' is missing, or was never stored whole"):
+    with pytest.raises(ArtifactError, match="'t' is missing"):
         store.get_tree("t", sha256=sha256, cache=tmp_path / "cache")
     with pytest.raises(ArtifactError, match="'gone' is missing"):
         store.read_bytes("gone")
@@ -185,7 +185,7 @@ artifacts.Store({bucket.url!r}).put_tree(folder, "cut")
     )
     assert ended.returncode == -9, ended.stderr[-2000:]
     assert bucket.names() == ["cut/a"]
-    with pytest.raises(ArtifactError, match="was never stored whole"):
+    with pytest.raises(ArtifactError, match="stored whole"):
         Store(bucket.url).get_tree("cut", sha256="0" * 64, cache=tmp_path / "cache")
 
 
@@ -200,7 +200,7 @@ def test_what_a_machine_has_is_not_fetched_again_after_a_restart_and_what_broke_
     restart()
     assert files(Store(bucket.url).get_tree("t", sha256=sha256, cache=cache)) == files(tree)
     (folder / "weights.bin").write_bytes(b"a disk that rots")
-    with pytest.raises(ArtifactError, match=r"'t/weights\.bin' is missing"):
+    with pytest.raises(ArtifactError, match=r"weights\.bin.* missing"):
         Store(bucket.url).get_tree("t", sha256=sha256, cache=cache)
     bucket.write("t/weights.bin", (tree / "weights.bin").read_bytes())
     assert files(Store(bucket.url).get_tree("t", sha256=sha256, cache=cache)) == files(tree)
@@ -234,7 +234,7 @@ def test_a_store_that_cannot_be_reached_is_the_machines_fault_and_worth_another_
     bucket: Bucket,
 ) -> None:
     nowhere = Store(f"s3://{bucket.name}-gone/artifacts")
-    with pytest.raises(StoreUnreachable, match="the artifact store failed at 'x': ") as raised:
+    with pytest.raises(StoreUnreachable, match="'x'") as raised:
         nowhere.write_bytes("x", b"1")
     failed = failure_of(raised.value)
     assert (failed.kind, failed.fault, failed.retryable) == (

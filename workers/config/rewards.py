@@ -122,7 +122,9 @@ class RuleSettings:
         given = [name for name in TESTS if getattr(self, name)]
         if len(given) != 1:
             listed = ", ".join(given) or "none"
-            errors.append(f"needs exactly one test of {', '.join(TESTS)} (given: {listed})")
+            errors.append(
+                f"contains: give exactly one test of {', '.join(TESTS)} (given: {listed})"
+            )
         for name in ("contains", "contains_any", "lacks", "sections"):
             errors += [
                 f"{name}[{i}]: must not be empty"

@@ -110,10 +110,6 @@ class GuardRule:
     source: str
 
     @property
-    def default_action(self) -> str:
-        return self.action
-
-    @property
     def has_limit(self) -> bool:
         """Whether there is a threshold that could be chosen, and not only an action."""
         return self.test not in ("finite", "diagnosed")

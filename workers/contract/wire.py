@@ -12,15 +12,15 @@ VERSION = 1
 
 # Queues: one per machine class, one for short jobs (probes, scoring), one for events coming back,
 # one for the web side's own scheduled work, one for imports and freezes, which may take minutes,
-# and one for figures over whole projects, which take seconds and must not hold up events.
+# and one for statistics of whole projects, which take seconds and must not hold up events.
 QUEUE_GPU = "gpu"
 QUEUE_GPU_LARGE = "gpu-large"  # machines with several GPUs, or GPUs with more memory
 QUEUE_CPU = "cpu"
 QUEUE_SHORT = "short"
 QUEUE_EVENTS = "events"
-QUEUE_HOUSE = "house"
+QUEUE_DEFAULT = "default"
 QUEUE_IMPORTS = "imports"
-QUEUE_FIGURES = "figures"
+QUEUE_STATISTICS = "statistics"
 JOB_QUEUES = (QUEUE_GPU, QUEUE_GPU_LARGE, QUEUE_CPU, QUEUE_SHORT)
 
 JOB_HEADER = "concord_job"  # of a job's message: its `job_name`

@@ -1,7 +1,7 @@
 """Which link of the loop broke first, from the outside in, with evidence. Plain Python.
 
     diagnoser = Diagnoser("ppo", config)          # live, one check a step
-    found = diagnoser.see(step, figures)          # new findings of this step
+    found = diagnoser.see(step, metrics)          # new findings of this step
     verdict(diagnoser.findings)                   # what broke first, and what followed
 
     diagnose(series, kind="ppo", config=config)   # afterwards, over a stored or imported run

@@ -1,6 +1,6 @@
 """The table of detectors, from the outermost link of the chain inwards.
 
-Limits without a baseline are wide, since every model and task has its own usual figures; against
+Limits without a baseline are wide, since every model and task has its own usual metrics; against
 healthy runs of the same kind (`unusual`) they are narrow. How they were chosen and how often they
 are wrong is measured: docs/diagnosis.md.
 """
@@ -11,7 +11,7 @@ from typing import Any
 
 from workers.diagnosis.verdict import CONTRACT, PROBE, TREND
 
-# What a detector is: figures, a test of them, and how often it must hold before it speaks.
+# What a detector is: metrics, a test of them, and how often it must hold before it speaks.
 
 POLICIES = ("ppo", "grpo")
 
@@ -20,10 +20,10 @@ POLICIES = ("ppo", "grpo")
 class Detector:
     """One way of seeing one problem.
 
-    `metrics` are the figures it needs at a check; a step without one of them is no check. `test` (a
+    `metrics` are the metrics it needs at a check; a step without one of them is no check. `test` (a
     key of `workers.diagnosis.diagnoser.TESTS`) with `given` says whether a check is off. It speaks
     when k of its last n checks were off (`patience`), not before `grace` checks, then is silent
-    until ten checks in a row lay well inside and twenty have passed. Its onset is the first check
+    until ten checks in a row lay well inside and twenty have passed. Its start is the first check
     that was off; the true one may lie `slack` steps later.
     """
 
@@ -446,7 +446,7 @@ def needed_metrics(kind: str) -> list[str]:
 
 
 def compared_metrics(kind: str) -> list[str]:
-    """The figures that are compared with healthy runs: all that a baseline needs."""
+    """The metrics that are compared with healthy runs: all that a baseline needs."""
     return sorted({one.metrics[0] for one in detectors_of(kind) if one.test == "unusual"})
 
 

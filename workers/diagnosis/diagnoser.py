@@ -14,47 +14,47 @@ from workers.diagnosis.verdict import Finding, finding_from_json, finding_of_fai
 
 # Tests of a check, in plain Python. A detector's memory is JSON, resumed runs continue exactly.
 #
-# Each takes (detector, memory, figures, step, baseline) and returns a `Check`, or None when the
+# Each takes (detector, memory, metrics, step, baseline) and returns a `Check`, or None when the
 # check
 # says nothing yet.
 
 Memory = dict[str, Any]
-Figures = Mapping[str, float]
+MetricValues = Mapping[str, float]
 MARGIN = 0.2  # a problem is over a fifth of the limit inside it
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """`off`: beyond the limit; `clear`: well inside; `onset`, where the test knows it better."""
+    """`off`: beyond the limit; `clear`: well inside; `start_step`, if the test knows it better."""
 
     value: float
     expected: str
     off: bool
     clear: bool
-    onset: int | None = None
+    start_step: int | None = None
     detail: str = ""
 
 
-Test = Callable[[Detector, Memory, Figures, int, Baseline | None], Check | None]
+Test = Callable[[Detector, Memory, MetricValues, int, Baseline | None], Check | None]
 
 
 def level(
-    detector: Detector, memory: Memory, figures: Figures, step: int, baseline: Baseline | None
+    detector: Detector, memory: Memory, metrics: MetricValues, step: int, baseline: Baseline | None
 ) -> Check:
     """The figure (or its size, with `size`) against `above` or `below`."""
-    value = figures[detector.metrics[0]]
+    value = metrics[detector.metrics[0]]
     value = abs(value) if detector.given.get("size") else value
     return _against(detector, value)
 
 
 def average(
-    detector: Detector, memory: Memory, figures: Figures, step: int, baseline: Baseline | None
+    detector: Detector, memory: Memory, metrics: MetricValues, step: int, baseline: Baseline | None
 ) -> Check | None:
     """The median of the last `window` checks against `above` or `below`: one check of a small batch
     says little, and a median does not hear a single outlier. It began with the first of them that
     was itself beyond the limit. With `unless_rising`, a figure whose newer half lies that much over
     its older half is left alone."""
-    value = figures[detector.metrics[0]]
+    value = metrics[detector.metrics[0]]
     value = abs(value) if detector.given.get("size") else value
     kept = _keep(memory, [step, value], detector.given["window"])
     if len(kept) < detector.given.get("least", detector.given["window"]):
@@ -69,15 +69,15 @@ def average(
         memory.pop("since", None)
         return check
     begun = next(at for at, one in kept if _against(detector, one).off)
-    return replace(check, onset=memory.setdefault("since", begun))
+    return replace(check, start_step=memory.setdefault("since", begun))
 
 
 def burst(
-    detector: Detector, memory: Memory, figures: Figures, step: int, baseline: Baseline | None
+    detector: Detector, memory: Memory, metrics: MetricValues, step: int, baseline: Baseline | None
 ) -> Check | None:
     """How often in the last `window` checks the figure was over `times` their median: a heavy tail
     makes single batches many times wilder than the batches around them. `above` is how often."""
-    kept = _keep(memory, [step, figures[detector.metrics[0]]], detector.given["window"])
+    kept = _keep(memory, [step, metrics[detector.metrics[0]]], detector.given["window"])
     if len(kept) < detector.given.get("least", 4):
         return None
     usual = median(one for _, one in kept)
@@ -87,35 +87,35 @@ def burst(
     if not wild or wild[-1] < calm:  # wild and then calm for good: a figure that fell
         wild = []
     check = _against(detector, float(len(wild)))
-    return replace(check, onset=wild[0]) if check.off else check
+    return replace(check, start_step=wild[0]) if check.off else check
 
 
 def pooled(
-    detector: Detector, memory: Memory, figures: Figures, step: int, baseline: Baseline | None
+    detector: Detector, memory: Memory, metrics: MetricValues, step: int, baseline: Baseline | None
 ) -> Check | None:
     """The last `window` checks of a figure that is a standard normal deviate when all is well,
     pooled: |Σz|/√n, from the second check on. Several checks that are each a little off are one
     that is far off."""
-    kept = _keep(memory, [step, figures[detector.metrics[0]]], detector.given["window"])
+    kept = _keep(memory, [step, metrics[detector.metrics[0]]], detector.given["window"])
     if len(kept) < 2:
         return None
     total = abs(math.fsum(z for _, z in kept)) / math.sqrt(len(kept))
-    return replace(_against(detector, total), onset=kept[0][0])
+    return replace(_against(detector, total), start_step=kept[0][0])
 
 
 def share_of(
-    detector: Detector, memory: Memory, figures: Figures, step: int, baseline: Baseline | None
+    detector: Detector, memory: Memory, metrics: MetricValues, step: int, baseline: Baseline | None
 ) -> Check | None:
     """The first figure over the second."""
-    whole = figures[detector.metrics[1]]
-    return _against(detector, figures[detector.metrics[0]] / whole) if whole > 0 else None
+    whole = metrics[detector.metrics[1]]
+    return _against(detector, metrics[detector.metrics[0]] / whole) if whole > 0 else None
 
 
 def of_first(
-    detector: Detector, memory: Memory, figures: Figures, step: int, baseline: Baseline | None
+    detector: Detector, memory: Memory, metrics: MetricValues, step: int, baseline: Baseline | None
 ) -> Check | None:
     """The figure over its mean in the first `first` checks."""
-    value = figures[detector.metrics[0]]
+    value = metrics[detector.metrics[0]]
     begun = memory.setdefault("begun", [])
     if len(begun) < detector.given.get("first", 3):
         begun.append(value)
@@ -125,40 +125,40 @@ def of_first(
 
 
 def changed(
-    detector: Detector, memory: Memory, figures: Figures, step: int, baseline: Baseline | None
+    detector: Detector, memory: Memory, metrics: MetricValues, step: int, baseline: Baseline | None
 ) -> Check:
     """Any departure from the first value. Exact."""
-    value = figures[detector.metrics[0]]
+    value = metrics[detector.metrics[0]]
     first = memory.setdefault("first", value)
     off = value != first
-    return Check(value, f"{first:.9g}, as at first", off, not off, onset=step if off else None)
+    return Check(value, f"{first:.9g}, as at first", off, not off, start_step=step if off else None)
 
 
 def at_start(
-    detector: Detector, memory: Memory, figures: Figures, step: int, baseline: Baseline | None
+    detector: Detector, memory: Memory, metrics: MetricValues, step: int, baseline: Baseline | None
 ) -> Check | None:
     """The figure at the first check alone; resumed runs have had theirs, and a record that begins
     later, such as one of every tenth step, has no start to judge."""
     if memory.setdefault("judged", False) or step > 1:
         return None
     memory["judged"] = True
-    return _against(detector, figures[detector.metrics[0]])
+    return _against(detector, metrics[detector.metrics[0]])
 
 
 def never_moves(
-    detector: Detector, memory: Memory, figures: Figures, step: int, baseline: Baseline | None
+    detector: Detector, memory: Memory, metrics: MetricValues, step: int, baseline: Baseline | None
 ) -> Check | None:
     """The first figure is still 0 although the second says that the weights have moved."""
-    memory["moved"] = memory.get("moved", 0) + (figures[detector.metrics[1]] > 0)
+    memory["moved"] = memory.get("moved", 0) + (metrics[detector.metrics[1]] > 0)
     if memory["moved"] <= detector.given.get("after", 2):
         return None
-    value = abs(figures[detector.metrics[0]])
+    value = abs(metrics[detector.metrics[0]])
     still = value < detector.given["below"]
-    return Check(value, "over 0 once the weights have moved", still, not still, onset=1)
+    return Check(value, "over 0 once the weights have moved", still, not still, start_step=1)
 
 
 def canaries(
-    detector: Detector, memory: Memory, figures: Figures, step: int, baseline: Baseline | None
+    detector: Detector, memory: Memory, metrics: MetricValues, step: int, baseline: Baseline | None
 ) -> Check | None:
     """Accuracy on pairs whose better answer is known, pooled over nothing: every evaluation asks
     the same pairs. `pairs` is their number, for the standard error √(¼/n) of a blind reward.
@@ -166,9 +166,9 @@ def canaries(
     `reads`: swapped (wrong on known pairs, right on those it learned from), inverted (wrong on
     both, or on the known ones where there are no others), blind (not above chance).
     """
-    known = figures[detector.metrics[0]]
-    own = figures.get("eval/reward_data_accuracy")
-    pairs = figures.get("eval/canary_pairs", 64.0)
+    known = metrics[detector.metrics[0]]
+    own = metrics.get("eval/reward_data_accuracy")
+    pairs = metrics.get("eval/canary_pairs", 64.0)
     error = 0.5 / math.sqrt(max(1.0, pairs))
     wrong = known < 0.5 - 2 * error
     off = {
@@ -177,17 +177,17 @@ def canaries(
         "blind": not wrong and known < 0.5 + detector.given.get("errors", 1.5) * error,
     }[detector.given["reads"]]
     beside = "" if own is None else f"{own:.0%} on the pairs it learned from"
-    return Check(known, f"over {0.5 + 2 * error:.2f}", off, not off, onset=0, detail=beside)
+    return Check(known, f"over {0.5 + 2 * error:.2f}", off, not off, start_step=0, detail=beside)
 
 
 def unusual(
-    detector: Detector, memory: Memory, figures: Figures, step: int, baseline: Baseline | None
+    detector: Detector, memory: Memory, metrics: MetricValues, step: int, baseline: Baseline | None
 ) -> Check | None:
     """Against healthy runs at the same step: z of the mean of the last `WIDTH` checks past `z` in
     the direction `side` (+1, −1, 0 both), and an effect of at least `effect` (of the figure), or
     `times` the usual mean. None without a baseline."""
     usual = baseline.at(detector.metrics[0], step) if baseline else None
-    kept = _keep(memory, figures[detector.metrics[0]], WIDTH)
+    kept = _keep(memory, metrics[detector.metrics[0]], WIDTH)
     if usual is None or len(kept) < detector.given.get("least", 3):
         return None
     given = detector.given
@@ -208,11 +208,11 @@ def unusual(
 
 
 def gap(
-    detector: Detector, memory: Memory, figures: Figures, step: int, baseline: Baseline | None
+    detector: Detector, memory: Memory, metrics: MetricValues, step: int, baseline: Baseline | None
 ) -> Check | None:
     """The first figure less the second, against its own past: the median of what it was and the
     median deviation from it. Both move when the model learns; their difference does not."""
-    value = figures[detector.metrics[0]] - figures[detector.metrics[1]]
+    value = metrics[detector.metrics[0]] - metrics[detector.metrics[1]]
     past = memory.setdefault("past", [])
     if len(past) < detector.given.get("least", 3):
         past.append(value)
@@ -220,7 +220,7 @@ def gap(
     centre = median(past)
     spread = max(
         1.4826 * median(abs(one - centre) for one in past),
-        detector.given.get("least_effect", 0.0) * abs(figures.get(detector.given["scale"], 1.0)),
+        detector.given.get("least_effect", 0.0) * abs(metrics.get(detector.given["scale"], 1.0)),
     )
     z = (value - centre) / spread if spread > 0 else 0.0
     off = abs(z) > detector.given["z"]
@@ -231,11 +231,11 @@ def gap(
 
 
 def together(
-    detector: Detector, memory: Memory, figures: Figures, step: int, baseline: Baseline | None
+    detector: Detector, memory: Memory, metrics: MetricValues, step: int, baseline: Baseline | None
 ) -> Check:
     """Every metric over its own limit in `limits`."""
     limits = detector.given["limits"]
-    values = [figures[name] for name in detector.metrics]
+    values = [metrics[name] for name in detector.metrics]
     off = all(value > limit for value, limit in zip(values, limits, strict=True))
     words = " and ".join(
         f"{name} at most {limit:g}" for name, limit in zip(detector.metrics, limits, strict=True)
@@ -300,14 +300,14 @@ class Diagnoser:
         self._step = -1
         self._at_step: dict[str, float] = {}
 
-    def see(self, step: int, figures: Mapping[str, float | None]) -> list[Finding]:
-        """Judge the figures of one step; what newly speaks, the outermost link first.
+    def see(self, step: int, metrics: Mapping[str, float | None]) -> list[Finding]:
+        """Judge the metrics of one step; what newly speaks, the outermost link first.
 
-        A step may come in parts, its own figures and then those of the evaluation after it: what
+        A step may come in parts, its own metrics and then those of the evaluation after it: what
         needs both checks once both are there, as it does when they come together. None is a figure
         that was not measured; NaN and infinity are one problem.
         """
-        known = {name: float(value) for name, value in figures.items() if value is not None}
+        known = {name: float(value) for name, value in metrics.items() if value is not None}
         broken = sorted(name for name, value in known.items() if not math.isfinite(value))
         numbers = {name: value for name, value in known.items() if math.isfinite(value)}
         if broken:
@@ -370,9 +370,9 @@ class Diagnoser:
         self._step, self._at_step = state.get("step", -1), state.get("at_step", {})
 
     def _look(
-        self, detector: Detector, memory: Memory, figures: Mapping[str, float], step: int
+        self, detector: Detector, memory: Memory, metrics: Mapping[str, float], step: int
     ) -> Finding | None:
-        check = TESTS[detector.test](detector, memory, figures, step, self.baseline)
+        check = TESTS[detector.test](detector, memory, metrics, step, self.baseline)
         memory["looks"] = memory.get("looks", 0) + 1
         if check is None or memory["looks"] <= detector.grace:
             return None
@@ -390,17 +390,17 @@ class Diagnoser:
             return None
         memory.update(raised=True, calm=0, spoke_at=memory["looks"])
         first_off = next(at for at, off in recent if off)
-        onset = check.onset if check.onset is not None else first_off
-        return _finding(detector, check, step, max(onset, judged_from))
+        start_step = check.start_step if check.start_step is not None else first_off
+        return _finding(detector, check, step, max(start_step, judged_from))
 
 
-def _finding(detector: Detector, check: Check, step: int, onset: int) -> Finding:
+def _finding(detector: Detector, check: Check, step: int, start_step: int) -> Finding:
     return Finding(
         link=detector.link,
         rule=detector.rule,
         evidence_class=detector.evidence_class,
         step=step,
-        onset=onset,
+        onset=start_step,
         slack=detector.slack,
         title=detector.title,
         value=check.value if math.isfinite(check.value) else None,

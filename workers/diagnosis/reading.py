@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-# Rows of figures with a step, gathered into curves; what is wrong with them is said row by row.
+# Rows of metrics with a step, gathered into curves; what is wrong with them is said row by row.
 
 MOST_METRICS, MOST_POINTS, MOST_ERRORS = 1000, 3_000_000, 20
 LONGEST_NAME = 200
@@ -33,7 +33,7 @@ STEP_NAMES = (
     "iteration",
     "steps",
 )
-# What trackers write beside the figures: clocks and counters of their own.
+# What trackers write beside the metrics: clocks and counters of their own.
 OF_TRACKERS = frozenset(
     {"_timestamp", "_runtime", "_wandb", "wall_time", "timestamp", "time", "Wall time"}
 )
@@ -186,16 +186,16 @@ def step_column(names: Iterable[str]) -> str | None:
 
 def rows_read(rows: Iterable[tuple[int, Mapping[str, Any]]], curves: Curves) -> None:
     """Rows of {name: value} that each say their step under one of `STEP_NAMES`."""
-    for row, figures in rows:
-        column = step_column(figures)
+    for row, metrics in rows:
+        column = step_column(metrics)
         if column is None:
             curves.error(row, f"no step: none of {', '.join(STEP_NAMES[:4])} … is in it.")
             continue
-        step = step_of(figures[column])
+        step = step_of(metrics[column])
         if step is None:
-            curves.error(row, f"the step {figures[column]!r} is no whole number from 0 on.")
+            curves.error(row, f"the step {metrics[column]!r} is no whole number from 0 on.")
             continue
-        for name, value in figures.items():
+        for name, value in metrics.items():
             if name != column and name not in OF_TRACKERS:
                 curves.add(row, step, name, value)
 

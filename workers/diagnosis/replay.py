@@ -18,7 +18,7 @@ _WORDS = {"nan": float("nan"), "inf": float("inf"), "-inf": float("-inf")}
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """What was found, what it means, and what could not be looked at for want of figures."""
+    """What was found, what it means, and what could not be looked at for want of metrics."""
 
     findings: tuple[Finding, ...]
     verdict: Verdict | None
@@ -45,8 +45,8 @@ def diagnose(
     their steps; hand over whole ones.
     """
     diagnoser = Diagnoser(kind, config, baseline)
-    for step, figures in _spread(_by_step(series), most_checks):
-        diagnoser.see(step, figures)
+    for step, metrics in _spread(_by_step(series), most_checks):
+        diagnoser.see(step, metrics)
     if failure is not None:
         diagnoser.violation(*failure)
     findings = list(diagnoser.findings)

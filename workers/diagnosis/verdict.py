@@ -1,4 +1,4 @@
-"""What broke first: the earliest onset, and of several at once the outermost link.
+"""What broke first: the earliest start, and of several at once the outermost link.
 
 A problem further out explains those behind it: labels teach the reward model, which teaches the
 policy, and so on inwards. So the finding that began first is the cause, what began later is listed
@@ -25,7 +25,7 @@ class Finding:
     """A problem that a detector found at `step` and that began at `onset`.
 
     A contract is exact and never wrong by chance; a probe is a statistic on fixed prompts; a trend
-    is the run's own course against its past. `value` and `expected` are in `unit`. The onset may
+    is the run's own course against its past. `value` and `expected` are in `unit`. The start may
     lie up to `slack` steps later than it says. `suspects` are links further out that would show in
     the same way; `experiment` tells them apart. A `symptom` is what a guardrail crossed: it says
     that something is wrong, and not what.

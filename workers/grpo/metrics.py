@@ -19,7 +19,7 @@ from workers.ppo.collectives import by_first
 from workers.ppo.evaluation import Baseline
 from workers.rewards.model import threshold_of
 from workers.rewards.source import RewardSource, Scores
-from workers.rl.behaviour import behaviour_figures
+from workers.rl.behaviour import behaviour_metrics
 from workers.rl.losses import kl_k1, kl_k3
 from workers.rl.masked import masked_sum
 
@@ -150,19 +150,19 @@ def _asked(
     return scores
 
 
-Figures = dict[str, float | None]
+MetricValues = dict[str, float | None]
 
 
-def answer_figures(
+def answer_metrics(
     judged: Judged, group_size: int, ids: Tensor, mask: Tensor, baseline: Baseline | None
-) -> Figures:
+) -> MetricValues:
     """Of a batch of answers before its update. ids, mask [B, R]."""
     values = torch.tensor(judged.scores.values)
     count = len(values)
     rewards = judged.grouped(judged.rewards, group_size)
     counts = judged.grouped(judged.counts, group_size)
     spread = spread_of(rewards, counts)
-    found: Figures = {
+    found: MetricValues = {
         "objective/scores": float(values.mean()),
         "objective/scores_std": float(values.std()),
         "grpo/within_group_std": spread.within,
@@ -172,7 +172,7 @@ def answer_figures(
         "response/ended_share": sum(judged.ended) / count,
         "reward/truncated_share": judged.scores.truncated / count,
     }
-    found |= behaviour_figures(ids, mask)
+    found |= behaviour_metrics(ids, mask)
     if baseline is not None:
         found |= _against(baseline, judged)
     if len(judged.scores.parts) > 1:
@@ -191,7 +191,7 @@ def answer_figures(
     return found
 
 
-def _against(baseline: Baseline, judged: Judged) -> Figures:
+def _against(baseline: Baseline, judged: Judged) -> MetricValues:
     """The answers beside the reference's before the first step."""
     calibrated = torch.tensor(baseline.calibrated(judged.scores.values))
     count = len(calibrated)
@@ -271,7 +271,7 @@ class UpdateSums:
             joined[one.name] = how(values)
         return cls(**joined)
 
-    def figures(self) -> Figures:
+    def metrics(self) -> MetricValues:
         if not self.tokens:
             return {}
         return {
@@ -289,10 +289,10 @@ class UpdateSums:
         }
 
 
-def averaged(points: Sequence[Mapping[str, float | None]]) -> Figures:
+def averaged(points: Sequence[Mapping[str, float | None]]) -> MetricValues:
     """Means over the batches of a window, of each figure over those where it is defined."""
     names = dict.fromkeys(name for point in points for name in point)
-    found: Figures = {}
+    found: MetricValues = {}
     for name in names:
         defined = [value for point in points if (value := point.get(name)) is not None]
         found[name] = sum(defined) / len(defined) if defined else None

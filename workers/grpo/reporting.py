@@ -53,9 +53,9 @@ class GroupReporter(Reporter):
         # What else rides in checkpoints, by name.
         self.riders: dict[str, Rider] = {"diagnosis": self.diagnosis}
 
-    def judge(self, step: int, figures: Mapping[str, float | None]) -> list[Violation]:
-        """What guardrails and diagnosis say of these figures."""
-        return self.diagnosis.check(self.context, step, figures, super().judge(step, figures))
+    def judge(self, step: int, metrics: Mapping[str, float | None]) -> list[Violation]:
+        """What guardrails and diagnosis say of these metrics."""
+        return self.diagnosis.check(self.context, step, metrics, super().judge(step, metrics))
 
     def on_step_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
@@ -117,8 +117,8 @@ class GroupReporter(Reporter):
             tags.append("final")
         folder = Path(str(args.output_dir)) / f"checkpoint-{state.global_step}"
         self.finish_folder(folder)
-        figures = of_policy(self.evaluated) if evaluated else {}
-        self.context.save_checkpoint(folder, step=state.global_step, tags=tags, metrics=figures)
+        metrics = of_policy(self.evaluated) if evaluated else {}
+        self.context.save_checkpoint(folder, step=state.global_step, tags=tags, metrics=metrics)
 
     def finish_folder(self, folder: Path) -> None:
         super().finish_folder(folder)
@@ -142,14 +142,14 @@ class GroupReporter(Reporter):
                 rider.restore(kept["riders"][name])
 
 
-def of_policy(figures: Mapping[str, float]) -> dict[str, float]:
-    """Figures of an evaluation without those of the protocol and the reward."""
-    return {name: value for name, value in figures.items() if name not in PROBED}
+def of_policy(metrics: Mapping[str, float]) -> dict[str, float]:
+    """Metrics of an evaluation without those of the protocol and the reward."""
+    return {name: value for name, value in metrics.items() if name not in PROBED}
 
 
-def headline(figures: Mapping[str, float]) -> float:
+def headline(metrics: Mapping[str, float]) -> float:
     """What checkpoints are compared by: the judge, or the reward where nobody judges."""
-    return figures.get(HELD_OUT, figures[OWN])
+    return metrics.get(HELD_OUT, metrics[OWN])
 
 
 # Answers of a step for people: a few to read, and those a person must see.

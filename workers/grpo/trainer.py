@@ -33,7 +33,14 @@ from workers.behaviour import Watch
 from workers.config.grpo import GRPOSettings
 from workers.data.batches import encode_prompt
 from workers.data.snapshot import Messages
-from workers.grpo.metrics import Figures, GroupReward, Judged, UpdateSums, answer_figures, averaged
+from workers.grpo.metrics import (
+    GroupReward,
+    Judged,
+    MetricValues,
+    UpdateSums,
+    answer_metrics,
+    averaged,
+)
 from workers.layouts.gathered import is_split
 from workers.models import invariants
 from workers.models.forward import LOGITS_CHUNK, score_responses
@@ -195,7 +202,7 @@ logging.getLogger("trl.trainer.grpo_trainer").addFilter(
 
 
 class Trainer(GuardedTrainer, GRPOTrainer):
-    """`evaluation` answers the fixed prompts and returns figures named eval_…."""
+    """`evaluation` answers the fixed prompts and returns metrics named eval_…."""
 
     args: "GRPOConfig"
     train_dataset: Any
@@ -227,7 +234,7 @@ class Trainer(GuardedTrainer, GRPOTrainer):
         self.eos_token_ids = list(stop_ids(self.policy, self.processing_class))
         self.reward: GroupReward = self.reward_funcs[0]
         self.known_ids: dict[str, list[int]] = {}
-        self.drawn: list[Figures] = []  # of the batches since the last point
+        self.drawn: list[MetricValues] = []  # of the batches since the last point
         self.sums = self._no_sums()
         self.teaches = False  # whether an answer of the step under way has an advantage
         self.seen: tuple[Tensor, Tensor] | None = None  # of the last forward pass
@@ -346,7 +353,7 @@ class Trainer(GuardedTrainer, GRPOTrainer):
         assert judged is not None  # noqa: S101 — the answers were just judged
         self._hush(output["advantages"], judged)
         self.drawn.append(
-            answer_figures(judged, self.settings.group_size, ids, mask, self.baseline)
+            answer_metrics(judged, self.settings.group_size, ids, mask, self.baseline)
             | self.watch.look(judged.texts, judged.scores.values, judged.lengths)
         )
         return output
@@ -450,15 +457,15 @@ class Trainer(GuardedTrainer, GRPOTrainer):
             model.zero_grad(set_to_none=True)
         return norm
 
-    # --- figures ---
+    # --- metrics ---
 
     def log(self, logs: dict[str, Any], start_time: float | None = None) -> None:
-        """Our figures in place of TRL's, which leave out NaN in silence."""
+        """Our metrics in place of TRL's, which leave out NaN in silence."""
         for gathered in self._metrics.values():
             gathered.clear()
         if "loss" in logs:
             self.sums = UpdateSums.of_all(ranks.gathered(self.sums))
-            logs |= averaged(self.drawn) | self.sums.figures() | self._times()
+            logs |= averaged(self.drawn) | self.sums.metrics() | self._times()
             self.drawn, self.sums = [], self._no_sums()
             self.seconds = dict.fromkeys(self.seconds, 0.0)
         super().log(logs, start_time)
@@ -467,7 +474,7 @@ class Trainer(GuardedTrainer, GRPOTrainer):
         low = self.settings.clip
         return UpdateSums(clip_low=low, clip_high=self.settings.clip_high or low)
 
-    def _times(self) -> Figures:
+    def _times(self) -> MetricValues:
         """Seconds a step, over the steps since the last point."""
         steps = max(1, self._since_point)
         drawing, scoring = self.seconds["rollout"], self.seconds["reward"]
@@ -484,19 +491,19 @@ class Trainer(GuardedTrainer, GRPOTrainer):
     def evaluate(
         self, eval_dataset: Any = None, ignore_keys: Any = None, metric_key_prefix: str = "eval"
     ) -> dict[str, float]:
-        """The fixed prompts, always with the same seed, in place of TRL's groups; the figures are
+        """The fixed prompts, always with the same seed, in place of TRL's groups; the metrics are
         those of the first rank."""
         was_training = self.model.training
         self.model.eval()
         with self.whole_everywhere(), self.in_precision():
             self.check_speech(encode_prompt(self.processing_class, self.eval_dataset[0]["prompt"]))
-            figures = ranks.from_first(self.evaluation())
+            metrics = ranks.from_first(self.evaluation())
         self.model.train(was_training)
-        self.log(figures)
+        self.log(metrics)
         self.control = self.callback_handler.on_evaluate(
-            self.args, self.state, self.control, figures
+            self.args, self.state, self.control, metrics
         )
-        return figures
+        return metrics
 
     # --- checkpoints ---
 

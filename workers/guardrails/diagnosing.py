@@ -1,7 +1,7 @@
 """The diagnosis of a run while it trains: it sees what the guardrails see, and says what it finds.
 
-    violations = guards.check(step, figures)
-    violations = diagnosis.check(context, step, figures, violations)
+    violations = guards.check(step, metrics)
+    violations = diagnosis.check(context, step, metrics, violations)
     report(context, violations)
 
 Every finding is a piece of evidence and one alert. Where a guardrail has spoken of the same figure
@@ -50,7 +50,7 @@ class LiveDiagnosis:
         self,
         context: RunContext,
         step: int,
-        figures: Mapping[str, float | None],
+        metrics: Mapping[str, float | None],
         violations: Sequence[Violation] = (),
     ) -> list[Violation]:
         """Show it a step; `violations` are what the guardrails say of the same one. Returns them,
@@ -59,7 +59,7 @@ class LiveDiagnosis:
             replace(one, is_known=self.diagnoser.is_raised(one.rule.link, one.rule.metric))
             for one in violations
         ]
-        found = self.diagnoser.see(step, figures)
+        found = self.diagnoser.see(step, metrics)
         cause = self._new_cause()
         for finding in found:
             if self._guards.is_raised(finding.link, self._read[finding.rule]):

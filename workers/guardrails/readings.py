@@ -1,7 +1,7 @@
 """How a figure meets a threshold: one function per test of the rule table.
 
-Each takes the rule, its memory (a JSON object that rides in checkpoints) and a look's figures, and
-answers a `Reading`, or None while there is too little to judge. Figures are finite here; what is
+Each takes the rule, its memory (a JSON object that rides in checkpoints) and a look's metrics, and
+answers a `Reading`, or None while there is too little to judge. Metrics are finite here; what is
 NaN or infinite never gets this far, nor into a memory.
 """
 
@@ -113,7 +113,7 @@ FLAT_LOOKS = 20
 MARGIN = 0.2  # a rule clears a fifth of the threshold inside it
 
 Memory = dict[str, Any]
-Figures = Mapping[str, float]
+MetricValues = Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,12 +127,14 @@ class Reading:
     evidence: dict[str, float] = field(default_factory=dict)
 
 
-def read(rule: GuardRule, memory: Memory, figures: Figures, *, per_check: int) -> Reading | None:
-    """One check of a rule; `per_check` is the number of answers behind its figures."""
-    if any(name not in figures for name in (rule.metric, *rule.beside)):
+def read(
+    rule: GuardRule, memory: Memory, metrics: MetricValues, *, per_check: int
+) -> Reading | None:
+    """One check of a rule; `per_check` is the number of answers behind its metrics."""
+    if any(name not in metrics for name in (rule.metric, *rule.beside)):
         return None
     memory["looks"] = memory.get("looks", 0) + 1
-    reading = _TESTS[rule.test](rule, memory, figures, per_check)
+    reading = _TESTS[rule.test](rule, memory, metrics, per_check)
     return None if memory["looks"] <= rule.grace else reading
 
 
@@ -144,46 +146,50 @@ def _judge(rule: GuardRule, value: float, limit: float, **evidence: float) -> Re
     return Reading(value, limit, crossed, clear, evidence)
 
 
-def _level(rule: GuardRule, memory: Memory, figures: Figures, _: int) -> Reading:
-    return _judge(rule, figures[rule.metric], rule.threshold)
+def _level(rule: GuardRule, memory: Memory, metrics: MetricValues, _: int) -> Reading:
+    return _judge(rule, metrics[rule.metric], rule.threshold)
 
 
-def _scaled(rule: GuardRule, memory: Memory, figures: Figures, _: int) -> Reading:
-    size = max(1.0, abs(figures[rule.beside[0]]))
-    return _judge(rule, figures[rule.metric] / size, rule.threshold)
+def _scaled(rule: GuardRule, memory: Memory, metrics: MetricValues, _: int) -> Reading:
+    size = max(1.0, abs(metrics[rule.beside[0]]))
+    return _judge(rule, metrics[rule.metric] / size, rule.threshold)
 
 
-def _first(rule: GuardRule, memory: Memory, figures: Figures, _: int) -> Reading | None:
-    value = figures[rule.metric]
+def _first(rule: GuardRule, memory: Memory, metrics: MetricValues, _: int) -> Reading | None:
+    value = metrics[rule.metric]
     first = memory.setdefault("first", value)
     if first <= 0:
         return None
     return _judge(rule, value / first, rule.threshold, now=value, first=first)
 
 
-def _floor(rule: GuardRule, memory: Memory, figures: Figures, _: int) -> Reading:
+def _floor(rule: GuardRule, memory: Memory, metrics: MetricValues, _: int) -> Reading:
     """A run that begins under the floor is held to its share alone."""
-    value = figures[rule.metric]
+    value = metrics[rule.metric]
     first = memory.setdefault("first", value)
     limit = max(rule.threshold if first > rule.threshold else 0.0, rule.share * first)
     return _judge(rule, value, limit, first=first)
 
 
-def _window(rule: GuardRule, memory: Memory, figures: Figures, per_check: int) -> Reading | None:
+def _window(
+    rule: GuardRule, memory: Memory, metrics: MetricValues, per_check: int
+) -> Reading | None:
     if memory["looks"] <= rule.grace:
         return None  # what is not judged must not linger in the mean
-    means = _remember(memory, "means", figures[rule.metric], ANSWERS_WINDOW // per_check)
+    means = _remember(memory, "means", metrics[rule.metric], ANSWERS_WINDOW // per_check)
     if len(means) * per_check < ANSWERS_LEAST:
         return None
     return _judge(rule, _mean(means), rule.threshold, checks=float(len(means)))
 
 
-def _spread(rule: GuardRule, memory: Memory, figures: Figures, per_check: int) -> Reading | None:
+def _spread(
+    rule: GuardRule, memory: Memory, metrics: MetricValues, per_check: int
+) -> Reading | None:
     """Pooled deviation of equally large batches: √(mean of variances + variance of means)."""
     checks = ANSWERS_WINDOW // per_check
-    stds = _remember(memory, "stds", figures[rule.metric], checks)
-    means = _remember(memory, "means", figures[rule.beside[0]], checks)
-    raw, first_raw = figures.get("objective/scores_std"), None
+    stds = _remember(memory, "stds", metrics[rule.metric], checks)
+    means = _remember(memory, "means", metrics[rule.beside[0]], checks)
+    raw, first_raw = metrics.get("objective/scores_std"), None
     if raw is not None:
         # The first checks set what the raw spread is; a share of it must be lost as well.
         begun = memory.setdefault("raw_first", [])
@@ -209,8 +215,8 @@ def _spread(rule: GuardRule, memory: Memory, figures: Figures, per_check: int) -
     )
 
 
-def _jump(rule: GuardRule, memory: Memory, figures: Figures, _: int) -> Reading | None:
-    value = figures[rule.metric]
+def _jump(rule: GuardRule, memory: Memory, metrics: MetricValues, _: int) -> Reading | None:
+    value = metrics[rule.metric]
     before = list(memory.get("window", []))
     _remember(memory, "window", value, JUMP_WINDOW)
     usual = quantile(before, 0.95) if len(before) >= JUMP_LEAST else 0.0
@@ -222,9 +228,9 @@ def _jump(rule: GuardRule, memory: Memory, figures: Figures, _: int) -> Reading 
     return reading
 
 
-def _break(rule: GuardRule, memory: Memory, figures: Figures, _: int) -> Reading | None:
+def _break(rule: GuardRule, memory: Memory, metrics: MetricValues, _: int) -> Reading | None:
     """Values off the trend do not bend it, until they alarm: then the trend begins again."""
-    value, checks = figures[rule.metric], memory["looks"]
+    value, checks = metrics[rule.metric], memory["looks"]
     window: list[list[float]] = memory.setdefault("trend", [])
     reading = None
     if len(window) >= BREAK_LEAST:
@@ -238,8 +244,8 @@ def _break(rule: GuardRule, memory: Memory, figures: Figures, _: int) -> Reading
     return reading
 
 
-def _rise(rule: GuardRule, memory: Memory, figures: Figures, _: int) -> Reading | None:
-    value = figures[rule.metric]
+def _rise(rule: GuardRule, memory: Memory, metrics: MetricValues, _: int) -> Reading | None:
+    value = metrics[rule.metric]
     first = memory.setdefault("first", value)
     lowest = memory["lowest"] = min(memory.get("lowest", value), value)
     base = max(lowest, rule.share * first)
@@ -251,11 +257,11 @@ def _rise(rule: GuardRule, memory: Memory, figures: Figures, _: int) -> Reading 
     return reading
 
 
-def _fall(rule: GuardRule, memory: Memory, figures: Figures, _: int) -> Reading | None:
+def _fall(rule: GuardRule, memory: Memory, metrics: MetricValues, _: int) -> Reading | None:
     held_out = memory.setdefault("held_out", [])
     optimised = memory.setdefault("optimised", [])
-    held_out.append(figures[rule.metric])
-    optimised.append(figures[rule.beside[0]])
+    held_out.append(metrics[rule.metric])
+    optimised.append(metrics[rule.beside[0]])
     found = gain_lost(held_out, optimised, errors=rule.least)
     if found is None:
         return None
@@ -271,8 +277,8 @@ def _fall(rule: GuardRule, memory: Memory, figures: Figures, _: int) -> Reading 
     return Reading(reading.value, reading.limit, crossed, not crossed, evidence)
 
 
-def _flat(rule: GuardRule, memory: Memory, figures: Figures, _: int) -> Reading | None:
-    value, variety = figures[rule.metric], figures[rule.beside[0]]
+def _flat(rule: GuardRule, memory: Memory, metrics: MetricValues, _: int) -> Reading | None:
+    value, variety = metrics[rule.metric], metrics[rule.beside[0]]
     first = memory.setdefault("first_looks", [])
     if len(first) < FLAT_LOOKS:
         first.append(value)
@@ -286,17 +292,19 @@ def _flat(rule: GuardRule, memory: Memory, figures: Figures, _: int) -> Reading 
     )
 
 
-def _uniform(rule: GuardRule, memory: Memory, figures: Figures, per_check: int) -> Reading | None:
-    reading = _first(rule, memory, figures, per_check)
+def _uniform(
+    rule: GuardRule, memory: Memory, metrics: MetricValues, per_check: int
+) -> Reading | None:
+    reading = _first(rule, memory, metrics, per_check)
     if reading is None:
         return None
-    reward = figures[rule.beside[0]]
+    reward = metrics[rule.beside[0]]
     high = reward > rule.least
     evidence = reading.evidence | {"calibrated reward": reward}
     return Reading(reading.value, reading.limit, reading.crossed and high, reading.clear, evidence)
 
 
-_TESTS: dict[str, Callable[[GuardRule, Memory, Figures, int], Reading | None]] = {
+_TESTS: dict[str, Callable[[GuardRule, Memory, MetricValues, int], Reading | None]] = {
     "level": _level,
     "scaled": _scaled,
     "first": _first,

@@ -1,7 +1,7 @@
-"""Watches a run's figures against the rule table: one problem is one alert, not a hundred.
+"""Watches a run's metrics against the rule table: one problem is one alert, not a hundred.
 
     guards = Guardrails("ppo", settings.guards, per_check=settings.batch_size)
-    violations = guards.check(step, figures)
+    violations = guards.check(step, metrics)
     report(context, violations)
 
 A rule alarms when k of its last n checks crossed the bound. It then stays raised, silently, until
@@ -28,7 +28,7 @@ SKIP = "skip"  # the action of a step whose loss or gradient was no number, the 
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """`value` and `threshold` are in the rule's unit; `evidence` holds the figures behind them."""
+    """`value` and `threshold` are in the rule's unit; `evidence` holds the metrics behind them."""
 
     rule: GuardRule
     action: str  # warn | adjust | stop | skip
@@ -196,7 +196,7 @@ class Guardrails:
     def __init__(
         self, kind: str, overrides: Mapping[str, Any] | None = None, *, per_check: int = 64
     ) -> None:
-        """`per_check` is the number of answers behind the figures of one check: rules that pool
+        """`per_check` is the number of answers behind the metrics of one check: rules that pool
         answers look back over 1,000 of them and judge nothing before 100."""
         self.rules = [rule for rule in rules_of(kind, overrides) if rule.has_limit]
         self.per_check = per_check
@@ -205,9 +205,9 @@ class Guardrails:
         self._last_step = 0
         self._broken_evaluations = 0
 
-    def check(self, step: int, figures: Mapping[str, float | None]) -> list[Violation]:
-        """Judge the figures of a step; what newly alarms, outermost link first."""
-        known = {name: float(v) for name, v in figures.items() if v is not None}
+    def check(self, step: int, metrics: Mapping[str, float | None]) -> list[Violation]:
+        """Judge the metrics of a step; what newly alarms, outermost link first."""
+        known = {name: float(v) for name, v in metrics.items() if v is not None}
         violations = self._non_finite(step, known)
         numbers = {name: value for name, value in known.items() if math.isfinite(value)}
         for rule in self.rules:
@@ -248,30 +248,30 @@ class Guardrails:
         self._last_step = state["last_step"]
         self._broken_evaluations = state["broken_evaluations"]
 
-    def _non_finite(self, step: int, figures: Mapping[str, float]) -> list[Violation]:
+    def _non_finite(self, step: int, metrics: Mapping[str, float]) -> list[Violation]:
         """A watched figure that is no number, unless its step was reported when it was skipped.
 
         An evaluation that is no number a second time in a row stops the run: nothing can be
         chosen by it any more.
         """
         watched = {name for rule in self.rules for name in (rule.metric, *rule.beside)}
-        bad = sorted(n for n in watched if n in figures and not math.isfinite(figures[n]))
+        bad = sorted(n for n in watched if n in metrics and not math.isfinite(metrics[n]))
         evaluations = [name for name in bad if name.startswith("eval/")]
         if evaluations:
             self._broken_evaluations += 1
             again = self._broken_evaluations > 1
-            return [self._not_a_number(step, evaluations[0], figures, again=again)]
-        if any(name.startswith("eval/") and name in watched for name in figures):
+            return [self._not_a_number(step, evaluations[0], metrics, again=again)]
+        if any(name.startswith("eval/") and name in watched for name in metrics):
             self._broken_evaluations = 0
         if not bad or self.finite.told_since(self._last_step + 1):
             return []
-        return [self._not_a_number(step, bad[0], figures)]
+        return [self._not_a_number(step, bad[0], metrics)]
 
     def _not_a_number(
-        self, step: int, name: str, figures: Mapping[str, float], *, again: bool = False
+        self, step: int, name: str, metrics: Mapping[str, float], *, again: bool = False
     ) -> Violation:
         return self.finite.skip_or_stop(
-            step, f"the figure {name}", skipped=False, again=again, value=figures[name]
+            step, f"the figure {name}", skipped=False, again=again, value=metrics[name]
         )
 
     def _alarms(self, rule: GuardRule, memory: Memory, reading: Reading) -> bool:

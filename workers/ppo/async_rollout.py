@@ -12,14 +12,14 @@ from workers.context import RunContext
 from workers.contract.events import Fault, RecipeError
 from workers.data.snapshot import Messages
 from workers.models.loading import stop_ids
-from workers.ppo.diagnostics import Figures
+from workers.ppo.diagnostics import MetricValues
 from workers.ppo.rollout import Rollout
 from workers.ppo.setup import Models
 from workers.ray.cluster import Cluster
 from workers.ray.policy_actors import RayDrawer, size_of
 from workers.ray.pool import RayReward
 from workers.rewards.source import RankedPending
-from workers.rl.advantages import importance_figures
+from workers.rl.advantages import importance_metrics
 from workers.rollouts.drawing import Chunk, Drawer, Drawn
 
 if TYPE_CHECKING:
@@ -132,25 +132,25 @@ class Actors:
     def who_draws(self) -> Drawer | None:
         return self.async_rollout or self.drawer
 
-    def figures(self, rollout: Rollout, version: int) -> Figures:
+    def metrics(self, rollout: Rollout, version: int) -> MetricValues:
         """Of a step that learned from `rollout` as `version`, by the names of docs/metrics.md."""
-        figures: Figures = {}
+        metrics: MetricValues = {}
         if self.drawer is not None:
-            figures |= {
+            metrics |= {
                 "time/broadcast_s": self.drawer.put_s + self.drawer.load_s,
                 "rollout/redrawn": self._since("redrawn", self.drawer.pool.redone),
                 "rollout/workers_replaced": self._since("drawers", self.drawer.pool.replaced),
             }
         if self.reward is not None:
-            figures["reward/workers_replaced"] = self._since("scorers", self.reward.pool.replaced)
+            metrics["reward/workers_replaced"] = self._since("scorers", self.reward.pool.replaced)
         if self.async_rollout is not None and rollout.importance is not None:
             cap = self.settings.importance_cap
-            figures |= importance_figures(rollout.importance, rollout.mask, cap=cap)
-            figures |= {
+            metrics |= importance_metrics(rollout.importance, rollout.mask, cap=cap)
+            metrics |= {
                 "rollout/age": float(version - rollout.policy_version),
                 "rollout/dropped": self._since("dropped", self.async_rollout.dropped),
             }
-        return figures
+        return metrics
 
     def _since(self, name: str, count: int) -> float:
         """Since the step before."""

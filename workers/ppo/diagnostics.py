@@ -20,7 +20,7 @@ from workers.ppo.rollout import Rollout, sequences_of
 from workers.preflight.findings import Parts, Report, critic_parts
 from workers.preflight.run import run_preflight
 from workers.rewards.source import Scores
-from workers.rl.behaviour import behaviour_figures
+from workers.rl.behaviour import behaviour_metrics
 from workers.rl.losses import explained_variance
 from workers.rl.masked import masked_sum, masked_var
 from workers.rollouts.local import Responses, generate
@@ -32,17 +32,17 @@ if TYPE_CHECKING:
 
 # What a step of PPO says about itself. Names, units and estimators: docs/metrics.md.
 
-Figures = dict[str, float | None]
+MetricValues = dict[str, float | None]
 
 
-def rollout_figures(
+def rollout_metrics(
     rollout: Rollout, normalised: Tensor, rewards: Tensor, returns: Tensor
-) -> Figures:
-    """Figures of a batch before its update. normalised [B], rewards and returns [B, R]."""
+) -> MetricValues:
+    """Metrics of a batch before its update. normalised [B], rewards and returns [B, R]."""
     count, tokens = len(rollout.prompts), float(rollout.mask.sum())
     non_score = masked_sum(rewards, rollout.mask).item() / count - normalised.mean().item()
     entropy = float(masked_sum(rollout.entropy, rollout.mask))
-    figures: Figures = {
+    metrics: MetricValues = {
         "objective/kl": sequence_kl(rollout),
         "objective/kl_per_token": float(masked_sum(rollout.kl("k3"), rollout.mask)) / tokens,
         "objective/entropy": entropy / count,
@@ -57,17 +57,17 @@ def rollout_figures(
         "response/length": tokens / count,
         "response/ended_share": float(rollout.responses.ended.float().mean()),
     }
-    return figures | behaviour_figures(rollout.responses.response_ids, rollout.mask)
+    return metrics | behaviour_metrics(rollout.responses.response_ids, rollout.mask)
 
 
-def score_figures(
+def score_metrics(
     scores: Scores, trusted: Tensor, *, mean: float, std: float | None, clip: float
-) -> Figures:
-    """Figures of a batch's raw scores. trusted [B]; mean and std are the running ones, which the
+) -> MetricValues:
+    """Metrics of a batch's raw scores. trusted [B]; mean and std are the running ones, which the
     clip of normalised scores is a multiple of; None before two answers were trusted."""
     raw = torch.tensor(scores.values)
     count = len(raw)
-    figures: Figures = {
+    metrics: MetricValues = {
         "objective/scores": float(raw.mean()),
         "objective/scores_std": float(raw.std()),
         "objective/scores_running_std": std,
@@ -78,18 +78,18 @@ def score_figures(
     }
     if len(scores.parts) > 1:
         for name, values in scores.parts.items():
-            figures[f"reward/component/{name}"] = sum(values) / count
+            metrics[f"reward/component/{name}"] = sum(values) / count
     if scores.disagreement is not None:
-        figures["reward/disagreement"] = sum(scores.disagreement) / count
-        figures["reward/flagged_share"] = 1 - float(trusted.float().mean())
+        metrics["reward/disagreement"] = sum(scores.disagreement) / count
+        metrics["reward/flagged_share"] = 1 - float(trusted.float().mean())
     if scores.blocked is not None:
-        figures["reward/blocked_share"] = sum(scores.blocked) / count
+        metrics["reward/blocked_share"] = sum(scores.blocked) / count
     if scores.known is not None:
-        figures["reward/cache_hit_rate"] = sum(scores.known) / count
-    return figures
+        metrics["reward/cache_hit_rate"] = sum(scores.known) / count
+    return metrics
 
 
-def baseline_metrics(rollout: Rollout, baseline: Baseline | None) -> Figures:
+def baseline_metrics(rollout: Rollout, baseline: Baseline | None) -> MetricValues:
     """The batch against the reference's answers before the first step; nothing without them."""
     if baseline is None or rollout.scores is None:
         return {}
@@ -118,7 +118,7 @@ class StepTimes:
     reward_wait_s: float = 0.0
     update_s: float = 0.0
 
-    def figures(self, *, tokens: int) -> dict[str, float]:
+    def metrics(self, *, tokens: int) -> dict[str, float]:
         total = self.rollout_s + self.reward_wait_s + self.update_s
         return {
             "time/rollout_s": self.rollout_s,
@@ -390,10 +390,10 @@ def preflight(loop: "TrainerParts") -> Report:
         return by_first(lambda: run_preflight(loop.context, "ppo", settings, parts))
 
 
-def scored(loop: "TrainerParts", rollout: Rollout, trusted: Tensor) -> Figures:
-    """Figures of the batch's raw scores against their running scale."""
+def scored(loop: "TrainerParts", rollout: Rollout, trusted: Tensor) -> MetricValues:
+    """Metrics of the batch's raw scores against their running scale."""
     moments = loop.state.moments
-    return score_figures(
+    return score_metrics(
         rollout.scored,
         trusted,
         mean=moments.mean,
@@ -402,16 +402,16 @@ def scored(loop: "TrainerParts", rollout: Rollout, trusted: Tensor) -> Figures:
     )
 
 
-def watched(loop: "TrainerParts", rollout: Rollout) -> Figures:
+def watched(loop: "TrainerParts", rollout: Rollout) -> MetricValues:
     """What the batch's answers say, and what the reward makes of it."""
     responses = rollout.responses
     return loop.watch.look(responses.texts, rollout.scored.values, responses.lengths.tolist())
 
 
 def summary(loop: "TrainerParts") -> dict[str, Any]:
-    """The headline figures of a run that ended."""
+    """The headline metrics of a run that ended."""
     state = loop.state
-    figures: dict[str, Any] = {
+    metrics: dict[str, Any] = {
         "step": state.step,
         "parameters": parameter_count(loop.models.actor_critic.policy),
         "trained_parameters": sum(map(size_of, loop.models.actor_critic.trained_names())),
@@ -423,13 +423,13 @@ def summary(loop: "TrainerParts") -> dict[str, Any]:
         "last": loop.last.metrics() if loop.last else {},
     }
     if loop.stopped_by:
-        figures["stopped_by"] = loop.stopped_by
+        metrics["stopped_by"] = loop.stopped_by
     if state.adjusted:
-        figures["adjusted"] = dict(state.adjusted)
+        metrics["adjusted"] = dict(state.adjusted)
     if loop.timed:
         tokens = [t["throughput/response_tokens_per_s"] * t["time/step_s"] for t in loop.timed]
-        figures["bottleneck"] = bottleneck(loop.timed, tokens=tokens).to_json()
-    return figures
+        metrics["bottleneck"] = bottleneck(loop.timed, tokens=tokens).to_json()
+    return metrics
 
 
 def latency(loop: "TrainerParts") -> dict[str, Any]:

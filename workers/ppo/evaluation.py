@@ -137,7 +137,7 @@ class RewardProbes:
 
     pairs: Mapping[str, Sequence[Preference]] = field(default_factory=dict)
 
-    def figures(
+    def metrics(
         self, reward: RewardSource, baseline: Baseline | None, *, deviation: float
     ) -> dict[str, float]:
         """`deviation`: of the raw scores so far; 0 before there are any."""
@@ -227,7 +227,7 @@ class Evaluation:
         scores = (self.judged or self.scores).values
         return sum(scores) / len(scores)
 
-    def figures(self) -> dict[str, float]:
+    def all_metrics(self) -> dict[str, float]:
         """All that was measured, of the policy and of what measures it."""
         return {**self.metrics(), **self.probes}
 
@@ -275,7 +275,7 @@ def evaluate(
             scores,
             judge.score(prompts.messages, texts) if judge else None,
             baseline.calibrated_by_prompt(scores.values) if baseline else None,
-            (probes or RewardProbes()).figures(reward, baseline, deviation=deviation)
+            (probes or RewardProbes()).metrics(reward, baseline, deviation=deviation)
             | {"eval/protocol": protocol_number(prompts.ids, sampling)},
         )
 

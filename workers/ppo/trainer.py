@@ -218,11 +218,11 @@ class TrainerParts:
     # --- guardrails ---
 
     def look(
-        self, step: int, figures: Mapping[str, float | None], violations: Sequence[Violation] = ()
+        self, step: int, metrics: Mapping[str, float | None], violations: Sequence[Violation] = ()
     ) -> list[Violation]:
-        """What guardrails and diagnosis say of these figures, after what was crossed before."""
-        crossed = [*violations, *self.guards.check(step, figures)]
-        return self.diagnosis.check(self.context, step, figures, crossed)
+        """What guardrails and diagnosis say of these metrics, after what was crossed before."""
+        crossed = [*violations, *self.guards.check(step, metrics)]
+        return self.diagnosis.check(self.context, step, metrics, crossed)
 
     def act(self, violations: list[Violation]) -> None:
         """Tell of what was crossed, change what is to be changed, and end what is to end."""
@@ -246,7 +246,7 @@ class TrainerParts:
         self.measure_baseline()
         self.evaluate()
         assert self.last is not None  # noqa: S101 — just measured
-        self.act(self.diagnosis.check(self.context, 0, self.last.figures()))
+        self.act(self.diagnosis.check(self.context, 0, self.last.all_metrics()))
 
     def measure_baseline(self) -> None:
         with self.models.whole():
@@ -284,7 +284,7 @@ class TrainerParts:
             )
         self.first = self.first or self.last
         self.evaluated_at = self.state.step
-        self.context.metrics(self.state.step, self.last.figures())
+        self.context.metrics(self.state.step, self.last.all_metrics())
         if self.state.step == 0:
             self.spread(0, self.last.scores.values, [given.tokens for given in self.last.answers])
         return checkpoint.note_evaluation(self.state, self.last.headline)
@@ -299,7 +299,7 @@ class TrainerParts:
         if due and self.settings.patience and self.state.not_better >= self.settings.patience:
             self.stopped_by = "patience"
         ended = last or bool(self.stopped_by)
-        violations = self.look(step, self.last.figures()) if due and self.last else []
+        violations = self.look(step, self.last.all_metrics()) if due and self.last else []
         if is_best or ended or step % self.settings.save_every == 0:
             tags = ["last"]
             tags += ["best"] if is_best else []
@@ -328,7 +328,7 @@ class TrainerParts:
         )
 
     def finish(self) -> dict[str, Any]:
-        """The audit, unless someone cancelled, and the headline figures."""
+        """The audit, unless someone cancelled, and the headline metrics."""
         if self.context.stopped != "cancel" and self.last is not None:
             with self.models.whole():
                 audit(

@@ -51,7 +51,7 @@ CONFIG = GRPOSettings
 
 
 def run(context: RunContext) -> dict[str, Any]:
-    """Train to the last step, or until someone stops it; audit; return the headline figures."""
+    """Train to the last step, or until someone stops it; audit; return the headline metrics."""
     settings: GRPOSettings = settings_of(context, "grpo")
     check_memory(context, "grpo", settings)
     set_seed(context.spec.seed)
@@ -243,7 +243,7 @@ class Outside:
             self.context.metrics(0, self.baseline.behaviour)
 
     def evaluate(self) -> dict[str, float]:
-        """Answer the fixed prompts with the present policy; figures as the trainer names them."""
+        """Answer the fixed prompts with the present policy; metrics as the trainer names them."""
         self.last = evaluate(
             self.models.policy,
             self.models.reference,
@@ -260,7 +260,7 @@ class Outside:
         if self.first is None and self.context.spec.resume is None:
             self.spread(0, self.last.scores.values, [one.tokens for one in self.last.answers])
         self.first = self.first or self.last
-        return {name.replace("eval/", "eval_"): v for name, v in self.last.figures().items()}
+        return {name.replace("eval/", "eval_"): v for name, v in self.last.all_metrics().items()}
 
     def spread(self, step: int, scores: Sequence[float], lengths: Sequence[float]) -> None:
         """How scores and lengths lay, on bins that stay the same."""

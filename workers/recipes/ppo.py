@@ -30,7 +30,7 @@ from workers.guardrails.watch import Violation
 from workers.models import invariants
 from workers.models.loading import stop_ids
 from workers.ppo import diagnostics
-from workers.ppo.diagnostics import StepTimes, baseline_metrics, rollout_figures, sequence_kl
+from workers.ppo.diagnostics import StepTimes, baseline_metrics, rollout_metrics, sequence_kl
 from workers.ppo.evaluation import ask_people, sample
 from workers.ppo.model import NonFinite
 from workers.ppo.rollout import Rollout, collect
@@ -50,7 +50,7 @@ CONFIG = PPOSettings
 
 def run(context: RunContext) -> dict[str, Any]:
     """Train to the last step, or until someone or something stops it; audit; return the headline
-    figures."""
+    metrics."""
     settings: PPOSettings = settings_of(context, "ppo")
     check_memory(context, "ppo", settings)
     set_seed(context.spec.seed)
@@ -94,11 +94,11 @@ class PPOTrainer(TrainerParts):
             with self.models.whole():
                 rollout = self.roll_out(step, times)
         except NonFinite as error:  # the policy itself holds numbers that are none
-            figures: diagnostics.Figures = {"numerics/non_finite": 1.0}
-            self.context.metrics(step, figures)
+            metrics: diagnostics.MetricValues = {"numerics/non_finite": 1.0}
+            self.context.metrics(step, metrics)
             self.pass_over(step)
             skipped = self.guards.finite.skip_or_stop(step, str(error))
-            return self.act(self.look(step, figures, [skipped]))
+            return self.act(self.look(step, metrics, [skipped]))
         self.check(rollout)
         trusted = self.trust(rollout)
         normalised = self.normalise(rollout, trusted)
@@ -125,25 +125,25 @@ class PPOTrainer(TrainerParts):
         times = ranks.from_first(times)  # guardrails look at them, and must see one thing
         learner = self.state.policy_version
         self.state.policy_version += stats.steps if stats else 0
-        figures = (
-            rollout_figures(rollout, normalised, rewards, returns)
+        metrics = (
+            rollout_metrics(rollout, normalised, rewards, returns)
             | diagnostics.scored(self, rollout, trusted)
             | baseline_metrics(rollout, self.baseline)
             | diagnostics.watched(self, rollout)
             | (stats.metrics if stats else {})
             | {"rollout/lag": float(rollout.policy_version != learner)}
-            | (self.actors.figures(rollout, learner) if self.actors else {})
+            | (self.actors.metrics(rollout, learner) if self.actors else {})
             | {"numerics/non_finite": float(bool(violations))}
             | {"rollout/sampler_z": self.state.sampler[-1]}
             | {"learning_rate": rate, "kl_coef": self.controllers.kl_coef}
         )
-        timed = times.figures(tokens=int(rollout.mask.sum()))
+        timed = times.metrics(tokens=int(rollout.mask.sum()))
         self.timed.append(timed)
-        self.context.metrics(step, figures | timed)
+        self.context.metrics(step, metrics | timed)
         self.show(rollout, step)
         self.controllers.follow(sequence_kl(rollout), len(rollout.prompts))
         self.pass_over(step)
-        return self.act(self.look(step, figures | timed, violations))
+        return self.act(self.look(step, metrics | timed, violations))
 
     def pass_over(self, step: int) -> None:
         """This step is done: the next one answers the next prompts."""

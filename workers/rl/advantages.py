@@ -76,7 +76,7 @@ def importance_weights(
     return torch.where(mask.bool(), ratio.clamp(max=cap), torch.ones_like(ratio))
 
 
-def importance_figures(weights: Tensor, mask: Tensor, *, cap: float) -> dict[str, float]:
+def importance_metrics(weights: Tensor, mask: Tensor, *, cap: float) -> dict[str, float]:
     """What the weights [B, R] of a batch look like, by the names of docs/metrics.md."""
     return {
         "rollout/corrected_share": _share((weights - 1).abs() > CORRECTED, mask),

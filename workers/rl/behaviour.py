@@ -61,7 +61,7 @@ def compression(texts: Sequence[str]) -> float | None:
     return len(data) / len(zlib.compress(data, 6)) if data else None
 
 
-def behaviour_figures(ids: Tensor, mask: Tensor) -> dict[str, float | None]:
+def behaviour_metrics(ids: Tensor, mask: Tensor) -> dict[str, float | None]:
     """Of a step's answers, by the names of docs/metrics.md."""
     shares = repetition(ids, mask)
     return {

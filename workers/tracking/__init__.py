@@ -1,1 +1,1 @@
-"""Mirrors a run's figures, configuration and outcome to TensorBoard, MLflow or Weights & Biases."""
+"""Mirrors a run's metrics, configuration and outcome to TensorBoard, MLflow or Weights & Biases."""

@@ -77,14 +77,14 @@ class Mirror:
                 if isinstance(event, Histogram):
                     self._tool.histogram(event)
                 elif isinstance(event, Metrics):
-                    self._figures(at, event)
+                    self._metric_values(at, event)
         except Exception as error:  # whatever it is, the run is none of its business
             self.problem = self._words(f"failed: {type(error).__name__}: {error}")
 
-    def _figures(self, at: float, event: Metrics) -> None:
+    def _metric_values(self, at: float, event: Metrics) -> None:
         for i, step in enumerate(event.steps):
             known = {name: number_of(values[i]) for name, values in event.values.items()}
-            self._tool.figures(step, at, {n: v for n, v in known.items() if v is not None})
+            self._tool.metrics(step, at, {n: v for n, v in known.items() if v is not None})
 
     def _words(self, what: str) -> str:
         return _words(self.name, what)

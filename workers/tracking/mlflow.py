@@ -54,7 +54,7 @@ class MLflow:
         for start in range(0, len(params), MOST_PARAMS):
             self.client.log_batch(self.run_id, params=params[start : start + MOST_PARAMS])
 
-    def figures(self, step: int, at: float, values: Mapping[str, float]) -> None:
+    def metrics(self, step: int, at: float, values: Mapping[str, float]) -> None:
         when = int(at * 1000)
         metrics = [Metric(_key(name), value, when, step) for name, value in values.items()]
         self.client.log_batch(self.run_id, metrics=metrics)

@@ -22,7 +22,7 @@ class TensorBoard:
         self.writer = SummaryWriter(str(self.folder), flush_secs=FLUSH_S)
         self._table("config", described(self.spec))
 
-    def figures(self, step: int, at: float, values: Mapping[str, float]) -> None:
+    def metrics(self, step: int, at: float, values: Mapping[str, float]) -> None:
         for name, value in values.items():
             self.writer.add_scalar(name, value, global_step=step, walltime=at)
 

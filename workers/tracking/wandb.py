@@ -15,7 +15,7 @@ from workers.contract.jobs import JobSpec
 from workers.tracking.tool import described, folder_of
 
 WAIT_S = 10.0  # for the server at the beginning
-STEP = "step"  # figures of one step come in several parts and not in order
+STEP = "step"  # metrics of one step come in several parts and not in order
 
 
 class WeightsAndBiases:
@@ -41,7 +41,7 @@ class WeightsAndBiases:
         self.run.define_metric(STEP)
         self.run.define_metric("*", step_metric=STEP)
 
-    def figures(self, step: int, at: float, values: Mapping[str, float]) -> None:
+    def metrics(self, step: int, at: float, values: Mapping[str, float]) -> None:
         self.run.log({**values, STEP: step})
 
     def histogram(self, event: Histogram) -> None:

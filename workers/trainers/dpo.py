@@ -1,6 +1,6 @@
-"""TRL's DPOTrainer with our forward passes: its losses and figures, our batches and reference.
+"""TRL's DPOTrainer with our forward passes: its losses and metrics, our batches and reference.
 
-The losses, their weights and the figures are TRL's `_compute_loss`, unchanged: it is handed the
+The losses, their weights and the metrics are TRL's `_compute_loss`, unchanged: it is handed the
 log-probabilities of the answers' tokens where it would call the model itself. Left to itself it
 projects prompts and padding on the vocabulary too (on processors), pads every pair of a step to the
 longest, and takes as the reference what it finds at the path in the policy's configuration, or a
@@ -261,7 +261,7 @@ def on_device(reference: Reference, device: torch.device) -> Iterator[Reference]
         model.to(home)
 
 
-# Figures that are means over tokens; the others are means over pairs.
+# Metrics that are means over tokens; the others are means over pairs.
 _CHOSEN, _REJECTED = ("logits/chosen", "mean_token_accuracy"), ("logits/rejected",)
 
 
@@ -412,7 +412,7 @@ class Probe(TrainerCallback):
         max_length: int,
         look: Callable[[int, Mapping[str, float]], None],
     ) -> None:
-        """`look` has the guardrails look at the figures of a step."""
+        """`look` has the guardrails look at the metrics of a step."""
         self.look = look
         self.context = context
         # The policy as one, to be asked, or None on a rank that need not: `SplitWeights.whole`.
@@ -435,10 +435,10 @@ class Probe(TrainerCallback):
         with self.whole() as policy:
             if policy is not None:
                 self._answer(policy)
-        figures = ranks.from_first(self._figures())
-        self.kl = figures["objective/kl"]
-        self.context.metrics(state.global_step, figures)
-        self.look(state.global_step, figures)
+        metrics = ranks.from_first(self._metric_values())
+        self.kl = metrics["objective/kl"]
+        self.context.metrics(state.global_step, metrics)
+        self.look(state.global_step, metrics)
 
     def _answer(self, policy: Any) -> None:
         body = body_of(policy)
@@ -457,7 +457,7 @@ class Probe(TrainerCallback):
         with on_device(self.reference, body_of(policy).device) as reference:
             yield reference
 
-    def _figures(self) -> dict[str, float]:
+    def _metric_values(self) -> dict[str, float]:
         if not self.answers:
             return {}
         nats = [given.kl or 0.0 for given in self.answers]

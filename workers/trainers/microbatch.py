@@ -1,8 +1,8 @@
-"""What our trainers over TRL's share: its losses and figures, our rows, batches and forward passes.
+"""What our trainers over TRL's share: its losses and metrics, our rows, batches and forward passes.
 
 TRL's trainers compute a loss from what their fused output layer says of every token. They are
 handed the same (`workers.rollouts.answer_tokens`), computed in rectangles of similar length, where
-they would call the model. Their figures, of one part each, are joined here by what they are means
+they would call the model. Their metrics, of one part each, are joined here by what they are means
 over; TRL would count a part of two rows as much as one of thirty.
 """
 
@@ -137,7 +137,7 @@ class PartedTRL(PartedSteps):
     def create_model_card(self, *args: Any, **kwargs: Any) -> None:
         """TRL's says nothing of the run."""
 
-    # --- figures ---
+    # --- metrics ---
 
     @property
     def mode(self) -> str:
@@ -145,7 +145,7 @@ class PartedTRL(PartedSteps):
 
     @contextlib.contextmanager
     def weighing(self, weight_of: Callable[[str], float]) -> Iterator[None]:
-        """Inside, TRL notes the figures of one part; each counts by its weight."""
+        """Inside, TRL notes the metrics of one part; each counts by its weight."""
         noted: dict[str, list[float]] = defaultdict(list)
         mode = self.mode
         self._metrics[mode] = noted
@@ -155,7 +155,7 @@ class PartedTRL(PartedSteps):
             self.weighted[mode][name].append((values[-1], weight_of(name)))
 
     def log(self, logs: dict[str, float], *args: Any, **kwargs: Any) -> None:
-        """TRL's figures over the rows since the last point, however they were split."""
+        """TRL's metrics over the rows since the last point, however they were split."""
         taken = {
             name: [point for point in points if point[1]]
             for name, points in sorted(self.weighted[self.mode].items())
@@ -190,21 +190,21 @@ class PartedTRL(PartedSteps):
                 with self.compute_loss_context_manager():
                     loss += float(self.compute_loss(self.model, part)) * part["taken"] * share
         loss = float(ranks.summed(torch.tensor(loss, dtype=torch.float64)))
-        figures = {f"{metric_key_prefix}_loss": loss}
-        self.log(figures)
+        metrics = {f"{metric_key_prefix}_loss": loss}
+        self.log(metrics)
         self.control = self.callback_handler.on_evaluate(
             self.args,
             self.state,
             self.control,
-            figures,
+            metrics,
         )
-        return figures
+        return metrics
 
 
 @contextlib.contextmanager
 def _asking_nobody(accelerator: Any) -> Iterator[None]:
     """Inside, what TRL gathers of all ranks is what this one has: ranks may have as many parts as
-    their rows need, and the figures are joined when they are logged."""
+    their rows need, and the metrics are joined when they are logged."""
     kept = {name: getattr(accelerator, name) for name in ("gather", "gather_for_metrics")}
     try:
         for name in kept:

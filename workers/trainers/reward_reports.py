@@ -224,7 +224,7 @@ def publish(
     step: int,
     cross: Mapping[str, Any] | None,
 ) -> None:
-    """The reports as a file, and their figures as the last metric points of the run."""
+    """The reports as a file, and their metrics as the last metric points of the run."""
     for split, report in reports.items():
         context.metrics(
             step,

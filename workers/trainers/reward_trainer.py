@@ -81,7 +81,7 @@ class StepCollator:
 
 
 class RewardTrainer(GuardedTrainer, PartedSteps, transformers.Trainer):
-    """The library's trainer with our loss, our batches, and held-out figures over all pairs."""
+    """The library's trainer with our loss, our batches, and held-out metrics over all pairs."""
 
     settings: RewardSettings
     train_dataset: Any
@@ -143,7 +143,7 @@ class RewardTrainer(GuardedTrainer, PartedSteps, transformers.Trainer):
             return OrderSampler(lambda g: inverse_frequency_order(groups, g), len(pairs), seed=seed)
         return LengthGroupedSampler(lengths, self.args.train_batch_size, seed=seed)
 
-    # --- figures ---
+    # --- metrics ---
 
     @torch.no_grad()
     def evaluate(
@@ -161,13 +161,13 @@ class RewardTrainer(GuardedTrainer, PartedSteps, transformers.Trainer):
             target=torch.tensor([p.row.confidence if soft else 1.0 for p in pairs]),
             weight=torch.tensor([p.row.weight for p in pairs]),
         )
-        figures = {f"{metric_key_prefix}_loss": loss.item()}
-        figures |= _figures(chosen, rejected, f"{metric_key_prefix}_")
-        self.log(figures)
+        metrics = {f"{metric_key_prefix}_loss": loss.item()}
+        metrics |= _metric_values(chosen, rejected, f"{metric_key_prefix}_")
+        self.log(metrics)
         self.control = self.callback_handler.on_evaluate(
-            self.args, self.state, self.control, figures
+            self.args, self.state, self.control, metrics
         )
-        return figures
+        return metrics
 
     @torch.no_grad()
     def score(self, pairs: Sequence[EncodedPair]) -> tuple[Tensor, Tensor]:
@@ -202,12 +202,12 @@ class RewardTrainer(GuardedTrainer, PartedSteps, transformers.Trainer):
         if self._has_seen and "loss" in logs:
             nothing = torch.zeros(2, 0, device=self.args.device)
             chosen, rejected = torch.cat([nothing, *self.seen], dim=1)
-            logs |= _figures(chosen, rejected, prefix="")
+            logs |= _metric_values(chosen, rejected, prefix="")
             self.seen, self._has_seen = [], False
         super().log(logs, start_time)
 
 
-def _figures(chosen: Tensor, rejected: Tensor, prefix: str) -> dict[str, float]:
+def _metric_values(chosen: Tensor, rejected: Tensor, prefix: str) -> dict[str, float]:
     """accuracy (a tie counts half), margin and mean_reward of the [n] scores of every rank."""
     chosen, rejected = chosen.double(), rejected.double()
     right = (torch.sign(chosen - rejected) + 1) / 2
@@ -369,14 +369,14 @@ class Watch(Reporter):
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
         tags = ["last"]
-        figures = self.evaluated if self.evaluated_at == state.global_step else {}
+        metrics = self.evaluated if self.evaluated_at == state.global_step else {}
         single = self.part.kind == MODEL
-        if single and figures.get("eval/loss", float("inf")) < self.best:
-            self.best = figures["eval/loss"]
+        if single and metrics.get("eval/loss", float("inf")) < self.best:
+            self.best = metrics["eval/loss"]
             tags.append("best")
         if control.should_training_stop and self.context.stopped == "stop":
             tags.append("final")
         folder = Path(str(args.output_dir)) / f"checkpoint-{state.global_step}"
         self.finish_folder(folder)
         step = self.offset + state.global_step
-        self.context.save_checkpoint(folder, step=step, tags=tags, metrics=figures)
+        self.context.save_checkpoint(folder, step=step, tags=tags, metrics=metrics)

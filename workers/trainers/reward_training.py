@@ -232,8 +232,8 @@ class Training:
         tags = ["last"]
         if last:
             tags += ["final"] + ["best"] * (part.kind == MODEL and self._is_best(result))
-        figures = {"eval/loss": result.loss} if result.loss is not None else {}
-        self.context.save_checkpoint(folder, step=self.progress.steps, tags=tags, metrics=figures)
+        metrics = {"eval/loss": result.loss} if result.loss is not None else {}
+        self.context.save_checkpoint(folder, step=self.progress.steps, tags=tags, metrics=metrics)
 
     def _is_best(self, result: Result) -> bool:
         """Whether no checkpoint of a lower held-out loss is lying about."""

@@ -41,7 +41,7 @@ from workers.samples import choose
 from workers.trainers.microbatch import PartedTRL, placeholder_rows
 from workers.trainers.trainer_bridge import GuardedTrainer
 
-# TRL's SFTTrainer with our forward passes: its loss and figures, our rows and batches.
+# TRL's SFTTrainer with our forward passes: its loss and metrics, our rows and batches.
 #
 # Left to itself it projects prompts and padding on the vocabulary too (on processors), which costs
 # more than twice the time (docs/sft.md), and pads every row of a step to the longest.

@@ -96,11 +96,11 @@ class Reporter(TrainerCallback):
 
     # --- guardrails ---
 
-    def look(self, step: int, figures: Mapping[str, float | None], **parts: Any) -> None:
-        """Guard the figures of a step of this model. `parts` are the trainer's, as callbacks get
+    def look(self, step: int, metrics: Mapping[str, float | None], **parts: Any) -> None:
+        """Guard the metrics of a step of this model. `parts` are the trainer's, as callbacks get
         them. Raises `GuardStop` when a rule ends the run. All ranks judge by the first one's
-        figures, which may be rounded otherwise than theirs."""
-        violations = self.judge(self.offset + step, ranks.from_first(dict(figures)))
+        metrics, which may be rounded otherwise than theirs."""
+        violations = self.judge(self.offset + step, ranks.from_first(dict(metrics)))
         report(self.context, violations)
         for violation in violations:
             for change in violation.adjustment:
@@ -109,9 +109,9 @@ class Reporter(TrainerCallback):
         if (stop := first_stop(violations)) is not None:
             raise GuardStop(stop)
 
-    def judge(self, step: int, figures: Mapping[str, float | None]) -> list[Violation]:
-        """What is crossed by the figures of a step of the run."""
-        return self.guards.check(step, figures)
+    def judge(self, step: int, metrics: Mapping[str, float | None]) -> list[Violation]:
+        """What is crossed by the metrics of a step of the run."""
+        return self.guards.check(step, metrics)
 
     def not_finite(self, step: int, what: str, *, again: bool = False) -> None:
         """A step gave no numbers: told as skipped, or `GuardStop`."""
@@ -197,15 +197,15 @@ class Reporter(TrainerCallback):
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
         tags = ["last"]
-        figures = self.evaluated if self.evaluated_at == state.global_step else {}
-        if figures.get("eval/loss", math.inf) < self.best:
-            self.best = figures["eval/loss"]
+        metrics = self.evaluated if self.evaluated_at == state.global_step else {}
+        if metrics.get("eval/loss", math.inf) < self.best:
+            self.best = metrics["eval/loss"]
             tags.append("best")
         if control.should_training_stop and self.context.stopped != "cancel":
             tags.append("final")
         folder = Path(str(args.output_dir)) / f"checkpoint-{state.global_step}"
         self.finish_folder(folder)
-        self.context.save_checkpoint(folder, step=state.global_step, tags=tags, metrics=figures)
+        self.context.save_checkpoint(folder, step=state.global_step, tags=tags, metrics=metrics)
 
 
 def reported(logs: Mapping[str, Any]) -> dict[str, float]:
@@ -282,7 +282,7 @@ def train(context: RunContext, trainer: Any) -> None:
 
 def train_from(context: RunContext, trainer: Any, resume: Path | None, *, offset: int = 0) -> None:
     """`train` of one model of several: `offset` steps of the run are behind it."""
-    trainer.remove_callback(PrinterCallback)  # figures go out as metrics, not to the log
+    trainer.remove_callback(PrinterCallback)  # metrics go out as metrics, not to the log
     reporter = next(c for c in trainer.callback_handler.callbacks if isinstance(c, Reporter))
     trainer.guard = reporter
     if resume is not None and (resume / GUARDS_FILE).is_file():

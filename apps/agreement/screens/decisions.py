@@ -208,7 +208,7 @@ COLUMNS = (
     "way to decide",
     "comparisons",
     "kept",
-    "coin-flippers pass",
+    "accepted by chance",
     "gold pairs",
     "right on gold pairs",
     "right on kept gold pairs",

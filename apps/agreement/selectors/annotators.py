@@ -50,7 +50,7 @@ SORTS = {
     "ties": "ties",
 }
 _WORK = (Slot.Kind.REGULAR, Slot.Kind.GOLD)
-VERSION = 1  # of the stored figures: others are computed again before a page reads them
+VERSION = 2  # of the stored figures: others are computed again before a page reads them
 
 
 @dataclass(frozen=True, slots=True)

@@ -99,7 +99,7 @@ def projects_to_decide() -> list[Project]:
 class RulePreview:
     """Over the comparisons that votes may decide; what people ruled stays whatever the rule.
 
-    n: comparisons with votes; outcomes: {outcome: comparisons}; chance: share that coin-flippers
+    n: comparisons with votes; outcomes: {outcome: comparisons}; chance: share that random voters
     would get through; gold: accuracy of what is kept against known answers, None without any;
     accepted_now, newly_accepted, taken_back, flipped: against what is stored.
     """

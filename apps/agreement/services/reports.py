@@ -150,7 +150,7 @@ POSTERIOR = 0.9
 
 
 def _chance(rule: Rule, two_way: dict[str, Any]) -> dict[str, Any]:
-    """What a crowd of coin-flippers would get through the same rule, two-way and three-way.
+    """What a crowd of random voters would get through the same rule, two-way and three-way.
 
     Beside it, what it would get through "posterior at least 0.9" (one-coin model), where the
     annotators' accuracy q is the one their two-way agreement implies.

@@ -163,7 +163,7 @@ class _Check:
             return None
         if self.room[comparison] <= 0:
             raise _BadField(
-                "comparison", "is full: the project's most votes per comparison are reached"
+                "comparison", "is full: the project's maximum of votes per comparison is reached"
             )
         self.room[comparison] -= 1
         self.known[(comparison, annotator)] = answer.choice

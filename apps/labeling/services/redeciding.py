@@ -7,7 +7,9 @@ decided. What a person ruled (adjudicated, dropped, sent to review) stays.
 
 import json
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from math import isnan
 from typing import Any
 
 import numpy as np
@@ -15,7 +17,7 @@ from django.db import connection, transaction
 from numpy.typing import NDArray
 
 from apps.accounts.models import Project
-from apps.common.transactions import retried, rows_named
+from apps.common.transactions import columns_named, retried
 from apps.labeling.models import Consensus, DecideBy, Decision, LabelingSettings
 from apps.labeling.services import statements as sql
 from apps.labeling.services.deciding import STATE_OF, Policy
@@ -61,9 +63,9 @@ class Known:
     ids: NDArray[np.int64]
     counts: NDArray[np.int64]
     overlap: NDArray[np.int64]
-    outcomes: list[str]
-    winners: list[str]
-    decided_by: list[str]
+    outcomes: Sequence[str]
+    winners: Sequence[str]
+    decided_by: Sequence[str]
     posteriors: NDArray[np.float64]  # NaN rows where there are none
     same_rule: NDArray[np.bool_]
 
@@ -136,20 +138,19 @@ def _read(project: Project, policy: Policy) -> Known:
             sql.READ_DECISIONS,
             {"project": project.pk, "rule": json.dumps(asdict(_rule(policy)))},
         )
-        rows = rows_named(cursor)
+        found = columns_named(cursor)
     missing = (np.nan,) * len(CHOICES)
-    counts = [[row[name] for name in ("n_a", "n_b", "n_tie", "n_both_bad")] for row in rows]
+    counts = [found[name] for name in ("n_a", "n_b", "n_tie", "n_both_bad")]
+    posteriors = [row or missing for row in found["posteriors"]]
     return Known(
-        ids=np.array([row["comparison_id"] for row in rows], dtype=np.int64),
-        counts=np.array(counts, dtype=np.int64).reshape(-1, len(CHOICES)),
-        overlap=np.array([row["overlap"] for row in rows], dtype=np.int64),
-        outcomes=[row["outcome"] for row in rows],
-        winners=[row["winner"] for row in rows],
-        decided_by=[row["decided_by"] for row in rows],
-        posteriors=np.array([row["posteriors"] or missing for row in rows]).reshape(
-            -1, len(CHOICES)
-        ),
-        same_rule=np.array([row["same_rule"] for row in rows], dtype=bool),
+        ids=np.array(found["comparison_id"], dtype=np.int64),
+        counts=np.array(counts, dtype=np.int64).T.reshape(-1, len(CHOICES)),
+        overlap=np.array(found["overlap"], dtype=np.int64),
+        outcomes=found["outcome"],
+        winners=found["winner"],
+        decided_by=found["decided_by"],
+        posteriors=np.array(posteriors).reshape(-1, len(CHOICES)),
+        same_rule=np.array(found["same_rule"], dtype=bool),
     )
 
 
@@ -279,8 +280,8 @@ def _store(
                 },
                 # an array of arrays would have to be rectangular: each as its own text
                 "posteriors": [
-                    None if np.isnan(row).any() else "{" + ",".join(map(repr, row.tolist())) + "}"
-                    for row in shares[rows]
+                    None if any(map(isnan, row)) else "{" + ",".join(map(repr, row)) + "}"
+                    for row in shares[rows].tolist()
                 ],
                 "rule": json.dumps(asdict(_rule(policy))),
                 "decided_by": str(policy.decide_by) if policy.by_model else DecideBy.VOTES.value,

@@ -112,8 +112,6 @@ left join labeling_labelingsettings l on l.project_id = c.project_id
 # who add to the same comparison at once are settled by the unique position: one finds nothing here
 # and draws from the queue instead.
 
-# ruff: noqa: S608
-
 
 _ADDED = """
   insert into labeling_slot (project_id, comparison_id, position, kind, state, priority, shuffle,
@@ -195,8 +193,6 @@ with sampled as (
 
 
 # Handing out slots of the queue, and saying why there is none.
-
-# ruff: noqa: S608
 
 
 _DRAW = """
@@ -367,8 +363,6 @@ select (select h.leased_until from labeling_slot h where h.project_id = %(projec
 
 # Deciding many comparisons again at once. The steps are those of `votes.STORE_DECISION`.
 
-# ruff: noqa: S608
-
 
 # Everything a decision rests on, but for what a person has ruled.
 READ_DECISIONS = """
@@ -450,8 +444,6 @@ where d.comparison_id = m.comparison
 
 
 # Votes and the decisions they lead to.
-
-# ruff: noqa: S608
 
 
 LOCK_FOR_VOTE = f"""
@@ -614,8 +606,6 @@ __all__ = [
 # A new round of votes on comparisons that were sent to re-annotation.
 #
 # The caller holds the rows of the comparisons and of their slots.
-
-# ruff: noqa: S608
 
 
 # Places of the earlier round go up to a thousand of their own, so that the new ones count from 1

@@ -41,7 +41,7 @@ def settings(request: Request) -> HttpResponse:
 
 
 def _chance(current: LabelingSettings) -> dict[str, float]:
-    """The share of comparisons that coin-flippers would get through the stored rule."""
+    """The share of comparisons that random voters would get through the stored rule."""
     rule = services.rule_of(current)
     votes = current.max_overlap
     return {

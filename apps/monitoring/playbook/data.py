@@ -25,7 +25,7 @@ ENTRIES = (
                 ),
                 tab="charts",
             ),
-            Check("Open the dataset's report: near-copies, skew between splits, hold-outs."),
+            Check("Open the dataset's report: near-copies, bias between splits, hold-outs."),
         ),
         fixes=(
             "Use the checkpoint tagged best.",
@@ -165,7 +165,7 @@ ENTRIES = (
                 "Score real answers and random ones.",
                 reads(
                     ("Real ones are not clearly better", "Do not train: the reward cannot tell."),
-                    ("Clearly better", "Go on."),
+                    ("Clearly better", "Continue."),
                 ),
                 tab="checks",
             ),

@@ -53,7 +53,7 @@ ENTRIES = (
             ),
         ),
         notes=(
-            "The verdict of a run names the finding with the earliest onset; where several began "
+            "The verdict of a run names the finding with the earliest start; where several began "
             "together, the earliest stage goes first and the others are listed as alternatives.",
             "Change one thing at a time, in a run of minutes. An experiment with two changes "
             "answers no question.",

@@ -189,7 +189,7 @@ def checks_of(incident: Incident) -> list[Run]:
 
 
 def samples_near(incident: Incident, *, most: int = 3) -> list[Sample]:
-    """Answers that the run kept at the onset or right after it; else the last before it."""
+    """Answers that the run kept at the start step or right after it; else the last before it."""
     if incident.run_id is None or incident.onset_step is None:
         return []
     rows = Sample.objects.filter(run=incident.run_id)

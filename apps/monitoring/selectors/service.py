@@ -123,9 +123,9 @@ def worker_missing() -> bool:
 QUEUES = (
     *wire.JOB_QUEUES,
     wire.QUEUE_EVENTS,
-    wire.QUEUE_HOUSE,
+    wire.QUEUE_DEFAULT,
     wire.QUEUE_IMPORTS,
-    wire.QUEUE_FIGURES,
+    wire.QUEUE_STATISTICS,
 )
 
 

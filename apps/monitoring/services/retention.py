@@ -1,6 +1,6 @@
 """Which old runs are thinned, and which stay whole.
 
-Whole stay: runs that go on; runs with an approved checkpoint, one under watch, or one that a
+Whole stay: runs that go on; runs with an approved checkpoint, a monitored one, or one that a
 watched policy's answers are scored by; the probe a watch's baseline is from; runs with an open
 incident; and the newest healthy runs of each kind, with which new runs are compared step by step.
 """

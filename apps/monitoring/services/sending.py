@@ -27,7 +27,7 @@ from django.core.mail import EmailMessage, get_connection
 
 # Sending beside the tasks, not in them.
 #
-# The house queue shares its one process with the events of all trainers, and a receiver that does
+# The default queue shares its one process with the events of all trainers, and a receiver that does
 # not answer costs seconds. So the task only wakes a thread of its process, which sends until
 # nothing is due. If the process ends meanwhile, what the thread had claimed is due again after its
 # lease.

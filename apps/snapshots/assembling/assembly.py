@@ -28,7 +28,7 @@ from apps.snapshots.assembling.material import (
     BY_GROUP,
     BY_ONE,
     Assembly,
-    Ballot,
+    CurrentVote,
     Drop,
     Families,
     Material,
@@ -98,9 +98,9 @@ def assemble(material: Material, recipe: SnapshotRecipe) -> Assembly:
     )
     lines, drops = _lines(candidates, seen, placed, decided, recipe)
     drops += [Drop(p, reason, detail=pairs[p].review) for p, reason in left_out.items()]
-    ballots = {vote.id: vote for vote in material.ballots}
-    lines = with_strengths(lines, ballots, TRAIN)
-    weighed = weigh(lines.get(TRAIN, ()), pairs, ballots, recipe, decided.reliability)
+    by_id = {vote.id: vote for vote in material.votes}
+    lines = with_strengths(lines, by_id, TRAIN)
+    weighed = weigh(lines.get(TRAIN, ()), pairs, by_id, recipe, decided.reliability)
     lines[TRAIN] = list(weighed.lines)
     drops += weighed.drops
     lines[HELDOUT_ANNOTATORS] = _held_lines(candidates, placed.split, held)
@@ -205,7 +205,7 @@ def _texts(pair: Pair, prompts: bool) -> set[str]:
 
 def _lines(
     candidates: Sequence[Pair],
-    seen: Mapping[int, Sequence[Ballot]],
+    seen: Mapping[int, Sequence[CurrentVote]],
     placed: _Splits,
     decided: Decided,
     recipe: SnapshotRecipe,
@@ -229,7 +229,7 @@ def _lines(
 
 
 def _held_lines(
-    candidates: Iterable[Pair], split: Mapping[int, str], held: Mapping[int, Sequence[Ballot]]
+    candidates: Iterable[Pair], split: Mapping[int, str], held: Mapping[int, Sequence[CurrentVote]]
 ) -> list[SplitLine]:
     """One row per held-out vote for a side. Not on training or dev pairs: their texts are known."""
     return [
@@ -244,7 +244,7 @@ def _held_lines(
 # Whose votes count: who is left out, who is held out, and whether the votes say who cast them.
 
 
-By = Mapping[int, Sequence[Ballot]]
+By = Mapping[int, Sequence[CurrentVote]]
 
 ON_LEFT_OUT = "on comparisons left out"
 BY_LEFT_OUT = "by annotators left out by an admin"
@@ -262,15 +262,15 @@ _FEW_VOTES = 20  # imported votes from which a person per vote is no longer chan
 
 def voters_left(
     material: Material, recipe: SnapshotRecipe, left_out: set[int]
-) -> tuple[dict[int, list[Ballot]], dict[int, list[Ballot]], Counter[str]]:
+) -> tuple[dict[int, list[CurrentVote]], dict[int, list[CurrentVote]], Counter[str]]:
     """(votes that decide, held-out annotators' votes) by pair, and the rest counted by reason."""
     start, end = moments(recipe.filters)
     by_admin, excluded = set(recipe.filters.left_out), set(recipe.filters.without_annotators)
-    seen: dict[int, list[Ballot]] = defaultdict(list)
-    held: dict[int, list[Ballot]] = defaultdict(list)
+    seen: dict[int, list[CurrentVote]] = defaultdict(list)
+    held: dict[int, list[CurrentVote]] = defaultdict(list)
     refused: Counter[str] = Counter()
     folds: dict[str, bool] = {}
-    for vote in material.ballots:
+    for vote in material.votes:
         if vote.pair in left_out:
             refused[ON_LEFT_OUT] += 1
         elif vote.person in by_admin:

@@ -16,7 +16,7 @@ from apps.snapshots.assembling.material import (
     BY_MODEL,
     BY_RULING,
     BY_VOTES,
-    Ballot,
+    CurrentVote,
     Judgement,
     Pair,
 )
@@ -63,7 +63,7 @@ class Decided:
 
 def decide_pairs(
     candidates: Sequence[Pair],
-    seen: Mapping[int, Sequence[Ballot]],
+    seen: Mapping[int, Sequence[CurrentVote]],
     split: Mapping[int, str],
     recipe: SnapshotRecipe,
     *,
@@ -126,7 +126,7 @@ def decide_pairs(
 # --- the models ----------------------------------------------------------------------------------
 
 
-def _votes(candidates: Sequence[Pair], seen: Mapping[int, Sequence[Ballot]]) -> Votes:
+def _votes(candidates: Sequence[Pair], seen: Mapping[int, Sequence[CurrentVote]]) -> Votes:
     """Items are rows of `candidates`, annotators numbered by their person's id."""
     people = {p: k for k, p in enumerate(_people(seen))}
     rows, who, what = [], [], []
@@ -139,7 +139,7 @@ def _votes(candidates: Sequence[Pair], seen: Mapping[int, Sequence[Ballot]]) -> 
     return votes_from(*vectors, n_items=len(candidates), n_annotators=len(people))
 
 
-def _people(seen: Mapping[int, Sequence[Ballot]]) -> list[int]:
+def _people(seen: Mapping[int, Sequence[CurrentVote]]) -> list[int]:
     return sorted({vote.person for votes in seen.values() for vote in votes})
 
 
@@ -170,7 +170,7 @@ def _posteriors(
 
 
 def _reliability(
-    seen: Mapping[int, Sequence[Ballot]], fits: Mapping[bool, Fit]
+    seen: Mapping[int, Sequence[CurrentVote]], fits: Mapping[bool, Fit]
 ) -> dict[int, float]:
     """As the votes on training comparisons have it."""
     found = fits.get(True)
@@ -206,7 +206,7 @@ def _unsure(n: int, posterior: NDArray[np.float64], recipe: SnapshotRecipe) -> s
 def _rule_over(
     found: dict[int, DecidedBy],
     candidates: Sequence[Pair],
-    seen: Mapping[int, Sequence[Ballot]],
+    seen: Mapping[int, Sequence[CurrentVote]],
     recipe: SnapshotRecipe,
     barred: frozenset[int],
     is_held: Callable[[str], bool],

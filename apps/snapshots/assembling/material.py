@@ -50,7 +50,7 @@ class Pair:
 
 
 @dataclass(frozen=True, slots=True)
-class Ballot:
+class CurrentVote:
     """A current vote. `person_key` names its annotator for good, whatever they are renamed to.
 
     strength: 1 slightly, 2 much, None where it was not asked; unsafe: flagged so by this person.
@@ -75,7 +75,7 @@ class Material:
     """
 
     pairs: tuple[Pair, ...]
-    ballots: tuple[Ballot, ...]
+    votes: tuple[CurrentVote, ...]
     barred: frozenset[int] = frozenset()  # people who voted in another snapshot's training rows
     texts: Mapping[str, str] = field(default_factory=dict)
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from apps.snapshots.assembling.deciding import VOTE_TIE, DecidedBy
-from apps.snapshots.assembling.material import Ballot, Drop, Material, Pair, SplitLine, Units
+from apps.snapshots.assembling.material import CurrentVote, Drop, Material, Pair, SplitLine, Units
 from apps.snapshots.assembling.rows import desirable
 from apps.snapshots.recipe import HELDOUT_ANNOTATORS, KTO, SMOKE, SOFT, TRAIN, SnapshotRecipe
 from measures.bootstrap import LEAST_UNITS
@@ -27,7 +27,7 @@ def tally(
     units: Units,
     votes_per_pair: Sequence[int],
     refused: Mapping[str, int],
-    held: Mapping[int, Sequence[Ballot]],
+    held: Mapping[int, Sequence[CurrentVote]],
     reliability: Mapping[int, float],
 ) -> dict[str, Any]:
     """Counts as stored in `Snapshot.counts`; all whole numbers but the chance rate."""
@@ -35,7 +35,7 @@ def tally(
     held_votes = [vote for votes in held.values() for vote in votes]
     kept_held = files.get(HELDOUT_ANNOTATORS, ())
     decided = [line for name, rows in files.items() if name != HELDOUT_ANNOTATORS for line in rows]
-    people = {vote.id: vote.person for vote in material.ballots}
+    people = {vote.id: vote.person for vote in material.votes}
     per_line = 2 if recipe.ties == KTO else 1
     return {
         "comparisons": len(material.pairs),
@@ -91,7 +91,7 @@ def labels(lines: Iterable[SplitLine], pairs: Mapping[int, Pair]) -> dict[str, i
 def expected_by_model(
     recipe: SnapshotRecipe, votes_per_pair: Iterable[int], reliability: Mapping[int, float]
 ) -> float | None:
-    """As `expected_keep_rate`, for a posterior: of coin-flippers whom the model takes for people as
+    """As `expected_keep_rate`, for a posterior: of random voters whom the model takes for people as
     reliable as these are on average. None where these are no better than coins themselves."""
     n_people = len(reliability)
     accuracy = sum(reliability.values()) / n_people if n_people else 0.0

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from apps.snapshots.assembling.material import Ballot, Drop, Pair, SplitLine
+from apps.snapshots.assembling.material import CurrentVote, Drop, Pair, SplitLine
 from apps.snapshots.recipe import LENGTH, TOPIC, UNSAFE, SnapshotRecipe
 from measures.splits import effective_sample_size
 from measures.weights import (
@@ -47,12 +47,12 @@ class Weighed:
 def weigh(
     lines: Sequence[SplitLine],
     pairs: Mapping[int, Pair],
-    ballots: Mapping[int, Ballot],
+    by_id: Mapping[int, CurrentVote],
     recipe: SnapshotRecipe,
     reliability: Mapping[int, float],
 ) -> Weighed:
     """Draw and weigh the training lines."""
-    strata = strata_of(lines, pairs, ballots)
+    strata = strata_of(lines, pairs, by_id)
     kept = _drawn(lines, pairs, strata, recipe)
     drops = [
         Drop(line.pair, NOT_DRAWN, line.votes) for k, line in enumerate(lines) if k not in kept
@@ -60,7 +60,7 @@ def weigh(
     lines = [line for k, line in enumerate(lines) if k in kept]
     strata = {name: [s for k, s in enumerate(of) if k in kept] for name, of in strata.items()}
     raw = even_weights([strata[name] for name in recipe.balance], len(lines))
-    raw = raw * _fading(lines, ballots, recipe) * _trust(lines, ballots, recipe, reliability)
+    raw = raw * _fading(lines, by_id, recipe) * _trust(lines, by_id, recipe, reliability)
     made = capped_weights(raw, recipe.weight_cap)
     weights = np.round(made.weights, _DIGITS)
     weighed = tuple(
@@ -90,14 +90,14 @@ def weigh(
 
 
 def strata_of(
-    lines: Sequence[SplitLine], pairs: Mapping[int, Pair], ballots: Mapping[int, Ballot]
+    lines: Sequence[SplitLine], pairs: Mapping[int, Pair], by_id: Mapping[int, CurrentVote]
 ) -> dict[str, list[str]]:
     """The stratum of each line by each classification that rows can be balanced over."""
     return {
         LENGTH: [length_stratum(line, pairs[line.pair]) for line in lines],
         TOPIC: [pairs[line.pair].topic or "no topic" for line in lines],
         UNSAFE: [
-            FLAGGED if any(ballots[v].unsafe for v in line.votes if v in ballots) else UNFLAGGED
+            FLAGGED if any(by_id[v].unsafe for v in line.votes if v in by_id) else UNFLAGGED
             for line in lines
         ],
     }
@@ -117,7 +117,7 @@ def length_stratum(line: SplitLine, pair: Pair) -> str:
 
 
 def with_strengths(
-    lines: Mapping[str, Sequence[SplitLine]], ballots: Mapping[int, Ballot], split: str
+    lines: Mapping[str, Sequence[SplitLine]], by_id: Mapping[int, CurrentVote], split: str
 ) -> dict[str, list[SplitLine]]:
     """Each line with the mean strength towards its winner, graded votes on one scale per person.
 
@@ -125,12 +125,12 @@ def with_strengths(
     votes: nothing measured on has a part in a training row. Lines of single votes have none.
     """
     graded = [
-        ballots[v]
+        by_id[v]
         for rows in lines.values()
         for line in rows
         if line.person is None
         for v in line.votes
-        if v in ballots and ballots[v].strength is not None
+        if v in by_id and by_id[v].strength is not None
     ]
     if not graded:
         return {name: list(rows) for name, rows in lines.items()}
@@ -150,7 +150,7 @@ def _with_strength(line: SplitLine, scaled: Mapping[int, float]) -> SplitLine:
     return replace(line, strength=round(mean, _DIGITS))
 
 
-def _scaled(votes: Sequence[Ballot]) -> dict[int, float]:
+def _scaled(votes: Sequence[CurrentVote]) -> dict[int, float]:
     side = {"a": 1.0, "b": -1.0}
     grades = [side.get(vote.choice, 0.0) * (vote.strength or 0) for vote in votes]
     values = scaled_grades(grades, [vote.person for vote in votes])
@@ -195,13 +195,13 @@ def _draw(pair: Pair, seed: str) -> tuple[str, int]:
 
 
 def _fading(
-    lines: Sequence[SplitLine], ballots: Mapping[int, Ballot], recipe: SnapshotRecipe
+    lines: Sequence[SplitLine], by_id: Mapping[int, CurrentVote], recipe: SnapshotRecipe
 ) -> np.ndarray:
     """By the mean age of a row's votes, counted back from the newest training vote, not from now:
     the same recipe over the same votes gives the same weights on any day."""
     if recipe.half_life_days is None:
         return np.ones(len(lines))
-    at = [[ballots[v].at.timestamp() for v in line.votes if v in ballots] for line in lines]
+    at = [[by_id[v].at.timestamp() for v in line.votes if v in by_id] for line in lines]
     newest = max((t for times in at for t in times), default=0.0)
     ages = [(newest - sum(times) / len(times)) / _SECONDS_A_DAY if times else 0.0 for times in at]
     return recency_weights(ages, recipe.half_life_days)
@@ -209,7 +209,7 @@ def _fading(
 
 def _trust(
     lines: Sequence[SplitLine],
-    ballots: Mapping[int, Ballot],
+    by_id: Mapping[int, CurrentVote],
     recipe: SnapshotRecipe,
     reliability: Mapping[int, float],
 ) -> np.ndarray:
@@ -217,7 +217,7 @@ def _trust(
     if not recipe.reliability_weights:
         return np.ones(len(lines))
     known = [
-        [reliability[ballots[v].person] for v in line.votes if ballots[v].person in reliability]
+        [reliability[by_id[v].person] for v in line.votes if by_id[v].person in reliability]
         for line in lines
     ]
     means = [sum(one) / len(one) for one in known if one]

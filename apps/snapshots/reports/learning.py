@@ -249,13 +249,13 @@ def criteria(frame: Frame) -> Check:
     }
     judged: list[tuple[int, bool]] = []
     for row, pair in enumerate(frame.rows):
-        ballots = Counter(
+        given = Counter(
             vote.criteria[key]
             for vote in frame.votes_of(pair)
             for key in right & set(vote.criteria)
         )
-        if ballots["winner"] or ballots["loser"]:
-            judged.append((row, ballots["loser"] > ballots["winner"]))
+        if given["winner"] or given["loser"]:
+            judged.append((row, given["loser"] > given["winner"]))
     if len(judged) < LEAST:
         why = (
             f"Only {len(judged):,} training pairs were judged by a criterion of correctness; "

@@ -7,7 +7,7 @@ from apps.accounts.models import Project, User
 from apps.agreement.models import Ruling
 from apps.labeling.models import Comparison, Decision, Prompt, Response, Slot, Vote
 from apps.snapshots.assembling.gate import RulingFacts, VoteFacts
-from apps.snapshots.assembling.material import Ballot, Judgement, Material, Pair
+from apps.snapshots.assembling.material import CurrentVote, Judgement, Material, Pair
 from apps.snapshots.assembling.rows import argument_text, prompt_text, text_key
 from apps.snapshots.recipe import JOIN, SnapshotRecipe
 from apps.snapshots.selectors.snapshots import barred_by, parts
@@ -67,7 +67,7 @@ def material_of(*, project: Project, recipe: SnapshotRecipe) -> Material:
             )
         )
     barred = barred_by(project=project, recipe=recipe)
-    return Material(tuple(pairs), _ballots(project), barred, texts.texts)
+    return Material(tuple(pairs), _current_votes(project), barred, texts.texts)
 
 
 def _review(state: str, outcome: str | None, why: str) -> str:
@@ -136,7 +136,7 @@ class _Texts:
         return key
 
 
-def _ballots(project: Project) -> tuple[Ballot, ...]:
+def _current_votes(project: Project) -> tuple[CurrentVote, ...]:
     cast = Vote.objects.filter(project=project, is_current=True, slot__kind__in=_DECIDING_SLOTS)
     people = _person_keys(cast.order_by().values("annotator"))
     flagged = set(cast.filter(flags__contains=[_UNSAFE]).values_list("pk", flat=True))
@@ -144,7 +144,7 @@ def _ballots(project: Project) -> tuple[Ballot, ...]:
         "pk", "comparison_id", "annotator_id", "choice", "cast_at", "strength"
     )
     return tuple(
-        Ballot(pk, pair, person, people[person], choice, at, strength, pk in flagged)
+        CurrentVote(pk, pair, person, people[person], choice, at, strength, pk in flagged)
         for pk, pair, person, choice, at, strength in rows.iterator(_BATCH)
     )
 

@@ -208,7 +208,7 @@ def report_store(*, snapshot: Snapshot, assembly: Assembly) -> dict[str, Any]:
     try:
         made = report_of(project=snapshot.project, assembly=assembly)
     except Exception:
-        logger.exception("no skew report of dataset %s", snapshot.pk)
+        logger.exception("no bias report of dataset %s", snapshot.pk)
         return {}
     text = json.dumps(made, sort_keys=True, ensure_ascii=False).encode()
     sha256 = artifact_store().write_bytes(f"{folder_of(snapshot.pk)}/{FILE}", text)

@@ -53,7 +53,7 @@ def report_preview(request: Request) -> HttpResponseBase:
     form = SnapshotForm(request.POST, project=request.project)
     form.fields["name"].required = False
     part = request.POST.get("part", "") if request.htmx else ""
-    context: dict[str, Any] = {"page_title": "Skew report", "nav": "datasets", "form": form}
+    context: dict[str, Any] = {"page_title": "Bias report", "nav": "datasets", "form": form}
     if form.is_valid():
         try:
             made = _preview(request, form, [part] if part in PARTS else PARTS)

@@ -108,7 +108,7 @@ def report_read(run: Run, name: str, *, version: int | None = 1) -> Report:
 
 @dataclass(frozen=True, slots=True)
 class DetectorFinding:
-    """A finding of a detector: `onset` is when the problem began, `step` when it was found."""
+    """A finding of a detector: `start_step` is when the problem began, `step` when it was found."""
 
     rule: str
     link: str
@@ -134,14 +134,14 @@ def findings(run: Run) -> list[DetectorFinding]:
     """By step; of steps that count (see `attempt_ends`)."""
     found = []
     for body in _bodies(run, "Evidence"):
-        step, onset = body["step"], body.get("onset")
+        step, start_step = body["step"], body.get("onset")
         value = body.get("value")
         found.append(
             DetectorFinding(
                 rule=str(body.get("rule", "")),
                 link=str(body.get("link", "")),
                 step=step,
-                start_step=min(onset, step) if isinstance(onset, int) else step,
+                start_step=min(start_step, step) if isinstance(start_step, int) else step,
                 value=value if isinstance(value, int | float) else None,
                 expected=str(body.get("expected") or ""),
                 unit=str(body.get("unit") or ""),

@@ -16,7 +16,7 @@ from concord_client.operations import Answer, Operation, Row
 
 T = TypeVar("T")
 
-# What a proxy answers while the server behind it starts anew, and a server that asks to slow down.
+# What a proxy answers while the server behind it restarts, and a server that asks to slow down.
 _AGAIN = frozenset({429, 502, 503, 504})
 _LONGEST_PAUSE = 30.0  # seconds
 
@@ -83,8 +83,8 @@ class AsyncClient:
         side: left, right, tie or both_bad, as shown; or choice: a, b, tie or both_bad in stored
         terms. Errors: code `lease_lost` when others have the pair now; nothing is counted then.
         """
-        ballot = operations.ballot(pair.key, side, choice, answer)
-        return await self._send(operations.vote(pair.slot, ballot))
+        body = operations.answer_body(pair.key, side, choice, answer)
+        return await self._send(operations.vote(pair.slot, body))
 
     async def skip(self, pair: types.Pair, reason: str = "") -> types.Next:
         """Pass on a pair; it goes to others and does not come back to you."""
@@ -104,8 +104,8 @@ class AsyncClient:
         idempotency_key: your own, to repeat the change after a crash; else one is made.
         """
         key = idempotency_key or f"revise.{vote}.{uuid4().hex}"
-        ballot = operations.ballot(key, side, choice, answer)
-        return await self._send(operations.revise(vote, ballot))
+        body = operations.answer_body(key, side, choice, answer)
+        return await self._send(operations.revise(vote, body))
 
     async def guidelines(self, project: str) -> types.Guidelines:
         """The current guidelines, and whether you have acknowledged them."""

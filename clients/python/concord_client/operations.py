@@ -42,9 +42,9 @@ def next_pair(project: str) -> Operation[types.Next]:
     return Operation("POST", "/projects/{slug}/next", types.Next.read, {"slug": project})
 
 
-def vote(slot: int, ballot: Mapping[str, Any]) -> Operation[types.Vote]:
+def vote(slot: int, body: Mapping[str, Any]) -> Operation[types.Vote]:
     template = "/slots/{slot}/vote"
-    return Operation("POST", template, types.Vote.read, {"slot": slot}, body=ballot)
+    return Operation("POST", template, types.Vote.read, {"slot": slot}, body=body)
 
 
 def skip(slot: int, reason: str) -> Operation[types.Next]:
@@ -52,9 +52,9 @@ def skip(slot: int, reason: str) -> Operation[types.Next]:
     return Operation("POST", template, types.Next.read, {"slot": slot}, body={"reason": reason})
 
 
-def revise(vote: int, ballot: Mapping[str, Any]) -> Operation[types.Revision]:
+def revise(vote: int, body: Mapping[str, Any]) -> Operation[types.Revision]:
     template = "/votes/{vote}/revise"
-    return Operation("POST", template, types.Revision.read, {"vote": vote}, body=ballot)
+    return Operation("POST", template, types.Revision.read, {"vote": vote}, body=body)
 
 
 def guidelines(project: str) -> Operation[types.Guidelines]:
@@ -145,7 +145,7 @@ class Answer(TypedDict, total=False):
     wall_ms: int
 
 
-def ballot(key: str, side: str, choice: str, answer: Answer) -> dict[str, Any]:
+def answer_body(key: str, side: str, choice: str, answer: Answer) -> dict[str, Any]:
     """The body of a vote or revision. Exactly one of side and choice is given."""
     if bool(side) == bool(choice):
         raise ValueError("give either side (as the pair was shown) or choice (in stored terms)")

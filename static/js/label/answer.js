@@ -7,7 +7,7 @@
   const concord = (window.concord ??= {});
   let shownAt = -Infinity;
 
-  const form = () => document.querySelector("form[data-ballot]");
+  const form = () => document.querySelector("form[data-answer-form]");
   const submitter = (f = form()) => f?.querySelector("[data-submit]");
   const chosen = (f = form()) => (f?.querySelector(".choice[aria-pressed=true]")?.value ?? "").split("-")[0];
   const deliberate = (f) => !("oneKey" in f.dataset) || Boolean(concord.improve?.on(f));
@@ -77,7 +77,7 @@
     (event) => {
       const button = event.target.closest?.(".choice, [data-submit]");
       const f = button?.form;
-      if (!f?.matches("[data-ballot]")) return;
+      if (!f?.matches("[data-answer-form]")) return;
       const stop = () => {
         event.preventDefault();
         event.stopImmediatePropagation();
@@ -122,7 +122,7 @@
 
   // What was missing may be there now.
   document.addEventListener("change", (event) => {
-    const f = event.target.closest?.("form[data-ballot]");
+    const f = event.target.closest?.("form[data-answer-form]");
     const place = document.querySelector("[data-need]");
     if (f && place && !place.hidden) say(chosen(f) ? (missing(f)?.text ?? "") : place.textContent);
   });
@@ -267,7 +267,7 @@
 
   // An editor that says nothing new sends nothing.
   document.addEventListener("htmx:configRequest", (event) => {
-    const p = parts(event.detail.elt.closest?.("form[data-ballot]"));
+    const p = parts(event.detail.elt.closest?.("form[data-answer-form]"));
     if (p && !changed(p) && event.detail.parameters.has?.("improvement"))
       event.detail.parameters.set("improvement", "");
   });

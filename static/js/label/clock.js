@@ -15,7 +15,7 @@
   const now = () => performance.now();
 
   const begin = () => {
-    form = document.querySelector("form[data-ballot]");
+    form = document.querySelector("form[data-answer-form]");
     shownAt = seenAt = now();
     active = 0;
     const until = form?.dataset.leasedUntil;
@@ -79,14 +79,14 @@
   document.addEventListener(
     "click",
     (event) => {
-      if (event.target.closest("form[data-ballot] button")) stamp();
+      if (event.target.closest("form[data-answer-form] button")) stamp();
     },
     true,
   );
   document.addEventListener("submit", stamp, true);
   document.addEventListener("htmx:configRequest", (event) => {
     if (
-      event.detail.elt.closest?.("form[data-ballot]") &&
+      event.detail.elt.closest?.("form[data-answer-form]") &&
       form &&
       event.detail.parameters.has?.("active_ms")
     ) {

@@ -11,7 +11,7 @@
   let blank = ""; // what the server gave, as a draft
   let timer = 0;
 
-  const keyOf = (f) => `${PREFIX}${document.body.dataset.person}.${f.dataset.ballot}`;
+  const keyOf = (f) => `${PREFIX}${document.body.dataset.person}.${f.dataset.answerForm}`;
 
   const collect = (f) => {
     const ticks = [...f.querySelectorAll("input[type=radio]:checked")].map((one) => [one.name, one.value]);
@@ -41,7 +41,7 @@
     }
   };
   const soon = (event) => {
-    if (!event.target.closest?.("form[data-ballot]")) return;
+    if (!event.target.closest?.("form[data-answer-form]")) return;
     clearTimeout(timer);
     timer = setTimeout(save, PAUSE);
   };
@@ -82,7 +82,7 @@
   };
 
   const begin = () => {
-    form = document.querySelector("form[data-ballot]");
+    form = document.querySelector("form[data-answer-form]");
     if (!form) return;
     blank = JSON.stringify(collect(form));
     let kept = null;
@@ -155,7 +155,7 @@
   const { outbox, drafts } = window.concord;
   const keyOf = (config) => {
     const sent = config.formData;
-    const f = config.elt.closest?.("form[data-ballot]");
+    const f = config.elt.closest?.("form[data-answer-form]");
     if (config.verb !== "post" || !f || config.elt.matches("[data-withdraw]")) return null;
     return sent.has("reason") ? `skip.${sent.get("slot")}` : sent.get("key");
   };
@@ -169,7 +169,7 @@
     const config = event.detail.requestConfig;
     const key = keyOf(config);
     if (!key) return;
-    const f = config.elt.closest("form[data-ballot]");
+    const f = config.elt.closest("form[data-answer-form]");
     drafts.save();
     const body = [...config.formData].filter(([name]) => name !== "csrfmiddlewaretoken");
     const written = [config.formData.get("rationale"), config.formData.get("improvement")].filter(Boolean);
@@ -202,9 +202,9 @@
     }
     const code = xhr.getResponseHeader("Concord-Refused");
     if (!code || xhr.status >= 400) return;
-    const same = new RegExp(`data-ballot="${requestConfig.elt.closest("form").dataset.ballot}"`).test(
-      xhr.responseText,
-    );
+    const same = new RegExp(
+      `data-answer-form="${requestConfig.elt.closest("form").dataset.answerForm}"`,
+    ).test(xhr.responseText);
     const text = outbox.items().find((item) => item.key === key)?.text;
     // the page that comes says why
     if (!same && text) outbox.refuse(key, "An answer was not counted; what you wrote with it is kept here.");

@@ -80,7 +80,7 @@
   };
 
   const leave = (event) => {
-    const inside = event.target.closest?.("form[data-ballot] .asks, [data-improve]");
+    const inside = event.target.closest?.("form[data-answer-form] .asks, [data-improve]");
     if (document.querySelector("dialog[open], details.menu[open]")) return;
     if (inside) {
       event.preventDefault();
@@ -89,7 +89,7 @@
   };
 
   // Pages that show a pair without its answer form (practice) have the choices alone.
-  const answer = () => (document.querySelector("form[data-ballot]") ? concord.answer : null);
+  const answer = () => (document.querySelector("form[data-answer-form]") ? concord.answer : null);
   const choose = (button) => (answer() ? answer().choose(button) : button.click());
   const submit = () => (answer() ? answer().submit() : click("[data-go-on]"));
 
@@ -97,7 +97,7 @@
     const target = event.target;
     const fast = event.ctrlKey || event.metaKey;
     if (!target.closest?.("#pair, body")) return;
-    if (fast && target.closest?.("form[data-ballot]")) {
+    if (fast && target.closest?.("form[data-answer-form]")) {
       event.preventDefault();
       submit();
       return;

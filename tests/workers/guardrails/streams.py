@@ -13,8 +13,8 @@ from workers.guardrails.watch import Guardrails, Violation
 
 BATCH = 64
 EVAL_EVERY, EVAL_PROMPTS = 10, 32
-Figures = dict[str, float | None]
-Stream = Iterator[tuple[int, Figures]]
+MetricValues = dict[str, float | None]
+Stream = Iterator[tuple[int, MetricValues]]
 
 
 def _sigmoid(x: np.ndarray) -> np.ndarray:
@@ -35,7 +35,7 @@ def healthy_ppo(seed: int, steps: int = 150) -> Stream:
         calibrated = _sigmoid(raw)
         critic = 0.6 * (1 - math.exp(-step / 12)) - 0.9 * math.exp(-step / 6)
         norm = float(np.exp(noise(-0.5, 0.5)))
-        figures: Figures = {
+        figures: MetricValues = {
             "objective/kl": kl * progress * (1 + noise(0, 0.08)),
             "objective/scores": float(raw.mean()),
             "objective/scores_std": float(raw.std()),
@@ -74,7 +74,7 @@ def healthy_trainer(seed: int, steps: int = 200, *, start: float = 0.693) -> Str
     for step in range(1, steps + 1):
         progress = 1 - math.exp(-step / pace)
         course = start + (end - start) * progress
-        figures: Figures = {
+        figures: MetricValues = {
             "loss": course * (1 + float(rng.normal(0, 0.15 * progress + 0.02))),
             "grad_norm": float(np.exp(rng.normal(0, 0.6))),
         }
@@ -84,7 +84,10 @@ def healthy_trainer(seed: int, steps: int = 200, *, start: float = 0.693) -> Str
 
 
 def planted(
-    stream: Stream, fault: Callable[[int, Figures], Mapping[str, float | None]], *, since: int = 60
+    stream: Stream,
+    fault: Callable[[int, MetricValues], Mapping[str, float | None]],
+    *,
+    since: int = 60,
 ) -> Stream:
     """The stream with what `fault` says of a step written over it, from step `since`."""
     for step, figures in stream:
@@ -95,7 +98,7 @@ def watch(guards: Guardrails, stream: Stream) -> list[Violation]:
     return [violation for step, figures in stream for violation in guards.check(step, figures)]
 
 
-def level_after(step: int) -> Callable[[int, Figures], Mapping[str, float | None]]:
+def level_after(step: int) -> Callable[[int, MetricValues], Mapping[str, float | None]]:
     """A divergence that alarms, and from `step` on answers that grow and a clip that is hit."""
     return lambda now, figures: (
         {"objective/kl": 14.0}

@@ -11,7 +11,7 @@ import pytest
 
 from tests.workers.guardrails.streams import (
     EVAL_EVERY,
-    Figures,
+    MetricValues,
     healthy_ppo,
     healthy_trainer,
     planted,
@@ -33,7 +33,7 @@ def scaled(name: str, factor: float):
     return lambda step, before: {name: (before[name] or 0.0) * factor}
 
 
-def spike(step: int, before: Figures) -> Mapping[str, float]:
+def spike(step: int, before: MetricValues) -> Mapping[str, float]:
     """Mean 0.5 → 0.9 and deviation 0.2 → 0.05, on raw scores alike."""
     return {
         "reward/calibrated_mean": 0.9,
@@ -42,11 +42,11 @@ def spike(step: int, before: Figures) -> Mapping[str, float]:
     }
 
 
-def shift(step: int, before: Figures) -> Mapping[str, float]:
+def shift(step: int, before: MetricValues) -> Mapping[str, float]:
     return {"reward/calibrated_mean": before["reward/calibrated_mean"] - 0.25}
 
 
-def overoptimised(step: int, before: Figures) -> Mapping[str, float | None]:
+def overoptimised(step: int, before: MetricValues) -> Mapping[str, float | None]:
     """The reward keeps rising, the held-out score goes down (Gao et al. 2022)."""
     if step % EVAL_EVERY:
         return {}
@@ -57,7 +57,7 @@ def overoptimised(step: int, before: Figures) -> Mapping[str, float | None]:
     }
 
 
-def stuck(step: int, before: Figures) -> Mapping[str, float]:
+def stuck(step: int, before: MetricValues) -> Mapping[str, float]:
     rng = np.random.default_rng(step)
     return {
         "reward/calibrated_mean": 0.5 + rng.normal(0, 0.02),
@@ -65,11 +65,11 @@ def stuck(step: int, before: Figures) -> Mapping[str, float]:
     }
 
 
-def above_baseline(step: int, before: Figures) -> Mapping[str, float]:
+def above_baseline(step: int, before: MetricValues) -> Mapping[str, float]:
     return {"reward/above_baseline_share": 0.6}
 
 
-def steady(step: int, before: Figures) -> Mapping[str, float]:
+def steady(step: int, before: MetricValues) -> Mapping[str, float]:
     """A run that learns passes the share by itself; this one is not meant to."""
     return {"reward/above_baseline_share": 0.1}
 

@@ -287,7 +287,7 @@ def test_an_oversized_run_is_told_what_would_fit() -> None:
     assert ADAPTERS in way.measures
     names = [field.name for field in fields(settings)]
     said = message(found, CARD, fields=names)
-    assert "It does not fit. It would take about" in said
+    assert "not fit" in said
     assert "(lora_rank)" in said
     written = to_json(found, CARD, fields=names)
     assert (written["fits"], written["would_fit"]["fits"]) == (False, True)
@@ -320,7 +320,7 @@ def test_a_layout_is_named_as_the_setting_that_splits_the_weights() -> None:
     found = ledger(plan_of("ppo", settings, policy=SEVEN, device="cuda"))
     card = replace(CARD, bytes=24e9)  # less than the frozen weights alone
     said = message(found, card, fields=[field.name for field in fields(settings)])
-    assert "FSDP over 2 devices (layout)" in said
+    assert "2 devices (layout)" in said
 
 
 def test_a_critic_of_its_own_can_be_spared() -> None:
@@ -340,7 +340,7 @@ def test_a_small_run_fits_this_machine() -> None:
     here = room()
     found = ledger(plan_of("ppo", ppo(), policy=LLAMA))
     assert 0 < found.peak < here.bytes
-    assert "It does not fit" not in message(found, here)
+    assert "not fit" not in message(found, here)
 
 
 # --- over several processes ---
@@ -423,7 +423,7 @@ def test_advice_names_the_recipes_own_settings_in_order() -> None:
     places = [said.index(words) for words in order]
     assert places == sorted(places)
     budget = out_of_memory_advice("ppo", {"max_tokens_per_batch": 4096})
-    assert "max_tokens_per_batch 4096 → 2048" in budget
+    assert "4096 → 2048" in budget
     assert "microbatch_size unset → 8" in out_of_memory_advice("ppo", {"minibatch_size": 16})
     assert "gradient_accumulation 2 → 4" in out_of_memory_advice(
         "sft", {"gradient_accumulation": 2}

@@ -134,7 +134,7 @@ def test_the_policy_itself_is_the_expert_where_nobody_else_is(opened: Make, part
     report, _ = looked(
         opened, parts(reward=asked), prompts="prompts", config={"reward_check": "warn"}
     )
-    assert "the starting policy's answers" in report.of("reward").message
+    assert "starting policy" in report.of("reward").message
     assert len(asked.asked) == 200  # a hundred of each
     assert report.of("reward_people") is None
 
@@ -271,8 +271,8 @@ def test_a_run_that_ran_out_of_memory_says_what_to_lower(
     failed = notebook.envelopes[-1]
     assert (failed["type"], failed["event"]["kind"]) == (Failed.__name__, "out_of_memory")
     message = failed["event"]["message"]
-    assert message.startswith("MemoryError: the allocator gave up. First, compute less at once")
-    assert "max_tokens_per_batch 4096 → 2048" in message
+    assert message.startswith("MemoryError: the allocator")
+    assert "4096 → 2048" in message
 
 
 # A run in small keeps whatever could be the cause of problem.

@@ -95,9 +95,9 @@ def test_a_row_that_does_not_fit_is_named_by_file_line_and_field(
 
 
 def test_a_line_that_is_no_json_and_a_file_without_rows_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(RecipeError, match=r"no file train\.jsonl"):
+    with pytest.raises(RecipeError, match=r"train\.jsonl"):
         read_preferences(tmp_path)
-    with pytest.raises(RecipeError, match="line 1: is no JSON"):
+    with pytest.raises(RecipeError, match="line 1:"):
         read_preferences(write(tmp_path, "{"))
     (tmp_path / "train.jsonl").write_text("")
     with pytest.raises(RecipeError, match="holds no rows"):
@@ -110,7 +110,7 @@ def test_a_demonstration_is_split_before_its_last_answer(tmp_path: Path) -> None
     (row,) = read_demonstrations(tmp_path)
     assert [m["content"] for m in row.prompt] == ["a", "b", "c"]
     assert row.response == "d"
-    with pytest.raises(RecipeError, match="question before the answer"):
+    with pytest.raises(RecipeError, match="before the answer"):
         read_demonstrations(write(tmp_path, {"messages": assistant("d")}))
 
 

@@ -221,7 +221,7 @@ def test_a_reward_that_breaks_ends_the_run_and_says_so(
     monkeypatch.setattr(grpo, "build_reward", lambda *args, **options: Broken())
     monkeypatch.setattr(grpo.Outside, "evaluate", lambda self: {"eval_score": 0.0})
     config = PLANTED | {"steps": 1, "baseline_answers": 0}
-    with pytest.raises(RecipeError, match="ZeroDivisionError: the service fell over") as raised:
+    with pytest.raises(RecipeError, match="ZeroDivisionError") as raised:
         workshop.run_here(workshop.spec("grpo_broken", "grpo", config, **INPUTS))
     assert raised.value.kind == "reward_failed"
 

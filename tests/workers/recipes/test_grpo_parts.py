@@ -214,7 +214,7 @@ def test_the_reference_is_the_model_that_was_given_and_not_the_path_in_the_confi
     trainer = make(tmp_path, policy, reference=Reference.frozen(tiny_llama(), policy=policy))
     output = draw(trainer)
     trainer._compute_loss(trainer.model, output)
-    figures = trainer.sums.figures()
+    figures = trainer.sums.metrics()
     assert figures["objective/kl_per_token"] == pytest.approx(0.0, abs=1e-9)
 
 
@@ -227,7 +227,7 @@ def test_adapters_switched_off_are_the_reference(tmp_path: Path) -> None:
     trainer.state.global_step = 1  # past the check that policy and reference begin as one
     output = draw(trainer)
     trainer._compute_loss(trainer.model, output)
-    assert trainer.sums.figures()["objective/kl_per_token"] > 0.001
+    assert trainer.sums.metrics()["objective/kl_per_token"] > 0.001
     ids = [
         output[f"{part}_{kind}"] for part in ("prompt", "completion") for kind in ("ids", "mask")
     ]
@@ -360,7 +360,7 @@ def test_the_loss_is_the_one_that_is_named_and_not_the_librarys_default(
     kl = ((ref - new).exp() - (ref - new) - 1) * ratio
     surrogate = -torch.min(ratio * push, ratio.clamp(0.8, 1.2) * push) + 0.5 * kl
     torch.testing.assert_close(loss.detach(), by_hand(loss_type, surrogate, mask, 6))
-    figures = trainer.sums.figures()
+    figures = trainer.sums.metrics()
     theirs = trainer._metrics["train"]
     assert figures["policy/clipfrac_avg"] == pytest.approx(theirs["clip_ratio/region_mean"][0])
     assert figures["policy/clipfrac_avg"] > 0

@@ -81,7 +81,7 @@ def test_flagged_answers_are_counted_and_the_worst_of_each_step_go_to_people(
     assert [alert["rule"] for alert in outcome.all("Alert")] == ["all_flagged"]  # told once
     asked = outcome.all("ReviewRequested")
     assert [event["step"] for event in asked] == [1] * REVIEWS_PER_STEP + [2] * REVIEWS_PER_STEP
-    assert "disagree about this answer" in asked[0]["reason"]
+    assert "disagree" in asked[0]["reason"]
     flagged = [sample for sample in outcome.all("Sample") if sample["bucket"] == "flagged"]
     assert [sample["response"] for sample in flagged] == [event["response"] for event in asked]
     assert set(flagged[0]["parts"]) == {"reward_model/member-0", "reward_model/member-1"}

@@ -16,7 +16,7 @@ from tests.workers.recipes.test_resume import check_joined
 from workers.contract.events import RecipeError
 from workers.models import invariants
 from workers.ppo import trainer
-from workers.ppo.diagnostics import rollout_figures
+from workers.ppo.diagnostics import rollout_metrics
 from workers.ppo.rollout import Rollout
 from workers.recipes import ppo as recipe
 from workers.rewards.source import Scores
@@ -201,7 +201,7 @@ def test_a_return_that_looks_beyond_the_end_breaks_a_contract() -> None:
     mask = torch.tensor([[1, 1, 0], [1, 1, 1]])
     rewards = torch.tensor([[0.0, 1.0, 0.0], [0.0, 0.0, 2.0]])
     invariants.check_done(rewards, rewards.clone(), mask)
-    with pytest.raises(RecipeError, match="beyond its last token"):
+    with pytest.raises(RecipeError, match="last token"):
         invariants.check_done(rewards, rewards + torch.tensor([[0.0, 0.5, 0.0]]), mask)
 
 
@@ -220,7 +220,7 @@ def test_doubled_length_leaves_the_figure_per_token_unchanged() -> None:
         )
         zeros = torch.zeros_like(logprobs)
         rollout = Rollout(0, Sampling(8), [[]], responses, logprobs, zeros, zeros, zeros)
-        found.append(rollout_figures(rollout, torch.zeros(1), zeros, zeros))
+        found.append(rollout_metrics(rollout, torch.zeros(1), zeros, zeros))
     short, long = found
     # By hand: k3 of log-ratios r is e^−r − 1 + r.
     by_hand = sum(math.exp(-r) - 1 + r for r in (0.1, -0.2, 0.3)) / 3

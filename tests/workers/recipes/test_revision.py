@@ -60,7 +60,7 @@ def test_outputs_that_break_a_hard_constraint_are_blocked_logged_and_shown(shop:
     assert texts(kept) == texts([row for row in free if not says_it(row)])
     blocked = rows_of(shop, outcome, "blocked.jsonl")
     assert blocked
-    assert {row["reason"] for row in blocked} == {"rule no_sun: the answer says “sun”"}
+    assert {row["reason"].partition(":")[0] for row in blocked} == {"rule no_sun"}
     assert all("sun" in row["response"].split() and row["blocked"] for row in blocked)
     (alert,) = outcome.all("Alert")
     assert alert["rule"] == "blocked_outputs"
@@ -68,7 +68,7 @@ def test_outputs_that_break_a_hard_constraint_are_blocked_logged_and_shown(shop:
     assert len(outcome.all("ReviewRequested")) == len(blocked)
     assert {sample["bucket"] for sample in outcome.all("Sample")} == {"flagged"}
     lines = [line for log in outcome.all("Log") for line in log["lines"]]
-    assert "blocked: rule no_sun: the answer says “sun”" in lines
+    assert any(line.startswith("blocked: rule no_sun") for line in lines)
     assert outcome.summary["blocked"] == len(free) - len(kept)
 
 

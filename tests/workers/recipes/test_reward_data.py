@@ -154,12 +154,12 @@ def test_progress_is_read_back_as_it_was_written(tmp_path) -> None:
     progress.write(tmp_path)
     assert Progress.read(tmp_path) == progress
     (tmp_path / "training.json").write_text(json.dumps({"version": 1}))
-    with pytest.raises(Exception, match=r"training\.json cannot be read"):
+    with pytest.raises(Exception, match=r"training\.json"):
         Progress.read(tmp_path)
 
 
 def test_one_fold_is_refused() -> None:
-    with pytest.raises(Exception, match="folds: 1 is no cross-validation"):
+    with pytest.raises(Exception, match="folds: 1"):
         settings_for("reward", {"folds": 1})
 
 

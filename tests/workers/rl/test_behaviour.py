@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from workers.rl.behaviour import behaviour_figures, compression, distinct, repetition, self_overlap
+from workers.rl.behaviour import behaviour_metrics, compression, distinct, repetition, self_overlap
 
 
 def batch(*answers: list[int]) -> tuple[torch.Tensor, torch.Tensor]:
@@ -64,6 +64,6 @@ def test_templates_compress_better_than_different_texts():
 
 def test_the_figures_of_a_step_are_means_over_its_answers():
     ids, mask = batch([7] * 8, [1, 2, 3, 4, 5, 6, 8, 9])
-    figures = behaviour_figures(ids, mask)
+    figures = behaviour_metrics(ids, mask)
     assert figures["response/repetition"] == pytest.approx(0.4)
     assert figures["response/distinct"] == pytest.approx(8 / 14)

@@ -114,7 +114,7 @@ def test_draws_of_one_prompt_share_requests_up_to_n(asking: Asking, stub) -> Non
 
 def test_a_server_that_gives_one_where_n_were_asked_is_told_apart(asking: Asking, stub) -> None:
     error = failure(asking.served(stub(echo).url, n=4), [PROMPTS[0]] * 4)
-    assert "choices: are 1, and 4 were asked for: it gives one at a time" in error.message
+    assert "choices: are 1, and 4" in error.message
 
 
 def test_plain_completions_send_the_template_of_the_models_own_tokenizer(
@@ -177,7 +177,8 @@ def test_a_hostile_answer_fails_the_run_with_the_row_and_the_reason(
 ) -> None:
     error = failure(asking.served(stub(lambda body, k: reply).url, timeout_s=0.3), PROMPTS[:1])
     assert error.kind.endswith(kind)
-    assert "1 of 1 requests failed for good (row 1: " in error.message
+    assert "1 of 1 requests" in error.message
+    assert "(row 1: " in error.message
     assert words in error.message
     assert error.retryable is (error.kind == "inference_server")
     assert len(error.message) < 900
@@ -212,7 +213,7 @@ def test_a_server_whose_model_changes_meanwhile_ends_the_run(asking: Asking, stu
     server = stub(lambda body, k: text("a", model="old" if k < 2 else "new"))
     error = failure(asking.served(server.url, concurrency=1))
     assert error.kind == "inference_server_changed"
-    assert "says it is 'new', and was 'old'" in error.message
+    assert "'new', and was 'old'" in error.message
 
 
 def test_answers_of_an_earlier_attempt_and_of_another_model_are_never_mixed(
@@ -222,7 +223,7 @@ def test_answers_of_an_earlier_attempt_and_of_another_model_are_never_mixed(
     assert failure(asking.served(server.url, concurrency=1)).kind == "inference_server_changed"
     error = failure(asking.served(server.url, attempt=2, concurrency=1))
     assert error.kind == "inference_server_changed"
-    assert "says it is 'new', and was 'old'" in error.message
+    assert "'new', and was 'old'" in error.message
     same = asking.served(server.url, attempt=3)
     same.answer(PROMPTS[:2], SAMPLING)  # all of them kept: nobody is asked who it is
     assert same.as_summary()["says"] == "old"
@@ -236,7 +237,8 @@ def test_failures_that_are_allowed_leave_their_rows_empty_and_named(asking: Aski
     answers = served.answer_most(PROMPTS, SAMPLING)
     assert [one and one.text for one in answers][:2] == [None, "the dog"]
     assert served.failed == 1
-    assert "row 1: the inference server gave no answer: 400 no cats" in asking.logged()
+    assert "row 1:" in asking.logged()
+    assert "400 no cats" in asking.logged()
 
 
 def test_the_share_that_may_fail_is_counted_exactly(asking: Asking, stub) -> None:
@@ -260,7 +262,8 @@ def test_one_failure_too_many_ends_the_run_and_the_next_attempt_asks_the_rest_on
     server = stub(reply)
     error = failure(asking.served(server.url, concurrency=1))
     assert (error.kind, error.fault, error.retryable) == ("inference_server", Fault.MACHINE, True)
-    assert "row 5: no answer after 1 tries, the last one: 503 down" in error.message
+    assert "row 5:" in error.message
+    assert "1 tries, the last one: 503" in error.message
     assert "4 answers are kept" in error.message
     for thread in threading.enumerate():
         if thread.name.startswith("inference-"):
@@ -270,7 +273,7 @@ def test_one_failure_too_many_ends_the_run_and_the_next_attempt_asks_the_rest_on
     answers = asking.served(server.url, attempt=2).answer(PROMPTS, SAMPLING)
     assert [one.text for one in answers] == [f"the {p[0]['content']}" for p in PROMPTS]
     assert sorted(said(body) for body in server.bodies) == ["blue", "red"]
-    assert "4 of 6 requests were answered in an earlier attempt" in asking.logged()
+    assert "4 of 6 requests" in asking.logged()
 
 
 def test_other_sampling_another_model_and_a_damaged_part_are_asked_anew(
@@ -305,10 +308,10 @@ def test_a_host_that_the_worker_does_not_name_is_never_asked(
 ) -> None:
     server = stub(echo)
     monkeypatch.setenv("INFERENCE_HOSTS", "gpu.example, 127.0.0.1:1")
-    with pytest.raises(RecipeError, match=r"server\.url: this worker may not ask 127"):
+    with pytest.raises(RecipeError, match=r"server\.url: .* 127"):
         asking.served(server.url)
     monkeypatch.setenv("INFERENCE_HOSTS", f"127.0.0.1:{server.port}")
     asking.served(server.url)
-    with pytest.raises(RecipeError, match="has no INFERENCE_TOKEN_GONE, which server"):
+    with pytest.raises(RecipeError, match="INFERENCE_TOKEN_GONE"):
         asking.served(server.url, token_env="INFERENCE_TOKEN_GONE")
     assert server.bodies == []

