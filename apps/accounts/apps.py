@@ -28,8 +28,13 @@ class AccountsConfig(AppConfig):
         )
         nav_add(
             NavItem(
-                89, "Project", "accounts:project_settings", "folder", "project_settings", admins
+                92,
+                "Name, archive",
+                "accounts:project_settings",
+                "folder",
+                "project_settings",
+                admins,
             )
         )
         nav_add(NavItem(90, "People", "accounts:people", "users", "people", admins))
-        nav_add(NavItem(91, "Audit log", "accounts:audit_log", "scroll-text", "audit_log", admins))
+        nav_add(NavItem(99, "Audit log", "accounts:audit_log", "scroll-text", "audit_log", admins))

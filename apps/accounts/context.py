@@ -29,6 +29,7 @@ def frame(request: HttpRequest) -> dict[str, Any]:
         "rail_projects": projects,
         "rail_project": lambda: place()[0],
         "rail_nav": cache(lambda: rail_nav(*place())),
+        "rail_has_more": lambda: any(not item["is_tab"] for item in rail_nav(*place())),
         "rail_bell": cache(lambda: rail_bell(*place())),
         "setup_bar": cache(lambda: setup_bar(request)),
         "rail_overview": lambda: rail_overview(projects()),
@@ -51,8 +52,8 @@ def _place(request: HttpRequest, memberships: list[Membership]) -> tuple[Project
     return None, ""
 
 
-def rail_nav(project: Project | None, role: str) -> list[dict[str, str]]:
-    """The entries of the role's rail in the project."""
+def rail_nav(project: Project | None, role: str) -> list[dict[str, Any]]:
+    """The entries of the role's rail in the project, group by group."""
     if project is None:
         return []
     shown = cache(lambda when: when(project))  # entries of one kind share their condition
@@ -62,6 +63,8 @@ def rail_nav(project: Project | None, role: str) -> list[dict[str, str]]:
             "icon": item.icon,
             "section": item.section,
             "url": reverse(item.url_name, args=[project.slug]),
+            "group": item.group,
+            "is_tab": role in item.tabs,
         }
         for item in registry.nav_for(role)
         if item.when is None or shown(item.when)

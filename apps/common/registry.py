@@ -15,7 +15,8 @@ class NavItem:
 
     `url_name` takes the project's slug; `icon` names a symbol of static/icons.svg; `section` marks
     the entry as current when it equals the view's `nav` context variable. With `when` the entry is
-    shown only in projects for which it holds.
+    shown only in projects for which it holds. It stands in the group of its rank (`GROUPS`), and
+    for `tabs` also in the bar of a phone, which has place for four.
     """
 
     rank: int
@@ -25,6 +26,15 @@ class NavItem:
     section: str
     roles: frozenset[str]
     when: Callable[[Any], bool] | None = None
+    tabs: frozenset[str] = frozenset()
+
+    @property
+    def group(self) -> str:
+        return next(name for least, name in GROUPS if self.rank >= least)
+
+
+# The groups of the rail by the least rank of their entries, the last first.
+GROUPS = ((90, "Project"), (60, "Training"), (40, "Quality"), (20, "Data"), (10, "Label"), (0, ""))
 
 
 @dataclass(frozen=True, slots=True)

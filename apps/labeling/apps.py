@@ -47,23 +47,50 @@ class LabelingConfig(AppConfig):
             setup_step_add(step)
 
         labelers = frozenset({"annotator", "reviewer", "admin"})
+        annotators = frozenset({"annotator"})
+        importers = frozenset({"engineer", "admin"})
         readers = frozenset({"reviewer", "engineer", "admin"})
         for item in (
-            NavItem(10, "Label", "labeling:label", "list-checks", "label", labelers),
+            NavItem(10, "Label", "labeling:label", "list-checks", "label", labelers, tabs=labelers),
             NavItem(10, "Rate", "labeling:rate", "star", "rate", labelers, has_rating_tasks),
-            NavItem(11, "My answers", "labeling:answers", "history", "answers", labelers),
-            NavItem(12, "Guidelines", "labeling:guidelines", "book-open", "guidelines", labelers),
             NavItem(
-                14,
+                11,
+                "My answers",
+                "labeling:answers",
+                "history",
+                "answers",
+                labelers,
+                tabs=annotators,
+            ),
+            NavItem(
+                12,
+                "Guidelines",
+                "labeling:guidelines",
+                "book-open",
+                "guidelines",
+                labelers,
+                tabs=annotators,
+            ),
+            NavItem(
+                42,
                 "Annotators",
                 "labeling:annotators",
                 "clipboard-check",
                 "annotators",
                 frozenset({"admin"}),
             ),
-            NavItem(13, "Comparisons", "labeling:comparisons", "scale", "comparisons", readers),
             NavItem(
-                13,
+                20,
+                "Comparisons",
+                "labeling:comparisons",
+                "columns-2",
+                "comparisons",
+                readers,
+                tabs=readers,
+            ),
+            NavItem(22, "Imports", "labeling:imports", "upload", "imports", importers),
+            NavItem(
+                21,
                 "Ratings",
                 "labeling:rating_tasks",
                 "chart-column",
@@ -72,7 +99,7 @@ class LabelingConfig(AppConfig):
                 has_rating_tasks,
             ),
             NavItem(
-                98, "Settings", "labeling:settings", "settings", "settings", frozenset({"admin"})
+                91, "Settings", "labeling:settings", "settings", "settings", frozenset({"admin"})
             ),
         ):
             nav_add(item)

@@ -17,9 +17,19 @@ class TrainingConfig(AppConfig):
 
     def ready(self) -> None:
         staff = frozenset({"engineer", "admin"})
-        nav_add(NavItem(40, "Runs", "training:runs", "activity", "runs", staff))
-        nav_add(NavItem(41, "Models", "training:models", "box", "models", staff))
-        nav_add(NavItem(42, "Machines", "training:fleet", "cpu", "fleet", staff))
+        nav_add(NavItem(60, "Runs", "training:runs", "activity", "runs", staff, tabs=staff))
+        nav_add(
+            NavItem(
+                61,
+                "Models",
+                "training:models",
+                "box",
+                "models",
+                staff,
+                tabs=frozenset({"engineer"}),
+            )
+        )
+        nav_add(NavItem(63, "Machines", "training:fleet", "cpu", "fleet", staff))
         home_set("engineer", "training:runs")
 
         from apps.training.selectors.results import run_results
