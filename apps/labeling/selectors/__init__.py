@@ -19,6 +19,7 @@ from apps.labeling.models import (
     Decision,
     Guideline,
     LabelingSettings,
+    Skip,
     Slot,
     Vote,
 )
@@ -167,16 +168,26 @@ def answers_today(*, project: Project, annotator: User) -> int:
     ).count()
 
 
-def last_answer_id(*, project: Project, annotator: User) -> int | None:
-    """The answer that undo goes back to."""
-    return (
+def undo_query(*, project: Project, annotator: User) -> str:
+    """What the label page is asked for to take back the last answer or skip, whichever is newer:
+    `answer=ID` of the vote or `unskip=ID` of the comparison; empty before there was any."""
+    answer = (
         Vote.objects.filter(project=project, annotator=annotator, is_current=True)
         .exclude(source=Vote.Source.IMPORT)
         .exclude(slot__kind=Slot.Kind.FORMER)  # an earlier round's answers stay as they are
         .order_by("-cast_at", "-id")
-        .values_list("id", flat=True)
+        .values_list("cast_at", "id")
         .first()
     )
+    skip = (
+        Skip.objects.filter(project=project, annotator=annotator)
+        .order_by("-at", "-id")
+        .values_list("at", "comparison")
+        .first()
+    )
+    if skip and (answer is None or skip[0] > answer[0]):
+        return f"unskip={skip[1]}"
+    return f"answer={answer[1]}" if answer else ""
 
 
 def answered_pair(*, project: Project, annotator: User, vote: int) -> AnsweredPair:

@@ -26,6 +26,7 @@ from apps.labeling.services.imports import (
 from apps.labeling.services.leasing import (
     LabelingStatus,
     labeling_status,
+    skip_undo,
     slot_lease_audit,
     slot_lease_for,
     slot_lease_next,
@@ -125,6 +126,7 @@ __all__ = [
     "qualification_of",
     "rounds_of",
     "rule_of",
+    "skip_undo",
     "slot_lease_audit",
     "slot_lease_for",
     "slot_lease_next",

@@ -169,6 +169,33 @@ def slot_skip(*, slot: int, annotator: User, reason: str = "") -> Lease | Nothin
         return draw(cursor, place["project_id"], annotator.pk, eligibility)
 
 
+@retried
+@transaction.atomic
+def skip_undo(*, project: Project, annotator: User, comparison: int) -> None:
+    """Take a skip back: the comparison is this annotator's pair again, and the one they hold goes
+    to others. Errors: `Missing` where nothing was skipped; `Conflict` when others have it by now
+    (`comparison_full`) or it needs no votes any more (`not_open`)."""
+    with prepared_cursor() as cursor:
+        _eligibility_lock(cursor, project.pk, annotator.pk)
+        row = Comparison.objects.select_for_update(no_key=True)
+        found = row.filter(pk=comparison, project=project).first()
+        skip = Skip.objects.filter(comparison=found, annotator=annotator)
+        if found is None or not skip.exists():
+            raise Missing("You have not skipped this pair.", field="comparison")
+        if found.state != Comparison.State.OPEN:
+            raise Conflict("The pair you skipped needs no more votes by now.", code="not_open")
+        held = Slot.objects.filter(project=project, annotator=annotator, state=Slot.State.LEASED)
+        for slot in held.values_list("pk", flat=True):
+            cursor.execute(sql.RELEASE, {"slot": slot, "annotator": annotator.pk})
+        skip.delete()
+        try:
+            take_for(cursor, comparison, annotator.pk)
+        except Conflict:
+            raise Conflict(
+                "Others have the pair you skipped by now.", code="comparison_full"
+            ) from None
+
+
 def skip_record(*, project: str, comparison: int, annotator: int, reason: str) -> None:
     """Remember that someone passed on a comparison; enough such people send it to review."""
     Skip.objects.update_or_create(
