@@ -139,6 +139,7 @@ AUTHENTICATION_BACKENDS = ["apps.accounts.backends.SessionBackend"]
 LOGIN_URL = "accounts:sign_in"
 ACCOUNT_ADAPTER = "apps.accounts.backends.AccountAdapter"
 ACCOUNT_LOGIN_METHODS = {"username", "email"}
+ACCOUNT_SESSION_REMEMBER = True  # until SESSION_COOKIE_AGE or SESSION_IDLE_HOURS end it
 ACCOUNT_EMAIL_VERIFICATION = "none"  # who invites knows the address; nobody signs up
 ACCOUNT_RATE_LIMITS = {"login": None, "login_failed": None}  # apps/accounts/throttle.py counts
 ACCOUNT_EMAIL_UNKNOWN_ACCOUNTS = False  # whether an address has an account is nobody's business

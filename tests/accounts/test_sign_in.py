@@ -50,7 +50,7 @@ def test_a_link_to_another_host_is_not_followed_after_signing_in(ana, client):
 def test_a_wrong_password_says_so_without_telling_whether_the_name_exists(ana, client):
     known, unknown = sign_in(client, "ana", WRONG), sign_in(client, "nobody", WRONG)
     assert known.context["form"].errors == unknown.context["form"].errors
-    assert known.context["form"].has_error("__all__", "invalid_login")
+    assert known.context["form"].has_error("__all__", "username_password_mismatch")
     text = known.content.decode()
     assert 'value="ana"' in text  # what was typed is kept, but never the password
     assert WRONG not in text
