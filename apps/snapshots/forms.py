@@ -1,13 +1,16 @@
 """The form of a new preference dataset; what it means is `SnapshotRecipe`'s business."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from django import forms
+from django.http import QueryDict
 
 from apps.accounts.models import Project
 from apps.common.errors import DomainError
+from apps.snapshots.display import LossLine
 from apps.snapshots.models import Snapshot
 from apps.snapshots.recipe import (
     DEV,
@@ -52,6 +55,13 @@ _SAME = (
 )
 _FILTERS = ("groups", "batches", "topics", "without_annotators_of")
 _TIMES = ("cast_from", "cast_before")
+# The part that is folded until somebody wants it.
+_ADVANCED = (
+    *("heldout_groups", "heldout_annotators", *_SPLITS),
+    *("split_by", "seed", "near_duplicates", "duplicate_similarity"),
+)
+# Where losing nothing is another value than the project's own.
+_WAY_OUT = {"heldout_annotators": "0", "ties": "soft", "include_left_out": "on"}
 
 
 def _share(label: str, help_text: str = "") -> forms.FloatField:
@@ -196,7 +206,10 @@ class SnapshotForm(forms.Form):
         """like: a recipe to start from instead of the project's defaults."""
         self.project = project
         self.defaults = snapshots.recipe_default(project=project)
+        self.losses: Sequence[LossLine] = ()
         shown = like or self.defaults
+        if data is not None and (name := data.get("relax")):
+            data = self._relaxed(data.copy(), name)
         super().__init__(data, initial=_initial(shown))
         for name in (*_SAME, *_FILTERS):
             self.fields[name].required = False
@@ -215,6 +228,35 @@ class SnapshotForm(forms.Form):
             (snapshot.pk, str(snapshot)) for snapshot in frozen
         ]
         self.n_left_out = len(self.defaults.filters.left_out)
+
+    def _relaxed(self, data: QueryDict, name: str) -> QueryDict:
+        """The same with one setting as it loses nothing: the way out beside a loss."""
+        if name in (*_FILTERS, "heldout_groups"):
+            data.setlist(name, [])
+        elif name in _TIMES:
+            data[name] = ""
+        elif name in _WAY_OUT:
+            data[name] = _WAY_OUT[name]
+        elif name in _SAME:
+            data[name] = str(getattr(self.defaults, name))
+        return data
+
+    def losses_show(self, lines: Sequence[LossLine]) -> None:
+        """Put each sentence beside its field."""
+        for line in lines:
+            self[line.field].loss = line
+        self.losses = lines
+
+    @property
+    def lossy(self) -> list[forms.BoundField]:
+        """The fields that may lose pairs."""
+        return [self[name] for name in (*_SAME, *_FILTERS, *_TIMES, "include_left_out")]
+
+    @property
+    def has_advanced(self) -> bool:
+        """Whether the folded part about hold-outs and splits holds an error, or a loss."""
+        named = {line.field for line in self.losses}
+        return any(self[name].errors or name in named for name in _ADVANCED)
 
     @property
     def has_weights(self) -> bool:

@@ -415,7 +415,7 @@ def test_few_pairs_and_few_arguments_are_said() -> None:
     text = " ".join(made.warnings)
     assert "Only 1 training pairs: under 5,000" in text
     assert "heldout_groups: too few distinct answers (2)" in text
-    assert "No annotators are held out" in text
+    assert "can claim to predict people it has not seen" in text
 
 
 def test_a_pair_that_was_asked_twice_is_said() -> None:
