@@ -137,7 +137,10 @@ class LabelingSettingsForm(forms.Form):
         "is imported, however it is spelled; earlier imports stay.",
     )
 
-    def __init__(self, *args: Any, current: LabelingSettings, **kwargs: Any) -> None:
+    def __init__(
+        self, *args: Any, current: LabelingSettings, n_open: int = 0, **kwargs: Any
+    ) -> None:
+        """n_open: comparisons that another number of votes would hold for."""
         written = list(self.base_fields)
         initial = forms.model_to_dict(current, list(_LABELS)) | {
             name: getattr(current, name) for name in written
@@ -149,9 +152,21 @@ class LabelingSettingsForm(forms.Form):
         for name in written:
             self.fields[name].widget.attrs["rows"] = 4
             self.fields[name].hide_optional = True
+        if n_open:
+            pairs = "open comparison" if n_open == 1 else "open comparisons"
+            self.fields["apply_overlap"] = forms.BooleanField(
+                required=False,
+                initial=True,
+                label=f"Apply to the {n_open:,} {pairs}",
+                help_text="Where votes per comparison change: places for votes are added or "
+                "withdrawn; votes that are in stay. Otherwise for what is imported from now on.",
+            )
 
     def changes(self) -> dict[str, Any]:
-        return {name: self.cleaned_data[name] for name in self.changed_data}
+        changed = {name: self.cleaned_data[name] for name in self.changed_data}
+        if "apply_overlap" in self.fields:
+            changed["apply_overlap"] = self.cleaned_data["apply_overlap"]
+        return changed
 
 
 # What an admin sends about an annotator. Rules live in services; refusals land on their field.

@@ -4,12 +4,14 @@ import re
 from dataclasses import fields
 from typing import Any
 
-from django.db import transaction
+from django.db import connection, transaction
 
 from apps.accounts import services as accounts
 from apps.accounts.models import Project, User
 from apps.common.errors import DomainError
 from apps.labeling.models import Consensus, DecideBy, Guideline, LabelingSettings, Slot
+from apps.labeling.services import statements as sql
+from apps.labeling.services.exhausting import comparisons_settle
 from apps.labeling.services.redeciding import (
     REDONE_AT_ONCE,
     RULE_FIELDS,
@@ -252,9 +254,12 @@ def labeling_settings_copy(source: Project, target: Project) -> None:
 
 
 def labeling_settings_update(
-    *, project: Project, by: User, redo: bool = True, **changes: Any
+    *, project: Project, by: User, redo: bool = True, apply_overlap: bool = False, **changes: Any
 ) -> LabelingSettings:
     """Change how a project labels; what is not named stays.
+
+    apply_overlap: another number of votes per comparison holds for the open ones too, whose places
+    are added or withdrawn; without it for what is imported from then on.
 
     When the rule changes, comparisons that are decided already are decided again: at once in a
     project of up to REDONE_AT_ONCE, else in the background (`decisions_behind` finds them), or by
@@ -288,7 +293,36 @@ def labeling_settings_update(
     is_small = redo and decisions_count(project=project) <= REDONE_AT_ONCE
     if is_small and changed.keys() & RULE_FIELDS:
         decisions_redo(project=project)
+    if apply_overlap and "overlap" in changed:
+        _overlap_apply(current, by)
+    if changed.keys() & set(sql.POLICY):
+        comparisons_settle(project=project)
     return current
+
+
+@transaction.atomic
+def _overlap_apply(current: LabelingSettings, by: User) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            sql.OVERLAP_APPLIED,
+            {
+                "project": current.project_id,
+                "base": current.overlap,
+                "most": current.max_overlap,
+            },
+        )
+        n, added, withdrawn = cursor.fetchone()
+    accounts.audit_record(
+        action="labeling.overlap_applied",
+        actor=by,
+        project=current.project,
+        details={
+            "votes": current.overlap,
+            "comparisons": n,
+            "places_added": added,
+            "places_withdrawn": withdrawn,
+        },
+    )
 
 
 def _fitted_check(current: LabelingSettings) -> None:
