@@ -61,6 +61,7 @@ def test_a_stricter_rule_takes_back_what_no_longer_holds(project: Project, ada: 
 
 def test_a_rule_that_allows_more_votes_asks_for_one_more(project: Project, ada: User) -> None:
     comparison = voted(project, ["a", "b", "tie"], overlap=3)
+    person_make("Fourth", project, "annotator")
     assert Decision.objects.get().outcome == "contested"
     services.labeling_settings_update(project=project, by=ada, max_overlap=6)
     comparison.refresh_from_db()

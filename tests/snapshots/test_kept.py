@@ -139,7 +139,7 @@ def test_the_default_freeze_of_a_small_team_keeps_its_pairs(
 def test_a_hold_out_that_loses_nearly_all_says_so_beside_its_field_with_the_way_out(
     small_team: Project, emils: Client
 ) -> None:
-    whole = emils.post(create(small_team), {"heldout_annotators": 0.5, "action": "preview"})
+    whole = emils.post(create(small_team), {"heldout_annotators": 50, "action": "preview"})
     (line,) = whole.context["form"].losses
     seven = [
         f"user:{pk}"
@@ -157,12 +157,12 @@ def test_a_hold_out_that_loses_nearly_all_says_so_beside_its_field_with_the_way_
 
     part = emils.post(
         create(small_team),
-        {"heldout_annotators": 0.5, "action": "preview"},
+        {"heldout_annotators": 50, "action": "preview"},
         headers={"HX-Request": "true"},
     ).content.decode()
     assert 'id="loss-heldout_annotators" hx-swap-oob="true"' in part
 
-    out = emils.post(create(small_team), {"heldout_annotators": 0.5, "relax": "heldout_annotators"})
+    out = emils.post(create(small_team), {"heldout_annotators": 50, "relax": "heldout_annotators"})
     assert out.context["form"]["heldout_annotators"].value() == "0"
     assert out.context["form"].losses == []
     assert out.context["preview"]["tiles"][0].value == "221"

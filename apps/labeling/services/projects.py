@@ -38,7 +38,7 @@ _WHOLE = {
     "qualification_attempts": (1, 50),
     "qualification_cooldown_minutes": (0, 43_200),
 }
-_SHARES = {
+SHARES = {
     "least_share": (0.01, 1.0),
     "random_share": (0.01, 1.0),
     "gold_share": (0.0, 0.5),
@@ -88,11 +88,11 @@ def setting_checked(name: str, value: Any) -> Any:
         return value
     if name == "criteria":
         return _criteria(value)
-    if name not in _WHOLE and name not in _SHARES:
+    if name not in _WHOLE and name not in SHARES:
         raise DomainError(f"There is no setting called {name!r}.", field=name)
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise DomainError("This must be a number.", field=name)
-    low, high = (_WHOLE | _SHARES)[name]
+    low, high = (_WHOLE | SHARES)[name]
     if not low <= value <= high:  # also what is not a number at all
         raise DomainError(f"This must lie between {low:g} and {high:g}.", field=name)
     if name in _WHOLE and value != int(value):

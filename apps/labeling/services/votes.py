@@ -90,7 +90,8 @@ def cast(
             return _replayed(cursor, known, leased, answer, lease_next)
         leased = _retaken(cursor, leased, annotator, key, source)
     result = vote_write(cursor, leased, annotator, answer, key, source, cast_at)
-    vote_settle(project=leased.project, comparison=leased.comparison, decision=result.decision)
+    if source != Vote.Source.IMPORT:
+        vote_settle(project=leased.project, comparison=leased.comparison, decision=result.decision)
     if lease_next:
         return replace(
             result, next=_next(cursor, leased, annotator, leased.eligibility.after_a_vote())

@@ -29,7 +29,7 @@ def settings(request: Request) -> HttpResponse:
                 project=request.project, by=request.user, **form.changes()
             )
         except DomainError as error:
-            form.add_error(error.field, error.message)
+            form.add_error(error.field if error.field in form.fields else None, error.message)
         else:
             messages.success(request, "Saved.")
             return redirect("labeling:settings", request.project.slug)
