@@ -16,6 +16,7 @@ from apps.labeling.models import (
     LabelingSettings,
     Skip,
     Slot,
+    Vote,
 )
 from apps.labeling.services import Lease, exhausting
 from apps.labeling.services.exhausting import Staffing
@@ -162,6 +163,30 @@ def test_nobody_is_missed_where_nobody_has_voted(project: Project) -> None:
     pairs_make(project, 2)
     assert services.comparisons_sweep() == 0
     assert Comparison.objects.filter(state="open").count() == 2
+
+
+def test_an_answer_changed_afterwards_is_decided_and_leaves_no_pair_without_places(
+    project: Project,
+) -> None:
+    people = halves(project)
+    mine = Vote.objects.get(annotator=people[3])
+
+    def change(vote: Vote, choice: str) -> Vote:
+        return services.vote_revise(
+            vote=vote.pk, annotator=people[3], idempotency_key=f"{vote.pk}", choice=choice
+        ).vote
+
+    tie = change(mine, "tie")
+    found = Comparison.objects.get()
+    assert (found.state, found.review_reason) == ("contested", NOBODY_LEFT)
+    eve = person_make("Eve", project, Role.ANNOTATOR)  # who joins before anybody has looked
+    again = change(tie, "b")
+    assert Comparison.objects.get().state == "open"
+    services.comparisons_sweep()
+    assert isinstance(leased(project, eve), Lease)
+    change(again, "a")
+    found = Comparison.objects.get()
+    assert (found.state, found.review_reason) == ("decided", "")
 
 
 def test_another_rule_decides_what_nobody_is_left_for(project: Project, ada: User) -> None:

@@ -145,19 +145,22 @@ def comparisons_settle(
 ) -> Settled:
     """Contest what nobody is left to vote on, and open what somebody is left for again.
 
-    only: ids of the comparisons to look at; joining: somebody who is about to label. Comparisons
-    that are being voted on are passed over; their vote, or the next sweep, looks again.
+    only: ids of the comparisons to look at; joining: somebody who is about to label, for whom pairs
+    are opened and none is contested. Comparisons that are being voted on are passed over; their
+    vote, or the next sweep, looks again.
     """
     values = {"project": project.pk, "only": only, "joining": joining}
+    contested: list[int] = []
     with connection.cursor() as cursor:
-        cursor.execute(sql.NOBODY_LEFT_MARK, values)
-        contested = [row[0] for row in cursor.fetchall()]
+        if joining is None:
+            cursor.execute(sql.NOBODY_LEFT_MARK, values)
+            contested = [row[0] for row in cursor.fetchall()]
         cursor.execute(sql.NOBODY_LEFT_CLEAR, values)
         reopened = [row[0] for row in cursor.fetchall()]
         if contested or reopened:
             decisions_redo(project=project, only=[*contested, *reopened])
         if reopened:
-            cursor.execute(sql.PLACES_BACK, {"ids": reopened})
+            cursor.execute(sql.PLACES_BACK, {"project": project.pk, "ids": reopened})
     return Settled(contested, reopened)
 
 
@@ -168,5 +171,7 @@ def comparisons_sweep() -> int:
     touched = 0
     for project in Project.objects.filter(pk__in=wanted.values("project"), archived_at=None):
         done = comparisons_settle(project=project)
+        with connection.cursor() as cursor:
+            cursor.execute(sql.PLACES_BACK, {"project": project.pk, "ids": None})
         touched += len(done.contested) + len(done.reopened)
     return touched

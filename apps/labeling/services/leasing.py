@@ -347,7 +347,7 @@ def _nothing(
     return NothingReason(
         "all_done",
         "Everything is labeled",
-        "Every comparison of this project has the votes it needs.",
+        "Every comparison of this project has the votes it needs, or all that can come.",
         n_today=eligibility.n_today,
     )
 

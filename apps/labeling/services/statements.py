@@ -758,7 +758,8 @@ select (select count(*) from wanted), (select count(*) from added),
        (select count(*) from withdrawn)
 """
 
-# As many withdrawn slots as the open ones of these comparisons still want votes.
+# As many withdrawn slots as open comparisons still want votes: of these comparisons, or of all that
+# people vote on in the project (a late answer may have opened one whose places were withdrawn).
 PLACES_BACK = """
 update labeling_slot set state = 'free' where id in (
   select id from (
@@ -768,7 +769,9 @@ update labeling_slot set state = 'free' where id in (
            row_number() over (partition by c.id, s.state = 'withdrawn' order by s.position) as place
     from labeling_comparison c
     join labeling_slot s on s.comparison_id = c.id and s.kind in ('regular', 'gold')
-    where c.id = any(%(ids)s) and c.state = 'open'
+    where c.project_id = %(project)s and c.state = 'open'
+      and (c.id = any(%(ids)s::bigint[])
+           or %(ids)s::bigint[] is null and c.n_votes > 0 and c.stratum in ('random', 'priority'))
   ) places
   where state = 'withdrawn' and place <= room
 )

@@ -123,7 +123,9 @@ def vote_revise(
             return _replayed(cursor, known, leased, answer, lease_next=False)
         _round_check(leased)
         _retire(old)
-        return vote_write(cursor, leased, annotator.pk, answer, key, source, None, replaces=old)
+        result = vote_write(cursor, leased, annotator.pk, answer, key, source, None, replaces=old)
+        vote_settle(project=leased.project, comparison=leased.comparison, decision=result.decision)
+        return result
 
 
 @retried
