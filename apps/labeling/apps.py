@@ -1,6 +1,9 @@
 """Prompts, responses, comparisons; handing out slots, taking votes, deciding."""
 
+from typing import Any
+
 from django.apps import AppConfig
+from django.db.models.signals import post_delete, post_save
 
 from apps.common.registry import (
     NavItem,
@@ -14,6 +17,7 @@ from apps.common.registry import (
     upload_add,
     voting_add,
 )
+from apps.common.transactions import after_commit
 
 
 class LabelingConfig(AppConfig):
@@ -31,6 +35,12 @@ class LabelingConfig(AppConfig):
         from apps.labeling.selectors.ratings import has_rating_tasks
         from apps.labeling.services.projects import labeling_settings_copy
 
+        for signal in (post_save, post_delete):
+            signal.connect(
+                _member_changed,
+                sender="accounts.Membership",
+                dispatch_uid="labeling.member_changed",
+            )
         project_facts_add(project_facts)
         project_copy_add(labeling_settings_copy)
         for step in (
@@ -116,3 +126,11 @@ class LabelingConfig(AppConfig):
             *(f"api:{name}" for name in ("next_pair", "slot_vote", "slot_skip", "vote_revise")),
             *(f"api:{name}" for name in ("task_next", "task_rate", "task_skip", "task_revise")),
         )
+
+
+def _member_changed(instance: Any, **_given: Any) -> None:
+    """Somebody came, went, was paused or has another role: pairs may have nobody left, or somebody
+    again."""
+    from apps.labeling.services.exhausting import comparisons_settle
+
+    after_commit(comparisons_settle, project=instance.project)

@@ -32,6 +32,7 @@ RECIPE = SnapshotRecipe(
     least_agreeing=2,
     least_share=0.5,
     heldout_groups=("debate-03",),
+    heldout_annotators=0.2,
     splits={"train": 0.6, "dev": 0.2, "public_test": 0.2},
     seed="seed-2",
 )

@@ -32,7 +32,14 @@ SPLITS = {"train": 0.6, "dev": 0.2, "public_test": 0.2}
 
 def recipe(**changes) -> SnapshotRecipe:
     return SnapshotRecipe(
-        **{"splits": SPLITS, "least_votes": 2, "least_agreeing": 2, "seed": "seed-2"} | changes
+        **{
+            "splits": SPLITS,
+            "least_votes": 2,
+            "least_agreeing": 2,
+            "seed": "seed-2",
+            "heldout_annotators": 0.2,
+        }
+        | changes
     )
 
 

@@ -1,6 +1,7 @@
 """What is compared, who holds it, how it was voted on, what was decided."""
 
 from apps.labeling.models.comparisons import (
+    NOBODY_LEFT,
     Choice,
     Comparison,
     Consensus,
@@ -32,6 +33,7 @@ __all__ = [
     "AUDIT_SEED",
     "MOST_POINTS",
     "MOST_RESPONSES",
+    "NOBODY_LEFT",
     "Annotator",
     "Choice",
     "Comparison",

@@ -96,6 +96,10 @@ class DecideBy(models.TextChoices):
     MACE = "mace", "MACE"
 
 
+# Why a comparison is contested that has fewer votes than the rule would take.
+NOBODY_LEFT = "nobody is left to vote on it"
+
+
 class Comparison(Stamped):
     """Two responses to one prompt, in a canonical order that no annotator sees."""
 

@@ -337,6 +337,15 @@ def decisions_page(
     return list(rows.select_related("comparison").order_by("comparison_id")[:limit])
 
 
+def open_count(*, project: Project) -> int:
+    """Comparisons that another number of votes per comparison could be applied to."""
+    return Comparison.objects.filter(
+        project=project,
+        state=Comparison.State.OPEN,
+        stratum__in=(Comparison.Stratum.RANDOM, Comparison.Stratum.PRIORITY),
+    ).count()
+
+
 def queue_progress(*, project: Project) -> dict[str, Any]:
     """The project's queue in numbers: comparisons by state, slots by state, current votes."""
     slots = dict(

@@ -32,6 +32,7 @@ from apps.common.transactions import prepared_cursor, retried, row_named
 from apps.labeling.models import Comparison, Decision, LabelingSettings, Skip, Slot
 from apps.labeling.services import statements as sql
 from apps.labeling.services.eligibility import AUDITORS, Eligibility, role_check
+from apps.labeling.services.exhausting import comparisons_settle
 from apps.labeling.services.results import Lease, NothingReason, Questions
 from apps.labeling.services.review import decision_set
 
@@ -260,8 +261,19 @@ def draw(
         cursor.execute(statement, values | {"by_priority": by_priority})
         row = row_named(cursor)
     if row is None:
+        # Reviewers and admins count among those who label once they do: here they begin to.
+        again = eligibility.role in AUDITORS and _joins(project, annotator)
+        if again:
+            return draw(cursor, project, annotator, eligibility)
         return _nothing(cursor, values, eligibility)
     return _lease(row, project, annotator, eligibility.n_today)
+
+
+def _joins(project: str, annotator: int) -> bool:
+    """Whether pairs are open again because this person is there."""
+    found = Project.objects.get(pk=project)
+    done = comparisons_settle(project=found, joining=annotator)
+    return Comparison.objects.filter(pk__in=done.reopened, state=Comparison.State.OPEN).exists()
 
 
 def _special(
@@ -362,7 +374,7 @@ def _nothing(
     return NothingReason(
         "all_done",
         "Everything is labeled",
-        "Every comparison of this project has the votes it needs.",
+        "Every comparison of this project has the votes it needs, or all that can come.",
         n_today=eligibility.n_today,
     )
 

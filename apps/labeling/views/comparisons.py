@@ -45,6 +45,7 @@ def comparisons(request: Request) -> HttpResponse:
         "page": page,
         "rows": [_row(comparison) for comparison in page],
         "progress": selectors.queue_progress(project=request.project),
+        "staffing": services.staffing(project=request.project),
         "may_import": request.role in STAFF,
     }
     return render(request, "labeling/comparisons.html", context)

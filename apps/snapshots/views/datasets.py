@@ -50,8 +50,8 @@ def snapshot_list(request: Request) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 @project_page(STAFF)
 def snapshot_create(request: Request) -> HttpResponse:
-    """The form, `?like=…` filled in as for that dataset; with `action=preview` what it would keep;
-    otherwise a worker freezes it.
+    """The form, `?like=…` filled in as for that dataset; with `action=preview` what it would keep,
+    with `relax=…` the same after that setting leaves nothing out; otherwise a worker freezes it.
 
     `action=demonstrations` freezes the improved answers, from the small form of its own.
     """
@@ -72,17 +72,18 @@ def snapshot_create(request: Request) -> HttpResponse:
     if asked:
         status = 422 if demonstrating else 200
         return render(request, "snapshots/create.html", context, status=status)
-    previewing = request.POST.get("action") == "preview"
+    previewing = request.POST.get("action") == "preview" or "relax" in request.POST
     if previewing:
         form.fields["name"].required = False
     if form.is_valid():
         try:
             if not previewing:
                 return _start(request, form)
-            shown = freezing.snapshot_preview(
+            look = freezing.snapshot_look(
                 project=request.project, recipe=form.cleaned_data["recipe"]
             )
-            context["preview"] = display.figures(shown.counts, shown.warnings)
+            context["preview"] = display.figures(look.assembly.counts, look.assembly.warnings)
+            form.losses_show(display.loss_lines(look.losses))
         except DomainError as error:
             form.refuse(error)
     part = "snapshots/_preview.html" if request.htmx else "snapshots/create.html"
