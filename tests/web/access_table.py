@@ -230,6 +230,8 @@ LABELING = [
     post("labeling:annotator_qualification", ADMINS, args=person, data={"action": "qualify"}),
     page("labeling:ambiguous", READERS),
     page("labeling:comparisons", READERS),
+    page("labeling:results_file", READERS),
+    page("labeling:votes_file", READERS),
     page("labeling:comparison", READERS, args=comparison_id),
     post("labeling:comparison_state", ADMINS, args=comparison_id, data={"action": "drop"}),
     page("labeling:settings", ADMINS),
@@ -271,6 +273,8 @@ LABELING_API = [
     api("GET /projects/{slug}/guidelines", EVERYONE),
     api("POST /projects/{slug}/guidelines/acknowledge", LABELERS, data={"version": 1}),
     api("GET /projects/{slug}/decisions", READERS),
+    api("GET /projects/{slug}/results", READERS),
+    api("GET /projects/{slug}/votes", READERS),
     api("GET /projects/{slug}/labeling", READERS),
     api("PATCH /projects/{slug}/labeling", ADMINS, data={"overlap": 2}),
 ]

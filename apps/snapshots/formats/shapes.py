@@ -10,7 +10,12 @@ import pyarrow as pa
 
 from apps.common.errors import DomainError
 from apps.snapshots.assembling.rows import Row
-from apps.snapshots.formats.writing import VotesBehind, behind_rows, preference_share, vote_rows
+from apps.snapshots.formats.votes_behind import (
+    VotesBehind,
+    behind_rows,
+    preference_share,
+    vote_rows,
+)
 from apps.snapshots.models import Snapshot
 from measures.ranking import groups_of, ranking_of
 
