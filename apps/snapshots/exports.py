@@ -129,7 +129,7 @@ def _frozen_rows(snapshot: Snapshot, split: str) -> Iterable[Row]:
     def read() -> Iterable[Row]:
         with file:
             for line in file:
-                yield json.loads(line)
+                yield formats.with_own(json.loads(line))
 
     rows = read()
     weakref.finalize(rows, file.close)  # a form that needs no row leaves it untouched
