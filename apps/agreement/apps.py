@@ -19,6 +19,7 @@ class AgreementConfig(AppConfig):
                 roles=readers,
             )
         )
+        nav_add(NavItem(13, "Results", "agreement:results", "star", "results", readers))
         nav_add(NavItem(24, "Disputes", "agreement:disputes", "flag", "disputes", readers))
         nav_add(NavItem(25, "Audits", "agreement:audits", "eye", "audits", readers))
         dispute_page_set("agreement:dispute")

@@ -340,6 +340,9 @@ AGREEMENT = [
     page("agreement:annotator", READERS, args=person),
     page("agreement:annotator_csv", READERS, args=person),
     post("agreement:annotator_datasets", ADMINS, args=person, data={"reason": "clicks left"}),
+    page("agreement:results", READERS),
+    page("agreement:pairs_csv", READERS),
+    page("agreement:ranking_csv", READERS),
     page("agreement:decisions", READERS),
     page("agreement:decisions_preview", READERS),
     page("agreement:decisions_csv", READERS),
@@ -366,6 +369,7 @@ AGREEMENT = [
 
 AGREEMENT_API = [
     api("GET /projects/{slug}/agreement", READERS),
+    api("GET /projects/{slug}/ranking", READERS),
     api("POST /projects/{slug}/decisions/preview", READERS, data={}),
     api("POST /projects/{slug}/decisions/rule", ADMINS, data={}),
     api("GET /projects/{slug}/decisions/ways", READERS, ok=404),  # nothing was compared here
