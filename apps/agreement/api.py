@@ -209,11 +209,11 @@ class PairOfModelsOut(WinRateOut):
     both_bad: int
 
 
-class RankedOut(Schema):
+class RankedModelOut(Schema):
     model: str
     rank_best: int = Field(description="by differences between models, Holm over all pairs")
     rank_worst: int
-    strength: float = Field(description="log odds against a model of mean strength")
+    strength: float = Field(description="log odds against a model of average strength")
     strength_low: float | None
     strength_high: float | None
 
@@ -234,7 +234,7 @@ class OrderOut(Schema):
     n_both_bad: int
     n_prompts: int
     n_people: int
-    models: list[RankedOut]
+    models: list[RankedModelOut]
     controls: list[ControlOut]
 
 
@@ -243,7 +243,7 @@ class TopicRateOut(WinRateOut):
     model: str
 
 
-class RankingOut(Schema):
+class ModelRankingOut(Schema):
     computed_at: datetime
     newer_votes: bool = Field(description="votes were cast since")
     votes_without_models: int
@@ -256,7 +256,7 @@ class RankingOut(Schema):
 @router.get(
     "/projects/{slug}/ranking",
     auth=needs("read"),
-    response=RankingOut,
+    response=ModelRankingOut,
     summary="Which model is better: pairs, Bradley–Terry order, topics",
 )
 def ranking(request: HttpRequest, slug: str) -> dict[str, Any]:

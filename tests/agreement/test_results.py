@@ -2,7 +2,6 @@
 
 import csv
 import io
-import random
 from collections.abc import Callable
 from typing import Any
 
@@ -11,45 +10,12 @@ from django.test import Client
 
 from apps.accounts.models import Project, User
 from apps.agreement.models import AgreementReport
-from apps.agreement.services.reports import report_refresh
-from apps.labeling.models import Comparison, Prompt, Response
-from tests.agreement.crowd import person, votes_write
+from apps.labeling.models import Comparison
+from tests.agreement.crowd import models_write
 
 SignIn = Callable[[User], Client]
 PATH = "/p/arguments/results/"
 API = "/api/v1/projects/arguments/ranking"
-WINS = {("strong", "middle"): 0.7, ("middle", "weak"): 0.7, ("strong", "weak"): 0.85}
-
-
-def crowd(project: Project, *, people: int = 8, pairs: int = 240, named: bool = True) -> None:
-    """Two people vote on each pair; every tenth vote is a tie, every twentieth both bad."""
-    draw = random.Random(11)
-    voters = [person(f"voter-{number}") for number in range(people)]
-    met, rows = [], []
-    for number in range(pairs):
-        first, second = draw.choice(list(WINS))
-        chance = WINS[first, second]
-        if number % 2:
-            first, second, chance = second, first, 1 - chance
-        met.append((first, second))
-        for who in draw.sample(voters, 2):
-            kind = draw.random()
-            choice = "a" if draw.random() < chance else "b"
-            choice = "tie" if kind < 0.1 else "both_bad" if kind > 0.95 else choice
-            rows.append(
-                {"pair": number, "who": who, "choice": choice, "left_is": draw.choice("ab")}
-            )
-    votes_write(project, rows)
-    comparisons = Comparison.objects.filter(project=project).order_by("pk")
-    for (first, second), one in zip(met, comparisons, strict=True):
-        for name, response in ((first, one.response_a), (second, one.response_b)):
-            response.messages = [{"role": "assistant", "content": "word " * draw.randint(5, 50)}]
-            if named:
-                response.origin, response.origin_ref = Response.Origin.MODEL, name
-            response.save()
-    half = comparisons.values("prompt_id")[: pairs // 2]
-    Prompt.objects.filter(pk__in=list(half.values_list("prompt_id", flat=True))).update(topic="law")
-    report_refresh(project=project)
 
 
 def text(answer: Any) -> str:
@@ -66,7 +32,7 @@ def table(answer: Any) -> list[dict[str, str]]:
 def test_the_page_says_which_model_is_better(
     project: Project, rita: User, signed_in: SignIn
 ) -> None:
-    crowd(project)
+    models_write(project)
     page = text(signed_in(rita).get(PATH))
     assert "strong is the best of 3 models" in page
     rows = [page.index(f'<th scope="row">{name}</th>') for name in ("strong", "middle", "weak")]
@@ -81,7 +47,7 @@ def test_the_page_says_which_model_is_better(
 def test_the_numbers_are_those_of_a_count_by_hand(
     project: Project, emil: User, signed_in: SignIn
 ) -> None:
-    crowd(project)
+    models_write(project)
     client = signed_in(emil)
     counted: dict[tuple[str, str], int] = {}
     for one in Comparison.objects.filter(project=project):
@@ -104,7 +70,7 @@ def test_the_numbers_are_those_of_a_count_by_hand(
 
 
 def test_the_api_gives_the_same_as_json(project: Project, ada: User, signed_in: SignIn) -> None:
-    crowd(project)
+    models_write(project)
     got = signed_in(ada).get(API).json()
     assert got["as_voted"]["reason"] == got["controlled"]["reason"] == ""
     assert [row["model"] for row in got["as_voted"]["models"]] == ["strong", "middle", "weak"]
@@ -119,7 +85,7 @@ def test_the_api_gives_the_same_as_json(project: Project, ada: User, signed_in: 
 def test_with_few_people_the_page_gives_numbers_and_says_why_they_have_no_interval(
     project: Project, rita: User, signed_in: SignIn
 ) -> None:
-    crowd(project, people=3)
+    models_write(project, people=3)
     page = text(signed_in(rita).get(PATH))
     assert "3 people have voted and intervals need 5" in page
     assert "how sure that is cannot be told" in page
@@ -128,7 +94,7 @@ def test_with_few_people_the_page_gives_numbers_and_says_why_they_have_no_interv
 def test_rows_without_models_are_told_what_to_import(
     project: Project, emil: User, rita: User, signed_in: SignIn
 ) -> None:
-    crowd(project, pairs=20, named=False)
+    models_write(project, pairs=20, named=False)
     page = text(signed_in(emil).get(PATH))
     assert "No row names its models" in page
     assert "/p/arguments/imports/" in page
@@ -149,7 +115,7 @@ def test_without_votes_the_page_says_what_it_waits_for(
 
 
 def test_a_report_from_before_is_computed_again(project: Project, rita: User, signed_in) -> None:
-    crowd(project, pairs=30)
+    models_write(project, pairs=30)
     AgreementReport.objects.update(figures={"version": 2})
     assert "Not computed yet" in text(signed_in(rita).get(PATH))
     answer = signed_in(rita).post("/p/arguments/agreement/refresh/", {"page": "results"})
@@ -161,7 +127,7 @@ def test_a_report_from_before_is_computed_again(project: Project, rita: User, si
 def test_every_header_and_figure_has_a_name(
     project: Project, rita: User, signed_in: SignIn, controlled: str
 ) -> None:
-    crowd(project)
+    models_write(project)
     page = text(signed_in(rita).get(PATH, {"controlled": controlled}))
     assert page.count("<th ") == page.count('scope="col"') + page.count('scope="row"')
     assert page.count('role="img"') == page.count('role="img" aria-label')

@@ -157,7 +157,7 @@ def test_the_api_gives_the_same_files_and_refuses_an_unknown_filter(
 ) -> None:
     client, base = signed_in(emil), "/api/v1/projects/arguments"
     assert lines(client.get(f"{base}/results")) == lines(client.get(RESULTS, {"format": "jsonl"}))
-    assert len(lines(client.get(f"{base}/votes", {"winner": "a"}))) == 2
+    assert len(lines(client.get(f"{base}/results/votes", {"winner": "a"}))) == 2
     refused = client.get(f"{base}/results", {"state": "finished"})
     assert (refused.status_code, refused.json()["field"]) == (400, "state")
 

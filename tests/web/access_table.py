@@ -274,7 +274,7 @@ LABELING_API = [
     api("POST /projects/{slug}/guidelines/acknowledge", LABELERS, data={"version": 1}),
     api("GET /projects/{slug}/decisions", READERS),
     api("GET /projects/{slug}/results", READERS),
-    api("GET /projects/{slug}/votes", READERS),
+    api("GET /projects/{slug}/results/votes", READERS),
     api("GET /projects/{slug}/labeling", READERS),
     api("PATCH /projects/{slug}/labeling", ADMINS, data={"overlap": 2}),
 ]

@@ -74,16 +74,14 @@ def _verdict(order: Figures, figures: Figures) -> str:
     if not strengths:
         return f"The models cannot be put in order: {_words(order)}"
     first = strengths[0]
+    name = names[first["model"]]
     if order["reason"]:
-        return (
-            f"{names[first['model']]} has the most wins for its opponents; how sure that is "
-            "cannot be told."
-        )
+        return f"{name} comes first; how sure that is cannot be told."
     if first["worst"] == 1:
+        wins, spread = percent(first["wins"]), _range(first["wins_low"], first["wins_high"])
         return (
-            f"{names[first['model']]} is the best of {len(strengths)} models: against one of mean "
-            f"strength it wins {percent(first['wins'])} of votes "
-            f"({_range(first['wins_low'], first['wins_high'])})."
+            f"{name} is the best of {len(strengths)} models: against one of average strength it "
+            f"wins {wins} of votes ({spread})."
         )
     leaders = [names[row["model"]] for row in strengths if row["best"] == 1]
     return f"The votes do not tell which is best of {', '.join(leaders)}."

@@ -219,7 +219,7 @@ def results(
 
 
 @router.get(
-    "/projects/{slug}/votes",
+    "/projects/{slug}/results/votes",
     auth=needs("read"),
     summary="Every vote, as a file",
     openapi_extra=FILE_SENT,
