@@ -20,6 +20,7 @@ class AgreementConfig(AppConfig):
                 tabs=frozenset({"reviewer", "admin"}),
             )
         )
+        nav_add(NavItem(24, "Results", "agreement:results", "star", "results", readers))
         nav_add(
             NavItem(
                 44,

@@ -11,10 +11,10 @@ from pydantic import ConfigDict
 from apps.accounts.api_auth import needs
 from apps.accounts.permissions import READERS, STAFF, project_for
 from apps.common.errors import DomainError
+from apps.common.row_files import download_response
 from apps.snapshots import exports
 from apps.snapshots.models import Snapshot
 from apps.snapshots.recipe import PRIVATE_SPLITS
-from apps.snapshots.screens.exports import download_response
 from apps.snapshots.selectors import comparing, lineage, snapshots
 from apps.snapshots.services import freezing
 

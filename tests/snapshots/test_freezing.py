@@ -16,7 +16,7 @@ from apps.common.errors import Conflict, DomainError
 from apps.labeling.models import Comparison, Vote
 from apps.snapshots import dispatch, progress
 from apps.snapshots.assembling.assembly import OTHER_GROUP
-from apps.snapshots.formats.writing import vote_rows
+from apps.snapshots.formats.votes_behind import vote_rows
 from apps.snapshots.models import Snapshot, SnapshotRow
 from apps.snapshots.recipe import RecipeFilters, SnapshotRecipe
 from apps.snapshots.selectors import snapshots

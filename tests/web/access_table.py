@@ -230,6 +230,8 @@ LABELING = [
     post("labeling:annotator_qualification", ADMINS, args=person, data={"action": "qualify"}),
     page("labeling:ambiguous", READERS),
     page("labeling:comparisons", READERS),
+    page("labeling:results_file", READERS),
+    page("labeling:votes_file", READERS),
     page("labeling:comparison", READERS, args=comparison_id),
     post("labeling:comparison_state", ADMINS, args=comparison_id, data={"action": "drop"}),
     page("labeling:settings", ADMINS),
@@ -271,6 +273,8 @@ LABELING_API = [
     api("GET /projects/{slug}/guidelines", EVERYONE),
     api("POST /projects/{slug}/guidelines/acknowledge", LABELERS, data={"version": 1}),
     api("GET /projects/{slug}/decisions", READERS),
+    api("GET /projects/{slug}/results", READERS),
+    api("GET /projects/{slug}/results/votes", READERS),
     api("GET /projects/{slug}/labeling", READERS),
     api("PATCH /projects/{slug}/labeling", ADMINS, data={"overlap": 2}),
 ]
@@ -336,6 +340,9 @@ AGREEMENT = [
     page("agreement:annotator", READERS, args=person),
     page("agreement:annotator_csv", READERS, args=person),
     post("agreement:annotator_datasets", ADMINS, args=person, data={"reason": "clicks left"}),
+    page("agreement:results", READERS),
+    page("agreement:pairs_csv", READERS),
+    page("agreement:ranking_csv", READERS),
     page("agreement:decisions", READERS),
     page("agreement:decisions_preview", READERS),
     page("agreement:decisions_csv", READERS),
@@ -362,6 +369,7 @@ AGREEMENT = [
 
 AGREEMENT_API = [
     api("GET /projects/{slug}/agreement", READERS),
+    api("GET /projects/{slug}/ranking", READERS),
     api("POST /projects/{slug}/decisions/preview", READERS, data={}),
     api("POST /projects/{slug}/decisions/rule", ADMINS, data={}),
     api("GET /projects/{slug}/decisions/ways", READERS, ok=404),  # nothing was compared here

@@ -11,6 +11,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from apps.accounts.permissions import ADMIN, READERS, STAFF, project_page
 from apps.common.errors import DomainError
 from apps.common.http import Request
+from apps.common.row_files import ROW_FORMATS, download_response
 from apps.snapshots import display, exports
 from apps.snapshots.forms import SnapshotForm
 from apps.snapshots.models import Snapshot
@@ -18,7 +19,6 @@ from apps.snapshots.progress import progress_read
 from apps.snapshots.recipe import SnapshotRecipe, recipe_from_stored
 from apps.snapshots.reports import PARTS
 from apps.snapshots.screens import exports as screen
-from apps.snapshots.screens.exports import download_response
 from apps.snapshots.selectors import comparing, snapshots
 from apps.snapshots.selectors.comparing import changed_counts
 from apps.snapshots.services import freezing
@@ -146,7 +146,7 @@ def snapshot_detail(request: Request, snapshot: str) -> HttpResponse:
         "files": exports.file_list_or_none(found),
         "uses": snapshots.uses_of(found),
         "may_download": request.role in STAFF,
-        "formats": exports.SPLIT_FORMATS,
+        "formats": ROW_FORMATS,
         "overlap": snapshots.overlap_with_demonstrations(found),
         "before": comparing.one_before(found),
         "has_rows": snapshots.has_rows(found),
@@ -232,7 +232,7 @@ def snapshot_exports(request: Request, snapshot: str) -> HttpResponse:
         "snapshot": found,
         "damaged": exports.file_list_or_none(found) is None,
         "forms": screen.forms(found, exports.form_rows(snapshot=found)),
-        "formats": exports.SPLIT_FORMATS,
+        "formats": ROW_FORMATS,
         "private": screen.private_rows(found.counts),
     }
     return render(request, "snapshots/export.html", context)
