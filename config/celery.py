@@ -60,7 +60,7 @@ app.conf.update(
         "sweep-comparisons": {
             "task": "apps.labeling.tasks.sweep_comparisons",
             "schedule": 60.0,
-            "options": {"queue": wire.QUEUE_HOUSE, "expires": 60.0},
+            "options": {"queue": wire.QUEUE_DEFAULT, "expires": 60.0},
         },
         "sweep-freezes": {
             "task": wire.TASK_SWEEP_FREEZES,

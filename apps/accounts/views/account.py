@@ -1,5 +1,6 @@
 """One's own account: name, theme, password, API tokens; signing in and out."""
 
+from contextlib import suppress
 from typing import Any
 
 from allauth.account.views import LoginView, PasswordResetFromKeyView
@@ -8,7 +9,7 @@ from django.contrib.auth import update_session_auth_hash
 from django.contrib.auth.decorators import login_not_required
 from django.contrib.auth.views import logout_then_login, redirect_to_login
 from django.core.exceptions import PermissionDenied
-from django.db import transaction
+from django.db import DatabaseError, transaction
 from django.http import HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse, reverse_lazy
@@ -123,8 +124,9 @@ class SignIn(LoginView):
     form_class = SignInForm
 
     def dispatch(self, request: Request, *args: Any, **kwargs: Any) -> HttpResponse:
-        if request.method == "GET" and not site_has_people():
-            return redirect("accounts:set_up")
+        with suppress(DatabaseError):  # without a database the page still says what it is
+            if request.method == "GET" and not site_has_people():
+                return redirect("accounts:set_up")
         return super().dispatch(request, *args, **kwargs)
 
     def form_valid(self, form: SignInForm) -> HttpResponse:
