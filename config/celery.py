@@ -57,6 +57,11 @@ app.conf.update(
             "schedule": 60.0,
             "options": {"queue": wire.QUEUE_STATISTICS, "expires": 60.0},
         },
+        "sweep-comparisons": {
+            "task": "apps.labeling.tasks.sweep_comparisons",
+            "schedule": 60.0,
+            "options": {"queue": wire.QUEUE_DEFAULT, "expires": 60.0},
+        },
         "sweep-freezes": {
             "task": wire.TASK_SWEEP_FREEZES,
             "schedule": 10.0,

@@ -38,6 +38,8 @@ INSTALLED_APPS = [
     "django.contrib.messages",
     "django.contrib.staticfiles",
     "django.contrib.postgres",
+    "allauth",
+    "allauth.account",
     "csp",
     "django_htmx",
     "apps.common",
@@ -62,6 +64,7 @@ MIDDLEWARE = [
     "apps.common.front.FrontMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "allauth.account.middleware.AccountMiddleware",
     "apps.accounts.middleware.SignedInMiddleware",
     "apps.common.middleware.SignInMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
@@ -134,6 +137,14 @@ ARTIFACTS_URL = env.text("ARTIFACTS_URL", str(VAR_DIR / "artifacts"))
 AUTH_USER_MODEL = "accounts.User"
 AUTHENTICATION_BACKENDS = ["apps.accounts.backends.SessionBackend"]
 LOGIN_URL = "accounts:sign_in"
+ACCOUNT_ADAPTER = "apps.accounts.backends.AccountAdapter"
+ACCOUNT_LOGIN_METHODS = {"username", "email"}
+ACCOUNT_SESSION_REMEMBER = True  # until SESSION_COOKIE_AGE or SESSION_IDLE_HOURS end it
+ACCOUNT_EMAIL_VERIFICATION = "none"  # who invites knows the address; nobody signs up
+ACCOUNT_RATE_LIMITS = {"login": None, "login_failed": None}  # apps/accounts/throttle.py counts
+ACCOUNT_EMAIL_UNKNOWN_ACCOUNTS = False  # whether an address has an account is nobody's business
+ACCOUNT_DEFAULT_HTTP_PROTOCOL = "https" if PRODUCTION else "http"
+PASSWORD_RESET_TIMEOUT = 3 * 86_400
 LOGIN_REDIRECT_URL = "home"
 LOGOUT_REDIRECT_URL = "accounts:sign_in"
 AUTH_PASSWORD_VALIDATORS = [

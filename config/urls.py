@@ -3,6 +3,7 @@
 from django.contrib import admin
 from django.urls import include, path
 
+from apps.accounts.urls import allauth_urls
 from apps.accounts.views.account import admin_sign_in, home
 from apps.common.views import healthz, livez, readyz
 from apps.labeling.views.label import work
@@ -21,6 +22,7 @@ urlpatterns = [
     path("readyz", readyz, name="readyz"),
     path("metrics", metrics, name="metrics"),
     path("", include("apps.accounts.urls")),
+    path("", include(allauth_urls)),
     path("api/v1/", api_urls),
     path("admin/", admin.site.urls),
     # Apps in pipeline order; each names its own pages below `p/<slug>/`.

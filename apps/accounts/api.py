@@ -3,12 +3,14 @@
 from datetime import datetime
 
 from django.http import HttpRequest
+from django.urls import reverse
 from ninja import Field, Query, Router, Schema, Status
 
 from apps.accounts import selectors, services
 from apps.accounts.api_auth import needs
-from apps.accounts.models import Membership, Project, Role, User
+from apps.accounts.models import Invitation, Membership, Project, Role, User
 from apps.accounts.permissions import ADMIN, READERS, project_for
+from apps.accounts.services.invitations import MAX_DAYS
 from apps.common.errors import Missing
 
 router = Router(tags=["projects and people"])
@@ -19,6 +21,34 @@ class ProjectIn(Schema):
     name: str = Field(max_length=120, min_length=1)
     slug: str = Field("", max_length=60, pattern=r"^[a-z0-9-]*$", description="made from the name")
     description: str = Field("", max_length=5000)
+
+
+class NewProjectIn(ProjectIn):
+    copy_of: str = Field("", description="a project of yours whose settings the new one gets")
+
+
+class ProjectChangeIn(Schema):
+    name: str | None = Field(None, max_length=120, min_length=1)
+    description: str | None = Field(None, max_length=5000)
+
+
+class ProjectDeleteIn(Schema):
+    name: str = Field(description="the name of the project, to prove that it is the one you mean")
+
+
+class InvitationIn(Schema):
+    role: Role
+    email: str = Field("", max_length=254, description="empty: a link for whoever gets it")
+    days: int = Field(14, ge=1, le=MAX_DAYS)
+
+
+class InvitationOut(Schema):
+    id: str
+    role: str
+    email: str
+    created_at: datetime
+    expires_at: datetime
+    path: str = Field("", description="of the link, in the answer that makes it and never again")
 
 
 class ProjectOut(Schema):
@@ -83,10 +113,70 @@ def project_list(request: HttpRequest) -> list[ProjectOut]:
 @router.post(
     "/projects", auth=needs("write"), response={201: ProjectOut}, summary="Create a project"
 )
-def project_create(request: HttpRequest, payload: ProjectIn) -> Status:
-    """You become its first admin. Needs a person who administers a project already."""
-    project = services.project_create(**payload.dict(), by=request.user)
+def project_create(request: HttpRequest, payload: NewProjectIn) -> Status:
+    """You become its first admin. Needs somebody who administers a project already, or whom an
+    administrator of the site allows it."""
+    given = payload.dict()
+    if slug := given.pop("copy_of"):
+        given["copy_of"], _ = project_for(request.user, slug, ADMINS)
+    project = services.project_create(**given, by=request.user)
     return Status(201, _project(project, Role.ADMIN))
+
+
+@router.patch(
+    "/projects/{slug}", auth=needs("write"), response=ProjectOut, summary="Rename, describe"
+)
+def project_change(request: HttpRequest, slug: str, payload: ProjectChangeIn) -> ProjectOut:
+    project, role = project_for(request.user, slug, ADMINS)
+    given = payload.dict(exclude_none=True)
+    now = {"name": project.name, "description": project.description}
+    services.project_change(project=project, by=request.user, **now | given)
+    return _project(project, role)
+
+
+@router.post(
+    "/projects/{slug}/archive",
+    auth=needs("write"),
+    response={204: None},
+    summary="Archive a project",
+)
+def project_archive(request: HttpRequest, slug: str) -> Status:
+    """Nobody reaches it any more until it is restored; nothing is deleted."""
+    project, _ = project_for(request.user, slug, ADMINS)
+    services.project_archive(project=project, by=request.user)
+    return Status(204, None)
+
+
+@router.post(
+    "/projects/{slug}/restore",
+    auth=needs("write"),
+    response=ProjectOut,
+    summary="Restore an archived project",
+)
+def project_restore(request: HttpRequest, slug: str) -> ProjectOut:
+    project = _archived(request.user, slug)
+    services.project_restore(project=project, by=request.user)
+    return _project(project, Role.ADMIN)
+
+
+@router.post(
+    "/projects/{slug}/delete",
+    auth=needs("admin"),
+    response={204: None},
+    summary="Delete an archived project",
+)
+def project_delete(request: HttpRequest, slug: str, payload: ProjectDeleteIn) -> Status:
+    """Its comparisons, votes, datasets, runs and models go; the audit log stays."""
+    project = _archived(request.user, slug)
+    services.project_delete(project=project, typed=payload.name, by=request.user)
+    return Status(204, None)
+
+
+def _archived(user: User, slug: str) -> Project:
+    project = selectors.archived_of(user).filter(slug=slug).first()
+    if project is None:
+        raise Missing("You administer no archived project of this address.", field="project")
+    return project
 
 
 @router.get("/projects/{slug}", auth=needs("read"), response=ProjectOut, summary="One project")
@@ -102,6 +192,56 @@ def people_list(
 ) -> list[PersonOut]:
     project, _ = project_for(request.user, slug, READERS)
     return [_person(row) for row in selectors.people_list(project)[:limit]]
+
+
+@router.get(
+    "/projects/{slug}/invitations",
+    auth=needs("admin"),
+    response=list[InvitationOut],
+    summary="Open invitations",
+)
+def invitation_list(request: HttpRequest, slug: str) -> list[InvitationOut]:
+    project, _ = project_for(request.user, slug, ADMINS)
+    return [_invitation(row) for row in selectors.invitations_open(project)]
+
+
+@router.post(
+    "/projects/{slug}/invitations",
+    auth=needs("admin"),
+    response={201: InvitationOut},
+    summary="Invite a person",
+)
+def invitation_create(request: HttpRequest, slug: str, payload: InvitationIn) -> Status:
+    """The answer holds the path of a link that works once; hand it over, nothing is mailed."""
+    project, _ = project_for(request.user, slug, ADMINS)
+    row, token = services.invitation_create(project=project, by=request.user, **payload.dict())
+    return Status(201, _invitation(row, token))
+
+
+@router.delete(
+    "/projects/{slug}/invitations/{invitation_id}",
+    auth=needs("admin"),
+    response={204: None},
+    summary="Withdraw an invitation",
+)
+def invitation_revoke(request: HttpRequest, slug: str, invitation_id: str) -> Status:
+    project, _ = project_for(request.user, slug, ADMINS)
+    row = project.invitations.filter(pk=invitation_id).first()
+    if row is None:
+        raise Missing("There is no such invitation.", field="invitation_id")
+    services.invitation_revoke(invitation=row, by=request.user)
+    return Status(204, None)
+
+
+def _invitation(row: Invitation, token: str = "") -> InvitationOut:
+    return InvitationOut(
+        id=row.pk,
+        role=row.role,
+        email=row.email,
+        created_at=row.created_at,
+        expires_at=row.expires_at,
+        path=reverse("accounts:invitation", args=[token]) if token else "",
+    )
 
 
 @router.put(

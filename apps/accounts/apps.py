@@ -3,7 +3,7 @@
 from django.apps import AppConfig
 from django.contrib.auth.signals import user_logged_in
 
-from apps.common.registry import NavItem, nav_add
+from apps.common.registry import NavItem, SetupStep, nav_add, setup_step_add, start_line_add
 
 
 class AccountsConfig(AppConfig):
@@ -12,8 +12,29 @@ class AccountsConfig(AppConfig):
 
     def ready(self) -> None:
         from apps.accounts.middleware import session_begins
+        from apps.accounts.services.people import set_up_line
 
+        start_line_add(set_up_line)
         user_logged_in.connect(session_begins, dispatch_uid="accounts.session_begins")
         admins = frozenset({"admin"})
+        setup_step_add(
+            SetupStep(
+                40,
+                "People",
+                "accounts:people",
+                lambda project: project.memberships.count() > 1 or project.invitations.exists(),
+                within=("accounts:invite", "accounts:invitation_change"),
+            )
+        )
+        nav_add(
+            NavItem(
+                92,
+                "Name, archive",
+                "accounts:project_settings",
+                "folder",
+                "project_settings",
+                admins,
+            )
+        )
         nav_add(NavItem(90, "People", "accounts:people", "users", "people", admins))
-        nav_add(NavItem(91, "Audit log", "accounts:audit_log", "scroll-text", "audit_log", admins))
+        nav_add(NavItem(99, "Audit log", "accounts:audit_log", "scroll-text", "audit_log", admins))

@@ -9,7 +9,7 @@ from typing import Any
 from django.http import HttpRequest
 from django.urls import reverse
 
-from apps.accounts.models import Membership, Project
+from apps.accounts.models import Membership, Project, Role
 from apps.accounts.selectors import memberships_of
 from apps.common import registry
 
@@ -29,7 +29,9 @@ def frame(request: HttpRequest) -> dict[str, Any]:
         "rail_projects": projects,
         "rail_project": lambda: place()[0],
         "rail_nav": cache(lambda: rail_nav(*place())),
+        "rail_has_more": lambda: any(not item["is_tab"] for item in rail_nav(*place())),
         "rail_bell": cache(lambda: rail_bell(*place())),
+        "setup_bar": cache(lambda: setup_bar(request)),
         "rail_overview": lambda: rail_overview(projects()),
     }
 
@@ -50,8 +52,8 @@ def _place(request: HttpRequest, memberships: list[Membership]) -> tuple[Project
     return None, ""
 
 
-def rail_nav(project: Project | None, role: str) -> list[dict[str, str]]:
-    """The entries of the role's rail in the project."""
+def rail_nav(project: Project | None, role: str) -> list[dict[str, Any]]:
+    """The entries of the role's rail in the project, group by group."""
     if project is None:
         return []
     shown = cache(lambda when: when(project))  # entries of one kind share their condition
@@ -61,6 +63,8 @@ def rail_nav(project: Project | None, role: str) -> list[dict[str, str]]:
             "icon": item.icon,
             "section": item.section,
             "url": reverse(item.url_name, args=[project.slug]),
+            "group": item.group,
+            "is_tab": role in item.tabs,
         }
         for item in registry.nav_for(role)
         if item.when is None or shown(item.when)
@@ -81,3 +85,28 @@ def rail_overview(memberships: list[Membership]) -> str:
     """The address of one's work in all projects; empty for people whose roles have none."""
     url_name = registry.overview_of([membership.role for membership in memberships])
     return reverse(url_name) if url_name else ""
+
+
+def setup_bar(request: HttpRequest) -> list[dict[str, Any]]:
+    """The steps of setting the project up, for its admins until they finish; on their pages only.
+
+    Each step links to the page where it is done, which is the same page as ever after.
+    """
+    project = getattr(request, "project", None)
+    if project is None or project.set_up_at is not None or request.role != Role.ADMIN:
+        return []
+    steps = registry.setup_steps()
+    name = request.resolver_match.view_name if request.resolver_match else ""
+    if not any(name == step.url_name or name in step.within for step in steps):
+        return []
+    urls = [reverse(step.url_name, args=[project.slug]) for step in steps]
+    return [
+        {
+            "label": step.label,
+            "url": url,
+            "done": step.done(project),
+            "current": name == step.url_name or name in step.within,
+            "next": following,
+        }
+        for step, url, following in zip(steps, urls, [*urls[1:], ""], strict=True)
+    ]

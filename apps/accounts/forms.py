@@ -2,62 +2,27 @@
 
 from typing import Any
 
+from allauth.account.forms import LoginForm
 from django import forms
-from django.contrib.auth.forms import AuthenticationForm, PasswordChangeForm
+from django.contrib.auth.forms import PasswordChangeForm
 from django.core.exceptions import ValidationError
 
-from apps.accounts import services, throttle
-from apps.accounts.models import DEFAULT_SCOPES, SCOPES, Role, User
+from apps.accounts.models import DEFAULT_SCOPES, SCOPES, Project, Role, User
 from apps.accounts.services import TOKEN_MAX_DAYS
-from apps.common.http import client_address
-from apps.common.refusals import log_denied
+from apps.accounts.services.invitations import MAX_DAYS, addresses_read
+from apps.common.errors import DomainError
 
 
-class SignInForm(AuthenticationForm):
-    """Name and password, counted: too many failures from one place wait."""
+class SignInForm(LoginForm):
+    """allauth's: a name or an e-mail, and the password. The adapter counts failures."""
 
-    username = forms.CharField(
-        label="Username",
-        max_length=150,
-        widget=forms.TextInput(
-            attrs={"autofocus": True, "autocomplete": "username", "autocapitalize": "none"}
-        ),
-    )
-    password = forms.CharField(
-        label="Password",
-        strip=False,
-        widget=forms.PasswordInput(attrs={"autocomplete": "current-password"}),
-    )
-    error_messages = {
-        "invalid_login": "The name or the password is wrong.",
-        "inactive": "The name or the password is wrong.",
-    }
-
-    def clean(self) -> dict[str, Any]:
-        name = self.cleaned_data.get("username", "")
-        attempt = throttle.Try.of(self.request, name)
-        if seconds := attempt.seconds_to_wait():
-            log_denied(self.request, 429, "sign-in: too many failed tries")
-            raise ValidationError(
-                f"Too many failed tries. Wait {_duration(seconds)} and try again, or ask an admin "
-                "for a new password.",
-                code="too_many_tries",
-            )
-        try:
-            cleaned = super().clean()
-        except ValidationError:
-            failures = attempt.count_failure()
-            log_denied(self.request, 401, "sign-in: wrong name or password")
-            services.sign_in_failed(
-                username=name, address=client_address(self.request), failures=failures
-            )
-            raise
-        attempt.forget_failures()
-        return cleaned
-
-
-def _duration(seconds: int) -> str:
-    return f"{seconds} seconds" if seconds < 60 else f"{-(-seconds // 60)} minutes"
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["login"].label = "Username or e-mail"
+        self.fields["login"].max_length = 254
+        attributes = {"autofocus": True, "autocomplete": "username", "autocapitalize": "none"}
+        self.fields["login"].widget = forms.TextInput(attributes)
+        self.fields["password"].widget = forms.PasswordInput({"autocomplete": "current-password"})
 
 
 class PasswordForm(PasswordChangeForm):
@@ -79,34 +44,71 @@ class ProfileForm(forms.ModelForm):
         fields = ("display_name", "email")
         labels = {"display_name": "Name shown to others", "email": "E-mail"}
 
+    def clean_email(self) -> str:
+        return self.cleaned_data["email"].lower()
 
-class AddPersonForm(forms.Form):
-    """Adds somebody who has an account."""
 
-    username = forms.CharField(
-        label="Sign-in name", max_length=150, widget=forms.TextInput({"autocomplete": "off"})
+class InviteForm(forms.Form):
+    """A pasted list of addresses, or none for a link to hand over."""
+
+    addresses = forms.CharField(
+        label="E-mail addresses or usernames",
+        required=False,
+        widget=forms.Textarea({"rows": 3, "placeholder": "ben@example.org, cleo@example.org"}),
+        help_text="One a line or separated by commas. Leave it empty for one link to hand over.",
     )
     role = forms.ChoiceField(label="Role", choices=Role.choices)
+    days = forms.IntegerField(
+        label="Days until it expires", min_value=1, max_value=MAX_DAYS, initial=14
+    )
 
-    def clean_username(self) -> str:
-        name = self.cleaned_data["username"].strip()
-        self.person = User.objects.filter(username=name, is_active=True).first()
-        if self.person is None:
-            raise ValidationError(
-                f"Nobody has the sign-in name '{name}'. Create an account below instead."
-            )
-        return name
+    def clean_addresses(self) -> list[str]:
+        try:
+            return addresses_read(self.cleaned_data["addresses"])
+        except DomainError as error:
+            raise ValidationError(error.message, code=error.code) from None
 
 
 class NewPersonForm(forms.Form):
-    """Makes an account and adds it; the temporary password is shown once."""
+    """Somebody who makes their own account: by an invitation, or as the first of the site."""
 
-    new_username = forms.CharField(
-        label="Sign-in name", max_length=150, widget=forms.TextInput({"autocomplete": "off"})
+    token = forms.CharField(label="Set-up token", max_length=100)
+    username = forms.CharField(
+        label="Username",
+        max_length=150,
+        widget=forms.TextInput({"autocomplete": "username", "autocapitalize": "none"}),
     )
     display_name = forms.CharField(label="Name shown to others", max_length=150, required=False)
     email = forms.EmailField(label="E-mail", required=False)
-    new_role = forms.ChoiceField(label="Role", choices=Role.choices)
+    password = forms.CharField(
+        label="Password",
+        strip=False,
+        widget=forms.PasswordInput({"autocomplete": "new-password"}),
+        help_text="At least ten characters; not a common one, and not like your name.",
+    )
+
+    def __init__(self, *args: Any, leave_out: tuple[str, ...] = (), **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        for name in leave_out:
+            del self.fields[name]
+
+
+class ProjectForm(forms.ModelForm):
+    class Meta:
+        model = Project
+        fields = ("name", "description")
+        widgets = {"description": forms.Textarea({"rows": 2})}
+
+
+class NewProjectForm(ProjectForm):
+    copy_of = forms.ChoiceField(
+        label="Settings", required=False, help_text="Rule, task mix, criteria; no data, no people."
+    )
+
+    def __init__(self, *args: Any, projects: list[Project], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        choices = [("", "Usual settings"), *((one.slug, f"As in {one.name}") for one in projects)]
+        self.fields["copy_of"].choices = choices
 
 
 class RoleForm(forms.Form):

@@ -25,6 +25,7 @@ class User(AbstractUser):
     theme = models.CharField(
         max_length=8, default="system", choices=[(x, x) for x in ("system", "light", "dark")]
     )
+    may_create_projects = models.BooleanField(default=False)
 
     class Meta:
         constraints = [
@@ -58,6 +59,7 @@ class Project(Named):
     description = models.TextField(blank=True)
     created_by = models.ForeignKey(User, null=True, on_delete=models.SET_NULL, related_name="+")
     archived_at = models.DateTimeField(null=True, blank=True)
+    set_up_at = models.DateTimeField(null=True, blank=True)  # null: its pages show the first steps
 
     class Meta:
         ordering = ["name"]
@@ -84,6 +86,34 @@ class Membership(Stamped):
 
     def __str__(self) -> str:
         return f"{self.user} in {self.project}: {self.role}"
+
+
+class Invitation(Named):
+    """A link that makes one person a member of a project; only the hash of its token is kept."""
+
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="invitations")
+    role = models.CharField(max_length=12, choices=Role.choices)
+    email = models.EmailField(blank=True)
+    sha256 = models.CharField(max_length=64, unique=True)
+    expires_at = models.DateTimeField()
+    created_by = models.ForeignKey(User, null=True, on_delete=models.SET_NULL, related_name="+")
+    accepted_by = models.ForeignKey(
+        User, null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
+    )
+    accepted_at = models.DateTimeField(null=True, blank=True)
+    revoked_at = models.DateTimeField(null=True, blank=True)
+    mailed_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ["-created_at"]
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(role__in=[str(r) for r in Role]), name="invitation_role_known"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.email or 'a link'} to {self.project}: {self.role}"
 
 
 class ApiToken(Named):

@@ -1,8 +1,20 @@
 """Reads of people, roles, tokens and the audit log."""
 
-from django.db.models import Q, QuerySet
+from collections.abc import Iterable
 
-from apps.accounts.models import ApiToken, AuditEvent, Membership, Project, Role, User
+from django.db.models import Count, Q, QuerySet
+from django.utils import timezone
+
+from apps.accounts.models import (
+    ApiToken,
+    AuditEvent,
+    Invitation,
+    Membership,
+    Project,
+    Role,
+    User,
+    token_sha256,
+)
 
 
 def memberships_of(user: User) -> list[Membership]:
@@ -15,8 +27,88 @@ def memberships_of(user: User) -> list[Membership]:
 
 
 def may_create_projects(user: User) -> bool:
-    """Superusers, and whoever administers a project already."""
-    return user.is_superuser or user.memberships.filter(role=Role.ADMIN).exists()
+    """Site administrators, whom they allow it, and whoever administers a project already."""
+    return (
+        user.is_superuser
+        or user.may_create_projects
+        or user.memberships.filter(role=Role.ADMIN).exists()
+    )
+
+
+def person_named(login: str) -> User | None:
+    """Who has this sign-in name or this e-mail, whatever the case; None where two would fit."""
+    login = login.strip()
+    field = "email" if "@" in login else "username"
+    for name in (field, "username"):
+        found = list(User.objects.filter(**{f"{name}__iexact": login})[:2]) if login else []
+        if len(found) == 1:
+            return found[0]
+    return None
+
+
+def site_has_people() -> bool:
+    """Whether anybody can sign in; until then the site shows its set-up page."""
+    return User.objects.filter(is_active=True).exists()
+
+
+def people_of_site(*, search: str = "", who: str = "") -> QuerySet[User]:
+    """Everybody who signs in, or has signed in, by name; `who`: "", "active", "inactive"."""
+    rows = User.objects.filter(is_imported=False).annotate(n_projects=Count("memberships"))
+    if who:
+        rows = rows.filter(is_active=who == "active")
+    if search:
+        rows = rows.filter(_named_like(search))
+    return rows.order_by("username")
+
+
+def belongs_only_to_admin(user: User, admin: User) -> bool:
+    """Whether `admin` administers every project the person is in: only then may they hand out a
+    link to the account. Administrators of the site are out of everybody else's reach."""
+    if user.is_superuser and not admin.is_superuser:
+        return False
+    mine = admin.memberships.filter(role=Role.ADMIN).values("project")
+    return admin.is_superuser or not user.memberships.exclude(project__in=mine).exists()
+
+
+def archived_of(user: User) -> QuerySet[Project]:
+    """The archived projects that the person administers."""
+    return Project.objects.filter(
+        archived_at__isnull=False, memberships__user=user, memberships__role=Role.ADMIN
+    )
+
+
+def people_counts(projects: Iterable[Project]) -> dict[str, int]:
+    """{project: its people who can sign in}."""
+    rows = Membership.objects.filter(project__in=list(projects), user__is_active=True)
+    return dict(rows.values_list("project").annotate(n=Count("pk")))
+
+
+def invitations_open(project: Project) -> QuerySet[Invitation]:
+    """Neither used nor revoked, the expired among them, newest first."""
+    return project.invitations.filter(accepted_at=None, revoked_at=None)
+
+
+def invitation_of(token: str) -> Invitation | None:
+    """The invitation that this token still opens."""
+    return (
+        Invitation.objects.select_related("project")
+        .filter(
+            sha256=token_sha256(token),
+            accepted_at=None,
+            revoked_at=None,
+            expires_at__gt=timezone.now(),
+            project__archived_at=None,
+        )
+        .first()
+    )
+
+
+def _named_like(search: str, prefix: str = "") -> Q:
+    return (
+        Q(**{f"{prefix}username__icontains": search})
+        | Q(**{f"{prefix}display_name__icontains": search})
+        | Q(**{f"{prefix}email__icontains": search})
+    )
 
 
 def people_list(
@@ -32,11 +124,7 @@ def people_list(
     if role:
         rows = rows.filter(role=role)
     if search:
-        rows = rows.filter(
-            Q(user__username__icontains=search)
-            | Q(user__display_name__icontains=search)
-            | Q(user__email__icontains=search)
-        )
+        rows = rows.filter(_named_like(search, "user__"))
     return rows.order_by("user__is_imported", "user__username")
 
 

@@ -1,25 +1,65 @@
-"""Signing in, one's own account, and the people of a project."""
+"""Signing in, one's own account, projects, and the people of a project and of the site.
 
+allauth looks its own pages up by the names account_…; those that there are stand here.
+"""
+
+from allauth.account import views as allauth_views
 from django.urls import path
 
-from apps.accounts.views import account, people
+from apps.accounts.services.mails import mails_go_out
+from apps.accounts.views import account, joining, people, projects, site
 
 app_name = "accounts"
 urlpatterns = [
     path("sign-in/", account.SignIn.as_view(), name="sign_in"),
     path("sign-out/", account.sign_out, name="sign_out"),
+    path("set-up/", joining.set_up, name="set_up"),
+    path("invitation/<str:token>/", joining.invitation, name="invitation"),
     path("account/", account.account, name="account"),
     path("account/profile/", account.profile, name="profile"),
     path("account/theme/", account.theme, name="theme"),
     path("account/password/", account.password, name="password"),
     path("account/tokens/", account.token_create, name="token_create"),
     path("account/tokens/<str:token_id>/revoke/", account.token_revoke, name="token_revoke"),
+    path("site/people/", site.people, name="site_people"),
+    path("site/people/<int:user_id>/", site.person, name="site_person"),
+    path("projects/", projects.projects, name="projects"),
+    path("projects/new/", projects.project_new, name="project_new"),
+    path("projects/<slug:slug>/restore/", projects.project_restore, name="project_restore"),
+    path("projects/<slug:slug>/delete/", projects.project_delete, name="project_delete"),
     path("p/<slug:slug>/", account.project, name="project"),
+    path("p/<slug:slug>/project/", projects.project_settings, name="project_settings"),
+    path("p/<slug:slug>/project/archive/", projects.project_archive, name="project_archive"),
+    path("p/<slug:slug>/project/set-up/", projects.project_set_up_done, name="set_up_done"),
     path("p/<slug:slug>/people/", people.people, name="people"),
-    path("p/<slug:slug>/people/add/", people.person_add, name="person_add"),
-    path("p/<slug:slug>/people/create/", people.person_create, name="person_create"),
+    path("p/<slug:slug>/people/invite/", people.invite, name="invite"),
+    path(
+        "p/<slug:slug>/people/invitations/<str:invitation_id>/",
+        people.invitation_change,
+        name="invitation_change",
+    ),
     path("p/<slug:slug>/people/<int:user_id>/", people.person, name="person"),
     path("p/<slug:slug>/people/<int:user_id>/role/", people.person_role, name="person_role"),
     path("p/<slug:slug>/people/<int:user_id>/remove/", people.person_remove, name="person_remove"),
+    path(
+        "p/<slug:slug>/people/<int:user_id>/password/",
+        people.person_password,
+        name="person_password",
+    ),
     path("p/<slug:slug>/audit-log/", people.audit_log, name="audit_log"),
+]
+
+allauth_urls = [
+    path("sign-in/", account.SignIn.as_view(), name="account_login"),
+    path(
+        "password/forgotten/",
+        allauth_views.PasswordResetView.as_view(extra_context={"mails_go_out": mails_go_out}),
+        name="account_reset_password",
+    ),
+    path("password/sent/", allauth_views.password_reset_done, name="account_reset_password_done"),
+    path(
+        "password/new/<str:uidb36>/<str:key>/",
+        account.PasswordFromLink.as_view(),
+        name="account_reset_password_from_key",
+    ),
 ]

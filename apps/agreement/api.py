@@ -10,6 +10,7 @@ from pydantic import ConfigDict
 
 from apps.accounts.api_auth import needs
 from apps.accounts.permissions import ADMIN, READERS, STAFF, project_for
+from apps.agreement.screens.results import pair_rows, ranking_rows
 from apps.agreement.selectors import votes
 from apps.agreement.selectors.decisions import consensus_get, consensus_report_get, rule_preview
 from apps.agreement.services.consensus import consensus_compare, decide_by_switch
@@ -182,6 +183,98 @@ def agreement(request: HttpRequest, slug: str) -> dict[str, Any]:
         "n_comparisons": report.n_comparisons,
         "slices": report.figures["slices"]["dimensions"],
     } | {name: report.figures[name] for name in PARTS}
+
+
+# Which model is better.
+
+
+class WinRateOut(Schema):
+    """Of a model over the votes on it, ties as half; intervals 95 %, by prompts and people."""
+
+    win_rate: float | None
+    low: float | None
+    high: float | None
+    votes: int
+    prompts: int
+    people: int
+    no_interval: str = Field(description="too_few_people, too_few_prompts, all_alike… or empty")
+
+
+class PairOfModelsOut(WinRateOut):
+    model: str = Field(description="whose wins and win rate these are")
+    against: str
+    wins: int
+    losses: int
+    ties: int
+    both_bad: int
+
+
+class RankedModelOut(Schema):
+    model: str
+    rank_best: int = Field(description="by differences between models, Holm over all pairs")
+    rank_worst: int
+    strength: float = Field(description="log odds against a model of average strength")
+    strength_low: float | None
+    strength_high: float | None
+
+
+class ControlOut(Schema):
+    name: str = Field(description="side: the left answer; length: per factor e in characters")
+    value: float = Field(description="log odds")
+    low: float | None
+    high: float | None
+
+
+class OrderOut(Schema):
+    reason: str = Field(
+        description="why there is no order (no_votes, not_connected, separated) or none with "
+        "intervals (too_few_people, too_few_prompts, unstable); empty where there is"
+    )
+    n: int = Field(description="votes, without those that both answers are bad")
+    n_both_bad: int
+    n_prompts: int
+    n_people: int
+    models: list[RankedModelOut]
+    controls: list[ControlOut]
+
+
+class TopicRateOut(WinRateOut):
+    topic: str
+    model: str
+
+
+class ModelRankingOut(Schema):
+    computed_at: datetime
+    newer_votes: bool = Field(description="votes were cast since")
+    votes_without_models: int
+    as_voted: OrderOut
+    controlled: OrderOut = Field(description="at equal length, and on no side")
+    pairs: list[PairOfModelsOut]
+    by_topic: list[TopicRateOut]
+
+
+@router.get(
+    "/projects/{slug}/ranking",
+    auth=needs("read"),
+    response=ModelRankingOut,
+    summary="Which model is better: pairs, Bradley–Terry order, topics",
+)
+def ranking(request: HttpRequest, slug: str) -> dict[str, Any]:
+    project, _role = project_for(request.user, slug, READERS)
+    report = votes.report_get(project=project) or report_refresh(project=project)
+    figures = report.figures["models"]
+    rows = list(ranking_rows(figures))
+    return {
+        "computed_at": report.computed_at,
+        "newer_votes": votes.newest_vote_id(project=project) > report.last_vote_id,
+        "votes_without_models": figures["n_unnamed"],
+        "as_voted": figures["orders"]["plain"]
+        | {"models": [row for row in rows if not row["topic"] and not row["controlled"]]},
+        "controlled": figures["orders"]["controlled"]
+        | {"models": [row for row in rows if row["controlled"]]},
+        "pairs": pair_rows(figures),
+        "by_topic": [row for row in rows if row["topic"]],
+    }
 
 
 # The API of the decision rule: preview one, apply one, compare the methods.

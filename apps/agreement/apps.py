@@ -11,15 +11,27 @@ class AgreementConfig(AppConfig):
         readers = frozenset({"reviewer", "engineer", "admin"})
         nav_add(
             NavItem(
-                rank=20,
+                rank=40,
                 label="Agreement",
                 url_name="agreement:overview",
                 icon="chart-column",
                 section="agreement",
                 roles=readers,
+                tabs=frozenset({"reviewer", "admin"}),
             )
         )
-        nav_add(NavItem(24, "Disputes", "agreement:disputes", "flag", "disputes", readers))
-        nav_add(NavItem(25, "Audits", "agreement:audits", "eye", "audits", readers))
+        nav_add(NavItem(24, "Results", "agreement:results", "star", "results", readers))
+        nav_add(
+            NavItem(
+                44,
+                "Disputes",
+                "agreement:disputes",
+                "flag",
+                "disputes",
+                readers,
+                tabs=frozenset({"reviewer"}),
+            )
+        )
+        nav_add(NavItem(45, "Audits", "agreement:audits", "eye", "audits", readers))
         dispute_page_set("agreement:dispute")
         annotator_pages_set("agreement:annotators", "agreement:annotator")

@@ -11,6 +11,7 @@ from apps.agreement.models import Ruling
 from apps.agreement.selectors.annotators import SHOWN, SORTS
 from apps.agreement.selectors.disputes import SHOWN as DISPUTES_SHOWN
 from apps.agreement.selectors.disputes import Filters
+from apps.labeling.forms.rule import PresetForm, percent
 from apps.labeling.models import Choice, DecideBy, LabelingSettings
 from apps.labeling.services.deciding import Policy
 from apps.labeling.services.projects import too_few_votes
@@ -26,7 +27,7 @@ FIELDS = (
 )
 
 
-class RuleForm(forms.Form):
+class RuleForm(PresetForm):
     """A decision rule to preview or to apply."""
 
     decide_by = forms.ChoiceField(
@@ -42,16 +43,15 @@ class RuleForm(forms.Form):
         label="Minimum agreeing votes",
         help_text="When counting: for the winner",
     )
-    least_share = forms.FloatField(
-        min_value=0.01,
-        max_value=1,
-        label="Minimum share",
+    least_share = percent(
+        0.01,
+        label="Minimum share (%)",
         help_text="When counting: of all votes, ties and both-bad included",
     )
-    least_posterior = forms.FloatField(
-        min_value=0.51,
-        max_value=0.999,
-        label="Minimum probability",
+    least_posterior = percent(
+        0.51,
+        0.999,
+        label="Minimum probability (%)",
         help_text="With a model: how probable the winner must be",
     )
     max_overlap = forms.IntegerField(
@@ -70,9 +70,12 @@ class RuleForm(forms.Form):
     def __init__(self, data: Any = None, *, current: LabelingSettings) -> None:
         self.current = current
         super().__init__(data, initial={name: getattr(current, name) for name in FIELDS})
+        self.preset_add(current.project_id, vars(current))
 
     def clean(self) -> dict[str, Any]:
         data = super().clean()
+        data |= self.preset_values(also=["overlap"])
+        data.pop("preset", None)
         if not self.errors:
             needed = max(data["least_votes"], data["least_agreeing"])
             if data["max_overlap"] < needed:
@@ -90,7 +93,7 @@ class RuleForm(forms.Form):
         """The rule as labeling decides by it, without a fit; unbound, the current one."""
         given = self.cleaned_data if self.is_bound else self.initial
         wanted = {name: given[name] for name in FIELDS}
-        return Policy(overlap=self.current.overlap, **wanted)
+        return Policy(overlap=given.get("overlap", self.current.overlap), **wanted)
 
 
 # What the pages of disputes send.

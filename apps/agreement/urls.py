@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from apps.agreement.views import annotators, audits, decisions, disputes, reports
+from apps.agreement.views import annotators, audits, decisions, disputes, reports, results
 
 app_name = "agreement"
 urlpatterns = [
@@ -20,6 +20,10 @@ urlpatterns = [
         reports.disagreements,
         name="disagreements",
     ),
+    # results
+    path("<slug:slug>/results/", results.results, name="results"),
+    path("<slug:slug>/results/pairs.csv", results.pairs_csv, name="pairs_csv"),
+    path("<slug:slug>/results/ranking.csv", results.ranking_csv, name="ranking_csv"),
     # decisions
     path("<slug:slug>/agreement/decisions/", decisions.decisions, name="decisions"),
     path("<slug:slug>/agreement/decisions/preview/", decisions.preview, name="decisions_preview"),

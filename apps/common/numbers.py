@@ -28,6 +28,11 @@ def count(value: int | None) -> str:
     return "—" if value is None else f"{value:,}"
 
 
+def percent(share: float | None) -> str:
+    """A share as people say it: 60 %, 2.5 %."""
+    return "—" if share is None else f"{round(100 * share, 9):.6g} %"
+
+
 def figure(value: Any, digits: int = 3) -> str:
     """A measured number with `digits` significant ones: 0.713, 1,204, 3.1e-05, not a number."""
     if value is None or value == "":

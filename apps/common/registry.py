@@ -15,7 +15,8 @@ class NavItem:
 
     `url_name` takes the project's slug; `icon` names a symbol of static/icons.svg; `section` marks
     the entry as current when it equals the view's `nav` context variable. With `when` the entry is
-    shown only in projects for which it holds.
+    shown only in projects for which it holds. It stands in the group of its rank (`GROUPS`), and
+    for `tabs` also in the bar of a phone, which has place for four.
     """
 
     rank: int
@@ -25,6 +26,15 @@ class NavItem:
     section: str
     roles: frozenset[str]
     when: Callable[[Any], bool] | None = None
+    tabs: frozenset[str] = frozenset()
+
+    @property
+    def group(self) -> str:
+        return next(name for least, name in GROUPS if self.rank >= least)
+
+
+# The groups of the rail by the least rank of their entries, the last first.
+GROUPS = ((90, "Project"), (60, "Training"), (40, "Quality"), (20, "Data"), (10, "Label"), (0, ""))
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,11 +95,28 @@ class Bell:
     noun: tuple[str, str]
 
 
+@dataclass(frozen=True, slots=True)
+class SetupStep:
+    """A step of setting a project up: the page `url_name`, with the pages `within` it. The step is
+    done when `done` says so of the project; `rank` orders them."""
+
+    rank: int
+    label: str
+    url_name: str
+    done: Callable[[Any], bool]
+    within: tuple[str, ...] = ()
+
+
 _nav: list[NavItem] = []
 _home: dict[str, str] = {}
 _overview: dict[str, str] = {}
 _annotator_pages: dict[str, str] = {}
 _dispute_pages: list[str] = []
+_deletion_checks: list[Callable[[Any], None]] = []
+_copies: list[Callable[[Any, Any], None]] = []
+_facts: list[Callable[[Collection[Any]], Mapping[str, Mapping[str, Any]]]] = []
+_start_lines: list[Callable[[], str]] = []
+_setup: dict[int, SetupStep] = {}
 _health: dict[str, Callable[[], str | None]] = {}
 _remarks: dict[str, Callable[[], str | None]] = {}
 _vote_uses: list[Callable[[Collection[int]], Mapping[int, int]]] = []
@@ -174,6 +201,57 @@ def health_remarks() -> dict[str, str]:
     """What there is to say about parts that may be missing, by name."""
     said = {name: probe() for name, probe in sorted(_remarks.items())}
     return {name: text for name, text in said.items() if text}
+
+
+def deletion_check_add(check: Callable[[Any], None]) -> None:
+    """`check` takes a project that is about to be deleted and raises a `DomainError` while the
+    project has something that must end first."""
+    if check not in _deletion_checks:
+        _deletion_checks.append(check)
+
+
+def deletion_check(project: Any) -> None:
+    for check in _deletion_checks:
+        check(project)
+
+
+def project_copy_add(copy: Callable[[Any, Any], None]) -> None:
+    """`copy` takes a project and a new one, and gives the new one its app's settings of the old."""
+    if copy not in _copies:
+        _copies.append(copy)
+
+
+def project_settings_copy(source: Any, target: Any) -> None:
+    for copy in _copies:
+        copy(source, target)
+
+
+def project_facts_add(find: Callable[[Collection[Any]], Mapping[str, Mapping[str, Any]]]) -> None:
+    """`find` takes projects and gives {project: {comparisons, decided, last_vote_at}}."""
+    if find not in _facts:
+        _facts.append(find)
+
+
+def project_facts(projects: Collection[Any]) -> Mapping[str, Mapping[str, Any]]:
+    return next((find(projects) for find in _facts), {})
+
+
+def start_line_add(line: Callable[[], str]) -> None:
+    """`line` is asked when the server has started; empty where there is nothing to say."""
+    if line not in _start_lines:
+        _start_lines.append(line)
+
+
+def start_lines() -> list[str]:
+    return [f"  {text}" for text in (line() for line in _start_lines) if text]
+
+
+def setup_step_add(step: SetupStep) -> None:
+    _setup[step.rank] = step
+
+
+def setup_steps() -> list[SetupStep]:
+    return [step for _, step in sorted(_setup.items())]
 
 
 def vote_uses_add(count: Callable[[Collection[int]], Mapping[int, int]]) -> None:

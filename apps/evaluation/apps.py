@@ -14,6 +14,6 @@ class EvaluationConfig(AppConfig):
         staff = frozenset({"engineer", "admin"})
         nav_add(
             NavItem(
-                42, "Reward models", "evaluation:reward_models", "scale", "reward_models", staff
+                62, "Reward models", "evaluation:reward_models", "percent", "reward_models", staff
             )
         )

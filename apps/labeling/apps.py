@@ -1,8 +1,23 @@
 """Prompts, responses, comparisons; handing out slots, taking votes, deciding."""
 
-from django.apps import AppConfig
+from typing import Any
 
-from apps.common.registry import NavItem, home_set, nav_add, overview_set, upload_add, voting_add
+from django.apps import AppConfig
+from django.db.models.signals import post_delete, post_save
+
+from apps.common.registry import (
+    NavItem,
+    SetupStep,
+    home_set,
+    nav_add,
+    overview_set,
+    project_copy_add,
+    project_facts_add,
+    setup_step_add,
+    upload_add,
+    voting_add,
+)
+from apps.common.transactions import after_commit
 
 
 class LabelingConfig(AppConfig):
@@ -10,26 +25,82 @@ class LabelingConfig(AppConfig):
     label = "labeling"
 
     def ready(self) -> None:
-        from apps.labeling.selectors.ratings import has_rating_tasks  # models are there only now
+        # models are there only now
+        from apps.labeling.selectors.projects import (
+            has_comparisons,
+            has_guidelines,
+            has_own_rule,
+            project_facts,
+        )
+        from apps.labeling.selectors.ratings import has_rating_tasks
+        from apps.labeling.services.projects import labeling_settings_copy
+
+        for signal in (post_save, post_delete):
+            signal.connect(
+                _member_changed,
+                sender="accounts.Membership",
+                dispatch_uid="labeling.member_changed",
+            )
+        project_facts_add(project_facts)
+        project_copy_add(labeling_settings_copy)
+        for step in (
+            SetupStep(10, "File", "labeling:imports", has_comparisons, ("labeling:import",)),
+            SetupStep(
+                20,
+                "Guidelines",
+                "labeling:guideline_edit",
+                has_guidelines,
+                ("labeling:guidelines",),
+            ),
+            SetupStep(30, "Rule", "labeling:settings", has_own_rule),
+        ):
+            setup_step_add(step)
 
         labelers = frozenset({"annotator", "reviewer", "admin"})
+        annotators = frozenset({"annotator"})
+        importers = frozenset({"engineer", "admin"})
         readers = frozenset({"reviewer", "engineer", "admin"})
         for item in (
-            NavItem(10, "Label", "labeling:label", "list-checks", "label", labelers),
+            NavItem(10, "Label", "labeling:label", "list-checks", "label", labelers, tabs=labelers),
             NavItem(10, "Rate", "labeling:rate", "star", "rate", labelers, has_rating_tasks),
-            NavItem(11, "My answers", "labeling:answers", "history", "answers", labelers),
-            NavItem(12, "Guidelines", "labeling:guidelines", "book-open", "guidelines", labelers),
             NavItem(
-                14,
+                11,
+                "My answers",
+                "labeling:answers",
+                "history",
+                "answers",
+                labelers,
+                tabs=annotators,
+            ),
+            NavItem(
+                12,
+                "Guidelines",
+                "labeling:guidelines",
+                "book-open",
+                "guidelines",
+                labelers,
+                tabs=annotators,
+            ),
+            NavItem(
+                42,
                 "Annotators",
                 "labeling:annotators",
                 "clipboard-check",
                 "annotators",
                 frozenset({"admin"}),
             ),
-            NavItem(13, "Comparisons", "labeling:comparisons", "scale", "comparisons", readers),
             NavItem(
-                13,
+                20,
+                "Comparisons",
+                "labeling:comparisons",
+                "columns-2",
+                "comparisons",
+                readers,
+                tabs=readers,
+            ),
+            NavItem(22, "Imports", "labeling:imports", "upload", "imports", importers),
+            NavItem(
+                21,
                 "Ratings",
                 "labeling:rating_tasks",
                 "chart-column",
@@ -38,7 +109,7 @@ class LabelingConfig(AppConfig):
                 has_rating_tasks,
             ),
             NavItem(
-                98, "Settings", "labeling:settings", "settings", "settings", frozenset({"admin"})
+                91, "Settings", "labeling:settings", "settings", "settings", frozenset({"admin"})
             ),
         ):
             nav_add(item)
@@ -55,3 +126,11 @@ class LabelingConfig(AppConfig):
             *(f"api:{name}" for name in ("next_pair", "slot_vote", "slot_skip", "vote_revise")),
             *(f"api:{name}" for name in ("task_next", "task_rate", "task_skip", "task_revise")),
         )
+
+
+def _member_changed(instance: Any, **_given: Any) -> None:
+    """Somebody came, went, was paused or has another role: pairs may have nobody left, or somebody
+    again."""
+    from apps.labeling.services.exhausting import comparisons_settle
+
+    after_commit(comparisons_settle, project=instance.project)

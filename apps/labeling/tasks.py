@@ -12,6 +12,12 @@ def run_import(job: str) -> str:
     return services.import_job_run(job=job)
 
 
+@shared_task(name="apps.labeling.tasks.sweep_comparisons")
+def sweep_comparisons() -> int:
+    """Contest what nobody is left to vote on, open what somebody is left for again."""
+    return services.comparisons_sweep()
+
+
 @shared_task(name=wire.TASK_SWEEP_IMPORTS)
 def sweep_imports() -> int:
     """Every few seconds, by the scheduler (queue `default`)."""

@@ -60,6 +60,8 @@ urlpatterns = [
         name="annotator_qualification",
     ),
     path("<slug:slug>/comparisons/", comparisons.comparisons, name="comparisons"),
+    path("<slug:slug>/comparisons/results/", comparisons.results_file, name="results_file"),
+    path("<slug:slug>/comparisons/votes/", comparisons.votes_file, name="votes_file"),
     path("<slug:slug>/comparisons/ambiguous/", comparisons.ambiguous, name="ambiguous"),
     path("<slug:slug>/comparisons/<int:comparison_id>/", comparisons.comparison, name="comparison"),
     path(

@@ -32,7 +32,7 @@ class MonitoringConfig(AppConfig):
         end_listener_add(check_ended)
         end_listener_add(probe_ended)
         staff = frozenset({"engineer", "admin"})
-        nav_add(NavItem(44, "Monitoring", "monitoring:overview", "gauge", "monitoring", staff))
+        nav_add(NavItem(64, "Monitoring", "monitoring:overview", "gauge", "monitoring", staff))
         self._diagnosis()
         self._bell()
 

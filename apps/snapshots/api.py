@@ -11,10 +11,10 @@ from pydantic import ConfigDict
 from apps.accounts.api_auth import needs
 from apps.accounts.permissions import READERS, STAFF, project_for
 from apps.common.errors import DomainError
+from apps.common.row_files import download_response
 from apps.snapshots import exports
 from apps.snapshots.models import Snapshot
 from apps.snapshots.recipe import PRIVATE_SPLITS
-from apps.snapshots.screens.exports import download_response
 from apps.snapshots.selectors import comparing, lineage, snapshots
 from apps.snapshots.services import freezing
 
@@ -68,9 +68,18 @@ class SnapshotDetailOut(SnapshotOut):
     files: list[FileOut] = Field(default_factory=list)
 
 
+class LossOut(Schema):
+    name: str = Field(description="the setting of the recipe")
+    lost: int
+    decided: int = Field(description="pairs that are kept where nothing is held out or filtered")
+
+
 class PreviewOut(Schema):
     counts: dict[str, Any]
     warnings: list[str]
+    losses: list[LossOut] = Field(
+        description="settings that lose over a fifth of the decided pairs, each by itself"
+    )
 
 
 class RowOut(Schema):
@@ -186,8 +195,12 @@ def snapshot_create(request: HttpRequest, slug: str, payload: SnapshotIn) -> Sta
 def snapshot_preview(request: HttpRequest, slug: str, payload: RecipeIn) -> dict[str, Any]:
     project, _role = project_for(request.user, slug, STAFF)
     recipe = snapshots.recipe_over_defaults(project=project, data=payload.recipe)
-    shown = freezing.snapshot_preview(project=project, recipe=recipe)
-    return {"counts": shown.counts, "warnings": list(shown.warnings)}
+    look = freezing.snapshot_look(project=project, recipe=recipe)
+    return {
+        "counts": look.assembly.counts,
+        "warnings": list(look.assembly.warnings),
+        "losses": list(look.losses),
+    }
 
 
 @router.get(

@@ -23,11 +23,12 @@ class SnapshotsConfig(AppConfig):
                 icon="database",
                 section="datasets",
                 roles=frozenset({"reviewer", "engineer", "admin"}),
+                tabs=frozenset({"engineer"}),
             )
         )
         nav_add(
             NavItem(
-                rank=31,
+                rank=46,
                 label="Data readiness",
                 url_name="snapshots:ready",
                 icon="target",

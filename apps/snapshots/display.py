@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from apps.snapshots.assembling.deciding import NO_VOTES
+from apps.snapshots.assembling.losses import Loss
 from apps.snapshots.models import Snapshot
 from apps.snapshots.progress import STEPS
 from apps.snapshots.recipe import PRIVATE_SPLITS, in_order
@@ -104,7 +105,9 @@ def tiles(counts: Mapping[str, Any]) -> list[DatasetTile]:
             "Held-out annotators",
             f"{people['held_out']:,}",
             "",
-            f"{votes['held_out_rows']:,} of their {votes['held_out']:,} votes are measured on",
+            f"{votes['held_out_rows']:,} of their {votes['held_out']:,} votes are measured on"
+            if people["held_out"]
+            else "nothing is said about people who were not seen",
         ),
     ]
 
@@ -120,6 +123,47 @@ def figures(counts: Mapping[str, Any], warnings: Sequence[str]) -> dict[str, Any
         "strata": strata_rows(counts),
         "n_train": counts.get("rows", {}).get("train", 0),
     }
+
+
+@dataclass(frozen=True, slots=True)
+class LossLine:
+    """A setting that loses many pairs: its field on the form, what it loses, and the way out."""
+
+    field: str
+    words: str
+    way_out: str
+
+
+# What the setting is called in a sentence, and what the button beside it does.
+_LOSSES = {
+    "decide_by": ("This way to decide", "Decide as the project does"),
+    "least_votes": ("This minimum", "Take the project’s"),
+    "least_agreeing": ("This minimum", "Take the project’s"),
+    "least_share": ("This minimum", "Take the project’s"),
+    "least_posterior": ("This minimum", "Take the project’s"),
+    "rulings": ("Ignoring rulings", "Let rulings override the votes"),
+    "ties": ("Leaving ties and “both are bad” out", "Keep them, as soft labels"),
+    "heldout_groups": ("Holding these groups out", "Hold out no group"),
+    "groups": ("Taking these groups only", "Take all groups"),
+    "topics": ("Taking these topics only", "Take all topics"),
+    "batches": ("Taking these batches only", "Take all batches"),
+    "without_annotators_of": ("Leaving these annotators out", "Leave none of them out"),
+    "cast_from": ("Leaving earlier votes out", "Take votes from the beginning"),
+    "cast_before": ("Leaving later votes out", "Take votes to the end"),
+}
+
+
+def loss_lines(losses: Sequence[Loss]) -> list[LossLine]:
+    return [LossLine(*_loss(loss)) for loss in losses]
+
+
+def _loss(loss: Loss) -> tuple[str, str, str]:
+    people = f"{loss.n:,} {'person' if loss.n == 1 else 'people'}"
+    field, (what, way_out) = {
+        "heldout_annotators": ("heldout_annotators", (f"Holding out {people}", "Hold out nobody")),
+        "left_out": ("include_left_out", (f"Leaving out {people}", "Include their votes")),
+    }.get(loss.name) or (loss.name, _LOSSES[loss.name])
+    return field, f"{what} loses {loss.lost:,} of {loss.decided:,} pairs.", way_out
 
 
 def notes(counts: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -240,7 +284,12 @@ def recipe_facts(recipe: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("Rule", _rule(recipe)),
         ("Rulings", _RULINGS.get(recipe.get("rulings", ""), "override the votes")),
         ("Held-out groups", ", ".join(recipe["heldout_groups"]) or "none"),
-        ("Held-out annotators", f"{_percent(recipe['heldout_annotators'])} of people, by hash"),
+        (
+            "Held-out annotators",
+            f"{_percent(recipe['heldout_annotators'])} of people, by hash"
+            if recipe["heldout_annotators"]
+            else "nobody",
+        ),
         (
             "Splits",
             ", ".join(f"{k} {_percent(v)}" for k, v in in_order(recipe["splits"]).items() if v),

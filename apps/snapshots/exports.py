@@ -8,7 +8,6 @@ time.
 import json
 import weakref
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import partial
 from typing import IO, Any
 
@@ -17,32 +16,17 @@ import pyarrow.parquet as pq
 from django.core.cache import cache
 
 from apps.common.errors import Conflict, DomainError, Missing, Unavailable
+from apps.common.row_files import MEDIA, ROW_FORMATS, Export, first_and_all, rows_content
 from apps.snapshots import formats
 from apps.snapshots.assembling.rows import Row
-from apps.snapshots.formats import Shape, SourceFiles, writing
+from apps.snapshots.formats import Shape, SourceFiles
 from apps.snapshots.models import Snapshot
 from apps.snapshots.recipe import SOFT, public
 from apps.snapshots.services.writing import folder_zipped, frozen_zipped
 from apps.snapshots.storage import artifact_open, artifact_store
 from workers.artifacts import MANIFEST, ArtifactError, ArtifactMissing, StoreUnreachable
 
-SPLIT_FORMATS = ("jsonl", "parquet", "csv")
-FORMATS = (*SPLIT_FORMATS, "zip")
-_MEDIA = {
-    "jsonl": "application/x-ndjson",
-    "parquet": "application/vnd.apache.parquet",
-    "csv": "text/csv; charset=utf-8",
-    "zip": "application/zip",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Export:
-    """A file to send. `content` is an open file or lines of text; the caller closes it."""
-
-    name: str
-    media_type: str
-    content: IO[bytes] | Iterable[bytes]
+FORMATS = (*ROW_FORMATS, "zip")
 
 
 def snapshot_splits(snapshot: Snapshot) -> list[str]:
@@ -72,7 +56,7 @@ def snapshot_export(
         stem = f"{stem}-{chosen.key}"
     name = f"{stem}.zip" if form == "zip" else f"{stem}-{split}.{form}"
     try:
-        return Export(name, _MEDIA[form], _content(snapshot, split, form, chosen, stem))
+        return Export(name, MEDIA[form], _content(snapshot, split, form, chosen, stem))
     except StoreUnreachable as error:
         raise Unavailable(f"{error}.") from error
     except ArtifactError as error:
@@ -123,22 +107,14 @@ def _content(
     if frozen and form != "csv":
         inner = f"parquet/{split}.parquet" if form == "parquet" else f"{split}.jsonl"
         return _frozen(snapshot, inner)
-    rows = writing.first_and_all(_shaped(snapshot, split, shape))
+    rows = first_and_all(_shaped(snapshot, split, shape))
     if rows is None:
         raise Missing(
             f"The split '{split}' has no row in this form ({shape.title}).",
             code="empty_export",
             field="split",
         )
-    schema = _schema(snapshot, split, shape)
-    if form == "csv":
-        return writing.spreadsheet(rows, schema.names)
-    if form == "jsonl":
-        return writing.json_lines(rows)
-    file = writing.scratch()
-    writing.parquet_write(rows, schema, file)
-    file.seek(0)
-    return file
+    return rows_content(rows, _schema(snapshot, split, shape), form)
 
 
 def _shaped(snapshot: Snapshot, split: str, shape: Shape) -> Iterable[Row]:
@@ -153,7 +129,7 @@ def _frozen_rows(snapshot: Snapshot, split: str) -> Iterable[Row]:
     def read() -> Iterable[Row]:
         with file:
             for line in file:
-                yield json.loads(line)
+                yield formats.with_own(json.loads(line))
 
     rows = read()
     weakref.finalize(rows, file.close)  # a form that needs no row leaves it untouched

@@ -1,13 +1,17 @@
 """The form of a new preference dataset; what it means is `SnapshotRecipe`'s business."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from django import forms
+from django.http import QueryDict
 
 from apps.accounts.models import Project
 from apps.common.errors import DomainError
+from apps.labeling.forms.rule import CUSTOM, PresetForm, UnitField, percent
+from apps.snapshots.display import LossLine
 from apps.snapshots.models import Snapshot
 from apps.snapshots.recipe import (
     DEV,
@@ -52,12 +56,17 @@ _SAME = (
 )
 _FILTERS = ("groups", "batches", "topics", "without_annotators_of")
 _TIMES = ("cast_from", "cast_before")
+# The part that is folded until somebody wants it.
+_ADVANCED = (
+    *("heldout_groups", "heldout_annotators", *_SPLITS),
+    *("split_by", "seed", "near_duplicates", "duplicate_similarity"),
+)
+# Where losing nothing is another value than the project's own.
+_WAY_OUT = {"heldout_annotators": "0", "ties": "soft", "include_left_out": "on"}
 
 
-def _share(label: str, help_text: str = "") -> forms.FloatField:
-    field = forms.FloatField(
-        min_value=0, max_value=1, required=False, label=label, help_text=help_text
-    )
+def _share(label: str, help_text: str = "") -> UnitField:
+    field = percent(required=False, label=label, help_text=help_text)
     field.hide_optional = True
     return field
 
@@ -67,7 +76,7 @@ def _time(label: str) -> forms.DateTimeField:
     return forms.DateTimeField(required=False, label=label, widget=widget)
 
 
-class SnapshotForm(forms.Form):
+class SnapshotForm(PresetForm):
     """Everything a recipe holds but single annotators, which the API can name.
 
     What is not sent has the project's default, so that a program may post only what it wants.
@@ -89,11 +98,9 @@ class SnapshotForm(forms.Form):
     least_agreeing = forms.IntegerField(
         min_value=1, max_value=1000, label="Minimum agreeing votes", help_text="counting only"
     )
-    least_share = forms.FloatField(
-        min_value=0.01, max_value=1, label="Minimum share", help_text="counting only; ties in whole"
-    )
-    least_posterior = forms.FloatField(
-        min_value=0.5, max_value=0.999999, label="Minimum probability", help_text="models only"
+    least_share = percent(0.01, label="Minimum share (%)", help_text="counting only; ties in whole")
+    least_posterior = percent(
+        0.5, 0.999999, label="Minimum probability (%)", help_text="models only"
     )
     rulings = forms.ChoiceField(
         label="Rulings on disputes",
@@ -113,10 +120,10 @@ class SnapshotForm(forms.Form):
         label="Groups held out whole",
         help_text="Never trained on; evaluated in a separate file.",
     )
-    heldout_annotators = forms.FloatField(
-        min_value=0,
-        max_value=0.9,
-        label="Share of annotators held out",
+    heldout_annotators = percent(
+        0.0,
+        0.9,
+        label="Share of annotators held out (%)",
         help_text="Their votes decide no row and form a separate evaluation file. 0: nobody.",
     )
     groups = forms.MultipleChoiceField(required=False, label="Only these groups")
@@ -132,12 +139,12 @@ class SnapshotForm(forms.Form):
     )
     cast_from = _time("Votes from")
     cast_before = _time("Votes before")
-    train_share = _share("Train")
-    smoke_share = _share("Smoke", "a quick check that a run works")
-    dev_share = _share("Dev", "steers training")
-    test_share = _share("Public test")
-    private_share = _share("Private test", "hidden from runs and readers")
-    audit_share = _share("Human audit", "kept for people to judge")
+    train_share = _share("Train (%)")
+    smoke_share = _share("Smoke (%)", "a quick check that a run works")
+    dev_share = _share("Dev (%)", "steers training")
+    test_share = _share("Public test (%)")
+    private_share = _share("Private test (%)", "hidden from runs and readers")
+    audit_share = _share("Human audit (%)", "kept for people to judge")
     split_by = forms.ChoiceField(
         choices=[
             ("auto", "Groups; answers if there are few groups"),
@@ -153,11 +160,10 @@ class SnapshotForm(forms.Form):
             ("refuse", "Stop the freeze"),
         ],
     )
-    duplicate_similarity = forms.FloatField(
-        min_value=0.5,
-        max_value=1,
-        label="Similarity threshold",
-        help_text="share of three-word runs in common; 1: the same words",
+    duplicate_similarity = percent(
+        0.5,
+        label="Similarity threshold (%)",
+        help_text="share of three-word runs in common; 100: the same words",
     )
     balance = forms.MultipleChoiceField(
         required=False,
@@ -196,8 +202,12 @@ class SnapshotForm(forms.Form):
         """like: a recipe to start from instead of the project's defaults."""
         self.project = project
         self.defaults = snapshots.recipe_default(project=project)
+        self.losses: Sequence[LossLine] = ()
         shown = like or self.defaults
+        if data is not None and (name := data.get("relax")):
+            data = self._relaxed(data.copy(), name)
         super().__init__(data, initial=_initial(shown))
+        self.preset_add(project.pk, {name: getattr(shown, name) for name in _SAME})
         for name in (*_SAME, *_FILTERS):
             self.fields[name].required = False
             self.fields[name].hide_optional = name not in ("heldout_groups", *_FILTERS)
@@ -216,6 +226,42 @@ class SnapshotForm(forms.Form):
         ]
         self.n_left_out = len(self.defaults.filters.left_out)
 
+    def _relaxed(self, data: QueryDict, name: str) -> QueryDict:
+        """The same with one setting as it loses nothing: the way out beside a loss."""
+        if name in (*_FILTERS, "heldout_groups"):
+            data.setlist(name, [])
+        elif name in _TIMES:
+            data[name] = ""
+        elif name in _WAY_OUT:
+            data[name] = _WAY_OUT[name]
+        elif name in _SAME:
+            data["preset"] = CUSTOM
+            data[name] = str(self.base_fields[name].prepare_value(getattr(self.defaults, name)))
+        return data
+
+    def losses_show(self, lines: Sequence[LossLine]) -> None:
+        """Put each sentence beside its field."""
+        for line in lines:
+            self[line.field].loss = line
+        self.losses = lines
+
+    @property
+    def lossy(self) -> list[forms.BoundField]:
+        """The fields that may lose pairs."""
+        return [self[name] for name in (*_SAME, *_FILTERS, *_TIMES, "include_left_out")]
+
+    @property
+    def is_custom(self) -> bool:
+        """Also where a number of the rule loses pairs, with its way out beside it."""
+        rule = {"decide_by", *(name for name in _SAME if name.startswith("least_"))}
+        return super().is_custom or any(line.field in rule for line in self.losses)
+
+    @property
+    def has_advanced(self) -> bool:
+        """Whether the folded part about hold-outs and splits holds an error, or a loss."""
+        named = {line.field for line in self.losses}
+        return any(self[name].errors or name in named for name in _ADVANCED)
+
     @property
     def has_weights(self) -> bool:
         """Whether the folded part about weights holds anything but the defaults, or an error."""
@@ -231,9 +277,10 @@ class SnapshotForm(forms.Form):
 
     def clean(self) -> dict[str, Any]:
         data = super().clean()
+        chosen = self.preset_values()
         if not self.errors:
             try:
-                data["recipe"] = self._recipe(data)
+                data["recipe"] = self._recipe(data, chosen)
             except DomainError as error:
                 self.refuse(error)
         return data
@@ -243,12 +290,13 @@ class SnapshotForm(forms.Form):
         name = (error.field or "").removeprefix("filters.")
         if name == "splits":
             total = math.fsum(self.cleaned_data.get(share) or 0.0 for share in _SPLITS)
-            wrong = f"The shares of the splits add up to {total:g}; they must add up to 1."
+            wrong = f"The splits add up to {100 * total:g} %; they must add up to 100 %."
             message = error.message if math.isclose(total, 1) else wrong
             return self.add_error("train_share", message)
         return self.add_error(name if name in self.fields else None, error.message)
 
-    def _recipe(self, data: dict[str, Any]) -> SnapshotRecipe:
+    def _recipe(self, data: dict[str, Any], chosen: dict[str, Any]) -> SnapshotRecipe:
+        """chosen: the rule of a preset, over the numbers."""
         filters: dict[str, Any] = {name: data[name] for name in _FILTERS}
         filters |= {name: data[name].isoformat() if data[name] else None for name in _TIMES}
         left_out = () if data["include_left_out"] else self.defaults.filters.left_out
@@ -257,7 +305,7 @@ class SnapshotForm(forms.Form):
         given["reliability_weights"] = data["reliability_weights"]
         given |= {"filters": filters | {"left_out": list(left_out)}, "splits": self._splits(data)}
         base = replace(self.defaults, half_life_days=None).to_json()
-        return recipe_from_json(base | given)
+        return recipe_from_json(base | given | chosen)
 
     def _splits(self, data: dict[str, Any]) -> dict[str, float]:
         """As they were typed; the defaults where none was."""

@@ -32,6 +32,8 @@ DEFAULT_SHARES: Mapping[str, float] = {
     PRIVATE_TEST: 0.02,
     HUMAN_AUDIT: 0.02,
 }
+# Of annotators, where a project has so many that it can spare them.
+HELD_OUT_SHARE = 0.2
 
 
 def in_order(by_split: Mapping[str, Any]) -> dict[str, Any]:
@@ -105,8 +107,9 @@ class SnapshotRecipe:
     decide_by: `votes` decides by the three numbers; a model of the voters by `least_votes` and
     `least_posterior`. rulings: whether what a person ruled overrides the votes. `splits` are shares
     of groups (or of argument components) that sum to 1. `heldout_annotators` is the share of people
-    whose votes decide no row; `split_by` auto takes groups where there are enough of them,
-    otherwise connected components of arguments. near_duplicates: texts at least
+    whose votes decide no row; what a project can spare, `selectors.snapshots.recipe_default` says.
+    `split_by` auto takes groups where there are enough of them, otherwise connected components of
+    arguments. near_duplicates: texts at least
     `duplicate_similarity` alike become one unit, or stop the freeze when they stand on both sides
     of a split. balance: what training rows are weighted evenly over; no weight exceeds `weight_cap`
     times the mean. most_train_rows: 0 for all; otherwise so many, drawn evenly over the strata.
@@ -121,7 +124,7 @@ class SnapshotRecipe:
     rulings: str = OVERRIDE
     filters: RecipeFilters = field(default_factory=RecipeFilters)
     heldout_groups: tuple[str, ...] = ()
-    heldout_annotators: float = 0.2
+    heldout_annotators: float = 0.0
     splits: Mapping[str, float] = field(default_factory=lambda: dict(DEFAULT_SHARES))
     split_by: str = "auto"
     near_duplicates: str = JOIN

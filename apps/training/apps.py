@@ -2,7 +2,13 @@
 
 from django.apps import AppConfig
 
-from apps.common.registry import NavItem, home_set, nav_add, run_results_add
+from apps.common.registry import (
+    NavItem,
+    deletion_check_add,
+    home_set,
+    nav_add,
+    run_results_add,
+)
 
 
 class TrainingConfig(AppConfig):
@@ -11,11 +17,23 @@ class TrainingConfig(AppConfig):
 
     def ready(self) -> None:
         staff = frozenset({"engineer", "admin"})
-        nav_add(NavItem(40, "Runs", "training:runs", "activity", "runs", staff))
-        nav_add(NavItem(41, "Models", "training:models", "box", "models", staff))
-        nav_add(NavItem(42, "Machines", "training:fleet", "cpu", "fleet", staff))
+        nav_add(NavItem(60, "Runs", "training:runs", "activity", "runs", staff, tabs=staff))
+        nav_add(
+            NavItem(
+                61,
+                "Models",
+                "training:models",
+                "box",
+                "models",
+                staff,
+                tabs=frozenset({"engineer"}),
+            )
+        )
+        nav_add(NavItem(63, "Machines", "training:fleet", "cpu", "fleet", staff))
         home_set("engineer", "training:runs")
 
         from apps.training.selectors.results import run_results
+        from apps.training.selectors.runs import no_run_goes_on
 
         run_results_add(run_results)
+        deletion_check_add(no_run_goes_on)

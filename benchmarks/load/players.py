@@ -59,7 +59,7 @@ class PagePlayer:
 
     async def start(self) -> None:
         fields = dict(_FIELDS.findall(await self._get("/sign-in/")))
-        who = {"username": self._username, "password": self._password}
+        who = {"login": self._username, "password": self._password}
         async with self._session.post("/sign-in/", data=fields | who) as answer:
             if "/sign-in/" in str(answer.url):
                 raise Refused(f"{self._username} cannot sign in")

@@ -16,56 +16,6 @@ from apps.common.errors import Conflict, DomainError, Refused
 from tests.people import PASSWORD
 
 
-def test_ada_adds_olga_by_her_sign_in_name(project, ada, olga, signed_in):
-    page = signed_in(ada).post(
-        "/p/arguments/people/add/", {"username": "olga", "role": "annotator"}
-    )
-    assert page.status_code == 302
-    assert Membership.objects.get(project=project, user=olga).role == "annotator"
-    event = AuditEvent.objects.get(action="membership.added", project=project)
-    assert (event.actor, event.subject, event.details) == (ada, "olga", {"role": "annotator"})
-
-
-def test_a_name_nobody_has_is_marked_at_its_field_and_kept(project, ada, signed_in):
-    page = signed_in(ada).post("/p/arguments/people/add/", {"username": "nils", "role": "admin"})
-    assert page.status_code == 422
-    assert list(page.context["add_form"].errors) == ["username"]
-    assert 'value="nils"' in page.content.decode()
-
-
-def test_ada_creates_an_account_whose_password_is_shown_once_and_works(
-    project, ada, signed_in, client
-):
-    page = signed_in(ada).post(
-        "/p/arguments/people/create/",
-        {"new_username": "nils", "display_name": "Nils", "email": "", "new_role": "annotator"},
-    )
-    text = page.content.decode()
-    password = text.split('<div class="secret"><code>')[1].split("</code>")[0]
-    assert client.login(username="nils", password=password)
-    assert password not in signed_in(ada).get("/p/arguments/people/").content.decode()
-
-
-@pytest.mark.parametrize(
-    ("data", "words"),
-    [
-        ({"new_username": "ana"}, "already exists"),
-        ({"new_username": "na me"}, "Enter a valid username"),
-        ({"new_username": "nils", "email": "ana@example.org"}, "has this e-mail address already"),
-    ],
-)
-def test_an_account_that_cannot_be_made_leaves_nothing_behind(
-    project, ana, ada, signed_in, data, words
-):
-    before = User.objects.count()
-    page = signed_in(ada).post(
-        "/p/arguments/people/create/", {"new_role": "annotator", "display_name": ""} | data
-    )
-    assert page.status_code == 422
-    assert words in page.content.decode()
-    assert User.objects.count() == before
-
-
 def test_the_last_admin_can_be_neither_demoted_nor_removed(project, ada, emil):
     with pytest.raises(Conflict, match="last admin") as refused:
         services.membership_set(project=project, user=ada, role=Role.ENGINEER, by=ada)
@@ -121,8 +71,9 @@ def test_only_who_administers_a_project_may_create_one(project, ada, emil):
     with pytest.raises(Refused):
         services.project_create(name="Third", by=emil)
     with pytest.raises(Conflict) as taken:
-        services.project_create(name="Second try", by=ada)
+        services.project_create(name="Second try", slug="second-try", by=ada)
     assert taken.value.field == "slug"
+    assert services.project_create(name="Second try", by=ada).slug == "second-try-2"
 
 
 def test_a_weak_password_is_refused_with_the_reason(db):

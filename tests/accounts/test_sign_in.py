@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from apps.accounts import services, throttle
 from apps.accounts.models import ApiToken, AuditEvent
-from apps.accounts.services import token_create, token_revoke
+from apps.accounts.services import people, token_create, token_revoke
 from tests.people import PASSWORD
 
 WRONG = "not-the-password"
@@ -27,13 +27,13 @@ def _fresh_counts():
 
 
 def sign_in(client: Client, name: str, password: str, **extra: str):
-    return client.post("/sign-in/", {"username": name, "password": password}, **extra)
+    return client.post("/sign-in/", {"login": name, "password": password}, **extra)
 
 
 def test_ana_signs_in_and_lands_where_she_wanted_to_go(ana, client):
     page = client.post(
         "/sign-in/?next=/account/",
-        {"username": "ana", "password": PASSWORD, "next": "/account/"},
+        {"login": "ana", "password": PASSWORD, "next": "/account/"},
     )
     assert page.status_code == 302
     assert page.url == "/account/"
@@ -42,7 +42,7 @@ def test_ana_signs_in_and_lands_where_she_wanted_to_go(ana, client):
 def test_a_link_to_another_host_is_not_followed_after_signing_in(ana, client):
     page = client.post(
         "/sign-in/",
-        {"username": "ana", "password": PASSWORD, "next": "https://evil.example/"},
+        {"login": "ana", "password": PASSWORD, "next": "https://evil.example/"},
     )
     assert page.url == "/"
 
@@ -50,7 +50,7 @@ def test_a_link_to_another_host_is_not_followed_after_signing_in(ana, client):
 def test_a_wrong_password_says_so_without_telling_whether_the_name_exists(ana, client):
     known, unknown = sign_in(client, "ana", WRONG), sign_in(client, "nobody", WRONG)
     assert known.context["form"].errors == unknown.context["form"].errors
-    assert known.context["form"].has_error("__all__", "invalid_login")
+    assert known.context["form"].has_error("__all__", "username_password_mismatch")
     text = known.content.decode()
     assert 'value="ana"' in text  # what was typed is kept, but never the password
     assert WRONG not in text
@@ -152,7 +152,7 @@ def test_guessing_does_not_fill_the_audit_log(ana):
         services.sign_in_failed(username="ana", address="203.0.113.7", failures=number)
     for number in range(300):
         services.sign_in_failed(username=f"nobody-{number}", address="203.0.113.7", failures=1)
-    assert AuditEvent.objects.count() <= services.MOST_FAILURES_RECORDED
+    assert AuditEvent.objects.count() <= people.MOST_FAILURES_RECORDED
 
 
 def test_a_denial_is_one_line_with_person_address_and_reason(ana, signed_in, caplog):
@@ -160,7 +160,7 @@ def test_a_denial_is_one_line_with_person_address_and_reason(ana, signed_in, cap
     with caplog.at_level("WARNING", logger="concord.denied"):
         signed_in(ana).get("/p/arguments/people/")
         Client().get("/api/v1/me", headers={"authorization": "Bearer ccd_no"})
-        Client(enforce_csrf_checks=True).post("/sign-in/", {"username": "a"})
+        Client(enforce_csrf_checks=True).post("/sign-in/", {"login": "a"})
         sign_in(Client(), "ana\n200 user=1", WRONG)
     lines = [record.getMessage() for record in caplog.records]
     assert len(lines) == 4

@@ -1,5 +1,6 @@
 """Writes a crowd's votes straight into the tables."""
 
+import random
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 from django.utils import timezone
 
 from apps.accounts.models import Project, User
+from apps.agreement.services.reports import report_refresh
 from apps.labeling import services as labeling
 from apps.labeling.models import (
     Comparison,
@@ -188,3 +190,41 @@ def cast(project: Project, person: User, choice: str) -> labeling.VoteResult:
 
 def newer_guideline(project: Project, by: User, text: str = "A new sentence.") -> Guideline:
     return labeling.guideline_publish(project=project, body=text, by=by)
+
+
+# A crowd that compares three models of planted strength.
+
+WINS = {("strong", "middle"): 0.7, ("middle", "weak"): 0.7, ("strong", "weak"): 0.85}
+
+
+def models_write(
+    project: Project, *, people: int = 8, pairs: int = 240, named: bool = True
+) -> None:
+    """Two people vote on each pair; every tenth vote is a tie, every twentieth both bad."""
+    draw = random.Random(11)
+    voters = [person(f"voter-{number}") for number in range(people)]
+    met, rows = [], []
+    for number in range(pairs):
+        first, second = draw.choice(list(WINS))
+        chance = WINS[first, second]
+        if number % 2:
+            first, second, chance = second, first, 1 - chance
+        met.append((first, second))
+        for who in draw.sample(voters, 2):
+            kind = draw.random()
+            choice = "a" if draw.random() < chance else "b"
+            choice = "tie" if kind < 0.1 else "both_bad" if kind > 0.95 else choice
+            rows.append(
+                {"pair": number, "who": who, "choice": choice, "left_is": draw.choice("ab")}
+            )
+    votes_write(project, rows)
+    comparisons = Comparison.objects.filter(project=project).order_by("pk")
+    for (first, second), one in zip(met, comparisons, strict=True):
+        for name, response in ((first, one.response_a), (second, one.response_b)):
+            response.messages = [{"role": "assistant", "content": "word " * draw.randint(5, 50)}]
+            if named:
+                response.origin, response.origin_ref = Response.Origin.MODEL, name
+            response.save()
+    half = comparisons.values("prompt_id")[: pairs // 2]
+    Prompt.objects.filter(pk__in=list(half.values_list("prompt_id", flat=True))).update(topic="law")
+    report_refresh(project=project)

@@ -215,8 +215,8 @@ RULE = {
     "decide_by": "votes",
     "least_votes": "3",
     "least_agreeing": "3",
-    "least_share": "0.6",
-    "least_posterior": "0.9",
+    "least_share": "60",
+    "least_posterior": "90",
     "max_overlap": "5",
 }
 
@@ -258,7 +258,7 @@ def test_the_page_warns_of_a_rule_that_filters_nothing(
     html = signed_in(ada).get(URL).content.decode()
     assert 'badge bad">100.0 %' in html
     assert "Apply rule" in html
-    stricter = signed_in(ada).get(URL, RULE | {"least_share": "0.7"}).content.decode()
+    stricter = signed_in(ada).get(URL, RULE | {"least_share": "70"}).content.decode()
     assert "37.5 %" in stricter
     assert "1 no longer accepted" in stricter
 
@@ -276,7 +276,7 @@ def test_looking_gives_the_rule_an_address_without_the_token(
 def test_only_admins_apply_a_rule(
     five_votes: Project, emil: User, ada: User, signed_in: Callable[[User], Client]
 ) -> None:
-    sent = RULE | {"action": "apply", "least_share": "0.7"}
+    sent = RULE | {"action": "apply", "least_share": "70"}
     assert signed_in(emil).post(URL + "apply/", sent).status_code == 403
     assert LabelingSettings.objects.get().least_share == 0.6
     page = signed_in(ada).post(URL + "apply/", sent, follow=True).content.decode()

@@ -26,6 +26,7 @@ from apps.labeling.models import Comparison, Decision, LabelingSettings, Skip, S
 from apps.labeling.services import Lease, NothingReason, leasing
 from tests.agreement.crowd import cast, disputed_make, newer_guideline
 from tests.labeling.pairs import annotators_make, lapse, leased, rows_make
+from tests.people import person_make
 
 SAID = {"cause": "guideline_gap", "note": "Length is not said to matter.", "seen": 0}
 
@@ -57,6 +58,7 @@ def test_adjudicating_settles_a_comparison_and_keeps_its_votes(
 
 
 def test_no_more_votes_are_asked_for_once_it_is_settled(project: Project, rita: User) -> None:
+    person_make("Third", project, "annotator")  # who is still to vote
     (pair,), people = disputed_make(project, votes="ab", max_overlap=5, least_agreeing=3)
     assert pair.state == "open"
     dispute_adjudicate(comparison=pair, choice="a", by=rita, **SAID)

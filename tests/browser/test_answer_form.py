@@ -1,5 +1,7 @@
 """Answers that need more than one key, and answers that cannot be delivered at once."""
 
+import re
+
 import pytest
 from playwright.sync_api import Page, expect
 
@@ -150,6 +152,9 @@ def test_a_session_by_mouse_with_a_broken_line_and_a_lapsed_lease(
     page.get_by_text("Skip", exact=True).click()
     page.get_by_role("button", name="Not my subject").click()
     page.wait_for_timeout(300)
+    expect(page.locator("[data-undo]")).to_have_attribute("href", re.compile("unskip="))
+    page.get_by_role("link", name="Undo").click()
+    expect(page.locator("[data-undo]")).to_have_attribute("href", re.compile("answer="))
     page.get_by_role("link", name="Undo").click()
     expect(page.locator("#pair-title")).to_have_text("Change your answer")
     page.wait_for_timeout(300)

@@ -19,6 +19,9 @@ pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 PAGES = (
     "/account/",
     "/api/v1/docs",
+    "/projects/",
+    "/projects/new/",
+    "/p/arguments/project/",
     "/p/arguments/people/",
     "/p/arguments/people/{ada}/",
     "/p/arguments/audit-log/",
@@ -128,7 +131,7 @@ def test_no_page_is_wider_than_a_phone(live_server, open_page, sign_in, names) -
         over = page.evaluate("document.documentElement.scrollWidth - innerWidth")
         assert over <= 0, (template, over)
     page.goto(live_server.url + "/p/arguments/runs/")
-    bar = page.get_by_role("navigation", name="Main").bounding_box()
+    bar = page.get_by_role("navigation", name="Tabs").bounding_box()
     assert bar["y"] + bar["height"] == pytest.approx(844, abs=1)  # at the bottom, above nothing
 
 

@@ -379,7 +379,31 @@ def test_without_script_a_whole_pair_can_be_labeled(
     page.get_by_text("Skip", exact=True).click()
     page.get_by_role("button", name="Not my subject").click()
     expect(page.locator("#pair-title")).to_contain_text("Pair 2")
+    expect(page.locator("[data-undo]")).to_have_attribute("href", re.compile("unskip="))
+    page.get_by_role("link", name="Undo").click()
+    expect(page.locator("[data-undo]")).to_have_attribute("href", re.compile("answer="))
     page.get_by_role("link", name="Undo").click()
     page.get_by_role("button", name="Tie").click()
     expect(page.get_by_text("Your answer was changed.")).to_be_visible()
     assert Vote.objects.get(is_current=True).choice == "tie"
+
+
+@pytest.mark.parametrize(("width", "height"), [(700, 450), (350, 225)])  # 200 % and 400 % zoom
+def test_a_low_window_leaves_the_answers_readable(
+    live_server, open_page, sign_in, project: Project, width: int, height: int
+) -> None:
+    page = open_page()
+    sign_in(page, "ana")
+    page.set_viewport_size({"width": width, "height": height})
+    label_open(live_server, page)
+    page.locator(".pane:visible").first.scroll_into_view_if_needed()
+    shot(page, f"zoom-{width}")
+    choices = page.locator(".choices").bounding_box()
+    assert choices["y"] + choices["height"] <= height + 1  # in sight
+    above = page.evaluate("""() => [...document.elementsFromPoint(20, 1)].some(
+        (one) => ["fixed", "sticky"].includes(getComputedStyle(one).position))""")
+    assert not above  # nothing else stays
+    assert choices["y"] >= 0.7 * height
+    assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+    page.keyboard.press("2")
+    expect(page.locator("#pair-title")).to_contain_text("Pair 2")

@@ -20,6 +20,7 @@ from config.api import api
 LEFT_OUT = {
     "/projects/{slug}/imports": "files are for the wizard and the command; programs send rows",
     "/projects/{slug}/ratings": "ratings and rankings come with a client of their own",
+    "/projects/{slug}/results": "files, sent as they are read; the client reads JSON answers",
     "/rating-slots/": "ratings and rankings come with a client of their own",
     "/ratings/": "ratings and rankings come with a client of their own",
 }

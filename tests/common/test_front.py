@@ -43,7 +43,7 @@ def test_a_stranger_s_400_megabytes_to_the_sign_in_page_are_refused_unread(clien
 @pytest.mark.parametrize(
     ("path", "length", "status"),
     [
-        ("/p/arguments/people/add/", 21 * 2**20, 413),
+        ("/p/arguments/people/invite/", 21 * 2**20, 413),
         ("/p/arguments/imports/", 202 * 2**20, 413),
         ("/api/v1/projects/arguments/imports", 202 * 2**20, 413),
         ("/api/v1/projects/arguments/votes/import", 21 * 2**20, 413),

@@ -164,7 +164,7 @@ def test_a_pulse_without_a_broker_is_silent():
     pulse.beat()
 
 
-def test_the_start_line_asks_an_address_that_no_redirect_hides(monkeypatch, tmp_path):
+def test_the_start_line_asks_an_address_that_no_redirect_hides(db, monkeypatch, tmp_path):
     from apps.common.management.commands import up
 
     asked, said = [], []

@@ -127,6 +127,14 @@ def test_a_row_of_another_width_is_named_and_the_others_are_read(write: Write) -
     assert rows[1].comparison == PAIR
 
 
+def test_empty_columns_at_the_end_of_a_spreadsheet_are_left_out(write: Write) -> None:
+    rows = read(
+        write("prompt;response_a;response_b;;\nWhy?;So.;Because.;;\nWhy?;So.;Because.;x;\n")
+    )[2]
+    assert rows[0].comparison == PAIR
+    assert rows[1].fault.field == "row"  # what stands there has no name
+
+
 def test_a_line_that_is_no_json_is_named_and_the_others_are_read(write: Write) -> None:
     rows = read(write(lines(PAIR) + "{oops}\n[1]\n" + lines(PAIR)))[2]
     assert [(row.row, row.fault is None) for row in rows] == [
@@ -145,7 +153,7 @@ def test_a_line_that_is_no_json_is_named_and_the_others_are_read(write: Write) -
         (b"\x89PNG\r\n", "image"),
         (b"one word", "neither as JSON nor as a table"),
         (b"a,a\n1,2\n", "twice"),
-        (b"a,\n1,2\n", "no name"),
+        (b"a,,b\n1,2,3\n", "no name"),
         (b"prompt,response_a\n", "no rows"),
         (b"[1, 2", "not JSON"),
         (b'{"a": [1], "b": [1, 2]}\n', "differ in length"),

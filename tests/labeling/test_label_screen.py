@@ -8,7 +8,7 @@ from django.test import Client
 
 from apps.accounts.models import Membership, Project, User
 from apps.labeling import services
-from apps.labeling.models import Decision, LabelingSettings, Skip, Slot, Vote
+from apps.labeling.models import Comparison, Decision, LabelingSettings, Skip, Slot, Vote
 from apps.snapshots.models import Snapshot, SnapshotRow
 from tests.labeling.pairs import annotators_make, lapse, leased, pairs_make, rows_make, vote
 
@@ -225,6 +225,36 @@ def test_undo_opens_the_last_answer_and_a_new_choice_revises_it(
     ).content.decode()
     assert fields(answer)["slot"] == str(in_hand)
     assert Vote.objects.get(is_current=True, comparison=cast.comparison_id).choice == "both_bad"
+
+
+def test_undo_after_a_skip_brings_that_pair_back(
+    project: Project, browser: Client, ana: User, ben: User
+) -> None:
+    pairs_make(project, 3)
+    vote(project, ana, "a")
+    skipped = fields(browser.get("/p/arguments/label/").content.decode())["slot"]
+    answer = browser.post("/p/arguments/label/skip/", {"slot": skipped, "reason": ""}, headers=HTMX)
+    (undo,) = set(re.findall(r'href="\?(unskip=\d+)"', answer.content.decode()))
+    back = browser.get(f"/p/arguments/label/?{undo}", headers=HTMX).content.decode()
+    assert fields(back)["slot"] == skipped
+    assert not Skip.objects.exists()
+    assert Slot.objects.filter(annotator=ana, state="leased").count() == 1
+    assert f"?answer={Vote.objects.get().pk}" in back  # and then the answer before it
+    gone = browser.get(f"/p/arguments/label/?{undo}")
+    assert gone.status_code == 404
+
+
+def test_a_skip_is_not_undone_once_others_have_the_pair(
+    project: Project, browser: Client, ana: User, ben: User
+) -> None:
+    (comparison,) = pairs_make(project, 1)
+    page = fields(browser.get("/p/arguments/label/").content.decode())
+    browser.post("/p/arguments/label/skip/", {"slot": page["slot"], "reason": ""}, headers=HTMX)
+    Comparison.objects.update(state="decided")
+    answer = browser.get(f"/p/arguments/label/?unskip={comparison.pk}", headers=HTMX)
+    assert answer.status_code == 200
+    assert answer.context["notice"]
+    assert Skip.objects.count() == 1
 
 
 def test_an_answer_opened_from_the_list_leads_back_to_the_list(

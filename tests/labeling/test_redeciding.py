@@ -61,6 +61,7 @@ def test_a_stricter_rule_takes_back_what_no_longer_holds(project: Project, ada: 
 
 def test_a_rule_that_allows_more_votes_asks_for_one_more(project: Project, ada: User) -> None:
     comparison = voted(project, ["a", "b", "tie"], overlap=3)
+    person_make("Fourth", project, "annotator")
     assert Decision.objects.get().outcome == "contested"
     services.labeling_settings_update(project=project, by=ada, max_overlap=6)
     comparison.refresh_from_db()
@@ -183,10 +184,11 @@ def test_a_posterior_is_said_in_words_most_probable_first(project: Project) -> N
 
 
 def test_a_vote_after_a_ruling_changes_counts_and_nothing_else(project: Project) -> None:
+    late = person_make("Late", project, "annotator")
     comparison = voted(project, ["a", "b"], overlap=5, max_overlap=5)
     Decision.objects.update(outcome="adjudicated", winner="b", reason="ruled")
     Comparison.objects.update(state=Comparison.State.DECIDED)
-    vote(project, person_make("Late", project, "annotator"), "a")
+    vote(project, late, "a")
     decision = Decision.objects.get()
     assert (decision.outcome, decision.winner, decision.reason) == ("adjudicated", "b", "ruled")
     assert (decision.n_a, decision.n_b) == (2, 1)

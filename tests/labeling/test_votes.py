@@ -304,7 +304,7 @@ def test_a_revision_adds_a_row_and_the_old_one_stays(project: Project, ana: User
 
 def test_a_revision_changes_the_decision(project: Project) -> None:
     (pair,) = pairs_make(project, 1)
-    people = annotators_make(project, 3)
+    *people, _ = annotators_make(project, 4)  # one of whom is still to vote
     cast = [vote(project, person, "a").vote for person in people]
     assert Decision.objects.get(comparison=pair).winner == "a"
     services.vote_revise(vote=cast[0].pk, annotator=people[0], idempotency_key="again", choice="b")

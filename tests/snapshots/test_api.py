@@ -17,6 +17,7 @@ RECIPE = {
     "least_votes": 2,
     "least_agreeing": 2,
     "heldout_groups": ["debate-03"],
+    "heldout_annotators": 0.2,
     "splits": {"train": 0.6, "dev": 0.2, "public_test": 0.2},
     "seed": "seed-2",
 }

@@ -32,6 +32,7 @@ RECIPE = SnapshotRecipe(
     least_agreeing=2,
     least_share=0.5,
     heldout_groups=("debate-03",),
+    heldout_annotators=0.2,
     splits={"train": 0.6, "dev": 0.2, "public_test": 0.2},
     seed="seed-2",
 )
@@ -360,3 +361,58 @@ def test_a_form_without_rows_says_so(project: Project, crowd: list[Comparison], 
     for form in ("jsonl", "zip"):
         with pytest.raises(Missing, match="row"):
             content(made, shape="ranking", split="train", form=form)
+
+
+# The ids and columns that a row came in with.
+
+SHAPED = ("conversational", "standard", "implicit", "kto", "soft", "votes")
+
+
+def _named(crowd: list[Comparison]) -> dict[str, str]:
+    """{comparison: its id}; each has a column of its own."""
+    for number, comparison in enumerate(crowd):
+        comparison.external_id, comparison.metadata = f"q{number}", {"our_row": number}
+    Comparison.objects.bulk_update(crowd, ["external_id", "metadata"])
+    return {str(comparison.pk): comparison.external_id for comparison in crowd}
+
+
+def test_every_form_names_each_row_as_it_was_imported(
+    project: Project, crowd: list[Comparison], emil: User
+) -> None:
+    names = _named(crowd)
+    made = freezing.snapshot_freeze(project=project, name="named", recipe=RECIPE, user=emil)
+    for shape in SHAPED:
+        rows = lines(made, shape)
+        assert rows
+        assert all(row["external_id"] == names[row["comparison"]] for row in rows), shape
+        assert all(
+            f"q{json.loads(row['metadata'])['our_row']}" == row["external_id"] for row in rows
+        )
+        table = pq.read_table(io.BytesIO(content(made, shape=shape, split="train", form="parquet")))
+        assert table.column("external_id").to_pylist() == [row["external_id"] for row in rows]
+    for ranked in lines(made, "ranking"):
+        assert ranked["external_id"] == [names[pair] for pair in ranked["comparisons"]]
+        assert len(ranked["metadata"]) == len(ranked["comparisons"])
+
+
+def test_files_frozen_before_have_empty_columns_and_the_hash_they_had(
+    project: Project,
+    crowd: list[Comparison],
+    emil: User,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with monkeypatch.context() as before:
+        before.setattr("apps.snapshots.assembling.rows.own_columns", lambda *_: {})
+        old = freezing.snapshot_freeze(project=project, name="old", recipe=RECIPE, user=emil)
+    _named(crowd)
+    assert "external_id" not in lines(old)[0]  # the frozen bytes, as they are
+    for shape in SHAPED[1:]:
+        assert {row["external_id"] for row in lines(old, shape)} == {""}, shape
+        for form in ("csv", "parquet"):
+            assert content(old, shape=shape, split="train", form=form)
+    read = csv.DictReader(io.StringIO(content(old, split="train", form="csv").decode(), newline=""))
+    assert {(row["external_id"], row["metadata"]) for row in read} == {("", "")}
+    assert all(set(row["external_id"]) == {""} for row in lines(old, "ranking"))
+    again = Snapshot.objects.get(pk=old.pk)
+    assert again.sha256 == old.sha256
+    assert freezing.snapshot_verify(snapshot=again).ok

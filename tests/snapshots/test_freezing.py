@@ -16,7 +16,7 @@ from apps.common.errors import Conflict, DomainError
 from apps.labeling.models import Comparison, Vote
 from apps.snapshots import dispatch, progress
 from apps.snapshots.assembling.assembly import OTHER_GROUP
-from apps.snapshots.formats.writing import vote_rows
+from apps.snapshots.formats.votes_behind import vote_rows
 from apps.snapshots.models import Snapshot, SnapshotRow
 from apps.snapshots.recipe import RecipeFilters, SnapshotRecipe
 from apps.snapshots.selectors import snapshots
@@ -32,7 +32,14 @@ SPLITS = {"train": 0.6, "dev": 0.2, "public_test": 0.2}
 
 def recipe(**changes) -> SnapshotRecipe:
     return SnapshotRecipe(
-        **{"splits": SPLITS, "least_votes": 2, "least_agreeing": 2, "seed": "seed-2"} | changes
+        **{
+            "splits": SPLITS,
+            "least_votes": 2,
+            "least_agreeing": 2,
+            "seed": "seed-2",
+            "heldout_annotators": 0.2,
+        }
+        | changes
     )
 
 

@@ -419,7 +419,7 @@ def test_few_pairs_and_few_arguments_are_said() -> None:
     assert "1 training pairs: under 5,000" in text
     assert "heldout_groups:" in text
     assert "(2)" in text
-    assert "No annotators" in text
+    assert "predict people it has not seen" in text
 
 
 def test_a_pair_that_was_asked_twice_is_said() -> None:

@@ -349,7 +349,11 @@ def test_private_rows_are_not_looked_through(
 @pytest.fixture
 def used(project: Project, crowd: list[Comparison], emil: User) -> Snapshot:
     recipe = SnapshotRecipe(
-        least_votes=2, least_agreeing=2, splits={"train": 0.7, "dev": 0.3}, seed="seed-2"
+        least_votes=2,
+        least_agreeing=2,
+        heldout_annotators=0.2,
+        splits={"train": 0.7, "dev": 0.3},
+        seed="seed-2",
     )
     return freezing.snapshot_freeze(project=project, name="pairs", recipe=recipe, user=emil)
 

@@ -37,12 +37,12 @@ def answers(**changes) -> dict[str, object]:
         "name": "May pairs",
         "least_votes": 2,
         "least_agreeing": 2,
-        "least_share": 0.6,
+        "least_share": 60,
         "heldout_groups": ["debate-03"],
-        "heldout_annotators": 0.2,
-        "train_share": 0.6,
-        "dev_share": 0.2,
-        "test_share": 0.2,
+        "heldout_annotators": 20,
+        "train_share": 60,
+        "dev_share": 20,
+        "test_share": 20,
         "split_by": "auto",
         "seed": "seed-2",
     } | changes
@@ -70,7 +70,7 @@ def test_the_form_starts_from_the_projects_own_rule(
     project: Project, emil: User, signed_in: SignedIn, crowd: list[Comparison]
 ) -> None:
     page = signed_in(emil).get(at("create", project))
-    assert page.context["form"]["least_share"].value() == 0.6
+    assert page.context["form"]["least_share"].value() == "60"
     assert "debate-03 (6)" in page.content.decode()
 
 
@@ -140,7 +140,7 @@ def test_a_form_starts_from_another_datasets_recipe(
     page = signed_in(emil).get(at("create", project), {"like": made.pk})
     form = page.context["form"]
     assert (form["ties"].value(), form["least_votes"].value()) == ("soft", 2)
-    assert form["train_share"].value() == 0.6
+    assert form["train_share"].value() == "60"
     assert "<details open>" in page.content.decode()
     assert signed_in(emil).get(at("create", project), {"like": "x\x00"}).status_code == 400
 
@@ -150,14 +150,14 @@ def test_every_field_of_the_form_reaches_the_recipe(
 ) -> None:
     chosen = {
         "decide_by": "one_coin",
-        "least_posterior": 0.8,
+        "least_posterior": 80,
         "rulings": "ignore",
         "ties": "soft",
         "smoke_share": 0.0,
-        "private_share": 0.1,
-        "test_share": 0.1,
+        "private_share": 10,
+        "test_share": 10,
         "near_duplicates": "refuse",
-        "duplicate_similarity": 0.9,
+        "duplicate_similarity": 90,
         "balance": ["length", "unsafe"],
         "weight_cap": 3,
         "most_train_rows": 30,
@@ -170,7 +170,8 @@ def test_every_field_of_the_form_reaches_the_recipe(
     form = SnapshotForm(answers(**chosen), project=project)
     assert form.is_valid(), form.errors
     recipe = form.cleaned_data["recipe"]
-    for name in ("decide_by", "least_posterior", "rulings", "ties", "near_duplicates"):
+    assert recipe.least_posterior == 0.8
+    for name in ("decide_by", "rulings", "ties", "near_duplicates"):
         assert getattr(recipe, name) == chosen[name]
     assert (recipe.balance, recipe.weight_cap) == (("length", "unsafe"), 3.0)
     assert (recipe.most_train_rows, recipe.half_life_days) == (30, 90.0)
@@ -230,9 +231,9 @@ def test_only_an_admin_reads_private_rows_and_the_log_says_who(
 @pytest.mark.parametrize(
     ("changes", "field"),
     [
-        ({"least_share": 2}, "least_share"),
-        ({"train_share": 0.9}, "train_share"),
-        ({"train_share": 0, "dev_share": 0.8}, "train_share"),
+        ({"least_share": 200}, "least_share"),
+        ({"train_share": 90}, "train_share"),
+        ({"train_share": 0, "dev_share": 80}, "train_share"),
         ({"name": ""}, "name"),
         ({"heldout_groups": ["nowhere"]}, "heldout_groups"),
         ({"cast_from": "2026-05-02T00:00", "cast_before": "2026-05-01T00:00"}, "cast_before"),

@@ -99,6 +99,35 @@ ACCOUNTS = [
     page("readyz", SIGNED_IN, expect=anyone(200)),
     page("healthz", SIGNED_IN, ok=503, expect=anyone(503)),  # no workers run beside this test
     page("accounts:sign_in", SIGNED_IN, ok=302, expect=anyone(200)),
+    page("account_login", SIGNED_IN, ok=302, expect=anyone(200)),
+    page("account_reset_password", SIGNED_IN, expect=anyone(200)),
+    page("account_reset_password_done", SIGNED_IN, expect=anyone(200)),
+    page(
+        "account_reset_password_from_key",
+        SIGNED_IN,
+        args={"uidb36": "1", "key": "no-such-key"},
+        expect=anyone(200),
+    ),
+    page("accounts:set_up", SIGNED_IN, ok=404, expect=anyone(404)),  # the site has people
+    page("accounts:invitation", SIGNED_IN, ok=404, args={"token": "none"}, expect=anyone(404)),
+    page("accounts:site_people", frozenset(), expect=dict.fromkeys(PERSONAS[:-1], 403)),
+    post(
+        "accounts:site_person", frozenset(), args=person, expect=dict.fromkeys(PERSONAS[:-1], 403)
+    ),
+    page("accounts:projects", SIGNED_IN),
+    page("accounts:project_new", ADMINS, expect={"outsider": 200}),  # Olga administers another
+    post(
+        "accounts:project_new",
+        ADMINS,
+        data={"name": "One more", "description": "", "copy_of": ""},
+        expect={"outsider": 302},
+    ),
+    post("accounts:project_restore", SIGNED_IN, ok=404),  # nothing is archived
+    post("accounts:project_delete", SIGNED_IN, ok=404),
+    page("accounts:project_settings", ADMINS),
+    post("accounts:project_settings", ADMINS, data={"name": "Claims", "description": ""}),
+    post("accounts:project_archive", ADMINS),
+    post("accounts:set_up_done", ADMINS),
     post("accounts:sign_out", SIGNED_IN),
     page("accounts:account", SIGNED_IN),
     post("accounts:profile", SIGNED_IN, data={"display_name": "New"}),
@@ -108,11 +137,12 @@ ACCOUNTS = [
     post("accounts:token_revoke", SIGNED_IN, ok=404, args={"token_id": "nobodys"}),
     page("accounts:project", EVERYONE, ok=302),
     page("accounts:people", ADMINS),
-    post("accounts:person_add", ADMINS, ok=422),
-    post("accounts:person_create", ADMINS, ok=422),
+    post("accounts:invite", ADMINS, ok=422),
+    post("accounts:invitation_change", ADMINS, ok=404, args={"invitation_id": "none"}),
     page("accounts:person", ADMINS, args=person),
     post("accounts:person_role", ADMINS, args=person, data={"role": "reviewer"}),
     post("accounts:person_remove", ADMINS, args=person),
+    post("accounts:person_password", ADMINS, ok=200, args=person),
     page("accounts:audit_log", ADMINS),
     page("admin:index", SIGNED_IN, ok=302),  # Django's own: superusers only, none among them
     page("api:openapi-json", SIGNED_IN, expect=anyone(200)),
@@ -132,6 +162,18 @@ ACCOUNTS_API = [
         expect={"outsider": 201},  # Olga administers a project of her own
     ),
     api("GET /projects/{slug}", EVERYONE),
+    api("PATCH /projects/{slug}", ADMINS, data={"name": "Claims"}),
+    api("POST /projects/{slug}/archive", ADMINS, ok=204),
+    api("POST /projects/{slug}/restore", SIGNED_IN, ok=404),
+    api("POST /projects/{slug}/delete", SIGNED_IN, ok=404, data={"name": "Arguments"}),
+    api("GET /projects/{slug}/invitations", ADMINS),
+    api("POST /projects/{slug}/invitations", ADMINS, ok=201, data={"role": "annotator"}),
+    api(
+        "DELETE /projects/{slug}/invitations/{invitation_id}",
+        ADMINS,
+        ok=404,
+        args={"invitation_id": "none"},
+    ),
     api("GET /projects/{slug}/people", READERS),
     api(
         "PUT /projects/{slug}/people/{username}",
@@ -188,6 +230,8 @@ LABELING = [
     post("labeling:annotator_qualification", ADMINS, args=person, data={"action": "qualify"}),
     page("labeling:ambiguous", READERS),
     page("labeling:comparisons", READERS),
+    page("labeling:results_file", READERS),
+    page("labeling:votes_file", READERS),
     page("labeling:comparison", READERS, args=comparison_id),
     post("labeling:comparison_state", ADMINS, args=comparison_id, data={"action": "drop"}),
     page("labeling:settings", ADMINS),
@@ -229,6 +273,8 @@ LABELING_API = [
     api("GET /projects/{slug}/guidelines", EVERYONE),
     api("POST /projects/{slug}/guidelines/acknowledge", LABELERS, data={"version": 1}),
     api("GET /projects/{slug}/decisions", READERS),
+    api("GET /projects/{slug}/results", READERS),
+    api("GET /projects/{slug}/results/votes", READERS),
     api("GET /projects/{slug}/labeling", READERS),
     api("PATCH /projects/{slug}/labeling", ADMINS, data={"overlap": 2}),
 ]
@@ -294,6 +340,9 @@ AGREEMENT = [
     page("agreement:annotator", READERS, args=person),
     page("agreement:annotator_csv", READERS, args=person),
     post("agreement:annotator_datasets", ADMINS, args=person, data={"reason": "clicks left"}),
+    page("agreement:results", READERS),
+    page("agreement:pairs_csv", READERS),
+    page("agreement:ranking_csv", READERS),
     page("agreement:decisions", READERS),
     page("agreement:decisions_preview", READERS),
     page("agreement:decisions_csv", READERS),
@@ -320,6 +369,7 @@ AGREEMENT = [
 
 AGREEMENT_API = [
     api("GET /projects/{slug}/agreement", READERS),
+    api("GET /projects/{slug}/ranking", READERS),
     api("POST /projects/{slug}/decisions/preview", READERS, data={}),
     api("POST /projects/{slug}/decisions/rule", ADMINS, data={}),
     api("GET /projects/{slug}/decisions/ways", READERS, ok=404),  # nothing was compared here

@@ -143,7 +143,7 @@ def test_production_refuses_to_start_without_what_keeps_it_safe(given, named):
 
 
 @pytest.mark.django_db
-def test_the_sign_in_page_is_served_to_anyone(client: Client):
+def test_the_sign_in_page_is_served_to_anyone(ana, client: Client):
     page = client.get("/sign-in/")
     assert page.status_code == 200
     assert "htmx-2.min.js" in page.content.decode()
@@ -152,5 +152,6 @@ def test_the_sign_in_page_is_served_to_anyone(client: Client):
 def test_home_lists_nothing_but_what_to_do_for_a_person_without_a_project(db, signed_in):
     from tests.people import person_make
 
-    page = signed_in(person_make("Nils")).get("/")
-    assert not page.context["memberships"]
+    page = signed_in(person_make("Nils")).get("/", follow=True)
+    assert page.redirect_chain == [("/projects/", 302)]
+    assert not page.context["rows"]

@@ -1,16 +1,19 @@
 """One's own account: name, theme, password, API tokens; signing in and out."""
 
+from contextlib import suppress
 from typing import Any
 
+from allauth.account.views import LoginView, PasswordResetFromKeyView
 from django.contrib import messages
 from django.contrib.auth import update_session_auth_hash
 from django.contrib.auth.decorators import login_not_required
-from django.contrib.auth.views import LoginView, logout_then_login, redirect_to_login
+from django.contrib.auth.views import logout_then_login, redirect_to_login
 from django.core.exceptions import PermissionDenied
-from django.db import transaction
+from django.db import DatabaseError, transaction
 from django.http import HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
-from django.urls import reverse
+from django.urls import reverse, reverse_lazy
+from django.utils.decorators import method_decorator
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
@@ -19,9 +22,10 @@ from django.views.decorators.http import require_POST, require_safe
 from apps.accounts import services, throttle
 from apps.accounts.context import THEMES
 from apps.accounts.forms import PasswordForm, ProfileForm, SignInForm, TokenForm
+from apps.accounts.middleware import session_begins
 from apps.accounts.models import ApiToken
 from apps.accounts.permissions import ANNOTATOR, project_page
-from apps.accounts.selectors import memberships_of, tokens_of
+from apps.accounts.selectors import memberships_of, site_has_people, tokens_of
 from apps.common import registry
 from apps.common.http import Request, client_address
 
@@ -114,21 +118,46 @@ def token_revoke(request: Request, token_id: str) -> HttpResponse:
 # Signing in and out, and where one lands.
 
 
+@method_decorator(login_not_required, name="dispatch")
 class SignIn(LoginView):
     template_name = "accounts/sign_in.html"
-    authentication_form = SignInForm
-    redirect_authenticated_user = True
+    form_class = SignInForm
+
+    def dispatch(self, request: Request, *args: Any, **kwargs: Any) -> HttpResponse:
+        with suppress(DatabaseError):  # without a database the page still says what it is
+            if request.method == "GET" and not site_has_people():
+                return redirect("accounts:set_up")
+        return super().dispatch(request, *args, **kwargs)
 
     def form_valid(self, form: SignInForm) -> HttpResponse:
         response = super().form_valid(form)
-        user = form.get_user()
-        throttle.device_remember(self.request, response, form.cleaned_data["username"])
-        services.audit_record(
-            action="user.signed_in",
-            actor=user,
-            subject=user.username,
-            details={"address": client_address(self.request)},
-        )
+        if self.request.user.is_authenticated:
+            signed_in(self.request, response)
+        return response
+
+
+def signed_in(request: Request, response: HttpResponse) -> None:
+    """After any way of signing in: the end of the session, the known browser, the audit log."""
+    session_begins(request)
+    throttle.device_remember(request, response, request.user.username)
+    services.audit_record(
+        action="user.signed_in",
+        actor=request.user,
+        subject=request.user.username,
+        details={"address": client_address(request)},
+    )
+
+
+class PasswordFromLink(PasswordResetFromKeyView):
+    """A new password by a link; who knew the old one has tokens and sessions no longer."""
+
+    success_url = reverse_lazy("accounts:sign_in")
+
+    def form_valid(self, form: Any) -> HttpResponse:
+        with transaction.atomic():
+            response = super().form_valid(form)
+            services.password_changed(user=self.reset_user, by=self.reset_user)
+        messages.success(self.request, "Your password is changed. Sign in with it.")
         return response
 
 
@@ -150,7 +179,7 @@ def sign_out(request: Request) -> HttpResponse:
 
 @require_safe
 def home(request: Request) -> HttpResponse:
-    """The landing page of one's role in the project used last, or a choice of projects.
+    """The landing page of one's role in the project used last, or the list of projects.
 
     Who only annotates, and in more than one project, lands on their work in all of them.
     """
@@ -163,9 +192,7 @@ def home(request: Request) -> HttpResponse:
     for membership in memberships:
         if len(memberships) == 1 or membership.project.slug == last:
             return redirect("accounts:project", membership.project.slug)
-    return render(
-        request, "accounts/home.html", {"memberships": memberships, "page_title": "Projects"}
-    )
+    return redirect("accounts:projects")
 
 
 @require_safe

@@ -3,17 +3,19 @@
 from typing import Any
 
 from django.contrib import messages
+from django.core.exceptions import PermissionDenied
 from django.core.paginator import Paginator
-from django.db import transaction
 from django.http import HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 
 from apps.accounts import selectors, services
-from apps.accounts.forms import AddPersonForm, NewPersonForm, RoleForm
-from apps.accounts.models import Membership, Role
+from apps.accounts.forms import InviteForm, RoleForm
+from apps.accounts.models import Invitation, Membership, Role
 from apps.accounts.permissions import ADMIN, project_page
+from apps.accounts.services.mails import invitation_mail, mails_go_out
 from apps.common.errors import DomainError
 from apps.common.http import Request
 
@@ -34,8 +36,9 @@ def _page(request: Request, status: int = 200, **context: Any) -> HttpResponse:
         "chosen_role": role,
         "who": who,
         "roles": Role.choices,
-        "add_form": AddPersonForm(),
-        "new_form": NewPersonForm(),
+        "invite_form": InviteForm(),
+        "invitations": selectors.invitations_open(request.project),
+        "mails_go_out": mails_go_out(),
         "page_title": "People",
         "nav": "people",
     } | context
@@ -48,51 +51,55 @@ def people(request: Request) -> HttpResponse:
     return _page(request)
 
 
+@never_cache
 @require_POST
 @project_page(ADMINS)
-def person_add(request: Request) -> HttpResponse:
-    form = AddPersonForm(request.POST)
+def invite(request: Request) -> HttpResponse:
+    """Shows the links in this answer and never again; mails them where a mail server is set."""
+    form = InviteForm(request.POST)
     if not form.is_valid():
-        return _page(request, 422, add_form=form)
-    try:
-        services.membership_set(
-            project=request.project,
-            user=form.person,
-            role=form.cleaned_data["role"],
-            by=request.user,
+        return _page(request, 422, invite_form=form)
+    data, project = form.cleaned_data, request.project
+    if not data["addresses"]:
+        made, added = (
+            [
+                services.invitation_create(
+                    project=project, role=data["role"], days=data["days"], by=request.user
+                )
+            ],
+            [],
         )
-    except DomainError as error:
-        form.add_error(error.field, error.message)
-        return _page(request, 422, add_form=form)
-    messages.success(request, f"{form.person} was added.")
-    return redirect("accounts:people", request.project.slug)
+    else:
+        made, added = services.people_invite(project=project, by=request.user, **data)
+    if added:
+        names = ", ".join(map(str, added))
+        messages.success(request, f"Added at once, since they have an account: {names}.")
+    return _page(request, links=[_sent(request, row, token) for row, token in made])
+
+
+def _sent(request: Request, invitation: Invitation, token: str) -> dict[str, Any]:
+    """The link of an invitation for this page, and whether it went by mail."""
+    path = reverse("accounts:invitation", args=[token])
+    mailed = mails_go_out() and bool(invitation.email) and invitation_mail(invitation, path)
+    return {
+        "invitation": invitation,
+        "url": request.build_absolute_uri(path),
+        "mailed": mailed,
+    }
 
 
 @never_cache
 @require_POST
 @project_page(ADMINS)
-def person_create(request: Request) -> HttpResponse:
-    """Shows the temporary password in this answer and never again."""
-    form = NewPersonForm(request.POST)
-    if not form.is_valid():
-        return _page(request, 422, new_form=form)
-    data = form.cleaned_data
-    try:
-        with transaction.atomic():
-            user, password = services.user_create(
-                username=data["new_username"],
-                display_name=data["display_name"],
-                email=data["email"],
-                by=request.user,
-                project=request.project,
-            )
-            services.membership_set(
-                project=request.project, user=user, role=data["new_role"], by=request.user
-            )
-    except DomainError as error:
-        form.add_error("email" if error.field == "email" else "new_username", error.message)
-        return _page(request, 422, new_form=form)
-    return _page(request, created=user, created_password=password)
+def invitation_change(request: Request, invitation_id: str) -> HttpResponse:
+    """Withdraws an invitation, or makes a new link in place of the old one."""
+    invitation = get_object_or_404(request.project.invitations, pk=invitation_id)
+    if request.POST.get("act") == "renew":
+        token = services.invitation_renew(invitation=invitation, by=request.user)
+        return _page(request, links=[_sent(request, invitation, token)])
+    services.invitation_revoke(invitation=invitation, by=request.user)
+    messages.success(request, "The invitation is withdrawn.")
+    return redirect("accounts:people", request.project.slug)
 
 
 def _person(request: Request, user_id: int) -> Membership:
@@ -107,10 +114,13 @@ def person(request: Request, user_id: int) -> HttpResponse:
 
 
 def _person_page(
-    request: Request, membership: Membership, form: RoleForm | None = None
+    request: Request, membership: Membership, form: RoleForm | None = None, link: str = ""
 ) -> HttpResponse:
     context = {
         "membership": membership,
+        "link": link,
+        "may_reset": membership.user.is_active
+        and selectors.belongs_only_to_admin(membership.user, request.user),
         "role_form": form or RoleForm(initial={"role": membership.role}),
         "page_title": str(membership.user),
         "nav": "people",
@@ -137,6 +147,22 @@ def person_role(request: Request, user_id: int) -> HttpResponse:
         return _person_page(request, membership, form)
     messages.success(request, f"{membership.user}'s role is changed.")
     return redirect("accounts:people", request.project.slug)
+
+
+@never_cache
+@require_POST
+@project_page(ADMINS)
+def person_password(request: Request, user_id: int) -> HttpResponse:
+    """Shows a link on which the person chooses a new password; for people of this admin alone."""
+    membership = _person(request, user_id)
+    if not selectors.belongs_only_to_admin(membership.user, request.user):
+        raise PermissionDenied(
+            "They are in projects that you do not administer: ask an administrator of the site."
+        )
+    path = services.password_link_make(
+        user=membership.user, by=request.user, project=request.project
+    )
+    return _person_page(request, membership, link=request.build_absolute_uri(path))
 
 
 @require_POST

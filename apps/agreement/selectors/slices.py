@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from apps.accounts.models import Project, User
 from apps.agreement.selectors.votes import int_columns, newest_vote_id, selected
-from apps.labeling.models import Comparison, LabelingSettings, Response, Vote
+from apps.labeling.models import MODEL_NAME, Comparison, LabelingSettings, Response, Vote
 from measures.consensus import Votes, votes_from
 from measures.voting import CHOICES
 
@@ -29,6 +29,7 @@ class Comparisons:
     """
 
     ids: Ints
+    prompt: Ints
     group: Ints
     answer_a: Ints
     answer_b: Ints
@@ -36,6 +37,8 @@ class Comparisons:
     language: Ints
     source_a: Ints
     source_b: Ints
+    model_a: Ints
+    model_b: Ints
     prompt_length: Ints
     length_a: Ints
     length_b: Ints
@@ -61,6 +64,7 @@ def _hash(text: str) -> str:
 _SOURCE = "{0}.origin || '/' || {0}.origin_ref"
 _COLUMNS = {
     "ids": "c.id",
+    "prompt": "c.prompt_id",
     "group": _hash("p.group_key"),
     "answer_a": _hash("a.text_hash"),
     "answer_b": _hash("b.text_hash"),
@@ -68,6 +72,8 @@ _COLUMNS = {
     "language": _hash("p.language"),
     "source_a": _hash(_SOURCE.format("a")),
     "source_b": _hash(_SOURCE.format("b")),
+    "model_a": _hash(MODEL_NAME.format("a")),
+    "model_b": _hash(MODEL_NAME.format("b")),
     "prompt_length": _length("p.messages"),
     "length_a": _length("a.messages"),
     "length_b": _length("b.messages"),
@@ -89,6 +95,9 @@ union all
 select {_hash(_SOURCE.format("r"))}, {_SOURCE.format("r")} from labeling_response r
 join labeling_prompt p on p.id = r.prompt_id where p.project_id = %(project)s
 group by r.origin, r.origin_ref
+union
+select distinct {_hash(MODEL_NAME.format("r"))}, {MODEL_NAME.format("r")} from labeling_response r
+join labeling_prompt p on p.id = r.prompt_id where p.project_id = %(project)s
 """  # noqa: S608
 
 

@@ -56,7 +56,7 @@ Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
 # Raised when figures gain parts that pages print: older reports are computed again.
-FIGURES_VERSION = 2
+FIGURES_VERSION = 3
 
 QUICK = 3.0  # seconds a report may take without being rationed
 RESTS = 20  # seconds it is left alone for each second beyond

@@ -21,7 +21,7 @@ from apps.agreement.selectors.slices import Crowd, crowd_of
 from apps.agreement.selectors.votes import flipped_keep_rate, kept_accuracy
 from apps.common.errors import Conflict
 from apps.labeling.models import Annotator, Consensus, DecideBy, LabelingSettings
-from apps.labeling.services import labeling_settings_update, rule_of
+from apps.labeling.services import comparisons_settle, labeling_settings_update, rule_of
 from apps.labeling.services.redeciding import Redecided, decisions_redo
 from measures.consensus import (
     METHODS,
@@ -253,6 +253,7 @@ def decide_by_switch(*, project: Project, by: User, **changes: Any) -> Switched:
         _redo(project, consensus, crowd, made)
     else:
         decisions_redo(project=project)
+    comparisons_settle(project=project)
     return Switched(before, decision_tally(project=project))
 
 

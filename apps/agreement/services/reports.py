@@ -12,6 +12,7 @@ from apps.agreement.models import AgreementReport
 from apps.agreement.selectors import votes
 from apps.agreement.selectors.slices import comparisons_read
 from apps.agreement.selectors.votes import counted_votes
+from apps.agreement.services.models import model_figures
 from apps.agreement.services.pairing import matrix_figures, slice_figures
 from apps.agreement.services.statistics import (
     cost_figures,
@@ -62,6 +63,7 @@ def report_refresh(*, project: Project) -> AgreementReport:
         "cost": cost_figures(columns, project=project, settings=settings),
         "slices": slice_figures(indexed, about),
         "matrix": matrix_figures(indexed),
+        "models": model_figures(indexed.columns, about),
     }
     figures["seconds"] = round(time.monotonic() - began, 2)
     report, _ = AgreementReport.objects.update_or_create(

@@ -94,7 +94,10 @@ def _form(request: Request) -> RuleForm:
     current = settings_get(project=request.project)
     if not request.GET:
         return RuleForm(current=current)
-    data = {name: getattr(current, name) for name in RuleForm.base_fields}
+    data = {
+        name: field.prepare_value(getattr(current, name))
+        for name, field in RuleForm.base_fields.items()
+    }
     if "least_votes" in request.GET:  # a submitted form leaves out a box that is not ticked
         data.pop("stop_early")
     return RuleForm(data | request.GET.dict(), current=current)

@@ -70,8 +70,9 @@ def overview(request: Request) -> HttpResponse:
 @project_page(READERS)
 def refresh(request: Request) -> HttpResponse:
     report_refresh(project=request.project)
-    messages.success(request, "Agreement was computed again from all current votes.")
-    return redirect("agreement:overview", slug=request.project.slug)
+    messages.success(request, "Computed again from all current votes.")
+    back = "results" if request.POST.get("page") == "results" else "overview"
+    return redirect(f"agreement:{back}", slug=request.project.slug)
 
 
 @require_safe

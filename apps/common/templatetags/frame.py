@@ -13,8 +13,8 @@ from django.utils.safestring import SafeString
 from apps.common import numbers
 
 register = template.Library()
-for _written in (numbers.duration, numbers.count, numbers.figure, numbers.fixed, numbers.filesize):
-    register.filter(_written)
+for _written in ("duration", "count", "figure", "fixed", "filesize", "percent"):
+    register.filter(getattr(numbers, _written))
 
 _MESSAGE_ICONS = {
     "success": "circle-check",

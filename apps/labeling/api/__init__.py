@@ -2,16 +2,18 @@
 
 from datetime import datetime
 from functools import lru_cache
-from typing import Any
+from typing import Any, Literal
 
 from django.http import HttpRequest
+from django.http.response import HttpResponseBase
 from ninja import Field, Path, Query, Router, Schema, Status
 
 from apps.accounts.api_auth import needs
 from apps.accounts.models import Project, User
 from apps.accounts.permissions import ADMIN, READERS, STAFF, project_for
 from apps.common.errors import Missing
-from apps.labeling import selectors, services
+from apps.common.row_files import download_response
+from apps.labeling import exports, selectors, services
 from apps.labeling.api.schemas import (
     AsksOut,
     ComparisonsIn,
@@ -29,6 +31,7 @@ from apps.labeling.api.schemas import (
     VotesIn,
     VotesReportOut,
 )
+from apps.labeling.forms import ComparisonsFilter
 from apps.labeling.models import Vote
 from apps.labeling.services import LABELERS, Lease, NothingReason, Questions
 
@@ -171,6 +174,66 @@ def decisions(
         "items": [_decision(row) for row in rows],
         "after": rows[-1].comparison_id if len(rows) == limit else None,
     }
+
+
+FILE_SENT = {
+    "responses": {
+        200: {
+            "description": "The file",
+            "content": {
+                "application/octet-stream": {"schema": {"type": "string", "format": "binary"}}
+            },
+        }
+    }
+}
+FileFormat = Literal["jsonl", "parquet", "csv"]
+
+
+class FileFilters(Schema):
+    """Which comparisons; nothing stated is all of them."""
+
+    state: str = Field("", description="open, decided, contested, review, dropped")
+    stratum: str = Field("", description="random, priority, gold, practice")
+    winner: str = Field("", description="a, b, tie, both_bad")
+    q: str = Field("", description="an external id, or any part of a prompt")
+
+    def wanted(self) -> dict[str, str]:
+        form = ComparisonsFilter(self.dict())
+        form.check()
+        return form.wanted()
+
+
+@router.get(
+    "/projects/{slug}/results",
+    auth=needs("read"),
+    summary="Every comparison with its decision and its own columns, as a file",
+    openapi_extra=FILE_SENT,
+)
+def results(
+    request: HttpRequest, slug: str, filters: Query[FileFilters], format: FileFormat = "jsonl"
+) -> HttpResponseBase:
+    """In the order of comparison ids; read as it is sent, so its length does not matter."""
+    project, _ = project_for(request.user, slug, READERS)
+    sent = exports.results_export(project=project, form=format, filters=filters.wanted())
+    return download_response(sent)
+
+
+@router.get(
+    "/projects/{slug}/results/votes",
+    auth=needs("read"),
+    summary="Every vote, as a file",
+    openapi_extra=FILE_SENT,
+)
+def votes(
+    request: HttpRequest, slug: str, filters: Query[FileFilters], format: FileFormat = "jsonl"
+) -> HttpResponseBase:
+    """A row a vote, revisions and repeats too: `is_current` and `purpose` tell which ones count.
+    Admins get annotators' names, others numbers."""
+    project, role = project_for(request.user, slug, READERS)
+    sent = exports.votes_export(
+        project=project, form=format, filters=filters.wanted(), with_names=role == ADMIN
+    )
+    return download_response(sent)
 
 
 def _decision(row: selectors.Decision) -> dict[str, Any]:

@@ -225,6 +225,9 @@ class LabelingSettingsIn(Schema):
     model_config = ConfigDict(extra="forbid")
 
     overlap: int | None = None
+    apply_overlap: bool | None = Field(
+        None, description="with `overlap`: for the open comparisons too, not new ones alone"
+    )
     max_overlap: int | None = None
     least_votes: int | None = None
     least_agreeing: int | None = None

@@ -120,13 +120,16 @@ def _lenient(sample: str, delimiter: str) -> Iterator[list[str]]:
 
 
 def columns_of(path: Path, encoding: str, delimiter: str, limits: FileLimits) -> list[str]:
-    """The header. Raises FormatError for too many names, a missing, doubled or empty one."""
+    """The header, without the empty columns that spreadsheets leave at its end. Raises FormatError
+    for too many names, a doubled one, or one that is missing in between."""
     with text_open(path, encoding) as file:
         try:
             header = next(csv.reader(file, delimiter=delimiter), [])
         except csv.Error as error:
             raise FormatError(f"The header cannot be read: {error}.") from None
     names = [name.strip().lstrip("\ufeff") for name in header]
+    while names and not names[-1]:
+        names.pop()
     if not names:
         raise FormatError("The file is empty.")
     columns_check(names, limits)
@@ -165,6 +168,8 @@ def rows(path: Path, encoding: str, delimiter: str, limits: FileLimits) -> Recor
             if not record:
                 continue
             number += 1
+            if not any(cell.strip() for cell in record[len(names) :]):
+                del record[len(names) :]
             if len(record) != len(names):
                 message = f"has {len(record)} columns where the header has {len(names)}"
                 yield number, RecordFault("row", message)

@@ -123,7 +123,7 @@ class AnswersFilter(forms.Form):
     )
 
 
-class ComparisonsFilter(forms.Form):
+class ComparisonsFilter(Checked):
     q = forms.CharField(required=False, max_length=200, label="Search prompts or an id")
     state = forms.ChoiceField(
         required=False, choices=[("", "all"), *Comparison.State.choices], label="State"
@@ -136,6 +136,19 @@ class ComparisonsFilter(forms.Form):
         choices=[("", "all"), ("a", "A"), ("b", "B"), ("tie", "Tie"), ("both_bad", "Both bad")],
         label="Decision",
     )
+
+    def asked(self) -> dict[str, str]:
+        """The same as part of an address."""
+        data = self.cleaned_data if self.is_valid() else {}
+        return {name: value for name, value in data.items() if value}
+
+    def wanted(self) -> dict[str, str]:
+        """What `comparisons_list` filters by; nothing where a value is none of the choices."""
+        data = self.cleaned_data if self.is_valid() else {}
+        return {
+            "search": data.get("q", ""),
+            **{name: data.get(name, "") for name in ("state", "stratum", "winner")},
+        }
 
 
 class GuidelineForm(forms.Form):

@@ -7,27 +7,29 @@ from typing import Any
 from django import forms
 from django.utils.text import slugify
 
+from apps.labeling.forms.rule import PresetForm, UnitField
 from apps.labeling.models import Annotator, LabelingSettings
 from apps.labeling.services.eligibility import MOST_A_DAY
+from apps.labeling.services.projects import SHARES
 
 _LABELS = {
     "overlap": "Votes per comparison",
     "max_overlap": "Maximum votes per comparison",
     "least_votes": "Minimum votes",
     "least_agreeing": "Minimum agreeing votes",
-    "least_share": "Minimum share",
-    "least_posterior": "Minimum probability",
+    "least_share": "Minimum share (%)",
+    "least_posterior": "Minimum probability (%)",
     "stop_early": "Stop early when decided",
     "audit_days": "Audited within (days)",
-    "fast_ms": "Flag answers faster than (milliseconds)",
+    "fast_ms": "Flag answers faster than (seconds)",
     "vote_price": "Price of a vote",
     "currency": "Currency",
-    "random_share": "Share drawn at random",
-    "gold_share": "Share of gold pairs",
-    "repeat_share": "Share of hidden repeats",
-    "audit_share": "Share of audit re-votes",
-    "audit_rate": "Share of votes audited",
-    "lease_seconds": "Reserve a pair for (seconds)",
+    "random_share": "Share drawn at random (%)",
+    "gold_share": "Share of gold pairs (%)",
+    "repeat_share": "Share of hidden repeats (%)",
+    "audit_share": "Share of audit re-votes (%)",
+    "audit_rate": "Share of votes audited (%)",
+    "lease_seconds": "Reserve a pair for (minutes)",
     "skips_to_review": "Send to review after this many skips",
     "show_tie": "Offer “Tie”",
     "show_both_bad": "Offer “Both are bad”",
@@ -40,7 +42,7 @@ _LABELS = {
     "acknowledge_guidelines": "A major version must be acknowledged",
     "daily_cap": "Maximum votes per person and day",
     "qualification_pairs": "Pairs of the qualification",
-    "qualification_pass": "Share right to pass",
+    "qualification_pass": "Share right to pass (%)",
     "qualification_attempts": "Attempts",
     "qualification_cooldown_minutes": "Pause between attempts (minutes)",
 }
@@ -78,6 +80,18 @@ _HELP = {
     "acknowledge_guidelines": "Nobody gets a pair before confirming that they have read it.",
     "daily_cap": "0: no cap. A person can have a cap of their own.",
     "qualification_pairs": "Practice pairs to judge before real work; 0: no qualification.",
+}
+
+
+# Units of the page; what is stored are fractions, seconds and milliseconds.
+_UNITS = {
+    **{
+        name: {"per": 100, "low": low, "high": high}
+        for name, (low, high) in SHARES.items()
+        if name != "vote_price"
+    },
+    "lease_seconds": {"per": 1 / 60, "low": 30, "high": 86_400, "whole": True},
+    "fast_ms": {"per": 1 / 1000, "low": 0, "high": 60_000, "whole": True},
 }
 
 
@@ -121,7 +135,7 @@ class CriteriaField(LinesField):
         return {"key": re.sub(r"[^a-z0-9]+", "_", slugify(line)).strip("_")[:32], "label": line}
 
 
-class LabelingSettingsForm(forms.Form):
+class LabelingSettingsForm(PresetForm):
     """The fields are the model's; that they fit together is for
     `services.labeling_settings_update` to say, in words and at the field."""
 
@@ -137,7 +151,10 @@ class LabelingSettingsForm(forms.Form):
         "is imported, however it is spelled; earlier imports stay.",
     )
 
-    def __init__(self, *args: Any, current: LabelingSettings, **kwargs: Any) -> None:
+    def __init__(
+        self, *args: Any, current: LabelingSettings, n_open: int = 0, **kwargs: Any
+    ) -> None:
+        """n_open: comparisons that another number of votes would hold for."""
         written = list(self.base_fields)
         initial = forms.model_to_dict(current, list(_LABELS)) | {
             name: getattr(current, name) for name in written
@@ -146,12 +163,36 @@ class LabelingSettingsForm(forms.Form):
         self.fields |= forms.fields_for_model(
             LabelingSettings, fields=list(_LABELS), labels=_LABELS, help_texts=_HELP
         )
+        for name, unit in _UNITS.items():
+            self.fields[name] = UnitField(
+                label=_LABELS[name], help_text=_HELP.get(name, ""), **unit
+            )
+        self.preset_add(current.project_id, vars(current))
         for name in written:
             self.fields[name].widget.attrs["rows"] = 4
             self.fields[name].hide_optional = True
+        if n_open:
+            pairs = "open comparison" if n_open == 1 else "open comparisons"
+            self.fields["apply_overlap"] = forms.BooleanField(
+                required=False,
+                initial=True,
+                label=f"Apply to the {n_open:,} {pairs}",
+                help_text="Where votes per comparison change: places for votes are added or "
+                "withdrawn; votes that are in stay. Otherwise for what is imported from now on.",
+            )
+
+    def clean(self) -> dict[str, Any]:
+        data = super().clean()
+        self.preset_values()  # takes back errors of numbers that a preset replaces
+        return data
 
     def changes(self) -> dict[str, Any]:
-        return {name: self.cleaned_data[name] for name in self.changed_data}
+        chosen = self.preset_values(also=["decide_by"])
+        changed = {name: self.cleaned_data.get(name) for name in self.changed_data} | chosen
+        changed.pop("preset", None)
+        if "apply_overlap" in self.fields:
+            changed["apply_overlap"] = self.cleaned_data["apply_overlap"]
+        return changed
 
 
 # What an admin sends about an annotator. Rules live in services; refusals land on their field.

@@ -1,6 +1,8 @@
 """What is compared, who holds it, how it was voted on, what was decided."""
 
 from apps.labeling.models.comparisons import (
+    MODEL_NAME,
+    NOBODY_LEFT,
     Choice,
     Comparison,
     Consensus,
@@ -30,8 +32,10 @@ from apps.labeling.models.votes import AUDIT_SEED, Decision, Vote
 
 __all__ = [
     "AUDIT_SEED",
+    "MODEL_NAME",
     "MOST_POINTS",
     "MOST_RESPONSES",
+    "NOBODY_LEFT",
     "Annotator",
     "Choice",
     "Comparison",

@@ -8,6 +8,8 @@ Foreign keys have no index of their own where the first column of another one se
 tens of thousands of these rows.
 """
 
+from typing import Any
+
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models import F, Q
@@ -71,8 +73,22 @@ class Response(Stamped):
             )
         ]
 
+    @property
+    def model_name(self) -> str:
+        """The model that wrote it; empty where a person did or nobody said. `MODEL_NAME` in SQL."""
+        named = self.metadata.get("model") or ""
+        if self.origin == self.Origin.MODEL:
+            return self.origin_ref or str(named)
+        return str(named) if self.origin == self.Origin.IMPORT else ""
+
     def __str__(self) -> str:
         return f"response {self.pk}"
+
+
+# `Response.model_name` of the row with this alias.
+MODEL_NAME = """case {0}.origin
+  when 'model' then coalesce(nullif({0}.origin_ref, ''), {0}.metadata ->> 'model', '')
+  when 'import' then coalesce({0}.metadata ->> 'model', '') else '' end"""
 
 
 # Words that votes, gold labels and decisions share.
@@ -94,6 +110,10 @@ class DecideBy(models.TextChoices):
     ONE_COIN = "one_coin", "One-coin Dawid–Skene"
     DAWID_SKENE = "dawid_skene", "Dawid–Skene"
     MACE = "mace", "MACE"
+
+
+# Why a comparison is contested that has fewer votes than the rule would take.
+NOBODY_LEFT = "nobody is left to vote on it"
 
 
 class Comparison(Stamped):
@@ -139,6 +159,9 @@ class Comparison(Stamped):
         help_text="why a person must look at it",
     )
     n_votes = models.PositiveIntegerField(default=0, help_text="current votes, kept by vote_cast")
+    metadata = models.JSONField(
+        null=True, blank=True, help_text="the row's own columns; null: only the prompt's are known"
+    )
 
     class Meta:
         constraints = [
@@ -159,6 +182,11 @@ class Comparison(Stamped):
                 name="comparison_controls",
             ),
         ]
+
+    @property
+    def own_columns(self) -> dict[str, Any]:
+        """What was imported with the row and means nothing to Concord."""
+        return self.prompt.metadata if self.metadata is None else self.metadata
 
     def __str__(self) -> str:
         return f"comparison {self.pk}"

@@ -12,6 +12,7 @@ from django.conf import settings
 from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils import timezone
+from django.utils.html import escape
 from django.utils.safestring import SafeString, mark_safe
 
 from apps.accounts.models import Project, User
@@ -205,13 +206,14 @@ def context(
     *,
     project: Project,
     annotator: User,
-    undo: int | None = None,
+    undo: str = "",
     notice: Notice | None = None,
     typed: Given | None = None,
     back_to: str = "",
 ) -> dict[str, Any]:
     """The context of `_pair.html`: a pair to judge, an answer to change, or why there is nothing.
 
+    undo: the query string that takes back what the person did last; empty before they did anything.
     typed: what the person had entered, given back when it could not be stored.
     """
     common = {
@@ -333,19 +335,19 @@ def buttons(questions: Questions) -> list[Button]:
 #
 # A vote is answered with the next pair, hundreds of times a minute, and by far the most of its HTML
 # is the bar of choices, flags and skip reasons below the texts. It depends on what the project asks
-# and on nothing of the pair, so one made for the last pair is as good; only the number that undo
-# leads to is filled in. Making it was more than half of the template's work (docs/speed.md).
+# and on nothing of the pair, so one made for the last pair is as good; only where undo leads
+# is filled in. Making it was more than half of the template's work (docs/speed.md).
 
 _PAGES = ("answers", "guidelines", "hold", "label", "vote", "who")
-# Stands for the number in what is kept. Nobody can write it into a text of a project.
+# Stands for that in what is kept. Nobody can write it into a text of a project.
 _UNDO = f"undo-{secrets.token_hex(8)}"
 
 
-def bar_html(*, slug: str, questions: Questions, undo: int | None) -> SafeString:
-    """The bar below a fresh pair, nothing chosen or entered yet."""
+def bar_html(*, slug: str, questions: Questions, undo: str) -> SafeString:
+    """The bar below a fresh pair, nothing chosen or entered yet; `undo` as in `context`."""
     make = _bar.__wrapped__ if settings.DEBUG else _bar  # templates may change under DEBUG
-    html = make(slug, questions, undo is not None)
-    return mark_safe(html.replace(_UNDO, str(int(undo or 0))))  # noqa: S308 - a number
+    html = make(slug, questions, bool(undo))
+    return mark_safe(html.replace(_UNDO, escape(undo)))  # noqa: S308 - escaped
 
 
 @lru_cache(maxsize=512)
@@ -357,7 +359,7 @@ def _bar(slug: str, questions: Questions, has_undo: bool) -> str:
         | {
             "active_project": {"slug": slug},
             "skip_reasons": SKIP_REASONS,
-            "undo": _UNDO if has_undo else None,
+            "undo": _UNDO if has_undo else "",
         },
     )
 

@@ -7,6 +7,7 @@ from typing import Any
 from django.core.cache import cache
 from django.db import connection
 from django.db.models import Count, Q, QuerySet
+from django.template.loader import render_to_string
 from django.utils import timezone
 
 from apps.accounts.models import Project, User
@@ -18,6 +19,7 @@ from apps.labeling.models import (
     Decision,
     Guideline,
     LabelingSettings,
+    Skip,
     Slot,
     Vote,
 )
@@ -50,6 +52,23 @@ def settings_get(*, project: Project) -> LabelingSettings:
     return LabelingSettings.objects.filter(project=project).first() or LabelingSettings(
         project=project
     )
+
+
+# Texts to begin guidelines with, in templates/labeling/guidelines/.
+GUIDELINE_TEMPLATES = {
+    "helpfulness": "Helpfulness",
+    "harmlessness": "Harmlessness",
+    "factual": "Factual accuracy",
+    "code": "Code",
+    "style": "Style",
+}
+
+
+def guideline_template(name: str) -> str:
+    """The text of one; empty for a name that there is not."""
+    if name not in GUIDELINE_TEMPLATES:
+        return ""
+    return render_to_string(f"labeling/guidelines/{name}.md")
 
 
 def guideline_current(*, project: Project) -> Guideline | None:
@@ -149,16 +168,26 @@ def answers_today(*, project: Project, annotator: User) -> int:
     ).count()
 
 
-def last_answer_id(*, project: Project, annotator: User) -> int | None:
-    """The answer that undo goes back to."""
-    return (
+def undo_query(*, project: Project, annotator: User) -> str:
+    """What the label page is asked for to take back the last answer or skip, whichever is newer:
+    `answer=ID` of the vote or `unskip=ID` of the comparison; empty before there was any."""
+    answer = (
         Vote.objects.filter(project=project, annotator=annotator, is_current=True)
         .exclude(source=Vote.Source.IMPORT)
         .exclude(slot__kind=Slot.Kind.FORMER)  # an earlier round's answers stay as they are
         .order_by("-cast_at", "-id")
-        .values_list("id", flat=True)
+        .values_list("cast_at", "id")
         .first()
     )
+    skip = (
+        Skip.objects.filter(project=project, annotator=annotator)
+        .order_by("-at", "-id")
+        .values_list("at", "comparison")
+        .first()
+    )
+    if skip and (answer is None or skip[0] > answer[0]):
+        return f"unskip={skip[1]}"
+    return f"answer={answer[1]}" if answer else ""
 
 
 def answered_pair(*, project: Project, annotator: User, vote: int) -> AnsweredPair:
@@ -306,6 +335,15 @@ def decisions_page(
     if outcome:
         rows = rows.filter(outcome=outcome.replace("\x00", ""))
     return list(rows.select_related("comparison").order_by("comparison_id")[:limit])
+
+
+def open_count(*, project: Project) -> int:
+    """Comparisons that another number of votes per comparison could be applied to."""
+    return Comparison.objects.filter(
+        project=project,
+        state=Comparison.State.OPEN,
+        stratum__in=(Comparison.Stratum.RANDOM, Comparison.Stratum.PRIORITY),
+    ).count()
 
 
 def queue_progress(*, project: Project) -> dict[str, Any]:

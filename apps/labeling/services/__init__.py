@@ -12,6 +12,7 @@ from apps.labeling.services.eligibility import (
     experienced_unqualified,
     guideline_acknowledge,
 )
+from apps.labeling.services.exhausting import comparisons_settle, comparisons_sweep, staffing
 from apps.labeling.services.import_checks import WARNINGS, Scans
 from apps.labeling.services.import_votes import votes_import
 from apps.labeling.services.importing import comparisons_import, import_job_run, import_jobs_sweep
@@ -26,6 +27,7 @@ from apps.labeling.services.imports import (
 from apps.labeling.services.leasing import (
     LabelingStatus,
     labeling_status,
+    skip_undo,
     slot_lease_audit,
     slot_lease_for,
     slot_lease_next,
@@ -105,6 +107,8 @@ __all__ = [
     "comparison_reopen",
     "comparisons_import",
     "comparisons_send_again",
+    "comparisons_settle",
+    "comparisons_sweep",
     "experienced_unqualified",
     "guideline_acknowledge",
     "guideline_publish",
@@ -125,10 +129,12 @@ __all__ = [
     "qualification_of",
     "rounds_of",
     "rule_of",
+    "skip_undo",
     "slot_lease_audit",
     "slot_lease_for",
     "slot_lease_next",
     "slot_skip",
+    "staffing",
     "vote_cast",
     "vote_revise",
     "vote_withdraw",

@@ -32,6 +32,7 @@ from apps.common.transactions import prepared_cursor, retried, row_named
 from apps.labeling.models import Comparison, Decision, LabelingSettings, Skip, Slot
 from apps.labeling.services import statements as sql
 from apps.labeling.services.eligibility import AUDITORS, Eligibility, role_check
+from apps.labeling.services.exhausting import comparisons_settle
 from apps.labeling.services.results import Lease, NothingReason, Questions
 from apps.labeling.services.review import decision_set
 
@@ -169,6 +170,33 @@ def slot_skip(*, slot: int, annotator: User, reason: str = "") -> Lease | Nothin
         return draw(cursor, place["project_id"], annotator.pk, eligibility)
 
 
+@retried
+@transaction.atomic
+def skip_undo(*, project: Project, annotator: User, comparison: int) -> None:
+    """Take a skip back: the comparison is this annotator's pair again, and the one they hold goes
+    to others. Errors: `Missing` where nothing was skipped; `Conflict` when others have it by now
+    (`comparison_full`) or it needs no votes any more (`not_open`)."""
+    with prepared_cursor() as cursor:
+        _eligibility_lock(cursor, project.pk, annotator.pk)
+        row = Comparison.objects.select_for_update(no_key=True)
+        found = row.filter(pk=comparison, project=project).first()
+        skip = Skip.objects.filter(comparison=found, annotator=annotator)
+        if found is None or not skip.exists():
+            raise Missing("You have not skipped this pair.", field="comparison")
+        if found.state != Comparison.State.OPEN:
+            raise Conflict("The pair you skipped needs no more votes by now.", code="not_open")
+        held = Slot.objects.filter(project=project, annotator=annotator, state=Slot.State.LEASED)
+        for slot in held.values_list("pk", flat=True):
+            cursor.execute(sql.RELEASE, {"slot": slot, "annotator": annotator.pk})
+        skip.delete()
+        try:
+            take_for(cursor, comparison, annotator.pk)
+        except Conflict:
+            raise Conflict(
+                "Others have the pair you skipped by now.", code="comparison_full"
+            ) from None
+
+
 def skip_record(*, project: str, comparison: int, annotator: int, reason: str) -> None:
     """Remember that someone passed on a comparison; enough such people send it to review."""
     Skip.objects.update_or_create(
@@ -233,8 +261,19 @@ def draw(
         cursor.execute(statement, values | {"by_priority": by_priority})
         row = row_named(cursor)
     if row is None:
+        # Reviewers and admins count among those who label once they do: here they begin to.
+        again = eligibility.role in AUDITORS and _joins(project, annotator)
+        if again:
+            return draw(cursor, project, annotator, eligibility)
         return _nothing(cursor, values, eligibility)
     return _lease(row, project, annotator, eligibility.n_today)
+
+
+def _joins(project: str, annotator: int) -> bool:
+    """Whether pairs are open again because this person is there."""
+    found = Project.objects.get(pk=project)
+    done = comparisons_settle(project=found, joining=annotator)
+    return Comparison.objects.filter(pk__in=done.reopened, state=Comparison.State.OPEN).exists()
 
 
 def _special(
@@ -335,7 +374,7 @@ def _nothing(
     return NothingReason(
         "all_done",
         "Everything is labeled",
-        "Every comparison of this project has the votes it needs.",
+        "Every comparison of this project has the votes it needs, or all that can come.",
         n_today=eligibility.n_today,
     )
 

@@ -451,7 +451,7 @@ class Load:
             self.cursor,
             Comparison,
             "id project_id prompt_id response_a_id response_b_id external_id batch state stratum"
-            " priority shuffle overlap gold gold_explanation review_reason n_votes",
+            " priority shuffle overlap gold gold_explanation review_reason n_votes metadata",
             (
                 (
                     key,
@@ -470,6 +470,7 @@ class Load:
                     row.explanation,
                     row.review_reason[:300],
                     0,
+                    _object_json(row.metadata),
                 )
                 for key, row, shuffle, overlap in zip(ids, rows, shuffles, overlaps, strict=True)
             ),

@@ -4,12 +4,14 @@ import re
 from dataclasses import fields
 from typing import Any
 
-from django.db import transaction
+from django.db import connection, transaction
 
 from apps.accounts import services as accounts
 from apps.accounts.models import Project, User
 from apps.common.errors import DomainError
 from apps.labeling.models import Consensus, DecideBy, Guideline, LabelingSettings, Slot
+from apps.labeling.services import statements as sql
+from apps.labeling.services.exhausting import comparisons_settle
 from apps.labeling.services.redeciding import (
     REDONE_AT_ONCE,
     RULE_FIELDS,
@@ -36,7 +38,7 @@ _WHOLE = {
     "qualification_attempts": (1, 50),
     "qualification_cooldown_minutes": (0, 43_200),
 }
-_SHARES = {
+SHARES = {
     "least_share": (0.01, 1.0),
     "random_share": (0.01, 1.0),
     "gold_share": (0.0, 0.5),
@@ -86,11 +88,11 @@ def setting_checked(name: str, value: Any) -> Any:
         return value
     if name == "criteria":
         return _criteria(value)
-    if name not in _WHOLE and name not in _SHARES:
+    if name not in _WHOLE and name not in SHARES:
         raise DomainError(f"There is no setting called {name!r}.", field=name)
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise DomainError("This must be a number.", field=name)
-    low, high = (_WHOLE | _SHARES)[name]
+    low, high = (_WHOLE | SHARES)[name]
     if not low <= value <= high:  # also what is not a number at all
         raise DomainError(f"This must lie between {low:g} and {high:g}.", field=name)
     if name in _WHOLE and value != int(value):
@@ -237,10 +239,27 @@ def labeling_set_up(
     return settings
 
 
+def labeling_settings_copy(source: Project, target: Project) -> None:
+    """Give a new project the settings of another; a model of the voters is not copied, since it
+    was fitted to the other's votes, so such a rule becomes the counted one."""
+    current = LabelingSettings.objects.filter(project=source).first()
+    if current is None:
+        return
+    current.pk = target.pk
+    current.project = target
+    current.decide_by = DecideBy.VOTES
+    current.stop_early = False
+    current._state.adding = True
+    current.save(force_insert=True)
+
+
 def labeling_settings_update(
-    *, project: Project, by: User, redo: bool = True, **changes: Any
+    *, project: Project, by: User, redo: bool = True, apply_overlap: bool = False, **changes: Any
 ) -> LabelingSettings:
     """Change how a project labels; what is not named stays.
+
+    apply_overlap: another number of votes per comparison holds for the open ones too, whose places
+    are added or withdrawn; without it for what is imported from then on.
 
     When the rule changes, comparisons that are decided already are decided again: at once in a
     project of up to REDONE_AT_ONCE, else in the background (`decisions_behind` finds them), or by
@@ -274,7 +293,36 @@ def labeling_settings_update(
     is_small = redo and decisions_count(project=project) <= REDONE_AT_ONCE
     if is_small and changed.keys() & RULE_FIELDS:
         decisions_redo(project=project)
+    if apply_overlap and "overlap" in changed:
+        _overlap_apply(current, by)
+    if changed.keys() & set(sql.POLICY):
+        comparisons_settle(project=project)
     return current
+
+
+@transaction.atomic
+def _overlap_apply(current: LabelingSettings, by: User) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            sql.OVERLAP_APPLIED,
+            {
+                "project": current.project_id,
+                "base": current.overlap,
+                "most": current.max_overlap,
+            },
+        )
+        n, added, withdrawn = cursor.fetchone()
+    accounts.audit_record(
+        action="labeling.overlap_applied",
+        actor=by,
+        project=current.project,
+        details={
+            "votes": current.overlap,
+            "comparisons": n,
+            "places_added": added,
+            "places_withdrawn": withdrawn,
+        },
+    )
 
 
 def _fitted_check(current: LabelingSettings) -> None:

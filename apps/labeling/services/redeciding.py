@@ -68,6 +68,7 @@ class Known:
     decided_by: Sequence[str]
     posteriors: NDArray[np.float64]  # NaN rows where there are none
     same_rule: NDArray[np.bool_]
+    used_up: NDArray[np.bool_]  # nobody is left to vote: the votes that are in are all that come
 
 
 def policy_of(*, project: Project) -> Policy:
@@ -94,14 +95,16 @@ def decisions_redo(
     *,
     project: Project,
     posteriors: tuple[NDArray[np.int64], NDArray[np.float64]] | None = None,
+    only: list[int] | None = None,
 ) -> Redecided:
     """Decide every comparison of the project by the current rule, and store what differs.
 
     posteriors: (ids in ascending order, (n, 4) probabilities) of a new fit; without them those
-    that are stored decide. A comparison without any posterior is decided by counting.
+    that are stored decide. A comparison without any posterior is decided by counting. only: these
+    comparisons and no others.
     """
     policy = policy_of(project=project)
-    known = _read(project, policy)
+    known = _read(project, policy, only)
     shares = known.posteriors if posteriors is None else _aligned(known, *posteriors)
     made = _decide(known, shares, policy)
     differs, moved = _differs(known, shares, made, policy)
@@ -132,11 +135,11 @@ def decisions_preview(
     return known, _decide(known, shares, policy)
 
 
-def _read(project: Project, policy: Policy) -> Known:
+def _read(project: Project, policy: Policy, only: list[int] | None = None) -> Known:
     with connection.cursor() as cursor:
         cursor.execute(
             sql.READ_DECISIONS,
-            {"project": project.pk, "rule": json.dumps(asdict(_rule(policy)))},
+            {"project": project.pk, "rule": json.dumps(asdict(_rule(policy))), "only": only},
         )
         found = columns_named(cursor)
     missing = (np.nan,) * len(CHOICES)
@@ -151,6 +154,7 @@ def _read(project: Project, policy: Policy) -> Known:
         decided_by=found["decided_by"],
         posteriors=np.array(posteriors).reshape(-1, len(CHOICES)),
         same_rule=np.array(found["same_rule"], dtype=bool),
+        used_up=np.array(found["used_up"], dtype=bool),
     )
 
 
@@ -170,8 +174,14 @@ def _aligned(
     return aligned
 
 
+def _possible(known: Known, policy: Policy) -> NDArray[np.int64]:
+    """The most votes that each comparison can end up with."""
+    most = np.maximum(policy.max_overlap, known.overlap)
+    return np.where(known.used_up, known.counts.sum(axis=1), most)
+
+
 def _decide(known: Known, shares: NDArray[np.float64], policy: Policy) -> Decisions:
-    possible = np.maximum(policy.max_overlap, known.overlap)
+    possible = _possible(known, policy)
     counted = decide_many(known.counts, policy.rule(), votes_possible=possible)
     if not policy.by_model:
         return counted
@@ -251,7 +261,8 @@ def _store(
     rows: NDArray[np.int64],
     policy: Policy,
 ) -> None:
-    said = [_one(known, shares, row, policy) for row in rows.tolist()]
+    possible = _possible(known, policy)
+    said = [_one(known, shares, row, policy, int(possible[row])) for row in rows.tolist()]
     extras = [
         int(
             one.outcome is Outcome.NEEDS_VOTES
@@ -291,10 +302,11 @@ def _store(
         )
 
 
-def _one(known: Known, shares: NDArray[np.float64], row: int, policy: Policy) -> voting.Decision:
+def _one(
+    known: Known, shares: NDArray[np.float64], row: int, policy: Policy, possible: int
+) -> voting.Decision:
     """With the sentence that explains it."""
     counts = dict(zip(CHOICES, known.counts[row].tolist(), strict=True))
-    possible = max(policy.max_overlap, int(known.overlap[row]))
     if policy.by_model and not np.isnan(shares[row]).any():
         return decide_by_posterior(
             counts, shares[row].tolist(), policy.posterior_rule(), votes_possible=possible

@@ -6,7 +6,7 @@ Values are always parameters; what is pasted into the texts are constants of thi
 
 import re
 
-from apps.labeling.models import AUDIT_SEED, LabelingSettings
+from apps.labeling.models import AUDIT_SEED, NOBODY_LEFT, LabelingSettings
 from apps.labeling.services.results import QUESTION_COLUMNS
 
 # What several statements share: who asks, what is theirs to do, what the screen shows.
@@ -367,12 +367,14 @@ select (select h.leased_until from labeling_slot h where h.project_id = %(projec
 # Everything a decision rests on, but for what a person has ruled.
 READ_DECISIONS = """
 select d.comparison_id, d.n_a, d.n_b, d.n_tie, d.n_both_bad, c.overlap, d.outcome, d.winner,
-       d.decided_by, d.posteriors, d.rule = %(rule)s::jsonb as same_rule
+       d.decided_by, d.posteriors, d.rule = %(rule)s::jsonb as same_rule,
+       c.state = 'contested' and c.review_reason = '{nobody}' as used_up
 from labeling_decision d
 join labeling_comparison c on c.id = d.comparison_id
 where d.project_id = %(project)s and d.outcome in ('accepted', 'contested', 'needs_votes')
+  and (%(only)s::bigint[] is null or d.comparison_id = any(%(only)s::bigint[]))
 order by d.comparison_id
-"""
+""".replace("{nobody}", NOBODY_LEFT)
 
 LOCK_COMPARISONS = """
 select c.id from labeling_comparison c join unnest(%(ids)s::bigint[]) t(id) on t.id = c.id
@@ -424,6 +426,8 @@ with given as materialized (
 )
 update labeling_comparison c set
   state = case when c.state in ('review', 'dropped') then c.state else n.state end,
+  review_reason = case when n.state <> 'contested' and c.review_reason = '{NOBODY_LEFT}' then ''
+                  else c.review_reason end,
   overlap = c.overlap + n.more - n.fewer, updated_at = now()
 from counted n where c.id = n.comparison_id
   and (c.state <> n.state and c.state not in ('review', 'dropped') or n.more + n.fewer > 0)
@@ -566,6 +570,7 @@ update labeling_comparison set
   state = case when state in ('review', 'dropped') then state
           when exists (select from decided where outcome = 'adjudicated') then state
           else %(state)s end,
+  review_reason = case review_reason when '{NOBODY_LEFT}' then '' else review_reason end,
   overlap = overlap + (select count(*) from added) - (select count(*) from spared),
   updated_at = now()
 where id = %(comparison)s
@@ -583,11 +588,16 @@ __all__ = [
     "DRAW_TOPICS",
     "ELIGIBILITY_LOCK",
     "INSERT_VOTE",
+    "LABELERS_COUNT",
     "LOCK_COMPARISONS",
     "LOCK_FOR_VOTE",
     "LOOK",
     "MIX",
     "MOVED_TABLE",
+    "NOBODY_LEFT_CLEAR",
+    "NOBODY_LEFT_MARK",
+    "OVERLAP_APPLIED",
+    "PLACES_BACK",
     "POLICY",
     "PROSPECT",
     "READ_DECISIONS",
@@ -636,4 +646,123 @@ from labeling_comparison c
 join labeling_prompt p on p.id = c.prompt_id
 cross join generate_series(1, %(base)s) place
 where c.id = any(%(ids)s)
+"""
+
+
+# Comparisons that nobody is left to vote on, and those that somebody is left for again.
+
+# Who labels: annotators, and reviewers and admins who have answered a pair, or are about to.
+_LABELERS = """
+select m.user_id, coalesce(w.topics, '{}') as topics, coalesce(w.languages, '{}') as languages
+from accounts_membership m
+join accounts_user u on u.id = m.user_id and u.is_active
+left join labeling_annotator w on w.project_id = m.project_id and w.user_id = m.user_id
+where m.project_id = %(project)s and m.role in ('annotator', 'reviewer', 'admin')
+  and m.paused_reason = ''
+  and (m.role = 'annotator' or m.user_id = %(joining)s::bigint
+       or exists (select from labeling_vote v
+                  where v.project_id = m.project_id and v.annotator_id = m.user_id))
+"""
+LABELERS_COUNT = f"select count(*) from ({_LABELERS}) people"
+_ANYBODY_LEFT = """exists (select from people
+  where (cardinality(people.topics) = 0 or p.topic = any(people.topics))
+    and (cardinality(people.languages) = 0 or p.language = any(people.languages))
+    and not exists (select from labeling_slot s where s.comparison_id = c.id
+                    and s.annotator_id = people.user_id and s.kind <> 'former'
+                    and s.state = 'done')
+    and not exists (select from labeling_skip k
+                    where k.comparison_id = c.id and k.annotator_id = people.user_id))"""
+
+
+def _looked_at(where: str) -> str:
+    return f"""
+with people as materialized ({_LABELERS}), found as (
+  select c.id from labeling_comparison c join labeling_prompt p on p.id = c.prompt_id
+  where c.project_id = %(project)s
+    and (%(only)s::bigint[] is null or c.id = any(%(only)s::bigint[]))
+    and {where}
+  for no key update of c skip locked
+)"""
+
+
+_HAS_NOBODY = f"""c.state = 'open' and c.n_votes > 0 and c.stratum <> 'practice'
+    and not exists (select from labeling_slot s where s.comparison_id = c.id
+                    and s.state = 'leased' and s.leased_until > now())
+    and not {_ANYBODY_LEFT}"""
+_HAS_SOMEBODY = f"""c.state = 'contested' and c.review_reason = '{NOBODY_LEFT}'
+    and {_ANYBODY_LEFT}"""
+NOBODY_LEFT_MARK = f"""{_looked_at(_HAS_NOBODY)}, withdrawn as (
+  update labeling_slot s set state = 'withdrawn' from found
+  where s.comparison_id = found.id and s.state = 'free' and s.kind in ('regular', 'gold')
+)
+update labeling_comparison c set state = 'contested', review_reason = '{NOBODY_LEFT}',
+       updated_at = now()
+from found where c.id = found.id returning c.id
+"""
+NOBODY_LEFT_CLEAR = f"""{_looked_at(_HAS_SOMEBODY)}
+update labeling_comparison c set review_reason = '' from found
+where c.id = found.id returning c.id
+"""
+
+# Another number of votes per comparison, for the open ones. A pair that has so many already, and is
+# undecided with nobody at it, keeps one place for the next vote.
+OVERLAP_APPLIED = """
+with wanted as materialized (
+  select c.id, n.live, n.free,
+         greatest(%(base)s, n.live + case when n.live >= %(base)s and n.leased = 0
+                                          and n.live < %(most)s then 1 else 0 end) as places
+  from labeling_comparison c
+  cross join lateral (
+    select count(*) filter (where s.state in ('leased', 'done')) as live,
+           count(*) filter (where s.state = 'leased') as leased,
+           count(*) filter (where s.state = 'free') as free
+    from labeling_slot s where s.comparison_id = c.id and s.kind = 'regular'
+  ) n
+  where c.project_id = %(project)s and c.state = 'open' and c.stratum in ('random', 'priority')
+  for no key update of c
+), withdrawn as (
+  update labeling_slot s set state = 'withdrawn'
+  from (
+    select s.id, w.free - (w.places - w.live) as surplus,
+           row_number() over (partition by w.id order by s.position desc) as place
+    from wanted w join labeling_slot s
+      on s.comparison_id = w.id and s.kind = 'regular' and s.state = 'free'
+  ) o
+  where s.id = o.id and o.place <= o.surplus
+  returning s.id
+), added as (
+  insert into labeling_slot (project_id, comparison_id, position, kind, state, priority, shuffle,
+                             topic, language, left_is)
+  select c.project_id, c.id,
+         (select coalesce(max(position), 0) from labeling_slot s where s.comparison_id = c.id) + k,
+         'regular', 'free', c.priority, c.shuffle, p.topic, p.language, ''
+  from wanted w join labeling_comparison c on c.id = w.id
+  join labeling_prompt p on p.id = c.prompt_id
+  cross join lateral generate_series(1, (w.places - w.live - w.free)::int) k
+  returning id
+), widened as (
+  update labeling_comparison c set overlap = w.places, updated_at = now()
+  from wanted w where c.id = w.id and c.overlap <> w.places
+)
+select (select count(*) from wanted), (select count(*) from added),
+       (select count(*) from withdrawn)
+"""
+
+# As many withdrawn slots as open comparisons still want votes: of these comparisons, or of all that
+# people vote on in the project (a late answer may have opened one whose places were withdrawn).
+PLACES_BACK = """
+update labeling_slot set state = 'free' where id in (
+  select id from (
+    select s.id, s.state,
+           c.overlap - count(*) filter (where s.state <> 'withdrawn')
+             over (partition by c.id) as room,
+           row_number() over (partition by c.id, s.state = 'withdrawn' order by s.position) as place
+    from labeling_comparison c
+    join labeling_slot s on s.comparison_id = c.id and s.kind in ('regular', 'gold')
+    where c.project_id = %(project)s and c.state = 'open'
+      and (c.id = any(%(ids)s::bigint[])
+           or %(ids)s::bigint[] is null and c.n_votes > 0 and c.stratum in ('random', 'priority'))
+  ) places
+  where state = 'withdrawn' and place <= room
+)
 """

@@ -29,6 +29,7 @@ from apps.labeling.services.answers import (
 )
 from apps.labeling.services.deciding import decision_store
 from apps.labeling.services.eligibility import Eligibility
+from apps.labeling.services.exhausting import vote_settle
 from apps.labeling.services.results import Lease, NothingReason, VoteResult, lease_was_given
 from measures.voting import Decision, decide
 
@@ -89,6 +90,8 @@ def cast(
             return _replayed(cursor, known, leased, answer, lease_next)
         leased = _retaken(cursor, leased, annotator, key, source)
     result = vote_write(cursor, leased, annotator, answer, key, source, cast_at)
+    if source != Vote.Source.IMPORT:
+        vote_settle(project=leased.project, comparison=leased.comparison, decision=result.decision)
     if lease_next:
         return replace(
             result, next=_next(cursor, leased, annotator, leased.eligibility.after_a_vote())
@@ -120,7 +123,9 @@ def vote_revise(
             return _replayed(cursor, known, leased, answer, lease_next=False)
         _round_check(leased)
         _retire(old)
-        return vote_write(cursor, leased, annotator.pk, answer, key, source, None, replaces=old)
+        result = vote_write(cursor, leased, annotator.pk, answer, key, source, None, replaces=old)
+        vote_settle(project=leased.project, comparison=leased.comparison, decision=result.decision)
+        return result
 
 
 @retried

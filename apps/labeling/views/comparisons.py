@@ -1,10 +1,12 @@
 """Comparisons, their decisions and the most ambiguous prompts, for reviewers, engineers, admins."""
 
 from typing import Any
+from urllib.parse import urlencode
 
 from django.contrib import messages
 from django.core.paginator import Paginator
 from django.http import Http404, HttpResponse
+from django.http.response import HttpResponseBase
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST, require_safe
 
@@ -12,7 +14,8 @@ from apps.accounts.permissions import ADMIN, JUDGES, READERS, STAFF, project_pag
 from apps.common.errors import Conflict, Missing
 from apps.common.http import Request
 from apps.common.registry import comparison_page, comparison_uses, dispute_page
-from apps.labeling import selectors, services
+from apps.common.row_files import download_response
+from apps.labeling import exports, selectors, services
 from apps.labeling.forms import ComparisonsFilter
 from apps.labeling.models import Comparison
 from apps.labeling.screens.annotators import topics_of
@@ -21,6 +24,7 @@ from apps.labeling.selectors import ambiguity
 from apps.labeling.texts import excerpt
 
 PER_PAGE = 50
+FORMATS = (("csv", "CSV"), ("jsonl", "JSON Lines"), ("parquet", "Parquet"))
 TONES = {"decided": "good", "contested": "warn", "review": "warn", "dropped": "bad"}
 
 
@@ -28,26 +32,50 @@ TONES = {"decided": "good", "contested": "warn", "review": "warn", "dropped": "b
 @project_page(READERS)
 def comparisons(request: Request) -> HttpResponse:
     form = ComparisonsFilter(request.GET)
-    wanted = form.cleaned_data if form.is_valid() else {}
-    found = selectors.comparisons_list(
-        project=request.project,
-        state=wanted.get("state", ""),
-        stratum=wanted.get("stratum", ""),
-        winner=wanted.get("winner", ""),
-        search=wanted.get("q", ""),
-    )
+    wanted = form.wanted()
+    found = selectors.comparisons_list(project=request.project, **wanted)
     page = Paginator(found, PER_PAGE).get_page(request.GET.get("page"))
     context = {
         "page_title": "Comparisons",
         "nav": "comparisons",
         "form": form,
         "filtered": any(wanted.values()),
+        "query": urlencode(
+            {name: request.GET[name] for name in form.fields if request.GET.get(name)}
+        ),
+        "formats": FORMATS,
         "page": page,
         "rows": [_row(comparison) for comparison in page],
         "progress": selectors.queue_progress(project=request.project),
+        "staffing": services.staffing(project=request.project),
         "may_import": request.role in STAFF,
     }
     return render(request, "labeling/comparisons.html", context)
+
+
+@require_safe
+@project_page(READERS)
+def results_file(request: Request) -> HttpResponseBase:
+    """`?format=jsonl|parquet|csv`, and the page's filters; without them every comparison."""
+    sent = exports.results_export(
+        project=request.project,
+        form=request.GET.get("format", "csv"),
+        filters=ComparisonsFilter(request.GET).wanted(),
+    )
+    return download_response(sent)
+
+
+@require_safe
+@project_page(READERS)
+def votes_file(request: Request) -> HttpResponseBase:
+    """The votes on these comparisons; admins see names, others numbers."""
+    sent = exports.votes_export(
+        project=request.project,
+        form=request.GET.get("format", "csv"),
+        filters=ComparisonsFilter(request.GET).wanted(),
+        with_names=request.role == ADMIN,
+    )
+    return download_response(sent)
 
 
 def _row(comparison: Comparison) -> dict[str, Any]:

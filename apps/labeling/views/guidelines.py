@@ -90,7 +90,9 @@ def acknowledge(request: Request) -> HttpResponse:
 def guideline_edit(request: Request) -> HttpResponse:
     """Write a new version, look at it as annotators will, publish it."""
     current = selectors.guideline_current(project=request.project)
-    form = GuidelineForm(request.POST or None, initial={"body": current.body if current else ""})
+    chosen = request.GET.get("template", "")
+    body = selectors.guideline_template(chosen) if chosen else current.body if current else ""
+    form = GuidelineForm(request.POST or None, initial={"body": body})
     valid = request.method == "POST" and form.is_valid()
     if valid and request.POST.get("action") != PREVIEW:
         try:
@@ -109,6 +111,8 @@ def guideline_edit(request: Request) -> HttpResponse:
         "current": current,
         "readers": annotators.readers_of(project=request.project),
         "next_version": current.version + 1 if current else 1,
+        "templates": selectors.GUIDELINE_TEMPLATES,
+        "chosen": chosen,
     }
     if valid and not form.errors:
         body = form.cleaned_data["body"]

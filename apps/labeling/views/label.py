@@ -59,24 +59,31 @@ _AUDITING = screen.Notice(
 @require_safe
 @project_page(LABELERS)
 def label(request: Request) -> HttpResponse:
-    """The pair in hand or the next one; `?answer=ID` opens an answer of one's own to change it.
+    """The pair in hand or the next one; `?answer=ID` opens an answer of one's own to change it,
+    `?unskip=ID` takes back the skip of a comparison.
 
     With `?lane=audit` a reviewer gets votes of others to audit, one after another, until they
     open the page without it. A page that waits for a pair says in `?waiting=` what it shows: as
     long as that is still so, nothing is sent, so that nothing moves under its reader.
     """
-    wanted = request.GET.get("answer", "")[:20]
+    wanted, skipped = (request.GET.get(name, "")[:18] for name in ("answer", "unskip"))
     if not request.htmx:
         _stream_set(request)
+    notice = None
     try:
+        if skipped.isdecimal():
+            services.skip_undo(
+                project=request.project, annotator=request.user, comparison=int(skipped)
+            )
         got = _answered(request, int(wanted)) if wanted.isdecimal() else _next(request)
     except Missing as error:
         raise Http404(error.message) from error
+    except Conflict as error:
+        got, notice = _next(request), screen.Notice(error.message)
     if isinstance(got, NothingReason) and request.GET.get("waiting") == got.text and request.htmx:
         return HttpResponse(status=204)
     back_to = _back_to(request.GET, "from")
-    notice = None
-    if _auditing(request) and isinstance(got, Lease):
+    if not notice and _auditing(request) and isinstance(got, Lease):
         notice = _AUDITING if _is_audit(got) else _HELD
     context = _context(request, got, undo=_undo(request), back_to=back_to, notice=notice)
     return _page(request, context)
@@ -95,7 +102,7 @@ def vote(request: Request) -> HttpResponse:
             lease_next=not _auditing(request),
             **form.answer_fields(),
         )
-        done = _go_on(request, result.next or _next(request), undo=result.vote.pk)
+        done = _go_on(request, result.next or _next(request), undo=f"answer={result.vote.pk}")
         return _stored(done, form.cleaned_data["key"])
 
     return _try(request, form, act)
@@ -127,7 +134,7 @@ def revise(request: Request, vote_id: int) -> HttpResponse:
             idempotency_key=form.cleaned_data["key"],
             **form.answer_fields(),
         )
-        done = _changed(request, "Your answer was changed.", undo=result.vote.pk)
+        done = _changed(request, "Your answer was changed.", undo=f"answer={result.vote.pk}")
         return _stored(done, form.cleaned_data["key"])
 
     return _try(request, form, act, answered=vote_id)
@@ -230,14 +237,14 @@ def _typed(request: Request) -> screen.Given:
     )
 
 
-def _go_on(request: Request, got: Next, *, undo: int | None) -> HttpResponse:
+def _go_on(request: Request, got: Next, *, undo: str) -> HttpResponse:
     """The next pair in place, or without JavaScript the page that shows it."""
     if not request.htmx:
         return redirect(label_url(request))
     return _page(request, _context(request, got, undo=undo))
 
 
-def _changed(request: Request, said: str, *, undo: int | None) -> HttpResponse:
+def _changed(request: Request, said: str, *, undo: str) -> HttpResponse:
     """After an old answer was changed: back to My answers, or on with the pair in hand."""
     if _back_to(request.POST):
         messages.success(request, said)
@@ -262,7 +269,7 @@ def _context(request: Request, got: Next | AnsweredPair, **more: Any) -> dict[st
     context["urls"] = bar.addresses(slug)
     context["auditing"] = _auditing(request) and isinstance(got, Lease) and _is_audit(got)
     if isinstance(got, Lease) and not more.get("typed"):
-        context["bar"] = bar.bar_html(slug=slug, questions=got.questions, undo=more.get("undo"))
+        context["bar"] = bar.bar_html(slug=slug, questions=got.questions, undo=more.get("undo", ""))
     if isinstance(got, AnsweredPair) and request.role in READERS:
         context["frozen_uses"] = vote_traces([got.vote.pk]).get(got.vote.pk, [])
     return context
@@ -301,8 +308,8 @@ def _answered(request: Request, vote: int) -> AnsweredPair:
     return selectors.answered_pair(project=request.project, annotator=request.user, vote=vote)
 
 
-def _undo(request: Request) -> int | None:
-    return selectors.last_answer_id(project=request.project, annotator=request.user)
+def _undo(request: Request) -> str:
+    return selectors.undo_query(project=request.project, annotator=request.user)
 
 
 # An annotator's own answers.

@@ -18,14 +18,18 @@ from measures.voting import chance_keep_rate
 @project_page(frozenset({ADMIN}))
 def settings(request: Request) -> HttpResponse:
     current = selectors.settings_get(project=request.project)
-    form = LabelingSettingsForm(request.POST or None, current=current)
+    form = LabelingSettingsForm(
+        request.POST or None,
+        current=current,
+        n_open=selectors.open_count(project=request.project),
+    )
     if request.method == "POST" and form.is_valid():
         try:
             services.labeling_settings_update(
                 project=request.project, by=request.user, **form.changes()
             )
         except DomainError as error:
-            form.add_error(error.field, error.message)
+            form.add_error(error.field if error.field in form.fields else None, error.message)
         else:
             messages.success(request, "Saved.")
             return redirect("labeling:settings", request.project.slug)
@@ -36,6 +40,7 @@ def settings(request: Request) -> HttpResponse:
         "form": form,
         "one_key": services.Questions.of(stored).one_key_submits,
         "chance": _chance(stored),
+        "staffing": services.staffing(project=request.project),
     }
     return render(request, "labeling/settings.html", context, status=422 if form.errors else 200)
 

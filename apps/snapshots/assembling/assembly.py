@@ -290,33 +290,37 @@ def voters_left(
 
 
 def require_named(seen: By, held: By, recipe: SnapshotRecipe) -> None:
-    """Refuses to hold out annotators where the votes do not say whose they are (SPEC B8).
+    """Refuses to hold out annotators where the votes do not say whose they are (SPEC B8)."""
+    if not recipe.heldout_annotators:
+        return
+    what = anonymous(
+        Counter(vote.person_key for votes in (*seen.values(), *held.values()) for vote in votes)
+    )
+    if what:
+        raise DomainError(
+            f"Annotators cannot be held out: {what}, and the same person could be trained on and "
+            "tested on. Hold out none, or leave these votes out.",
+            code="anonymous_votes",
+            field="heldout_annotators",
+        )
+
+
+def anonymous(votes: Mapping[str, int]) -> str:
+    """Why the votes, counted by person key, do not say whose they are; "" where they do.
 
     An imported vote is anonymous when its annotator is called "unknown" or the like, when every
     imported vote has a name of its own (then the names are those of votes), or when one name stands
     on all of them. Held out by such names, the same person would be on both sides.
     """
-    if not recipe.heldout_annotators:
-        return
-    imported: Counter[str] = Counter(
-        vote.person_key.removeprefix("import:")
-        for votes in (*seen.values(), *held.values())
-        for vote in votes
-        if vote.person_key.startswith("import:")
-    )
-    n = imported.total()
+    imported = {
+        key.removeprefix("import:"): n for key, n in votes.items() if key.startswith("import:")
+    }
+    n = sum(imported.values())
     nobody = sum(k for name, k in imported.items() if _NOBODY.fullmatch(name))
     if nobody:
-        what = f"{nobody:,} imported votes name nobody as their annotator"
-    elif n >= _FEW_VOTES and len(imported) == n:
-        what = f"each of the {n:,} imported votes has its own annotator, so the ids name votes"
-    elif n >= _FEW_VOTES and len(imported) == 1:
-        what = f"all {n:,} imported votes carry one annotator's id"
-    else:
-        return
-    raise DomainError(
-        f"Annotators cannot be held out: {what}, and the same person could be trained on and "
-        "tested on. Hold out none, or leave these votes out.",
-        code="anonymous_votes",
-        field="heldout_annotators",
-    )
+        return f"{nobody:,} imported votes name nobody as their annotator"
+    if n >= _FEW_VOTES and len(imported) == n:
+        return f"each of the {n:,} imported votes has its own annotator, so the ids name votes"
+    if n >= _FEW_VOTES and len(imported) == 1:
+        return f"all {n:,} imported votes carry one annotator's id"
+    return ""

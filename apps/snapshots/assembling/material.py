@@ -66,6 +66,19 @@ class CurrentVote:
     unsafe: bool = False
 
 
+def person_key(person: int, username: str, is_imported: bool) -> str:
+    """What annotator hold-outs hash: an imported person's id at the source, another's row.
+
+    The former is the same in every workspace that imports the same votes (a username also names
+    the project); the latter outlives a change of name.
+    """
+    if not is_imported:
+        return f"user:{person}"
+    names = username.split(".", 2)
+    at_source = names[2] if len(names) == 3 and names[0] == "imported" else username
+    return f"import:{at_source}"
+
+
 @dataclass(frozen=True, slots=True)
 class Material:
     """Everything a project has, in order of id.

@@ -25,13 +25,16 @@ _BY_PEOPLE = ("human", "edit")
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """What a pair says, and which model or file each answer is from ("" where nobody knows)."""
+    """What a pair says, and which model or file each answer is from ("" where nobody knows); the
+    id and the columns that its row was imported with."""
 
     prompt: Messages
     a: Messages
     b: Messages
     from_a: str = ""
     from_b: str = ""
+    external_id: str = ""
+    metadata: Mapping[str, Any] | None = None
 
 
 def argument_key(prompt: Sequence[Mapping[str, str]], response: Sequence[Mapping[str, str]]) -> str:
@@ -120,7 +123,7 @@ def preference_rows(
             row["sources"] = [getattr(text, f"from_{won}"), getattr(text, f"from_{lost}")]
         if votes_at is not None:
             row["decided_at"] = _day(line, pair, votes_at)
-        yield row | _origin(line, name_of)
+        yield row | _origin(line, text, name_of)
 
 
 def _day(line: SplitLine, pair: Pair, votes_at: Mapping[int, dt.datetime]) -> str | None:
@@ -161,7 +164,7 @@ def unpaired_rows(
                 row["cluster_ids"] = [getattr(pair, side)]
             else:
                 row["cluster"] = pair.group
-            yield row | {"side": side} | _origin(line, name_of)
+            yield row | {"side": side} | _origin(line, text, name_of)
 
 
 def desirable(winner: str, side: str) -> bool:
@@ -177,11 +180,19 @@ def sides(line: SplitLine, pair: Pair) -> tuple[str, str]:
     return ("a", "b") if drawn[0] & 1 else ("b", "a")
 
 
-def _origin(line: SplitLine, name_of: Callable[[int], str]) -> Row:
+def _origin(line: SplitLine, text: Texts, name_of: Callable[[int], str]) -> Row:
     return {
         "comparison": str(line.pair),
+        **own_columns(text.external_id, text.metadata),
         "annotator": "" if line.person is None else name_of(line.person),
     }
+
+
+def own_columns(external_id: Any, metadata: Any) -> Row:
+    """What came in with a row and goes out with it. The columns are one JSON text, since rows of
+    different imports have different ones and a file's columns have one type each."""
+    known = "" if external_id is None else str(external_id)
+    return {"external_id": known, "metadata": json.dumps(metadata or {}, ensure_ascii=False)}
 
 
 def demonstration_row(prompt: Messages, response: str, row: Mapping[str, Any]) -> Row:
@@ -190,6 +201,7 @@ def demonstration_row(prompt: Messages, response: str, row: Mapping[str, Any]) -
         "group": str(row.get("group") or ""),
         "source": str(row.get("source") or ""),
         "licence": str(row.get("licence") or ""),
+        **own_columns(row.get("id"), row.get("metadata")),
     }
 
 
@@ -203,5 +215,6 @@ def prompt_row(prompt: Messages, row: Mapping[str, Any]) -> Row:
         "group": str(row.get("group") or ""),
         "source": str(row.get("source") or ""),
         "licence": str(row.get("licence") or ""),
+        **own_columns(row.get("id"), row.get("metadata")),
         **({"answer": known} if known else {}),
     }

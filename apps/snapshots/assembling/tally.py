@@ -158,7 +158,10 @@ def warnings_about(
             "unseen annotators cannot be evaluated."
         )
     if not recipe.heldout_annotators:
-        said.append("No annotators are held out: the model is measured on people it learned from.")
+        said.append(
+            "Nobody is held out: a model is measured on the people it learned from, and nothing "
+            "that rests on this dataset can claim to predict people it has not seen."
+        )
     return tuple(said)
 
 

@@ -7,6 +7,7 @@ from apps.snapshots.formats.shapes import (
     SourceFiles,
     shape_get,
     shapes_for,
+    with_own,
 )
 
-__all__ = ["FROZEN_SHAPE", "SHAPES", "Shape", "SourceFiles", "shape_get", "shapes_for"]
+__all__ = ["FROZEN_SHAPE", "SHAPES", "Shape", "SourceFiles", "shape_get", "shapes_for", "with_own"]

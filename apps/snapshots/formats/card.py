@@ -61,6 +61,8 @@ COLUMNS = {
     "knows, and no name where a person wrote it",
     "decided_at": "the day of the newest vote behind the row, or of the ruling; ISO 8601, UTC",
     "comparison": "number of the comparison in Concord",
+    "external_id": "the id that the row was imported with",
+    "metadata": "JSON: the columns that the row was imported with and that mean nothing to Concord",
     "vote": "number of the vote in Concord",
     "annotator": "a pseudonym; in pairs filled only where a row is one held-out person's vote",
     "choice": "a, b, tie or both_bad, in the comparison's own order",

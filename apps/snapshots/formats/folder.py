@@ -17,6 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from apps.common.row_files import json_line
 from apps.snapshots.assembling.rows import Row
 from apps.snapshots.display import recipe_facts
 from apps.snapshots.formats.card import Folder, card_text
@@ -52,10 +53,6 @@ def write_folder(folder: Path, files: Mapping[str, Sequence[Row]], card: Mapping
         encoding="utf-8",
     )
     (folder / "README.md").write_text(_readme(files, card), encoding="utf-8")
-
-
-def json_line(row: Row) -> str:
-    return json.dumps(row, ensure_ascii=False, separators=(",", ":")) + "\n"
 
 
 def table(rows: Sequence[Row]) -> pa.Table:

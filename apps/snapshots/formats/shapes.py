@@ -10,7 +10,12 @@ import pyarrow as pa
 
 from apps.common.errors import DomainError
 from apps.snapshots.assembling.rows import Row
-from apps.snapshots.formats.writing import VotesBehind, behind_rows, preference_share, vote_rows
+from apps.snapshots.formats.votes_behind import (
+    VotesBehind,
+    behind_rows,
+    preference_share,
+    vote_rows,
+)
 from apps.snapshots.models import Snapshot
 from measures.ranking import groups_of, ranking_of
 
@@ -82,6 +87,14 @@ def about(row: Row) -> dict[str, Any]:
     return {name: value for name, value in row.items() if name not in _TEXTS}
 
 
+# Columns of every form. Files that were frozen before they existed leave them empty.
+OWN = {"external_id": pa.string(), "metadata": pa.string()}
+
+
+def with_own(row: Row) -> Row:
+    return row | {name: row.get(name, "") for name in OWN}
+
+
 def _speaker(turn: Mapping[str, str]) -> str:
     return turn["role"].capitalize()
 
@@ -115,6 +128,7 @@ class _Asked:
     texts: list[Any] = field(default_factory=list)
     wins: list[tuple[int, int]] = field(default_factory=list)
     comparisons: list[str] = field(default_factory=list)
+    own: list[tuple[str, str]] = field(default_factory=list)
 
     def number(self, answer: Any) -> int:
         key = json.dumps(answer, sort_keys=True)
@@ -135,6 +149,7 @@ def ranking_rows(rows: Iterable[Row]) -> Iterator[Row]:
         here = asked.setdefault(key, _Asked(row["prompt"], row["group"]))
         here.wins.append((here.number(row["chosen"]), here.number(row["rejected"])))
         here.comparisons.append(row["comparison"])
+        here.own.append((row["external_id"], row["metadata"]))
     for one in asked.values():
         yield from _ranked(one)
 
@@ -157,6 +172,8 @@ def _ranked(asked: _Asked) -> Iterator[Row]:
             "cyclic": ranked.cyclic,
             "complete": ranked.complete,
             "comparisons": [asked.comparisons[n] for n in numbers],
+            "external_id": [asked.own[n][0] for n in numbers],
+            "metadata": [asked.own[n][1] for n in numbers],
             "group": asked.group,
         }
 
@@ -195,8 +212,9 @@ class Shape:
     def schema(self, frozen: pa.Schema) -> pa.Schema:
         """Columns of the form, of a file whose frozen columns are `frozen`."""
         gone = self.removes | self.adds.keys()
-        kept = [field for field in frozen if field.name not in gone] if self.keeps else []
-        return pa.schema([*self.adds.items(), *((field.name, field.type) for field in kept)])
+        kept = {field.name: field.type for field in frozen} | OWN if self.keeps else {}
+        beside = {name: of for name, of in kept.items() if name not in gone}
+        return pa.schema([*self.adds.items(), *beside.items()])
 
 
 def shape_get(key: str, *, kind: str) -> Shape:
@@ -220,6 +238,12 @@ def _each(change: Callable[[Row], Row]) -> Callable[[SourceFiles], Iterator[Row]
 def _kto(source: SourceFiles) -> Iterator[Row]:
     for row in source.rows:
         yield from kto_rows(row)
+
+
+def _votes(source: SourceFiles) -> Iterator[Row]:
+    own = {row["comparison"]: {name: row[name] for name in OWN} for row in source.rows}
+    for row in vote_rows(source.snapshot, source.split):
+        yield row | own.get(row["comparison"], dict.fromkeys(OWN, ""))
 
 
 def _soft(source: SourceFiles) -> Iterator[Row]:
@@ -325,6 +349,8 @@ _SHAPES = (
             "cyclic": pa.bool_(),
             "complete": pa.bool_(),
             "comparisons": TEXTS,
+            "external_id": TEXTS,
+            "metadata": TEXTS,
             "group": pa.string(),
         },
         keeps=False,
@@ -336,7 +362,7 @@ _SHAPES = (
         purpose="Your own analysis of the people: one row a vote behind this dataset, without "
         "names and without texts; the comparison number joins it to the other forms.",
         kinds=frozenset({PREFERENCES, UNPAIRED}),
-        rows_of=lambda source: vote_rows(source.snapshot, source.split),
+        rows_of=_votes,
         adds=dict.fromkeys(
             ("comparison", "vote", "annotator", "choice", "voted_for", "side"), pa.string()
         )
@@ -348,6 +374,7 @@ _SHAPES = (
             "active_ms": pa.int64(),
             "revision": pa.int64(),
             "cast_at": pa.string(),
+            **OWN,
         },
         keeps=False,
         per_row=None,

@@ -4,10 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from django.http import FileResponse, StreamingHttpResponse
-from django.http.response import HttpResponseBase
-
-from apps.snapshots.exports import Export
 from apps.snapshots.formats import FROZEN_SHAPE, Shape, shapes_for
 from apps.snapshots.models import Snapshot
 from apps.snapshots.recipe import PRIVATE_SPLITS
@@ -53,16 +49,3 @@ def private_rows(counts: Mapping[str, Any]) -> list[SplitFile]:
     """What is kept back, by name."""
     rows = counts.get("rows", {})
     return [SplitFile(name, rows[name]) for name in rows if name in PRIVATE_SPLITS]
-
-
-# An export as an answer.
-
-
-def download_response(sent: Export) -> HttpResponseBase:
-    if hasattr(sent.content, "read"):
-        return FileResponse(
-            sent.content, as_attachment=True, filename=sent.name, content_type=sent.media_type
-        )
-    response = StreamingHttpResponse(sent.content, content_type=sent.media_type)
-    response["Content-Disposition"] = f'attachment; filename="{sent.name}"'
-    return response

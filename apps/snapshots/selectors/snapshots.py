@@ -1,19 +1,24 @@
 """Reading: lists and figures of snapshots, defaults for new ones, texts and their provenance."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import islice
 from typing import Any
 
+import numpy as np
 from django.db.models import Count, Max, Min, Q, QuerySet
+from numpy.typing import NDArray
 
 from apps.accounts.models import Project
 from apps.common.errors import Missing
-from apps.labeling.models import Annotator, Comparison, LabelingSettings, Prompt, Vote
+from apps.labeling.models import Annotator, Comparison, LabelingSettings, Prompt, Slot, Vote
+from apps.snapshots.assembling.assembly import anonymous
+from apps.snapshots.assembling.material import person_key
 from apps.snapshots.assembling.rows import Texts, source_of
 from apps.snapshots.models import READ_ONLY_KINDS, Snapshot, SnapshotRow
 from apps.snapshots.recipe import (
+    HELD_OUT_SHARE,
     PRIVATE_SPLITS,
     TRAIN,
     RecipeFilters,
@@ -22,7 +27,8 @@ from apps.snapshots.recipe import (
 )
 from apps.snapshots.selectors.comparing import changed_votes
 from apps.snapshots.storage import artifact_store
-from measures.splits import Overlap, overlap_containment
+from measures.splits import Overlap, fold_of, overlap_containment
+from measures.voting import CHOICES, decide_many
 
 _BATCH = 5_000
 
@@ -66,10 +72,11 @@ def vote_get(*, project: Project, vote_id: int) -> Vote:
 
 
 def recipe_default(*, project: Project) -> SnapshotRecipe:
-    """The project's own way to decide, without the people an admin has left out; everything else
-    with the defaults of `SnapshotRecipe`."""
+    """The project's own way to decide, without the people an admin has left out, and with people
+    held out only where that costs little (`can_hold_out`); everything else with the defaults of
+    `SnapshotRecipe`. Every form and program that names nothing else freezes by this."""
     labeling = LabelingSettings.objects.filter(project=project).first() or LabelingSettings()
-    return SnapshotRecipe(
+    usual = SnapshotRecipe(
         decide_by=str(labeling.decide_by),
         least_votes=labeling.least_votes,
         least_agreeing=labeling.least_agreeing,
@@ -77,6 +84,47 @@ def recipe_default(*, project: Project) -> SnapshotRecipe:
         least_posterior=labeling.least_posterior,
         filters=RecipeFilters(left_out=people_left_out(project=project)),
     )
+    held_out = HELD_OUT_SHARE if can_hold_out(project=project, recipe=usual) else 0.0
+    return replace(usual, heldout_annotators=held_out)
+
+
+MANY_ANNOTATORS = 20  # from which on some can be held out unasked …
+LITTLE_LOSS = 0.1  # … if that takes under this share of the decided pairs away
+
+
+def can_hold_out(*, project: Project, recipe: SnapshotRecipe) -> bool:
+    """Whether a project can spare the votes of HELD_OUT_SHARE of its annotators.
+
+    Pairs are counted as the rule counts; where a model decides, as those with votes enough for it.
+    """
+    cast = Vote.objects.filter(
+        project=project, is_current=True, slot__kind__in=(Slot.Kind.REGULAR, Slot.Kind.GOLD)
+    ).exclude(annotator__in=recipe.filters.left_out)
+    rows = cast.order_by().values_list("annotator", "annotator__username", "annotator__is_imported")
+    votes = {person_key(*row): (row[0], n) for *row, n in rows.annotate(n=Count("pk"))}
+    if len(votes) < MANY_ANNOTATORS or anonymous({key: n for key, (_, n) in votes.items()}):
+        return False
+    held = [pk for key, (pk, _) in votes.items() if fold_of(key, HELD_OUT_SHARE, recipe.seed)]
+    choices = [Count("pk", filter=Q(choice=str(choice))) for choice in CHOICES]
+    left = [
+        Count("pk", filter=Q(choice=str(choice)) & ~Q(annotator__in=held)) for choice in CHOICES
+    ]
+    named = {f"n{k}": count for k, count in enumerate((*choices, *left))}
+    counts = np.array(
+        list(cast.order_by().values("comparison").annotate(**named).values_list(*named))
+    ).reshape(-1, 2 * len(CHOICES))
+    decided, kept = (
+        _decided(counts[:, :4], recipe),
+        _decided(counts[:, 4:], recipe),
+    )
+    return bool((decided & ~kept).sum() < LITTLE_LOSS * decided.sum())
+
+
+def _decided(counts: NDArray[np.int64], recipe: SnapshotRecipe) -> NDArray[np.bool_]:
+    n = counts.sum(axis=1)
+    if recipe.by_model:
+        return n >= recipe.least_votes
+    return decide_many(counts, recipe.rule, votes_possible=n).winner >= 0
 
 
 def vote_count(*, project: Project) -> int:
@@ -126,10 +174,12 @@ def texts_of(pairs: Iterable[int]) -> dict[int, Texts]:
     for part in parts(pairs):
         rows = Comparison.objects.filter(pk__in=part).values_list(
             *("pk", "prompt__messages", "response_a__messages", "response_b__messages"),
+            *("external_id", "metadata", "prompt__metadata"),
             *(f"response_{side}__{name}" for side in "ab" for name in _SOURCE),
         )
-        for pk, prompt, a, b, *of in rows:
-            found[pk] = Texts(prompt, a, b, source_of(*of[:3]), source_of(*of[3:]))
+        for pk, prompt, a, b, name, own, shared, *of in rows:
+            about = shared if own is None else own
+            found[pk] = Texts(prompt, a, b, source_of(*of[:3]), source_of(*of[3:]), name, about)
     return found
 
 

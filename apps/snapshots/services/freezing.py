@@ -18,6 +18,7 @@ from apps.accounts.services import audit_record
 from apps.common.errors import Conflict, DomainError, Missing
 from apps.snapshots import dispatch, progress
 from apps.snapshots.assembling.assembly import assemble
+from apps.snapshots.assembling.losses import Loss, losses_of
 from apps.snapshots.assembling.material import Assembly
 from apps.snapshots.formats.folder import write_folder
 from apps.snapshots.models import Snapshot
@@ -150,6 +151,21 @@ def snapshot_preview(*, project: Project, recipe: SnapshotRecipe) -> Assembly:
     """What a freeze would keep and drop now; writes nothing. Errors as in `snapshot_freeze`, but
     for those of the files."""
     return assemble(material_of(project=project, recipe=recipe), recipe)
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What a recipe would keep and drop, and the settings that each lose much of it."""
+
+    assembly: Assembly
+    losses: tuple[Loss, ...]
+
+
+def snapshot_look(*, project: Project, recipe: SnapshotRecipe) -> Look:
+    """`snapshot_preview`, and what each setting costs by itself."""
+    material = material_of(project=project, recipe=recipe)
+    assembly = assemble(material, recipe)
+    return Look(assembly, losses_of(material, recipe, snapshots.recipe_default(project=project)))
 
 
 def snapshot_import(

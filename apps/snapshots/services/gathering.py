@@ -7,7 +7,7 @@ from apps.accounts.models import Project, User
 from apps.agreement.models import Ruling
 from apps.labeling.models import Comparison, Decision, Prompt, Response, Slot, Vote
 from apps.snapshots.assembling.gate import RulingFacts, VoteFacts
-from apps.snapshots.assembling.material import CurrentVote, Judgement, Material, Pair
+from apps.snapshots.assembling.material import CurrentVote, Judgement, Material, Pair, person_key
 from apps.snapshots.assembling.rows import argument_text, prompt_text, text_key
 from apps.snapshots.recipe import JOIN, SnapshotRecipe
 from apps.snapshots.selectors.snapshots import barred_by, parts
@@ -18,19 +18,6 @@ _BATCH = 5_000
 _DECIDING_SLOTS = (Slot.Kind.REGULAR, Slot.Kind.GOLD)
 _UNSAFE = "unsafe"
 _RULED = (Ruling.Action.ADJUDICATED, Ruling.Action.MADE_GOLD)
-
-
-def person_key(person: int, username: str, is_imported: bool) -> str:
-    """What annotator hold-outs hash: an imported person's id at the source, another's row.
-
-    The former is the same in every workspace that imports the same votes (a username also names
-    the project); the latter outlives a change of name.
-    """
-    if not is_imported:
-        return f"user:{person}"
-    names = username.split(".", 2)
-    at_source = names[2] if len(names) == 3 and names[0] == "imported" else username
-    return f"import:{at_source}"
 
 
 def material_of(*, project: Project, recipe: SnapshotRecipe) -> Material:

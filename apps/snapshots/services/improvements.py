@@ -38,6 +38,9 @@ class Improved:
     group: str
     source: str
     licence: str
+    external_id: str = ""
+    own: Mapping[str, Any] | None = None  # the comparison's metadata, then its prompt's
+    shared: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +77,7 @@ def improved_answers(*, project: Project) -> Iterator[Improved]:
             *("comparison__prompt__messages", "improvement__messages"),
             *("comparison__prompt__group_key", "comparison__prompt__source"),
             "comparison__prompt__licence",
+            *("comparison__external_id", "comparison__metadata", "comparison__prompt__metadata"),
         )
     )
     for row in rows.iterator(_BATCH):
@@ -117,7 +121,13 @@ def demonstrations_from(*, project: Project, recipe: SnapshotRecipe) -> Demonstr
         rows = files.setdefault(split, [])
         place = places[seen] = (split, len(rows))
         votes[place] = [one]
-        about = {"group": one.group, "source": one.source, "licence": one.licence}
+        about = {
+            "group": one.group,
+            "source": one.source,
+            "licence": one.licence,
+            "id": one.external_id,
+            "metadata": one.shared if one.own is None else one.own,
+        }
         rows.append(
             demonstration_row(asked, last["content"], about)
             | {"vote": str(one.vote), "annotator": name_of(one.person)}

@@ -18,13 +18,14 @@ import pyarrow as pa
 
 from apps.accounts.models import Project
 from apps.common.errors import Missing
+from apps.common.row_files import both_write, first_and_all, scratch_file
 from apps.labeling.models import Comparison
 from apps.snapshots import progress
 from apps.snapshots.assembling.gate import Proof, prove, require_clean
 from apps.snapshots.assembling.material import BY_RULING, Assembly, SplitLine
 from apps.snapshots.assembling.rows import Row, Texts, preference_rows, unpaired_rows
 from apps.snapshots.display import recipe_facts
-from apps.snapshots.formats import Shape, writing
+from apps.snapshots.formats import Shape
 from apps.snapshots.formats.card import Folder, card_text
 from apps.snapshots.formats.folder import FORMAT, write_folder
 from apps.snapshots.models import Snapshot, SnapshotRow
@@ -228,7 +229,7 @@ def frozen_zipped(snapshot: Snapshot, files: Sequence[dict[str, Any]], stem: str
     store = artifact_store()
     hashes = {entry["name"]: entry["sha256"] for entry in files} | {MANIFEST: snapshot.sha256}
     with ExitStack() as closing:
-        file = closing.enter_context(writing.scratch())
+        file = closing.enter_context(scratch_file())
         with zipfile.ZipFile(file, "w") as archive:
             for name, sha256 in hashes.items():
                 content = store.read_bytes(f"{snapshot.uri}/{name}", sha256=sha256)
@@ -249,12 +250,12 @@ def folder_zipped(
 ) -> IO[bytes]:
     """Another form of it: JSON Lines and Parquet of every split that has rows, with a card."""
     with ExitStack() as closing:
-        file = closing.enter_context(writing.scratch())
+        file = closing.enter_context(scratch_file())
         rows: dict[str, int] = {}
         columns: list[str] = []
         with zipfile.ZipFile(file, "w") as archive:
             for split in splits:
-                found = writing.first_and_all(read(snapshot, split, shape))
+                found = first_and_all(read(snapshot, split, shape))
                 if found is None:
                     continue
                 fields = schema(snapshot, split, shape)
@@ -280,9 +281,9 @@ def folder_zipped(
 def _split_write(
     archive: zipfile.ZipFile, stem: str, split: str, rows: Iterable[Row], schema: pa.Schema
 ) -> int:
-    with writing.scratch() as table:
+    with scratch_file() as table:
         with archive.open(_entry(f"{stem}/{split}.jsonl"), "w") as lines:
-            n = writing.both_write(rows, schema, lines=lines, table=table)
+            n = both_write(rows, schema, lines=lines, table=table)
         table.seek(0)
         with archive.open(_entry(f"{stem}/parquet/{split}.parquet"), "w") as target:
             shutil.copyfileobj(table, target)

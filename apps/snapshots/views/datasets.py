@@ -11,6 +11,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from apps.accounts.permissions import ADMIN, READERS, STAFF, project_page
 from apps.common.errors import DomainError
 from apps.common.http import Request
+from apps.common.row_files import ROW_FORMATS, download_response
 from apps.snapshots import display, exports
 from apps.snapshots.forms import SnapshotForm
 from apps.snapshots.models import Snapshot
@@ -18,7 +19,6 @@ from apps.snapshots.progress import progress_read
 from apps.snapshots.recipe import SnapshotRecipe, recipe_from_stored
 from apps.snapshots.reports import PARTS
 from apps.snapshots.screens import exports as screen
-from apps.snapshots.screens.exports import download_response
 from apps.snapshots.selectors import comparing, snapshots
 from apps.snapshots.selectors.comparing import changed_counts
 from apps.snapshots.services import freezing
@@ -50,8 +50,8 @@ def snapshot_list(request: Request) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 @project_page(STAFF)
 def snapshot_create(request: Request) -> HttpResponse:
-    """The form, `?like=…` filled in as for that dataset; with `action=preview` what it would keep;
-    otherwise a worker freezes it.
+    """The form, `?like=…` filled in as for that dataset; with `action=preview` what it would keep,
+    with `relax=…` the same after that setting leaves nothing out; otherwise a worker freezes it.
 
     `action=demonstrations` freezes the improved answers, from the small form of its own.
     """
@@ -72,17 +72,18 @@ def snapshot_create(request: Request) -> HttpResponse:
     if asked:
         status = 422 if demonstrating else 200
         return render(request, "snapshots/create.html", context, status=status)
-    previewing = request.POST.get("action") == "preview"
+    previewing = request.POST.get("action") == "preview" or "relax" in request.POST
     if previewing:
         form.fields["name"].required = False
     if form.is_valid():
         try:
             if not previewing:
                 return _start(request, form)
-            shown = freezing.snapshot_preview(
+            look = freezing.snapshot_look(
                 project=request.project, recipe=form.cleaned_data["recipe"]
             )
-            context["preview"] = display.figures(shown.counts, shown.warnings)
+            context["preview"] = display.figures(look.assembly.counts, look.assembly.warnings)
+            form.losses_show(display.loss_lines(look.losses))
         except DomainError as error:
             form.refuse(error)
     part = "snapshots/_preview.html" if request.htmx else "snapshots/create.html"
@@ -145,7 +146,7 @@ def snapshot_detail(request: Request, snapshot: str) -> HttpResponse:
         "files": exports.file_list_or_none(found),
         "uses": snapshots.uses_of(found),
         "may_download": request.role in STAFF,
-        "formats": exports.SPLIT_FORMATS,
+        "formats": ROW_FORMATS,
         "overlap": snapshots.overlap_with_demonstrations(found),
         "before": comparing.one_before(found),
         "has_rows": snapshots.has_rows(found),
@@ -231,7 +232,7 @@ def snapshot_exports(request: Request, snapshot: str) -> HttpResponse:
         "snapshot": found,
         "damaged": exports.file_list_or_none(found) is None,
         "forms": screen.forms(found, exports.form_rows(snapshot=found)),
-        "formats": exports.SPLIT_FORMATS,
+        "formats": ROW_FORMATS,
         "private": screen.private_rows(found.counts),
     }
     return render(request, "snapshots/export.html", context)

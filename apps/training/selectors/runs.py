@@ -8,7 +8,7 @@ from typing import Any
 from django.db.models import Q, QuerySet
 
 from apps.accounts.models import Project
-from apps.common.errors import Missing
+from apps.common.errors import Conflict, Missing
 from apps.training.models import PARKED, Checkpoint, Run, RunAttempt, RunEvent, RunInput, Sample
 
 # Which of a run's checkpoints count, over all its attempts.
@@ -217,3 +217,13 @@ def lineage_down(run: Run, *, depth: int = DEPTH) -> list[Descendant]:
         )
         for row in rows.select_related("run").order_by("run__created_at", "role")
     ]
+
+
+def no_run_goes_on(project: Project) -> None:
+    """A project is not deleted under a run that waits or trains."""
+    live = Run.objects.filter(project=project, state__in=Run.LIVE_STATES).count()
+    if live:
+        raise Conflict(
+            f"{live} of its runs wait or train. Restore the project and cancel them first.",
+            code="project_busy",
+        )

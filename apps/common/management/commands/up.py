@@ -14,7 +14,7 @@ from django.conf import settings
 from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from apps.common import embedded, processes
+from apps.common import embedded, processes, registry
 from apps.common import environment as env
 
 SIGN_INS = "demo-sign-ins.json"
@@ -100,6 +100,7 @@ class _Banner:
         if self._need_sign_ins:
             people = json.loads(self._sign_ins.read_text())
             lines += [f"  {p['role']:<10} {p['username']:<8} {p['password']}" for p in people]
+        lines += registry.start_lines()
         lines.append(f"  logs and data: {env.var_dir()}")
         for line in ["", *lines, ""]:
             self._echo("concord", line)

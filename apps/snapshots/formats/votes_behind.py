@@ -1,92 +1,17 @@
-"""Rows of a form as bytes: JSON Lines, Parquet, a table for people."""
+"""The votes behind a frozen dataset: their shares, and the votes themselves, one a row.
 
-import json
+A vote's row is never overwritten (a change adds a revision), so the ids that were frozen name the
+same votes for good.
+"""
+
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import chain, islice
-from tempfile import SpooledTemporaryFile
-from typing import IO, Any
+from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
-from apps.common.spreadsheet import csv_lines
 from apps.labeling.models import Choice, Vote
 from apps.snapshots.assembling.rows import Row
-from apps.snapshots.formats.folder import json_line
 from apps.snapshots.models import Snapshot, SnapshotRow
 from apps.snapshots.storage import NameOf, names_in
-
-_IN_MEMORY = 8_000_000  # bytes kept in memory; the rest goes to disk
-_BATCH = 2_000
-
-
-def scratch() -> IO[bytes]:
-    return SpooledTemporaryFile(max_size=_IN_MEMORY)
-
-
-def json_lines(rows: Iterable[Row]) -> Iterator[bytes]:
-    return (json_line(row).encode("utf-8") for row in rows)
-
-
-def parquet_write(rows: Iterable[Row], schema: pa.Schema, file: IO[bytes]) -> None:
-    with pq.ParquetWriter(file, schema) as writer:
-        for part in _parts(rows):
-            writer.write_table(pa.Table.from_pylist(part, schema=schema))
-
-
-def both_write(
-    rows: Iterable[Row], schema: pa.Schema, *, lines: IO[bytes], table: IO[bytes]
-) -> int:
-    """JSON Lines and Parquet of the same rows in one pass; returns how many."""
-    n = 0
-    with pq.ParquetWriter(table, schema) as writer:
-        for part in _parts(rows):
-            lines.write(b"".join(json_lines(part)))
-            writer.write_table(pa.Table.from_pylist(part, schema=schema))
-            n += len(part)
-    return n
-
-
-def _parts(rows: Iterable[Row]) -> Iterator[list[Row]]:
-    left = iter(rows)
-    while part := list(islice(left, _BATCH)):
-        yield part
-
-
-def spreadsheet(rows: Iterable[Row], columns: list[str]) -> Iterator[bytes]:
-    """Conversations become plain text; everything else stays what it is, guarded."""
-    for line in csv_lines(columns, map(_flat, rows)):
-        yield line.encode("utf-8")
-
-
-def first_and_all(rows: Iterable[Row]) -> Iterator[Row] | None:
-    """The same rows, or None where there is none."""
-    left = iter(rows)
-    first = next(left, None)
-    return None if first is None else chain([first], left)
-
-
-def _flat(row: dict[str, Any]) -> dict[str, Any]:
-    return {name: _text(value) for name, value in row.items()}
-
-
-def _text(value: Any) -> Any:
-    if not isinstance(value, list) or not value:
-        return "" if value == [] else value
-    if isinstance(value[0], list):
-        return json.dumps([_text(item) for item in value], ensure_ascii=False)
-    if isinstance(value[0], dict):
-        if len(value) == 1:
-            return value[0]["content"]
-        return "\n\n".join(f"{turn['role']}: {turn['content']}" for turn in value)
-    return "; ".join(map(str, value))
-
-
-# The votes behind a frozen dataset: their shares, and the votes themselves, one a row.
-#
-# A vote's row is never overwritten (a change adds a revision), so the ids that were frozen name the
-# same votes for good.
 
 _PART = 2_000
 

@@ -1,0 +1,69 @@
+"""Writes of people, projects, roles, tokens and the audit log. Every change leaves an event."""
+
+from apps.accounts.services.audit import audit_record
+from apps.accounts.services.invitations import (
+    addresses_read,
+    invitation_accept,
+    invitation_create,
+    invitation_join,
+    invitation_renew,
+    invitation_revoke,
+    people_invite,
+)
+from apps.accounts.services.memberships import (
+    membership_pause,
+    membership_remove,
+    membership_resume,
+    membership_set,
+)
+from apps.accounts.services.people import (
+    first_admin_create,
+    password_changed,
+    password_link_make,
+    set_up_token,
+    sign_in_failed,
+    user_activate,
+    user_create,
+    user_rights_set,
+)
+from apps.accounts.services.projects import (
+    project_archive,
+    project_change,
+    project_create,
+    project_delete,
+    project_restore,
+    project_set_up,
+)
+from apps.accounts.services.tokens import TOKEN_MAX_DAYS, token_create, token_revoke
+
+__all__ = [
+    "TOKEN_MAX_DAYS",
+    "addresses_read",
+    "audit_record",
+    "first_admin_create",
+    "invitation_accept",
+    "invitation_create",
+    "invitation_join",
+    "invitation_renew",
+    "invitation_revoke",
+    "membership_pause",
+    "membership_remove",
+    "membership_resume",
+    "membership_set",
+    "password_changed",
+    "password_link_make",
+    "people_invite",
+    "project_archive",
+    "project_change",
+    "project_create",
+    "project_delete",
+    "project_restore",
+    "project_set_up",
+    "set_up_token",
+    "sign_in_failed",
+    "token_create",
+    "token_revoke",
+    "user_activate",
+    "user_create",
+    "user_rights_set",
+]

@@ -1,0 +1,170 @@
+"""People: made, deactivated, their passwords and failed sign-ins."""
+
+import secrets
+
+from allauth.account.forms import EmailAwarePasswordResetTokenGenerator
+from allauth.account.utils import user_pk_to_url_str
+from django.conf import settings
+from django.contrib.auth.password_validation import validate_password
+from django.core.exceptions import ValidationError
+from django.db import connection, transaction
+from django.urls import reverse
+from django.utils.crypto import constant_time_compare, salted_hmac
+
+from apps.accounts.models import ApiToken, Project, User
+from apps.accounts.selectors import person_named, site_has_people
+from apps.accounts.services.audit import audit_record
+from apps.accounts.services.tokens import token_revoke
+from apps.accounts.throttle import count_up
+from apps.common.errors import Conflict, DomainError
+
+# Of a name's failures in a quarter of an hour these are recorded: guessing cannot flood the log.
+_RECORDED_FAILURES = frozenset({1, 5, 10, 20, 50, 100})
+MOST_FAILURES_RECORDED = 200  # of all names together, in a quarter of an hour
+
+
+def sign_in_failed(*, username: str, address: str, failures: int) -> None:
+    """`failures`: how many there were with this name from there. A name that nobody has is not
+    written down: people type their password into the wrong field."""
+    if failures not in _RECORDED_FAILURES:
+        return
+    if count_up("sign-in:recorded") > MOST_FAILURES_RECORDED:
+        return
+    known = person_named(username) is not None
+    audit_record(
+        action="user.sign_in_failed",
+        actor=None,
+        subject=username.strip() if known else "",
+        details={"address": address, "failures": failures, "known": known},
+    )
+
+
+@transaction.atomic
+def password_changed(*, user: User, by: User | None) -> int:
+    """Call it in the transaction that stores a new password: who knew the old one may have made
+    tokens, so all of them end. Returns how many."""
+    tokens = list(ApiToken.objects.select_for_update().filter(user=user, revoked_at__isnull=True))
+    for token in tokens:
+        token_revoke(token=token, by=by)
+    audit_record(action="user.password_changed", actor=by, subject=user.username)
+    return len(tokens)
+
+
+@transaction.atomic
+def user_create(
+    *,
+    username: str,
+    display_name: str = "",
+    email: str = "",
+    password: str | None = None,
+    by: User | None = None,
+    project: Project | None = None,
+) -> tuple[User, str]:
+    """A new person and their password: the one given, or a temporary one made here.
+
+    Only the hash is stored, so the caller shows a temporary password at once or never.
+    """
+    username, email = username.strip(), email.strip().lower()
+    user = User(username=username, display_name=display_name.strip(), email=email)
+    try:
+        if password is not None:
+            validate_password(password, user)
+    except ValidationError as error:
+        raise DomainError(
+            " ".join(error.messages), code="weak_password", field="password"
+        ) from None
+    password = secrets.token_urlsafe(12) if password is None else password
+    user.set_password(password)
+    if User.objects.filter(username__iexact=username).exists():
+        raise Conflict(
+            f"Somebody is called '{username}' already.", code="username_taken", field="username"
+        )
+    try:
+        user.full_clean()
+    except ValidationError as error:
+        field, messages = next(iter(error.message_dict.items()))
+        if "__all__" in field:
+            raise Conflict(
+                "Somebody has this e-mail address already.", code="email_taken", field="email"
+            ) from None
+        raise DomainError(messages[0], field=field) from None
+    user.save()
+    audit_record(action="user.created", actor=by, project=project, subject=user.username)
+    return user, password
+
+
+@transaction.atomic
+def first_admin_create(*, token: str, username: str, email: str, password: str) -> User:
+    """The first person of an empty site, who administers it; needs the token of `set_up_token`."""
+    with connection.cursor() as cursor:  # two at once are served one after the other
+        cursor.execute("select pg_advisory_xact_lock(hashtext('concord set-up'))")
+    if site_has_people():
+        raise Conflict("This site is set up already. Sign in instead.", code="set_up_already")
+    if not constant_time_compare(token.strip(), set_up_token()):
+        raise DomainError(
+            "This is not the token that the server printed when it started.",
+            code="wrong_token",
+            field="token",
+        )
+    user, _ = user_create(username=username, email=email, password=password)
+    user.is_superuser = user.is_staff = True
+    user.save(update_fields=["is_superuser", "is_staff"])
+    audit_record(action="site.set_up", actor=user, subject=user.username)
+    return user
+
+
+def set_up_token() -> str:
+    """The same in every process of the site, and worth nothing once somebody can sign in."""
+    return salted_hmac("accounts.set-up", "first person", algorithm="sha256").hexdigest()[:24]
+
+
+@transaction.atomic
+def user_activate(*, user: User, active: bool, by: User) -> None:
+    """A deactivated person is out with the next request, tokens too; what they did stays."""
+    if user.is_imported:
+        raise Conflict(f"{user} was imported and cannot sign in.", code="imported")
+    if user == by:
+        raise Conflict("Somebody else has to deactivate you.", code="yourself")
+    if user.is_active != active:
+        user.is_active = active
+        user.save(update_fields=["is_active"])
+        action = "user.reactivated" if active else "user.deactivated"
+        audit_record(action=action, actor=by, subject=user.username)
+
+
+@transaction.atomic
+def user_rights_set(*, user: User, site_admin: bool, creates: bool, by: User) -> None:
+    """Whether the person administers the site, and whether they may create projects."""
+    others = User.objects.filter(is_superuser=True, is_active=True).exclude(pk=user.pk)
+    if user.is_superuser and not site_admin and not others.exists():
+        raise Conflict(
+            f"{user} is the last administrator of the site. Make somebody else one first.",
+            code="last_admin",
+        )
+    before = user.is_superuser, user.may_create_projects
+    if before != (site_admin, creates):
+        user.is_superuser = user.is_staff = site_admin
+        user.may_create_projects = creates
+        user.save(update_fields=["is_superuser", "is_staff", "may_create_projects"])
+        details = {"site_admin": site_admin, "may_create_projects": creates}
+        audit_record(action="user.rights_changed", actor=by, subject=user.username, details=details)
+
+
+def password_link_make(*, user: User, by: User, project: Project | None = None) -> str:
+    """The path of a page on which the person chooses a new password: once, within three days."""
+    if not user.is_active:
+        raise Conflict(f"{user} cannot sign in.", code="inactive")
+    path = reverse(
+        "account_reset_password_from_key",
+        args=[user_pk_to_url_str(user), EmailAwarePasswordResetTokenGenerator().make_token(user)],
+    )
+    audit_record(action="user.password_link_made", actor=by, project=project, subject=user.username)
+    return path
+
+
+def set_up_line() -> str:
+    """What the server prints while nobody can sign in."""
+    if site_has_people():
+        return ""
+    path = f"{reverse('accounts:set_up')}?token={set_up_token()}"
+    return f"First person: {settings.SITE_URL.rstrip('/')}{path}"

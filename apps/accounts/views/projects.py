@@ -1,0 +1,135 @@
+"""Projects: the list, a new one, its name and description, archiving and deleting."""
+
+from typing import Any
+
+from django.contrib import messages
+from django.core.exceptions import PermissionDenied
+from django.http import HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+
+from apps.accounts import selectors, services
+from apps.accounts.forms import NewProjectForm, ProjectForm
+from apps.accounts.models import Project, Role
+from apps.accounts.permissions import ADMIN, project_page
+from apps.common import registry
+from apps.common.errors import DomainError
+from apps.common.http import Request
+
+ADMINS = frozenset({ADMIN})
+
+
+@require_safe
+def projects(request: Request) -> HttpResponse:
+    memberships = selectors.memberships_of(request.user)
+    facts = registry.project_facts([one.project for one in memberships])
+    people = selectors.people_counts([one.project for one in memberships])
+    context = {
+        "rows": [
+            (one, facts.get(one.project_id, {}), people.get(one.project_id, 0))
+            for one in memberships
+        ],
+        "archived": selectors.archived_of(request.user),
+        "may_create": selectors.may_create_projects(request.user),
+        "page_title": "Projects",
+        "nav": "projects",
+    }
+    return render(request, "accounts/projects.html", context)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+def project_new(request: Request) -> HttpResponse:
+    if not selectors.may_create_projects(request.user):
+        raise PermissionDenied("An administrator of the site says who may create projects.")
+    known = [
+        one.project for one in selectors.memberships_of(request.user) if one.role == Role.ADMIN
+    ]
+    form = NewProjectForm(request.POST if request.method == "POST" else None, projects=known)
+    if request.method == "POST" and form.is_valid():
+        data = form.cleaned_data
+        try:
+            project = services.project_create(
+                name=data["name"],
+                description=data["description"],
+                copy_of=next((one for one in known if one.slug == data["copy_of"]), None),
+                by=request.user,
+            )
+        except DomainError as error:
+            form.add_error(error.field if error.field in form.fields else "name", error.message)
+        else:
+            request.session["project"] = project.slug
+            return redirect(registry.setup_steps()[0].url_name, project.slug)
+    context = {"form": form, "page_title": "New project", "nav": "projects"}
+    return render(request, "accounts/project_new.html", context, status=422 if form.errors else 200)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@project_page(ADMINS)
+def project_settings(request: Request) -> HttpResponse:
+    form = ProjectForm(request.POST or None, instance=request.project)
+    if request.method == "POST":
+        data = {name: request.POST.get(name, "") for name in ("name", "description")}
+        try:
+            project = Project.objects.get(pk=request.project.pk)
+            services.project_change(project=project, **data, by=request.user)
+        except DomainError as error:
+            form.is_valid()
+            if not form.has_error(error.field or "name"):
+                form.add_error(error.field or "name", error.message)
+        else:
+            messages.success(request, "Saved.")
+            return redirect("accounts:project_settings", project.slug)
+    return _settings_page(request, form=form)
+
+
+def _settings_page(request: Request, **context: Any) -> HttpResponse:
+    context |= {"page_title": "Project", "nav": "project_settings"}
+    status = 422 if context["form"].errors else 200
+    return render(request, "accounts/project_settings.html", context, status=status)
+
+
+@require_POST
+@project_page(ADMINS)
+def project_archive(request: Request) -> HttpResponse:
+    services.project_archive(project=request.project, by=request.user)
+    request.session.pop("project", None)
+    messages.success(
+        request, f"{request.project.name} is archived. It can be restored or deleted here."
+    )
+    return redirect("accounts:projects")
+
+
+@require_POST
+@project_page(ADMINS)
+def project_set_up_done(request: Request) -> HttpResponse:
+    services.project_set_up(project=request.project)
+    return redirect("accounts:project", request.project.slug)
+
+
+def _archived(request: Request, slug: str) -> Project:
+    return get_object_or_404(selectors.archived_of(request.user), slug=slug)
+
+
+@require_POST
+def project_restore(request: Request, slug: str) -> HttpResponse:
+    project = _archived(request, slug)
+    services.project_restore(project=project, by=request.user)
+    return redirect("accounts:project", project.slug)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+def project_delete(request: Request, slug: str) -> HttpResponse:
+    project = _archived(request, slug)
+    context: dict[str, Any] = {"project": project, "page_title": f"Delete {project.name}"}
+    context["facts"] = registry.project_facts([project]).get(project.pk, {})
+    if request.method == "POST":
+        try:
+            services.project_delete(
+                project=project, typed=request.POST.get("typed", ""), by=request.user
+            )
+        except DomainError as error:
+            context["error"] = error.message
+            return render(request, "accounts/project_delete.html", context, status=422)
+        messages.success(request, f"{project.name} is deleted.")
+        return redirect("accounts:projects")
+    return render(request, "accounts/project_delete.html", context)

@@ -1,0 +1,125 @@
+"""Rows as a file that somebody downloads: JSON Lines, Parquet, CSV."""
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import chain, islice
+from tempfile import SpooledTemporaryFile
+from typing import IO, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from django.http import FileResponse, StreamingHttpResponse
+from django.http.response import HttpResponseBase
+
+from apps.common.spreadsheet import csv_lines
+
+Row = dict[str, Any]
+
+ROW_FORMATS = ("jsonl", "parquet", "csv")
+MEDIA = {
+    "jsonl": "application/x-ndjson",
+    "parquet": "application/vnd.apache.parquet",
+    "csv": "text/csv; charset=utf-8",
+    "zip": "application/zip",
+}
+_IN_MEMORY = 8_000_000  # bytes kept in memory; the rest goes to disk
+_BATCH = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class Export:
+    """A file to send. `content` is an open file or lines of text; the caller closes it."""
+
+    name: str
+    media_type: str
+    content: IO[bytes] | Iterable[bytes]
+
+
+def download_response(sent: Export) -> HttpResponseBase:
+    if hasattr(sent.content, "read"):
+        return FileResponse(
+            sent.content, as_attachment=True, filename=sent.name, content_type=sent.media_type
+        )
+    response = StreamingHttpResponse(sent.content, content_type=sent.media_type)
+    response["Content-Disposition"] = f'attachment; filename="{sent.name}"'
+    return response
+
+
+def rows_content(rows: Iterable[Row], schema: pa.Schema, form: str) -> IO[bytes] | Iterable[bytes]:
+    """One of ROW_FORMATS. Lines are made as they are sent; a Parquet file is whole before its first
+    byte is, on disk where it is large."""
+    if form == "csv":
+        return spreadsheet(rows, schema.names)
+    if form == "jsonl":
+        return json_lines(rows)
+    file = scratch_file()
+    parquet_write(rows, schema, file)
+    file.seek(0)
+    return file
+
+
+def scratch_file() -> IO[bytes]:
+    return SpooledTemporaryFile(max_size=_IN_MEMORY)
+
+
+def json_line(row: Row) -> str:
+    return json.dumps(row, ensure_ascii=False, separators=(",", ":")) + "\n"
+
+
+def json_lines(rows: Iterable[Row]) -> Iterator[bytes]:
+    return (json_line(row).encode("utf-8") for row in rows)
+
+
+def parquet_write(rows: Iterable[Row], schema: pa.Schema, file: IO[bytes]) -> None:
+    with pq.ParquetWriter(file, schema) as writer:
+        for part in _parts(rows):
+            writer.write_table(pa.Table.from_pylist(part, schema=schema))
+
+
+def both_write(
+    rows: Iterable[Row], schema: pa.Schema, *, lines: IO[bytes], table: IO[bytes]
+) -> int:
+    """JSON Lines and Parquet of the same rows in one pass; returns how many."""
+    n = 0
+    with pq.ParquetWriter(table, schema) as writer:
+        for part in _parts(rows):
+            lines.write(b"".join(json_lines(part)))
+            writer.write_table(pa.Table.from_pylist(part, schema=schema))
+            n += len(part)
+    return n
+
+
+def _parts(rows: Iterable[Row]) -> Iterator[list[Row]]:
+    left = iter(rows)
+    while part := list(islice(left, _BATCH)):
+        yield part
+
+
+def spreadsheet(rows: Iterable[Row], columns: list[str]) -> Iterator[bytes]:
+    """Conversations become plain text; everything else stays what it is, guarded."""
+    for line in csv_lines(columns, map(_flat, rows)):
+        yield line.encode("utf-8")
+
+
+def first_and_all(rows: Iterable[Row]) -> Iterator[Row] | None:
+    """The same rows, or None where there is none."""
+    left = iter(rows)
+    first = next(left, None)
+    return None if first is None else chain([first], left)
+
+
+def _flat(row: Row) -> Row:
+    return {name: _text(value) for name, value in row.items()}
+
+
+def _text(value: Any) -> Any:
+    if not isinstance(value, list) or not value:
+        return "" if value == [] else value
+    if isinstance(value[0], list):
+        return json.dumps([_text(item) for item in value], ensure_ascii=False)
+    if isinstance(value[0], dict):
+        if len(value) == 1:
+            return value[0]["content"]
+        return "\n\n".join(f"{turn['role']}: {turn['content']}" for turn in value)
+    return "; ".join(map(str, value))

@@ -1,0 +1,186 @@
+"""What a project has found out, as files: a row a comparison, or a row a vote.
+
+Rows are read in pieces by id, so a file of any length takes the memory of one piece. What changes
+while a file is sent is in it as it was when its piece was read.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import TypeVar
+
+import pyarrow as pa
+from django.db.models import Model, QuerySet
+
+from apps.accounts.models import Project
+from apps.common.errors import DomainError
+from apps.common.row_files import MEDIA, ROW_FORMATS, Export, Row, rows_content
+from apps.labeling.models import Comparison, DecideBy, Decision, Vote
+from apps.labeling.selectors import comparisons_list
+from apps.labeling.texts import Messages
+
+_PART = 1_000
+_LISTS = pa.list_(pa.string())
+_RESULT_COLUMNS = pa.schema(
+    dict.fromkeys(
+        (
+            "external_id",
+            "prompt",
+            "response_a",
+            "response_b",
+            "model_a",
+            "model_b",
+            "outcome",
+            "state",
+        ),
+        pa.string(),
+    )
+    | dict.fromkeys(("votes_a", "votes_b", "votes_tie", "votes_both_bad"), pa.int64())
+    | dict.fromkeys(("share", "posterior"), pa.float64())
+    | dict.fromkeys(
+        (
+            "decided_by",
+            "reason",
+            "queue",
+            "gold",
+            "group",
+            "topic",
+            "language",
+            "source",
+            "licence",
+            "metadata",
+        ),
+        pa.string(),
+    )
+    | {"comparison": pa.int64()}
+)
+_VOTE_COLUMNS = pa.schema(
+    {"external_id": pa.string(), "comparison": pa.int64(), "vote": pa.int64()}
+    | dict.fromkeys(("annotator", "choice", "left_is"), pa.string())
+    | {"strength": pa.int64(), "criteria": pa.string(), "reasons": _LISTS, "rationale": pa.string()}
+    | {"flags": _LISTS, "improvement": pa.string(), "active_ms": pa.int64(), "wall_ms": pa.int64()}
+    | {"cast_at": pa.string(), "guideline_version": pa.int64(), "is_current": pa.bool_()}
+    | {"revision": pa.int64(), "purpose": pa.string(), "source": pa.string()}
+)
+
+Rows = TypeVar("Rows", bound=Model)
+
+
+def results_export(*, project: Project, form: str, filters: Mapping[str, str]) -> Export:
+    """A row a comparison with its decision. filters: of `comparisons_list`; none of them is all."""
+    found = comparisons_list(project=project, **filters).select_related(
+        "prompt", "decision", "response_a", "response_b"
+    )
+    rows = (_result(comparison) for comparison in _in_pieces(found))
+    return _export(project, "results", form, _RESULT_COLUMNS, rows)
+
+
+def votes_export(
+    *, project: Project, form: str, filters: Mapping[str, str], with_names: bool
+) -> Export:
+    """A row a vote, revisions and repeats too; `is_current` and `purpose` tell which ones count.
+
+    Without names annotators have the numbers that the pages of agreement show.
+    """
+    found = Vote.objects.filter(project=project).select_related(
+        "comparison", "annotator", "slot", "guideline", "improvement"
+    )
+    if any(filters.values()):
+        kept = comparisons_list(project=project, **filters).order_by().values("pk")
+        found = found.filter(comparison__in=kept)
+    rows = (_vote(vote, with_names=with_names) for vote in _in_pieces(found))
+    return _export(project, "votes", form, _VOTE_COLUMNS, rows)
+
+
+def _export(
+    project: Project, name: str, form: str, schema: pa.Schema, rows: Iterator[Row]
+) -> Export:
+    if form not in ROW_FORMATS:
+        raise DomainError(f"The format is one of {', '.join(ROW_FORMATS)}.", field="format")
+    file = f"{project.slug}-{name}.{form}"
+    return Export(file, MEDIA[form], rows_content(rows, schema, form))
+
+
+def _in_pieces(found: QuerySet[Rows]) -> Iterator[Rows]:
+    last = 0
+    while part := list(found.filter(pk__gt=last).order_by("pk")[:_PART]):
+        yield from part
+        last = part[-1].pk
+
+
+def _result(comparison: Comparison) -> Row:
+    prompt = comparison.prompt
+    decision = getattr(comparison, "decision", None) or Decision()
+    return {
+        "external_id": comparison.external_id,
+        "prompt": _text(prompt.messages, "user"),
+        "response_a": _text(comparison.response_a.messages, "assistant"),
+        "response_b": _text(comparison.response_b.messages, "assistant"),
+        "model_a": comparison.response_a.model_name,
+        "model_b": comparison.response_b.model_name,
+        "outcome": decision.winner,
+        "state": comparison.state,
+        "votes_a": decision.n_a,
+        "votes_b": decision.n_b,
+        "votes_tie": decision.n_tie,
+        "votes_both_bad": decision.n_both_bad,
+        "share": decision.share if decision.winner else None,
+        "posterior": _posterior(decision),
+        "decided_by": _decided_by(decision),
+        "reason": decision.reason,
+        "queue": comparison.stratum,
+        "gold": comparison.gold,
+        "group": prompt.group_key,
+        "topic": prompt.topic,
+        "language": prompt.language,
+        "source": prompt.source,
+        "licence": prompt.licence,
+        "metadata": json.dumps(comparison.own_columns, ensure_ascii=False),
+        "comparison": comparison.pk,
+    }
+
+
+def _decided_by(decision: Decision) -> str:
+    if decision.outcome == Decision.Outcome.ADJUDICATED:
+        return "ruling"
+    return decision.decided_by if decision.winner else ""
+
+
+def _posterior(decision: Decision) -> float | None:
+    """Of the outcome, where a model of the voters decides."""
+    shares = decision.by_choice
+    if not decision.winner or shares is None or _decided_by(decision) in ("ruling", DecideBy.VOTES):
+        return None
+    return shares[decision.winner]
+
+
+def _vote(vote: Vote, *, with_names: bool) -> Row:
+    who = vote.annotator
+    return {
+        "external_id": vote.comparison.external_id,
+        "comparison": vote.comparison_id,
+        "vote": vote.pk,
+        "annotator": who.username if with_names else f"Annotator {who.pk}",
+        "choice": vote.choice,
+        "left_is": vote.left_is,
+        "strength": vote.strength,
+        "criteria": json.dumps(vote.criteria, ensure_ascii=False),
+        "reasons": vote.reasons,
+        "rationale": vote.rationale,
+        "flags": vote.flags,
+        "improvement": _text(vote.improvement.messages, "assistant") if vote.improvement else "",
+        "active_ms": vote.active_ms,
+        "wall_ms": vote.wall_ms,
+        "cast_at": vote.cast_at.isoformat(),
+        "guideline_version": vote.guideline.version if vote.guideline else None,
+        "is_current": vote.is_current,
+        "revision": vote.revision,
+        "purpose": vote.slot.kind,
+        "source": vote.source,
+    }
+
+
+def _text(messages: Messages, role: str) -> str:
+    """One plain message is its text; a conversation is JSON, which an import reads back."""
+    if len(messages) == 1 and messages[0]["role"] == role:
+        return messages[0]["content"]
+    return json.dumps(messages, ensure_ascii=False)

@@ -1,0 +1,44 @@
+"""What the list of projects and the first steps of one ask of labeling."""
+
+from collections.abc import Collection
+from datetime import datetime
+from typing import Any
+
+from django.db.models import Count, Max, OuterRef, Q, Subquery
+
+from apps.accounts.models import AuditEvent, Membership, Project
+from apps.labeling.models import Comparison, Guideline, Vote
+
+
+def project_facts(projects: Collection[Project]) -> dict[str, dict[str, Any]]:
+    """{project: {comparisons, decided, last_vote_at}}, decided: no further vote is wanted."""
+    counts = (
+        Comparison.objects.filter(project__in=projects)
+        .values("project")
+        .annotate(
+            comparisons=Count("pk"),
+            decided=Count("pk", filter=~Q(state=Comparison.State.OPEN)),
+        )
+    )
+    return {row["project"]: row | {"last_vote_at": _last_vote(row["project"])} for row in counts}
+
+
+def _last_vote(project: str) -> datetime | None:
+    """By people, since the index of votes is: the newest of each, and of these the newest."""
+    newest = Vote.objects.filter(project=project, annotator=OuterRef("user")).order_by("-cast_at")
+    people = Membership.objects.filter(project=project)
+    return people.aggregate(at=Max(Subquery(newest.values("cast_at")[:1])))["at"]
+
+
+def has_comparisons(project: Project) -> bool:
+    return Comparison.objects.filter(project=project).exists()
+
+
+def has_guidelines(project: Project) -> bool:
+    return Guideline.objects.filter(project=project, created_by__isnull=False).exists()
+
+
+def has_own_rule(project: Project) -> bool:
+    """Whether somebody has saved the settings: a first import makes the usual ones by itself."""
+    changed = AuditEvent.objects.filter(project=project, action="labeling.settings_changed")
+    return changed.exists()

@@ -1,0 +1,177 @@
+"""Pairs that nobody is left to vote on: contested with their reason, and open again when somebody
+joins who may.
+
+Left to vote are the project's annotators, and its reviewers and admins once they have answered a
+pair here: active, not paused, within their topics and languages, who have neither voted on the pair
+nor skipped it. A lease that is out counts as a vote to come; a cap of the day and guidelines that
+wait to be read pass, so they do not count. The mark is `Comparison.review_reason`; while it stands,
+the votes that are in are all that come (`redeciding`).
+"""
+
+import time
+from collections import Counter
+from dataclasses import dataclass
+
+from django.db import connection, transaction
+from django.db.models import Count
+
+from apps.accounts.models import Project
+from apps.common.transactions import retried
+from apps.labeling.models import NOBODY_LEFT, Comparison, Decision
+from apps.labeling.services import statements as sql
+from apps.labeling.services.redeciding import decisions_redo, policy_of
+from measures import voting
+from measures.voting import Outcome, Rule
+from measures.voting.rule import can_still_hold
+
+_KNOWN_SECONDS = 30.0
+_known: dict[str, tuple[float, int]] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Staffing:
+    """Who labels, against what the rule asks of them.
+
+    people: who label now; most, least: votes that a pair may get, and needs at least; waiting:
+    {further people: pairs that nobody is left for and that so many could settle at best}.
+    """
+
+    people: int
+    most: int
+    least: int
+    waiting: dict[int, int]
+
+    @property
+    def pairs_words(self) -> str:
+        """ "13 pairs need a 5th person; you have 4…"; empty where none waits."""
+        if not self.waiting:
+            return ""
+        parts = [
+            f"{n:,} {'pair needs' if n == 1 else 'pairs need'} "
+            + (f"a {_ordinal(self.people + 1)} person" if k == 1 else f"{k} more people")
+            for k, n in sorted(self.waiting.items())
+        ]
+        settled = self.waiting.get(1, 0)
+        return (
+            f"{', '.join(parts)}; you have {self.people:,}. Everybody who may vote on them has, so "
+            f"they are contested. One further person could settle at most {settled:,} of them; a "
+            "reviewer or an admin can rule on them."
+        )
+
+    @property
+    def rule_words(self) -> str:
+        """What the rule asks and this team cannot give; empty where it can."""
+        have = f"{self.people:,} {'person labels' if self.people == 1 else 'people label'} here"
+        if self.people < self.least:
+            return f"The rule needs {self.least} votes on a pair, and {have}: none can be decided."
+        if self.people < self.most:
+            return (
+                f"The rule asks for up to {self.most} votes on a pair, and {have}: what "
+                f"{self.people:,} leave undecided becomes contested."
+            )
+        return ""
+
+
+def staffing(*, project: Project) -> Staffing:
+    policy = policy_of(project=project)
+    rule = Rule(policy.least_votes, policy.least_agreeing, policy.least_share, None)
+    rows = Decision.objects.filter(
+        project=project,
+        comparison__state=Comparison.State.CONTESTED,
+        comparison__review_reason=NOBODY_LEFT,
+    ).values_list("n_a", "n_b", "n_tie", "n_both_bad")
+    waiting: Counter[int] = Counter()
+    for *counts, n in rows.annotate(n=Count("pk")).order_by():
+        k = _further(rule, sum(counts), 0 if policy.by_model else max(counts))
+        if k is not None:
+            waiting[k] += n
+    return Staffing(
+        people=_labelers(project.pk),
+        most=policy.max_overlap,
+        least=max(policy.least_votes, 0 if policy.by_model else policy.least_agreeing),
+        waiting=dict(waiting),
+    )
+
+
+def _further(rule: Rule, n: int, top: int) -> int | None:
+    """How many votes could settle it at best; a model of the voters is asked for votes alone."""
+    if not top:
+        return max(1, rule.least_votes - n)
+    return next((k for k in range(1, 51) if can_still_hold(rule, n, top, k)), None)
+
+
+def _ordinal(n: int) -> str:
+    ends = {1: "st", 2: "nd", 3: "rd"}
+    return f"{n}{'th' if 10 < n % 100 < 14 else ends.get(n % 10, 'th')}"
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """Ids of the comparisons that nobody is left for, and of those somebody is left for again."""
+
+    contested: list[int]
+    reopened: list[int]
+
+
+def labelers_count(*, project: str) -> int:
+    """How many people label in the project, at most half a minute old."""
+    known = _known.get(project)
+    if known is None or time.monotonic() - known[0] > _KNOWN_SECONDS:
+        known = _known[project] = time.monotonic(), _labelers(project)
+    return known[1]
+
+
+def _labelers(project: str) -> int:
+    with connection.cursor() as cursor:
+        cursor.execute(sql.LABELERS_COUNT, {"project": project, "joining": None})
+        return cursor.fetchone()[0]
+
+
+def vote_settle(*, project: str, comparison: int, decision: voting.Decision) -> None:
+    """After a vote: a look at its comparison once everybody may have voted on it. What this misses
+    (somebody skipped, or is limited to other topics) the sweep finds."""
+    if (
+        decision.outcome is Outcome.NEEDS_VOTES
+        and decision.n_votes > 1
+        and decision.n_votes >= labelers_count(project=project)
+    ):
+        comparisons_settle(project=Project.objects.get(pk=project), only=[comparison])
+
+
+@retried
+@transaction.atomic
+def comparisons_settle(
+    *, project: Project, only: list[int] | None = None, joining: int | None = None
+) -> Settled:
+    """Contest what nobody is left to vote on, and open what somebody is left for again.
+
+    only: ids of the comparisons to look at; joining: somebody who is about to label, for whom pairs
+    are opened and none is contested. Comparisons that are being voted on are passed over; their
+    vote, or the next sweep, looks again.
+    """
+    values = {"project": project.pk, "only": only, "joining": joining}
+    contested: list[int] = []
+    with connection.cursor() as cursor:
+        if joining is None:
+            cursor.execute(sql.NOBODY_LEFT_MARK, values)
+            contested = [row[0] for row in cursor.fetchall()]
+        cursor.execute(sql.NOBODY_LEFT_CLEAR, values)
+        reopened = [row[0] for row in cursor.fetchall()]
+        if contested or reopened:
+            decisions_redo(project=project, only=[*contested, *reopened])
+        if reopened:
+            cursor.execute(sql.PLACES_BACK, {"project": project.pk, "ids": reopened})
+    return Settled(contested, reopened)
+
+
+def comparisons_sweep() -> int:
+    """Every minute, by the scheduler: what people who came and went have changed. How many
+    comparisons it touched."""
+    wanted = Comparison.objects.filter(state__in=("open", "contested"))
+    touched = 0
+    for project in Project.objects.filter(pk__in=wanted.values("project"), archived_at=None):
+        done = comparisons_settle(project=project)
+        with connection.cursor() as cursor:
+            cursor.execute(sql.PLACES_BACK, {"project": project.pk, "ids": None})
+        touched += len(done.contested) + len(done.reopened)
+    return touched
