@@ -4,12 +4,13 @@ The row `Annotator` is made when something is first said; whether a pair is hand
 the statement of the hand-out to say (`leasing`).
 """
 
+import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Literal
 
-from django.db import transaction
+from django.db import connection, transaction
 from django.db.models import Exists, OuterRef, QuerySet
 from django.utils import timezone
 
@@ -18,7 +19,7 @@ from apps.accounts.services import audit_record
 from apps.common.errors import Conflict, DomainError, Missing, Refused
 from apps.labeling.models import Annotator, Guideline, LabelingSettings, Prompt, Vote
 from apps.labeling.services.results import NothingReason
-from apps.labeling.services.statements import MIX
+from apps.labeling.services.statements import LABELERS_COUNT, MIX
 
 # One person in one project: what keeps them from labeling, and how their queue is mixed.
 
@@ -27,6 +28,9 @@ LABELERS = frozenset({Role.ANNOTATOR, Role.REVIEWER, Role.ADMIN})
 # Reviewers audit votes, without knowing them; admins may too.
 AUDITORS = frozenset({Role.REVIEWER, Role.ADMIN})
 _DEFAULTS = LabelingSettings()
+
+_COUNT_SECONDS = 30.0
+_counted: dict[str, tuple[float, int]] = {}
 
 Stream = Literal["gold", "repeat", "audit", "queue"]
 
@@ -278,3 +282,20 @@ def _record(action: str, actor: User, annotator: Annotator, details: dict[str, A
         subject=annotator.user.username,
         details=details,
     )
+
+
+# How many people label here, for pairs that nobody may be left to vote on.
+
+
+def labelers_count(*, project: str) -> int:
+    """How many people label in the project, at most half a minute old: every vote asks."""
+    known = _counted.get(project)
+    if known is None or time.monotonic() - known[0] > _COUNT_SECONDS:
+        known = _counted[project] = time.monotonic(), labelers_now(project)
+    return known[1]
+
+
+def labelers_now(project: str) -> int:
+    with connection.cursor() as cursor:
+        cursor.execute(LABELERS_COUNT, {"project": project, "joining": None})
+        return cursor.fetchone()[0]

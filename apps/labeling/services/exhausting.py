@@ -8,7 +8,6 @@ wait to be read pass, so they do not count. The mark is `Comparison.review_reaso
 the votes that are in are all that come (`redeciding`).
 """
 
-import time
 from collections import Counter
 from dataclasses import dataclass
 
@@ -19,13 +18,10 @@ from apps.accounts.models import Project
 from apps.common.transactions import retried
 from apps.labeling.models import NOBODY_LEFT, Comparison, Decision
 from apps.labeling.services import statements as sql
+from apps.labeling.services.eligibility import labelers_now
 from apps.labeling.services.redeciding import decisions_redo, policy_of
-from measures import voting
-from measures.voting import Outcome, Rule
+from measures.voting import Rule
 from measures.voting.rule import can_still_hold
-
-_KNOWN_SECONDS = 30.0
-_known: dict[str, tuple[float, int]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +82,7 @@ def staffing(*, project: Project) -> Staffing:
         if k is not None:
             waiting[k] += n
     return Staffing(
-        people=_labelers(project.pk),
+        people=labelers_now(project.pk),
         most=policy.max_overlap,
         least=max(policy.least_votes, 0 if policy.by_model else policy.least_agreeing),
         waiting=dict(waiting),
@@ -111,31 +107,6 @@ class Settled:
 
     contested: list[int]
     reopened: list[int]
-
-
-def labelers_count(*, project: str) -> int:
-    """How many people label in the project, at most half a minute old."""
-    known = _known.get(project)
-    if known is None or time.monotonic() - known[0] > _KNOWN_SECONDS:
-        known = _known[project] = time.monotonic(), _labelers(project)
-    return known[1]
-
-
-def _labelers(project: str) -> int:
-    with connection.cursor() as cursor:
-        cursor.execute(sql.LABELERS_COUNT, {"project": project, "joining": None})
-        return cursor.fetchone()[0]
-
-
-def vote_settle(*, project: str, comparison: int, decision: voting.Decision) -> None:
-    """After a vote: a look at its comparison once everybody may have voted on it. What this misses
-    (somebody skipped, or is limited to other topics) the sweep finds."""
-    if (
-        decision.outcome is Outcome.NEEDS_VOTES
-        and decision.n_votes > 1
-        and decision.n_votes >= labelers_count(project=project)
-    ):
-        comparisons_settle(project=Project.objects.get(pk=project), only=[comparison])
 
 
 @retried

@@ -11,7 +11,7 @@ from typing import Unpack
 from django.db import transaction
 from django.db.backends.utils import CursorWrapper
 
-from apps.accounts.models import User
+from apps.accounts.models import Project, User
 from apps.accounts.services import audit_record
 from apps.common.errors import Conflict, DomainError, Missing
 from apps.common.transactions import prepared_cursor, retried
@@ -28,10 +28,10 @@ from apps.labeling.services.answers import (
     vote_write,
 )
 from apps.labeling.services.deciding import decision_store
-from apps.labeling.services.eligibility import Eligibility
-from apps.labeling.services.exhausting import vote_settle
+from apps.labeling.services.eligibility import Eligibility, labelers_count
+from apps.labeling.services.exhausting import comparisons_settle
 from apps.labeling.services.results import Lease, NothingReason, VoteResult, lease_was_given
-from measures.voting import Decision, decide
+from measures.voting import Decision, Outcome, decide
 
 _LONGEST_KEY = 80
 
@@ -91,7 +91,7 @@ def cast(
         leased = _retaken(cursor, leased, annotator, key, source)
     result = vote_write(cursor, leased, annotator, answer, key, source, cast_at)
     if source != Vote.Source.IMPORT:
-        vote_settle(project=leased.project, comparison=leased.comparison, decision=result.decision)
+        _settle(leased, result.decision)
     if lease_next:
         return replace(
             result, next=_next(cursor, leased, annotator, leased.eligibility.after_a_vote())
@@ -124,7 +124,7 @@ def vote_revise(
         _round_check(leased)
         _retire(old)
         result = vote_write(cursor, leased, annotator.pk, answer, key, source, None, replaces=old)
-        vote_settle(project=leased.project, comparison=leased.comparison, decision=result.decision)
+        _settle(leased, result.decision)
         return result
 
 
@@ -164,6 +164,18 @@ def vote_withdraw(*, vote: int, annotator: User, reason: str = "") -> Decision:
             overlap=leased.overlap,
             policy=leased.policy,
         )
+
+
+def _settle(leased: LeasedSlot, decision: Decision) -> None:
+    """Once everybody may have voted on it, a look at its comparison. What this misses (somebody
+    skipped, or is limited to other topics) the sweep finds."""
+    if (
+        decision.outcome is Outcome.NEEDS_VOTES
+        and decision.n_votes > 1
+        and decision.n_votes >= labelers_count(project=leased.project)
+    ):
+        project = Project.objects.get(pk=leased.project)
+        comparisons_settle(project=project, only=[leased.comparison])
 
 
 def _retaken(
