@@ -106,7 +106,7 @@ def test_an_engineer_maps_checks_and_imports_a_file(
     services.import_job_run(job=waiting[1])
     expect(page.get_by_role("heading", name="What was imported")).to_be_visible()
     assert Comparison.objects.filter(gold="a").count() == 58
-    page.get_by_role("link", name="Imports").click()
+    page.get_by_label("Where this is").get_by_role("link", name="Imports").click()
     page.wait_for_url("**/imports/")
     expect(page.get_by_role("table")).to_contain_text("imported")
     assert ImportJob.objects.get().result["n_refused"] == 2

@@ -18,7 +18,7 @@ from apps.labeling.models import (
     Slot,
     Vote,
 )
-from apps.labeling.services import Lease, exhausting
+from apps.labeling.services import Lease
 from apps.labeling.services.exhausting import Staffing
 from tests.labeling.pairs import annotators_make, leased, pairs_make, vote
 from tests.people import person_make
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.django_db
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch) -> None:
     """Who labels changes within a test."""
-    monkeypatch.setattr(exhausting, "_KNOWN_SECONDS", -1.0)
+    monkeypatch.setattr(eligibility, "_COUNT_SECONDS", -1.0)
 
 
 def label_all(project: Project, people: list[User], choose) -> None:

@@ -53,7 +53,7 @@ def _list(request: Request, *, error: str = "") -> HttpResponse:
     page = Paginator(found, PER_PAGE).get_page(request.GET.get("page"))
     context = {
         "page_title": "Imports",
-        "nav": "comparisons",
+        "nav": "imports",
         "page": page,
         "lines": [import_display.line(job) for job in page],
         "error": error,
@@ -140,7 +140,7 @@ def _page(
     found = list(itertools.islice(import_jobs.findings(job), SHOWN_FINDINGS + 1))
     context: dict[str, Any] = {
         "page_title": job.file_name,
-        "nav": "comparisons",
+        "nav": "imports",
         "job": job,
         "words": import_display.words_of(job),
         "tone": import_display.TONES.get(State(job.state), ""),
