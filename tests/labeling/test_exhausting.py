@@ -18,7 +18,7 @@ from apps.labeling.models import (
     Slot,
     Vote,
 )
-from apps.labeling.services import Lease
+from apps.labeling.services import Lease, eligibility
 from apps.labeling.services.exhausting import Staffing
 from tests.labeling.pairs import annotators_make, leased, pairs_make, vote
 from tests.people import person_make
