@@ -47,8 +47,9 @@ def person_named(login: str) -> User | None:
 
 
 def site_has_people() -> bool:
-    """Whether anybody can sign in; until then the site shows its set-up page."""
-    return User.objects.filter(is_active=True).exists()
+    """Whether anybody ever had an account, deactivated ones too: until then the site shows its
+    set-up page."""
+    return User.objects.filter(is_imported=False).exists()
 
 
 def people_of_site(*, search: str = "", who: str = "") -> QuerySet[User]:

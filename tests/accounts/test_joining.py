@@ -73,14 +73,13 @@ def test_of_two_first_people_at_once_one_is_refused():
 # --- invitations
 
 
-def test_a_pasted_list_makes_a_link_for_each_and_adds_who_has_an_account(
-    project, ada, olga, signed_in
-):
+def test_a_pasted_list_makes_a_link_for_each_and_adds_who_is_named(project, ada, olga, signed_in):
+    rita = person_make("Rita")
     page = signed_in(ada).post(
         "/p/arguments/people/invite/",
         {
             "addresses": "Ben Ro <ben@example.org>, cleo@example.org;\n"
-            "OLGA@example.org ben@example.org",
+            "OLGA@example.org ben@example.org rita",
             "role": "annotator",
             "days": 14,
         },
@@ -88,9 +87,12 @@ def test_a_pasted_list_makes_a_link_for_each_and_adds_who_has_an_account(
     assert [row.email for row in Invitation.objects.order_by("created_at")] == [
         "ben@example.org",
         "cleo@example.org",
+        "olga@example.org",
     ]
-    assert len(paths_in(page, "/invitation/")) == 2
-    assert Membership.objects.get(project=project, user=olga).role == Role.ANNOTATOR
+    assert len(paths_in(page, "/invitation/")) == 3
+    assert Membership.objects.get(project=project, user=rita).role == Role.ANNOTATOR
+    # whoever writes an address into their account is not let in by it
+    assert not Membership.objects.filter(project=project, user=olga).exists()
     assert not paths_in(signed_in(ada).get("/p/arguments/people/"), "/invitation/")
 
 

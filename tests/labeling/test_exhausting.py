@@ -280,7 +280,7 @@ def test_another_number_of_votes_is_applied_to_open_pairs(
     assert told["places_added"] == 2 * max(0, votes - 3)
 
 
-def test_without_the_tick_and_by_program_unasked_only_new_pairs_get_it(
+def test_without_the_tick_and_by_program_by_default_only_new_pairs_get_it(
     project: Project, ada: User, signed_in
 ) -> None:
     (pair,) = pairs_make(project, 1)

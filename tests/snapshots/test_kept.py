@@ -1,4 +1,4 @@
-"""A freeze keeps what people did: who is held out unasked, and what each setting costs."""
+"""A freeze keeps what people did: who is held out by default, and what each setting costs."""
 
 import datetime as dt
 from collections.abc import Callable
@@ -201,14 +201,14 @@ def test_a_setting_that_loses_little_is_not_said(small_team: Project, emils: Cli
         (30, 3, 0.0),  # three votes: every pair with one of theirs is lost
     ],
 )
-def test_people_are_held_out_unasked_only_where_it_costs_little(
+def test_people_are_held_out_by_default_only_where_it_costs_little(
     project: Project, n_people: int, votes: int, share: float
 ) -> None:
     voted(project, people_make(n_people), 60, votes)
     assert snapshots.recipe_default(project=project).heldout_annotators == share
 
 
-def test_nobody_is_held_out_unasked_where_votes_name_nobody(project: Project) -> None:
+def test_nobody_is_held_out_by_default_where_votes_name_nobody(project: Project) -> None:
     people = people_make(30, imported=1)
     User.objects.filter(username="imported.x.w0").update(username="imported.x.unknown")
     voted(project, people, 60, 9)

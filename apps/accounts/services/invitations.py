@@ -75,14 +75,14 @@ def invitation_create(
 def people_invite(
     *, project: Project, addresses: list[str], role: str, days: int = 14, by: User
 ) -> tuple[list[tuple[Invitation, str]], list[User]]:
-    """(an invitation with its token for each address nobody has, those who were added at once).
+    """(an invitation with its token for each address, those who were added by their sign-in name).
 
-    Whoever has an account with one of the addresses becomes a member without a link. An open
-    invitation of the same address is replaced.
+    An address always gets a link, also where an account has it: people write their own address into
+    their account, so it proves nothing. An open invitation of the same address is replaced.
     """
     made, added = [], []
     for address in addresses:
-        known = person_named(address)
+        known = None if "@" in address else person_named(address)
         if known is not None and known.is_active:
             if not Membership.objects.filter(project=project, user=known).exists():
                 membership_set(project=project, user=known, role=role, by=by)

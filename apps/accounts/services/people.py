@@ -57,8 +57,6 @@ def user_create(
     display_name: str = "",
     email: str = "",
     password: str | None = None,
-    by: User | None = None,
-    project: Project | None = None,
 ) -> tuple[User, str]:
     """A new person and their password: the one given, or a temporary one made here.
 
@@ -89,7 +87,7 @@ def user_create(
             ) from None
         raise DomainError(messages[0], field=field) from None
     user.save()
-    audit_record(action="user.created", actor=by, project=project, subject=user.username)
+    audit_record(action="user.created", actor=None, subject=user.username)
     return user, password
 
 

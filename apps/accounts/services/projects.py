@@ -24,8 +24,10 @@ def project_create(
     slug: str = "",
     description: str = "",
     copy_of: Project | None = None,
+    first_steps: bool = False,
 ) -> Project:
-    """A new project whose first admin is `by`, with the settings of `copy_of`."""
+    """A new project whose first admin is `by`, with the settings of `copy_of`; its pages lead
+    through the first steps where that is wanted."""
     if not may_create_projects(by):
         raise Refused("Only people who administer a project already may create another.")
     name = name.strip()
@@ -35,6 +37,7 @@ def project_create(
     try:
         with transaction.atomic():
             project = Project(slug=slug, name=name, description=description, created_by=by)
+            project.set_up_at = None if first_steps else timezone.now()
             project.full_clean(validate_unique=False)
             project.save()
     except IntegrityError:

@@ -52,6 +52,7 @@ def project_new(request: Request) -> HttpResponse:
                 name=data["name"],
                 description=data["description"],
                 copy_of=next((one for one in known if one.slug == data["copy_of"]), None),
+                first_steps=True,
                 by=request.user,
             )
         except DomainError as error:
@@ -66,25 +67,19 @@ def project_new(request: Request) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 @project_page(ADMINS)
 def project_settings(request: Request) -> HttpResponse:
-    form = ProjectForm(request.POST or None, instance=request.project)
-    if request.method == "POST":
-        data = {name: request.POST.get(name, "") for name in ("name", "description")}
+    project = request.project
+    stored = {"name": project.name, "description": project.description}
+    form = ProjectForm(request.POST or None, initial=stored)
+    if request.method == "POST" and form.is_valid():
         try:
-            project = Project.objects.get(pk=request.project.pk)
-            services.project_change(project=project, **data, by=request.user)
+            services.project_change(project=project, **form.cleaned_data, by=request.user)
         except DomainError as error:
-            form.is_valid()
-            if not form.has_error(error.field or "name"):
-                form.add_error(error.field or "name", error.message)
+            form.add_error(error.field or "name", error.message)
         else:
             messages.success(request, "Saved.")
             return redirect("accounts:project_settings", project.slug)
-    return _settings_page(request, form=form)
-
-
-def _settings_page(request: Request, **context: Any) -> HttpResponse:
-    context |= {"page_title": "Project", "nav": "project_settings"}
-    status = 422 if context["form"].errors else 200
+    context = {"form": form, "page_title": "Name, archive", "nav": "project_settings"}
+    status = 422 if form.errors else 200
     return render(request, "accounts/project_settings.html", context, status=status)
 
 

@@ -1,7 +1,6 @@
 """What the list of projects and the first steps of one ask of labeling."""
 
 from collections.abc import Collection
-from datetime import datetime
 from typing import Any
 
 from django.db.models import Count, Max, OuterRef, Q, Subquery
@@ -20,14 +19,12 @@ def project_facts(projects: Collection[Project]) -> dict[str, dict[str, Any]]:
             decided=Count("pk", filter=~Q(state=Comparison.State.OPEN)),
         )
     )
-    return {row["project"]: row | {"last_vote_at": _last_vote(row["project"])} for row in counts}
-
-
-def _last_vote(project: str) -> datetime | None:
-    """By people, since the index of votes is: the newest of each, and of these the newest."""
-    newest = Vote.objects.filter(project=project, annotator=OuterRef("user")).order_by("-cast_at")
-    people = Membership.objects.filter(project=project)
-    return people.aggregate(at=Max(Subquery(newest.values("cast_at")[:1])))["at"]
+    # By people, since the index of votes is: the newest of each, and of these the newest.
+    votes = Vote.objects.filter(project=OuterRef("project"), annotator=OuterRef("user"))
+    newest = Subquery(votes.order_by("-cast_at").values("cast_at")[:1])
+    people = Membership.objects.filter(project__in=projects).annotate(newest=newest)
+    last = dict(people.values_list("project").annotate(at=Max("newest")))
+    return {row["project"]: row | {"last_vote_at": last.get(row["project"])} for row in counts}
 
 
 def has_comparisons(project: Project) -> bool:

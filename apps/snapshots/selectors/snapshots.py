@@ -88,7 +88,7 @@ def recipe_default(*, project: Project) -> SnapshotRecipe:
     return replace(usual, heldout_annotators=held_out)
 
 
-MANY_ANNOTATORS = 20  # from which on some can be held out unasked …
+MANY_ANNOTATORS = 20  # from which on some can be held out by default …
 LITTLE_LOSS = 0.1  # … if that takes under this share of the decided pairs away
 
 
