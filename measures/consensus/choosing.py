@@ -147,7 +147,7 @@ def _chosen(checks: dict[str, Check]) -> tuple[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """Of n items with a known answer: the mean probability claimed, the share right, its interval."""
+    """Of n items with a known answer: mean probability claimed, share right, its interval."""
 
     claimed: float
     right: float
