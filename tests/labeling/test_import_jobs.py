@@ -136,7 +136,8 @@ def test_columns_chosen_by_hand_are_used(project: Project, emil: User) -> None:
     assert job.preview["mapping"] == {}
     with pytest.raises(DomainError) as caught:
         services.import_job_check(job=job)
-    assert caught.value.field == "response_a"
+    assert caught.value.field == "prompt"
+    assert [one["field"] for one in caught.value.details] == ["prompt", "response_a", "response_b"]
     services.import_job_configure(
         job=job, mapping={"prompt": "ask", "response_a": "one", "response_b": "two"}
     )

@@ -19,6 +19,7 @@ from apps.common.errors import DomainError
 from apps.common.json_limits import storable
 from apps.common.transactions import WORTH_IT, plans_renew
 from apps.labeling import dispatch
+from apps.labeling.formats.layouts import in_own_words
 from apps.labeling.models import Comparison, ImportJob, LabelingSettings, Prompt, Response, Slot
 from apps.labeling.selectors import settings_get
 from apps.labeling.services.import_checks import WARNINGS, Scans, rows_read
@@ -147,7 +148,15 @@ class FileRows:
     votes: list[dict[str, Any]] = field(default_factory=list)
     vote_numbers: list[int] = field(default_factory=list)
     problems: list[RowProblem] = field(default_factory=list)
+    mapping: dict[str, str] = field(default_factory=dict)
     n_records: int = 0
+
+    def in_own_words(self, problems: Iterable[RowProblem]) -> list[RowProblem]:
+        """Problems with the file's own columns in place of our fields."""
+        return [
+            RowProblem(p.row, *in_own_words(p.field, p.message, self.mapping), p.kind)
+            for p in problems
+        ]
 
 
 def file_rows(
@@ -160,7 +169,7 @@ def file_rows(
     head = next(values)
     if recognised:
         recognised(head)
-    found = FileRows()
+    found = FileRows(mapping=head["mapping"])
     shared: dict[str, str] = {}
     for value in values:
         number = value["row"]
@@ -171,7 +180,8 @@ def file_rows(
                 progress(number)
         if "fault" in value:
             field_name, message = value["fault"]
-            found.problems.append(RowProblem(number, field_name, storable(message)))
+            problem = RowProblem(number, field_name, storable(message))
+            found.problems += found.in_own_words([problem])
             _few_enough(found)
             continue
         found.comparisons.append(_sharing(value["comparison"], shared))
@@ -401,17 +411,24 @@ def _comparisons(
         progress.tell(step, n, total)
 
     progress.tell("Checking the rows", 0, total)
-    return comparisons_import(
-        project=job.project,
-        rows=found.comparisons,
-        numbers=found.numbers,
-        batch=f"import {job.pk}",
-        seed=int(job.settings.get("seed", 0)),
-        on_error=job.settings.get("on_error", "refuse"),
-        identical_answers=job.settings.get("identical_answers", "refuse"),
-        dry_run=dry_run,
-        progress=tell,
-    )
+    try:
+        report = comparisons_import(
+            project=job.project,
+            rows=found.comparisons,
+            numbers=found.numbers,
+            batch=f"import {job.pk}",
+            seed=int(job.settings.get("seed", 0)),
+            on_error=job.settings.get("on_error", "refuse"),
+            identical_answers=job.settings.get("identical_answers", "refuse"),
+            dry_run=dry_run,
+            progress=tell,
+        )
+    except RowsRefused as refused:
+        problems = found.in_own_words(refused.problems)
+        raise RowsRefused(problems, n_rows=refused.n_rows) from None
+    report.problems = found.in_own_words(report.problems)
+    report.warnings = found.in_own_words(report.warnings)
+    return report
 
 
 def _votes(

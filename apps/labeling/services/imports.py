@@ -26,7 +26,7 @@ from apps.common.json_limits import storable
 from apps.common.sandbox import sandboxed, upload_limits, worker_limits
 from apps.common.scratch import scratch_folder
 from apps.labeling import dispatch
-from apps.labeling.formats.layouts import DEFAULTS
+from apps.labeling.formats.layouts import DEFAULTS, missing_refuse
 from apps.labeling.models import ImportJob
 from workers.artifacts import ArtifactError, Store, StoreUnreachable
 
@@ -215,9 +215,7 @@ def _preview(job: ImportJob) -> dict[str, Any]:
 
 def import_job_check(*, job: ImportJob) -> bool:
     """Have the whole file checked, writing nothing. False: Redis is away and it starts later."""
-    missing = [name for name in job.preview["required"] if name not in job.preview["mapping"]]
-    if missing:
-        raise DomainError("Choose the column that holds this.", field=missing[0])
+    missing_refuse(job.preview["missing"])
     return _queue(job, Stage.CHECK)
 
 
