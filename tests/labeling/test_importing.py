@@ -2,6 +2,7 @@
 
 import time
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from django.db import connection
@@ -18,7 +19,7 @@ from apps.labeling.models import (
     Slot,
     Vote,
 )
-from apps.labeling.services import RowsRefused
+from apps.labeling.services import RowsRefused, import_votes
 from tests.labeling.pairs import pairs_make, rows_make
 
 GOOD = {"prompt": "Which is larger?", "response_a": "The sun.", "response_b": "The moon."}
@@ -378,12 +379,14 @@ def test_a_free_place_is_taken_first_and_a_pair_in_hand_stays_with_its_person(
     votes_imported(project, *past_votes(1, 4))
     assert Comparison.objects.get().overlap == 5
     assert Slot.objects.get(annotator=ana).state == "leased"
-    result = services.vote_cast(slot=lease.slot, annotator=ana, idempotency_key=lease.key, choice="a")
+    result = services.vote_cast(
+        slot=lease.slot, annotator=ana, idempotency_key=lease.key, choice="a"
+    )
     assert (result.decision.n_votes, result.decision.winner) == (5, "b")
 
 
 def test_what_a_person_ruled_is_kept_when_votes_come_in(project: Project, ada: User) -> None:
-    first, second = pairs_make(project, 2)[:2]
+    first, second = sorted(pairs_make(project, 2), key=lambda pair: pair.external_id)
     services.comparison_adjudicate(comparison=first, choice="a", reason="Seen.", by=ada)
     services.comparison_drop(comparison=second, by=ada)
     votes_imported(project, *past_votes(2, 3), make_room=True)

@@ -157,7 +157,7 @@ def _json(path: Path) -> dict:
 
 
 def archive_kind(path: Path) -> str:
-    """"xlsx" for a workbook, else "zip". Raises FormatError for a document of another kind."""
+    """ "xlsx" for a workbook, else "zip". Raises FormatError for a document of another kind."""
     try:
         with zipfile.ZipFile(path) as archive:
             names = archive.namelist()

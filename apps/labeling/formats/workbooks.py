@@ -62,11 +62,8 @@ def _opened(path: Path, limits: FileLimits) -> Iterator[Any]:
                 if member.filename.endswith((".xml", ".rels")):
                     with archive.open(member) as part:
                         _no_document_type(part)
-        book = load_workbook(path, read_only=True, data_only=True, keep_links=False)
-        try:
-            yield book
-        finally:
-            book.close()
+        with path.open("rb") as file:  # a path would be judged by its name
+            yield load_workbook(file, read_only=True, data_only=True, keep_links=False)
 
 
 def _no_document_type(part: Any) -> None:
@@ -93,7 +90,9 @@ def _filled(sheet: Any, limits: FileLimits) -> Iterator[list[str]]:
         while cells and not cells[-1].strip():
             cells.pop()
         if len(cells) > limits.columns:
-            raise FormatError(f"It has {len(cells):,} columns; at most {limits.columns:,} are read.")
+            raise FormatError(
+                f"It has {len(cells):,} columns; at most {limits.columns:,} are read."
+            )
         if cells:
             yield cells
 

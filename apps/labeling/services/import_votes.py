@@ -1,5 +1,5 @@
-"""Bringing in votes that were cast elsewhere, thousands a second: each in a slot of its own, counted
-and decided like any other."""
+"""Bringing in votes that were cast elsewhere, thousands a second: each gets a slot of its own, is
+counted and decided like any other."""
 
 import time
 from collections import Counter
