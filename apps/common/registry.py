@@ -403,3 +403,16 @@ def self_limited_names() -> frozenset[str]:
 
 def upload_names() -> frozenset[str]:
     return frozenset(_uploads)
+
+
+# Views whose pages exist in every language of the site; all others are English.
+_TRANSLATED: set[str] = set()
+
+
+def translated(*view_names: str) -> None:
+    """Names of views, with their app: "labeling:label"."""
+    _TRANSLATED.update(view_names)
+
+
+def is_translated(view_name: str) -> bool:
+    return view_name in _TRANSLATED
