@@ -257,6 +257,7 @@ LABELING_API = [
     api("POST /projects/{slug}/imports/{job}/start", STAFF, args=import_job, data={}, ok=409),
     # no such import: cancelling the world's would delete its file for good
     api("POST /projects/{slug}/imports/{job}/cancel", STAFF, args={"job": "none"}, ok=404),
+    api("POST /projects/{slug}/imports/{job}/undo", STAFF, args={"job": "none"}, ok=404),
     api("POST /projects/{slug}/next", LABELERS),
     # a pair that is not in one's hands cannot be voted on
     api("POST /slots/{slot}/vote", LABELERS, args=slot_id, data=BALLOT, ok=409),
