@@ -252,8 +252,8 @@ def _row(comparison: Comparison) -> dict[str, Any]:
         "comparison": comparison,
         "prompt": excerpt(comparison.prompt.messages),
         "answers": [
-            ("a", excerpt(comparison.response_a.messages, 90)),
-            ("b", excerpt(comparison.response_b.messages, 90)),
+            ("a", excerpt(comparison.response_a.messages, 70)),
+            ("b", excerpt(comparison.response_b.messages, 70)),
         ],
         "tone": TONES.get(comparison.state, ""),
         "decision": decision,
