@@ -126,3 +126,16 @@ class TokenForm(forms.Form):
     days = forms.IntegerField(
         label="Days until it expires", min_value=1, max_value=TOKEN_MAX_DAYS, initial=90
     )
+
+
+class AuditFilter(forms.Form):
+    """What the audit log is narrowed to."""
+
+    q = forms.CharField(label="Search", required=False, max_length=200)
+    action = forms.CharField(required=False, max_length=60)
+    since = forms.DateField(
+        label="From", required=False, widget=forms.DateInput({"type": "date"}, format="%Y-%m-%d")
+    )
+    until = forms.DateField(
+        label="To", required=False, widget=forms.DateInput({"type": "date"}, format="%Y-%m-%d")
+    )

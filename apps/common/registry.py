@@ -96,6 +96,14 @@ class Bell:
 
 
 @dataclass(frozen=True, slots=True)
+class Named:
+    """Something that an event of the audit log names: how people call it, and its page."""
+
+    name: str
+    url: str
+
+
+@dataclass(frozen=True, slots=True)
 class SetupStep:
     """A step of setting a project up: the page `url_name`, with the pages `within` it. The step is
     done when `done` says so of the project; `rank` orders them."""
@@ -128,6 +136,7 @@ _run_tabs: list[RunTab] = []
 _alert_listeners: list[Callable[[Any, Any], None]] = []
 _end_listeners: list[Callable[[Any], None]] = []
 _bell: list[Bell] = []
+_audit_subjects: dict[str, Callable[[Any, Collection[str]], Mapping[str, Named]]] = {}
 _voting: set[str] = set()
 _uploads: set[str] = set()
 _self_limited: set[str] = set()
@@ -353,6 +362,20 @@ def bell_set(bell: Bell) -> None:
 
 def bell_for(role: str) -> Bell | None:
     return next((bell for bell in _bell if role in bell.roles), None)
+
+
+def audit_subjects_add(
+    kinds: Collection[str], find: Callable[[Any, Collection[str]], Mapping[str, Named]]
+) -> None:
+    """`find` takes a project and subjects of events whose actions begin with one of `kinds`, and
+    gives those that it knows, with one statement."""
+    for kind in kinds:
+        _audit_subjects[kind] = find
+
+
+def audit_subjects(kind: str, project: Any, subjects: Collection[str]) -> Mapping[str, Named]:
+    find = _audit_subjects.get(kind)
+    return find(project, subjects) if find else {}
 
 
 def playbook_set(find: Callable[[str, str], str]) -> None:

@@ -8,6 +8,7 @@ from django.db.models.signals import post_delete, post_save
 from apps.common.registry import (
     NavItem,
     SetupStep,
+    audit_subjects_add,
     home_set,
     nav_add,
     overview_set,
@@ -26,7 +27,10 @@ class LabelingConfig(AppConfig):
 
     def ready(self) -> None:
         # models are there only now
+        from apps.accounts.selectors import named_by
+        from apps.labeling.models import ImportJob
         from apps.labeling.selectors.projects import (
+            comparisons_named,
             has_comparisons,
             has_guidelines,
             has_own_rule,
@@ -42,6 +46,10 @@ class LabelingConfig(AppConfig):
                 dispatch_uid="labeling.member_changed",
             )
         project_facts_add(project_facts)
+        audit_subjects_add(("comment", "comparison"), comparisons_named)
+        audit_subjects_add(
+            ("import", "comparisons"), named_by(ImportJob, "file_name", "labeling:import")
+        )
         project_copy_add(labeling_settings_copy)
         for step in (
             SetupStep(10, "File", "labeling:imports", has_comparisons, ("labeling:import",)),

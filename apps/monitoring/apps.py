@@ -7,6 +7,7 @@ from apps.common.registry import (
     NavItem,
     RunTab,
     alert_listener_add,
+    audit_subjects_add,
     bell_set,
     end_listener_add,
     nav_add,
@@ -21,12 +22,15 @@ class MonitoringConfig(AppConfig):
     label = "monitoring"
 
     def ready(self) -> None:
+        from apps.accounts.selectors import named_by
         from apps.monitoring import checks as _checks  # noqa: F401 - registers them
+        from apps.monitoring.models import Incident
         from apps.monitoring.services.alerting import alert_take, end_take
         from apps.monitoring.services.checks import check_ended
         from apps.monitoring.services.probes import probe_ended
 
         upload_add("monitoring:run_import")
+        audit_subjects_add(("incident",), named_by(Incident, "title", "monitoring:incident"))
         alert_listener_add(alert_take)
         end_listener_add(end_take)
         end_listener_add(check_ended)

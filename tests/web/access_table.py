@@ -144,6 +144,7 @@ ACCOUNTS = [
     post("accounts:person_remove", ADMINS, args=person),
     post("accounts:person_password", ADMINS, ok=200, args=person),
     page("accounts:audit_log", ADMINS),
+    page("accounts:audit_csv", ADMINS),
     page("admin:index", SIGNED_IN, ok=302),  # Django's own: superusers only, none among them
     page("api:openapi-json", SIGNED_IN, expect=anyone(200)),
     page("api:openapi-view", SIGNED_IN),
@@ -175,6 +176,7 @@ ACCOUNTS_API = [
         args={"invitation_id": "none"},
     ),
     api("GET /projects/{slug}/people", READERS),
+    api("GET /projects/{slug}/audit-log", ADMINS),
     api(
         "PUT /projects/{slug}/people/{username}",
         ADMINS,
