@@ -10,6 +10,7 @@ from apps.evaluation.api.score import router as scores
 from apps.labeling.api import router as labeling
 from apps.labeling.api.imports import router as imports
 from apps.labeling.api.ratings import router as ratings
+from apps.loop.api import router as overview
 from apps.monitoring.api.incidents import router as incidents
 from apps.monitoring.api.service import router as monitoring
 from apps.snapshots.api import router as snapshots
@@ -38,6 +39,7 @@ for _router in (
     scores,
     monitoring,
     incidents,
+    overview,
 ):
     api.add_router("", _router)
 

@@ -13,6 +13,8 @@ from apps.accounts.models import (
     AuditEvent,
     Invitation,
     Membership,
+    Notice,
+    NoticesSeen,
     Project,
     Role,
     User,
@@ -167,6 +169,24 @@ def audit_actions(project: Project) -> list[str]:
     """The kinds of action the project's log holds."""
     rows = AuditEvent.objects.filter(project=project).order_by("action")
     return list(rows.values_list("action", flat=True).distinct())
+
+
+def notices_of(membership: Membership) -> QuerySet[Notice]:
+    """What the person was told in the project since they joined it, newest first; what they did
+    themselves is no news to them."""
+    mine = Q(user=membership.user_id) | Q(user=None, roles__contains=[membership.role])
+    rows = Notice.objects.filter(
+        mine, project=membership.project_id, at__gte=membership.created_at
+    ).exclude(by=membership.user_id)
+    return rows.select_related("by").order_by("-id")
+
+
+def notices_seen_by(membership: Membership) -> NoticesSeen:
+    """How far they have looked; not at all, where they never did."""
+    found = NoticesSeen.objects.filter(project=membership.project_id, user=membership.user_id)
+    return found.first() or NoticesSeen(
+        project_id=membership.project_id, user_id=membership.user_id
+    )
 
 
 def named_by(

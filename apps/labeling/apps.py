@@ -9,7 +9,6 @@ from apps.common.registry import (
     NavItem,
     SetupStep,
     audit_subjects_add,
-    home_set,
     nav_add,
     overview_set,
     project_copy_add,
@@ -104,7 +103,7 @@ class LabelingConfig(AppConfig):
                 "columns-2",
                 "comparisons",
                 readers,
-                tabs=readers,
+                tabs=frozenset({"reviewer", "admin"}),
             ),
             NavItem(22, "Imports", "labeling:imports", "upload", "imports", importers),
             NavItem(
@@ -121,10 +120,6 @@ class LabelingConfig(AppConfig):
             ),
         ):
             nav_add(item)
-        home_set("annotator", "labeling:label")
-        # Apps further on give these roles a landing page of their own.
-        for role in ("reviewer", "engineer", "admin"):
-            home_set(role, "labeling:comparisons")
         for role in labelers:
             overview_set(role, "work")
         upload_add("labeling:imports", "api:import_create")

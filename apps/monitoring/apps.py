@@ -3,12 +3,10 @@
 from django.apps import AppConfig
 
 from apps.common.registry import (
-    Bell,
     NavItem,
     RunTab,
     alert_listener_add,
     audit_subjects_add,
-    bell_set,
     end_listener_add,
     nav_add,
     playbook_set,
@@ -38,7 +36,6 @@ class MonitoringConfig(AppConfig):
         staff = frozenset({"engineer", "admin"})
         nav_add(NavItem(64, "Monitoring", "monitoring:overview", "gauge", "monitoring", staff))
         self._diagnosis()
-        self._bell()
 
     def _diagnosis(self) -> None:
         from apps.monitoring.screens.playbook import playbook_address
@@ -54,10 +51,3 @@ class MonitoringConfig(AppConfig):
                 when=lambda run: bool(trained_kind(run)),
             )
         )
-
-    def _bell(self) -> None:
-        from apps.monitoring.selectors.incidents import bell_count
-
-        staff = frozenset({"engineer", "admin"})
-        nouns = ("open incident", "open incidents")
-        bell_set(Bell("monitoring:incidents", staff, bell_count, nouns))

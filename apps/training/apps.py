@@ -6,7 +6,6 @@ from apps.common.registry import (
     NavItem,
     audit_subjects_add,
     deletion_check_add,
-    home_set,
     nav_add,
     run_results_add,
 )
@@ -31,7 +30,6 @@ class TrainingConfig(AppConfig):
             )
         )
         nav_add(NavItem(63, "Machines", "training:fleet", "cpu", "fleet", staff))
-        home_set("engineer", "training:runs")
 
         from apps.accounts.selectors import named_by
         from apps.training.models import Run

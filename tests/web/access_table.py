@@ -152,6 +152,13 @@ ACCOUNTS = [
     page("api:unknown", SIGNED_IN, ok=404, expect=anyone(404)),
 ]
 
+OVERVIEW = [
+    page("loop:overview", EVERYONE),
+    page("loop:notifications", EVERYONE),
+    api("GET /projects/{slug}/overview", EVERYONE),
+    api("GET /projects/{slug}/notifications", EVERYONE),
+]
+
 ACCOUNTS_API = [
     api("GET /me", SIGNED_IN),
     api("GET /projects", SIGNED_IN),
@@ -695,6 +702,7 @@ INCIDENTS_API = [
 TABLE: list[Line] = [
     *ACCOUNTS,
     *ACCOUNTS_API,
+    *OVERVIEW,
     *LABELING,
     *LABELING_API,
     *RATINGS,

@@ -1,0 +1,43 @@
+"""Telling people of a project what concerns them, and remembering what they have seen."""
+
+from collections.abc import Collection, Mapping
+from datetime import timedelta
+
+from django.utils import timezone
+
+from apps.accounts.models import Notice, NoticesSeen, Project, User
+from apps.common.models import longest
+
+
+def notice_give(
+    *,
+    project: Project,
+    kind: str,
+    text: str,
+    path: str,
+    user: User | None = None,
+    roles: Collection[str] = (),
+    by: User | None = None,
+    every: timedelta | None = None,
+) -> None:
+    """Tell one person, or everybody of these roles. `every`: not when they heard of the same
+    kind so shortly before, for what comes in many small parts."""
+    told = Notice.objects.filter(project=project, kind=kind, user=user)
+    if every is not None and told.filter(at__gt=timezone.now() - every).exists():
+        return
+    Notice.objects.create(
+        project=project,
+        user=user,
+        roles=sorted(roles),
+        kind=kind,
+        text=text[: longest(Notice, "text")],
+        path=path,
+        by=by,
+    )
+
+
+def notices_seen(*, project: Project, user: User, notice: int, needs: Mapping[str, int]) -> None:
+    """The person has looked: notices up to this one, and so many of each thing that waits."""
+    NoticesSeen.objects.update_or_create(
+        project=project, user=user, defaults={"notice": notice, "needs": dict(needs)}
+    )
