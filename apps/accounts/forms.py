@@ -128,14 +128,18 @@ class TokenForm(forms.Form):
     )
 
 
+_DAY = forms.DateInput({"type": "date"}, format="%Y-%m-%d")
+
+
 class AuditFilter(forms.Form):
     """What the audit log is narrowed to."""
 
     q = forms.CharField(label="Search", required=False, max_length=200)
     action = forms.CharField(required=False, max_length=60)
-    since = forms.DateField(
-        label="From", required=False, widget=forms.DateInput({"type": "date"}, format="%Y-%m-%d")
-    )
-    until = forms.DateField(
-        label="To", required=False, widget=forms.DateInput({"type": "date"}, format="%Y-%m-%d")
-    )
+    since = forms.DateField(label="From", required=False, widget=_DAY)
+    until = forms.DateField(label="To", required=False, widget=_DAY)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        for field in self.fields.values():
+            field.hide_optional = True

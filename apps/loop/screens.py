@@ -16,6 +16,7 @@ from apps.agreement.selectors.audits import audits_due
 from apps.evaluation.selectors.models import reward_models
 from apps.labeling.screens.annotators import readers_of
 from apps.labeling.screens.work import ProjectWork, project_work
+from apps.labeling.selectors.comments import questions_open
 from apps.labeling.selectors.progress import Work, minutes_per_ten, votes_since, work_of
 from apps.labeling.services import LABELERS
 from apps.monitoring.models import Incident
@@ -96,6 +97,7 @@ WAITING = (
         "agreement:disputes",
         "show=review",
     ),
+    Waiting("questions", _JUDGES, "open question", "open questions", "labeling:questions"),
     Waiting("audits", _JUDGES, "audit due", "audits due", "agreement:audits"),
     Waiting(
         "unread",
@@ -153,15 +155,16 @@ def _need(project: Project, kind: Waiting, n: int) -> Need:
 
 
 def _counts(project: Project) -> dict[str, int]:
-    """How many there are of each kind in `WAITING`."""
+    """How many there are of each kind in `WAITING`; kept for the bell of the next pages."""
     work = work_of(project)
     week = timezone.now() - timedelta(days=FAILED_DAYS)
     failed = Run.objects.filter(project=project, state=Run.State.FAILED, ended_at__gte=week)
     unread = readers_of(project=project)
-    return {
+    counts = {
         "contested": work.states["contested"],
         "stuck": work.stuck,
         "review": work.states["review"],
+        "questions": questions_open(project=project).count(),
         "audits": audits_due(project=project),
         "unread": unread.n_waiting if unread.asked and unread.version else 0,
         "flagged": reports_list(project=project, with_names=False, show="flagged").count(),
@@ -170,6 +173,8 @@ def _counts(project: Project) -> dict[str, int]:
         "approvals": reward_models(project=project, status=Checkpoint.Status.CANDIDATE).count(),
         "incidents": incidents_open(project),
     }
+    cache.set(f"loop:needs:{project.pk}", counts, _BELL_SECONDS)
+    return counts
 
 
 def _fresh_pairs(project: Project, work: Work) -> int:
@@ -197,12 +202,9 @@ def bell_count(project: Project, user: User, role: str) -> int:
     fresh = notices_of(membership).filter(pk__gt=seen.notice).count()
     if role == Role.ANNOTATOR:
         return fresh
-    key = f"loop:bell:{project.pk}:{role}"
-    counts = cache.get(key)
-    if counts is None:
-        counts = {need.key: need.n for need in needs_of(project, role)}
-        cache.set(key, counts, _BELL_SECONDS)
-    return fresh + sum(n > seen.needs.get(name, 0) for name, n in counts.items())
+    counts = cache.get(f"loop:needs:{project.pk}") or _counts(project)
+    waiting = (kind.key for kind in WAITING if role in kind.roles)
+    return fresh + sum(counts.get(key, 0) > seen.needs.get(key, 0) for key in waiting)
 
 
 # The sections. A role has its own; admins have those of reviewers and engineers too.

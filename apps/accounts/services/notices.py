@@ -6,7 +6,9 @@ from datetime import timedelta
 from django.utils import timezone
 
 from apps.accounts.models import Notice, NoticesSeen, Project, User
+from apps.accounts.services.mails import mails_go_out, notice_mail
 from apps.common.models import longest
+from apps.common.transactions import after_commit
 
 
 def notice_give(
@@ -19,13 +21,15 @@ def notice_give(
     roles: Collection[str] = (),
     by: User | None = None,
     every: timedelta | None = None,
+    mail: bool = False,
 ) -> None:
     """Tell one person, or everybody of these roles. `every`: not when they heard of the same
-    kind so shortly before, for what comes in many small parts."""
+    kind so shortly before, for what comes in many small parts. `mail`: by e-mail too, where there
+    is a mail server and the person has an address."""
     told = Notice.objects.filter(project=project, kind=kind, user=user)
     if every is not None and told.filter(at__gt=timezone.now() - every).exists():
         return
-    Notice.objects.create(
+    notice = Notice.objects.create(
         project=project,
         user=user,
         roles=sorted(roles),
@@ -34,6 +38,8 @@ def notice_give(
         path=path,
         by=by,
     )
+    if mail and user is not None and user.email and mails_go_out():
+        after_commit(notice_mail, notice=notice)
 
 
 def notices_seen(*, project: Project, user: User, notice: int, needs: Mapping[str, int]) -> None:
