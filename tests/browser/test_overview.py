@@ -138,3 +138,53 @@ def test_the_bell_is_read_without_javascript(live_server, open_page, sign_in, pe
     page.reload()
     expect(page.locator("[data-notice='incident.opened']")).not_to_have_attribute("data-new", "")
     expect(bell.locator(".bell-count")).to_have_count(0)
+
+
+def test_a_question_goes_from_the_pair_to_a_reviewer_and_back(
+    live_server, open_page, sign_in, people
+) -> None:
+    for phone in (False, True):
+        page = open_page(phone=phone, dark=phone)
+        look = "phone" if phone else "desktop"
+        sign_in(page, "ana")
+        page.goto(f"{live_server.url}/p/arguments/label/")
+        expect(page.locator("#pair-title")).to_contain_text("Pair 13")
+        page.wait_for_timeout(300)
+        if phone:
+            page.locator("[data-extra=ask] summary").tap()
+            page.get_by_label("Question to the reviewers").tap()
+        else:
+            page.keyboard.press("q")
+        page.keyboard.type(f"Does length count, 1 or 2? ({look})")
+        looked_at(page, f"ask-{look}")
+        page.get_by_role("button", name="Send").click()
+        expect(page.locator("[data-asked=yes]")).to_be_visible()
+        expect(page.locator("#pair-title")).to_contain_text("Pair 13")
+        expect(page.locator("#ask-text")).to_have_value("")
+        fields = "[...document.getElementById('answer-form').elements].map((field) => field.name)"
+        assert "text" not in page.evaluate(fields)
+    ritas = open_page()
+    sign_in(ritas, "rita")
+    ritas.goto(f"{live_server.url}/p/arguments/overview/")
+    ritas.locator("[data-need=questions] a").click()
+    expect(ritas.locator("[data-question=open]")).to_have_count(2)
+    looked_at(ritas, "questions")
+    ritas.locator("main").get_by_role("link", name="Answer").first.click()
+    question = ritas.locator("[data-comment=question]").first
+    question.get_by_label("Your answer").fill("No: read the guidelines on length.")
+    question.get_by_role("button", name="Answer").click()
+    ritas.get_by_label("Add a comment").fill("@ada, the guidelines need a sentence.")
+    ritas.get_by_role("button", name="Comment").click()
+    expect(ritas.locator("[data-comment=answer]")).to_have_count(1)
+    looked_at(ritas, "comments")
+    ritas.emulate_media(color_scheme="dark")
+    ritas.set_viewport_size({"width": 390, "height": 844})
+    looked_at(ritas, "comments-phone")
+    ritas.get_by_role("link", name="Edit this comment").click()
+    looked_at(ritas, "comment-edit")
+    anas = open_page(phone=True)
+    sign_in(anas, "ana")
+    anas.locator("a.bell").click()
+    anas.locator("[data-notice=answer] a").click()
+    expect(anas.locator(".reply")).to_contain_text("No: read the guidelines")
+    looked_at(anas, "my-questions")
