@@ -27,6 +27,12 @@ class User(AbstractUser):
         max_length=8, default="system", choices=[(x, x) for x in ("system", "light", "dark")]
     )
     may_create_projects = models.BooleanField(default=False)
+    language = models.CharField(
+        max_length=8, blank=True, default="", db_default="", help_text="empty: as the browser asks"
+    )
+    time_zone = models.CharField(
+        max_length=64, blank=True, default="", db_default="", help_text="empty: the browser's"
+    )
 
     class Meta:
         constraints = [

@@ -334,6 +334,12 @@ class WaysOut(Schema):
     recommended: str
     proposed: str = Field(description="the model worth switching to; empty where there is none")
     reason: str
+    trusted: bool | None = Field(
+        description="whether posteriors of the recommended model may be read as probabilities; "
+        "null: it predicts votes well, and no known answers tell how often it is right"
+    )
+    trust: str = Field(description="that as a sentence")
+    caution: str | None = Field(description="where many clear majorities are overruled")
     ways: list[dict[str, Any]]
     fit: FitOut | None
 
@@ -403,4 +409,6 @@ def _ways(report: Any, project: Any) -> dict[str, Any]:
         "computed_at": report.computed_at,
         "n_votes": report.n_votes,
         "fit": consensus_get(project=project),
-    } | {name: figures[name] for name in ("recommended", "proposed", "reason", "ways")}
+        "trust": figures.get("trust", ""),
+        "caution": figures.get("caution"),
+    } | {name: figures[name] for name in ("recommended", "proposed", "reason", "trusted", "ways")}

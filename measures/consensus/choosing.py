@@ -14,7 +14,8 @@ import numpy as np
 
 from measures.consensus.fitting import METHODS, Fit, fit
 from measures.consensus.held_out import Check, leave_one_vote_out, paired
-from measures.consensus.votes import Floats, Labels, Votes, majority, winners
+from measures.consensus.votes import Floats, Ints, Labels, Votes, majority, share_right, winners
+from measures.intervals import wilson
 
 COUNTING = "votes"
 INCUMBENT = "dawid_skene"
@@ -25,6 +26,8 @@ LEAST_JUDGED = 200
 LEAST_PROPOSED = 500
 # Share of clear leads (two votes or more) that may be overruled without a word of caution.
 MUCH_OVERRULED = 0.05
+# Known answers from which they are asked whether posteriors are probabilities.
+LEAST_GOLD = 20
 
 WORDS = {
     "votes": "counting votes",
@@ -39,18 +42,22 @@ class Comparison:
     """All models beside each other on the same votes.
 
     fits, checks: by method. method: the recommended one, "votes" (counting) or one of `METHODS`;
-    reason: one sentence. trusted: a model is recommended and its own check passes, so that its
-    posteriors may be read as probabilities. proposed: worth proposing to an admin who counts votes
-    now: trusted, from 500 votes on. overruled: share of items with a lead of two votes or more that
-    the recommended model decides otherwise, None for counting. caution: a sentence where that is
-    much, else None.
+    reason: one sentence. trusted: whether the posteriors of the recommended model may be read as
+    probabilities: True where known answers bear them out, False where these contradict, or the
+    model's own check fails, or votes are counted; None where the check passes and nothing is known
+    of the truth. Predicting votes is not being right: a crowd that errs together is predicted well.
+    trust: that as a sentence. proposed: worth proposing to an admin who counts votes now: the check
+    passes and known answers do not find it over-confident, from 500 votes on. overruled: share of
+    items with a lead of two votes or more that the recommended model decides otherwise, None for
+    counting. caution: a sentence where that is much, else None.
     """
 
     fits: dict[str, Fit]
     checks: dict[str, Check]
     method: str
     reason: str
-    trusted: bool
+    trusted: bool | None
+    trust: str
     proposed: bool
     overruled: float | None
     caution: str | None
@@ -68,23 +75,28 @@ class Recommended:
     reason: str
 
 
-def compare(votes: Votes, *, starts: dict[str, Fit] | None = None) -> Comparison:
+def compare(votes: Votes, *, golds: Ints | None = None) -> Comparison:
     """Fit every model, check each by the votes it did not see, and recommend one.
 
-    starts: earlier fits by method to go on from.
+    golds: (n_items,) index into `CHOICES` of the known answer, −1 where there is none; what the
+    recommended model claims of these is compared with how often it is right.
     """
-    fits = {method: fit(method, votes, start=(starts or {}).get(method)) for method in METHODS}
+    fits = {method: fit(method, votes) for method in METHODS}
     checks = {method: leave_one_vote_out(made, votes) for method, made in fits.items()}
     method, reason = _chosen(checks)
     overruled = None if method == COUNTING else _overruled(fits[method], votes)
-    trusted = method != COUNTING and checks[method].calibrated
+    passed = method != COUNTING and checks[method].calibrated
+    known = None if method == COUNTING else _known(fits[method], votes, golds)
+    over = known is not None and known.claimed > known.high
+    trusted, trust = _trust(method, passed, known)
     return Comparison(
         fits=fits,
         checks=checks,
         method=method,
         reason=reason,
         trusted=trusted,
-        proposed=trusted and len(votes) >= LEAST_PROPOSED,
+        trust=trust,
+        proposed=passed and not over and len(votes) >= LEAST_PROPOSED,
         overruled=overruled,
         caution=_caution(method, overruled),
     )
@@ -131,6 +143,52 @@ def _chosen(checks: dict[str, Check]) -> tuple[str, str]:
         f"than counting, by {gain.value:.3f} (n = {n:,} votes)"
     )
     return best, f"{WORDS[best]}: it {why}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """Of n items with a known answer: mean probability claimed, share right, its interval."""
+
+    claimed: float
+    right: float
+    low: float
+    high: float
+    n: int
+
+
+def _known(made: Fit, votes: Votes, golds: Ints | None) -> _Known | None:
+    """None where fewer than `LEAST_GOLD` items with votes have a known answer."""
+    if golds is None:
+        return None
+    held = (np.asarray(golds) >= 0) & (np.bincount(votes.items, minlength=votes.n_items) > 0)
+    n = int(held.sum())
+    if n < LEAST_GOLD:
+        return None
+    posteriors = made.posteriors[held]
+    right = float(share_right(posteriors, golds[held]).sum())
+    seen = wilson(right, n)
+    if seen.low is None or seen.high is None:
+        return None
+    return _Known(float(posteriors.max(axis=1).mean()), right / n, seen.low, seen.high, n)
+
+
+def _trust(method: str, passed: bool, known: _Known | None) -> tuple[bool | None, str]:
+    if method == COUNTING:
+        return False, "shares of votes are no probabilities of being right"
+    if known is not None:
+        inside = known.low <= known.claimed <= known.high
+        seen = (
+            f"it claims {known.claimed:.1%} right where answers are known, and {known.right:.1%} "
+            f"are ({known.low:.1%} to {known.high:.1%}, n = {known.n:,})"
+        )
+        if not inside:
+            return False, f"its posteriors are not probabilities of being right: {seen}"
+        if passed:
+            return True, f"its posteriors may be read as probabilities: {seen}"
+        return False, f"its calibration check did not pass, though {seen}"
+    if passed:
+        return None, "it predicts votes well; how often it is right is not known"
+    return False, "its calibration check did not pass, so its posteriors are not probabilities"
 
 
 def _overruled(made: Fit, votes: Votes) -> float | None:

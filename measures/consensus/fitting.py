@@ -84,7 +84,7 @@ def predicted(
 
 def counted(votes: Votes, classes: Ints, judged: Ints) -> Predictions:
     """The same by counting: (others for c + 1) / (others + K), majority with Laplace's rule."""
-    cast = (np.cumsum(votes.offered) - 1)[votes.choices[judged]]
+    cast = (np.cumsum(votes.known) - 1)[votes.choices[judged]]
     items = votes.items[judged]
     others = votes.counts()[items][:, classes].astype(np.float64)
     others[np.arange(len(judged)), cast] -= 1
@@ -122,8 +122,8 @@ _JUDGED = 50_000  # votes that decide about it; more only where a project has no
 class Fit:
     """What a model of the voters has learned.
 
-    priors: (4,) P(truth k), 0 where a choice is not offered. confusion: (n_annotators, 4, 4), of
-    annotator j P(vote c | truth k) at [j, k, c]; rows sum to 1 (a choice that is not offered has
+    priors: (4,) P(truth k), 0 where a choice is not known. confusion: (n_annotators, 4, 4), of
+    annotator j P(vote c | truth k) at [j, k, c]; rows sum to 1 (a choice that is not known has
     the identity's row and column). default_confusion: (4, 4), for an annotator never seen.
     posteriors: (n_items, 4), always `posteriors_of(votes, priors, confusion, default_confusion)`.
     reliability: (n_annotators,) chance to vote for what is right, Σ_k prior_k confusion[j, k, k].

@@ -10,7 +10,7 @@ from measures.consensus.votes import Floats, Ints, Votes, row_max, softmax
 
 # The loop that every model of the voters shares: posteriors, expected counts, matrices, again.
 #
-# Letters: n votes, I items, J annotators, K choices offered, k a truth, c a vote. All models are
+# Letters: n votes, I items, J annotators, K choices known, k a truth, c a vote. All models are
 # functions of the tensor N (J, K, K): N[j, k, c] is the expected number of j's votes for c on items
 # whose truth is k, the posteriors taken as weights. Only the step from N to matrices differs.
 #
@@ -53,7 +53,7 @@ class Model(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Cells:
-    """Votes in the form the loop works on; `classes` are the K offered indices into `CHOICES`.
+    """Votes in the form the loop works on; `classes` are the K known indices into `CHOICES`.
 
     items, annotators, choices: (n,), the choices numbered within `classes`; n_by: (J,) votes cast.
     """
@@ -83,8 +83,8 @@ class Cells:
 
 def cells_of(votes: Votes) -> Cells:
     """The two sparse forms of the votes."""
-    classes = np.flatnonzero(votes.offered)
-    choices = (np.cumsum(votes.offered) - 1)[votes.choices]
+    classes = np.flatnonzero(votes.known)
+    choices = (np.cumsum(votes.known) - 1)[votes.choices]
     shape = (votes.n_items, votes.n_annotators * len(classes))
     columns = votes.annotators * len(classes) + choices
     by_item = sparse.csr_array((np.ones(len(votes)), (votes.items, columns)), shape=shape)
@@ -242,23 +242,29 @@ RIGHT, WRONG = 4.0, 1.5
 
 @dataclass(slots=True)
 class OneCoin:
-    """q_j = (right_j + 4) / (n_j + 5.5); the rest, 1 − q_j, is spread over the other choices.
+    """q_j = (right_j + 4) / (n_j + 5.5); the rest, 1 − q_j, falls on the other choices as often as
+    they are cast.
 
     With two choices an item's log-odds are Σ ± log(q_j / (1 − q_j)). Source: Dawid & Skene, Applied
     Statistics 28 (1979) with one parameter per annotator; prior Beta(4, 1.5) on q.
 
     Departures. q is the mean of its Beta posterior, not the mode (which is the mode under
     Beta(5, 2.5), so the loop still climbs one objective): an annotator never seen has q = 4/5.5 =
-    0.73. With more than two choices wrong votes are spread evenly over the K − 1 others, which is
-    what makes it one coin; where ties are taken for A or B more often than A for B, that is wrong,
-    and the check says so.
+    0.73. With more than two choices plain one-coin spreads wrong votes evenly (`even`): then a
+    single tie among a thousand votes takes half of every error, and votes weigh less (argument
+    pairs: 86.5 % right so, 89.9 % by the shares of the votes, (cast_c + 1) / (n + K)). Where ties
+    are taken for A or B more often than A for B, either is wrong, and the check says so.
     """
 
     right: float = RIGHT
     wrong: float = WRONG
+    even: bool = False
+    cast: Floats | None = None  # (K,) shares of the votes
 
     def learn(self, counts: Floats) -> None:
-        """Nothing is shared but the prior, which is given."""
+        """The shares of the choices, the same whatever the truths are."""
+        cast = counts.sum(axis=(0, 1)) + 1
+        self.cast = np.ones_like(cast) if self.even else cast / cast.sum()
 
     def matrices(self, counts: Floats, of: Ints | None = None) -> Floats:
         k = counts.shape[-1]
@@ -267,11 +273,10 @@ class OneCoin:
         right = np.trace(counts, axis1=-2, axis2=-1)
         total = counts.sum(axis=(-2, -1))
         q = (right + self.right) / (total + self.right + self.wrong)
-        made = np.empty(counts.shape)
-        made[...] = ((1 - q) / (k - 1))[:, None, None]
-        diagonal = np.arange(k)
-        made[:, diagonal, diagonal] = q[:, None]
-        return made
+        errors = np.tile(np.ones(k) if self.cast is None else self.cast, (k, 1))
+        np.fill_diagonal(errors, 0)
+        errors /= errors.sum(axis=1, keepdims=True)
+        return (1 - q)[:, None, None] * errors + q[:, None, None] * np.eye(k)
 
 
 # Full Dawid–Skene: a confusion matrix per annotator, shrunk towards the crowd's.

@@ -21,9 +21,9 @@ class Votes:
     """One entry per vote: item i got choice c from annotator j.
 
     items, annotators: (n,) indices from 0, below n_items and n_annotators (either may have entries
-    without a vote). choices: (n,) indices into `measures.voting.CHOICES`. offered: (4,), which
-    choices the project offers; every choice that was cast is among them. Build it with
-    `votes_from`, which checks all this.
+    without a vote). choices: (n,) indices into `measures.voting.CHOICES`. known: (4,), A, B
+    and every choice that was cast: a choice that nobody made is none that models reckon with. Build
+    it with `votes_from`, which checks all this.
     """
 
     items: Ints
@@ -31,7 +31,7 @@ class Votes:
     choices: Ints
     n_items: int
     n_annotators: int
-    offered: Bools
+    known: Bools
 
     def __post_init__(self) -> None:
         lengths = {len(self.items), len(self.annotators), len(self.choices)}
@@ -40,12 +40,12 @@ class Votes:
         _check_range("items", self.items, self.n_items)
         _check_range("annotators", self.annotators, self.n_annotators)
         _check_range("choices", self.choices, N_CHOICES)
-        if self.offered.shape != (N_CHOICES,) or self.offered.dtype != np.bool_:
-            raise ValueError(f"offered must hold {N_CHOICES} truth values")
-        if not self.offered.any():
-            raise ValueError("at least one choice must be offered")
-        if self.choices.size and not self.offered[self.choices].all():
-            raise ValueError("a choice was cast that is not offered")
+        if self.known.shape != (N_CHOICES,) or self.known.dtype != np.bool_:
+            raise ValueError(f"known must hold {N_CHOICES} truth values")
+        if not self.known.any():
+            raise ValueError("at least one choice must be known")
+        if self.choices.size and not self.known[self.choices].all():
+            raise ValueError("a choice was cast that is not known")
 
     def __len__(self) -> int:
         return len(self.items)
@@ -59,7 +59,7 @@ class Votes:
             self.choices[chosen],
             self.n_items,
             self.n_annotators,
-            self.offered,
+            self.known,
         )
 
     def counts(self) -> Ints:
@@ -77,30 +77,27 @@ def votes_from(
     *,
     n_items: int | None = None,
     n_annotators: int | None = None,
-    offered: ArrayLike | None = None,
 ) -> Votes:
     """Checked `Votes` from any integer vectors.
 
-    n_items, n_annotators: None for one more than the largest index. offered: (4,) truth values;
-    A and B are always offered, and so is every choice that was cast (a project may have offered it
-    earlier). A wrong index is a ValueError.
+    n_items, n_annotators: None for one more than the largest index. A wrong index is a ValueError.
+    What the label screen offered does not matter: a choice that nobody made, offered or not, says
+    nothing of who is reliable, and models that reckon with it spread their doubt over it.
     """
     item, annotator, choice = (
         _indices(name, values)
         for name, values in (("items", items), ("annotators", annotators), ("choices", choices))
     )
     _check_range("choices", choice, N_CHOICES)
-    allowed = np.array([True, True, False, False])
-    if offered is not None:
-        allowed |= np.asarray(offered, dtype=bool)
-    allowed |= np.bincount(choice, minlength=N_CHOICES) > 0
+    known = np.array([True, True, False, False])
+    known |= np.bincount(choice, minlength=N_CHOICES) > 0
     return Votes(
         item,
         annotator,
         choice,
         _size(item) if n_items is None else n_items,
         _size(annotator) if n_annotators is None else n_annotators,
-        allowed,
+        known,
     )
 
 
@@ -140,7 +137,7 @@ def posteriors_of(
 ) -> Floats:
     """(n_items, 4) P(truth k | an item's votes) ∝ prior_k Π_v confusion[annotator_v, k, choice_v].
 
-    priors: (4,) summing to 1, 0 where a choice is not offered. confusion: (m, 4, 4), of annotator j
+    priors: (4,) summing to 1, 0 where a choice is not known. confusion: (m, 4, 4), of annotator j
     P(vote c | truth k) at [j, k, c]; default: (4, 4), used for every annotator numbered m or more.
     Assumes that annotators err independently given the truth.
 

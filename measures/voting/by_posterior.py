@@ -49,7 +49,7 @@ def posterior(
 
     votes: (choice, matrix) of each vote, the matrix as 16 numbers, entry 4 k + c = P(vote c |
     truth k), or None for an annotator whose matrix is not known: then `unknown` serves. priors: 4
-    numbers, 0 for a choice the project does not offer. p_k ∝ prior_k Π_v m_v[k, c_v]: Dawid and
+    numbers, 0 for a choice that nobody has made. p_k ∝ prior_k Π_v m_v[k, c_v]: Dawid and
     Skene, Applied Statistics 28 (1979). Assumes that annotators err independently given the truth;
     where they err together (a text that misleads everybody) it is too sure. Without votes it is
     the priors. Entries under 1e-6 count as 1e-6.
@@ -62,7 +62,7 @@ def posterior(
             logs[k] += math.log(max(row[4 * k + column], _LEAST))
     top = max(logs)
     if top == -math.inf:
-        raise ValueError("every prior is 0: no choice is offered")
+        raise ValueError("every prior is 0: no choice is known")
     weights = [math.exp(value - top) for value in logs]
     total = math.fsum(weights)
     a, b, tie, both_bad = (weight / total for weight in weights)

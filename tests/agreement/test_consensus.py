@@ -62,7 +62,7 @@ def test_columns_come_out_as_they_are_in_the_database(spammed: Project) -> None:
 def test_the_crowd_holds_what_decides_and_nothing_else(spammed: Project) -> None:
     crowd = crowd_of(project=spammed)
     assert (len(crowd.votes), crowd.votes.n_items, crowd.votes.n_annotators) == (750, 150, 12)
-    assert crowd.votes.offered.tolist() == [True, True, False, False]
+    assert crowd.votes.known.tolist() == [True, True, False, False]
     assert (crowd.golds >= 0).sum() == 75
     some = Vote.objects.order_by("pk")[:20].values_list("slot_id", flat=True)
     Slot.objects.filter(pk__in=list(some)).update(kind=Slot.Kind.FORMER)
@@ -106,6 +106,21 @@ def test_a_second_fit_starts_where_the_first_ended(
     assert after == pytest.approx(before, abs=0.01)
     consensus_refresh(project=spammed, method="mace")
     assert starts[1] is None  # another model's matrices are no start
+
+
+@pytest.mark.parametrize("method", ["one_coin", "dawid_skene", "mace"])
+def test_choices_that_were_offered_and_never_made_decide_nothing(
+    spammed: Project, ada: User, method: str
+) -> None:
+    decided = []
+    for shown in (False, True):
+        LabelingSettings.objects.update(show_tie=shown, show_both_bad=shown)
+        decide_by_switch(project=spammed, by=ada, decide_by=method)
+        rows = Decision.objects.order_by("comparison_id")
+        decided.append(list(rows.values_list("outcome", "winner", "posteriors")))
+        report = consensus_compare(project=spammed)
+        decided[-1].append(report.figures["reason"])
+    assert decided[0] == decided[1]
 
 
 def test_switching_to_a_model_decides_again_by_its_posterior(spammed: Project, ada: User) -> None:
@@ -367,3 +382,5 @@ def test_a_program_previews_a_rule_and_applies_it(
     assert [way["method"] for way in ways["ways"]] == ["votes", "one_coin", "dawid_skene", "mace"]
     assert ways["proposed"] == ""
     assert ways["fit"]["n_votes"] == 20
+    assert (ways["trusted"], ways["caution"]) == (False, None)
+    assert ways["trust"]

@@ -30,6 +30,7 @@ LOOPBACK = "127.0.0.1"
 STARTED = b"Ray runtime started"
 STARTS = 3
 START_S = 180.0
+JOIN_S = 10.0
 END_S = 20.0
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108, where Ray keeps objects
 LEAST_STORE = 128 * 2**20  # bytes; Ray refuses less than 75 MiB
@@ -97,6 +98,7 @@ class Cluster:
         # `ray.init` puts a handler of its own on SIGTERM, which would end the trainer unsaved.
         with _kept_handler():
             try:
+                _answers(address)
                 self.ray.init(
                     address=address,
                     log_to_driver=False,
@@ -120,6 +122,14 @@ class Cluster:
         if self.folder is not None:
             shutil.rmtree(self.folder, ignore_errors=True)
             self.folder = None
+
+
+def _answers(address: str) -> None:
+    """Raises `OSError` where nobody listens there: `ray.init` would wait for ever. An address that
+    names no port ("auto") is Ray's to find."""
+    host, _, port = address.rpartition("//")[2].rpartition(":")
+    if port.isdecimal():
+        socket.create_connection((host.strip("[]"), int(port)), timeout=JOIN_S).close()
 
 
 def start_head(

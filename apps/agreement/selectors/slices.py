@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from apps.accounts.models import Project, User
 from apps.agreement.selectors.votes import int_columns, newest_vote_id, selected
-from apps.labeling.models import MODEL_NAME, Comparison, LabelingSettings, Response, Vote
+from apps.labeling.models import MODEL_NAME, Comparison, Response, Vote
 from measures.consensus import Votes, votes_from
 from measures.voting import CHOICES
 
@@ -211,15 +211,8 @@ def crowd_of(*, project: Project) -> Crowd:
         choice,
         n_items=len(ids),
         n_annotators=len(people),
-        offered=choices_shown(project=project),
     )
     return Crowd(votes, ids, people, golds_of(project, ids), newest)
-
-
-def choices_shown(*, project: Project) -> NDArray[np.bool_]:
-    """(4,) what the label screen offers now."""
-    settings = LabelingSettings.objects.filter(project=project).first() or LabelingSettings()
-    return np.array([True, True, settings.show_tie, settings.show_both_bad])
 
 
 def golds_of(project: Project, ids: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -368,7 +368,7 @@ def flipped_keep_rate(
         rng.integers(0, 2, size=len(part)),
         part.n_items,
         part.n_annotators,
-        part.offered,
+        part.known,
     )
     shares = posteriors_of(flips, priors, confusion, default)
     decided = decide_many_by_posterior(flips.counts()[sample], shares[sample], rule)

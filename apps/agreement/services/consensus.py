@@ -63,6 +63,7 @@ def figures_of(crowd: Crowd, comparison: Comparison, settings: LabelingSettings)
         "n_annotators": votes.n_annotators,
         "recommended": comparison.method,
         "trusted": comparison.trusted,
+        "trust": comparison.trust,
         "reason": comparison.reason,
         "proposed": comparison.method if comparison.proposed else "",
         "caution": comparison.caution,
@@ -209,7 +210,7 @@ def consensus_compare(*, project: Project) -> ConsensusReport | None:
     if not len(crowd.votes):
         return None
     settings = LabelingSettings.objects.filter(project=project).first() or LabelingSettings()
-    comparison = compare(crowd.votes)
+    comparison = compare(crowd.votes, golds=crowd.golds)
     report, _ = ConsensusReport.objects.update_or_create(
         project=project,
         defaults={

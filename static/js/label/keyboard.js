@@ -82,8 +82,12 @@
 
   const leave = (event) => {
     const inside = event.target.closest?.("form[data-answer-form] .asks, [data-improve]");
-    if (document.querySelector("dialog[open], details.menu[open]")) return;
-    if (inside) {
+    if (document.querySelector("dialog:modal, details.menu[open]")) return;
+    const beside = document.querySelector("dialog[data-beside][open]");
+    if (beside && !inside) {
+      beside.close();
+      home();
+    } else if (inside) {
       event.preventDefault();
       home();
     } else click("[data-keep]");
@@ -115,7 +119,7 @@
       leave(event);
       return;
     }
-    if (document.querySelector("dialog[open]")) return;
+    if (document.querySelector("dialog:modal")) return;
     if (event.key === "Enter") {
       enter(event);
       return;

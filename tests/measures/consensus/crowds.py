@@ -50,7 +50,6 @@ def simulated(
         cast.ravel(),
         n_items=n_items,
         n_annotators=n_annotators,
-        offered=np.arange(4) < k,
     )
     return votes, truth
 

@@ -139,10 +139,22 @@ def test_no_votes_are_undecided(n_items):
 def test_a_model_is_proposed_from_five_hundred_votes_once_its_check_passes():
     votes, _ = simulated(57, people(57, 20), n_items=300)
     enough, fewer = compare(votes), compare(votes.subset(votes.items < 90))
-    assert enough.trusted
+    assert enough.trusted is fewer.trusted is None  # nothing is known of the truth
     assert enough.proposed
-    assert fewer.trusted
     assert not fewer.proposed
+
+
+def test_known_answers_overrule_the_check():
+    """One in eight comparisons misleads everybody: votes are predicted well, and are wrong."""
+    votes, truth = simulated(60, people(60, 20), n_items=900)
+    right = compare(votes, golds=truth)
+    assert (right.trusted, right.proposed) == (True, True)
+    misled = np.where(np.arange(900) % 8, truth, 1 - truth)
+    wrong = compare(votes, golds=misled)
+    assert wrong.checks[wrong.method].calibrated
+    assert (wrong.trusted, wrong.proposed) == (False, False)
+    few = np.where(np.arange(900) < 19, misled, -1)
+    assert compare(votes, golds=few).trusted is None
 
 
 def test_a_model_that_fails_its_check_is_not_proposed():

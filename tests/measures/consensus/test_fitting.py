@@ -93,7 +93,7 @@ def test_a_crowd_twice_over_has_the_same_winners_and_the_same_ranking(method):
         np.concatenate([votes.choices] * 2),
         600,
         votes.n_annotators,
-        votes.offered,
+        votes.known,
     )
     once, twice = fit(method, votes), fit(method, double)
     assert twice.posteriors[:300] == pytest.approx(twice.posteriors[300:], abs=1e-9)
@@ -252,25 +252,31 @@ def test_the_reference_crowd_of_the_specification():
     assert accuracy(found[kept], truth[kept]) == pytest.approx(98.5, abs=0.5)
 
 
+@EVERY
+def test_a_single_tie_among_thousands_of_votes_hardly_moves_a_label(method):
+    votes, truth = simulated(16, coins(*np.linspace(0.5, 0.9, 20)), n_items=1_000)
+    choices = votes.choices.copy()
+    choices[0] = 2
+    other = votes_from(votes.items, votes.annotators, choices)
+    before, after = fit(method, votes).posteriors, fit(method, other).posteriors
+    assert (winners(before) == winners(after)).mean() > 0.99
+    assert accuracy(after, truth) == pytest.approx(accuracy(before, truth), abs=0.3)
+
+
 # Votes as index vectors, and counting them.
 
 
-def test_sizes_and_offered_choices_follow_from_the_votes():
+def test_sizes_and_known_choices_follow_from_the_votes():
     votes = votes_from([0, 2], [1, 0], [0, 2])
     assert (votes.n_items, votes.n_annotators, len(votes)) == (3, 2, 2)
-    assert votes.offered.tolist() == [True, True, True, False]
+    assert votes.known.tolist() == [True, True, True, False]
     assert votes.counts().tolist() == [[1, 0, 0, 0], [0, 0, 0, 0], [0, 0, 1, 0]]
 
 
 def test_no_votes_at_all_are_votes_too():
     votes = votes_from(np.zeros(0, int), np.zeros(0, int), np.zeros(0, int))
     assert (votes.n_items, votes.n_annotators, len(votes)) == (0, 0, 0)
-    assert votes.offered.tolist() == [True, True, False, False]
-
-
-def test_a_choice_that_was_offered_once_stays_offered():
-    votes = votes_from([0], [0], [3], offered=[True, True, True, False])
-    assert votes.offered.all()
+    assert votes.known.tolist() == [True, True, False, False]
 
 
 def test_a_subset_keeps_the_numbers_of_items_and_annotators():

@@ -61,7 +61,7 @@ def test_dawid_skene_without_priors_is_crowd_kits(k):
 def test_one_coin_without_a_prior_is_crowd_kits(k):
     votes, _ = simulated(22, people(22, 12, k=k), n_items=250)
     reference = OneCoinDawidSkene(n_iter=STEPS, tol=-1).fit_predict_proba(frame(votes))
-    assert plain(OneCoin(NONE, NONE), votes) == pytest.approx(
+    assert plain(OneCoin(NONE, NONE, even=True), votes) == pytest.approx(
         probabilities(reference, votes)[:, :k], abs=1e-6
     )
 

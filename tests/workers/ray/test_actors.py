@@ -1,10 +1,11 @@
-"""PPO with Ray actors; the last test kills the owner of the cluster that all have used."""
+"""PPO with Ray actors, on the cluster that all tests share, and the end of a cluster."""
 
 import os
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +13,8 @@ import pytest
 from tests.workers.ray import BY_ACTORS
 from tests.workers.ray.conftest import SMALL, Owner, parents
 from tests.workers.recipes.language import Outcome, Workshop
+from workers.contract.events import RecipeError
+from workers.ray.cluster import ADDRESS_VARIABLE, Cluster
 from workers.ray.policy_actors import RayDrawer
 from workers.ray.pool import RayReward
 
@@ -109,7 +112,10 @@ def test_a_stranger_without_the_token_is_turned_away(owner: Owner) -> None:
     assert "InvalidAuthToken" in told.stderr
 
 
-def test_nothing_of_the_cluster_outlives_its_owner(owner: Owner) -> None:
+def test_nothing_of_a_cluster_outlives_its_owner_and_nobody_waits_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owner = Owner(tmp_path)  # one of its own: the others' lives on
     left = owner.daemons()
     assert len(left) >= 3
     os.kill(owner.process.pid, signal.SIGKILL)
@@ -118,3 +124,6 @@ def test_nothing_of_the_cluster_outlives_its_owner(owner: Owner) -> None:
     while left & set(parents()) and time.monotonic() < until:
         time.sleep(0.2)
     assert not left & set(parents())
+    monkeypatch.setenv(ADDRESS_VARIABLE, owner.address)
+    with pytest.raises(RecipeError, match="cannot be joined"):
+        Cluster.open(tmp_path, actors=1)
