@@ -366,6 +366,7 @@ AGREEMENT = [
     page("agreement:rulings_csv", READERS),
     page("agreement:reannotation", READERS),
     page("agreement:reannotation_csv", READERS),
+    post("agreement:dispute_votes", JUDGES, args=comparison_id),
     page("agreement:dispute", READERS, args=comparison_id),
     post(
         "agreement:dispute_rule",

@@ -217,6 +217,9 @@ class LabelingSettingsOut(Schema):
     qualification_attempts: int
     qualification_cooldown_minutes: int
     constraint_phrases: list[str]
+    sensitive_topics: list[str] = Field(description="pairs of these are covered by a warning")
+    sensitive_cap: int = Field(description="pairs with a warning a person a day; 0: no cap")
+    judge_first: bool = Field(description="reviewers rule on disputes before they see votes")
 
 
 class LabelingSettingsIn(Schema):
@@ -263,3 +266,6 @@ class LabelingSettingsIn(Schema):
     qualification_attempts: int | None = None
     qualification_cooldown_minutes: int | None = None
     constraint_phrases: list[str] | None = None
+    sensitive_topics: list[str] | None = None
+    sensitive_cap: int | None = None
+    judge_first: bool | None = None
