@@ -93,7 +93,7 @@ class LabelingConfig(AppConfig):
                 20,
                 "Comparisons",
                 "labeling:comparisons",
-                "columns-2",
+                "scale",
                 "comparisons",
                 readers,
                 tabs=readers,

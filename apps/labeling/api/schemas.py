@@ -44,6 +44,7 @@ class PairOut(Schema):
     left: list[MessageOut]
     right: list[MessageOut]
     leased_until: datetime
+    warning: str = Field(description="what may upset whoever reads it; empty: nothing known")
     asks: AsksOut
 
 
@@ -105,7 +106,7 @@ class ComparisonsIn(Schema):
         max_length=MOST_ROWS,
         description="objects with prompt, response_a, response_b and optionally id, group, topic, "
         "language, source, licence, gold, origin(_a/_b), origin_ref_a/_b, model_a/_b, stratum, "
-        "priority, overlap, metadata",
+        "priority, overlap, metadata, warning",
     )
     batch: str = Field("", max_length=80)
     seed: int = 0

@@ -271,6 +271,29 @@ class LimitsForm(forms.Form):
                 del self.fields[name]
 
 
+class WishesForm(forms.Form):
+    """What somebody chooses not to get."""
+
+    avoids_sensitive = forms.BooleanField(
+        required=False,
+        label="No pairs with a content warning",
+        help_text="Imported with one, of a sensitive topic, or flagged as unsafe by an annotator.",
+    )
+    avoids_topics = forms.MultipleChoiceField(
+        required=False,
+        label="No pairs of these topics",
+        widget=forms.CheckboxSelectMultiple(attrs={"class": "many"}),
+    )
+
+    def __init__(self, data: Any = None, *, current: Annotator, topics: Collection[str]) -> None:
+        names = ("avoids_sensitive", "avoids_topics")
+        super().__init__(data, initial={name: getattr(current, name) for name in names})
+        values = sorted({*topics, *current.avoids_topics})
+        self.fields["avoids_topics"].choices = [(value, value) for value in values]
+        if not values:
+            self.fields["avoids_topics"].widget = forms.MultipleHiddenInput()
+
+
 class PauseForm(forms.Form):
     reason = forms.CharField(
         max_length=300,

@@ -82,6 +82,11 @@
         event.preventDefault();
         event.stopImmediatePropagation();
       };
+      if (document.querySelector("[data-cover]:not([open])")) {
+        stop();
+        say("Open the pair first (O), or skip it.");
+        return;
+      }
       const age = performance.now() - shownAt;
       if (age < SETTLE || (event.detail > 1 && age < DOUBLE)) {
         stop();
