@@ -227,8 +227,7 @@ def annotator_wishes_set(
     if (topics, avoids_sensitive) != (annotator.avoids_topics, annotator.avoids_sensitive):
         annotator.avoids_topics, annotator.avoids_sensitive = topics, avoids_sensitive
         annotator.save(update_fields=["avoids_topics", "avoids_sensitive", "updated_at"])
-        details = {"topics": topics, "sensitive": avoids_sensitive}
-        _record("annotator.wishes_set", user, annotator, details)
+        _record("annotator.wishes_set", user, annotator, {})  # what, is their own business
     return annotator
 
 

@@ -125,6 +125,8 @@
     again = null;
   });
 
+  document.addEventListener("toggle", (event) => event.target.matches?.("[data-cover][open]") && say(""), true);
+
   // What was missing may be there now.
   document.addEventListener("change", (event) => {
     const f = event.target.closest?.("form[data-answer-form]");
