@@ -65,6 +65,7 @@ MIDDLEWARE = [
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "allauth.account.middleware.AccountMiddleware",
+    "apps.accounts.reader.ReaderMiddleware",
     "apps.accounts.middleware.SignedInMiddleware",
     "apps.common.middleware.SignInMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
@@ -262,9 +263,13 @@ METRICS_PROJECT_LABELS = env.flag("METRICS_PROJECT_LABELS")
 SECURE_REDIRECT_EXEMPT = [r"^metrics$", r"^(health|live|ready)z$"]
 
 # --- language, time, log -----------------------------------------------------------------------
-LANGUAGE_CODE = "en-us"
+# What annotators meet is translated (apps.common.registry.translated); times are in the zone of
+# whoever reads (apps/accounts/reader.py).
+LANGUAGE_CODE = "en"
+LANGUAGES = [("en", "English"), ("de", "Deutsch")]
+LOCALE_PATHS = [BASE_DIR / "locale"]
 TIME_ZONE = "UTC"
-USE_I18N = False
+USE_I18N = True
 USE_TZ = True
 
 LOGGING = {

@@ -5,7 +5,7 @@ from django.urls import include, path
 
 from apps.accounts.urls import allauth_urls
 from apps.accounts.views.account import admin_sign_in, home
-from apps.common.views import healthz, livez, readyz
+from apps.common.views import healthz, livez, readyz, words
 from apps.labeling.views.label import work
 from apps.monitoring.views.metrics import metrics
 from config.api import urls as api_urls
@@ -21,6 +21,7 @@ urlpatterns = [
     path("livez", livez, name="livez"),
     path("readyz", readyz, name="readyz"),
     path("metrics", metrics, name="metrics"),
+    path("words/<str:language>.js", words, name="words"),
     path("", include("apps.accounts.urls")),
     path("", include(allauth_urls)),
     path("api/v1/", api_urls),
@@ -33,4 +34,5 @@ urlpatterns = [
     path("p/", include("apps.monitoring.urls")),
     path("p/", include("apps.training.urls")),
     path("p/", include("apps.evaluation.urls")),
+    path("p/", include("apps.loop.urls")),
 ]

@@ -4,10 +4,13 @@ from typing import Any
 
 from allauth.account.forms import LoginForm
 from django import forms
+from django.conf import settings
 from django.contrib.auth.forms import PasswordChangeForm
 from django.core.exceptions import ValidationError
+from django.utils.translation import gettext_lazy as _
 
 from apps.accounts.models import DEFAULT_SCOPES, SCOPES, Project, Role, User
+from apps.accounts.reader import zones
 from apps.accounts.services import TOKEN_MAX_DAYS
 from apps.accounts.services.invitations import MAX_DAYS, addresses_read
 from apps.common.errors import DomainError
@@ -41,8 +44,35 @@ class PasswordForm(PasswordChangeForm):
 class ProfileForm(forms.ModelForm):
     class Meta:
         model = User
-        fields = ("display_name", "email")
-        labels = {"display_name": "Name shown to others", "email": "E-mail"}
+        fields = ("display_name", "email", "language", "time_zone")
+        labels = {
+            "display_name": _("Name shown to others"),
+            "email": _("E-mail"),
+            "language": _("Language"),
+            "time_zone": _("Time zone"),
+        }
+        help_texts = {
+            "language": _("Of the pages that annotators use; the others are English."),
+            "time_zone": _("Such as Europe/Berlin; empty for the one of your browser."),
+        }
+        widgets = {
+            "language": forms.Select(choices=[("", _("As the browser asks")), *settings.LANGUAGES]),
+            "time_zone": forms.TextInput({"autocomplete": "off", "data-zone": ""}),
+        }
+
+    def clean_language(self) -> str:
+        language = self.cleaned_data["language"]
+        if language and language not in dict(settings.LANGUAGES):
+            raise ValidationError(_("There is no such language here."), code="invalid")
+        return str(language)
+
+    def clean_time_zone(self) -> str:
+        zone = self.cleaned_data["time_zone"].strip()
+        if zone and zone not in zones():
+            raise ValidationError(
+                _("That is no time zone. Write it as Europe/Berlin."), code="invalid"
+            )
+        return zone
 
     def clean_email(self) -> str:
         return self.cleaned_data["email"].lower()
@@ -126,3 +156,20 @@ class TokenForm(forms.Form):
     days = forms.IntegerField(
         label="Days until it expires", min_value=1, max_value=TOKEN_MAX_DAYS, initial=90
     )
+
+
+_DAY = forms.DateInput({"type": "date"}, format="%Y-%m-%d")
+
+
+class AuditFilter(forms.Form):
+    """What the audit log is narrowed to."""
+
+    q = forms.CharField(label="Search", required=False, max_length=200)
+    action = forms.CharField(required=False, max_length=60)
+    since = forms.DateField(label="From", required=False, widget=_DAY)
+    until = forms.DateField(label="To", required=False, widget=_DAY)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        for field in self.fields.values():
+            field.hide_optional = True

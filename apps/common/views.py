@@ -2,11 +2,14 @@
 
 import sys
 
+from django.conf import settings
 from django.contrib.auth.decorators import login_not_required
-from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
+from django.utils import translation
 from django.views import defaults
-from django.views.decorators.cache import never_cache
+from django.views.decorators.cache import cache_control, never_cache
 from django.views.decorators.http import require_safe
+from django.views.i18n import JavaScriptCatalog
 
 from apps.common import health, registry
 from apps.common.refusals import explain, note_reason, refused
@@ -66,3 +69,14 @@ def server_error(request: HttpRequest) -> HttpResponse:
     error = sys.exception()
     known = explain(error) if isinstance(error, Exception) else None
     return refused(request, known) if known else defaults.server_error(request)
+
+
+@login_not_required
+@require_safe
+@cache_control(public=True, max_age=3600)
+def words(request: HttpRequest, language: str) -> HttpResponse:
+    """What scripts say, in one language: `gettext` and its like for the browser."""
+    if language not in dict(settings.LANGUAGES):
+        raise Http404
+    with translation.override(language):
+        return JavaScriptCatalog.as_view()(request)

@@ -1,11 +1,12 @@
 """What the pages of models in service send."""
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from django import forms
 from django.http import QueryDict
+from django.utils import timezone
 from django.utils.dateparse import parse_date, parse_datetime
 
 from apps.accounts.models import Project
@@ -233,7 +234,7 @@ def learned_of(sent: QueryDict) -> tuple[dict[str, str], dict[str, str]]:
 
 
 def mute_end(sent: QueryDict) -> datetime:
-    """A preset, or a day or minute (UTC) that was typed, which goes first."""
+    """A preset, or a day or minute (of the reader's time zone) that was typed, which goes first."""
     typed = sent.get("until_date", "").strip()
     if not typed:
         return preset_end(sent.get("until", ""))
@@ -243,12 +244,12 @@ def mute_end(sent: QueryDict) -> datetime:
     except ValueError:
         at = day = None
     if at is None and day is not None:
-        at = datetime(day.year, day.month, day.day, tzinfo=UTC)
+        at = datetime(day.year, day.month, day.day)
     if at is None:
         raise DomainError(
             "That is no date. Write it as 2026-01-31 or 2026-01-31T18:00.", field="until"
         )
-    return at if at.tzinfo is not None else at.replace(tzinfo=UTC)
+    return at if at.tzinfo is not None else timezone.make_aware(at)
 
 
 def chosen_of(sent: QueryDict) -> list[str]:

@@ -1,6 +1,19 @@
 // What every page can do: theme, dialogs, copying, the shortcuts list, quiet conveniences.
 // No framework: elements say what they want with data attributes, one listener per kind serves all.
 (() => {
+  // --- words: the catalogue of a translated page, loaded before this, else English as written
+  window.gettext ??= (text) => text;
+  window.ngettext ??= (one, many, n) => (n === 1 ? one : many);
+  window.interpolate ??= (text, values) => text.replace(/%\((\w+)\)s/g, (_, name) => String(values[name]));
+
+  // --- the time zone, in which the next page shows its times
+  const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
+  if (zone && !document.cookie.includes(`concord_zone=${encodeURIComponent(zone)}`)) {
+    const secure = location.protocol === "https:" ? "; Secure" : "";
+    // biome-ignore lint/suspicious/noDocumentCookie: the CookieStore API is missing in Firefox
+    document.cookie = `concord_zone=${encodeURIComponent(zone)}; Path=/; Max-Age=31536000; SameSite=Lax${secure}`;
+  }
+
   // --- theme: system → light → dark; kept with the person, so it is right before any script runs
   const order = ["system", "light", "dark"];
   document.addEventListener("submit", (event) => {
@@ -34,20 +47,23 @@
     }
   });
 
-  // --- dialogs: <button data-dialog="id"> opens, <button data-close> and a click outside close
+  // --- dialogs: <button data-dialog="id"> opens, <button data-close> and a click outside close;
+  // one with data-beside stands beside the page where there is room, and the button closes it again
+  const room = matchMedia("(min-width: 62rem) and (min-height: 37.51rem)");
   document.addEventListener("click", (event) => {
     const opener = event.target.closest("[data-dialog]");
     if (opener) {
       const dialog = document.getElementById(opener.dataset.dialog);
-      if (dialog && !dialog.open) {
-        event.preventDefault();
-        dialog.showModal();
-      }
+      if (!dialog) return;
+      event.preventDefault();
+      if (dialog.open) dialog.close();
+      else if ("beside" in dialog.dataset && room.matches) dialog.show();
+      else dialog.showModal();
       return;
     }
     const closer = event.target.closest("[data-close]");
     if (closer) closer.closest("dialog")?.close();
-    if (event.target.matches("dialog[open]")) {
+    if (event.target.matches("dialog:modal")) {
       const box = event.target.getBoundingClientRect();
       const inside =
         event.clientX >= box.left &&
@@ -107,7 +123,7 @@
         if (dialog.open) dialog.close();
         else dialog.showModal();
       }
-    } else if (event.key === "/" && !document.querySelector("dialog[open]")) {
+    } else if (event.key === "/" && !document.querySelector("dialog:modal")) {
       const search = document.querySelector("input[type=search]");
       if (search) {
         event.preventDefault();

@@ -11,6 +11,7 @@ from apps.labeling.models import Response, Slot, Vote
 from tests.browser.test_labeling import (
     label_open,
     no_serious_violation,
+    open_both,
     press_and_wait,
     project,
     shot,
@@ -105,6 +106,9 @@ def test_a_whole_answer_is_filled_on_a_phone(
     rows.tap()
     expect(page.get_by_role("group", name="Correct")).to_be_in_viewport()
     page.get_by_role("button", name="B is better").tap()
+    expect(page.locator("#pane-right")).to_be_visible()
+    assert page.get_by_role("button", name="B is better").get_attribute("aria-pressed") == "false"
+    page.get_by_role("button", name="B is better").tap()
     expect(page.locator("[data-need]")).to_have_text("Judge “Correct” too.")
     shot(page, "answer-phone-2")
     for name in ("Correct", "Clear", "Safe"):
@@ -126,6 +130,7 @@ def test_a_session_by_mouse_with_a_broken_line_and_a_lapsed_lease(
     page = open_page(phone=phone, dark=not phone)
     sign_in(page, "ana")
     label_open(live_server, page)
+    open_both(page)
     page.get_by_text("Flag, note").click()
     page.get_by_label("Prompt unclear").check()
     page.get_by_role("button", name="A is better").dblclick()  # the second click judges nothing
@@ -134,6 +139,7 @@ def test_a_session_by_mouse_with_a_broken_line_and_a_lapsed_lease(
     assert Vote.objects.get().flags == ["prompt_unclear"]
 
     page.context.set_offline(True)  # the line breaks, and the page is loaded again when it is back
+    open_both(page)
     page.get_by_role("button", name="Tie").click()
     expect(page.locator("[data-undelivered]")).to_contain_text("1 answer is kept")
     shot(page, f"session-offline-{'phone' if phone else 'desktop'}")
@@ -144,6 +150,7 @@ def test_a_session_by_mouse_with_a_broken_line_and_a_lapsed_lease(
 
     lapse(Slot.objects.get(state="leased").pk)  # nobody else took it: the answer counts
     page.wait_for_timeout(300)
+    open_both(page)
     page.get_by_role("button", name="Both are bad").click()
     expect(page.locator("#pair-title")).to_contain_text("Pair 4")
     assert Vote.objects.count() == 3

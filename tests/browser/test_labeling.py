@@ -97,7 +97,16 @@ def label_open(live_server, page: Page) -> None:
     page.wait_for_timeout(SETTLED)
 
 
+def open_both(page: Page) -> None:
+    """Where one answer is shown at a time nothing is chosen before."""
+    tab = page.get_by_role("tab", name="Answer B")
+    if tab.is_visible():
+        tab.click()
+        page.locator("#pair-title").focus()
+
+
 def press_and_wait(page: Page, key: str, title: str) -> None:
+    open_both(page)
     page.keyboard.press(key)
     expect(page.locator("#pair-title")).to_contain_text(title)
     expect(page.locator("#pair-title")).to_be_focused()
@@ -230,7 +239,18 @@ def test_undo_skip_and_guidelines_by_keyboard(
     expect(page.get_by_text("Correct beats polished.")).to_be_visible()
     page.wait_for_timeout(100)
     shot(page, "guidelines")
+    no_serious_violation(page, "guidelines-beside")
+    beside = page.locator("#guidelines").bounding_box()
+    for pane in ("left", "right"):  # both answers stay in sight, and can be judged
+        box = page.locator(f"#pane-{pane}").bounding_box()
+        assert box["x"] + box["width"] <= beside["x"]
+    press_and_wait(page, "1", "Pair 3")
+    expect(page.get_by_text("Correct beats polished.")).to_be_visible()
     page.keyboard.press("Escape")
+    expect(page.get_by_text("Correct beats polished.")).to_be_hidden()
+    page.keyboard.press("g")
+    page.keyboard.press("g")
+    expect(page.get_by_text("Correct beats polished.")).to_be_hidden()
     page.keyboard.press("p")
     expect(page.locator("[data-prompt]")).not_to_have_attribute("open", "")
 
@@ -244,6 +264,16 @@ def test_on_a_phone_one_answer_is_shown_at_a_time(
     left, right = page.locator("#pane-left"), page.locator("#pane-right")
     expect(left).to_be_visible()
     expect(right).to_be_hidden()
+    page.wait_for_timeout(SETTLED)
+    for name in ("Both are bad", "B is better"):  # nothing is chosen before both were open
+        page.get_by_role("tab", name="Answer A").tap()
+        page.reload()
+        page.wait_for_timeout(SETTLED)
+        page.get_by_role("button", name=name).tap()
+        expect(right).to_be_visible()
+    page.wait_for_timeout(SETTLED)
+    assert not Vote.objects.exists()
+    page.get_by_role("tab", name="Answer A").tap()
     page.get_by_role("tab", name="Answer B").tap()
     expect(right).to_be_visible()
     expect(left).to_be_hidden()
@@ -405,5 +435,6 @@ def test_a_low_window_leaves_the_answers_readable(
     assert not above  # nothing else stays
     assert choices["y"] >= 0.7 * height
     assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+    open_both(page)
     page.keyboard.press("2")
     expect(page.locator("#pair-title")).to_contain_text("Pair 2")

@@ -9,7 +9,7 @@ class Migration(migrations.Migration):
 
     dependencies = [
         ('agreement', '0001_initial'),
-        ('labeling', '0004_care'),
+        ('labeling', '0006_care'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 

@@ -52,6 +52,7 @@ def ago(at: datetime | None) -> SafeString | str:
     """ "4 min ago", with the exact time on hover; dates once it is a month or more."""
     if at is None:
         return "—"
+    at = timezone.localtime(at)
     seconds = (timezone.now() - at).total_seconds()
     if abs(seconds) < 10:
         words = "just now"

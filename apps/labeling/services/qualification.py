@@ -135,7 +135,7 @@ def attempt_start(*, project: Project, user: User) -> QualificationAttempt:
         )
     if state.may_start_at is not None:
         raise Conflict(
-            f"The next attempt can begin at {state.may_start_at:%H:%M} UTC.",
+            f"The next attempt can begin at {timezone.localtime(state.may_start_at):%H:%M}.",
             code="qualification_cooling_down",
         )
     return _begin(project, user, state)

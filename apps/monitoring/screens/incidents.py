@@ -8,6 +8,7 @@ from typing import Any
 
 from django.urls import reverse
 from django.utils.http import urlencode
+from django.utils.timezone import localtime
 
 from apps.common import registry
 from apps.common.numbers import figure
@@ -228,7 +229,8 @@ def _state_line(entry: IncidentEntry, body: dict[str, Any]) -> TimelineLine | No
         )
         return TimelineLine(entry.at, "git-branch", "warn", words)
     if "mute" in body:
-        words = f"Muted until {body['until'][:16].replace('T', ' ')} UTC: {body['reason']}"
+        until = localtime(datetime.fromisoformat(body["until"]))
+        words = f"Muted until {until:%Y-%m-%d %H:%M %Z}: {body['reason']}"
         return TimelineLine(entry.at, "eye-off", "", words, entry.by)
     if "wrote" in body:
         names = ", ".join(LEARNED_WORDS[name][0].lower() for name in body["wrote"])

@@ -2,7 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
+
+from django.utils.timezone import localtime
 
 from apps.common.drawing.axes import Axis, Tick
 from apps.common.numbers import figure
@@ -139,7 +141,7 @@ def _time_ticks(first: datetime, last: datetime) -> list[Tick]:
     ticks, seen = [], set()
     for k in range(4):
         at = first + (last - first) * (k / 3)
-        label = f"{at.astimezone(UTC):{form}}"
+        label = f"{localtime(at):{form}}"
         if label not in seen:
             seen.add(label)
             ticks.append(Tick(_place(at, first, last), label))
@@ -147,7 +149,7 @@ def _time_ticks(first: datetime, last: datetime) -> list[Tick]:
 
 
 def _when(at: datetime) -> str:
-    return f"{at.astimezone(UTC):%-d %b %Y %H:%M} UTC"
+    return f"{localtime(at):%-d %b %Y %H:%M %Z}"
 
 
 def _summary(name: str, points: Sequence[TimePoint], baseline: float | None) -> str:

@@ -5,6 +5,7 @@ from typing import Any
 from django.contrib import messages
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
+from django.utils.timezone import localtime
 from django.views.decorators.http import require_http_methods, require_POST
 
 from apps.accounts.permissions import STAFF, project_page
@@ -136,7 +137,7 @@ def mute_list(request: Request) -> HttpResponse:
         except DomainError as error:
             refused = error
         else:
-            messages.success(request, f"Muted until {mute.until:%-d %b %Y %H:%M} UTC.")
+            messages.success(request, f"Muted until {localtime(mute.until):%-d %b %Y %H:%M %Z}.")
             return redirect("monitoring:mutes", request.project.slug)
     context = {
         "page_title": "Mutes",

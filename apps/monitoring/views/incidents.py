@@ -7,6 +7,7 @@ from django.core.paginator import Paginator
 from django.http import HttpResponse, QueryDict
 from django.shortcuts import redirect, render
 from django.urls import reverse
+from django.utils.timezone import localtime
 from django.views.decorators.http import require_POST, require_safe
 
 from apps.accounts.permissions import STAFF, project_page
@@ -221,7 +222,7 @@ def incident_silence(request: Request, incident_id: str) -> HttpResponse:
         )
     except DomainError as error:
         return _refused(request, incident_id, error, sent)
-    messages.success(request, f"No notifications until {mute.until:%-d %b %Y %H:%M} UTC.")
+    messages.success(request, f"No notifications until {localtime(mute.until):%-d %b %Y %H:%M %Z}.")
     return _back(request, incident_id)
 
 

@@ -68,6 +68,7 @@
     },
     f: () => menu("note") && openMenu(menu("note"), "input[name=flags]"),
     i: () => concord.improve?.open(),
+    q: () => menu("ask") && openMenu(menu("ask"), "textarea"),
     z: () => click("[data-undo]"),
     g: () => click("[data-dialog=guidelines]"),
     d: () => click("[data-toggle=diff]"),
@@ -85,8 +86,12 @@
 
   const leave = (event) => {
     const inside = event.target.closest?.("form[data-answer-form] .asks, [data-improve]");
-    if (document.querySelector("dialog[open], details.menu[open]")) return;
-    if (inside) {
+    if (document.querySelector("dialog:modal, details.menu[open]")) return;
+    const beside = document.querySelector("dialog[data-beside][open]");
+    if (beside && !inside) {
+      beside.close();
+      home();
+    } else if (inside) {
       event.preventDefault();
       home();
     } else click("[data-keep]");
@@ -118,7 +123,7 @@
       leave(event);
       return;
     }
-    if (document.querySelector("dialog[open]")) return;
+    if (document.querySelector("dialog:modal")) return;
     if (event.key === "Enter") {
       enter(event);
       return;

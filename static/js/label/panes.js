@@ -1,5 +1,6 @@
 /* What happens around a swap (focus, announcement, scroll), the folded prompt, and on a phone one
-   answer at a time, by tab or swipe, each with its own place. */
+   answer at a time, by tab or swipe, each with its own place. There nothing is chosen before both
+   were on the screen: the first press opens the other answer. */
 (() => {
   const concord = (window.concord ??= {});
   const FOLDED = "concord.label.prompt-folded";
@@ -7,6 +8,7 @@
 
   // Where each answer of this pair was left. One that was not open yet starts at its beginning.
   let left = {};
+  let opened = new Set();
   const beginning = (panes) =>
     panes.getBoundingClientRect().top +
     scrollY -
@@ -18,6 +20,7 @@
     const before = panes.dataset.shown;
     if (before && before !== side) left[before] = scrollY;
     panes.dataset.shown = side;
+    opened.add(side);
     if (before && before !== side)
       scrollTo(0, left[side] ?? Math.min(scrollY, Math.max(0, beginning(panes))));
     document.querySelectorAll("[data-pane]").forEach((tab) => {
@@ -53,6 +56,7 @@
 
   const arrived = () => {
     left = {};
+    opened = new Set();
     arrange();
     scrollTo(0, 0);
     const title = document.getElementById("pair-title");
@@ -76,6 +80,25 @@
     const tab = event.target.closest("[data-pane]");
     if (tab) show(tab.dataset.pane);
   });
+  document.addEventListener(
+    "click",
+    (event) => {
+      const unseen = ["left", "right"].find((side) => !opened.has(side));
+      if (!unseen || !phone.matches || !event.target.closest?.("#pair .choice")) return;
+      event.preventDefault();
+      event.stopImmediatePropagation();
+      document.querySelectorAll("[data-extra][open]").forEach((menu) => {
+        menu.open = false;
+      });
+      show(unseen);
+      const letter = unseen === "left" ? "A" : "B";
+      const text = `Here is answer ${letter}, which was not open yet. Read it, then choose.`;
+      concord.answer?.say(text);
+      const region = document.getElementById("announce");
+      if (region) region.textContent = text;
+    },
+    true,
+  );
   document.addEventListener(
     "keydown",
     (event) => {
@@ -187,7 +210,7 @@
     )
       return;
     if (event.key === " " && event.target.closest("a, button, summary")) return;
-    if (document.querySelector("dialog[open]")) return;
+    if (document.querySelector("dialog:modal")) return;
     const able = panes().filter(
       (pane) => pane.offsetParent && room(pane) > 1 && getComputedStyle(pane).overflowY === "auto",
     );

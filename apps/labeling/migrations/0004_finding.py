@@ -109,7 +109,7 @@ class Migration(migrations.Migration):
 
     dependencies = [
         ('accounts', '0002_projects_and_invitations'),
-        ('labeling', '0002_comparison_metadata'),
+        ('labeling', '0003_import_undone'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 

@@ -7,7 +7,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('labeling', '0003_finding'),
+        ('labeling', '0005_comments_and_rulings'),
     ]
 
     operations = [
