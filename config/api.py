@@ -9,6 +9,7 @@ from apps.evaluation.api.rounds import router as rounds
 from apps.evaluation.api.score import router as scores
 from apps.labeling.api import router as labeling
 from apps.labeling.api.imports import router as imports
+from apps.labeling.api.people import router as labeling_people
 from apps.labeling.api.ratings import router as ratings
 from apps.monitoring.api.incidents import router as incidents
 from apps.monitoring.api.service import router as monitoring
@@ -29,6 +30,7 @@ for _router in (
     accounts,
     labeling,
     imports,
+    labeling_people,
     ratings,
     agreement,
     snapshots,

@@ -8,6 +8,7 @@ from apps.labeling.views import (
     guidelines,
     imports,
     label,
+    person_votes,
     qualification,
     ratings,
     settings,
@@ -44,6 +45,17 @@ urlpatterns = [
         name="annotators_qualify",
     ),
     path("<slug:slug>/annotators/<int:user_id>/", annotators.annotator, name="annotator"),
+    path("<slug:slug>/annotators/<int:user_id>/votes/", person_votes.votes, name="person_votes"),
+    path(
+        "<slug:slug>/annotators/<int:user_id>/votes/discard/",
+        person_votes.votes_discard,
+        name="person_votes_discard",
+    ),
+    path(
+        "<slug:slug>/annotators/<int:user_id>/votes/discards/<int:discard_id>/undo/",
+        person_votes.discard_undo,
+        name="discard_undo",
+    ),
     path(
         "<slug:slug>/annotators/<int:user_id>/limits/",
         annotators.annotator_limits,

@@ -1,6 +1,12 @@
 """What can be done to projects, comparisons, slots and votes. Other apps call these names."""
 
 from apps.labeling.services.answers import FLAGS, LONGEST_RATIONALE, AnswerFields
+from apps.labeling.services.discarding import (
+    MOST_DISCARDED,
+    Discarded,
+    discard_undo,
+    votes_discard,
+)
 from apps.labeling.services.eligibility import (
     AUDITORS,
     LABELERS,
@@ -79,9 +85,11 @@ __all__ = [
     "LABELERS",
     "LONGEST_RATIONALE",
     "MOST_AT_ONCE",
+    "MOST_DISCARDED",
     "WARNINGS",
     "WHY_LEFT_OUT",
     "AnswerFields",
+    "Discarded",
     "Eligibility",
     "ImportReport",
     "LabelingStatus",
@@ -110,6 +118,7 @@ __all__ = [
     "comparisons_send_again",
     "comparisons_settle",
     "comparisons_sweep",
+    "discard_undo",
     "experienced_unqualified",
     "guideline_acknowledge",
     "guideline_publish",
@@ -140,5 +149,6 @@ __all__ = [
     "vote_cast",
     "vote_revise",
     "vote_withdraw",
+    "votes_discard",
     "votes_import",
 ]

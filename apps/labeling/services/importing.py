@@ -313,9 +313,9 @@ def votes_result(report: VotesReport, expected: dict[str, Any]) -> dict[str, Any
 # Comparisons go in by one transaction that also ends the attempt when there are no votes: a worker
 # that is killed leaves none of them. Past votes follow in transactions of 2,000; an import that
 # ends among them is `interrupted` and continues from there when it is started again, since rows
-# that are there already change nothing. While it works, the worker's connection holds an advisory lock;
-# when the process dies, the database lets go of it and `import_jobs_sweep` sees a running job that
-# nobody runs.
+# that are there already change nothing. While it works, the worker's connection holds an advisory
+# lock; when the process dies, the database lets go of it and `import_jobs_sweep` sees a running job
+# that nobody runs.
 
 log = logging.getLogger(__name__)
 RESEND_AFTER = timedelta(seconds=20)  # a queued job that nobody has taken is offered again
