@@ -6,6 +6,7 @@ from apps.labeling.views import (
     annotators,
     comparisons,
     guidelines,
+    hours,
     imports,
     label,
     person_votes,
@@ -45,6 +46,8 @@ urlpatterns = [
         name="annotators_qualify",
     ),
     path("<slug:slug>/annotators/<int:user_id>/", annotators.annotator, name="annotator"),
+    path("<slug:slug>/hours/", hours.hours, name="hours"),
+    path("<slug:slug>/hours.csv", hours.hours_csv, name="hours_csv"),
     path("<slug:slug>/annotators/<int:user_id>/votes/", person_votes.votes, name="person_votes"),
     path(
         "<slug:slug>/annotators/<int:user_id>/votes/discard/",

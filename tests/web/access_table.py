@@ -230,6 +230,8 @@ LABELING = [
     post("labeling:annotators_qualify", ADMINS),
     page("labeling:annotator", ADMINS, args=person),
     page("labeling:person_votes", ADMINS, args=person),
+    page("labeling:hours", LABELERS),
+    page("labeling:hours_csv", LABELERS),
     # nothing of theirs counts: back to the list
     page("labeling:person_votes_discard", ADMINS, args=person, ok=302),
     post("labeling:discard_undo", ADMINS, args=lambda world: person(world) | {"discard_id": 1}),
@@ -275,6 +277,9 @@ LABELING_API = [
         ok=409,
     ),
     api("GET /projects/{slug}/discards", ADMINS),
+    api("GET /projects/{slug}/hours", LABELERS),
+    api("GET /projects/{slug}/completion", LABELERS),
+    api("GET /projects/{slug}/completion/{code}", ADMINS, args={"code": "none"}, ok=404),
     api("POST /projects/{slug}/discards/{discard}/undo", ADMINS, args={"discard": 1}, ok=404),
     api("POST /projects/{slug}/next", LABELERS),
     # a pair that is not in one's hands cannot be voted on

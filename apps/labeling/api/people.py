@@ -1,4 +1,4 @@
-"""The API of one person's votes: listed, discarded so that others are asked, brought back."""
+"""The API of people at work: their votes listed, discarded and asked of others; hours and codes."""
 
 from datetime import date, datetime
 from typing import Any, Literal
@@ -13,7 +13,15 @@ from apps.accounts.permissions import ADMIN, project_for
 from apps.common.errors import Missing
 from apps.labeling import services
 from apps.labeling.models import Discard, Vote
+from apps.labeling.selectors.hours import (
+    Completion,
+    Month,
+    completion_check,
+    completion_of,
+    hours_of,
+)
 from apps.labeling.selectors.person_votes import VoteFilter, discards_of, person_of, person_votes
+from apps.labeling.services import LABELERS
 
 router = Router(tags=["labeling"])
 ADMINS = frozenset({ADMIN})
@@ -192,3 +200,83 @@ def _person(project: Any, user: int) -> User:
     if person is None:
         raise Missing("There is no such person in this project.", field="user")
     return person
+
+
+# Hours for pay, and completion codes: everybody's for admins, one's own for others.
+
+
+class MonthOut(Schema):
+    month: date = Field(description="its first day")
+    user: int
+    username: str
+    name: str
+    votes: int
+    ratings: int
+    hours: float
+    untimed: int = Field(description="answers whose time is not known")
+    discarded: int
+    amount: float | None = Field(description="votes by the price of a vote; null: none is stated")
+    currency: str
+
+
+class CompletionOut(Schema):
+    wanted: int = Field(description="answers that earn the code; 0: the project has none")
+    answers: int
+    code: str = Field(description="empty until earned")
+
+
+class CompletedOut(Schema):
+    user: int
+    username: str
+    answers: int
+    discarded: int
+    wanted: int
+
+
+@router.get(
+    "/projects/{slug}/hours",
+    auth=needs("read"),
+    response=list[MonthOut],
+    summary="Votes and active hours by person and month",
+)
+def hours(
+    request: HttpRequest,
+    slug: str,
+    month: str = Query("", pattern=r"^(\d{4}-(0[1-9]|1[0-2]))?$", description="2026-11"),
+) -> list[Month]:
+    """Everybody's for admins, one's own for others."""
+    project, role = project_for(request.user, slug, LABELERS)
+    first = date.fromisoformat(f"{month}-01") if month else None
+    return hours_of(project=project, user=None if role == ADMIN else request.user, month=first)
+
+
+@router.get(
+    "/projects/{slug}/completion",
+    auth=needs("read"),
+    response=CompletionOut,
+    summary="Your own completion code",
+)
+def completion(request: HttpRequest, slug: str) -> Completion:
+    project, _ = project_for(request.user, slug, LABELERS)
+    return completion_of(project=project, user=request.user)
+
+
+@router.get(
+    "/projects/{slug}/completion/{code}",
+    auth=needs("read"),
+    response=CompletedOut,
+    summary="Whose completion code this is",
+)
+def completed(request: HttpRequest, slug: str, code: str) -> CompletedOut:
+    """404 where it is nobody's who has answered here."""
+    project, _ = project_for(request.user, slug, ADMINS)
+    found = completion_check(project=project, code=code)
+    if found is None:
+        raise Missing("This is nobody's code in this project.", field="code")
+    return CompletedOut(
+        user=found.user.pk,
+        username=found.user.username,
+        answers=found.answers,
+        discarded=found.discarded,
+        wanted=found.wanted,
+    )

@@ -212,6 +212,7 @@ class LabelingSettingsOut(Schema):
     reasons: list[str]
     acknowledge_guidelines: bool
     daily_cap: int
+    completion_votes: int = Field(description="answers that earn a completion code; 0: none")
     qualification_pairs: int
     qualification_pass: float
     qualification_attempts: int
@@ -258,6 +259,7 @@ class LabelingSettingsIn(Schema):
     reasons: list[str] | None = None
     acknowledge_guidelines: bool | None = None
     daily_cap: int | None = None
+    completion_votes: int | None = None
     qualification_pairs: int | None = None
     qualification_pass: float | None = None
     qualification_attempts: int | None = None

@@ -1,5 +1,6 @@
 """Which votes of a person are meant, and why they are discarded."""
 
+from datetime import date
 from urllib.parse import urlencode
 
 from django import forms
@@ -44,6 +45,20 @@ class VotesForm(forms.Form):
     def query(self) -> str:
         """The filter as the query of an address."""
         return urlencode(self.wanted().as_dict())
+
+
+class MonthForm(forms.Form):
+    """A month, `2026-11`; anything else is every month."""
+
+    month = forms.DateField(
+        required=False,
+        label="Month",
+        input_formats=["%Y-%m"],
+        widget=forms.DateInput(attrs={"type": "month"}, format="%Y-%m"),
+    )
+
+    def chosen(self) -> date | None:
+        return self.cleaned_data["month"] if self.is_valid() else None
 
 
 class DiscardForm(forms.Form):

@@ -41,6 +41,7 @@ _LABELS = {
     "require_rationale": "A reason must be given",
     "acknowledge_guidelines": "A major version must be acknowledged",
     "daily_cap": "Maximum votes per person and day",
+    "completion_votes": "Answers for the completion code",
     "qualification_pairs": "Pairs of the qualification",
     "qualification_pass": "Share right to pass (%)",
     "qualification_attempts": "Attempts",
@@ -79,6 +80,8 @@ _HELP = {
     "require_rationale": "A chip or a text with every answer; Enter submits.",
     "acknowledge_guidelines": "Nobody gets a pair before confirming that they have read it.",
     "daily_cap": "0: no cap. A person can have a cap of their own.",
+    "completion_votes": "Who has given so many, or all that were left for them, gets a code of "
+    "their own to hand in, as crowd vendors ask for; check codes under Hours. 0: no code.",
     "qualification_pairs": "Practice pairs to judge before real work; 0: no qualification.",
 }
 

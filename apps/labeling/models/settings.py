@@ -83,6 +83,9 @@ class LabelingSettings(Stamped):
     skips_to_review = models.PositiveSmallIntegerField(default=3)
     acknowledge_guidelines = models.BooleanField(default=True)
     daily_cap = models.PositiveIntegerField(default=0, help_text="votes a person a day; 0: no cap")
+    completion_votes = models.PositiveIntegerField(
+        default=0, db_default=0, help_text="answers that earn a completion code; 0: none"
+    )
     qualification_pairs = models.PositiveSmallIntegerField(
         default=0, help_text="gold pairs to judge before real work; 0: no qualification"
     )

@@ -32,6 +32,7 @@ _WHOLE = {
     "lease_seconds": (30, 86_400),
     "skips_to_review": (1, 50),
     "daily_cap": (0, 100_000),
+    "completion_votes": (0, 100_000),
     "audit_days": (1, 365),
     "fast_ms": (0, 60_000),
     "qualification_pairs": (0, 200),

@@ -38,6 +38,7 @@ class Questions:
     flags: bool = True
     improve: bool = False  # an editor for an improved version of the better answer
     require_criteria: bool = False
+    completion_votes: int = 0  # answers that earn a completion code
     reasons: tuple[str, ...] = ()  # the chips
     criteria: tuple[Criterion, ...] = ()  # a row A / tie / B each
 
@@ -71,6 +72,7 @@ QUESTION_COLUMNS = (
     "show_flags",
     "show_improve",
     "require_criteria",
+    "completion_votes",
     "reasons",
     "criteria",
 )
