@@ -99,6 +99,7 @@ def api_person(world: World) -> dict[str, Any]:
 ACCOUNTS = [
     page("home", SIGNED_IN, ok=302),
     page("metrics", SIGNED_IN, ok=404, expect=anyone(404)),  # off until a token is set
+    page("words", SIGNED_IN, args={"language": "de"}, expect=anyone(200)),
     page("livez", SIGNED_IN, expect=anyone(200)),
     page("readyz", SIGNED_IN, expect=anyone(200)),
     page("healthz", SIGNED_IN, ok=503, expect=anyone(503)),  # no workers run beside this test
@@ -128,6 +129,7 @@ ACCOUNTS = [
     ),
     post("accounts:project_restore", SIGNED_IN, ok=404),  # nothing is archived
     post("accounts:project_delete", SIGNED_IN, ok=404),
+    page("accounts:project_export", SIGNED_IN, ok=404, args={"name": "results"}),
     page("accounts:project_settings", ADMINS),
     post("accounts:project_settings", ADMINS, data={"name": "Claims", "description": ""}),
     post("accounts:project_archive", ADMINS),
@@ -243,6 +245,8 @@ LABELING = [
     page("labeling:results_file", READERS),
     page("labeling:votes_file", READERS),
     page("labeling:comparison", READERS, args=comparison_id),
+    page("labeling:bulk", READERS, ok=302),  # nothing was chosen
+    post("labeling:views", READERS, data={"name": "mine"}),
     post("labeling:comparison_state", ADMINS, args=comparison_id, data={"action": "drop"}),
     page("labeling:settings", ADMINS),
     page("labeling:imports", STAFF),
@@ -296,6 +300,15 @@ LABELING_API = [
     # a comparison of the world was imported, so there are guidelines
     api("GET /projects/{slug}/guidelines", EVERYONE),
     api("POST /projects/{slug}/guidelines/acknowledge", LABELERS, data={"version": 1}),
+    api("GET /projects/{slug}/comparisons", READERS),
+    api(
+        "POST /projects/{slug}/comparisons/bulk",
+        STAFF,
+        data={"action": "priority", "value": 1, "filters": {}, "key": "world"},
+    ),
+    api("GET /projects/{slug}/comparisons/views", READERS),
+    api("POST /projects/{slug}/comparisons/views", READERS, data={"name": "mine"}, ok=201),
+    api("DELETE /projects/{slug}/comparisons/views/{view}", READERS, args={"view": 1}, ok=404),
     api("GET /projects/{slug}/decisions", READERS),
     api("GET /projects/{slug}/results", READERS),
     api("GET /projects/{slug}/results/votes", READERS),

@@ -12,6 +12,13 @@ from apps.labeling.models.comparisons import (
     Skip,
     Slot,
 )
+from apps.labeling.models.finding import (
+    BulkAction,
+    Facet,
+    SavedView,
+    SearchDocument,
+    SearchPending,
+)
 from apps.labeling.models.people import (
     Annotator,
     Guideline,
@@ -37,6 +44,7 @@ __all__ = [
     "MOST_RESPONSES",
     "NOBODY_LEFT",
     "Annotator",
+    "BulkAction",
     "Choice",
     "Comparison",
     "Consensus",
@@ -44,6 +52,7 @@ __all__ = [
     "Decision",
     "Discard",
     "DiscardedVote",
+    "Facet",
     "Guideline",
     "ImportJob",
     "LabelingSettings",
@@ -56,6 +65,9 @@ __all__ = [
     "RatingSlot",
     "RatingTask",
     "Response",
+    "SavedView",
+    "SearchDocument",
+    "SearchPending",
     "Skip",
     "Slot",
     "Vote",

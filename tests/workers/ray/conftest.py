@@ -1,7 +1,7 @@
 """One Ray cluster for all tests of this folder, which a process of its own holds.
 
-The tests join it as they would any, by RAY_ADDRESS. Ray reads what `alone` sets when it is imported,
-and a test of the pool may import it first.
+The tests join it as they would any, by RAY_ADDRESS. Ray reads what `alone` sets when it is
+imported, and a test of the pool may import it first.
 """
 
 import os

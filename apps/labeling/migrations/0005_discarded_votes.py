@@ -9,7 +9,7 @@ class Migration(migrations.Migration):
 
     dependencies = [
         ('accounts', '0003_reader'),
-        ('labeling', '0003_import_undone'),
+        ('labeling', '0004_finding'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 
