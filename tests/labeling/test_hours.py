@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from apps.accounts.models import Project, Role, User
+from apps.accounts.models import AuditEvent, Project, Role, User
+from apps.common.errors import DomainError
 from apps.labeling import services
-from apps.labeling.models import LabelingSettings, Slot, Vote
+from apps.labeling.models import Comparison, ImportJob, LabelingSettings, Slot, Vote
+from apps.labeling.screens.imports import due_of
 from apps.labeling.selectors.hours import completion_check, completion_code, completion_of, hours_of
 from tests.labeling.pairs import leased, pairs_make, vote
 from tests.people import person_make
@@ -139,3 +141,41 @@ def test_an_admin_checks_a_code_as_people_type_it(
     mine = signed_in(ana)
     assert mine.get(f"/p/arguments/hours/?code={own}").context["completed"] is None
     assert mine.get("/api/v1/projects/arguments/completion").json()["code"] == own
+
+
+# Days by which work is to be done.
+
+
+def test_a_project_and_an_import_are_due_on_days_that_annotators_see(
+    signed_in: SignedIn, project: Project, ana: User, ada: User
+) -> None:
+    pairs_make(project, 2)
+    job = ImportJob.objects.create(
+        project=project,
+        number=1,
+        file_name="rows.jsonl",
+        file_size=1,
+        stage="import",
+        state="done",
+    )
+    later = date(2030, 1, 31)
+    services.labeling_settings_update(project=project, by=ada, due_on="2030-01-31")
+    assert due_of(project=project) == later
+    assert "31 January" in signed_in(ana).get("/p/arguments/label/").content.decode()
+    client = signed_in(ada)
+    client.post(f"/p/arguments/imports/{job.pk}/do/", {"action": "due", "due_on": "2020-01-31"})
+    assert due_of(project=project) == later  # no pair of it is open
+    assert "data-late" not in client.get("/p/arguments/imports/").content.decode()
+    Comparison.objects.filter(external_id="pair-1").update(batch=f"import {job.pk}")
+    assert due_of(project=project) == date(2020, 1, 31)
+    assert "data-late" in client.get("/p/arguments/imports/").content.decode()
+    assert 'data-due="2020-01-31"' in signed_in(ana).get("/my-work/").content.decode()
+    api, path = signed_in(ada), f"/api/v1/projects/arguments/imports/{job.pk}/due"
+    done = api.post(path, {"due_on": None}, content_type="application/json")
+    assert done.json()["due_on"] is None
+    assert AuditEvent.objects.filter(action="import.due_set").count() == 2
+    with pytest.raises(DomainError) as caught:
+        services.labeling_settings_update(project=project, by=ada, due_on="tomorrow")
+    assert caught.value.field == "due_on"
+    services.labeling_settings_update(project=project, by=ada, due_on="")
+    assert due_of(project=project) is None

@@ -271,6 +271,7 @@ LABELING_API = [
     api("POST /projects/{slug}/imports/{job}/start", STAFF, args=import_job, data={}, ok=409),
     # no such import: cancelling the world's would delete its file for good
     api("POST /projects/{slug}/imports/{job}/cancel", STAFF, args={"job": "none"}, ok=404),
+    api("POST /projects/{slug}/imports/{job}/due", STAFF, args=import_job, data={}),
     api("POST /projects/{slug}/imports/{job}/undo", STAFF, args={"job": "none"}, ok=404),
     api("GET /projects/{slug}/annotators/{user}/votes", ADMINS, args=api_person),
     api(

@@ -42,6 +42,7 @@ _LABELS = {
     "acknowledge_guidelines": "A major version must be acknowledged",
     "daily_cap": "Maximum votes per person and day",
     "completion_votes": "Answers for the completion code",
+    "due_on": "Due on",
     "qualification_pairs": "Pairs of the qualification",
     "qualification_pass": "Share right to pass (%)",
     "qualification_attempts": "Attempts",
@@ -82,6 +83,7 @@ _HELP = {
     "daily_cap": "0: no cap. A person can have a cap of their own.",
     "completion_votes": "Who has given so many, or all that were left for them, gets a code of "
     "their own to hand in, as crowd vendors ask for; check codes under Hours. 0: no code.",
+    "due_on": "Shown to everybody who labels here. An import can have a day of its own.",
     "qualification_pairs": "Practice pairs to judge before real work; 0: no qualification.",
 }
 
@@ -170,6 +172,7 @@ class LabelingSettingsForm(PresetForm):
             self.fields[name] = UnitField(
                 label=_LABELS[name], help_text=_HELP.get(name, ""), **unit
             )
+        self.fields["due_on"].widget = forms.DateInput(attrs={"type": "date"}, format="%Y-%m-%d")
         self.preset_add(current.project_id, vars(current))
         for name in written:
             self.fields[name].widget.attrs["rows"] = 4

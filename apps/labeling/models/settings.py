@@ -86,6 +86,7 @@ class LabelingSettings(Stamped):
     completion_votes = models.PositiveIntegerField(
         default=0, db_default=0, help_text="answers that earn a completion code; 0: none"
     )
+    due_on = models.DateField(null=True, blank=True, help_text="the last day of the work")
     qualification_pairs = models.PositiveSmallIntegerField(
         default=0, help_text="gold pairs to judge before real work; 0: no qualification"
     )
@@ -171,6 +172,9 @@ class ImportJob(Named):
     queued_at = models.DateTimeField(null=True, blank=True)
     started_at = models.DateTimeField(null=True, blank=True)
     ended_at = models.DateTimeField(null=True, blank=True)
+    due_on = models.DateField(
+        null=True, blank=True, help_text="the last day for votes on its comparisons"
+    )
     error = models.TextField(blank=True, help_text="why it failed, in words for the importer")
     check_report = models.JSONField(default=dict, blank=True)
     result = models.JSONField(default=dict, blank=True)

@@ -33,6 +33,7 @@ from apps.labeling.services.import_checks import WARNINGS, Scans
 from apps.labeling.services.import_votes import votes_import
 from apps.labeling.services.importing import comparisons_import, import_job_run, import_jobs_sweep
 from apps.labeling.services.imports import (
+    import_due_set,
     import_job_cancel,
     import_job_check,
     import_job_configure,
@@ -140,6 +141,7 @@ __all__ = [
     "experienced_unqualified",
     "guideline_acknowledge",
     "guideline_publish",
+    "import_due_set",
     "import_job_cancel",
     "import_job_check",
     "import_job_configure",

@@ -913,7 +913,12 @@ IMPORT_UNDO = {
     "slots": f"delete from labeling_slot where comparison_id in {_OF_IMPORT}",
     "skips": f"delete from labeling_skip where comparison_id in {_OF_IMPORT}",
     "decisions": f"delete from labeling_decision where comparison_id in {_OF_IMPORT}",
-    "comparisons": f"delete from labeling_comparison where id in {_OF_IMPORT}",
+    "comparisons": f"""
+with forgotten as (
+  delete from labeling_facet
+  where project_id = %(project)s and kind = 'batch' and value = %(batch)s
+)
+delete from labeling_comparison where id in {_OF_IMPORT}""",
     "responses": """
 delete from labeling_response r
 where r.id in (select unnest(%(responses)s::bigint[]))
