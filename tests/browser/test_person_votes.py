@@ -50,3 +50,26 @@ def test_ada_discards_the_votes_against_the_decision_and_counts_them_again(
     page.get_by_role("button", name="Count them again").click()
     expect(page.get_by_role("region", name="Discarded votes")).to_contain_text("undone")
     assert Comparison.objects.filter(state="decided").count() == 8
+    page.goto(f"{live_server.url}/p/{project.slug}/hours/?code=none")
+    expect(page.get_by_role("region", name="Hours").get_by_role("row")).to_have_count(5)
+    readable(page, f"hours-{size}")
+
+
+def test_ana_reads_her_completion_code_and_her_hours(
+    live_server: Any,
+    project: Project,
+    ana: User,
+    open_page: Callable[..., Page],
+    sign_in: Callable[..., None],
+) -> None:
+    pairs_make(project, 3, completion_votes=1, vote_price=0.1)
+    vote(project, ana)
+    page = open_page(phone=True)
+    sign_in(page, "ana")
+    page.goto(f"{live_server.url}/p/{project.slug}/label/")
+    expect(page.locator("[data-completion]")).to_be_visible()
+    readable(page, "completion-phone")
+    page.goto(f"{live_server.url}/p/{project.slug}/answers/")
+    page.get_by_role("link", name="My hours").click()
+    expect(page.get_by_role("region", name="Hours").get_by_role("row")).to_have_count(2)
+    readable(page, "my-hours-phone")
