@@ -3,7 +3,14 @@
 from django.apps import AppConfig
 from django.contrib.auth.signals import user_logged_in
 
-from apps.common.registry import NavItem, SetupStep, nav_add, setup_step_add, start_line_add
+from apps.common.registry import (
+    NavItem,
+    SetupStep,
+    audit_subjects_add,
+    nav_add,
+    setup_step_add,
+    start_line_add,
+)
 
 
 class AccountsConfig(AppConfig):
@@ -12,8 +19,10 @@ class AccountsConfig(AppConfig):
 
     def ready(self) -> None:
         from apps.accounts.middleware import session_begins
+        from apps.accounts.screens import people_named
         from apps.accounts.services.people import set_up_line
 
+        audit_subjects_add(("annotator", "membership", "qualification", "user"), people_named)
         start_line_add(set_up_line)
         user_logged_in.connect(session_begins, dispatch_uid="accounts.session_begins")
         admins = frozenset({"admin"})

@@ -30,7 +30,7 @@ def frame(request: HttpRequest) -> dict[str, Any]:
         "rail_project": lambda: place()[0],
         "rail_nav": cache(lambda: rail_nav(*place())),
         "rail_has_more": lambda: any(not item["is_tab"] for item in rail_nav(*place())),
-        "rail_bell": cache(lambda: rail_bell(*place())),
+        "rail_bell": cache(lambda: rail_bell(request, *place())),
         "setup_bar": cache(lambda: setup_bar(request)),
         "rail_overview": lambda: rail_overview(projects()),
     }
@@ -71,13 +71,13 @@ def rail_nav(project: Project | None, role: str) -> list[dict[str, Any]]:
     ]
 
 
-def rail_bell(project: Project | None, role: str) -> dict[str, Any] | None:
-    """How many things wait for somebody of the role, and where; None where there is no bell."""
-    bell = registry.bell_for(role) if project is not None else None
+def rail_bell(request: HttpRequest, project: Project | None, role: str) -> dict[str, Any] | None:
+    """How much is new to this person in the project, and where it is told."""
+    bell = registry.bell()
     if bell is None or project is None:
         return None
-    n = bell.count(project)
-    words = f"{n:,} {bell.noun[n != 1]}" if n else f"No {bell.noun[1]}"
+    n = bell.count(project, request.user, role)
+    words = f"{n:,} new {'notification' if n == 1 else 'notifications'}" if n else "Notifications"
     return {"url": reverse(bell.url_name, args=[project.slug]), "n": n, "words": words}
 
 

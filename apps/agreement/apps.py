@@ -17,7 +17,6 @@ class AgreementConfig(AppConfig):
                 icon="chart-column",
                 section="agreement",
                 roles=readers,
-                tabs=frozenset({"reviewer", "admin"}),
             )
         )
         nav_add(NavItem(24, "Results", "agreement:results", "star", "results", readers))

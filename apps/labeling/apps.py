@@ -8,7 +8,7 @@ from django.db.models.signals import post_delete, post_save
 from apps.common.registry import (
     NavItem,
     SetupStep,
-    home_set,
+    audit_subjects_add,
     last_export,
     nav_add,
     overview_set,
@@ -28,7 +28,10 @@ class LabelingConfig(AppConfig):
 
     def ready(self) -> None:
         # models are there only now
+        from apps.accounts.selectors import named_by
+        from apps.labeling.models import ImportJob
         from apps.labeling.selectors.projects import (
+            comparisons_named,
             has_comparisons,
             has_guidelines,
             has_own_rule,
@@ -44,6 +47,10 @@ class LabelingConfig(AppConfig):
                 dispatch_uid="labeling.member_changed",
             )
         project_facts_add(project_facts)
+        audit_subjects_add(("comment", "comparison"), comparisons_named)
+        audit_subjects_add(
+            ("import", "comparisons"), named_by(ImportJob, "file_name", "labeling:import")
+        )
         last_export("results", "Results", _results)
         last_export("votes", "Votes", _votes)
         project_copy_add(labeling_settings_copy)
@@ -100,7 +107,7 @@ class LabelingConfig(AppConfig):
                 "columns-2",
                 "comparisons",
                 readers,
-                tabs=readers,
+                tabs=frozenset({"reviewer", "admin"}),
             ),
             NavItem(22, "Imports", "labeling:imports", "upload", "imports", importers),
             NavItem(
@@ -117,10 +124,6 @@ class LabelingConfig(AppConfig):
             ),
         ):
             nav_add(item)
-        home_set("annotator", "labeling:label")
-        # Apps further on give these roles a landing page of their own.
-        for role in ("reviewer", "engineer", "admin"):
-            home_set(role, "labeling:comparisons")
         for role in labelers:
             overview_set(role, "work")
         upload_add("labeling:imports", "api:import_create")
@@ -142,8 +145,9 @@ def _member_changed(instance: Any, **_given: Any) -> None:
 
 def _results(project: Any) -> Any:
     from apps.labeling.exports import results_export
+    from apps.labeling.selectors.finding import Wanted
 
-    return download_response(results_export(project=project, form="jsonl", filters={}))
+    return download_response(results_export(project=project, form="jsonl", wanted=Wanted()))
 
 
 def _votes(project: Any) -> Any:

@@ -3,11 +3,10 @@
 from django.apps import AppConfig
 
 from apps.common.registry import (
-    Bell,
     NavItem,
     RunTab,
     alert_listener_add,
-    bell_set,
+    audit_subjects_add,
     end_listener_add,
     nav_add,
     playbook_set,
@@ -21,12 +20,15 @@ class MonitoringConfig(AppConfig):
     label = "monitoring"
 
     def ready(self) -> None:
+        from apps.accounts.selectors import named_by
         from apps.monitoring import checks as _checks  # noqa: F401 - registers them
+        from apps.monitoring.models import Incident
         from apps.monitoring.services.alerting import alert_take, end_take
         from apps.monitoring.services.checks import check_ended
         from apps.monitoring.services.probes import probe_ended
 
         upload_add("monitoring:run_import")
+        audit_subjects_add(("incident",), named_by(Incident, "title", "monitoring:incident"))
         alert_listener_add(alert_take)
         end_listener_add(end_take)
         end_listener_add(check_ended)
@@ -34,7 +36,6 @@ class MonitoringConfig(AppConfig):
         staff = frozenset({"engineer", "admin"})
         nav_add(NavItem(64, "Monitoring", "monitoring:overview", "gauge", "monitoring", staff))
         self._diagnosis()
-        self._bell()
 
     def _diagnosis(self) -> None:
         from apps.monitoring.screens.playbook import playbook_address
@@ -50,10 +51,3 @@ class MonitoringConfig(AppConfig):
                 when=lambda run: bool(trained_kind(run)),
             )
         )
-
-    def _bell(self) -> None:
-        from apps.monitoring.selectors.incidents import bell_count
-
-        staff = frozenset({"engineer", "admin"})
-        nouns = ("open incident", "open incidents")
-        bell_set(Bell("monitoring:incidents", staff, bell_count, nouns))

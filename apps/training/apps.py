@@ -4,8 +4,8 @@ from django.apps import AppConfig
 
 from apps.common.registry import (
     NavItem,
+    audit_subjects_add,
     deletion_check_add,
-    home_set,
     nav_add,
     run_results_add,
 )
@@ -30,10 +30,12 @@ class TrainingConfig(AppConfig):
             )
         )
         nav_add(NavItem(63, "Machines", "training:fleet", "cpu", "fleet", staff))
-        home_set("engineer", "training:runs")
 
+        from apps.accounts.selectors import named_by
+        from apps.training.models import Run
         from apps.training.selectors.results import run_results
         from apps.training.selectors.runs import no_run_goes_on
 
         run_results_add(run_results)
+        audit_subjects_add(("alert", "pairs", "run"), named_by(Run, "name", "training:run"))
         deletion_check_add(no_run_goes_on)

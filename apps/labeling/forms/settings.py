@@ -40,6 +40,7 @@ _LABELS = {
     "show_rationale": "Ask for a reason",
     "require_rationale": "A reason must be given",
     "acknowledge_guidelines": "A major version must be acknowledged",
+    "show_rulings": "Tell annotators of rulings",
     "daily_cap": "Maximum votes per person and day",
     "completion_votes": "Answers for the completion code",
     "due_on": "Due on",
@@ -80,6 +81,7 @@ _HELP = {
     "show_rationale": "The reasons below as chips, and a free text.",
     "require_rationale": "A chip or a text with every answer; Enter submits.",
     "acknowledge_guidelines": "Nobody gets a pair before confirming that they have read it.",
+    "show_rulings": "Whoever answered a pair on which a reviewer rules is told of the ruling.",
     "daily_cap": "0: no cap. A person can have a cap of their own.",
     "completion_votes": "Who has given so many, or all that were left for them, gets a code of "
     "their own to hand in, as crowd vendors ask for; check codes under Hours. 0: no code.",

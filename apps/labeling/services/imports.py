@@ -344,7 +344,7 @@ def import_due_set(*, job: ImportJob, due_on: Any, by: User) -> ImportJob:
             actor=by,
             project=job.project,
             subject=job.pk,
-            details={"file": job.file_name, "due_on": [str(before or ""), str(after or "")]},
+            details={"file": job.file_name, "due_on": str(after or "no day")},
         )
     job.due_on = after
     return job

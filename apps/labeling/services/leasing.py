@@ -153,7 +153,7 @@ def slot_skip(*, slot: int, annotator: User, reason: str = "") -> Lease | Nothin
         raise DomainError("No NUL characters.", field="reason")
     place = Slot.objects.filter(pk=slot).values("project_id", "comparison_id").first()
     if place is None:
-        raise Missing("There is no such pair.", field="slot")
+        raise Missing("There is no such pair.", code="slot_gone", field="slot")
     with prepared_cursor() as cursor:
         try:
             eligibility = _eligibility_lock(cursor, place["project_id"], annotator.pk)
