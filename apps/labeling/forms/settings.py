@@ -279,7 +279,7 @@ class LimitsForm(forms.Form):
                 del self.fields[name]
 
 
-class WishesForm(forms.Form):
+class OptOutForm(forms.Form):
     """What somebody chooses not to get."""
 
     avoids_sensitive = forms.BooleanField(

@@ -84,7 +84,7 @@ MINE_TO_DO = """
   (cardinality(%(topics)s::text[]) = 0 or {row}.topic = any(%(topics)s::text[]))
   and (cardinality(%(languages)s::text[]) = 0 or {row}.language = any(%(languages)s::text[]))
 """
-# Nobody gets what they wish not to see, nor more pairs with a warning than the cap of the day.
+# Nobody gets what they chose not to see, nor more pairs with a warning than the cap of the day.
 # `{topic}` and `{warning}` are of the pair; the count is read here, under the person's lock.
 _SENSITIVE = "({topic} = any(%(sensitive)s::text[]) or {warning})"
 _CARE = f"""

@@ -125,7 +125,11 @@
     again = null;
   });
 
-  document.addEventListener("toggle", (event) => event.target.matches?.("[data-cover][open]") && say(""), true);
+  document.addEventListener(
+    "toggle",
+    (event) => event.target.matches?.("[data-cover][open]") && say(""),
+    true,
+  );
 
   // What was missing may be there now.
   document.addEventListener("change", (event) => {
