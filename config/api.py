@@ -9,6 +9,7 @@ from apps.evaluation.api.rounds import router as rounds
 from apps.evaluation.api.score import router as scores
 from apps.labeling.api import router as labeling
 from apps.labeling.api.comments import router as comments
+from apps.labeling.api.finding import router as finding
 from apps.labeling.api.imports import router as imports
 from apps.labeling.api.ratings import router as ratings
 from apps.loop.api import router as overview
@@ -31,6 +32,7 @@ for _router in (
     accounts,
     labeling,
     comments,
+    finding,
     imports,
     ratings,
     agreement,

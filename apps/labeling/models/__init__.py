@@ -13,6 +13,13 @@ from apps.labeling.models.comparisons import (
     Skip,
     Slot,
 )
+from apps.labeling.models.finding import (
+    BulkAction,
+    Facet,
+    SavedView,
+    SearchDocument,
+    SearchPending,
+)
 from apps.labeling.models.people import (
     Annotator,
     Guideline,
@@ -38,12 +45,14 @@ __all__ = [
     "MOST_RESPONSES",
     "NOBODY_LEFT",
     "Annotator",
+    "BulkAction",
     "Choice",
     "Comment",
     "Comparison",
     "Consensus",
     "DecideBy",
     "Decision",
+    "Facet",
     "Guideline",
     "ImportJob",
     "LabelingSettings",
@@ -56,6 +65,9 @@ __all__ = [
     "RatingSlot",
     "RatingTask",
     "Response",
+    "SavedView",
+    "SearchDocument",
+    "SearchPending",
     "Skip",
     "Slot",
     "Vote",
