@@ -31,16 +31,21 @@ SENTENCES: dict[str, str] = {
     "comparison.dropped": "dropped {subject}: {reason}",
     "comparison.made_gold": "made {subject} gold, with the answer {choice}",
     "comparison.reopened": "put {subject} back: {to}",
+    "comparisons.drop": "dropped {comparisons} comparisons: {reason}",
     "comparisons.imported": "imported {file}: {n_created} new, {n_unchanged} known, "
     "{n_refused} refused",
+    "comparisons.priority": "set the priority of {comparisons} comparisons to {value}",
+    "comparisons.review": "sent {comparisons} comparisons to review: {reason}",
     "comparisons.sent_again": "sent {comparisons} comparisons with {votes} votes to "
     "re-annotation under {subject}",
+    "comparisons.votes": "asked for {value} more votes on {comparisons} comparisons",
     "demo.person": "made the demo's account {subject}",
     "demo.stage": "finished the demo's stage {subject}",
     "file.downloaded": "downloaded {subject}",
     "guideline.acknowledged": "read version {version} of the guidelines",
     "guideline.published": "published {subject} of the guidelines",
     "import.cancelled": "cancelled the import {subject}",
+    "import.undone": "undid the import of {file}",
     "import.uploaded": "uploaded {file}",
     "incident.acknowledged": "acknowledged the incident {subject}",
     "incident.resolved": "resolved the incident {subject}",
@@ -101,6 +106,7 @@ SENTENCES: dict[str, str] = {
     "user.sign_in_failed": "failed to sign in as {subject}",
     "user.signed_in": "signed in",
     "user.signed_out": "signed out",
+    "view.deleted": "deleted the shared view {subject}",
     "vote.withdrawn": "withdrew an answer on {comparison}",
     "watch.changed": "changed the monitored model {name}",
     "watch.created": "began to monitor {name}",
@@ -186,7 +192,8 @@ class _Values(dict[str, Any]):
 
     def __getitem__(self, name: str) -> str:
         if name in self:
-            return _said(super().__getitem__(name))
+            value = super().__getitem__(name)
+            return "" if value == "" else _said(value)
         return ", ".join(_change(*item) for item in self.items()) if name == "changes" else ""
 
 
