@@ -108,7 +108,7 @@ def _work(project: Project) -> Work:
         Comparison.objects.filter(project=project)
         .exclude(stratum=Comparison.Stratum.PRACTICE)
         .values_list("state")
-        .annotate(n=Count("pk"), votes=Sum("n_votes"))
+        .annotate(n=Count("pk"), n_cast=Sum("n_votes"))
     )
     by_state = {state: (n, votes) for state, n, votes in counted}
     states = {str(state): by_state.get(state, (0, 0))[0] for state in Comparison.State.values}
@@ -169,5 +169,6 @@ def minutes_per_ten(*, project: Project, annotator: User) -> float | None:
     """How long this person is at ten pairs, by the median of their last answers; None before ten
     answers with a known time."""
     rows = Vote.objects.filter(project=project, annotator=annotator, active_ms__isnull=False)
-    times = list(rows.order_by("-cast_at").values_list("active_ms", flat=True)[:LAST_ANSWERS])
+    newest = rows.order_by("-cast_at").values_list("active_ms", flat=True)[:LAST_ANSWERS]
+    times = [time for time in newest if time is not None]
     return statistics.median(times) / 6_000 if len(times) >= 10 else None

@@ -165,8 +165,10 @@ def _mentions_tell(comment: Comment, before: set[str]) -> None:
         memberships__role__in=READERS,
         is_active=True,
         username__iregex=f"^({'|'.join(map(re.escape, sorted(names)[:_MOST_MENTIONS]))})$",
-    ).exclude(pk=comment.author_id)
+    )
     for person in people:
+        if person == comment.author:
+            continue
         notice_give(
             project=comment.project,
             user=person,
