@@ -31,8 +31,8 @@ api = api_make(
 for _router in (
     accounts,
     labeling,
-    comments,
     finding,
+    comments,
     imports,
     ratings,
     agreement,

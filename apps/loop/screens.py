@@ -17,7 +17,7 @@ from apps.evaluation.selectors.models import reward_models
 from apps.labeling.screens.annotators import readers_of
 from apps.labeling.screens.work import ProjectWork, project_work
 from apps.labeling.selectors.comments import questions_open
-from apps.labeling.selectors.pace import Work, minutes_per_ten, votes_since, work_of
+from apps.labeling.selectors.forecast import Work, minutes_per_ten, votes_since, work_of
 from apps.labeling.services import LABELERS
 from apps.monitoring.models import Incident
 from apps.monitoring.selectors.incidents import bell_count as incidents_open

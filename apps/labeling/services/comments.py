@@ -165,10 +165,8 @@ def _mentions_tell(comment: Comment, before: set[str]) -> None:
         memberships__role__in=READERS,
         is_active=True,
         username__iregex=f"^({'|'.join(map(re.escape, sorted(names)[:_MOST_MENTIONS]))})$",
-    )
+    ).exclude(pk=comment.author_id or 0)
     for person in people:
-        if person == comment.author:
-            continue
         notice_give(
             project=comment.project,
             user=person,

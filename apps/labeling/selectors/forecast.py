@@ -169,6 +169,6 @@ def minutes_per_ten(*, project: Project, annotator: User) -> float | None:
     """How long this person is at ten pairs, by the median of their last answers; None before ten
     answers with a known time."""
     rows = Vote.objects.filter(project=project, annotator=annotator, active_ms__isnull=False)
-    newest = rows.order_by("-cast_at").values_list("active_ms", flat=True)[:LAST_ANSWERS]
-    times = [time for time in newest if time is not None]
+    last = rows.order_by("-cast_at").values_list("active_ms", flat=True)[:LAST_ANSWERS]
+    times = [ms for ms in last if ms is not None]
     return statistics.median(times) / 6_000 if len(times) >= 10 else None
