@@ -197,7 +197,8 @@ class _Values(dict[str, Any]):
 
     def __getitem__(self, name: str) -> str:
         if name in self:
-            return _said(super().__getitem__(name))
+            value = super().__getitem__(name)
+            return "" if value == "" else _said(value)
         return ", ".join(_change(*item) for item in self.items()) if name == "changes" else ""
 
 
