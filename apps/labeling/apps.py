@@ -152,6 +152,7 @@ def _results(project: Any) -> Any:
 
 def _votes(project: Any) -> Any:
     from apps.labeling.exports import votes_export
+    from apps.labeling.selectors.finding import Wanted
 
-    sent = votes_export(project=project, form="jsonl", filters={}, with_names=True)
+    sent = votes_export(project=project, form="jsonl", wanted=Wanted(), with_names=True)
     return download_response(sent)
