@@ -178,6 +178,7 @@ class LabelingSettingsForm(PresetForm):
         initial = forms.model_to_dict(current, list(_LABELS)) | {
             name: getattr(current, name) for name in written
         }
+        initial["due_on"] = current.due_on or ""
         super().__init__(*args, initial=initial, **kwargs)
         self.fields |= forms.fields_for_model(
             LabelingSettings, fields=list(_LABELS), labels=_LABELS, help_texts=_HELP
