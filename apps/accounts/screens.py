@@ -20,6 +20,7 @@ SENTENCES: dict[str, str] = {
     "annotator.disqualified": "asked {subject} to qualify again",
     "annotator.left_out": "left the votes of {subject} out of new datasets: {reason}",
     "annotator.limited": "changed what {subject} gets: {changes}",
+    "annotator.opted_out": "chose which pairs not to get",
     "annotator.qualified": "let {subject} label without the qualification",
     "annotator.taken_in": "took the votes of {subject} into new datasets again: {reason}",
     "channel.changed": "changed the notification channel {address} ({kind})",
@@ -41,6 +42,7 @@ SENTENCES: dict[str, str] = {
     "comparisons.votes": "asked for {value} more votes on {subject}",
     "demo.person": "made the demo's account {subject}",
     "demo.stage": "finished the demo's stage {subject}",
+    "dispute.votes_shown": "had the votes on {subject} shown before ruling",
     "file.downloaded": "downloaded {subject}",
     "guideline.acknowledged": "read version {version} of the guidelines",
     "guideline.published": "published {subject} of the guidelines",
@@ -195,7 +197,8 @@ class _Values(dict[str, Any]):
 
     def __getitem__(self, name: str) -> str:
         if name in self:
-            return _said(super().__getitem__(name))
+            value = super().__getitem__(name)
+            return "" if value == "" else _said(value)
         return ", ".join(_change(*item) for item in self.items()) if name == "changes" else ""
 
 

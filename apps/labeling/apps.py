@@ -104,7 +104,7 @@ class LabelingConfig(AppConfig):
                 20,
                 "Comparisons",
                 "labeling:comparisons",
-                "columns-2",
+                "scale",
                 "comparisons",
                 readers,
                 tabs=frozenset({"reviewer", "admin"}),

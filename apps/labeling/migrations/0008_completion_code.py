@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('labeling', '0006_discarded_votes'),
+        ('labeling', '0007_discarded_votes'),
     ]
 
     operations = [

@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('labeling', '0007_completion_code'),
+        ('labeling', '0008_completion_code'),
     ]
 
     operations = [

@@ -9,7 +9,7 @@ class Migration(migrations.Migration):
 
     dependencies = [
         ('accounts', '0003_reader'),
-        ('labeling', '0005_comments_and_rulings'),
+        ('labeling', '0006_care'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 
