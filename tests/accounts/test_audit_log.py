@@ -18,7 +18,7 @@ from apps.accounts import services
 from apps.accounts.models import AuditEvent, Project, Role, User
 from apps.accounts.screens import SENTENCES, audit_lines
 from apps.evaluation.services.reviewing import DECISIONS
-from apps.labeling.services import labeling_settings_update
+from apps.labeling.services import BULK_ROLES, labeling_settings_update
 from apps.training.models import Run
 
 LOG = "/p/arguments/audit-log"
@@ -67,6 +67,7 @@ def actions_recorded() -> Iterator[str]:
 
 def test_every_action_has_a_sentence_and_every_sentence_an_action() -> None:
     found = set(actions_recorded()) | {"demo.person", "demo.stage", "pairs.queued", "pairs.refused"}
+    found |= {f"comparisons.{action}" for action in BULK_ROLES}
     assert len(found) > 70
     assert found == set(SENTENCES)
 

@@ -361,9 +361,7 @@ def opt_outs(request: Request) -> HttpResponse:
     topics = topics_of(project=request.project)
     form = OptOutForm(request.POST or None, current=mine, topics=topics)
     if request.method == "POST" and form.is_valid():
-        services.annotator_opt_out(
-            project=request.project, user=request.user, **form.cleaned_data
-        )
+        services.annotator_opt_out(project=request.project, user=request.user, **form.cleaned_data)
         messages.success(request, "Saved. It holds from your next pair on.")
         return redirect("labeling:opt_outs", request.project.slug)
     context = {
