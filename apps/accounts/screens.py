@@ -47,6 +47,7 @@ SENTENCES: dict[str, str] = {
     "guideline.acknowledged": "read version {version} of the guidelines",
     "guideline.published": "published {subject} of the guidelines",
     "import.cancelled": "cancelled the import {subject}",
+    "import.due_set": "set the day that {file} is due to {due_on}",
     "import.undone": "undid the import of {file}: {comparisons} comparisons and {votes} votes",
     "import.uploaded": "uploaded {file}",
     "incident.acknowledged": "acknowledged the incident {subject}",
@@ -110,6 +111,8 @@ SENTENCES: dict[str, str] = {
     "user.signed_out": "signed out",
     "view.deleted": "deleted the saved view {subject}",
     "vote.withdrawn": "withdrew an answer on {comparison}",
+    "votes.discard_undone": "counted {votes} discarded votes of {subject} again",
+    "votes.discarded": "discarded {votes} votes of {subject}: {reason}",
     "watch.changed": "changed the monitored model {name}",
     "watch.created": "began to monitor {name}",
     "watch.disabled": "paused monitoring {name}",
@@ -194,7 +197,8 @@ class _Values(dict[str, Any]):
 
     def __getitem__(self, name: str) -> str:
         if name in self:
-            return _said(super().__getitem__(name))
+            value = super().__getitem__(name)
+            return "" if value == "" else _said(value)
         return ", ".join(_change(*item) for item in self.items()) if name == "changes" else ""
 
 
