@@ -4,6 +4,7 @@ from typing import Any
 
 from django.apps import AppConfig
 from django.db.models.signals import post_delete, post_save
+from django.utils.translation import gettext_lazy as _
 
 from apps.common.registry import (
     NavItem,
@@ -14,6 +15,7 @@ from apps.common.registry import (
     project_copy_add,
     project_facts_add,
     setup_step_add,
+    translated,
     upload_add,
     voting_add,
 )
@@ -44,15 +46,15 @@ class LabelingConfig(AppConfig):
         project_facts_add(project_facts)
         project_copy_add(labeling_settings_copy)
         for step in (
-            SetupStep(10, "File", "labeling:imports", has_comparisons, ("labeling:import",)),
+            SetupStep(10, _("File"), "labeling:imports", has_comparisons, ("labeling:import",)),
             SetupStep(
                 20,
-                "Guidelines",
+                _("Guidelines"),
                 "labeling:guideline_edit",
                 has_guidelines,
                 ("labeling:guidelines",),
             ),
-            SetupStep(30, "Rule", "labeling:settings", has_own_rule),
+            SetupStep(30, _("Rule"), "labeling:settings", has_own_rule),
         ):
             setup_step_add(step)
 
@@ -61,11 +63,13 @@ class LabelingConfig(AppConfig):
         importers = frozenset({"engineer", "admin"})
         readers = frozenset({"reviewer", "engineer", "admin"})
         for item in (
-            NavItem(10, "Label", "labeling:label", "list-checks", "label", labelers, tabs=labelers),
-            NavItem(10, "Rate", "labeling:rate", "star", "rate", labelers, has_rating_tasks),
+            NavItem(
+                10, _("Label"), "labeling:label", "list-checks", "label", labelers, tabs=labelers
+            ),
+            NavItem(10, _("Rate"), "labeling:rate", "star", "rate", labelers, has_rating_tasks),
             NavItem(
                 11,
-                "My answers",
+                _("My answers"),
                 "labeling:answers",
                 "history",
                 "answers",
@@ -74,7 +78,7 @@ class LabelingConfig(AppConfig):
             ),
             NavItem(
                 12,
-                "Guidelines",
+                _("Guidelines"),
                 "labeling:guidelines",
                 "book-open",
                 "guidelines",
@@ -83,7 +87,7 @@ class LabelingConfig(AppConfig):
             ),
             NavItem(
                 42,
-                "Annotators",
+                _("Annotators"),
                 "labeling:annotators",
                 "clipboard-check",
                 "annotators",
@@ -91,17 +95,17 @@ class LabelingConfig(AppConfig):
             ),
             NavItem(
                 20,
-                "Comparisons",
+                _("Comparisons"),
                 "labeling:comparisons",
                 "columns-2",
                 "comparisons",
                 readers,
                 tabs=readers,
             ),
-            NavItem(22, "Imports", "labeling:imports", "upload", "imports", importers),
+            NavItem(22, _("Imports"), "labeling:imports", "upload", "imports", importers),
             NavItem(
                 21,
-                "Ratings",
+                _("Ratings"),
                 "labeling:rating_tasks",
                 "chart-column",
                 "ratings",
@@ -109,7 +113,7 @@ class LabelingConfig(AppConfig):
                 has_rating_tasks,
             ),
             NavItem(
-                91, "Settings", "labeling:settings", "settings", "settings", frozenset({"admin"})
+                91, _("Settings"), "labeling:settings", "settings", "settings", frozenset({"admin"})
             ),
         ):
             nav_add(item)
@@ -120,6 +124,17 @@ class LabelingConfig(AppConfig):
         for role in labelers:
             overview_set(role, "work")
         upload_add("labeling:imports", "api:import_create")
+        translated(
+            "work",
+            *(
+                f"labeling:{name}"
+                for name in ("label", "vote", "skip", "hold", "revise", "withdraw")
+            ),
+            *(f"labeling:{name}" for name in ("answers", "guidelines", "acknowledge")),
+            *(f"labeling:qualification{step}" for step in ("", "_start", "_answer")),
+            *(f"labeling:{name}" for name in ("rate", "rate_submit", "rate_skip", "rate_hold")),
+            *(f"labeling:{name}" for name in ("ratings_mine", "rating_change")),
+        )
         voting_add(
             *(f"labeling:{name}" for name in ("label", "vote", "skip", "hold", "who")),
             *(f"labeling:{name}" for name in ("rate", "rate_submit", "rate_skip", "rate_hold")),

@@ -1,7 +1,10 @@
 """Watching runs and models in service: incidents, diagnosis, probes, outcomes."""
 
 from django.apps import AppConfig
+from django.utils.translation import gettext, ngettext
+from django.utils.translation import gettext_lazy as _
 
+from apps.common.numbers import count
 from apps.common.registry import (
     Bell,
     NavItem,
@@ -32,7 +35,7 @@ class MonitoringConfig(AppConfig):
         end_listener_add(check_ended)
         end_listener_add(probe_ended)
         staff = frozenset({"engineer", "admin"})
-        nav_add(NavItem(64, "Monitoring", "monitoring:overview", "gauge", "monitoring", staff))
+        nav_add(NavItem(64, _("Monitoring"), "monitoring:overview", "gauge", "monitoring", staff))
         self._diagnosis()
         self._bell()
 
@@ -55,5 +58,10 @@ class MonitoringConfig(AppConfig):
         from apps.monitoring.selectors.incidents import bell_count
 
         staff = frozenset({"engineer", "admin"})
-        nouns = ("open incident", "open incidents")
-        bell_set(Bell("monitoring:incidents", staff, bell_count, nouns))
+        bell_set(Bell("monitoring:incidents", staff, bell_count, _incidents_open))
+
+
+def _incidents_open(n: int) -> str:
+    if not n:
+        return gettext("No open incidents")
+    return ngettext("%(n)s open incident", "%(n)s open incidents", n) % {"n": count(n)}
