@@ -25,6 +25,8 @@ from benchmarks.report import print_report, versions
 from benchmarks.site import site
 
 ROWS = 10_000
+VOTES_EACH = 5
+STEPPED = 1_500  # votes through the steps of the screen, beside which the import's are seen
 TIMES = 3
 LABEL_STUDIO_ROWS_PER_SECOND = 1700  # quoted: measured elsewhere
 PHRASES = ["I love you", "as your lawyer", "guaranteed profit", "kill yourself", "secret recipe"]
@@ -54,9 +56,9 @@ def rows_make(n: int, seed: int = 1) -> list[dict[str, Any]]:
 
 
 def clean() -> None:
-    from apps.labeling.models import Comparison, Prompt, Response, Slot
+    from apps.labeling.models import Comparison, Decision, Prompt, Response, Slot, Vote
 
-    for model in (Slot, Comparison, Response, Prompt):
+    for model in (Vote, Decision, Slot, Comparison, Response, Prompt):
         model.objects.all()._raw_delete("default")
 
 
@@ -149,6 +151,44 @@ def by_bulk_create(project: Any, rows: list[dict[str, Any]]) -> int:
     return len(made)
 
 
+def votes_imported(project: Any, rows: list[dict[str, Any]]) -> float:
+    """Past votes a second: each with its slot, the comparisons counted and decided."""
+    from apps.labeling import services
+
+    votes = [
+        {"comparison": row["id"], "annotator": f"worker-{n % 40}", "choice": "ab"[n % 3 == 0]}
+        for place, row in enumerate(rows)
+        for n in range(place, place + VOTES_EACH)
+    ]
+    report = services.votes_import(project=project, rows=votes, make_room=True)
+    assert report.n_created == len(votes), report
+    return len(votes) / report.seconds
+
+
+def votes_stepped(project: Any, rows: list[dict[str, Any]]) -> float:
+    """The same, one vote at a time through the steps of the label screen."""
+    from apps.accounts.models import Membership, User
+    from apps.labeling import services
+    from apps.labeling.models import Comparison
+
+    people = [User.objects.create(username=f"stepped-{n}") for n in range(3)]
+    for person in people:
+        Membership.objects.create(project=project, user=person, role="annotator")
+    pairs = list(Comparison.objects.filter(project=project)[: STEPPED // 3])
+    started = time.perf_counter()
+    for pair in pairs:
+        for person in people:
+            slot = services.slot_lease_for(comparison=pair, annotator=person)
+            services.vote_cast(
+                slot=slot,
+                annotator=person,
+                idempotency_key=f"{slot}",
+                choice="a",
+                lease_next=False,
+            )
+    return STEPPED / (time.perf_counter() - started)
+
+
 def from_file(project: Any, path: Path) -> int:
     from apps.labeling import services
     from apps.labeling.services.importing import file_rows
@@ -180,6 +220,12 @@ def main() -> None:
         scanned = best(load)
         file = best(lambda: from_file(project, path))
         orm = best(lambda: by_bulk_create(project, rows))
+        stepped = votes_stepped(project, rows)
+        votes = []
+        for _ in range(TIMES):
+            clean()
+            load(bare)
+            votes.append(votes_imported(project, rows))
 
     print_report(
         f"Import of {ROWS:,} comparisons, one process",
@@ -198,7 +244,11 @@ def main() -> None:
                 ("bulk_create, unchecked", orm),
             )
         ]
-        + [{"path": "Label Studio (quoted)", "rows/s": LABEL_STUDIO_ROWS_PER_SECOND}],
+        + [
+            {"path": "Label Studio (quoted)", "rows/s": LABEL_STUDIO_ROWS_PER_SECOND},
+            {"path": f"{ROWS * VOTES_EACH:,} past votes", "rows/s": round(max(votes))},
+            {"path": "votes, one at a time", "rows/s": round(stepped)},
+        ],
         {
             "rows": ROWS,
             "bytes_per_row": round(path_size(rows) / ROWS),
@@ -212,6 +262,9 @@ def main() -> None:
             "alternative": "Django bulk_create of the same rows without any check, same run",
             "alternative_rows_per_second": round(orm["rows_per_second"]),
             "ratio": round(alone["rows_per_second"] / orm["rows_per_second"], 2),
+            "votes_per_second": round(max(votes)),
+            "votes_one_at_a_time_per_second": round(stepped),
+            "votes_ratio": round(max(votes) / stepped, 1),
             "quoted": {"label_studio_rows_per_second": LABEL_STUDIO_ROWS_PER_SECOND},
             "versions": versions("django", "psycopg"),
         },

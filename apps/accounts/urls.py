@@ -27,6 +27,7 @@ urlpatterns = [
     path("projects/new/", projects.project_new, name="project_new"),
     path("projects/<slug:slug>/restore/", projects.project_restore, name="project_restore"),
     path("projects/<slug:slug>/delete/", projects.project_delete, name="project_delete"),
+    path("projects/<slug:slug>/delete/<str:name>/", projects.project_export, name="project_export"),
     path("p/<slug:slug>/", account.project, name="project"),
     path("p/<slug:slug>/project/", projects.project_settings, name="project_settings"),
     path("p/<slug:slug>/project/archive/", projects.project_archive, name="project_archive"),

@@ -426,3 +426,16 @@ def translated(*view_names: str) -> None:
 
 def is_translated(view_name: str) -> bool:
     return view_name in _TRANSLATED
+
+
+# Files offered once more before an archived project is deleted: {name: (words, response of a
+# project)}.
+_LAST_EXPORTS: dict[str, tuple[str, Callable[[Any], Any]]] = {}
+
+
+def last_export(name: str, words: str, respond: Callable[[Any], Any]) -> None:
+    _LAST_EXPORTS[name] = (words, respond)
+
+
+def last_exports() -> Mapping[str, tuple[str, Callable[[Any], Any]]]:
+    return _LAST_EXPORTS

@@ -10,6 +10,7 @@ from apps.common.registry import (
     NavItem,
     SetupStep,
     home_set,
+    last_export,
     nav_add,
     overview_set,
     project_copy_add,
@@ -19,6 +20,7 @@ from apps.common.registry import (
     upload_add,
     voting_add,
 )
+from apps.common.row_files import download_response
 from apps.common.transactions import after_commit
 
 
@@ -44,6 +46,8 @@ class LabelingConfig(AppConfig):
                 dispatch_uid="labeling.member_changed",
             )
         project_facts_add(project_facts)
+        last_export("results", "Results", _results)
+        last_export("votes", "Votes", _votes)
         project_copy_add(labeling_settings_copy)
         for step in (
             SetupStep(10, _("File"), "labeling:imports", has_comparisons, ("labeling:import",)),
@@ -149,3 +153,16 @@ def _member_changed(instance: Any, **_given: Any) -> None:
     from apps.labeling.services.exhausting import comparisons_settle
 
     after_commit(comparisons_settle, project=instance.project)
+
+
+def _results(project: Any) -> Any:
+    from apps.labeling.exports import results_export
+
+    return download_response(results_export(project=project, form="jsonl", filters={}))
+
+
+def _votes(project: Any) -> Any:
+    from apps.labeling.exports import votes_export
+
+    sent = votes_export(project=project, form="jsonl", filters={}, with_names=True)
+    return download_response(sent)

@@ -14,6 +14,7 @@ from typing import Any
 
 ROLES = ("system", "user", "assistant", "tool")
 MOST_CHARACTERS = 400_000  # of one text; more is a file, not something to compare
+EMPTY = "(empty answer)"  # how one is shown
 MOST_MESSAGES = 500  # of one prompt or answer; a page shows them all
 
 Messages = list[dict[str, str]]
@@ -52,7 +53,7 @@ def _message(entry: Any, where: str) -> dict[str, str]:
         raise BadMessages(f"{where} has role {role!r}; one of {', '.join(ROLES)} is expected")
     if not isinstance(content, str):
         raise BadMessages(f"{where} has no text as its content")
-    if not content.strip():
+    if role != "assistant" and not content.strip():  # a model may answer nothing
         raise BadMessages(f"{where} is empty")
     if len(content) > MOST_CHARACTERS:
         raise BadMessages(f"{where} has {len(content):,} characters; at most {MOST_CHARACTERS:,}")
@@ -121,5 +122,5 @@ def plain(messages: Messages) -> str:
 
 def excerpt(messages: Messages, length: int = 140) -> str:
     """The beginning of the last turn on one line, for lists."""
-    text = _BLANKS.sub(" ", messages[-1]["content"][: 4 * length]).strip()
+    text = _BLANKS.sub(" ", messages[-1]["content"][: 4 * length]).strip() or EMPTY
     return text if len(text) <= length else text[: length - 1].rstrip() + "…"

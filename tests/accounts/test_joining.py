@@ -17,6 +17,7 @@ from apps.accounts.selectors import belongs_only_to_admin, person_named, site_ha
 from apps.accounts.services.invitations import addresses_read
 from apps.common import registry
 from apps.common.errors import Conflict, DomainError
+from apps.labeling.models import Comparison, Vote
 from apps.training.models import Run
 from tests.people import PASSWORD, person_make
 
@@ -333,6 +334,15 @@ def test_a_project_is_deleted_with_everything_in_it_and_nothing_else(full_projec
     others = Project.objects.exclude(pk=project.pk).count()
     assert client.post("/projects/arguments/delete/", {"typed": project.name}).status_code == 404
     services.project_archive(project=project, by=ada)
+    stranger = signed_in(User.objects.get(username="olga"))
+    offered = client.get("/projects/arguments/delete/").content.decode()
+    for name, n in (("results", Comparison), ("votes", Vote)):
+        assert f"/projects/arguments/delete/{name}/" in offered
+        sent = client.get(f"/projects/arguments/delete/{name}/")
+        assert len(b"".join(sent).splitlines()) == n.objects.filter(project=project).count()
+        assert stranger.get(f"/projects/arguments/delete/{name}/").status_code == 404
+    assert AuditEvent.objects.filter(action="file.downloaded", project=project).count() == 2
+    assert client.get("/projects/arguments/delete/models/").status_code == 404
     wrong = client.post("/projects/arguments/delete/", {"typed": "Argument"})
     assert wrong.status_code == 422
     Run.objects.filter(project=project).update(state="running", ended_at=None)

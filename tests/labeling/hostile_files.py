@@ -8,10 +8,12 @@ import io
 import json
 import random
 import struct
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import openpyxl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -142,3 +144,29 @@ def outcomes(*, begin: int, scratch: str) -> Iterator[list[Any]]:
         except DomainError as error:
             code = error.code
         yield [number, code]
+
+
+SHEET = '<row><c t="inlineStr"><is><t>word word word word word word word</t></is></c></row>'
+# Each entity is ten of the one before.
+ENTITIES = "".join(
+    ["<!DOCTYPE styleSheet [<!ENTITY e0 'lol'>"]
+    + [f"<!ENTITY e{n} '{f'&e{n - 1};' * 10}'>" for n in range(1, 10)]
+    + ["]><styleSheet>&e9;</styleSheet>"]
+)
+
+
+def workbook(*, sheet: str = SHEET * 3, styles: str = "") -> bytes:
+    """An Excel file with this XML as the rows of its first sheet, or as its styles."""
+    book, plain = openpyxl.Workbook(), io.BytesIO()
+    book.active.append(list(PAIR))
+    book.save(plain)
+    made = io.BytesIO()
+    with zipfile.ZipFile(plain) as old, zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as new:
+        for name in old.namelist():
+            text = old.read(name).decode()
+            if name == "xl/worksheets/sheet1.xml":
+                text = text.replace("</sheetData>", f"{sheet}</sheetData>")
+            elif name == "xl/styles.xml" and styles:
+                text = styles
+            new.writestr(name, text)
+    return made.getvalue()

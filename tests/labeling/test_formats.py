@@ -135,6 +135,14 @@ def test_empty_columns_at_the_end_of_a_spreadsheet_are_left_out(write: Write) ->
     assert rows[1].fault.field == "row"  # what stands there has no name
 
 
+def test_a_column_without_a_name_counts_only_where_it_holds_something(write: Write) -> None:
+    table = "prompt,,response_a,,response_b\nWhy?,,So.,,Because.\nWho?,,Me.,seen,\n"
+    _, _, (first, second) = read(write(table))
+    assert first.comparison == PAIR
+    assert second.comparison["response_b"] == ""  # a model may answer nothing
+    assert second.comparison["metadata"] == {"column 4": "seen"}
+
+
 def test_a_line_that_is_no_json_is_named_and_the_others_are_read(write: Write) -> None:
     rows = read(write(lines(PAIR) + "{oops}\n[1]\n" + lines(PAIR)))[2]
     assert [(row.row, row.fault is None) for row in rows] == [
@@ -153,7 +161,6 @@ def test_a_line_that_is_no_json_is_named_and_the_others_are_read(write: Write) -
         (b"\x89PNG\r\n", "image"),
         (b"one word", "neither as JSON nor as a table"),
         (b"a,a\n1,2\n", "twice"),
-        (b"a,,b\n1,2,3\n", "no name"),
         (b"prompt,response_a\n", "no rows"),
         (b"[1, 2", "not JSON"),
         (b'{"a": [1], "b": [1, 2]}\n', "differ in length"),

@@ -92,7 +92,7 @@ def test_a_pair_in_hand_can_be_gone_on_with(
     pairs_make(project, 2)
     lease = leased(project, ana)
     said = look()
-    assert f"{lease.leased_until:%H:%M} UTC" in said
+    assert f"{lease.leased_until:%H:%M}" in said
     assert "Continue" in said
 
 

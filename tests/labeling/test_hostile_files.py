@@ -63,8 +63,27 @@ def refusal(path: Path, **chosen: Any) -> DomainError:
         (b'[{"prompt": ' + b"9" * 5000 + b"}]", "file_unreadable"),
         (hostile.csv_of_columns(20_000), "file_unreadable"),
         (hostile.gzip_bomb(50_000_000), "file_unreadable"),
+        (hostile.workbook(sheet=hostile.SHEET * 400_000), "file_unreadable"),
+        (hostile.workbook(styles=hostile.ENTITIES), "file_unreadable"),
+        (hostile.workbook(sheet='<row r="99999999999"><c r="A1"/></row>'), "file_unreadable"),
+        (hostile.workbook(sheet="<row><c"), "file_unreadable"),
+        (hostile.workbook()[:-400], "file_unreadable"),
     ],
-    ids=["beyond", "negative", "texts", "keys", "deep", "digits", "columns", "gzip"],
+    ids=[
+        "beyond",
+        "negative",
+        "texts",
+        "keys",
+        "deep",
+        "digits",
+        "columns",
+        "gzip",
+        "workbook bomb",
+        "workbook entities",
+        "workbook row",
+        "workbook broken",
+        "workbook cut",
+    ],
 )
 def test_a_hostile_file_is_refused_at_upload(upload: Upload, data: bytes, code: str) -> None:
     assert refusal(upload(data)).code == code

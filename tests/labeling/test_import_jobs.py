@@ -5,10 +5,13 @@ import io
 import json
 import re
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any
 
+import openpyxl
 import psycopg
 import pytest
+from django.apps import apps
 from django.conf import settings
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.db import connection
@@ -16,9 +19,19 @@ from django.test import Client
 from django.utils import timezone
 
 from apps.accounts.models import AuditEvent, Project, User
-from apps.common.errors import Conflict, DomainError
+from apps.common.errors import Conflict, DomainError, Missing
 from apps.labeling import dispatch, services
-from apps.labeling.models import Comparison, ImportJob, LabelingSettings, Prompt, Slot, Vote
+from apps.labeling.models import (
+    Comparison,
+    ImportJob,
+    LabelingSettings,
+    Prompt,
+    QualificationAnswer,
+    QualificationAttempt,
+    Response,
+    Slot,
+    Vote,
+)
 from apps.labeling.screens import imports as import_screens
 from apps.labeling.services import importing, imports
 from tests.labeling.pairs import rows_make
@@ -136,7 +149,8 @@ def test_columns_chosen_by_hand_are_used(project: Project, emil: User) -> None:
     assert job.preview["mapping"] == {}
     with pytest.raises(DomainError) as caught:
         services.import_job_check(job=job)
-    assert caught.value.field == "response_a"
+    assert caught.value.field == "prompt"
+    assert [one["field"] for one in caught.value.details] == ["prompt", "response_a", "response_b"]
     services.import_job_configure(
         job=job, mapping={"prompt": "ask", "response_a": "one", "response_b": "two"}
     )
@@ -583,3 +597,250 @@ def test_the_api_uploads_checks_and_starts(
     assert client.get(f"{root}/{job['id']}/findings").json() == []
     bad = client.post(root, {"file": file_of(GOOD_ROW), "settings": "{"})
     assert (bad.status_code, bad.json()["field"]) == (400, "settings")
+
+
+# Files as other tools write them, through the page.
+
+
+def imported_by_page(client: Client, file: SimpleUploadedFile) -> ImportJob:
+    """Upload, check, import: three buttons and no choice."""
+    answer = client.post(ROOT, {"file": file})
+    assert answer.status_code == 302, answer.context["error"]
+    job = ImportJob.objects.latest("created_at")
+    page = client.get(f"{ROOT}{job.pk}/")
+    answer = client.post(f"{ROOT}{job.pk}/settings/", form_of(page) | {"action": "check"})
+    assert answer.status_code == 302, answer.context["form"].errors
+    assert services.import_job_run(job=job.pk) == "done"
+    client.post(f"{ROOT}{job.pk}/do/", {"action": "start", "on_error": "refuse"})
+    assert services.import_job_run(job=job.pk) == "done"
+    job.refresh_from_db()
+    return job
+
+
+def workbook(*rows: Any) -> bytes:
+    book, buffer = openpyxl.Workbook(), io.BytesIO()
+    book.active.title = "Read me"
+    sheet = book.create_sheet("Pairs")
+    for row in rows:
+        sheet.append(row)
+    book.save(buffer)
+    return buffer.getvalue()
+
+
+def said(*turns: str) -> list[dict[str, str]]:
+    return [{"role": ("user", "assistant")[n % 2], "content": text} for n, text in enumerate(turns)]
+
+
+def test_a_workbook_is_imported_with_what_its_cells_show(
+    signed_in: SignedIn, project: Project, emil: User
+) -> None:
+    rows = (
+        ["id", "question", "answer_1", "answer_2", None, "asked on", "share"],
+        [7, "Why?", "So.", None, None, datetime(2026, 1, 2), 0.5],
+        [],
+        [8, "Who?", "Me.", "You.", None, datetime(2026, 1, 2, 9, 30), 3.0],
+    )
+    job = imported_by_page(signed_in(emil), SimpleUploadedFile("q.xlsx", workbook(*rows)))
+    assert (job.preview["container"], job.preview["split"]) == ("xlsx", "Pairs")
+    first, second = Comparison.objects.order_by("external_id")
+    assert (first.external_id, first.response_b.messages[0]["content"]) == ("7", "")
+    assert first.metadata == {"asked on": "2026-01-02", "share": "0.5"}
+    assert second.metadata == {"asked on": "2026-01-02 09:30:00", "share": "3"}
+
+
+def test_a_chat_of_two_models_is_imported_as_it_is(
+    signed_in: SignedIn, project: Project, emil: User
+) -> None:
+    row = {
+        "model_a": "m1",
+        "model_b": "m2",
+        "conversation_a": said("Hi", "Hello.", "Why?", "So."),
+        "conversation_b": said("Hi", "Hello.", "Why?", "Because."),
+        "winner": "model_b",
+    }
+    imported_by_page(signed_in(emil), file_of(row))
+    found = Comparison.objects.get()
+    assert found.prompt.messages == said("Hi", "Hello.", "Why?")
+    assert (found.response_b.messages[0]["content"], found.gold) == ("Because.", "b")
+
+
+def test_a_copy_of_the_prompt_beside_two_chats_is_no_second_prompt(
+    signed_in: SignedIn, project: Project, emil: User
+) -> None:
+    row = {"prompt": "Why?", "messages_1": said("Why?", "So."), "messages_2": said("Why?", "")}
+    imported_by_page(signed_in(emil), file_of(row))
+    found = Comparison.objects.get()
+    assert (found.prompt.messages, found.response_a.messages) == (said("Why?"), said("", "So.")[1:])
+    assert found.response_b.messages[0]["content"] == ""
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"prompt": "Why?", "chosen": "So.", "rejected": ""},
+        {"chosen": said("Why?", "So."), "rejected": said("Why?", "")},
+        {"prompt": said("Why?"), "chosen": said("Why?", "So.")[1:], "rejected": said("", "")[1:]},
+    ],
+)
+def test_chosen_and_rejected_are_imported_as_they_are(
+    signed_in: SignedIn, project: Project, emil: User, row: dict[str, Any]
+) -> None:
+    imported_by_page(signed_in(emil), file_of(row))
+    found = Comparison.objects.get()
+    better = {"a": found.response_a, "b": found.response_b}[found.gold]
+    assert (found.prompt.messages, better.messages[0]["content"]) == (said("Why?"), "So.")
+
+
+def ten_votes() -> SimpleUploadedFile:
+    """What Label Studio exports of one task that ten people answered."""
+    annotations = [
+        {
+            "completed_by": who,
+            "result": [{"type": "pairwise", "value": {"selected": "left"}}],
+        }
+        for who in range(1, 11)
+    ]
+    data = {"question": "Why?", "text1": "So.", "text2": "Because."}
+    task = {"id": 1, "data": data, "annotations": annotations}
+    return SimpleUploadedFile("ls.json", json.dumps([task]).encode())
+
+
+def test_ten_past_votes_a_pair_go_in_and_the_page_says_so(
+    signed_in: SignedIn, project: Project, emil: User
+) -> None:
+    client = signed_in(emil)
+    job = imported_by_page(client, ten_votes())
+    assert job.check_report["votes"]["n_raised"] == job.result["votes"]["n_raised"] == 1
+    assert (Vote.objects.count(), Comparison.objects.get().n_votes) == (10, 10)
+    assert 'data-raised="1"' in client.get(f"{ROOT}{job.pk}/").content.decode()
+
+
+def test_columns_that_have_to_be_chosen_are_marked_before_and_after(
+    signed_in: SignedIn, project: Project, emil: User
+) -> None:
+    client = signed_in(emil)
+    job = uploaded(client, {"ask": "Why?", "one": "So.", "two": "Because."})
+    wanted = ["map_prompt", "map_response_a", "map_response_b"]
+    page = client.get(f"{ROOT}{job.pk}/")
+    assert list(page.context["form"].errors) == wanted
+    assert page.content.decode().count('aria-invalid="true"') == 3
+    answer = client.post(f"{ROOT}{job.pk}/settings/", form_of(page) | {"action": "check"})
+    assert answer.status_code == 422
+    assert list(answer.context["form"].errors) == wanted
+
+
+def test_errors_name_the_columns_of_the_file(project: Project, emil: User) -> None:
+    row = {"question": "Why?", "answer_1": "So.", "answer_2": "So."}
+    job = checked(upload(project, emil, row, row | {"answer_2": 7}))
+    found = [(f["field"], f["message"]) for f in import_screens.findings(job)]
+    assert found == [
+        ("answer_2", "is the same text as answer_1"),
+        ("answer_2", "must be a text or a list of messages"),
+    ]
+    with pytest.raises(Conflict) as caught:
+        services.import_job_start(job=job, on_error="skip")
+    assert caught.value.code == "import_nothing"
+
+
+def test_no_button_imports_nothing(signed_in: SignedIn, project: Project, emil: User) -> None:
+    client = signed_in(emil)
+    job = checked(uploaded(client, GOOD_ROW | {"response_b": "So."}))
+    page = client.get(f"{ROOT}{job.pk}/").content.decode()
+    assert "data-nothing" in page
+    assert 'value="start"' not in page
+
+
+# An import is taken back as long as nobody has voted on it.
+
+
+def everything() -> dict[str, int]:
+    return {
+        model.__name__: model.objects.count()
+        for model in (Comparison, Prompt, Response, Slot, Vote)
+    }
+
+
+def test_an_import_is_undone_without_a_trace_and_can_be_done_again(
+    signed_in: SignedIn, project: Project, emil: User
+) -> None:
+    client = signed_in(emil)
+    imported_by_page(client, file_of(*rows_make(2)))
+    before = everything()
+    job = imported_by_page(client, ten_votes())
+    assert everything() != before
+    client.post(f"{ROOT}{job.pk}/do/", {"action": "undo"})
+    assert everything() == before
+    job.refresh_from_db()
+    assert job.state == State.UNDONE
+    assert client.get(f"{ROOT}{job.pk}/").status_code == 200
+    event = AuditEvent.objects.get(action="import.undone")
+    assert (event.details["comparisons"], event.details["votes"]) == (1, 10)
+    with pytest.raises(Conflict) as caught:
+        services.import_job_undo(job=job, by=emil)
+    assert caught.value.code == "import_not_done"
+    imported_by_page(client, ten_votes())
+    assert Vote.objects.count() == 10
+
+
+def test_texts_that_others_show_stay_when_an_import_is_undone(project: Project, emil: User) -> None:
+    row = {"prompt": "Why?", "response_a": "So.", "response_b": "Because."}
+    imported(checked(upload(project, emil, row)))
+    before = everything()
+    second = imported(checked(upload(project, emil, row | {"id": "n", "response_b": "Hm."})))
+    services.import_job_undo(job=second, by=emil)
+    assert everything() == before
+
+
+def test_an_import_that_somebody_voted_on_is_not_undone(
+    project: Project, emil: User, ana: User
+) -> None:
+    job = imported(checked(upload(project, emil, *rows_make(2))))
+    lease = services.slot_lease_next(project=project, annotator=ana)
+    services.vote_cast(slot=lease.slot, annotator=ana, idempotency_key=lease.key, choice="a")
+    before = everything()
+    with pytest.raises(Conflict) as caught:
+        services.import_job_undo(job=job, by=emil)
+    assert caught.value.code == "import_voted"
+    assert everything() == before
+
+
+def test_an_import_that_is_in_use_elsewhere_is_not_undone(project: Project, emil: User) -> None:
+    job = imported(checked(upload(project, emil, *rows_make(2))))
+    attempt = QualificationAttempt.objects.create(
+        project=project, user=emil, number=1, pass_share=0.5, n_pairs=1
+    )
+    QualificationAnswer.objects.create(
+        attempt=attempt, comparison=Comparison.objects.first(), position=1, left_is="a"
+    )
+    before = everything()
+    with pytest.raises(Conflict) as caught:
+        services.import_job_undo(job=job, by=emil)
+    assert caught.value.code == "import_used"
+    assert everything() == before
+
+
+def test_a_pair_in_hand_goes_with_its_import_and_the_next_one_comes(
+    signed_in: SignedIn, project: Project, emil: User, ana: User
+) -> None:
+    job = imported(checked(upload(project, emil, *rows_make(1))))
+    lease = services.slot_lease_next(project=project, annotator=ana)
+    services.import_job_undo(job=job, by=emil)
+    client = signed_in(ana)
+    skipped = client.post("/p/arguments/label/skip/", {"slot": lease.slot})
+    assert skipped.status_code in (200, 302)
+    with pytest.raises(Conflict) as caught:
+        services.vote_cast(slot=lease.slot, annotator=ana, idempotency_key=lease.key, choice="a")
+    assert caught.value.code == "lease_lost"
+    with pytest.raises(Missing):
+        services.vote_cast(slot=lease.slot, annotator=ana, idempotency_key="x", choice="a")
+
+
+def test_everything_that_refers_to_what_an_import_brings_is_known() -> None:
+    """Whoever adds a reference to a prompt or an answer tells the undoing of imports of it."""
+    assert _referring_to(Prompt) == {"Response", "Comparison", "RatingTask"}
+    assert _referring_to(Response) == {"Comparison", "Vote", "RatingItem"}
+
+
+def _referring_to(model: Any) -> set[str]:
+    every = (field for other in apps.get_models() for field in other._meta.concrete_fields)
+    return {f.model.__name__ for f in every if f.remote_field and f.related_model is model}

@@ -2,6 +2,7 @@
 
 import time
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from django.db import connection
@@ -18,7 +19,7 @@ from apps.labeling.models import (
     Slot,
     Vote,
 )
-from apps.labeling.services import RowsRefused
+from apps.labeling.services import RowsRefused, import_votes
 from tests.labeling.pairs import pairs_make, rows_make
 
 GOOD = {"prompt": "Which is larger?", "response_a": "The sun.", "response_b": "The moon."}
@@ -323,15 +324,84 @@ def test_more_votes_than_a_comparison_takes_are_refused_by_row(project: Project)
     assert (report.n_created, report.n_refused) == (3, 1)
 
 
-def test_a_thousand_votes_go_in_transactions_of_five_hundred(project: Project) -> None:
-    pairs_make(project, 400)
-    rows = [
-        {"comparison": f"pair-{number}", "annotator": worker, "choice": "b"}
-        for number in range(1, 401)
-        for worker in ("w1", "w2", "w3")
+def past_votes(n_pairs: int, n_people: int, choice: str = "b") -> list[dict[str, str]]:
+    return [
+        {"comparison": f"pair-{number}", "annotator": f"w{worker}", "choice": choice}
+        for worker in range(n_people)
+        for number in range(1, n_pairs + 1)
     ]
+
+
+def test_votes_go_in_parts_that_keep_a_comparison_together(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pairs_make(project, 40)
+    monkeypatch.setattr(import_votes, "BATCH", 50)
     steps: list[int] = []
-    report = votes_imported(project, *rows, progress=lambda done, _total: steps.append(done))
-    assert steps == [500, 1000, 1200]
-    assert report.n_created == 1200
-    assert Decision.objects.filter(winner="b").count() == 400
+    report = votes_imported(
+        project, *past_votes(40, 3), progress=lambda done, _total: steps.append(done)
+    )
+    assert steps == [51, 102, 120]
+    assert report.n_created == 120
+    assert Decision.objects.filter(outcome="accepted", winner="b", n_b=3).count() == 40
+    assert Comparison.objects.filter(state="decided", n_votes=3).count() == 40
+
+
+def test_an_import_of_votes_that_was_cut_off_goes_on_with_every_vote_once(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pairs_make(project, 40)
+    monkeypatch.setattr(import_votes, "BATCH", 50)
+    recount, calls = import_votes.votes_recount, []
+
+    def cut_off(**given: Any) -> Any:
+        calls.append(given)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return recount(**given)
+
+    monkeypatch.setattr(import_votes, "votes_recount", cut_off)
+    with pytest.raises(KeyboardInterrupt):
+        votes_imported(project, *past_votes(40, 3))
+    assert Vote.objects.count() == 51
+    report = votes_imported(project, *past_votes(40, 3))
+    assert (report.n_created, report.n_unchanged) == (69, 51)
+    assert Vote.objects.values("comparison", "annotator").distinct().count() == 120
+    assert Vote.objects.count() == 120
+    assert Decision.objects.filter(winner="b", n_b=3).count() == 40
+
+
+def test_a_free_place_is_taken_first_and_a_pair_in_hand_stays_with_its_person(
+    project: Project, ana: User
+) -> None:
+    pairs_make(project, 1, overlap=3, max_overlap=5)
+    lease = services.slot_lease_next(project=project, annotator=ana)
+    votes_imported(project, *past_votes(1, 4))
+    assert Comparison.objects.get().overlap == 5
+    assert Slot.objects.get(annotator=ana).state == "leased"
+    result = services.vote_cast(
+        slot=lease.slot, annotator=ana, idempotency_key=lease.key, choice="a"
+    )
+    assert (result.decision.n_votes, result.decision.winner) == (5, "b")
+
+
+def test_what_a_person_ruled_is_kept_when_votes_come_in(project: Project, ada: User) -> None:
+    first, second = sorted(pairs_make(project, 2), key=lambda pair: pair.external_id)
+    services.comparison_adjudicate(comparison=first, choice="a", reason="Seen.", by=ada)
+    services.comparison_drop(comparison=second, by=ada)
+    votes_imported(project, *past_votes(2, 3), make_room=True)
+    decisions = Decision.objects.order_by("comparison__external_id")
+    assert [(d.outcome, d.winner, d.n_b) for d in decisions] == [
+        ("adjudicated", "a", 3),
+        ("dropped", "", 3),
+    ]
+
+
+def test_a_file_may_bring_more_votes_than_the_project_asks_for(project: Project) -> None:
+    pairs_make(project, 2, overlap=3, max_overlap=5)
+    report = votes_imported(project, *past_votes(1, 10), make_room=True)
+    assert (report.n_created, report.n_refused) == (10, 0)
+    comparison = Comparison.objects.get(external_id="pair-1")
+    assert (comparison.n_votes, comparison.overlap, comparison.state) == (10, 10, "decided")
+    assert LabelingSettings.objects.get().max_overlap == 5
+    assert Comparison.objects.get(external_id="pair-2").overlap == 3

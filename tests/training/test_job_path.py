@@ -271,9 +271,9 @@ def test_a_second_run_waits_in_the_database_until_the_workers_slot_is_free(
 ) -> None:
     """The real report of the worker, read back: one slot for each of its classes, and its run."""
     busy = at_work(drill(**FOR_EVER, witness=str(tmp_path / "busy.jsonl")))
+    fleet = wait_until(lambda: told_by_worker(busy), what="a report that names the run")
     run = drill(steps=5)
     assert (dispatch.jobs_waiting("cpu"), run.admitted_at) == (set(), None)
-    fleet = wait_until(lambda: told_by_worker(busy), what="a report that names the run")
     assert (fleet.slots("cpu"), fleet.slots("gpu"), fleet.slots("short")) == (1, 1, 0)
     assert "torch" in fleet.workers[0].versions
     assert "in use" in why_it_waits(run)

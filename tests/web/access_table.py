@@ -95,6 +95,7 @@ def person(world: World) -> dict[str, Any]:
 ACCOUNTS = [
     page("home", SIGNED_IN, ok=302),
     page("metrics", SIGNED_IN, ok=404, expect=anyone(404)),  # off until a token is set
+    page("words", SIGNED_IN, args={"language": "de"}, expect=anyone(200)),
     page("livez", SIGNED_IN, expect=anyone(200)),
     page("readyz", SIGNED_IN, expect=anyone(200)),
     page("healthz", SIGNED_IN, ok=503, expect=anyone(503)),  # no workers run beside this test
@@ -124,6 +125,7 @@ ACCOUNTS = [
     ),
     post("accounts:project_restore", SIGNED_IN, ok=404),  # nothing is archived
     post("accounts:project_delete", SIGNED_IN, ok=404),
+    page("accounts:project_export", SIGNED_IN, ok=404, args={"name": "results"}),
     page("accounts:project_settings", ADMINS),
     post("accounts:project_settings", ADMINS, data={"name": "Claims", "description": ""}),
     post("accounts:project_archive", ADMINS),
@@ -257,6 +259,7 @@ LABELING_API = [
     api("POST /projects/{slug}/imports/{job}/start", STAFF, args=import_job, data={}, ok=409),
     # no such import: cancelling the world's would delete its file for good
     api("POST /projects/{slug}/imports/{job}/cancel", STAFF, args={"job": "none"}, ok=404),
+    api("POST /projects/{slug}/imports/{job}/undo", STAFF, args={"job": "none"}, ok=404),
     api("POST /projects/{slug}/next", LABELERS),
     # a pair that is not in one's hands cannot be voted on
     api("POST /slots/{slot}/vote", LABELERS, args=slot_id, data=BALLOT, ok=409),

@@ -4,7 +4,8 @@ from typing import Any
 
 from django.contrib import messages
 from django.core.exceptions import PermissionDenied
-from django.http import HttpResponse
+from django.http import Http404, HttpResponse
+from django.http.response import HttpResponseBase
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils.translation import gettext
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
@@ -118,6 +119,7 @@ def project_delete(request: Request, slug: str) -> HttpResponse:
     project = _archived(request, slug)
     context: dict[str, Any] = {"project": project, "page_title": f"Delete {project.name}"}
     context["facts"] = registry.project_facts([project]).get(project.pk, {})
+    context["exports"] = {name: words for name, (words, _) in registry.last_exports().items()}
     if request.method == "POST":
         try:
             services.project_delete(
@@ -129,3 +131,14 @@ def project_delete(request: Request, slug: str) -> HttpResponse:
         messages.success(request, f"{project.name} is deleted.")
         return redirect("accounts:projects")
     return render(request, "accounts/project_delete.html", context)
+
+
+@require_safe
+def project_export(request: Request, slug: str, name: str) -> HttpResponseBase:
+    """A last file of a project that is about to be deleted."""
+    project = _archived(request, slug)
+    if name not in registry.last_exports():
+        raise Http404
+    request.project = project  # for the audit line of the download
+    response: HttpResponseBase = registry.last_exports()[name][1](project)
+    return response

@@ -26,7 +26,9 @@ class ImportOut(Schema):
     file_size: int = Field(description="bytes")
     file_sha256: str
     stage: Literal["check", "import"]
-    state: Literal["draft", "queued", "running", "done", "failed", "cancelled", "interrupted"]
+    state: Literal[
+        "draft", "queued", "running", "done", "failed", "cancelled", "interrupted", "undone"
+    ]
     settings: dict[str, Any]
     preview: dict[str, Any] = Field(description="container, layout, columns, mapping, first rows")
     check_report: dict[str, Any] = Field(description="what an import would do; empty before")
@@ -187,6 +189,21 @@ def import_start(request: HttpRequest, slug: str, job: str, payload: ImportStart
 def import_cancel(request: HttpRequest, slug: str, job: str) -> Any:
     found = _job(request, slug, job)
     services.import_job_cancel(job=found, by=request.user)
+    found.refresh_from_db()
+    return found
+
+
+@router.post(
+    "/projects/{slug}/imports/{job}/undo",
+    auth=needs("write"),
+    response=ImportOut,
+    summary="Take back what an import brought",
+)
+def import_undo(request: HttpRequest, slug: str, job: str) -> Any:
+    """Its comparisons, prompts, answers and past votes are deleted, as long as nobody has voted on
+    them (409, `import_voted`) and nothing else refers to them (409, `import_used`)."""
+    found = _job(request, slug, job)
+    services.import_job_undo(job=found, by=request.user)
     found.refresh_from_db()
     return found
 

@@ -48,7 +48,7 @@ def unpack(path: Path, target: Path, limits: FileLimits) -> None:
     try:
         with zipfile.ZipFile(path) as archive:
             members = [m for m in archive.infolist() if not m.is_dir()]
-            _check(members, limits.decoded)
+            members_check(members, limits.decoded)
             left = limits.decoded
             for member in members:
                 if PurePosixPath(member.filename).suffix.lower() not in WANTED:
@@ -60,7 +60,8 @@ def unpack(path: Path, target: Path, limits: FileLimits) -> None:
         raise FormatError(f"The archive cannot be unpacked: {error}.") from None
 
 
-def _check(members: list[zipfile.ZipInfo], most: int) -> None:
+def members_check(members: list[zipfile.ZipInfo], most: int) -> None:
+    """Raises FormatError for an archive that would write outside itself, or swells."""
     if len(members) > MOST_FILES:
         raise FormatError(f"The archive holds {len(members):,} files; at most {MOST_FILES:,}.")
     if sum(m.file_size for m in members) > most:
@@ -155,6 +156,22 @@ def _json(path: Path) -> dict:
     return value if isinstance(value, dict) else {}
 
 
+def archive_kind(path: Path) -> str:
+    """ "xlsx" for a workbook, else "zip". Raises FormatError for a document of another kind."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = archive.namelist()
+    except _DAMAGED as error:
+        if of_the_machine(error):
+            raise
+        return "zip"  # which says what is wrong with it
+    if "xl/workbook.xml" in names:
+        return "xlsx"
+    if {"word/document.xml", "ppt/presentation.xml", "content.xml", "xl/workbook.bin"} & {*names}:
+        raise FormatError("This is a document of an office program. Save it as .xlsx or as CSV.")
+    return "zip"
+
+
 def remove(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
@@ -171,7 +188,7 @@ _BUFFER = 1 << 20
 
 def parquet(path: Path, limits: FileLimits) -> Records:
     """Raises FormatError for a damaged file."""
-    with _reading("Parquet"), pa.OSFile(str(path)) as source:
+    with reading("Parquet"), pa.OSFile(str(path)) as source:
         file = pq.ParquetFile(source, buffer_size=_BUFFER, pre_buffer=False)
         columns_check(file.schema_arrow.names, limits)
         batches = file.iter_batches(batch_size=_PARQUET_ROWS, use_threads=False)
@@ -181,12 +198,12 @@ def parquet(path: Path, limits: FileLimits) -> Records:
 def arrow(path: Path, limits: FileLimits) -> Records:
     """An Arrow IPC stream (as `datasets` writes) or file. Raises FormatError when damaged."""
     # Not mapped into memory: what is wrong with a mapped file ends the process.
-    with _reading("Arrow"), pa.OSFile(str(path)) as source:
+    with reading("Arrow"), pa.OSFile(str(path)) as source:
         yield from _numbered(_batches(source, limits), limits)
 
 
 @contextmanager
-def _reading(kind: str) -> Iterator[None]:
+def reading(kind: str) -> Iterator[None]:
     """Whatever the library raises over a file is the file's fault, but for a want of memory."""
     try:
         yield

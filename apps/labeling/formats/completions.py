@@ -93,7 +93,8 @@ def _answer(entry: Any, place: int) -> Completion:
         return Completion(content_from(entry))
     if not isinstance(entry, Mapping):
         raise BadValue("completions", f"answer {place} is neither a text nor an object")
-    content = next((entry[name] for name in _TEXT if entry.get(name)), None)
+    given = [entry[name] for name in _TEXT if entry.get(name) is not None]
+    content = next((value for value in given if value), given[0] if given else None)
     if content is None:
         raise BadValue("completions", f"answer {place} has no text ({', '.join(_TEXT)})")
     model = next((entry[name] for name in _MODEL if isinstance(entry.get(name), str)), "")

@@ -2,7 +2,7 @@
 
 import itertools
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -48,6 +48,18 @@ class Layout:
     def mapping(self, table: Table, options: Options) -> dict[str, str]:
         """Field to column, as chosen and guessed."""
         return self.mapper(options, self.columns(table)).mapping
+
+    def missing(self, table: Table, options: Options) -> list[str]:
+        """Fields that a column has to be chosen for before any row can be made: those it requires,
+        and the prompt where no row says it otherwise (as conversations do, or one for all)."""
+        mapping = self.mapping(table, options)
+        missing = [name for name in self.required if name not in mapping]
+        if "prompt" in mapping or "prompt" not in self.fields or "prompt" in missing:
+            return missing
+        made = _converted(table, self, options)
+        says = [row.comparison is not None and bool(row.comparison.get("prompt")) for row in made]
+        said_why = [row.fault is not None and row.fault.field != "prompt" for row in made]
+        return missing if any(says) or any(said_why) else ["prompt", *missing]
 
     def rows(self, table: Table, options: Options) -> Iterator[Converted]:
         """Every record of the file, converted. Raises FormatError where the file breaks off."""
@@ -104,6 +116,7 @@ def preview_of(table: Table, layout: Layout, options: Options) -> dict[str, Any]
         raise FormatError("A column's name holds a NUL character, as no text does.")
     columns = layout.columns(table)
     columns_check(columns, table.limits)
+    mapping = layout.mapping(table, options)
     return {
         "container": table.container,
         "layout": layout.key,
@@ -114,14 +127,14 @@ def preview_of(table: Table, layout: Layout, options: Options) -> dict[str, Any]
         "notes": list(table.notes),
         "columns": list(columns),
         "fields": list(layout.fields),
-        "required": list(layout.required),
-        "mapping": layout.mapping(table, options),
+        "missing": layout.missing(table, options),
+        "mapping": mapping,
         "header": list(table.columns[:_MOST_COLUMNS]),
         "sample": [
             [_cell(record.get(name)) for name in table.columns[:_MOST_COLUMNS]]
             for record in table.sample[:SAMPLE_ROWS]
         ],
-        "rows": [_row(row) for row in _converted(table, layout, options)],
+        "rows": [_row(row, mapping) for row in _converted(table, layout, options)],
     }
 
 
@@ -135,9 +148,10 @@ def _converted(table: Table, layout: Layout, options: Options) -> list[Converted
     return list(itertools.islice(rows, SAMPLE_ROWS))
 
 
-def _row(row: Converted) -> dict[str, Any]:
+def _row(row: Converted, mapping: Mapping[str, str]) -> dict[str, Any]:
     if row.fault is not None:
-        return {"row": row.row, "error": f"{row.fault.field}: {row.fault.message}"}
+        said = in_own_words(row.fault.field, row.fault.message, mapping)
+        return {"row": row.row, "error": ": ".join(said)}
     made = row.comparison or {}
     shown = {"row": row.row, "gold": made.get("gold", ""), "votes": len(row.votes)}
     for name, role in (
@@ -148,8 +162,17 @@ def _row(row: Converted) -> dict[str, Any]:
         try:
             shown[name] = excerpt(messages_from(made.get(name), role=role), _LONGEST_CELL)
         except BadMessages as error:
-            return {"row": row.row, "error": f"{name}: {error}"}
+            why = "is missing" if made.get(name) is None else str(error)
+            return {"row": row.row, "error": ": ".join(in_own_words(name, why, mapping))}
     return shown
+
+
+def in_own_words(field: str, message: str, mapping: Mapping[str, str]) -> tuple[str, str]:
+    """(field, message) of a problem, by the file's own columns where they fill our fields."""
+    for name in ("response_a", "response_b"):
+        if name in mapping and name != mapping[name]:
+            message = message.replace(name, mapping[name])
+    return mapping.get(field, field), message
 
 
 def _cell(value: Any) -> str:
@@ -190,13 +213,7 @@ def rows(
     limits = FileLimits(columns, decoded)
     with _opened(Path(path), chosen, limits, scratch) as (table, layout, options):
         mapping = layout.mapping(table, options)
-        missing = next((name for name in layout.required if name not in mapping), None)
-        if missing is not None:
-            raise DomainError(
-                "Choose the column that holds this; none was recognised.",
-                code="column_missing",
-                field=missing,
-            )
+        missing_refuse(layout.missing(table, options))
         yield {
             "container": table.container,
             "layout": layout.label,
@@ -204,6 +221,28 @@ def rows(
             "notes": list(table.notes),
         }
         yield from map(_plain, layout.rows(table, options))
+
+
+def missing_refuse(missing: list[str]) -> None:
+    """Raises DomainError for fields without a column; `details` has each of them."""
+    if missing:
+        words = "Choose the column with the {}.".format
+        raise DomainError(
+            words(FIELD_WORDS[missing[0]]),
+            code="column_missing",
+            field=missing[0],
+            details=[{"field": name, "message": words(FIELD_WORDS[name])} for name in missing],
+        )
+
+
+FIELD_WORDS = {
+    "prompt": "prompt",
+    "response_a": "first answer",
+    "response_b": "second answer",
+    "chosen": "chosen answer",
+    "rejected": "rejected answer",
+    "completions": "list of answers",
+}
 
 
 def _plain(row: Converted) -> dict[str, Any]:

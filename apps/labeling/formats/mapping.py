@@ -43,6 +43,8 @@ _NAMES: dict[str, tuple[str, ...]] = {
         "completion_a",
         "output_a",
         "conversation_a",
+        "messages_a",
+        "chat_a",
         "text_a",
         "response_0",
         "response0",
@@ -53,6 +55,9 @@ _NAMES: dict[str, tuple[str, ...]] = {
         "output_1",
         "output1",
         "completion_1",
+        "conversation_1",
+        "messages_1",
+        "chat_1",
         "text_1",
         "text1",
         "candidate_1",
@@ -66,6 +71,8 @@ _NAMES: dict[str, tuple[str, ...]] = {
         "completion_b",
         "output_b",
         "conversation_b",
+        "messages_b",
+        "chat_b",
         "text_b",
         "response_2",
         "response2",
@@ -74,6 +81,9 @@ _NAMES: dict[str, tuple[str, ...]] = {
         "output_2",
         "output2",
         "completion_2",
+        "conversation_2",
+        "messages_2",
+        "chat_2",
         "text_2",
         "text2",
         "response_1",
@@ -114,7 +124,8 @@ _NAMES: dict[str, tuple[str, ...]] = {
 }
 
 
-_CONTENT = ("prompt", "response_a", "response_b", "chosen", "rejected")
+_ANSWERS = ("response_a", "response_b", "chosen", "rejected")
+_CONTENT = ("prompt", *_ANSWERS)
 
 
 def mapping_of(options: Options, fields: Iterable[str], columns: Iterable[str]) -> dict[str, str]:
@@ -146,11 +157,14 @@ class Mapper:
         self._common = tuple((n, self.mapping[n]) for n in COMMON if n in self.mapping)
 
     def value(self, record: Record, name: str) -> Any:
-        """What the record has for a field; messages and texts in our form; None for nothing."""
+        """What the record has for a field; messages and texts in our form; None for nothing.
+
+        A model may have answered nothing: an empty text is an answer."""
         column = self.mapping.get(name)
         value = record.get(column) if column is not None else None
         if is_blank(value):
-            return self.options.constants.get(name) or None
+            nothing = "" if name in _ANSWERS and value == "" else None
+            return self.options.constants.get(name) or nothing
         return content_from(value) if name in _CONTENT else value
 
     def common(self, record: Record, *, without: Iterable[str] = ()) -> dict[str, Any]:
@@ -208,6 +222,26 @@ def flat(record: Record, prefix: str) -> Mapping[str, Any]:
     """The object under `prefix`, or an empty one."""
     value = record.get(prefix)
     return value if isinstance(value, Mapping) else {}
+
+
+def prompt_apart(prompt: Any, a: Any, b: Any, *, where: str) -> tuple[Any, Any, Any]:
+    """(prompt, a, b) with the prompt taken out of the answers where it is in them: a text beside
+    answers that are whole conversations is not the prompt but a copy of it."""
+    whole = isinstance(a, list) and isinstance(b, list)
+    if (prompt is None and a is not None and b is not None) or (
+        whole and isinstance(prompt, str) and not _only_answers(a, b)
+    ):
+        return split_common(a, b, where=where)
+    return prompt, a, b
+
+
+def _only_answers(a: list[Any], b: list[Any]) -> bool:
+    """Whether both begin with an assistant's turn: then they hold no prompt."""
+    return all(
+        isinstance(turns[0], dict) and turns[0].get("role") == "assistant"
+        for turns in (a, b)
+        if turns
+    )
 
 
 def split_common(a: Any, b: Any, *, where: str) -> tuple[Any, Any, Any]:

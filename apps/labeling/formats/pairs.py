@@ -7,7 +7,7 @@ beginning is the prompt, `model_a`, `model_b`, and a `winner` that says "tie (bo
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from apps.labeling.formats.mapping import Mapper, mapping_of, split_common
+from apps.labeling.formats.mapping import Mapper, mapping_of, prompt_apart
 from apps.labeling.formats.records import COMMON, BadValue, Converted, Options, Record, RecordFault
 
 KEY, LABEL = "pairs", "a prompt and two answers"
@@ -47,10 +47,9 @@ def convert(number: int, record: Record, read: Mapper) -> Iterator[Converted]:
 
 def _row(record: Record, read: Mapper) -> dict[str, Any]:
     row = read.common(record)
-    prompt = read.value(record, "prompt")
-    a, b = read.value(record, "response_a"), read.value(record, "response_b")
-    if prompt is None and isinstance(a, list) and isinstance(b, list):
-        prompt, a, b = split_common(a, b, where="response_b")
+    prompt, a, b = (read.value(record, name) for name in ("prompt", "response_a", "response_b"))
+    if isinstance(a, list) and isinstance(b, list):
+        prompt, a, b = prompt_apart(prompt, a, b, where="response_b")
     row |= {"prompt": prompt, "response_a": a, "response_b": b}
     if gold := read.gold(record):
         row["gold"] = gold

@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from apps.labeling.formats.mapping import Mapper, mapping_of, split_common
+from apps.labeling.formats.mapping import Mapper, mapping_of, prompt_apart
 from apps.labeling.formats.records import (
     COMMON,
     BadValue,
@@ -60,25 +60,10 @@ def convert(number: int, record: Record, read: Mapper) -> Iterator[Converted]:
 
 
 def _explicit(prompt: Any, chosen: Any, rejected: Any) -> tuple[Any, Any, Any]:
-    """(prompt, chosen, rejected) with the prompt taken out of the answers where it is in them."""
     for name, value in (("chosen", chosen), ("rejected", rejected)):
         if value is None:
             raise BadValue(name, "is missing")
-    whole = isinstance(chosen, list) and isinstance(rejected, list)
-    if prompt is None or (whole and isinstance(prompt, str)):
-        if whole and isinstance(prompt, str) and _only_answers(chosen, rejected):
-            return prompt, chosen, rejected
-        return split_common(chosen, rejected, where="rejected")
-    return prompt, chosen, rejected
-
-
-def _only_answers(chosen: list[Any], rejected: list[Any]) -> bool:
-    """Whether both begin with an assistant's turn: then they hold no prompt."""
-    return all(
-        isinstance(turns[0], dict) and turns[0].get("role") == "assistant"
-        for turns in (chosen, rejected)
-        if turns
-    )
+    return prompt_apart(prompt, chosen, rejected, where="rejected")
 
 
 def row_of(prompt: Any, chosen: Any, rejected: Any, record: Record, read: Mapper) -> dict[str, Any]:

@@ -3,6 +3,8 @@
 import errno
 import itertools
 import json
+import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -30,6 +32,52 @@ def columns_check(names: list[str] | tuple[str, ...], limits: FileLimits) -> Non
         raise FormatError(f"It has {len(names):,} columns; at most {limits.columns:,} are read.")
     if any(len(name) > LONGEST_NAME for name in names):
         raise FormatError(f"A column's name has more than {LONGEST_NAME} characters.")
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """The columns of a table. One without a name, in between, is called by its place (`made_up`);
+    it counts only where a row has a value in it."""
+
+    names: tuple[str, ...]
+    made_up: frozenset[str]
+
+    @classmethod
+    def of(cls, cells: Sequence[str], limits: FileLimits) -> "Header":
+        """Without the empty columns that spreadsheets leave at the end. Raises FormatError for too
+        many names, or a doubled one."""
+        given = [cell.strip().lstrip("\ufeff") for cell in cells]
+        while given and not given[-1]:
+            given.pop()
+        if not given:
+            raise FormatError("The file is empty.")
+        names = [name or f"column {place}" for place, name in enumerate(given, start=1)]
+        columns_check(names, limits)
+        doubled = next((name for name, n in Counter(names).items() if n > 1), None)
+        if doubled is not None:
+            raise FormatError(f"The header names the column {doubled!r} twice.")
+        return cls(tuple(names), frozenset(set(names) - set(given)))
+
+    def record(self, cells: list[str]) -> "Record | RecordFault":
+        """A row by column; an empty cell is an empty text."""
+        if not any(cell.strip() for cell in cells[len(self.names) :]):
+            del cells[len(self.names) :]
+        if len(cells) != len(self.names):
+            said = f"has {len(cells)} columns where the header has {len(self.names)}"
+            return RecordFault("row", said)
+        if any(is_half(cell) for cell in cells):
+            return RecordFault("row", HALF)
+        pairs = zip(self.names, cells, strict=True)
+        return {name: cell for name, cell in pairs if cell or name not in self.made_up}
+
+
+HALF = "holds half a character (a lone surrogate, such as \\ud800)"
+_HALF = re.compile("[\ud800-\udfff]")
+
+
+def is_half(text: str) -> bool:
+    """Whether a text holds a lone surrogate, which no UTF-8 can say."""
+    return not text.isascii() and _HALF.search(text) is not None
 
 
 def of_the_machine(error: Exception) -> bool:

@@ -29,6 +29,7 @@ CONTAINERS = {
     "csv": "CSV or TSV",
     "parquet": "Parquet",
     "arrow": "Arrow (datasets)",
+    "xlsx": "Excel (.xlsx)",
     "zip": "zipped folder (datasets)",
 }
 SAMPLE = 50  # records that layout and mapping are judged by
@@ -39,7 +40,8 @@ _SWELLS_FROM = 1_000_000  # unpacked bytes
 class Table:
     """A file as records. `columns`: names in order of first appearance among the first records.
 
-    `splits`: of a dataset folder, with the one that is read first; `notes`: what was assumed.
+    `splits`: of a dataset folder, or the sheets of a workbook; `split`: the one that is read;
+    `notes`: what was assumed.
     """
 
     container: str
@@ -74,6 +76,8 @@ class Table:
                 return text_files.array(path, self.encoding)
             case "csv":
                 return text_files.rows(path, self.encoding, self.delimiter, self.limits)
+            case "xlsx":
+                return _workbooks().rows(path, self.split, self.limits)
         raise FormatError("An archive inside an archive is not unpacked.")
 
     def _narrow(self, record: Record | RecordFault) -> Record | RecordFault:
@@ -106,6 +110,8 @@ def table_open(
         try:
             if found == "zip":
                 yield _folder(path, Path(scratch) / "unpacked", split, limits)
+            elif found == "xlsx":
+                yield _workbook(path, split, limits)
             else:
                 yield _single(path, found, encoding, delimiter, note, limits)
         except UnicodeError as error:
@@ -119,7 +125,7 @@ def container_of(path: Path) -> str:
     if not head.strip():
         raise FormatError("The file is empty.")
     if head.startswith(b"PK\x03\x04"):
-        return "zip"
+        return binary_files.archive_kind(path)
     if head.startswith(b"PAR1"):
         return "parquet"
     if head.startswith((b"ARROW1", b"\xff\xff\xff\xff")):
@@ -127,7 +133,7 @@ def container_of(path: Path) -> str:
     if head.startswith((b"%PDF", b"\x89PNG", b"\xd0\xcf\x11\xe0", b"\x1f\x8b", b"7z\xbc\xaf")):
         raise FormatError(
             "This is a document, an image or an archive of a kind that holds no rows here. "
-            "JSON Lines, JSON, CSV, Parquet, Arrow and .zip can be read."
+            "JSON Lines, JSON, CSV, .xlsx, Parquet, Arrow and .zip can be read."
         )
     return _text_container(path)
 
@@ -172,9 +178,7 @@ def _single(
 def _folder(path: Path, scratch: Path, split: str, limits: FileLimits) -> Table:
     binary_files.unpack(path, scratch, limits)
     splits = binary_files.data_files(scratch)
-    if split and split not in splits:
-        raise FormatError(f"The dataset has no split {split!r}; it has {', '.join(splits)}.")
-    chosen = split or ("train" if "train" in splits else next(iter(splits)))
+    chosen, notes = _split(split, list(splits), "split")
     files = tuple((part, container_of(part)) for part in splits[chosen])
     if not files:
         raise FormatError(f"The split {chosen!r} holds no data file.")
@@ -184,18 +188,34 @@ def _folder(path: Path, scratch: Path, split: str, limits: FileLimits) -> Table:
         encoding = text_files.encoding_of(files[0][0])
     if "csv" in kinds:
         delimiter = text_files.delimiter_of(files[0][0], encoding)
-    others = [name for name in splits if name != chosen]
-    note = f"Read is the split {chosen!r}; there are also {', '.join(others)}." if others else ""
     return _table(
         "zip",
         files,
         encoding,
         delimiter,
         limits,
-        notes=(note,) if note else (),
+        notes=notes,
         split=chosen,
         splits=tuple(splits),
     )
+
+
+def _workbook(path: Path, sheet: str, limits: FileLimits) -> Table:
+    sheets = _workbooks().sheets(path, limits)
+    chosen, notes = _split(sheet, sheets, "sheet")
+    files = ((path, "xlsx"),)
+    return _table("xlsx", files, "", "", limits, notes=notes, split=chosen, splits=tuple(sheets))
+
+
+def _split(wanted: str, there: list[str], noun: str) -> tuple[str, tuple[str, ...]]:
+    """The one to read, and what is said of the others."""
+    if wanted and wanted not in there:
+        raise FormatError(f"There is no {noun} {wanted!r}; there are {', '.join(there)}.")
+    chosen = wanted or ("train" if "train" in there else there[0])
+    others = [name for name in there if name != chosen]
+    if not others:
+        return chosen, ()
+    return chosen, (f"Read is the {noun} {chosen!r}; there are also {', '.join(others)}.",)
 
 
 def _table(
@@ -214,8 +234,13 @@ def _table(
     if not sample:
         raise FormatError(f"None of its first rows can be read: {first[0].message}.")
     columns = tuple(dict.fromkeys(name for record in sample for name in record))
+    named = None
     if container == "csv":
-        columns = tuple(text_files.columns_of(files[0][0], encoding, delimiter, limits))
+        named = text_files.header(files[0][0], encoding, delimiter, limits)
+    elif container == "xlsx":
+        named = _workbooks().header(files[0][0], bare.split, limits)
+    if named is not None:
+        columns = tuple(n for n in named.names if n in columns or n not in named.made_up)
     columns_check(columns, limits)
     return replace(bare, sample=sample, columns=columns)
 
@@ -225,6 +250,13 @@ def _columnar() -> ModuleType:
     from apps.labeling.formats import binary_files
 
     return binary_files
+
+
+def _workbooks() -> ModuleType:
+    """Loaded where it is needed, likewise."""
+    from apps.labeling.formats import workbooks
+
+    return workbooks
 
 
 def _ungzipped(path: Path, scratch: Path, limits: FileLimits) -> tuple[Path, str]:

@@ -4,17 +4,17 @@ import codecs
 import csv
 import itertools
 import json
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
 from apps.labeling.formats.records import (
+    HALF,
     FileLimits,
     FormatError,
+    Header,
     RecordFault,
     Records,
-    columns_check,
 )
 
 # CSV and its relatives: delimiter and encoding found from the content, quoted newlines kept.
@@ -31,8 +31,6 @@ _BOMS = (
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
-HALF = "holds half a character (a lone surrogate, such as \\ud800)"
-_HALF = re.compile("[\ud800-\udfff]")
 csv.field_size_limit(10_000_000)  # characters of one cell; the import has its own, lower limit
 
 
@@ -57,11 +55,6 @@ def encoding_of(path: Path) -> str:
         except UnicodeDecodeError:
             return "cp1252"
     return "utf-8"
-
-
-def is_half(text: str) -> bool:
-    """Whether a text holds a lone surrogate, which no UTF-8 can say."""
-    return not text.isascii() and _HALF.search(text) is not None
 
 
 def encoding_check(name: str) -> None:
@@ -119,28 +112,12 @@ def _lenient(sample: str, delimiter: str) -> Iterator[list[str]]:
             yield record
 
 
-def columns_of(path: Path, encoding: str, delimiter: str, limits: FileLimits) -> list[str]:
-    """The header, without the empty columns that spreadsheets leave at its end. Raises FormatError
-    for too many names, a doubled one, or one that is missing in between."""
+def header(path: Path, encoding: str, delimiter: str, limits: FileLimits) -> Header:
     with text_open(path, encoding) as file:
         try:
-            header = next(csv.reader(file, delimiter=delimiter), [])
+            return Header.of(next(csv.reader(file, delimiter=delimiter), []), limits)
         except csv.Error as error:
             raise FormatError(f"The header cannot be read: {error}.") from None
-    names = [name.strip().lstrip("\ufeff") for name in header]
-    while names and not names[-1]:
-        names.pop()
-    if not names:
-        raise FormatError("The file is empty.")
-    columns_check(names, limits)
-    seen: set[str] = set()
-    for place, name in enumerate(names, start=1):
-        if not name:
-            raise FormatError(f"Column {place} of the header has no name.")
-        if name in seen:
-            raise FormatError(f"The header names the column {name!r} twice.")
-        seen.add(name)
-    return names
 
 
 def delimiter_check(delimiter: str) -> None:
@@ -150,8 +127,8 @@ def delimiter_check(delimiter: str) -> None:
 
 
 def rows(path: Path, encoding: str, delimiter: str, limits: FileLimits) -> Records:
-    """Records by column, empty cells left out; numbers count records after the header."""
-    names = columns_of(path, encoding, delimiter, limits)
+    """Records by column; numbers count records after the header."""
+    names = header(path, encoding, delimiter, limits)
     with text_open(path, encoding) as file:
         reader = csv.reader(file, delimiter=delimiter, strict=True)
         next(reader)
@@ -168,16 +145,7 @@ def rows(path: Path, encoding: str, delimiter: str, limits: FileLimits) -> Recor
             if not record:
                 continue
             number += 1
-            if not any(cell.strip() for cell in record[len(names) :]):
-                del record[len(names) :]
-            if len(record) != len(names):
-                message = f"has {len(record)} columns where the header has {len(names)}"
-                yield number, RecordFault("row", message)
-                continue
-            if any(is_half(cell) for cell in record):
-                yield number, RecordFault("row", HALF)
-                continue
-            yield number, {n: cell for n, cell in zip(names, record, strict=True) if cell != ""}
+            yield number, names.record(record)
 
 
 # JSON Lines and JSON arrays.

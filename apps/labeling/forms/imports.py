@@ -4,7 +4,9 @@ from typing import Any
 
 from django import forms
 
+from apps.common.errors import DomainError
 from apps.labeling.formats import CONTAINERS, LAYOUTS, PAIRINGS
+from apps.labeling.formats.layouts import missing_refuse
 
 _LABELS = {
     "prompt": "Prompt",
@@ -141,6 +143,8 @@ class ImportSettingsForm(forms.Form):
             unused.append("delimiter")
         if container not in ("csv", "json", "jsonl"):
             unused.append("encoding")
+        if container == "xlsx":
+            self.fields["split"].label = "Sheet"
         return unused
 
     def main_columns(self) -> list[Any]:
@@ -182,8 +186,27 @@ class ImportSettingsForm(forms.Form):
             "constants": constants,
         } | {name: data[name] for name in plain if name in data and data[name] != ""}
 
-    def place(self, field: str, message: str) -> None:
-        """Put a refusal beside the field it names."""
+    @classmethod
+    def asking(cls, *, preview: dict[str, Any], chosen: dict[str, Any]) -> "ImportSettingsForm":
+        """Not sent yet; the columns that have to be chosen are marked already."""
+        form = cls(preview=preview, chosen=chosen)
+        form.full_clean()
+        form.cleaned_data = {}
+        try:
+            missing_refuse(preview.get("missing", []))
+        except DomainError as error:
+            form.refuse(error)
+        return form
+
+    def refuse(self, error: DomainError) -> None:
+        """Put a refusal beside the field it names; one of missing columns beside each."""
+        if error.code != "column_missing":
+            self._place(error.field or "", error.message)
+            return
+        for one in error.details:
+            self._place(one["field"], one["message"])
+
+    def _place(self, field: str, message: str) -> None:
         for name in (_MAP + field, field, None):
             if name is None or name in self.fields:
                 self.add_error(name, message)

@@ -150,6 +150,7 @@ class ImportJob(Named):
         FAILED = "failed", "failed"
         CANCELLED = "cancelled", "cancelled"
         INTERRUPTED = "interrupted", "interrupted"
+        UNDONE = "undone", "undone"
 
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="imports")
     created_by = models.ForeignKey(User, null=True, on_delete=models.SET_NULL, related_name="+")

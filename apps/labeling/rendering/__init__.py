@@ -27,9 +27,10 @@ from markdown_it.utils import EnvType, OptionsDict
 
 from apps.labeling.rendering.code import CLASSES, Allowance, Spent, allowance_plugin, code_html
 from apps.labeling.rendering.maths import Piece, maths_plugin, pieces_of, text_escaped, tricks_named
+from apps.labeling.texts import EMPTY
 
 # Part of every cache key: raise it when the output for the same text changes.
-VERSION = 5
+VERSION = 6
 CACHE_SECONDS = 7 * 24 * 3600
 # CPU seconds a text may take. 200,000 characters of ordinary Markdown take 0.4 s.
 ALLOWANCE = 1.0
@@ -130,6 +131,8 @@ def _key(text: str) -> str:
 
 
 def _html(text: str, allowance: Allowance) -> str:
+    if not text.strip():
+        return f'<p class="faint">{EMPTY}</p>'
     html = "".join(_piece_html(piece, allowance) for piece in pieces_of(text))
     # At the end, since Markdown's character references can spell such characters too.
     return tricks_named(html)

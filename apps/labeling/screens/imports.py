@@ -9,9 +9,9 @@ from django.utils import timezone
 
 from apps.accounts.models import Project
 from apps.common.errors import Missing
-from apps.labeling.models import ImportJob
+from apps.labeling.models import Comparison, ImportJob
 from apps.labeling.services import WARNINGS, progress_read
-from apps.labeling.services.imports import folder_of, store
+from apps.labeling.services.imports import batch_of, folder_of, store
 from workers.artifacts import ArtifactError
 
 State, Stage = ImportJob.State, ImportJob.Stage
@@ -46,6 +46,7 @@ def words_of(job: ImportJob) -> str:
         State.FAILED: f"{what} failed",
         State.CANCELLED: "cancelled",
         State.INTERRUPTED: f"{what} was interrupted",
+        State.UNDONE: "undone",
     }[State(job.state)]
 
 
@@ -118,6 +119,11 @@ def import_job_get(*, project: Project, job: str) -> ImportJob:
     if found is None:
         raise Missing("There is no such import in this project.")
     return found
+
+
+def comparisons_of(job: ImportJob) -> QuerySet[Comparison]:
+    """The comparisons that came with it."""
+    return Comparison.objects.filter(project=job.project_id, batch=batch_of(job))
 
 
 def findings(job: ImportJob) -> Iterator[dict[str, Any]]:

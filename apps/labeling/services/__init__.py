@@ -22,6 +22,7 @@ from apps.labeling.services.imports import (
     import_job_configure,
     import_job_create,
     import_job_start,
+    import_job_undo,
     progress_read,
 )
 from apps.labeling.services.leasing import (
@@ -118,6 +119,7 @@ __all__ = [
     "import_job_create",
     "import_job_run",
     "import_job_start",
+    "import_job_undo",
     "import_jobs_sweep",
     "labeling_set_up",
     "labeling_settings_update",

@@ -102,7 +102,7 @@ def decision_store(
     next fit.
     """
     possible = max(policy.max_overlap, overlap)
-    posteriors = _posteriors(cursor, comparison, policy) if policy.method else None
+    posteriors = posteriors_of(cursor, comparison, policy) if policy.method else None
     rule: Rule | PosteriorRule
     if posteriors is not None and policy.by_model:
         rule = policy.posterior_rule()
@@ -143,6 +143,7 @@ def decision_store(
     return decision
 
 
-def _posteriors(cursor: CursorWrapper, comparison: int, policy: Policy) -> tuple[float, ...]:
+def posteriors_of(cursor: CursorWrapper, comparison: int, policy: Policy) -> tuple[float, ...]:
+    """P(truth | the votes on a comparison) of each choice, by the project's fitted consensus."""
     cursor.execute(sql.VOTERS, {"comparison": comparison})
     return posterior(cursor.fetchall(), policy.priors or (), policy.confusion or ())

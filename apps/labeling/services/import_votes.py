@@ -1,26 +1,32 @@
-"""Bringing in votes that were cast elsewhere, through the same steps as a vote on the screen."""
+"""Bringing in votes that were cast elsewhere, thousands a second: each gets a slot of its own, is
+counted and decided like any other."""
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import groupby
 from typing import Any, Literal
 
-from django.db import transaction
+from django.db import connection, transaction
+from django.db.backends.utils import CursorWrapper
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 
 from apps.accounts.models import Membership, Project, Role, User
 from apps.common.errors import Conflict, DomainError
-from apps.common.transactions import WORTH_IT, plans_renew, prepared_cursor
+from apps.common.transactions import WORTH_IT, plans_renew, retried, rows_named
 from apps.labeling.models import Choice, Comparison, Decision, LabelingSettings, Slot, Vote
-from apps.labeling.services import leasing, votes
+from apps.labeling.services import statements as sql
 from apps.labeling.services.answers import Answer
+from apps.labeling.services.loading import ids_next, rows_copy
+from apps.labeling.services.redeciding import votes_recount
 from apps.labeling.services.results import RowProblem, RowsRefused, VotesReport
 
 FIELDS = ("comparison", "annotator", "choice", "cast_at", "strength", "rationale")
-BATCH = 500  # votes per transaction
+BATCH = 2_000  # votes per transaction, about
+MOST = 200  # votes on one comparison that a file may bring
 _LONGEST_ANNOTATOR = 100
 _UNUSABLE_PASSWORD = "!"  # noqa: S105 (opens nothing: Django refuses passwords that start with it)
 
@@ -30,6 +36,7 @@ def votes_import(
     project: Project,
     rows: Iterable[Mapping[str, Any]],
     on_error: Literal["refuse", "skip"] = "refuse",
+    make_room: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> VotesReport:
     """Import past votes: each takes a slot, is stored, counted and decided like any other.
@@ -41,14 +48,16 @@ def votes_import(
 
     A vote that is there already, with the same choice, is left alone, so the same file twice
     changes nothing. All rows are checked before the first is written; then they are written in
-    transactions of 500, after each of which `progress(rows done, rows to do)` is called.
+    transactions of about 2,000, after each of which `progress(rows done, rows to do)` is called.
+    make_room: a comparison takes all the votes that come for it (MOST at most), also beyond the
+    project's maximum; otherwise those beyond it are refused.
 
     Raises `RowsRefused` listing every bad row and field, with nothing imported; with
     on_error="skip" the good rows are imported. If other people vote in the same moments and take
     the room, `Conflict` (`import_interrupted`) names the row; a second run continues there.
     """
     started = time.perf_counter()
-    check = _Check(project)
+    check = _Check(project, make_room=make_room)
     todo, n_rows = check.read(list(rows))
     problems = sorted(check.problems, key=lambda problem: problem.row)
     if problems and on_error == "refuse":
@@ -56,13 +65,14 @@ def votes_import(
     with transaction.atomic():
         n_people = _people_create(project, todo)
     people = _people(project, {vote.annotator for vote in todo})
-    for start in range(0, len(todo), BATCH):
-        _write_batch(todo[start : start + BATCH], people)
-        n_batches = start // BATCH + 1
+    done = 0
+    for n_batches, batch in enumerate(_batches(todo), start=1):
+        _write_batch(project, batch, people, make_room)
+        done += len(batch)
         if n_batches & (n_batches - 1) == 0 and len(todo) >= WORTH_IT:  # after 1, 2, 4, 8, …
             plans_renew(Vote, Decision, Slot)
         if progress:
-            progress(min(start + BATCH, len(todo)), len(todo))
+            progress(done, len(todo))
     n_refused = len({problem.row for problem in problems})
     return VotesReport(
         n_rows=n_rows,
@@ -93,8 +103,8 @@ class _BadField(Exception):
 class _Check:
     """Everything that can be wrong with a row, found before anything is written."""
 
-    def __init__(self, project: Project) -> None:
-        self.project = project
+    def __init__(self, project: Project, *, make_room: bool) -> None:
+        self.project, self.make_room = project, make_room
         self.problems: list[RowProblem] = []
         self.now = timezone.now()
 
@@ -114,7 +124,7 @@ class _Check:
 
     def _look_up(self, rows: list[Mapping[str, Any]]) -> None:
         settings = LabelingSettings.objects.filter(project=self.project).first()
-        most = (settings or LabelingSettings()).max_overlap
+        most = MOST if self.make_room else (settings or LabelingSettings()).max_overlap
         names = {str(r.get("comparison")) for r in rows if isinstance(r, Mapping)}
         mine = Comparison.objects.filter(project=self.project)
         self.comparisons: dict[str, int] = {}
@@ -137,7 +147,7 @@ class _Check:
         self.known = {
             (comparison, username[prefix:]): choice
             for comparison, username, choice in Vote.objects.filter(
-                project=self.project, is_current=True, annotator__is_imported=True
+                project=self.project, source=Vote.Source.IMPORT, annotator__is_imported=True
             ).values_list("comparison_id", "annotator__username", "choice")
         }
 
@@ -163,7 +173,10 @@ class _Check:
             return None
         if self.room[comparison] <= 0:
             raise _BadField(
-                "comparison", "is full: the project's maximum of votes per comparison is reached"
+                "comparison",
+                f"is full: it takes at most {MOST} votes"
+                if self.make_room
+                else "is full: the project's maximum of votes per comparison is reached",
             )
         self.room[comparison] -= 1
         self.known[(comparison, annotator)] = answer.choice
@@ -248,34 +261,133 @@ def _people_create(project: Project, todo: list[_PastVote]) -> int:
     return len(new)
 
 
-def _write_batch(batch: list[_PastVote], people: dict[str, int]) -> None:
-    with transaction.atomic(), prepared_cursor() as cursor:
-        keys = sorted({vote.comparison for vote in batch})
-        # All rows this batch decides, locked in one order, so two imports cannot deadlock.
-        list(
-            Comparison.objects.select_for_update(no_key=True)
-            .filter(pk__in=keys)
-            .order_by("pk")
-            .values_list("pk")
+def _batches(todo: list[_PastVote]) -> Iterator[list[_PastVote]]:
+    """The votes in parts; those on one comparison stay together, so that it is decided once."""
+    batch: list[_PastVote] = []
+    for _, votes in groupby(sorted(todo, key=lambda v: v.comparison), key=lambda v: v.comparison):
+        batch += votes
+        if len(batch) >= BATCH:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
+
+
+@retried
+def _write_batch(
+    project: Project, batch: list[_PastVote], people: dict[str, int], room: bool
+) -> None:
+    """Slots, votes and decisions of a batch in one transaction, by few statements."""
+    keys = sorted({vote.comparison for vote in batch})
+    with transaction.atomic(), connection.cursor() as cursor:
+        # Locked in one order, so two imports cannot deadlock.
+        cursor.execute(sql.LOCK_COMPARISONS, {"ids": keys})
+        cursor.execute("select now()")
+        now = cursor.fetchone()[0]
+        cursor.execute(sql.PLACES_OF, {"ids": keys})
+        places = {row["id"]: row for row in rows_named(cursor)}
+        taken, added = _places(cursor, batch, people, places, room)
+        cursor.execute(
+            "update labeling_slot s set state = 'done', annotator_id = t.annotator,"
+            " leased_at = now(), leased_until = null, left_is = ''"
+            " from unnest(%s::bigint[], %s::bigint[]) t(id, annotator) where s.id = t.id",
+            [list(taken), [people[vote.annotator] for vote in taken.values()]],
         )
-        for vote in batch:
-            annotator = people[vote.annotator]
-            try:
-                votes.cast(
-                    cursor,
-                    slot=leasing.take_for(cursor, vote.comparison, annotator),
-                    annotator=annotator,
-                    answer=vote.answer,
-                    key=f"import:{vote.comparison}",
-                    source=Vote.Source.IMPORT,
-                    cast_at=vote.cast_at,
-                    lease_next=False,
+        more = Counter(vote.comparison for vote in added.values())
+        cursor.execute(
+            "update labeling_comparison c set overlap = overlap + t.more"
+            " from unnest(%s::bigint[], %s::int[]) t(id, more) where c.id = t.id",
+            [list(more), list(more.values())],
+        )
+        rows_copy(
+            cursor,
+            Slot,
+            "id project_id comparison_id position kind state priority shuffle annotator_id topic"
+            " language leased_at left_is",
+            (
+                (
+                    slot,
+                    project.pk,
+                    vote.comparison,
+                    _next_position(place := places[vote.comparison]),
+                    "regular",
+                    "done",
+                    place["priority"],
+                    place["shuffle"],
+                    people[vote.annotator],
+                    place["topic"],
+                    place["language"],
+                    now,
+                    "",
                 )
-            except Conflict as error:
-                raise Conflict(
-                    f"Row {vote.row}: {error.message} The rows before row {batch[0].row} are in; "
-                    "import the file again to continue.",
-                    code="import_interrupted",
-                    row=vote.row,
-                    field="comparison",
-                ) from error
+                for slot, vote in added.items()
+            ),
+            stamped=False,
+        )
+        rows_copy(
+            cursor,
+            Vote,
+            "project_id comparison_id slot_id annotator_id choice chosen_id left_is strength"
+            " criteria reasons rationale flags idempotency_key source revision is_current cast_at",
+            (
+                (
+                    project.pk,
+                    vote.comparison,
+                    slot,
+                    people[vote.annotator],
+                    vote.answer.choice,
+                    places[vote.comparison].get(f"response_{vote.answer.choice}_id"),
+                    "",
+                    vote.answer.strength,
+                    "{}",
+                    [],
+                    vote.answer.rationale,
+                    [],
+                    f"import:{vote.comparison}",
+                    Vote.Source.IMPORT.value,
+                    1,
+                    True,
+                    vote.cast_at or now,
+                )
+                for slot, vote in sorted((taken | added).items(), key=lambda pair: pair[1].row)
+            ),
+            stamped=False,
+        )
+        votes_recount(project=project, comparisons=keys)
+
+
+def _places(
+    cursor: CursorWrapper,
+    batch: list[_PastVote],
+    people: dict[str, int],
+    places: dict[int, dict[str, Any]],
+    room: bool,
+) -> tuple[dict[int, _PastVote], dict[int, _PastVote]]:
+    """({slot that was open: vote}, {slot to add: vote}); free ones are taken first."""
+    cursor.execute(sql.OPEN_SLOTS, {"ids": list(places)})
+    open_slots: dict[int, list[int]] = {}
+    for slot, comparison in cursor.fetchall():
+        open_slots.setdefault(comparison, []).append(slot)
+    taken: dict[int, _PastVote] = {}
+    wanting: list[_PastVote] = []
+    for vote in batch:
+        if free := open_slots.get(vote.comparison):
+            taken[free.pop(0)] = vote
+            continue
+        place = places[vote.comparison]
+        place["n_slots"] += 1
+        if place["n_slots"] > place["most"] and not room:
+            raise Conflict(
+                f"Row {vote.row}: other people have voted on its comparison meanwhile, and it "
+                f"takes at most {place['most']} votes. Import the file again to continue.",
+                code="import_interrupted",
+                row=vote.row,
+                field="comparison",
+            )
+        wanting.append(vote)
+    return taken, dict(zip(ids_next(cursor, Slot, len(wanting)), wanting, strict=True))
+
+
+def _next_position(place: dict[str, Any]) -> int:
+    place["last"] += 1
+    return place["last"]

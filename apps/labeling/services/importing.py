@@ -19,6 +19,7 @@ from apps.common.errors import DomainError
 from apps.common.json_limits import storable
 from apps.common.transactions import WORTH_IT, plans_renew
 from apps.labeling import dispatch
+from apps.labeling.formats.layouts import in_own_words
 from apps.labeling.models import Comparison, ImportJob, LabelingSettings, Prompt, Response, Slot
 from apps.labeling.selectors import settings_get
 from apps.labeling.services.import_checks import WARNINGS, Scans, rows_read
@@ -26,6 +27,7 @@ from apps.labeling.services.import_votes import votes_import
 from apps.labeling.services.imports import (
     Progress,
     Stopped,
+    batch_of,
     file_delete,
     file_local,
     file_parsed,
@@ -147,7 +149,15 @@ class FileRows:
     votes: list[dict[str, Any]] = field(default_factory=list)
     vote_numbers: list[int] = field(default_factory=list)
     problems: list[RowProblem] = field(default_factory=list)
+    mapping: dict[str, str] = field(default_factory=dict)
     n_records: int = 0
+
+    def in_own_words(self, problems: Iterable[RowProblem]) -> list[RowProblem]:
+        """Problems with the file's own columns in place of our fields."""
+        return [
+            RowProblem(p.row, *in_own_words(p.field, p.message, self.mapping), p.kind)
+            for p in problems
+        ]
 
 
 def file_rows(
@@ -160,7 +170,7 @@ def file_rows(
     head = next(values)
     if recognised:
         recognised(head)
-    found = FileRows()
+    found = FileRows(mapping=head["mapping"])
     shared: dict[str, str] = {}
     for value in values:
         number = value["row"]
@@ -171,7 +181,8 @@ def file_rows(
                 progress(number)
         if "fault" in value:
             field_name, message = value["fault"]
-            found.problems.append(RowProblem(number, field_name, storable(message)))
+            problem = RowProblem(number, field_name, storable(message))
+            found.problems += found.in_own_words([problem])
             _few_enough(found)
             continue
         found.comparisons.append(_sharing(value["comparison"], shared))
@@ -211,6 +222,20 @@ def _few_enough(found: FileRows) -> None:
             code="too_many_votes",
             field="file",
         )
+
+
+def file_import(*, project: Project, found: FileRows, **options: Any) -> ImportReport:
+    """`comparisons_import` of a file's rows; what is wrong with them in the file's own words."""
+    try:
+        report = comparisons_import(
+            project=project, rows=found.comparisons, numbers=found.numbers, **options
+        )
+    except RowsRefused as refused:
+        problems = found.in_own_words(refused.problems)
+        raise RowsRefused(problems, n_rows=refused.n_rows) from None
+    report.problems = found.in_own_words(report.problems)
+    report.warnings = found.in_own_words(report.warnings)
+    return report
 
 
 def report_of(found: FileRows, report: ImportReport, *, max_overlap: int) -> dict[str, Any]:
@@ -261,19 +286,20 @@ def splits_of(groups: Counter[str]) -> dict[str, Any]:
 
 
 def votes_expected(found: FileRows, max_overlap: int) -> dict[str, Any]:
-    """Past votes of the file: how many, by how many people, and for how many there is no room."""
+    """Past votes of the file: how many, by how many people, and how many comparisons take more of
+    them than the project's maximum, which is raised for those alone."""
     by_pair = Counter(str(vote.get("comparison")) for vote in found.votes)
     return {
         "n_votes": len(found.votes),
         "n_people": len({str(vote.get("annotator")) for vote in found.votes}),
-        "n_without_room": sum(max(0, n - max_overlap) for n in by_pair.values()),
+        "n_raised": sum(n > max_overlap for n in by_pair.values()),
         "most": max(by_pair.values()),
         "max_overlap": max_overlap,
     }
 
 
-def votes_result(report: VotesReport) -> dict[str, Any]:
-    return {
+def votes_result(report: VotesReport, expected: dict[str, Any]) -> dict[str, Any]:
+    return {name: expected[name] for name in ("n_raised", "most", "max_overlap")} | {
         "n_votes": report.n_rows,
         "n_created": report.n_created,
         "n_unchanged": report.n_unchanged,
@@ -285,11 +311,11 @@ def votes_result(report: VotesReport) -> dict[str, Any]:
 # A worker's part of an import: claim the job, check the file or bring it in, say how it ended.
 #
 # Comparisons go in by one transaction that also ends the attempt when there are no votes: a worker
-# that is killed leaves none of them. Past votes follow in transactions of 500; an import that ends
-# among them is `interrupted` and continues from there when it is started again, since rows that are
-# there already change nothing. While it works, the worker's connection holds an advisory lock;
-# when the process dies, the database lets go of it and `import_jobs_sweep` sees a running job that
-# nobody runs.
+# that is killed leaves none of them. Past votes follow in transactions of 2,000; an import that
+# ends among them is `interrupted` and continues from there when it is started again, since rows
+# that are there already change nothing. While it works, the worker's connection holds an advisory
+# lock; when the process dies, the database lets go of it and `import_jobs_sweep` sees a running job
+# that nobody runs.
 
 log = logging.getLogger(__name__)
 RESEND_AFTER = timedelta(seconds=20)  # a queued job that nobody has taken is offered again
@@ -401,11 +427,10 @@ def _comparisons(
         progress.tell(step, n, total)
 
     progress.tell("Checking the rows", 0, total)
-    return comparisons_import(
+    return file_import(
         project=job.project,
-        rows=found.comparisons,
-        numbers=found.numbers,
-        batch=f"import {job.pk}",
+        found=found,
+        batch=batch_of(job),
         seed=int(job.settings.get("seed", 0)),
         on_error=job.settings.get("on_error", "refuse"),
         identical_answers=job.settings.get("identical_answers", "refuse"),
@@ -422,9 +447,10 @@ def _votes(
         project=job.project,
         rows=found.votes,
         on_error="skip",
+        make_room=True,
         progress=lambda done, total: progress.tell("Writing existing annotations", done, total),
     )
-    result["votes"] = votes_result(report)
+    result["votes"] = votes_result(report, result["votes"])
     return [
         RowProblem(found.vote_numbers[p.row - 1], f"vote {p.field}", p.message)
         for p in report.problems

@@ -16,7 +16,7 @@ from typing import Any
 
 from django.conf import settings
 from django.core.cache import cache
-from django.db import transaction
+from django.db import IntegrityError, connection, transaction
 from django.utils import timezone
 
 from apps.accounts.models import Project, User
@@ -25,9 +25,11 @@ from apps.common.errors import Conflict, DomainError, Unavailable
 from apps.common.json_limits import storable
 from apps.common.sandbox import sandboxed, upload_limits, worker_limits
 from apps.common.scratch import scratch_folder
+from apps.common.transactions import columns_named
 from apps.labeling import dispatch
-from apps.labeling.formats.layouts import DEFAULTS
+from apps.labeling.formats.layouts import DEFAULTS, missing_refuse
 from apps.labeling.models import ImportJob
+from apps.labeling.services import statements as sql
 from workers.artifacts import ArtifactError, Store, StoreUnreachable
 
 # The file of an import: stored with the artifacts, opened with the job's choices, deleted.
@@ -215,9 +217,7 @@ def _preview(job: ImportJob) -> dict[str, Any]:
 
 def import_job_check(*, job: ImportJob) -> bool:
     """Have the whole file checked, writing nothing. False: Redis is away and it starts later."""
-    missing = [name for name in job.preview["required"] if name not in job.preview["mapping"]]
-    if missing:
-        raise DomainError("Choose the column that holds this.", field=missing[0])
+    missing_refuse(job.preview.get("missing", []))
     return _queue(job, Stage.CHECK)
 
 
@@ -231,12 +231,19 @@ def import_job_start(*, job: ImportJob, on_error: str = "refuse") -> bool:
         raise DomainError("One of refuse, skip is expected.", field="on_error")
     if not job.check_report:
         raise Conflict("Check the file first.", code="import_unchecked")
+    if not brings_anything(job.check_report):
+        raise Conflict("No row of this file can be imported.", code="import_nothing")
     job.settings = job.settings | {"on_error": on_error}
     return _queue(job, Stage.IMPORT)
 
 
+def brings_anything(report: dict[str, Any]) -> bool:
+    """Whether an import could add something, by what its check found."""
+    return bool(report["n_created"] or report["n_unchanged"] or report.get("votes"))
+
+
 def _queue(job: ImportJob, stage: str) -> bool:
-    if job.stage == Stage.IMPORT and job.state == State.DONE:
+    if job.stage == Stage.IMPORT and job.state in (State.DONE, State.UNDONE):
         raise Conflict("This file is in already.", code="import_done")
     changed = _move(
         job,
@@ -268,6 +275,66 @@ def import_job_cancel(*, job: ImportJob, by: User) -> None:
         file_delete(job)
         ImportJob.objects.filter(pk=job.pk).update(file_deleted_at=job.file_deleted_at)
         audit_record(action="import.cancelled", actor=by, project=job.project, subject=job.pk)
+
+
+@transaction.atomic
+def import_job_undo(*, job: ImportJob, by: User) -> dict[str, int]:
+    """Take back what an import brought, its past votes included; answers with how many rows went.
+
+    Errors: `Conflict` with code `import_not_done`, `import_voted` once somebody has voted on one of
+    its comparisons, or `import_used` once something else refers to one: a frozen dataset, a ruling,
+    a qualification. A pair in somebody's hands goes with it; their answer counts nowhere.
+    """
+    found = ImportJob.objects.select_for_update().get(pk=job.pk)
+    if (found.stage, found.state) != (Stage.IMPORT, State.DONE):
+        raise Conflict("Only a finished import can be undone.", code="import_not_done")
+    values: dict[str, Any] = {"project": found.project_id, "batch": batch_of(found)}
+    with connection.cursor() as cursor:
+        # Waits for votes that are being cast; who comes later finds no slot.
+        cursor.execute(sql.IMPORT_LOCK, values)
+        rows = columns_named(cursor)
+        values |= {
+            "ids": list(rows["id"]),
+            "prompts": list(rows["prompt_id"]),
+            "responses": [*rows["response_a_id"], *rows["response_b_id"]],
+        }
+        votes = found.result.get("votes", {})
+        own = votes.get("n_created", 0) + votes.get("n_unchanged", 0)
+        cursor.execute(sql.IMPORT_VOTES, values)
+        by_people, imported = cursor.fetchone()
+        if by_people or imported > own:
+            raise Conflict(
+                f"{by_people or imported - own:,} votes were added since, so it can no longer be "
+                "undone. Comparisons can be dropped one by one.",
+                code="import_voted",
+            )
+        try:
+            with transaction.atomic():
+                gone = {}
+                for name, statement in sql.IMPORT_UNDO.items():
+                    cursor.execute(statement, values)
+                    gone[name] = cursor.rowcount
+                cursor.execute("set constraints all immediate")
+        except IntegrityError:
+            raise Conflict(
+                "Its comparisons are in use: in a frozen dataset, a ruling or a qualification. It "
+                "can no longer be undone; comparisons can be dropped one by one.",
+                code="import_used",
+            ) from None
+    _move(found, of=(State.DONE,), state=State.UNDONE, ended_at=timezone.now())
+    audit_record(
+        action="import.undone",
+        actor=by,
+        project=found.project,
+        subject=found.pk,
+        details={"file": found.file_name} | gone,
+    )
+    return gone
+
+
+def batch_of(job: ImportJob) -> str:
+    """What its comparisons are marked with."""
+    return f"import {job.pk}"
 
 
 def _move(job: ImportJob, *, of: tuple[str, ...], **changes: Any) -> bool:

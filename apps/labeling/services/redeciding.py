@@ -20,7 +20,7 @@ from apps.accounts.models import Project
 from apps.common.transactions import columns_named, retried
 from apps.labeling.models import Consensus, DecideBy, Decision, LabelingSettings
 from apps.labeling.services import statements as sql
-from apps.labeling.services.deciding import STATE_OF, Policy
+from apps.labeling.services.deciding import STATE_OF, Policy, posteriors_of
 from measures import voting
 from measures.voting import (
     CHOICES,
@@ -120,6 +120,20 @@ def decisions_redo(
         if before != after:
             changed[before, after] += 1
     return Redecided(n=len(known.ids), changed=dict(changed), written=len(rows) + len(only_moved))
+
+
+def votes_recount(*, project: Project, comparisons: list[int]) -> Redecided:
+    """Count the votes of these comparisons again and decide them, where many votes have come or
+    gone at once. The caller is in a transaction and has locked the comparisons."""
+    ids = sorted(comparisons)
+    policy = policy_of(project=project)
+    posteriors = None
+    with connection.cursor() as cursor:
+        cursor.execute(sql.COUNTS_STORE, {"ids": ids})
+        if policy.method:
+            shares = [posteriors_of(cursor, comparison, policy) for comparison in ids]
+            posteriors = np.array(ids, dtype=np.int64), np.array(shares, dtype=np.float64)
+    return decisions_redo(project=project, only=ids, posteriors=posteriors)
 
 
 def decisions_preview(

@@ -199,7 +199,7 @@ class RowsRefused(DomainError):
             field=first.field,
             details=[problem.as_dict() for problem in problems[: self.MOST_LISTED]],
         )
-        self.problems = problems
+        self.problems, self.n_rows = problems, n_rows
 
 
 @dataclass(slots=True)

@@ -316,6 +316,28 @@ with room as (
 select id from taken union all select id from added
 """
 
+# What past votes need of the comparisons they belong to, and the slots that are there for them. The
+# caller has locked the comparisons.
+PLACES_OF = f"""
+select c.id, c.project_id, c.overlap, c.response_a_id, c.response_b_id, c.priority, c.shuffle,
+       p.topic, p.language, greatest(c.overlap, coalesce(l.max_overlap, {DEFAULTS.max_overlap}))
+         as most,
+       (select count(*) from labeling_slot s where s.comparison_id = c.id
+          and s.state <> 'withdrawn' and s.kind in ('regular', 'gold')) as n_slots,
+       (select coalesce(max(position), 0) from labeling_slot s where s.comparison_id = c.id) as last
+from unnest(%(ids)s::bigint[]) t(id)
+join labeling_comparison c on c.id = t.id
+join labeling_prompt p on p.id = c.prompt_id
+left join labeling_labelingsettings l on l.project_id = c.project_id
+"""
+OPEN_SLOTS = f"""
+select s.id, s.comparison_id from unnest(%(ids)s::bigint[]) t(id)
+join labeling_slot s on s.comparison_id = t.id
+where s.kind in ('regular', 'gold')
+  and (s.state = 'free' or (s.state = 'leased' and s.leased_until < now()))
+order by s.comparison_id, s.state, s.position {LOCK}
+"""
+
 WHY_NOT = f"""
 select {MET.format(comparison="c.id")},
        (select count(*) from labeling_slot s
@@ -379,6 +401,46 @@ order by d.comparison_id
 LOCK_COMPARISONS = """
 select c.id from labeling_comparison c join unnest(%(ids)s::bigint[]) t(id) on t.id = c.id
 order by c.id for no key update of c
+"""
+
+# The votes of comparisons counted again, where many have come or gone at once; what is decided of
+# them follows (`redeciding.decisions_redo`), which an empty rule asks for.
+COUNTS_STORE = f"""
+with counted as (
+  select c.id, c.project_id, c.state, c.review_reason, count(v.choice) as n,
+         count(*) filter (where v.choice = 'a') as n_a,
+         count(*) filter (where v.choice = 'b') as n_b,
+         count(*) filter (where v.choice = 'tie') as n_tie,
+         count(*) filter (where v.choice = 'both_bad') as n_both_bad
+  from unnest(%(ids)s::bigint[]) t(id)
+  join labeling_comparison c on c.id = t.id
+  left join (
+    labeling_vote v join labeling_slot s on s.id = v.slot_id and s.kind in ('regular', 'gold')
+  ) on v.comparison_id = c.id and v.is_current
+  group by c.id
+), stored as (
+  insert into labeling_decision as d (
+    comparison_id, project_id, outcome, winner, n_a, n_b, n_tie, n_both_bad, n_agreeing, share,
+    rule, reason, created_at, updated_at)
+  select id, project_id,
+         case state when 'review' then 'needs_review' when 'dropped' then 'dropped'
+           else 'needs_votes' end,
+         '', n_a, n_b, n_tie, n_both_bad, greatest(n_a, n_b, n_tie, n_both_bad),
+         coalesce(greatest(n_a, n_b, n_tie, n_both_bad)::float8 / nullif(n, 0), 0), '{{}}',
+         case state when 'review' then 'needs review: ' || review_reason
+           when 'dropped' then 'dropped' else '' end, now(), now()
+  from counted
+  on conflict (comparison_id) do update set
+    n_a = excluded.n_a, n_b = excluded.n_b, n_tie = excluded.n_tie,
+    n_both_bad = excluded.n_both_bad, n_agreeing = excluded.n_agreeing, share = excluded.share,
+    rule = case when d.outcome in ('adjudicated', 'dropped', 'needs_review') then d.rule
+           else excluded.rule end,
+    updated_at = now()
+)
+update labeling_comparison c set
+  n_votes = n.n, updated_at = now(),
+  review_reason = case c.review_reason when '{NOBODY_LEFT}' then '' else c.review_reason end
+from counted n where c.id = n.id
 """
 
 # Rows whose votes have changed since they were read are left as they are: their vote has decided
@@ -579,6 +641,7 @@ where id = %(comparison)s
 
 __all__ = [
     "CHOICES",
+    "COUNTS_STORE",
     "DRAW",
     "DRAW_AUDIT",
     "DRAW_BOTH",
@@ -587,6 +650,9 @@ __all__ = [
     "DRAW_REPEAT",
     "DRAW_TOPICS",
     "ELIGIBILITY_LOCK",
+    "IMPORT_LOCK",
+    "IMPORT_UNDO",
+    "IMPORT_VOTES",
     "INSERT_VOTE",
     "LABELERS_COUNT",
     "LOCK_COMPARISONS",
@@ -596,8 +662,10 @@ __all__ = [
     "MOVED_TABLE",
     "NOBODY_LEFT_CLEAR",
     "NOBODY_LEFT_MARK",
+    "OPEN_SLOTS",
     "OVERLAP_APPLIED",
     "PLACES_BACK",
+    "PLACES_OF",
     "POLICY",
     "PROSPECT",
     "READ_DECISIONS",
@@ -766,3 +834,44 @@ update labeling_slot set state = 'free' where id in (
   where state = 'withdrawn' and place <= room
 )
 """
+
+
+# Taking an import back. What refers to its comparisons from elsewhere is found by the foreign keys.
+
+IMPORT_LOCK = """
+with slots as materialized (
+  select s.comparison_id from labeling_slot s join labeling_comparison c on c.id = s.comparison_id
+  where c.project_id = %(project)s and c.batch = %(batch)s
+  order by s.id for update of s
+), waited as materialized (select count(*) as n from slots)
+select c.id, c.prompt_id, c.response_a_id, c.response_b_id from labeling_comparison c, waited
+where c.project_id = %(project)s and c.batch = %(batch)s and waited.n >= 0
+order by c.id for update of c
+"""
+_OF_IMPORT = "(select unnest(%(ids)s::bigint[]))"
+IMPORT_VOTES = f"""
+select count(*) filter (where source <> 'import'), count(*) filter (where source = 'import')
+from labeling_vote where comparison_id in {_OF_IMPORT}
+"""
+# Prompts and answers go where nothing else shows them.
+IMPORT_UNDO = {
+    "votes": f"delete from labeling_vote where comparison_id in {_OF_IMPORT}",
+    "slots": f"delete from labeling_slot where comparison_id in {_OF_IMPORT}",
+    "skips": f"delete from labeling_skip where comparison_id in {_OF_IMPORT}",
+    "decisions": f"delete from labeling_decision where comparison_id in {_OF_IMPORT}",
+    "comparisons": f"delete from labeling_comparison where id in {_OF_IMPORT}",
+    "responses": """
+delete from labeling_response r
+where r.id in (select unnest(%(responses)s::bigint[]))
+  and not exists (select from labeling_comparison c where c.prompt_id = r.prompt_id
+                  and r.id in (c.response_a_id, c.response_b_id))
+  and not exists (select from labeling_ratingitem i where i.response_id = r.id)
+  and not exists (select from labeling_vote v join labeling_comparison c on c.id = v.comparison_id
+                  where c.prompt_id = r.prompt_id and v.improvement_id = r.id)""",
+    "prompts": """
+delete from labeling_prompt p
+where p.id in (select unnest(%(prompts)s::bigint[]))
+  and not exists (select from labeling_comparison c where c.prompt_id = p.id)
+  and not exists (select from labeling_ratingtask t where t.prompt_id = p.id)
+  and not exists (select from labeling_response r where r.prompt_id = p.id)""",
+}

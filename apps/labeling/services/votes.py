@@ -84,7 +84,12 @@ def cast(
     lease_next: bool = True,
 ) -> VoteResult:
     """`vote_cast` inside the caller's transaction, without a savepoint: bulk imports use it."""
-    leased = slot_lock(cursor, slot, annotator, source)
+    try:
+        leased = slot_lock(cursor, slot, annotator, source)
+    except Missing:
+        if lease_was_given(key, slot=slot, annotator=annotator):
+            _gone_check(slot)
+        raise
     if not (leased.state == Slot.State.LEASED and leased.annotator == annotator):
         known = Vote.objects.filter(annotator_id=annotator, idempotency_key=key).first()
         if known is not None:
@@ -203,6 +208,16 @@ def _retaken(
         ),
         code="lease_lost",
     )
+
+
+def _gone_check(slot: int) -> None:
+    """Raises Conflict where the pair somebody had in hand went with an import that was undone."""
+    if not Slot.objects.filter(pk=slot).exists():
+        raise Conflict(
+            "This pair was removed from the project meanwhile, so this answer was not counted. "
+            "It does not count against you.",
+            code="lease_lost",
+        )
 
 
 def _next(

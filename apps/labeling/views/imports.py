@@ -18,6 +18,7 @@ from apps.labeling.forms.imports import ImportSettingsForm
 from apps.labeling.models import ImportJob
 from apps.labeling.screens import imports as import_display
 from apps.labeling.screens import imports as import_jobs
+from apps.labeling.services.imports import brings_anything
 
 PER_PAGE = 25
 SHOWN_FINDINGS = 100
@@ -88,7 +89,7 @@ def import_settings(request: Request, job_id: str) -> HttpResponse:
         if request.POST.get("action") == "check" and same_layout:
             _sent(request, services.import_job_check(job=job))
     except DomainError as error:
-        form.place(error.field or "", error.message)
+        form.refuse(error)
         return _page(request, job, form=form)
     return redirect("labeling:import", request.project.slug, job.pk)
 
@@ -96,7 +97,7 @@ def import_settings(request: Request, job_id: str) -> HttpResponse:
 @require_POST
 @project_page(STAFF)
 def import_action(request: Request, job_id: str) -> HttpResponse:
-    """check, start (with `on_error`), or cancel."""
+    """check, start (with `on_error`), cancel, or undo."""
     job = import_jobs.import_job_get(project=request.project, job=job_id)
     try:
         match request.POST.get("action"):
@@ -107,6 +108,9 @@ def import_action(request: Request, job_id: str) -> HttpResponse:
                 _sent(request, services.import_job_check(job=job))
             case "cancel":
                 services.import_job_cancel(job=job, by=request.user)
+            case "undo":
+                services.import_job_undo(job=job, by=request.user)
+                messages.success(request, "The import was undone.")
             case _:
                 raise DomainError("This is not something that can be done to an import.")
     except DomainError as error:
@@ -146,13 +150,19 @@ def _page(
         "tone": import_display.TONES.get(State(job.state), ""),
         "at_work": at_work,
         "imported": imported,
-        "closed": imported or job.state == State.CANCELLED or job.file_deleted_at is not None,
+        "closed": imported
+        or job.state in (State.CANCELLED, State.UNDONE)
+        or job.file_deleted_at is not None,
         "progress": import_display.progress_of(job) if at_work else None,
         "report": import_display.report_shown(job.result or job.check_report),
-        "may_start": bool(job.check_report) and not at_work and not imported,
+        "n_brought": import_jobs.comparisons_of(job).count() if imported else 0,
+        "may_start": bool(job.check_report)
+        and brings_anything(job.check_report)
+        and not at_work
+        and not imported,
         "findings": found[:SHOWN_FINDINGS],
         "more_findings": len(found) > SHOWN_FINDINGS,
-        "form": form or ImportSettingsForm(preview=job.preview, chosen=job.settings),
+        "form": form or ImportSettingsForm.asking(preview=job.preview, chosen=job.settings),
         "refused": form is not None and bool(form.errors),
     }
     return render(

@@ -120,7 +120,10 @@ def skip(request: Request) -> HttpResponse:
     form = SkipForm(request.POST)
 
     def act() -> HttpResponse:
-        following = services.slot_skip(annotator=request.user, **form.cleaned_data)
+        try:
+            following = services.slot_skip(annotator=request.user, **form.cleaned_data)
+        except Missing:  # it went with an import that was undone
+            following = _next(request)
         done = _go_on(request, following, undo=_undo(request))
         return _stored(done, f"skip.{form.cleaned_data['slot']}")
 

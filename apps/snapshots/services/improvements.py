@@ -206,9 +206,12 @@ def _asked(row: Mapping[str, Any], number: int) -> Messages:
 
 def _messages(row: Mapping[str, Any], name: str, number: int, *, role: str) -> Messages:
     try:
-        return messages_from(row.get(name), role=role)
+        messages = messages_from(row.get(name), role=role)
     except BadMessages as error:
         raise _bad(number, name, str(error)) from error
+    if not messages[-1]["content"].strip():
+        raise _bad(number, name, "is empty")
+    return messages
 
 
 def _about(row: Mapping[str, Any], number: int) -> Mapping[str, Any]:

@@ -1,6 +1,7 @@
 """One Ray cluster for all tests of this folder, which a process of its own holds.
 
-The tests join it as they would any, by RAY_ADDRESS.
+The tests join it as they would any, by RAY_ADDRESS. Ray reads what `alone` sets when it is
+imported, and a test of the pool may import it first.
 """
 
 import os
@@ -35,6 +36,8 @@ SMALL = PLANTED_PPO | {
     "baseline_answers": 0,
     "save_every": 3,
 }
+
+alone()
 
 
 class Owner:
@@ -77,13 +80,10 @@ def parents() -> dict[int, int]:
 
 @pytest.fixture(scope="package")
 def owner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Owner]:
-    before = dict(os.environ)
-    alone()
     held = Owner(tmp_path_factory.mktemp("cluster"))
     os.environ[ADDRESS_VARIABLE] = held.address
     yield held
-    os.environ.clear()
-    os.environ.update(before)
+    del os.environ[ADDRESS_VARIABLE]
     held.process.kill()
     held.process.communicate()
 

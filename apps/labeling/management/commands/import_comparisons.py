@@ -17,7 +17,13 @@ from apps.accounts.models import Project
 from apps.common.errors import DomainError
 from apps.labeling import selectors, services
 from apps.labeling.formats import CONTAINERS, LAYOUTS, PAIRINGS
-from apps.labeling.services.importing import FileRows, file_rows, report_of, votes_result
+from apps.labeling.services.importing import (
+    FileRows,
+    file_import,
+    file_rows,
+    report_of,
+    votes_result,
+)
 from apps.labeling.services.imports import file_parsed
 from apps.labeling.services.results import ImportReport, RowProblem
 
@@ -102,6 +108,7 @@ class Command(BaseCommand):
                 project=project,
                 rows=found.votes,
                 on_error="skip",
+                make_room=True,
                 progress=lambda n, total: self._tell(f"past votes: {n:,} of {total:,}"),
             )
             lost = [
@@ -109,7 +116,7 @@ class Command(BaseCommand):
                 for p in votes.problems
             ]
             self._list("error", lost)
-            report["votes"] = votes_result(votes)
+            report["votes"] = votes_result(votes, report["votes"])
         return report, bool(problems)
 
     def _read(self, given: dict[str, Any]) -> FileRows:
@@ -149,10 +156,9 @@ class Command(BaseCommand):
     ) -> ImportReport:
         total = len(found.comparisons)
         what = "checked" if dry_run else "imported"
-        return services.comparisons_import(
+        return file_import(
             project=project,
-            rows=found.comparisons,
-            numbers=found.numbers,
+            found=found,
             batch=given["batch"] or given["file"].name,
             seed=given["seed"],
             on_error=given["on_error"],
@@ -187,9 +193,8 @@ class Command(BaseCommand):
             f"{report['n_review']:,} for review ({report['seconds']:.1f} s)"
         )
         if votes := report.get("votes"):
-            self.stdout.write(
-                f"past votes: {', '.join(f'{k[2:]} {v:,}' for k, v in votes.items())}"
-            )
+            counts = ", ".join(f"{k[2:]} {v:,}" for k, v in votes.items() if k.startswith("n_"))
+            self.stdout.write(f"past votes: {counts}; at most {votes['most']:,} on one comparison")
 
 
 def _pairs(words: list[str], option: str) -> dict[str, str]:
