@@ -9,6 +9,7 @@ from django.conf import settings
 from django.core.exceptions import ValidationError
 from django.http import HttpRequest
 from django.urls import reverse
+from django.utils import translation
 from django.utils.translation import gettext, ngettext
 from django.utils.translation import gettext_lazy as _
 
@@ -80,8 +81,10 @@ class AccountAdapter(DefaultAccountAdapter):
         return f"{settings.SITE_URL.rstrip('/')}{path}"
 
     def send_mail(self, template_prefix: str, email: str, context: dict[str, Any]) -> None:
+        chosen = getattr(context.get("user"), "language", "")
         try:
-            super().send_mail(template_prefix, email, context)
+            with translation.override(chosen or translation.get_language()):
+                super().send_mail(template_prefix, email, context)
         except (OSError, smtplib.SMTPException):
             raise Unavailable(
                 gettext(

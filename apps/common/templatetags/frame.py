@@ -9,8 +9,7 @@ from django.templatetags.static import static
 from django.utils import dateformat, timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
-from django.utils.translation import gettext
-from django.utils.translation import ngettext_lazy as _of_n
+from django.utils.translation import gettext, ngettext_lazy
 
 from apps.common import numbers
 
@@ -25,24 +24,24 @@ _MESSAGE_ICONS = {
 }
 # (seconds below which the unit is used, seconds of one unit, the past, the future)
 _AGES = (
-    (60, 1, _of_n("%(n)s s ago", "%(n)s s ago", "n"), _of_n("in %(n)s s", "in %(n)s s", "n")),
+    (60, 1, ngettext_lazy("%(n)s s ago", "%(n)s s ago", "n"), ngettext_lazy("in %(n)s s", "in %(n)s s", "n")),
     (
         3600,
         60,
-        _of_n("%(n)s min ago", "%(n)s min ago", "n"),
-        _of_n("in %(n)s min", "in %(n)s min", "n"),
+        ngettext_lazy("%(n)s min ago", "%(n)s min ago", "n"),
+        ngettext_lazy("in %(n)s min", "in %(n)s min", "n"),
     ),
     (
         86_400,
         3600,
-        _of_n("%(n)s h ago", "%(n)s h ago", "n"),
-        _of_n("in %(n)s h", "in %(n)s h", "n"),
+        ngettext_lazy("%(n)s h ago", "%(n)s h ago", "n"),
+        ngettext_lazy("in %(n)s h", "in %(n)s h", "n"),
     ),
     (
         30 * 86_400,
         86_400,
-        _of_n("%(n)s d ago", "%(n)s d ago", "n"),
-        _of_n("in %(n)s d", "in %(n)s d", "n"),
+        ngettext_lazy("%(n)s d ago", "%(n)s d ago", "n"),
+        ngettext_lazy("in %(n)s d", "in %(n)s d", "n"),
     ),
 )
 

@@ -14,7 +14,7 @@ from django.urls import reverse
 from django.utils import timezone
 from django.utils.html import escape
 from django.utils.safestring import SafeString, mark_safe
-from django.utils.translation import get_language, gettext
+from django.utils.translation import get_language, gettext, pgettext
 from django.utils.translation import gettext_lazy as _
 
 from apps.accounts.models import Project, User
@@ -295,7 +295,7 @@ def _row(criterion: Criterion, given: Given) -> CriterionRow:
             CriterionTick(value, letter, key, tone, value == chosen)
             for value, letter, key, tone in (
                 ("left", "A", "1", "a"),
-                ("tie", gettext("Tie"), "0", ""),
+                ("tie", pgettext("short", "Tie"), "0", ""),
                 ("right", "B", "2", "b"),
             )
         ],
@@ -336,7 +336,8 @@ def buttons(questions: Questions) -> list[Button]:
     else:
         left = [Button("left", gettext("A is better"), "1 a ArrowLeft", "1", "a", "A")]
         right = [Button("right", gettext("B is better"), "2 b ArrowRight", "2", "b", "B")]
-    tie = [Button("tie", gettext("Tie"), "t 0", "T", "", gettext("Tie"))] if questions.tie else []
+    tie = [Button("tie", gettext("Tie"), "t 0", "T", "", pgettext("short", "Tie"))]
+    tie = tie if questions.tie else []
     bad = (
         [Button("both_bad", gettext("Both are bad"), "x", "X", "", gettext("Both bad"))]
         if questions.both_bad
