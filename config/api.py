@@ -8,6 +8,7 @@ from apps.evaluation.api.models import router as reward_models
 from apps.evaluation.api.rounds import router as rounds
 from apps.evaluation.api.score import router as scores
 from apps.labeling.api import router as labeling
+from apps.labeling.api.finding import router as finding
 from apps.labeling.api.imports import router as imports
 from apps.labeling.api.ratings import router as ratings
 from apps.monitoring.api.incidents import router as incidents
@@ -28,6 +29,7 @@ api = api_make(
 for _router in (
     accounts,
     labeling,
+    finding,
     imports,
     ratings,
     agreement,

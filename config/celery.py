@@ -72,6 +72,11 @@ app.conf.update(
             "schedule": 3600.0,
             "options": {"queue": wire.QUEUE_DEFAULT, "expires": 3600.0},
         },
+        "index-comparisons": {
+            "task": "apps.labeling.tasks.index_comparisons",
+            "schedule": 10.0,
+            "options": {"queue": wire.QUEUE_STATISTICS, "expires": 10.0},
+        },
         "sweep-imports": {
             "task": wire.TASK_SWEEP_IMPORTS,
             "schedule": 10.0,

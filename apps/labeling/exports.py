@@ -5,7 +5,7 @@ while a file is sent is in it as it was when its piece was read.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from typing import TypeVar
 
 import pyarrow as pa
@@ -15,7 +15,7 @@ from apps.accounts.models import Project
 from apps.common.errors import DomainError
 from apps.common.row_files import MEDIA, ROW_FORMATS, Export, Row, rows_content
 from apps.labeling.models import Comparison, DecideBy, Decision, Vote
-from apps.labeling.selectors import comparisons_list
+from apps.labeling.selectors.finding import Wanted, comparisons_matching
 from apps.labeling.texts import Messages
 
 _PART = 1_000
@@ -65,18 +65,20 @@ _VOTE_COLUMNS = pa.schema(
 Rows = TypeVar("Rows", bound=Model)
 
 
-def results_export(*, project: Project, form: str, filters: Mapping[str, str]) -> Export:
-    """A row a comparison with its decision. filters: of `comparisons_list`; none of them is all."""
-    found = comparisons_list(project=project, **filters).select_related(
+def results_export(
+    *, project: Project, form: str, wanted: Wanted, only: Sequence[int] = ()
+) -> Export:
+    """A row a comparison with its decision. only: ids; none of them, and no filter, is all."""
+    found = comparisons_matching(project=project, wanted=wanted).select_related(
         "prompt", "decision", "response_a", "response_b"
     )
+    if only:
+        found = found.filter(pk__in=only)
     rows = (_result(comparison) for comparison in _in_pieces(found))
     return _export(project, "results", form, _RESULT_COLUMNS, rows)
 
 
-def votes_export(
-    *, project: Project, form: str, filters: Mapping[str, str], with_names: bool
-) -> Export:
+def votes_export(*, project: Project, form: str, wanted: Wanted, with_names: bool) -> Export:
     """A row a vote, revisions and repeats too; `is_current` and `purpose` tell which ones count.
 
     Without names annotators have the numbers that the pages of agreement show.
@@ -84,8 +86,8 @@ def votes_export(
     found = Vote.objects.filter(project=project).select_related(
         "comparison", "annotator", "slot", "guideline", "improvement"
     )
-    if any(filters.values()):
-        kept = comparisons_list(project=project, **filters).order_by().values("pk")
+    if wanted:
+        kept = comparisons_matching(project=project, wanted=wanted).values("pk")
         found = found.filter(comparison__in=kept)
     rows = (_vote(vote, with_names=with_names) for vote in _in_pieces(found))
     return _export(project, "votes", form, _VOTE_COLUMNS, rows)

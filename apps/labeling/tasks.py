@@ -18,6 +18,12 @@ def sweep_comparisons() -> int:
     return services.comparisons_sweep()
 
 
+@shared_task(name="apps.labeling.tasks.index_comparisons")
+def index_comparisons() -> int:
+    """Every few seconds, by the scheduler: the words of what was imported since."""
+    return services.comparisons_index()
+
+
 @shared_task(name=wire.TASK_SWEEP_IMPORTS)
 def sweep_imports() -> int:
     """Every few seconds, by the scheduler (queue `default`)."""

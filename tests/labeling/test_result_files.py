@@ -13,6 +13,7 @@ from django.test import Client
 from apps.accounts.models import Project, User
 from apps.labeling import exports, services
 from apps.labeling.models import MODEL_NAME, Comparison, Decision, LabelingSettings, Response, Vote
+from apps.labeling.selectors.finding import Wanted
 from tests.labeling.pairs import annotators_make
 
 SignIn = Callable[[User], Client]
@@ -166,7 +167,7 @@ def test_a_file_is_read_in_pieces_that_neither_repeat_nor_miss_a_row(
     decided: list[User], project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(exports, "_PART", 2)
-    sent = exports.votes_export(project=project, form="jsonl", filters={}, with_names=True)
+    sent = exports.votes_export(project=project, form="jsonl", wanted=Wanted(), with_names=True)
     rows = [json.loads(line) for line in sent.content]
     assert [row["vote"] for row in rows] == sorted({row["vote"] for row in rows})
     assert len(rows) == 6

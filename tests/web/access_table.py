@@ -235,6 +235,8 @@ LABELING = [
     page("labeling:results_file", READERS),
     page("labeling:votes_file", READERS),
     page("labeling:comparison", READERS, args=comparison_id),
+    page("labeling:bulk", READERS, ok=302),  # nothing was chosen
+    post("labeling:views", READERS, data={"name": "mine"}),
     post("labeling:comparison_state", ADMINS, args=comparison_id, data={"action": "drop"}),
     page("labeling:settings", ADMINS),
     page("labeling:imports", STAFF),
@@ -275,6 +277,15 @@ LABELING_API = [
     # a comparison of the world was imported, so there are guidelines
     api("GET /projects/{slug}/guidelines", EVERYONE),
     api("POST /projects/{slug}/guidelines/acknowledge", LABELERS, data={"version": 1}),
+    api("GET /projects/{slug}/comparisons", READERS),
+    api(
+        "POST /projects/{slug}/comparisons/bulk",
+        STAFF,
+        data={"action": "priority", "value": 1, "filters": {}, "key": "world"},
+    ),
+    api("GET /projects/{slug}/comparisons/views", READERS),
+    api("POST /projects/{slug}/comparisons/views", READERS, data={"name": "mine"}, ok=201),
+    api("DELETE /projects/{slug}/comparisons/views/{view}", READERS, args={"view": 1}, ok=404),
     api("GET /projects/{slug}/decisions", READERS),
     api("GET /projects/{slug}/results", READERS),
     api("GET /projects/{slug}/results/votes", READERS),

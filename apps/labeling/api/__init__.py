@@ -14,6 +14,7 @@ from apps.accounts.permissions import ADMIN, READERS, STAFF, project_for
 from apps.common.errors import Missing
 from apps.common.row_files import download_response
 from apps.labeling import exports, selectors, services
+from apps.labeling.api.finding import ComparisonFilters
 from apps.labeling.api.schemas import (
     AsksOut,
     ComparisonsIn,
@@ -31,7 +32,6 @@ from apps.labeling.api.schemas import (
     VotesIn,
     VotesReportOut,
 )
-from apps.labeling.forms import ComparisonsFilter
 from apps.labeling.models import Vote
 from apps.labeling.services import LABELERS, Lease, NothingReason, Questions
 
@@ -189,20 +189,6 @@ FILE_SENT = {
 FileFormat = Literal["jsonl", "parquet", "csv"]
 
 
-class FileFilters(Schema):
-    """Which comparisons; nothing stated is all of them."""
-
-    state: str = Field("", description="open, decided, contested, review, dropped")
-    stratum: str = Field("", description="random, priority, gold, practice")
-    winner: str = Field("", description="a, b, tie, both_bad")
-    q: str = Field("", description="an external id, or any part of a prompt")
-
-    def wanted(self) -> dict[str, str]:
-        form = ComparisonsFilter(self.dict())
-        form.check()
-        return form.wanted()
-
-
 @router.get(
     "/projects/{slug}/results",
     auth=needs("read"),
@@ -210,11 +196,11 @@ class FileFilters(Schema):
     openapi_extra=FILE_SENT,
 )
 def results(
-    request: HttpRequest, slug: str, filters: Query[FileFilters], format: FileFormat = "jsonl"
+    request: HttpRequest, slug: str, filters: Query[ComparisonFilters], format: FileFormat = "jsonl"
 ) -> HttpResponseBase:
     """In the order of comparison ids; read as it is sent, so its length does not matter."""
     project, _ = project_for(request.user, slug, READERS)
-    sent = exports.results_export(project=project, form=format, filters=filters.wanted())
+    sent = exports.results_export(project=project, form=format, wanted=filters.wanted())
     return download_response(sent)
 
 
@@ -225,13 +211,13 @@ def results(
     openapi_extra=FILE_SENT,
 )
 def votes(
-    request: HttpRequest, slug: str, filters: Query[FileFilters], format: FileFormat = "jsonl"
+    request: HttpRequest, slug: str, filters: Query[ComparisonFilters], format: FileFormat = "jsonl"
 ) -> HttpResponseBase:
     """A row a vote, revisions and repeats too: `is_current` and `purpose` tell which ones count.
     Admins get annotators' names, others numbers."""
     project, role = project_for(request.user, slug, READERS)
     sent = exports.votes_export(
-        project=project, form=format, filters=filters.wanted(), with_names=role == ADMIN
+        project=project, form=format, wanted=filters.wanted(), with_names=role == ADMIN
     )
     return download_response(sent)
 

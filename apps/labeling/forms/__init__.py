@@ -1,6 +1,8 @@
 """What the pages of labeling send."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any
+from urllib.parse import urlencode
 
 from django import forms
 from django.http import QueryDict
@@ -9,7 +11,8 @@ from django.utils.translation import gettext_lazy as _
 
 from apps.common.errors import DomainError
 from apps.labeling.models import MOST_RESPONSES, Comparison, RatingTask
-from apps.labeling.services import FLAGS, LONGEST_RATIONALE, AnswerFields
+from apps.labeling.selectors.finding import MOST_VALUES, NEWEST, Wanted
+from apps.labeling.services import BULK_ROLES, FLAGS, LONGEST_RATIONALE, AnswerFields
 from apps.labeling.services.ratings import LONGEST_NOTE
 from apps.labeling.texts import MOST_CHARACTERS
 
@@ -126,7 +129,10 @@ class AnswersFilter(forms.Form):
 
 
 class ComparisonsFilter(Checked):
-    q = forms.CharField(required=False, max_length=200, label="Search prompts or an id")
+    """The filter of the comparisons; lives in the query string. `choices`: {field: (value, words)}
+    of this project; a field with very many is typed."""
+
+    q = forms.CharField(required=False, max_length=200, label="Search texts or an id")
     state = forms.ChoiceField(
         required=False, choices=[("", "all"), *Comparison.State.choices], label="State"
     )
@@ -138,19 +144,80 @@ class ComparisonsFilter(Checked):
         choices=[("", "all"), ("a", "A"), ("b", "B"), ("tie", "Tie"), ("both_bad", "Both bad")],
         label="Decision",
     )
+    annotator = forms.IntegerField(
+        required=False, min_value=1, max_value=_LARGEST_KEY, label="Voted on by"
+    )
+    batch = forms.CharField(required=False, max_length=80, label="Import")
+    topic = forms.CharField(required=False, max_length=200, label="Topic")
+    model = forms.CharField(required=False, max_length=200, label="Model of A or B")
+    flag = forms.ChoiceField(
+        required=False, choices=[("", "all"), *FLAGS.items()], label="Flagged by a voter"
+    )
+    votes = forms.IntegerField(required=False, min_value=0, max_value=32_767, label="Votes")
+    since = forms.DateField(required=False, label="Imported from")
+    until = forms.DateField(required=False, label="Imported until")
+
+    def __init__(self, data: Any, choices: Mapping[str, Sequence[tuple[str, str]]] | None = None):
+        super().__init__(data)
+        for name, values in (choices or {}).items():
+            if 0 < len(values) <= MOST_VALUES:
+                self.fields[name].widget = forms.Select(choices=[("", "all"), *values])
+        for name in ("since", "until"):
+            self.fields[name].widget = forms.DateInput(attrs={"type": "date"})
+
+    @property
+    def more(self) -> list[forms.BoundField]:
+        """What is folded away until it is used."""
+        return [self[name] for name in self.fields if name not in ("q", "state", "winner")]
+
+    @property
+    def more_used(self) -> bool:
+        return any(bound.value() or bound.errors for bound in self.more)
 
     def asked(self) -> dict[str, str]:
-        """The same as part of an address."""
-        data = self.cleaned_data if self.is_valid() else {}
-        return {name: value for name, value in data.items() if value}
-
-    def wanted(self) -> dict[str, str]:
-        """What `comparisons_list` filters by; nothing where a value is none of the choices."""
-        data = self.cleaned_data if self.is_valid() else {}
+        """The same as part of an address: the fields that are good."""
+        self.is_valid()
         return {
-            "search": data.get("q", ""),
-            **{name: data.get(name, "") for name in ("state", "stratum", "winner")},
+            name: str(value) for name, value in self.cleaned_data.items() if value not in ("", None)
         }
+
+    def address(self, sort: str) -> str:
+        """The query string of the list, in this order."""
+        return urlencode(self.asked() | ({"sort": sort} if sort != NEWEST else {}))
+
+    def wanted(self) -> Wanted:
+        """What `comparisons_matching` filters by; a field that is no good narrows nothing."""
+        self.is_valid()
+        data = {name: value for name, value in self.cleaned_data.items() if value is not None}
+        return Wanted(search=data.pop("q", ""), **data)
+
+    def chips(self) -> list[tuple[str, str, str]]:
+        """(field, its label, the value in words) of what narrows the list."""
+        found = []
+        for name, value in self.asked().items():
+            field = self.fields[name]
+            offered = getattr(field.widget, "choices", ())
+            words = {str(key): text for key, text in offered}.get(value, value)
+            label = "Search" if name == "q" else str(field.label)
+            found.append((name, label, str(words)))
+        return found
+
+
+class BulkForm(forms.Form):
+    """One action on the comparisons that were chosen; the service says what is missing."""
+
+    action = forms.ChoiceField(choices=[(name, name) for name in BULK_ROLES])
+    key = forms.CharField(max_length=80, widget=forms.HiddenInput)
+    expected = forms.IntegerField(min_value=0, required=False, widget=forms.HiddenInput)
+    value = forms.FloatField(required=False)
+    reason = forms.CharField(required=False, max_length=250, label="Why")
+
+
+class ViewForm(forms.Form):
+    """A filter under a name."""
+
+    name = forms.CharField(max_length=60)
+    is_shared = forms.BooleanField(required=False)
 
 
 class GuidelineForm(forms.Form):

@@ -12,6 +12,13 @@ from apps.labeling.models.comparisons import (
     Skip,
     Slot,
 )
+from apps.labeling.models.finding import (
+    BulkAction,
+    Facet,
+    SavedView,
+    SearchDocument,
+    SearchPending,
+)
 from apps.labeling.models.people import (
     Annotator,
     Guideline,
@@ -37,11 +44,13 @@ __all__ = [
     "MOST_RESPONSES",
     "NOBODY_LEFT",
     "Annotator",
+    "BulkAction",
     "Choice",
     "Comparison",
     "Consensus",
     "DecideBy",
     "Decision",
+    "Facet",
     "Guideline",
     "ImportJob",
     "LabelingSettings",
@@ -54,6 +63,9 @@ __all__ = [
     "RatingSlot",
     "RatingTask",
     "Response",
+    "SavedView",
+    "SearchDocument",
+    "SearchPending",
     "Skip",
     "Slot",
     "Vote",

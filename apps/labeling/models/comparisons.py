@@ -176,7 +176,11 @@ class Comparison(Stamped):
             ),
         ]
         indexes = [
-            models.Index(fields=["project", "state", "-priority"], name="comparison_by_state"),
+            # The orders of the page of comparisons: any page of a million is a short walk.
+            models.Index(fields=["project", "created_at", "id"], name="comparison_by_time"),
+            models.Index(fields=["project", "state", "id"], name="comparison_by_state_id"),
+            models.Index(fields=["project", "n_votes", "id"], name="comparison_by_votes"),
+            models.Index(fields=["project", "priority", "id"], name="comparison_by_priority"),
             models.Index(
                 fields=["project", "stratum", "shuffle"],
                 condition=Q(stratum__in=["gold", "practice"]),

@@ -96,6 +96,11 @@ class Vote(models.Model):
             models.Index(fields=["comparison"], condition=Q(is_current=True), name="vote_current"),
             models.Index(fields=["project", "annotator", "-cast_at"], name="vote_by_annotator"),
             models.Index(
+                fields=["project", "comparison"],
+                condition=Q(is_current=True) & ~Q(flags=[]),
+                name="vote_flagged",
+            ),
+            models.Index(
                 "project",
                 Func("id", Value(AUDIT_SEED), function="hashint8extended"),
                 condition=Q(is_current=True),
@@ -144,7 +149,14 @@ class Decision(Stamped):
     reason = models.CharField(max_length=300, blank=True)
 
     class Meta:
-        indexes = [models.Index(fields=["project", "outcome"], name="decision_by_outcome")]
+        indexes = [
+            models.Index(fields=["project", "outcome"], name="decision_by_outcome"),
+            models.Index(
+                fields=["project", "winner"],
+                condition=Q(winner__in=["tie", "both_bad"]),
+                name="decision_by_rare_winner",
+            ),
+        ]
 
     @property
     def by_choice(self) -> dict[str, float] | None:

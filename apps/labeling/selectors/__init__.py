@@ -1,5 +1,7 @@
 """Reads of labeling: an annotator's own work, and what readers see of comparisons."""
 
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -27,6 +29,7 @@ from apps.labeling.texts import Messages
 
 REMAINING_CAP = 1_000  # counting further would cost more than the number is worth
 _REMAINING_SECONDS = 60
+_SLOW = 0.2  # seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,25 +244,6 @@ class ShownVote:
     cast_at: datetime
 
 
-def comparisons_list(
-    *, project: Project, state: str = "", stratum: str = "", winner: str = "", search: str = ""
-) -> QuerySet[Comparison]:
-    """Comparisons with prompt and decision, newest first.
-
-    `search` matches the external id exactly or any part of the prompt.
-    """
-    rows = Comparison.objects.filter(project=project).select_related("prompt", "decision")
-    if state:
-        rows = rows.filter(state=state)
-    if stratum:
-        rows = rows.filter(stratum=stratum)
-    if winner:
-        rows = rows.filter(decision__winner=winner)
-    if search:
-        rows = rows.filter(Q(external_id=search) | Q(prompt__messages__icontains=search))
-    return rows.order_by("-id")
-
-
 def state_counts(*, project: Project) -> dict[str, int]:
     """Comparisons per state, every state present."""
     counted = dict(
@@ -361,3 +345,20 @@ def queue_progress(*, project: Project) -> dict[str, Any]:
         "slots": {state: slots.get(state, 0) for state in Slot.State.values},
         "votes": Vote.objects.filter(project=project, is_current=True).count(),
     }
+
+
+def progress(*, project: Project, staffing: Callable[..., Any]) -> dict[str, Any]:
+    """`queue_progress` and what `staffing` finds. Where that takes long, with a million comparisons
+    most of a second, it is kept for a hundred times as long."""
+    key = f"labeling:progress:{project.pk}"
+    known = cache.get(key)
+    if known is None:
+        began = time.monotonic()
+        known = {
+            "progress": queue_progress(project=project),
+            "staffing": staffing(project=project).pairs_words,
+        }
+        took = time.monotonic() - began
+        if took > _SLOW:
+            cache.set(key, known, int(100 * took))
+    return known

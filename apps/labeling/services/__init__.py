@@ -1,6 +1,16 @@
 """What can be done to projects, comparisons, slots and votes. Other apps call these names."""
 
 from apps.labeling.services.answers import FLAGS, LONGEST_RATIONALE, AnswerFields
+from apps.labeling.services.bulk import (
+    BULK_ROLES,
+    BulkLook,
+    bulk_allowed,
+    bulk_look,
+    bulk_selected,
+    comparisons_bulk,
+    view_delete,
+    view_save,
+)
 from apps.labeling.services.eligibility import (
     AUDITORS,
     LABELERS,
@@ -25,6 +35,7 @@ from apps.labeling.services.imports import (
     import_job_undo,
     progress_read,
 )
+from apps.labeling.services.indexing import comparisons_index
 from apps.labeling.services.leasing import (
     LabelingStatus,
     labeling_status,
@@ -75,6 +86,7 @@ from apps.labeling.services.votes import vote_cast, vote_revise, vote_withdraw
 
 __all__ = [
     "AUDITORS",
+    "BULK_ROLES",
     "FLAGS",
     "LABELERS",
     "LONGEST_RATIONALE",
@@ -82,6 +94,7 @@ __all__ = [
     "WARNINGS",
     "WHY_LEFT_OUT",
     "AnswerFields",
+    "BulkLook",
     "Eligibility",
     "ImportReport",
     "LabelingStatus",
@@ -102,11 +115,16 @@ __all__ = [
     "attempt_answer",
     "attempt_grant",
     "attempt_start",
+    "bulk_allowed",
+    "bulk_look",
+    "bulk_selected",
     "comparison_adjudicate",
     "comparison_drop",
     "comparison_make_gold",
     "comparison_reopen",
+    "comparisons_bulk",
     "comparisons_import",
+    "comparisons_index",
     "comparisons_send_again",
     "comparisons_settle",
     "comparisons_sweep",
@@ -137,6 +155,8 @@ __all__ = [
     "slot_lease_next",
     "slot_skip",
     "staffing",
+    "view_delete",
+    "view_save",
     "vote_cast",
     "vote_revise",
     "vote_withdraw",

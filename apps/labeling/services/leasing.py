@@ -31,12 +31,12 @@ from apps.accounts.models import Project, User
 from apps.common.errors import Conflict, DomainError, Missing, Refused
 from apps.common.numbers import count
 from apps.common.transactions import prepared_cursor, retried, row_named
-from apps.labeling.models import Comparison, Decision, LabelingSettings, Skip, Slot
+from apps.labeling.models import Comparison, LabelingSettings, Skip, Slot
 from apps.labeling.services import statements as sql
 from apps.labeling.services.eligibility import AUDITORS, Eligibility, role_check
 from apps.labeling.services.exhausting import comparisons_settle
 from apps.labeling.services.results import Lease, NothingReason, Questions
-from apps.labeling.services.review import decision_set
+from apps.labeling.services.review import comparisons_set_aside
 
 REPEAT_AFTER = 20  # votes between a pair and its hidden repeat, at least …
 REPEAT_WITHIN = 400  # … and most often no more than so many further
@@ -218,15 +218,9 @@ def skip_record(*, project: str, comparison: int, annotator: int, reason: str) -
         return
     people = "1 person" if n_skips == 1 else f"{n_skips} people"
     reason = f"skipped by {people}"
-    moved = Comparison.objects.filter(pk=comparison, state=Comparison.State.OPEN).update(
-        state=Comparison.State.REVIEW, review_reason=reason
-    )
-    if moved:
-        Slot.objects.filter(comparison_id=comparison, state=Slot.State.FREE).update(
-            state=Slot.State.WITHDRAWN
-        )
-        found = Comparison(pk=comparison, project_id=project)
-        decision_set(found, Decision.Outcome.NEEDS_REVIEW, reason=f"needs review: {reason}")
+    found = Comparison.objects.select_for_update(no_key=True).get(pk=comparison)
+    if found.state == Comparison.State.OPEN:
+        comparisons_set_aside([comparison], Comparison.State.REVIEW, reason)
 
 
 # --- what the statements need and give -----------------------------------------------------------

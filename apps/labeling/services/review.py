@@ -27,7 +27,7 @@ from apps.labeling.models import (
 from apps.labeling.services.answers import counts_read
 from apps.labeling.services.deciding import decision_store
 from apps.labeling.services.redeciding import policy_of
-from apps.labeling.services.statements import NEW_SLOTS, OLD_SLOTS
+from apps.labeling.services.statements import NEW_SLOTS, OLD_SLOTS, SET_ASIDE
 
 # Votes of these slots decide; former ones, hidden repeats and audits do not.
 DECIDING = (Slot.Kind.REGULAR, Slot.Kind.GOLD)
@@ -43,10 +43,28 @@ def comparison_drop(*, comparison: Comparison, by: User, reason: str = "") -> No
     if found.state == Comparison.State.DROPPED:
         raise Conflict("This comparison is dropped already.", code="already_dropped")
     before = found.state
-    slots_withdraw(found.pk)
-    Comparison.objects.filter(pk=found.pk).update(state=Comparison.State.DROPPED)
-    decision_set(found, Decision.Outcome.DROPPED, reason=f"dropped: {reason.strip() or 'by hand'}")
+    words = f"dropped: {reason.strip() or 'by hand'}"
+    comparisons_set_aside([found.pk], Comparison.State.DROPPED, words)
     _record("comparison.dropped", found, by, {"from": before, "reason": reason.strip()[:300]})
+
+
+def comparisons_set_aside(ids: Sequence[int], state: str, reason: str) -> None:
+    """Out of the queue, for a person to look at (`reason` says why) or for good. The caller has
+    locked the comparisons; their votes stay."""
+    dropped = state == Comparison.State.DROPPED
+    outcome = Decision.Outcome.DROPPED if dropped else Decision.Outcome.NEEDS_REVIEW
+    words = reason if dropped else f"needs review: {reason}"
+    with connection.cursor() as cursor:
+        cursor.execute(
+            SET_ASIDE,
+            {
+                "ids": list(ids),
+                "state": str(state),
+                "outcome": str(outcome),
+                "reason": reason,
+                "words": words,
+            },
+        )
 
 
 @transaction.atomic

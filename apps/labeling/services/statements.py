@@ -664,12 +664,15 @@ __all__ = [
     "NOBODY_LEFT_MARK",
     "OPEN_SLOTS",
     "OVERLAP_APPLIED",
+    "PLACES_ADDED",
     "PLACES_BACK",
     "PLACES_OF",
     "POLICY",
+    "PRIORITY_SET",
     "PROSPECT",
     "READ_DECISIONS",
     "RELEASE",
+    "SET_ASIDE",
     "SIDE",
     "STORE_DECISION",
     "STORE_DECISIONS",
@@ -875,3 +878,41 @@ where p.id in (select unnest(%(prompts)s::bigint[]))
   and not exists (select from labeling_ratingtask t where t.prompt_id = p.id)
   and not exists (select from labeling_response r where r.prompt_id = p.id)""",
 }
+
+# What is done to many comparisons at once, whose rows and slots the caller has locked.
+
+PRIORITY_SET = """
+update labeling_slot s set priority = s.priority - c.priority + %(value)s
+from unnest(%(ids)s::bigint[]) t(id) join labeling_comparison c on c.id = t.id
+where s.comparison_id = c.id and s.state in ('free', 'leased') and s.kind in ('regular', 'gold')
+"""
+PLACES_ADDED = """
+insert into labeling_slot (project_id, comparison_id, position, kind, state, priority, shuffle,
+                           topic, language, left_is)
+select c.project_id, c.id,
+       (select coalesce(max(position), 0) from labeling_slot s where s.comparison_id = c.id) + k,
+       'regular', 'free', c.priority, c.shuffle, p.topic, p.language, ''
+from unnest(%(ids)s::bigint[]) t(id) join labeling_comparison c on c.id = t.id
+join labeling_prompt p on p.id = c.prompt_id cross join generate_series(1, %(n)s) k
+"""
+
+# Out of the queue, dropped or for a person to look at: no further votes are asked for; leases that
+# are out may still be answered.
+SET_ASIDE = """
+with withdrawn as (
+  update labeling_slot s set state = 'withdrawn' from unnest(%(ids)s::bigint[]) t(id)
+  where s.comparison_id = t.id and s.state = 'free' and s.kind in ('regular', 'gold')
+), moved as (
+  update labeling_comparison c set state = %(state)s, updated_at = now(),
+         review_reason = case %(state)s when 'review' then left(%(reason)s, 300)
+                         else c.review_reason end
+  from unnest(%(ids)s::bigint[]) t(id) where c.id = t.id
+  returning c.id, c.project_id
+)
+insert into labeling_decision as d (comparison_id, project_id, outcome, winner, n_a, n_b, n_tie,
+  n_both_bad, n_agreeing, share, rule, reason, created_at, updated_at)
+select id, project_id, %(outcome)s, '', 0, 0, 0, 0, 0, 0, '{}', left(%(words)s, 300), now(), now()
+from moved
+on conflict (comparison_id) do update set outcome = excluded.outcome, winner = '',
+  reason = excluded.reason, updated_at = now()
+"""

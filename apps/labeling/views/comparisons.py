@@ -2,28 +2,30 @@
 
 from typing import Any
 from urllib.parse import urlencode
+from uuid import uuid4
 
 from django.contrib import messages
+from django.core.exceptions import PermissionDenied
 from django.core.paginator import Paginator
-from django.http import Http404, HttpResponse
+from django.http import Http404, HttpResponse, QueryDict
 from django.http.response import HttpResponseBase
 from django.shortcuts import redirect, render
-from django.views.decorators.http import require_POST, require_safe
+from django.urls import reverse
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from apps.accounts.permissions import ADMIN, JUDGES, READERS, STAFF, project_page
-from apps.common.errors import Conflict, Missing
+from apps.common.errors import Conflict, DomainError, Missing, Refused
 from apps.common.http import Request
 from apps.common.registry import comparison_page, comparison_uses, dispute_page
 from apps.common.row_files import download_response
 from apps.labeling import exports, selectors, services
-from apps.labeling.forms import ComparisonsFilter
+from apps.labeling.forms import BulkForm, ComparisonsFilter, ViewForm
 from apps.labeling.models import Comparison
 from apps.labeling.screens.annotators import topics_of
 from apps.labeling.screens.label import turns_shown
-from apps.labeling.selectors import ambiguity
+from apps.labeling.selectors import ambiguity, finding
 from apps.labeling.texts import excerpt
 
-PER_PAGE = 50
 FORMATS = (("csv", "CSV"), ("jsonl", "JSON Lines"), ("parquet", "Parquet"))
 TONES = {"decided": "good", "contested": "warn", "review": "warn", "dropped": "bad"}
 
@@ -31,36 +33,202 @@ TONES = {"decided": "good", "contested": "warn", "review": "warn", "dropped": "b
 @require_safe
 @project_page(READERS)
 def comparisons(request: Request) -> HttpResponse:
-    form = ComparisonsFilter(request.GET)
-    wanted = form.wanted()
-    found = selectors.comparisons_list(project=request.project, **wanted)
-    page = Paginator(found, PER_PAGE).get_page(request.GET.get("page"))
+    form = _filter(request)
+    wanted, sort = form.wanted(), request.GET.get("sort", finding.NEWEST)
+    page = finding.comparisons_page(
+        project=request.project, wanted=wanted, sort=sort, at=request.GET.get("at", "")
+    )
     context = {
         "page_title": "Comparisons",
         "nav": "comparisons",
         "form": form,
-        "filtered": any(wanted.values()),
-        "query": urlencode(
-            {name: request.GET[name] for name in form.fields if request.GET.get(name)}
-        ),
+        "chips": [
+            {"field": name, "label": label, "words": words, "without": _without(request, name)}
+            for name, label, words in form.chips()
+        ],
+        "filtered": bool(wanted),
+        "query": urlencode(form.asked()),
+        "list": form.address(sort),
         "formats": FORMATS,
         "page": page,
-        "rows": [_row(comparison) for comparison in page],
-        "progress": selectors.queue_progress(project=request.project),
-        "staffing": services.staffing(project=request.project),
+        "rows": [_row(comparison) for comparison in page.rows],
+        "heads": _heads(request, sort),
+        "pending": finding.pending_count(project=request.project),
+        "views": finding.views_of(project=request.project, user=request.user),
+        "actions": _actions(request),
         "may_import": request.role in STAFF,
-    }
+    } | selectors.progress(project=request.project, staffing=services.staffing)
     return render(request, "labeling/comparisons.html", context)
+
+
+HEADS = (
+    ("id", "Id", ""),
+    ("", "Prompt and answers", ""),
+    ("state", "State", ""),
+    ("", "Decision", ""),
+    ("votes", "Votes", "num"),
+    ("priority", "Priority", "num"),
+    ("time", "Imported", ""),
+)
+ACTIONS = {
+    "priority": "Set priority",
+    "votes": "Ask for more votes",
+    "review": "Send to review",
+    "drop": "Drop",
+}
+
+
+def _filter(request: Request) -> ComparisonsFilter:
+    """With what this project has to choose from; annotators by name for admins alone."""
+    choices = {
+        kind: [(value, value) for value in values]
+        for kind, values in finding.facets_of(project=request.project).items()
+    }
+    choices["annotator"] = [
+        (str(user.pk), str(user) if request.role == ADMIN else f"Annotator {user.pk}")
+        for user in finding.voters_of(project=request.project)
+    ]
+    return ComparisonsFilter(request.GET, choices)
+
+
+def _without(request: Request, name: str) -> str:
+    query = request.GET.copy()
+    for gone in (name, "at"):
+        query.pop(gone, None)
+    return query.urlencode()
+
+
+def _heads(request: Request, sort: str) -> list[dict[str, str]]:
+    """Each head with the address that sorts by it: first descending, then the other way."""
+    heads = []
+    for name, words, css in HEADS:
+        query = request.GET.copy()
+        query.pop("at", None)
+        query["sort"] = name if sort == f"-{name}" else f"-{name}"
+        known = sort.removeprefix("-") == name
+        order = ("descending" if sort.startswith("-") else "ascending") if known else ""
+        heads.append(
+            {"words": words, "css": css, "order": order, "query": query.urlencode() if name else ""}
+        )
+    return heads
+
+
+def _actions(request: Request) -> list[tuple[str, str]]:
+    roles = services.BULK_ROLES
+    return [(name, words) for name, words in ACTIONS.items() if request.role in roles[name]]
+
+
+def _chosen(data: QueryDict) -> list[int]:
+    """The ids that were checked; none of them means all that fit the filter."""
+    if data.get("all"):
+        return []
+    return [int(pk) for pk in data.getlist("id") if pk.isascii() and pk.isdigit() and len(pk) < 19]
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@project_page(READERS)
+def bulk(request: Request) -> HttpResponse:
+    """What an action on many comparisons would do, then do it.
+
+    `id`: those that were checked; with `all`, everything that fits the filter in the address.
+    """
+    sent = request.POST if request.method == "POST" else request.GET
+    only, filters = _chosen(sent), ComparisonsFilter(request.GET)
+    action = sent.get("action", "")
+    back = _list_address(request, filters)
+    if not only and not sent.get("all"):
+        messages.warning(request, "Check some comparisons first, or choose all that fit.")
+        return redirect(back)
+    form, refused = BulkForm(request.POST or None), None
+    try:
+        if action not in services.BULK_ROLES:
+            raise DomainError("Choose what to do.", field="action")
+        services.bulk_allowed(project=request.project, action=action, user=request.user)
+        ids = services.bulk_selected(project=request.project, wanted=filters.wanted(), only=only)
+        if form.is_valid():
+            done = services.comparisons_bulk(
+                project=request.project, ids=ids, by=request.user, **form.cleaned_data
+            )
+            messages.success(request, f"{ACTIONS[action]}: {done.n_changed:,} changed.")
+            return redirect(back)
+    except Refused as error:
+        raise PermissionDenied(error.message) from error
+    except DomainError as error:
+        refused = error
+        if error.field not in ("value", "reason") and error.code != "changed":
+            messages.warning(request, error.message)
+            return redirect(back)
+    look = services.bulk_look(ids=ids, action=action, value=_number(sent.get("value", "")))
+    context = {
+        "page_title": ACTIONS[action],
+        "nav": "comparisons",
+        "action": action,
+        "look": look,
+        "only": only,
+        "key": request.POST.get("key") or uuid4().hex,
+        "typed": sent,
+        "refused": refused,
+        "query": request.GET.urlencode(),
+        "back": back,
+    }
+    return render(request, "labeling/bulk.html", context, status=refused.status if refused else 200)
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+@require_POST
+@project_page(READERS)
+def views(request: Request) -> HttpResponse:
+    """Keep the filter in the address under a name, or delete one."""
+    filters = ComparisonsFilter(request.GET)
+    try:
+        if request.POST.get("delete"):
+            services.view_delete(
+                project=request.project, view=_key(request.POST["delete"]), by=request.user
+            )
+            messages.success(request, "The view was deleted.")
+        else:
+            form = ViewForm(request.POST)
+            form.is_valid()
+            view = services.view_save(
+                project=request.project,
+                owner=request.user,
+                name=form.cleaned_data.get("name", ""),
+                query=filters.address(request.GET.get("sort", finding.NEWEST)),
+                is_shared=form.cleaned_data.get("is_shared", False),
+            )
+            messages.success(request, f"Saved as “{view.name}”.")
+    except Refused as error:
+        raise PermissionDenied(error.message) from error
+    except DomainError as error:
+        messages.warning(request, error.message)
+    return redirect(_list_address(request, filters))
+
+
+def _list_address(request: Request, filters: ComparisonsFilter) -> str:
+    query = filters.address(request.GET.get("sort", finding.NEWEST))
+    return f"{reverse('labeling:comparisons', args=[request.project.slug])}?{query}"
+
+
+def _key(text: str) -> int:
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else 0
 
 
 @require_safe
 @project_page(READERS)
 def results_file(request: Request) -> HttpResponseBase:
-    """`?format=jsonl|parquet|csv`, and the page's filters; without them every comparison."""
+    """`?format=jsonl|parquet|csv`, and the page's filters or the `id`s of some comparisons; without
+    them every comparison."""
     sent = exports.results_export(
         project=request.project,
         form=request.GET.get("format", "csv"),
-        filters=ComparisonsFilter(request.GET).wanted(),
+        wanted=ComparisonsFilter(request.GET).wanted(),
+        only=_chosen(request.GET),
     )
     return download_response(sent)
 
@@ -72,7 +240,7 @@ def votes_file(request: Request) -> HttpResponseBase:
     sent = exports.votes_export(
         project=request.project,
         form=request.GET.get("format", "csv"),
-        filters=ComparisonsFilter(request.GET).wanted(),
+        wanted=ComparisonsFilter(request.GET).wanted(),
         with_names=request.role == ADMIN,
     )
     return download_response(sent)
@@ -83,6 +251,10 @@ def _row(comparison: Comparison) -> dict[str, Any]:
     return {
         "comparison": comparison,
         "prompt": excerpt(comparison.prompt.messages),
+        "answers": [
+            ("a", excerpt(comparison.response_a.messages, 70)),
+            ("b", excerpt(comparison.response_b.messages, 70)),
+        ],
         "tone": TONES.get(comparison.state, ""),
         "decision": decision,
     }
@@ -99,11 +271,18 @@ def comparison(request: Request, comparison_id: int) -> HttpResponse:
         found = selectors.comparison_get(project=request.project, comparison=comparison_id)
     except Missing as error:
         raise Http404(error.message) from error
+    filters, sort = ComparisonsFilter(request.GET), request.GET.get("sort", finding.NEWEST)
+    before, after = finding.comparisons_beside(
+        project=request.project, wanted=filters.wanted(), sort=sort, comparison=found
+    )
     decision = getattr(found, "decision", None)
     votes = selectors.votes_shown(comparison=found, with_names=request.role == ADMIN)
     context = {
         "page_title": f"Comparison {found.external_id or found.pk}",
         "nav": "comparisons",
+        "before": before,
+        "after": after,
+        "list": filters.address(sort),
         "comparison": found,
         "tone": TONES.get(found.state, ""),
         "decision": decision,
