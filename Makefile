@@ -102,6 +102,7 @@ NO_WORDS := $(foreach path,.* benchmarks build clients docs measures tests var w
 messages: $(STAMP) ## bring the catalogues in locale/ up to date with what is marked, and compile them
 	$(BIN)/django-admin makemessages --all $(NO_WORDS) --no-location --no-obsolete
 	$(BIN)/django-admin makemessages --all $(NO_WORDS) --no-location --no-obsolete --domain djangojs
+	sed -i '/^"POT-Creation-Date/d' locale/*/LC_MESSAGES/*.po
 	$(BIN)/django-admin compilemessages $(NO_WORDS)
 
 lock: $(STAMP) ## write the lock files again from pyproject.toml
