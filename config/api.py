@@ -8,9 +8,11 @@ from apps.evaluation.api.models import router as reward_models
 from apps.evaluation.api.rounds import router as rounds
 from apps.evaluation.api.score import router as scores
 from apps.labeling.api import router as labeling
+from apps.labeling.api.comments import router as comments
 from apps.labeling.api.finding import router as finding
 from apps.labeling.api.imports import router as imports
 from apps.labeling.api.ratings import router as ratings
+from apps.loop.api import router as overview
 from apps.monitoring.api.incidents import router as incidents
 from apps.monitoring.api.service import router as monitoring
 from apps.snapshots.api import router as snapshots
@@ -30,6 +32,7 @@ for _router in (
     accounts,
     labeling,
     finding,
+    comments,
     imports,
     ratings,
     agreement,
@@ -40,6 +43,7 @@ for _router in (
     scores,
     monitoring,
     incidents,
+    overview,
 ):
     api.add_router("", _router)
 

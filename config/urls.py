@@ -34,4 +34,5 @@ urlpatterns = [
     path("p/", include("apps.monitoring.urls")),
     path("p/", include("apps.training.urls")),
     path("p/", include("apps.evaluation.urls")),
+    path("p/", include("apps.loop.urls")),
 ]

@@ -1,12 +1,13 @@
 """The API of people and projects."""
 
-from datetime import datetime
+from datetime import date, datetime
+from typing import Any
 
 from django.http import HttpRequest
 from django.urls import reverse
 from ninja import Field, Query, Router, Schema, Status
 
-from apps.accounts import selectors, services
+from apps.accounts import screens, selectors, services
 from apps.accounts.api_auth import needs
 from apps.accounts.models import Invitation, Membership, Project, Role, User
 from apps.accounts.permissions import ADMIN, READERS, project_for
@@ -64,6 +65,16 @@ class PersonOut(Schema):
     display_name: str
     role: str
     since: datetime
+
+
+class AuditEventOut(Schema):
+    id: int
+    at: datetime
+    person: str = Field(description="a username; empty for the system")
+    action: str
+    subject: str
+    sentence: str = Field(description="who did what, as the audit log's page says it")
+    details: dict[str, Any]
 
 
 class MembershipIn(Schema):
@@ -192,6 +203,39 @@ def people_list(
 ) -> list[PersonOut]:
     project, _ = project_for(request.user, slug, READERS)
     return [_person(row) for row in selectors.people_list(project)[:limit]]
+
+
+@router.get(
+    "/projects/{slug}/audit-log",
+    auth=needs("read"),
+    response=list[AuditEventOut],
+    summary="Who did what, newest first",
+)
+def audit_log(
+    request: HttpRequest,
+    slug: str,
+    search: str = "",
+    action: str = "",
+    since: date | None = None,
+    until: date | None = None,
+    before: int | None = Query(None, description="the id of the last event you have"),
+    limit: int = Query(100, ge=1, le=1000),
+) -> list[AuditEventOut]:
+    project, _ = project_for(request.user, slug, ADMINS)
+    rows = selectors.audit_list(project, search=search, action=action, since=since, until=until)
+    events = list((rows.filter(pk__lt=before) if before else rows)[:limit])
+    return [
+        AuditEventOut(
+            id=event.pk,
+            at=event.at,
+            person=event.actor.username if event.actor else "",
+            action=event.action,
+            subject=event.subject,
+            sentence=line.words,
+            details=event.details,
+        )
+        for event, line in zip(events, screens.audit_lines(project, events), strict=True)
+    ]
 
 
 @router.get(

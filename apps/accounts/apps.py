@@ -7,6 +7,7 @@ from django.utils.translation import gettext_lazy as _
 from apps.common.registry import (
     NavItem,
     SetupStep,
+    audit_subjects_add,
     nav_add,
     setup_step_add,
     start_line_add,
@@ -20,8 +21,10 @@ class AccountsConfig(AppConfig):
 
     def ready(self) -> None:
         from apps.accounts.middleware import session_begins
+        from apps.accounts.screens import people_named
         from apps.accounts.services.people import set_up_line
 
+        audit_subjects_add(("annotator", "membership", "qualification", "user"), people_named)
         start_line_add(set_up_line)
         user_logged_in.connect(session_begins, dispatch_uid="accounts.session_begins")
         translated(

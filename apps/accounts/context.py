@@ -8,11 +8,13 @@ from typing import Any
 
 from django.http import HttpRequest
 from django.urls import reverse
+from django.utils.translation import gettext, ngettext
 from django.utils.translation import gettext_lazy as _
 
 from apps.accounts.models import Membership, Project, Role
 from apps.accounts.selectors import memberships_of
 from apps.common import registry
+from apps.common.numbers import count
 
 THEMES = {"system": _("system"), "light": _("light"), "dark": _("dark")}
 
@@ -33,7 +35,7 @@ def frame(request: HttpRequest) -> dict[str, Any]:
         "rail_project": lambda: place()[0],
         "rail_nav": cache(lambda: rail_nav(*place())),
         "rail_has_more": lambda: any(not item["is_tab"] for item in rail_nav(*place())),
-        "rail_bell": cache(lambda: rail_bell(*place())),
+        "rail_bell": cache(lambda: rail_bell(request, *place())),
         "setup_bar": cache(lambda: setup_bar(request)),
         "rail_overview": lambda: rail_overview(projects()),
     }
@@ -74,13 +76,17 @@ def rail_nav(project: Project | None, role: str) -> list[dict[str, Any]]:
     ]
 
 
-def rail_bell(project: Project | None, role: str) -> dict[str, Any] | None:
-    """How many things wait for somebody of the role, and where; None where there is no bell."""
-    bell = registry.bell_for(role) if project is not None else None
+def rail_bell(request: HttpRequest, project: Project | None, role: str) -> dict[str, Any] | None:
+    """How much is new to this person in the project, and where it is told."""
+    bell = registry.bell()
     if bell is None or project is None:
         return None
-    n = bell.count(project)
-    words = bell.words(n)
+    n = bell.count(project, request.user, role)
+    if n:
+        new = ngettext("%(n)s new notification", "%(n)s new notifications", n)
+        words = new % {"n": count(n)}
+    else:
+        words = gettext("Notifications")
     return {"url": reverse(bell.url_name, args=[project.slug]), "n": n, "words": words}
 
 

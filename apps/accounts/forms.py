@@ -157,3 +157,20 @@ class TokenForm(forms.Form):
     days = forms.IntegerField(
         label=_("Days until it expires"), min_value=1, max_value=TOKEN_MAX_DAYS, initial=90
     )
+
+
+_DAY = forms.DateInput({"type": "date"}, format="%Y-%m-%d")
+
+
+class AuditFilter(forms.Form):
+    """What the audit log is narrowed to."""
+
+    q = forms.CharField(label="Search", required=False, max_length=200)
+    action = forms.CharField(required=False, max_length=60)
+    since = forms.DateField(label="From", required=False, widget=_DAY)
+    until = forms.DateField(label="To", required=False, widget=_DAY)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        for field in self.fields.values():
+            field.hide_optional = True

@@ -4,6 +4,7 @@ import hashlib
 
 from django.contrib.auth.models import AbstractUser
 from django.contrib.auth.validators import UnicodeUsernameValidator
+from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models import F, Q
 from django.utils.translation import gettext_lazy as _
@@ -169,6 +170,62 @@ class AuditEvent(models.Model):
 
     def __str__(self) -> str:
         return f"{self.at:%Y-%m-%d %H:%M} {self.action} {self.subject}"
+
+
+class Notice(models.Model):
+    """Something that happened and concerns one person, or everybody of some roles, in a project:
+    what the bell tells. One row serves all whom it concerns; who has seen it says `NoticesSeen`."""
+
+    id = models.BigAutoField(primary_key=True)
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+", db_index=False)
+    user = models.ForeignKey(
+        User, null=True, blank=True, on_delete=models.CASCADE, related_name="+", db_index=False
+    )
+    roles = ArrayField(models.CharField(max_length=12), default=list, blank=True)
+    kind = models.CharField(max_length=30)
+    text = models.CharField(max_length=500)
+    path = models.CharField(max_length=300, blank=True, help_text="of the page it leads to")
+    by = models.ForeignKey(User, null=True, blank=True, on_delete=models.SET_NULL, related_name="+")
+    at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(user__isnull=False, roles=[]) | (Q(user__isnull=True) & ~Q(roles=[])),
+                name="notice_to_one_or_to_roles",
+            )
+        ]
+        indexes = [
+            models.Index(
+                fields=["project", "user", "-id"],
+                condition=Q(user__isnull=False),
+                name="notice_to_one",
+            ),
+            models.Index(
+                fields=["project", "-id"], condition=Q(user__isnull=True), name="notice_to_roles"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.text}"
+
+
+class NoticesSeen(models.Model):
+    """How far a person has looked at the bell of a project: the newest notice, and how many of each
+    thing waited then."""
+
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+", db_index=False)
+    user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="+")
+    notice = models.BigIntegerField(default=0)
+    needs = models.JSONField(default=dict, help_text="{kind: how many}")
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["project", "user"], name="notices_seen_once")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.user_id} in {self.project_id}: {self.notice}"
 
 
 # What an API token may be used for. A token never allows more than its person's role does.

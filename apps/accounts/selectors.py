@@ -1,8 +1,11 @@
 """Reads of people, roles, tokens and the audit log."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable
+from datetime import date
+from typing import Any
 
-from django.db.models import Count, Q, QuerySet
+from django.db.models import Count, Model, Q, QuerySet
+from django.urls import reverse
 from django.utils import timezone
 
 from apps.accounts.models import (
@@ -10,11 +13,14 @@ from apps.accounts.models import (
     AuditEvent,
     Invitation,
     Membership,
+    Notice,
+    NoticesSeen,
     Project,
     Role,
     User,
     token_sha256,
 )
+from apps.common.registry import Named
 
 
 def memberships_of(user: User) -> list[Membership]:
@@ -133,16 +139,28 @@ def tokens_of(user: User) -> QuerySet[ApiToken]:
     return ApiToken.objects.filter(user=user, revoked_at__isnull=True).order_by("-created_at")
 
 
-def audit_list(project: Project, *, search: str = "", action: str = "") -> QuerySet[AuditEvent]:
-    """What was done in a project, newest first."""
+def audit_list(
+    project: Project,
+    *,
+    search: str = "",
+    action: str = "",
+    since: date | None = None,
+    until: date | None = None,
+) -> QuerySet[AuditEvent]:
+    """What was done in a project, newest first; `since` and `until` are days, both included."""
     rows = AuditEvent.objects.select_related("actor").filter(project=project)
     if action:
         rows = rows.filter(action=action)
+    if since:
+        rows = rows.filter(at__date__gte=since)
+    if until:
+        rows = rows.filter(at__date__lte=until)
     if search:
         rows = rows.filter(
             Q(subject__icontains=search)
             | Q(action__icontains=search)
             | Q(actor__username__icontains=search)
+            | Q(actor__display_name__icontains=search)
         )
     return rows.order_by("-at", "-id")
 
@@ -151,3 +169,36 @@ def audit_actions(project: Project) -> list[str]:
     """The kinds of action the project's log holds."""
     rows = AuditEvent.objects.filter(project=project).order_by("action")
     return list(rows.values_list("action", flat=True).distinct())
+
+
+def notices_of(membership: Membership) -> QuerySet[Notice]:
+    """What the person was told in the project since they joined it, newest first; what they did
+    themselves is no news to them."""
+    mine = Q(user=membership.user_id) | Q(user=None, roles__contains=[membership.role])
+    rows = Notice.objects.filter(
+        mine, project=membership.project_id, at__gte=membership.created_at
+    ).exclude(by=membership.user_id)
+    return rows.select_related("by").order_by("-id")
+
+
+def notices_seen_by(membership: Membership) -> NoticesSeen:
+    """How far they have looked; not at all, where they never did."""
+    found = NoticesSeen.objects.filter(project=membership.project_id, user=membership.user_id)
+    return found.first() or NoticesSeen(
+        project_id=membership.project_id, user_id=membership.user_id
+    )
+
+
+def named_by(
+    model: type[Model], field: str, url_name: str
+) -> Callable[[Project, Collection[str]], dict[str, Named]]:
+    """Finds rows of a project's model by their keys, for `registry.audit_subjects_add`."""
+
+    def find(project: Project, keys: Collection[str]) -> dict[str, Named]:
+        rows: Any = model._default_manager.filter(project=project, pk__in=keys)
+        return {
+            pk: Named(str(name), reverse(url_name, args=[project.slug, pk]))
+            for pk, name in rows.values_list("pk", field)
+        }
+
+    return find

@@ -48,6 +48,7 @@ urlpatterns = [
         name="person_password",
     ),
     path("p/<slug:slug>/audit-log/", people.audit_log, name="audit_log"),
+    path("p/<slug:slug>/audit-log.csv", people.audit_csv, name="audit_csv"),
 ]
 
 allauth_urls = [

@@ -18,7 +18,6 @@ class AgreementConfig(AppConfig):
                 icon="chart-column",
                 section="agreement",
                 roles=readers,
-                tabs=frozenset({"reviewer", "admin"}),
             )
         )
         nav_add(NavItem(24, _("Results"), "agreement:results", "star", "results", readers))

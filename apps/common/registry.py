@@ -96,13 +96,19 @@ class RunTab:
 
 @dataclass(frozen=True, slots=True)
 class Bell:
-    """What waits for somebody, in the rail of `roles`: `count` takes a project and must be one
-    cheap query; `url_name` takes the project's slug; `words` says how many."""
+    """What concerns somebody, in the rail: `count` takes a project, a person and their role, and
+    must be cheap; `url_name` takes the project's slug."""
 
     url_name: str
-    roles: frozenset[str]
-    count: Callable[[Any], int]
-    words: Callable[[int], str]
+    count: Callable[[Any, Any, str], int]
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """Something that an event of the audit log names: how people call it, and its page."""
+
+    name: str
+    url: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +124,7 @@ class SetupStep:
 
 
 _nav: list[NavItem] = []
-_home: dict[str, str] = {}
+_home: list[str] = []
 _overview: dict[str, str] = {}
 _annotator_pages: dict[str, str] = {}
 _dispute_pages: list[str] = []
@@ -138,6 +144,7 @@ _run_tabs: list[RunTab] = []
 _alert_listeners: list[Callable[[Any, Any], None]] = []
 _end_listeners: list[Callable[[Any], None]] = []
 _bell: list[Bell] = []
+_audit_subjects: dict[str, Callable[[Any, Collection[str]], Mapping[str, Named]]] = {}
 _voting: set[str] = set()
 _uploads: set[str] = set()
 _self_limited: set[str] = set()
@@ -153,13 +160,13 @@ def nav_for(role: str) -> list[NavItem]:
     return sorted((item for item in _nav if role in item.roles), key=lambda item: item.rank)
 
 
-def home_set(role: str, url_name: str) -> None:
-    """The page a role lands on; `url_name` takes the project's slug."""
-    _home[role] = url_name
+def home_set(url_name: str) -> None:
+    """The page of a project on which people land; `url_name` takes the project's slug."""
+    _home[:] = [url_name]
 
 
-def home_of(role: str) -> str:
-    return _home[role]
+def home_of_project() -> str:
+    return _home[0]
 
 
 def overview_set(role: str, url_name: str) -> None:
@@ -361,8 +368,22 @@ def bell_set(bell: Bell) -> None:
     _bell[:] = [bell]
 
 
-def bell_for(role: str) -> Bell | None:
-    return next((bell for bell in _bell if role in bell.roles), None)
+def bell() -> Bell | None:
+    return next(iter(_bell), None)
+
+
+def audit_subjects_add(
+    kinds: Collection[str], find: Callable[[Any, Collection[str]], Mapping[str, Named]]
+) -> None:
+    """`find` takes a project and subjects of events whose actions begin with one of `kinds`, and
+    gives those that it knows, with one statement."""
+    for kind in kinds:
+        _audit_subjects[kind] = find
+
+
+def audit_subjects(kind: str, project: Any, subjects: Collection[str]) -> Mapping[str, Named]:
+    find = _audit_subjects.get(kind)
+    return find(project, subjects) if find else {}
 
 
 def playbook_set(find: Callable[[str, str], str]) -> None:

@@ -3,7 +3,7 @@
 from django.apps import AppConfig
 from django.utils.translation import gettext_lazy as _
 
-from apps.common.registry import NavItem, nav_add, self_limited_add
+from apps.common.registry import NavItem, audit_subjects_add, nav_add, self_limited_add
 
 
 class EvaluationConfig(AppConfig):
@@ -11,6 +11,13 @@ class EvaluationConfig(AppConfig):
     label = "evaluation"
 
     def ready(self) -> None:
+        from apps.accounts.selectors import named_by
+        from apps.training.models import Checkpoint
+
+        audit_subjects_add(
+            ("model", "outputs", "adversarial"),
+            named_by(Checkpoint, "pk", "evaluation:reward_model"),
+        )
         self_limited_add("api:score")  # two requests wait for scores in a process, no more
         staff = frozenset({"engineer", "admin"})
         nav_add(

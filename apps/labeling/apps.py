@@ -9,7 +9,7 @@ from django.utils.translation import gettext_lazy as _
 from apps.common.registry import (
     NavItem,
     SetupStep,
-    home_set,
+    audit_subjects_add,
     last_export,
     nav_add,
     overview_set,
@@ -30,7 +30,10 @@ class LabelingConfig(AppConfig):
 
     def ready(self) -> None:
         # models are there only now
+        from apps.accounts.selectors import named_by
+        from apps.labeling.models import ImportJob
         from apps.labeling.selectors.projects import (
+            comparisons_named,
             has_comparisons,
             has_guidelines,
             has_own_rule,
@@ -46,6 +49,10 @@ class LabelingConfig(AppConfig):
                 dispatch_uid="labeling.member_changed",
             )
         project_facts_add(project_facts)
+        audit_subjects_add(("comment", "comparison"), comparisons_named)
+        audit_subjects_add(
+            ("import", "comparisons"), named_by(ImportJob, "file_name", "labeling:import")
+        )
         last_export("results", "Results", _results)
         last_export("votes", "Votes", _votes)
         project_copy_add(labeling_settings_copy)
@@ -104,7 +111,7 @@ class LabelingConfig(AppConfig):
                 "columns-2",
                 "comparisons",
                 readers,
-                tabs=readers,
+                tabs=frozenset({"reviewer", "admin"}),
             ),
             NavItem(22, _("Imports"), "labeling:imports", "upload", "imports", importers),
             NavItem(
@@ -121,10 +128,6 @@ class LabelingConfig(AppConfig):
             ),
         ):
             nav_add(item)
-        home_set("annotator", "labeling:label")
-        # Apps further on give these roles a landing page of their own.
-        for role in ("reviewer", "engineer", "admin"):
-            home_set(role, "labeling:comparisons")
         for role in labelers:
             overview_set(role, "work")
         upload_add("labeling:imports", "api:import_create")
@@ -134,7 +137,10 @@ class LabelingConfig(AppConfig):
                 f"labeling:{name}"
                 for name in ("label", "vote", "skip", "hold", "revise", "withdraw")
             ),
-            *(f"labeling:{name}" for name in ("answers", "guidelines", "acknowledge")),
+            *(
+                f"labeling:{name}"
+                for name in ("answers", "guidelines", "acknowledge", "ask", "questions")
+            ),
             *(f"labeling:qualification{step}" for step in ("", "_start", "_answer")),
             *(f"labeling:{name}" for name in ("rate", "rate_submit", "rate_skip", "rate_hold")),
             *(f"labeling:{name}" for name in ("ratings_mine", "rating_change")),

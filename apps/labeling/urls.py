@@ -4,6 +4,7 @@ from django.urls import path
 
 from apps.labeling.views import (
     annotators,
+    comments,
     comparisons,
     guidelines,
     imports,
@@ -71,6 +72,12 @@ urlpatterns = [
         comparisons.comparison_state,
         name="comparison_state",
     ),
+    path(
+        "<slug:slug>/comparisons/<int:comparison_id>/comments/", comments.comments, name="comments"
+    ),
+    path("<slug:slug>/comments/<int:comment_id>/", comments.comment, name="comment"),
+    path("<slug:slug>/questions/", comments.questions, name="questions"),
+    path("<slug:slug>/label/ask/", comments.ask, name="ask"),
     path("<slug:slug>/imports/", imports.imports, name="imports"),
     path("<slug:slug>/imports/<slug:job_id>/", imports.import_job, name="import"),
     path(

@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from apps.accounts.models import Project, User
-from apps.accounts.services import audit_record
+from django.urls import reverse
+
+from apps.accounts.models import Membership, Project, Role, User
+from apps.accounts.services import audit_record, notice_give, notices_seen
 from apps.common.errors import DomainError
 from apps.labeling.models import Comparison, Response
 from apps.labeling.services import comparisons_import
@@ -151,6 +153,27 @@ def fresh_pairs_try(*, run_id: str) -> None:
         )
     else:
         log.info("run %s: %d fresh pairs queued", run_id, found.queued)
+
+
+# What the bell tells, and how far people have looked.
+
+
+def run_end_tell(run: Run) -> None:
+    """Of a run that has just ended, to those who train; checks and probes only look."""
+    if run.kind in (Run.Kind.CHECK, Run.Kind.PROBE):
+        return
+    notice_give(
+        project=run.project,
+        roles=(Role.ENGINEER, Role.ADMIN),
+        kind=f"run.{run.state}",
+        text=f"{run.name}: {run.get_state_display()}",
+        path=reverse("training:run", args=[run.project.slug, run.pk]),
+    )
+
+
+def bell_seen(*, membership: Membership, notice: int, needs: Mapping[str, int]) -> None:
+    """The person has looked at the notifications of their project."""
+    notices_seen(project=membership.project, user=membership.user, notice=notice, needs=needs)
 
 
 # A generation's file of pairs, as rows for the label queue.

@@ -1,16 +1,13 @@
 """Watching runs and models in service: incidents, diagnosis, probes, outcomes."""
 
 from django.apps import AppConfig
-from django.utils.translation import gettext, ngettext
 from django.utils.translation import gettext_lazy as _
 
-from apps.common.numbers import count
 from apps.common.registry import (
-    Bell,
     NavItem,
     RunTab,
     alert_listener_add,
-    bell_set,
+    audit_subjects_add,
     end_listener_add,
     nav_add,
     playbook_set,
@@ -24,12 +21,15 @@ class MonitoringConfig(AppConfig):
     label = "monitoring"
 
     def ready(self) -> None:
+        from apps.accounts.selectors import named_by
         from apps.monitoring import checks as _checks  # noqa: F401 - registers them
+        from apps.monitoring.models import Incident
         from apps.monitoring.services.alerting import alert_take, end_take
         from apps.monitoring.services.checks import check_ended
         from apps.monitoring.services.probes import probe_ended
 
         upload_add("monitoring:run_import")
+        audit_subjects_add(("incident",), named_by(Incident, "title", "monitoring:incident"))
         alert_listener_add(alert_take)
         end_listener_add(end_take)
         end_listener_add(check_ended)
@@ -37,7 +37,6 @@ class MonitoringConfig(AppConfig):
         staff = frozenset({"engineer", "admin"})
         nav_add(NavItem(64, _("Monitoring"), "monitoring:overview", "gauge", "monitoring", staff))
         self._diagnosis()
-        self._bell()
 
     def _diagnosis(self) -> None:
         from apps.monitoring.screens.playbook import playbook_address
@@ -53,15 +52,3 @@ class MonitoringConfig(AppConfig):
                 when=lambda run: bool(trained_kind(run)),
             )
         )
-
-    def _bell(self) -> None:
-        from apps.monitoring.selectors.incidents import bell_count
-
-        staff = frozenset({"engineer", "admin"})
-        bell_set(Bell("monitoring:incidents", staff, bell_count, _incidents_open))
-
-
-def _incidents_open(n: int) -> str:
-    if not n:
-        return gettext("No open incidents")
-    return ngettext("%(n)s open incident", "%(n)s open incidents", n) % {"n": count(n)}

@@ -7,13 +7,16 @@ class SnapshotsConfig(AppConfig):
     label = "snapshots"
 
     def ready(self) -> None:
+        from apps.accounts.selectors import named_by
         from apps.common.registry import (
             NavItem,
+            audit_subjects_add,
             comparison_uses_add,
             nav_add,
             vote_traces_add,
             vote_uses_add,
         )
+        from apps.snapshots.models import Snapshot
         from apps.snapshots.selectors.lineage import comparison_trace, frozen_in, vote_trace
 
         nav_add(
@@ -37,6 +40,7 @@ class SnapshotsConfig(AppConfig):
                 roles=frozenset({"reviewer", "engineer", "admin"}),
             )
         )
+        audit_subjects_add(("snapshot",), named_by(Snapshot, "name", "snapshots:detail"))
         vote_uses_add(frozen_in)
         vote_traces_add(vote_trace)
         comparison_uses_add(comparison_trace, page="snapshots:comparison_lineage")

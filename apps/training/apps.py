@@ -5,8 +5,8 @@ from django.utils.translation import gettext_lazy as _
 
 from apps.common.registry import (
     NavItem,
+    audit_subjects_add,
     deletion_check_add,
-    home_set,
     nav_add,
     run_results_add,
 )
@@ -31,10 +31,12 @@ class TrainingConfig(AppConfig):
             )
         )
         nav_add(NavItem(63, _("Machines"), "training:fleet", "cpu", "fleet", staff))
-        home_set("engineer", "training:runs")
 
+        from apps.accounts.selectors import named_by
+        from apps.training.models import Run
         from apps.training.selectors.results import run_results
         from apps.training.selectors.runs import no_run_goes_on
 
         run_results_add(run_results)
+        audit_subjects_add(("alert", "pairs", "run"), named_by(Run, "name", "training:run"))
         deletion_check_add(no_run_goes_on)

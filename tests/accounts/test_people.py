@@ -55,15 +55,6 @@ def test_people_are_found_by_name_and_by_role(project, ada, ana, emil, signed_in
     assert "Nobody matches" in client.get("/p/arguments/people/?q=xyz").content.decode()
 
 
-def test_the_audit_log_shows_who_did_what_and_filters(project, ada, ana, signed_in):
-    services.membership_set(project=project, user=ana, role=Role.REVIEWER, by=ada)
-    client = signed_in(ada)
-    text = client.get("/p/arguments/audit-log/").content.decode()
-    assert "membership.changed" in text
-    assert "reviewer; before: annotator" in text
-    assert "Nothing here" in client.get("/p/arguments/audit-log/?q=nobody").content.decode()
-
-
 def test_only_who_administers_a_project_may_create_one(project, ada, emil):
     made = services.project_create(name="Second try", by=ada)
     assert made.slug == "second-try"

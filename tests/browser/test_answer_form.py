@@ -130,9 +130,9 @@ def test_a_session_by_mouse_with_a_broken_line_and_a_lapsed_lease(
     page = open_page(phone=phone, dark=not phone)
     sign_in(page, "ana")
     label_open(live_server, page)
+    open_both(page)
     page.get_by_text("Flag, note").click()
     page.get_by_label("Prompt unclear").check()
-    open_both(page)
     page.get_by_role("button", name="A is better").dblclick()  # the second click judges nothing
     expect(page.locator("#pair-title")).to_contain_text("Pair 2")
     page.wait_for_timeout(700)

@@ -59,6 +59,7 @@ def votes_of(live_server: Any, page: Page, link: str, name: str) -> None:
     page.get_by_label("Username").fill(name)
     page.get_by_label("Password").fill("a-rather-long-one")
     page.get_by_role("button", name="Create my account").click()
+    page.get_by_role("link", name="Read the guidelines").click()
     page.get_by_role("button", name="I have read the guidelines").click()
     for number in range(1, PAIRS + 1):
         expect(page.locator(f"[data-nothing], :text('Pair {number}')").first).to_be_visible()

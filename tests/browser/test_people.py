@@ -72,6 +72,7 @@ def test_ana_reads_qualifies_and_labels_by_keyboard(
 ) -> None:
     page = open_page()
     sign_in(page, "ana")
+    page.get_by_role("link", name="Read the guidelines").click()
     expect(page.locator("#pair")).to_have_attribute("data-nothing", "guideline")
     expect(page.locator(".changes .added").first).to_be_visible()
     no_serious_violation(page, "reading", "dark")

@@ -181,12 +181,12 @@ def test_an_engineer_reads_that_they_label_nowhere(
     assert [at.project for at in page.context["others"]] == [project]
 
 
-def test_who_annotates_in_one_project_lands_on_its_pairs_and_in_two_on_their_work(
+def test_who_annotates_in_one_project_lands_on_its_overview_and_in_two_on_their_work(
     project: Project, ana: User, signed_in: SignIn
 ) -> None:
     browser = signed_in(ana)
     assert browser.get("/").url == "/p/arguments/"
-    assert browser.get("/p/arguments/").url == "/p/arguments/label/"
+    assert browser.get("/p/arguments/").url == "/p/arguments/overview/"
     second = Project.objects.create(slug="second", name="Second")
     Membership.objects.create(project=second, user=ana, role=Role.ANNOTATOR)
     assert browser.get("/").url == "/my-work/"

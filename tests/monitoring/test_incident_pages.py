@@ -90,9 +90,9 @@ def test_the_bell_counts_what_is_neither_resolved_nor_muted_and_rings_for_staff_
     opened: Callable[..., Incident], project: Project, emil: User, ana: User, signed_in: SignedIn
 ) -> None:
     one, other = opened("a"), opened("b", rule="critic_dead", link="critic")
-    page = signed_in(emil).get("/p/arguments/runs/").content.decode()
-    assert 'title="2 open incidents"' in page
-    assert "open incident" not in signed_in(ana).get("/account/").content.decode()
+    page = signed_in(emil).get("/p/arguments/notifications/").content.decode()
+    assert 'data-need="incidents" data-n="2"' in page
+    assert "incident" not in signed_in(ana).get("/p/arguments/notifications/").content.decode()
     incidents.incident_acknowledge(project=project, incident_id=one.pk, user=emil)
     assert bell_count(project) == 2
     until = timezone.now() + timedelta(hours=1)

@@ -14,7 +14,8 @@ from typing import Any
 from django.urls import reverse
 from django.urls.exceptions import NoReverseMatch
 
-from apps.labeling.models import RatingTask
+from apps.labeling.models import Comment, RatingTask
+from apps.labeling.services.comments import comment_add
 from apps.labeling.services.ratings import ratings_import
 from tests.web.world import World
 
@@ -146,11 +147,19 @@ ACCOUNTS = [
     post("accounts:person_remove", ADMINS, args=person),
     post("accounts:person_password", ADMINS, ok=200, args=person),
     page("accounts:audit_log", ADMINS),
+    page("accounts:audit_csv", ADMINS),
     page("admin:index", SIGNED_IN, ok=302),  # Django's own: superusers only, none among them
     page("api:openapi-json", SIGNED_IN, expect=anyone(200)),
     page("api:openapi-view", SIGNED_IN),
     page("api:api-root", SIGNED_IN, ok=404, expect=anyone(404)),
     page("api:unknown", SIGNED_IN, ok=404, expect=anyone(404)),
+]
+
+OVERVIEW = [
+    page("loop:overview", EVERYONE),
+    page("loop:notifications", EVERYONE),
+    api("GET /projects/{slug}/overview", EVERYONE),
+    api("GET /projects/{slug}/notifications", EVERYONE),
 ]
 
 ACCOUNTS_API = [
@@ -177,6 +186,7 @@ ACCOUNTS_API = [
         args={"invitation_id": "none"},
     ),
     api("GET /projects/{slug}/people", READERS),
+    api("GET /projects/{slug}/audit-log", ADMINS),
     api(
         "PUT /projects/{slug}/people/{username}",
         ADMINS,
@@ -246,6 +256,47 @@ LABELING = [
     post("labeling:import_settings", STAFF, args=import_job_id, ok=422),
     post("labeling:import_action", STAFF, args=import_job_id, data={"action": "start"}),
     page("labeling:import_findings", STAFF, args=import_job_id),
+]
+
+
+def comment(world: World) -> Comment:
+    """Ada's, made again for each try."""
+    return comment_add(comparison=world.comparison, author=world.ada, text="Look.")
+
+
+COMMENTS = "/projects/{slug}/comparisons/{comparison}/comments"
+COMMENT = "/projects/{slug}/comments/{comment}"
+COMMENTS_AND_QUESTIONS = [
+    page("labeling:comments", JUDGES, args=comparison_id),
+    post("labeling:comments", JUDGES, args=comparison_id, data={"text": "Look."}),
+    page("labeling:comment", JUDGES, args=lambda w: {"comment_id": comment(w).pk}),
+    # a comment is its author's own
+    post(
+        "labeling:comment",
+        ADMINS,
+        args=lambda w: {"comment_id": comment(w).pk},
+        data={"text": "Look again."},
+    ),
+    page("labeling:questions", LABELERS),
+    post("labeling:ask", LABELERS, data={"slot": 1, "text": "Why?"}),  # says that it is not theirs
+    api(f"GET {COMMENTS}", JUDGES, args=lambda w: {"comparison": w.comparison.pk}),
+    api(
+        f"POST {COMMENTS}",
+        JUDGES,
+        ok=201,
+        args=lambda w: {"comparison": w.comparison.pk},
+        data={"text": "Look."},
+    ),
+    api(
+        f"PATCH {COMMENT}",
+        ADMINS,
+        args=lambda w: {"comment": comment(w).pk},
+        data={"text": "Look again."},
+    ),
+    api(f"DELETE {COMMENT}", ADMINS, ok=204, args=lambda w: {"comment": comment(w).pk}),
+    api("GET /projects/{slug}/questions", LABELERS),
+    # a pair that is not in one's hands is nothing to ask about
+    api("POST /projects/{slug}/questions", LABELERS, data={"slot": 1, "text": "Why?"}, ok=404),
 ]
 
 LABELING_API = [
@@ -707,8 +758,10 @@ INCIDENTS_API = [
 TABLE: list[Line] = [
     *ACCOUNTS,
     *ACCOUNTS_API,
+    *OVERVIEW,
     *LABELING,
     *LABELING_API,
+    *COMMENTS_AND_QUESTIONS,
     *RATINGS,
     *AGREEMENT,
     *AGREEMENT_API,

@@ -26,12 +26,13 @@ from tests.people import PASSWORD
 from tests.translations import DOMAINS, GERMAN, MIRRORED, mirrored, mo_read, outside, po_read
 
 PLACEHOLDER = re.compile(r"%\(\w+\)s|%[sd]|\{\w*\}|</?\w+[^>]*>")
-# Letters and words that are the same in every language, and what the people of the tests wrote.
+# Letters and words that are the same in every language, what the people of the tests wrote, and
+# notifications, which are kept as they were told.
 SAME = re.compile(
     r"Concord|Ada|(?:read|label|write|train|approve|admin):|UTC|English|Deutsch|API|Markdown|Prompt|Ana\b|ana\b|Arguments|Ben\b|Esc\b"
     r"|Question \d+: how long is a day\?|Practice \d+: what is 2 \+ 2\?|Because of \w+, says \d+"
     r"|Twenty-four hours, in answer \d+\.|It depends, says answer \d+\.|(Four|Five), in \w+ \d+\."
-    r"|Answer \d to question \d+\.|Kindness|Read closely|Be fair|ana@example.org|Friendly|\d+ \w\b"
+    r"|Answer \d to question \d+\.|Kindness|Read closely|Be fair|ana@example.org|Friendly|pairs came in: there is work|\d+ \w\b"
 )
 
 
@@ -177,6 +178,9 @@ def test_every_page_of_an_annotator_is_translated(
     look(f"{root}/label/")
     look(f"{root}/label/vote/", "refused", answer="left", key="x", slot="999999")
     look("/my-work/")
+    look(f"{root}/overview/")
+    look(f"{root}/notifications/", "nothing new")
+    look(f"{root}/questions/")
     look(f"{root}/answers/", "no answers")
     vote(project, ana, strength=2, rationale="Kindness")
     stored = Vote.objects.get()

@@ -16,6 +16,7 @@ from apps.accounts.services.memberships import (
     membership_resume,
     membership_set,
 )
+from apps.accounts.services.notices import notice_give, notices_seen
 from apps.accounts.services.people import (
     first_admin_create,
     password_changed,
@@ -50,6 +51,8 @@ __all__ = [
     "membership_remove",
     "membership_resume",
     "membership_set",
+    "notice_give",
+    "notices_seen",
     "password_changed",
     "password_link_make",
     "people_invite",

@@ -1,4 +1,4 @@
-"""Messages to people who are invited."""
+"""Messages to people who are invited, and to those whom somebody mentions."""
 
 import logging
 import smtplib
@@ -9,7 +9,7 @@ from django.utils import timezone, translation
 from django.utils.formats import date_format
 from django.utils.translation import gettext
 
-from apps.accounts.models import Invitation
+from apps.accounts.models import Invitation, Notice
 
 logger = logging.getLogger(__name__)
 
@@ -35,10 +35,24 @@ def invitation_mail(invitation: Invitation, path: str) -> bool:
             "link": f"{settings.SITE_URL.rstrip('/')}{path}",
             "until": date_format(invitation.expires_at, "DATE_FORMAT"),
         }
-    try:
-        send_mail(subject, text, None, [invitation.email])
-    except (OSError, smtplib.SMTPException):
-        logger.warning("invitation %s: the mail server did not take it", invitation.pk)
+    if not _sent(subject, text, invitation.email):
         return False
     Invitation.objects.filter(pk=invitation.pk).update(mailed_at=timezone.now())
+    return True
+
+
+def notice_mail(notice: Notice) -> None:
+    """What the bell tells one person, by mail."""
+    if notice.user is not None:
+        text = f"{notice.text}.\n\n{settings.SITE_URL.rstrip('/')}{notice.path}\n"
+        _sent(f"{notice.project.name}: {notice.text}", text, notice.user.email)
+
+
+def _sent(subject: str, text: str, address: str) -> bool:
+    """Whether the mail server took it."""
+    try:
+        send_mail(" ".join(subject.split()), text, None, [address])
+    except (OSError, smtplib.SMTPException):
+        logger.warning("the mail server did not take a message to a person")
+        return False
     return True

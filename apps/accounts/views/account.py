@@ -202,4 +202,4 @@ def project(request: Request) -> HttpResponse:
     """Where the project switcher leads: the landing page of one's role there."""
     if request.session.get("project") != request.project.slug:
         request.session["project"] = request.project.slug
-    return redirect(registry.home_of(request.role), request.project.slug)
+    return redirect(registry.home_of_project(), request.project.slug)

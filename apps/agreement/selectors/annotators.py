@@ -1,10 +1,11 @@
 """Reads about single annotators: the stored reports, who is left out, where they differ."""
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
+from django.db import connection
 from django.db.models import (
     Count,
     Exists,
@@ -20,6 +21,7 @@ from django.db.models import (
 )
 from django.db.models.fields.json import KT
 from django.db.models.functions import Cast, Lower
+from django.utils import timezone
 from numpy.typing import NDArray
 
 from apps.accounts.models import Membership, Project, Role, User
@@ -27,6 +29,8 @@ from apps.agreement.models import AnnotatorReport
 from apps.agreement.selectors.votes import int_columns
 from apps.labeling.models import Annotator, Comparison, Consensus, Slot, Vote
 from measures.annotators import Repeats, Work
+from measures.estimate import Interval
+from measures.intervals import mean_interval
 from measures.voting import CHOICES
 
 if TYPE_CHECKING:
@@ -405,3 +409,43 @@ def _repeats(values: dict[str, Any], people: Ints) -> Repeats:
         return _same(np.where(choice <= 1, choice == 0, -1), a_left)
 
     return Repeats(who, first, again, left(first, first_a[known]), left(again, again_a[known]))
+
+
+# What a person may know of their own agreement: of votes that are a day old, so that looking cannot
+# steer one that is still being thought about.
+_OWN = """
+with mine as (
+  select v.comparison_id, v.choice from labeling_vote v
+  join labeling_slot s on s.id = v.slot_id and s.kind = 'regular'
+  where v.project_id = %(project)s and v.annotator_id = %(annotator)s and v.is_current
+    and v.cast_at < %(before)s
+  order by v.cast_at desc limit %(most)s
+)
+select o.share from mine m cross join lateral (
+  select avg((o.choice = m.choice)::int)::float8 as share, count(*) as n
+  from labeling_vote o join labeling_slot t on t.id = o.slot_id and t.kind = 'regular'
+  where o.comparison_id = m.comparison_id and o.is_current
+    and o.annotator_id <> %(annotator)s and o.cast_at < %(before)s
+) o where o.n > 0
+"""
+LEAST_SHARED = 20  # pairs that others judged too, under which no figure is given
+MOST_SHARED = 500  # of the newest
+DELAY = timedelta(days=1)
+
+
+def own_agreement(*, project: Project, user: User) -> Interval:
+    """How often others chose as this person did, over their newest pairs."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            _OWN,
+            {
+                "project": project.pk,
+                "annotator": user.pk,
+                "before": timezone.now() - DELAY,
+                "most": MOST_SHARED,
+            },
+        )
+        shares = [row[0] for row in cursor.fetchall()]
+    if len(shares) < LEAST_SHARED:
+        return Interval(value=None, low=None, high=None, n=len(shares), undefined="too few")
+    return mean_interval(shares)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from django.core.cache import cache
 from django.db import connection
 from django.db.models import Count, Exists, F, OuterRef, Q, Sum
 from django.utils import timezone
@@ -65,6 +66,20 @@ from (
 """
 
 
+# The same votes, found by the index of the sample: for a count that pages show.
+_DUE = f"""
+select count(*) from labeling_vote v
+join labeling_slot s on s.id = v.slot_id and s.kind = 'regular'
+join labeling_comparison c on c.id = v.comparison_id
+join labeling_decision d on d.comparison_id = c.id and {AUDITABLE}
+where v.project_id = %(project)s and v.is_current
+  and hashint8extended(v.id, {AUDIT_SEED}) < %(below)s
+  and not exists (select from labeling_slot a where a.measures_id = v.id
+                  and a.kind = 'audit' and a.state = 'done')
+"""
+_KEPT_SECONDS = 60
+
+
 @dataclass(frozen=True, slots=True)
 class Audited:
     """A vote and what a reviewer made of the same pair. `decided`: what the votes of its round
@@ -120,12 +135,29 @@ class AuditSample:
         return sum(row.overdue for row in self.waiting.values())
 
 
+def audits_due(*, project: Project) -> int:
+    """Votes of the sample that wait for an audit; at most a minute old."""
+    key = f"agreement:audits:{project.pk}"
+    found = cache.get(key)
+    if found is None:
+        settings = LabelingSettings.objects.filter(project=project).first() or LabelingSettings()
+        with connection.cursor() as cursor:
+            cursor.execute(_DUE, {"project": project.pk, "below": _below(settings)})
+            found = cursor.fetchone()[0]
+        cache.set(key, found, _KEPT_SECONDS)
+    return found
+
+
+def _below(settings: LabelingSettings) -> int:
+    """The same bound as in `labeling.services.leasing`."""
+    return min(_LOWEST_HASH + int(settings.audit_rate * 2**64), -_LOWEST_HASH - 1)
+
+
 def audit_sample(*, project: Project) -> AuditSample:
     settings = LabelingSettings.objects.filter(project=project).first() or LabelingSettings()
     values: dict[str, str | int | datetime] = {
         "project": project.pk,
-        # the same bound as in `labeling.services.leasing`
-        "below": min(_LOWEST_HASH + int(settings.audit_rate * 2**64), -_LOWEST_HASH - 1),
+        "below": _below(settings),
         "overdue": timezone.now() - timedelta(days=settings.audit_days),
     }
     with connection.cursor() as cursor:

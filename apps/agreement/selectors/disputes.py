@@ -16,6 +16,7 @@ from apps.accounts.models import Project
 from apps.agreement.models import Ruling
 from apps.common.errors import DomainError, Missing
 from apps.labeling.models import (
+    NOBODY_LEFT,
     Choice,
     Comparison,
     Decision,
@@ -34,6 +35,7 @@ from measures.rounds import BeforeAfter, before_after
 SHOWN = {
     "unsettled": "Not settled",
     "contested": "Contested",
+    "stuck": "Nobody left to vote",
     "review": "Needs review",
     "flagged": "Flagged by an annotator",
     "split": "Accepted, but split",
@@ -47,6 +49,7 @@ _State = Comparison.State
 _SHOWN: dict[str, Q] = {
     "unsettled": Q(state__in=(_State.CONTESTED, _State.REVIEW)),
     "contested": Q(state=_State.CONTESTED),
+    "stuck": Q(state=_State.CONTESTED, review_reason=NOBODY_LEFT),
     "review": Q(state=_State.REVIEW),
     "split": Q(decision__outcome=Decision.Outcome.ACCEPTED, decision__share__lt=SPLIT_UNDER),
     "settled": Q(decision__outcome__in=(Decision.Outcome.ADJUDICATED, Decision.Outcome.DROPPED)),

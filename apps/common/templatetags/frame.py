@@ -24,7 +24,12 @@ _MESSAGE_ICONS = {
 }
 # (seconds below which the unit is used, seconds of one unit, the past, the future)
 _AGES = (
-    (60, 1, ngettext_lazy("%(n)s s ago", "%(n)s s ago", "n"), ngettext_lazy("in %(n)s s", "in %(n)s s", "n")),
+    (
+        60,
+        1,
+        ngettext_lazy("%(n)s s ago", "%(n)s s ago", "n"),
+        ngettext_lazy("in %(n)s s", "in %(n)s s", "n"),
+    ),
     (
         3600,
         60,

@@ -211,6 +211,7 @@ class LabelingSettingsOut(Schema):
     require_rationale: bool
     reasons: list[str]
     acknowledge_guidelines: bool
+    show_rulings: bool
     daily_cap: int
     qualification_pairs: int
     qualification_pass: float
@@ -257,6 +258,7 @@ class LabelingSettingsIn(Schema):
     require_rationale: bool | None = None
     reasons: list[str] | None = None
     acknowledge_guidelines: bool | None = None
+    show_rulings: bool | None = None
     daily_cap: int | None = None
     qualification_pairs: int | None = None
     qualification_pass: float | None = None

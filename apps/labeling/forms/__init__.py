@@ -13,6 +13,7 @@ from apps.common.errors import DomainError
 from apps.labeling.models import MOST_RESPONSES, Comparison, RatingTask
 from apps.labeling.selectors.finding import MOST_VALUES, NEWEST, Wanted
 from apps.labeling.services import BULK_ROLES, FLAGS, LONGEST_RATIONALE, AnswerFields
+from apps.labeling.services.comments import LONGEST_COMMENT
 from apps.labeling.services.ratings import LONGEST_NOTE
 from apps.labeling.texts import MOST_CHARACTERS
 
@@ -37,6 +38,24 @@ class Checked(forms.Form):
     def check(self) -> None:
         for name, errors in self.errors.items():
             raise DomainError(f"{name}: {errors[0]}", field=name)
+
+
+class CommentForm(forms.Form):
+    """A comment; with `answers`, the answer to a question."""
+
+    text = forms.CharField(
+        label="Comment", max_length=LONGEST_COMMENT, widget=forms.Textarea({"rows": 6})
+    )
+    answers = forms.IntegerField(
+        required=False, min_value=1, max_value=_LARGEST_KEY, widget=forms.HiddenInput
+    )
+
+
+class AskForm(Checked):
+    """A question to the reviewers about the pair in hand."""
+
+    slot = forms.IntegerField(min_value=1, max_value=_LARGEST_KEY)
+    text = forms.CharField(max_length=LONGEST_COMMENT)
 
 
 class AnswerForm(Checked):

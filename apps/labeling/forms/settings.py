@@ -40,6 +40,7 @@ _LABELS = {
     "show_rationale": "Ask for a reason",
     "require_rationale": "A reason must be given",
     "acknowledge_guidelines": "A major version must be acknowledged",
+    "show_rulings": "Tell annotators of rulings",
     "daily_cap": "Maximum votes per person and day",
     "qualification_pairs": "Pairs of the qualification",
     "qualification_pass": "Share right to pass (%)",
@@ -78,6 +79,7 @@ _HELP = {
     "show_rationale": "The reasons below as chips, and a free text.",
     "require_rationale": "A chip or a text with every answer; Enter submits.",
     "acknowledge_guidelines": "Nobody gets a pair before confirming that they have read it.",
+    "show_rulings": "Whoever answered a pair on which a reviewer rules is told of the ruling.",
     "daily_cap": "0: no cap. A person can have a cap of their own.",
     "qualification_pairs": "Practice pairs to judge before real work; 0: no qualification.",
 }

@@ -1,5 +1,6 @@
 """What is compared, who holds it, how it was voted on, what was decided."""
 
+from apps.labeling.models.comments import Comment
 from apps.labeling.models.comparisons import (
     MODEL_NAME,
     NOBODY_LEFT,
@@ -46,6 +47,7 @@ __all__ = [
     "Annotator",
     "BulkAction",
     "Choice",
+    "Comment",
     "Comparison",
     "Consensus",
     "DecideBy",

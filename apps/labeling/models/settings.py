@@ -82,6 +82,11 @@ class LabelingSettings(Stamped):
     currency = models.CharField(max_length=3, default="EUR", db_default="EUR")
     skips_to_review = models.PositiveSmallIntegerField(default=3)
     acknowledge_guidelines = models.BooleanField(default=True)
+    show_rulings = models.BooleanField(
+        default=False,
+        db_default=False,
+        help_text="annotators learn how reviewers ruled on pairs that they answered",
+    )
     daily_cap = models.PositiveIntegerField(default=0, help_text="votes a person a day; 0: no cap")
     qualification_pairs = models.PositiveSmallIntegerField(
         default=0, help_text="gold pairs to judge before real work; 0: no qualification"

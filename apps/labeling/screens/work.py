@@ -128,7 +128,7 @@ def context(*, user: User) -> dict[str, Any]:
     """The context of `home.html`; projects with something to do come first."""
     memberships = memberships_of(user)
     labels_in = [membership for membership in memberships if membership.role in LABELERS]
-    places = [_place(membership, user) for membership in labels_in]
+    places = [project_work(membership, user) for membership in labels_in]
     return {
         "page_title": gettext("My work"),
         "nav": "work",
@@ -139,7 +139,7 @@ def context(*, user: User) -> dict[str, Any]:
     }
 
 
-def _place(membership: Membership, user: User) -> ProjectWork:
+def project_work(membership: Membership, user: User) -> ProjectWork:
     project = membership.project
     status = services.labeling_status(project=project, annotator=user)
     code = status.nothing.code if status.nothing else ""

@@ -4,8 +4,10 @@ from collections.abc import Collection
 from typing import Any
 
 from django.db.models import Count, Max, OuterRef, Q, Subquery
+from django.urls import reverse
 
 from apps.accounts.models import AuditEvent, Membership, Project
+from apps.common.registry import Named
 from apps.labeling.models import Comparison, Guideline, Vote
 
 
@@ -39,3 +41,17 @@ def has_own_rule(project: Project) -> bool:
     """Whether somebody has saved the settings: a first import makes the usual ones by itself."""
     changed = AuditEvent.objects.filter(project=project, action="labeling.settings_changed")
     return changed.exists()
+
+
+def comparisons_named(project: Project, subjects: Collection[str]) -> dict[str, Named]:
+    """For the audit log: by their own ids, or by Concord's where they have none."""
+    numbers = [int(subject) for subject in subjects if subject.isdecimal() and len(subject) < 19]
+    rows = Comparison.objects.filter(
+        Q(external_id__in=subjects) | Q(external_id="", pk__in=numbers), project=project
+    )
+    return {
+        own or str(pk): Named(
+            own or str(pk), reverse("labeling:comparison", args=[project.slug, pk])
+        )
+        for pk, own in rows.values_list("pk", "external_id")
+    }

@@ -35,6 +35,7 @@ from apps.labeling.services.imports import (
     store,
 )
 from apps.labeling.services.loading import ComparisonRow, Load
+from apps.labeling.services.notices import work_tell
 from apps.labeling.services.projects import labeling_set_up
 from apps.labeling.services.results import ImportReport, RowProblem, RowsRefused, VotesReport
 from measures.phrases import Phrases
@@ -91,6 +92,8 @@ def comparisons_import(
             raise RowsRefused(sorted(problems, key=lambda p: p.row), n_rows=n_rows)
         if not dry_run:
             load.write(fresh)
+            if any(row.stratum != Comparison.Stratum.PRACTICE for row in fresh):
+                work_tell(project, len(fresh))
     if len(fresh) >= WORTH_IT and not dry_run:
         plans_renew(Comparison, Slot, by_key=(Prompt, Response))
     n_refused = n_rows - len(good) + load.n_refused

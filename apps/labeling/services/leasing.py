@@ -159,7 +159,7 @@ def slot_skip(*, slot: int, annotator: User, reason: str = "") -> Lease | Nothin
         raise DomainError(gettext("A NUL character cannot be stored."), field="reason")
     place = Slot.objects.filter(pk=slot).values("project_id", "comparison_id").first()
     if place is None:
-        raise Missing(gettext("There is no such pair."), field="slot")
+        raise Missing(gettext("There is no such pair."), code="slot_gone", field="slot")
     with prepared_cursor() as cursor:
         try:
             eligibility = _eligibility_lock(cursor, place["project_id"], annotator.pk)

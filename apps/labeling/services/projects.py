@@ -12,6 +12,7 @@ from apps.common.errors import DomainError
 from apps.labeling.models import Consensus, DecideBy, Guideline, LabelingSettings, Slot
 from apps.labeling.services import statements as sql
 from apps.labeling.services.exhausting import comparisons_settle
+from apps.labeling.services.notices import guideline_tell
 from apps.labeling.services.redeciding import (
     REDONE_AT_ONCE,
     RULE_FIELDS,
@@ -60,6 +61,7 @@ _SWITCHES = (
     "show_flags",
     "show_improve",
     "acknowledge_guidelines",
+    "show_rulings",
 )
 # (most entries, most characters of one)
 _LISTS = {"reasons": (12, 40), "constraint_phrases": (1000, 200)}
@@ -377,4 +379,5 @@ def guideline_publish(
             subject=f"v{published.version}",
             details={"major": is_major},
         )
+        guideline_tell(published, by)
     return published

@@ -26,6 +26,7 @@ from apps.labeling.models import (
 )
 from apps.labeling.services.answers import counts_read
 from apps.labeling.services.deciding import decision_store
+from apps.labeling.services.notices import ruling_tell, work_tell
 from apps.labeling.services.redeciding import policy_of
 from apps.labeling.services.statements import NEW_SLOTS, OLD_SLOTS, SET_ASIDE
 
@@ -198,6 +199,7 @@ def comparison_adjudicate(*, comparison: Comparison, choice: str, reason: str, b
     """
     found = _settled(comparison, choice, reason)
     _record("comparison.adjudicated", found, by, {"choice": choice, "reason": reason})
+    ruling_tell(found, choice, by)
 
 
 @transaction.atomic
@@ -304,6 +306,7 @@ def comparisons_send_again(
                 "skips": skips[:20],
             },
         )
+        work_tell(project, len(votes), again=True)
     return sent
 
 

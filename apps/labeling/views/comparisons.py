@@ -24,6 +24,7 @@ from apps.labeling.models import Comparison
 from apps.labeling.screens.annotators import topics_of
 from apps.labeling.screens.label import turns_shown
 from apps.labeling.selectors import ambiguity, finding
+from apps.labeling.selectors.comments import thread_of
 from apps.labeling.texts import excerpt
 
 FORMATS = (("csv", "CSV"), ("jsonl", "JSON Lines"), ("parquet", "Parquet"))
@@ -313,6 +314,9 @@ def comparison(request: Request, comparison_id: int) -> HttpResponse:
         if request.role in JUDGES and found.stratum != Comparison.Stratum.PRACTICE
         else "",
         "skips": list(found.skips.values_list("reason", flat=True)),
+        "thread": thread_of(comparison=found, reader=request.user, role=request.role)
+        if request.role in JUDGES
+        else None,
     }
     return render(request, "labeling/comparison.html", context)
 

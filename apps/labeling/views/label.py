@@ -122,7 +122,9 @@ def skip(request: Request) -> HttpResponse:
     def act() -> HttpResponse:
         try:
             following = services.slot_skip(annotator=request.user, **form.cleaned_data)
-        except Missing:  # it went with an import that was undone
+        except Missing as error:
+            if error.code != "slot_gone":  # it went with an import that was undone
+                raise
             following = _next(request)
         done = _go_on(request, following, undo=_undo(request))
         return _stored(done, f"skip.{form.cleaned_data['slot']}")

@@ -26,7 +26,8 @@ from django.db.models import Exists, Min, OuterRef, QuerySet
 from django.urls import reverse
 from django.utils import timezone
 
-from apps.accounts.models import User
+from apps.accounts.models import Role, User
+from apps.accounts.services import notice_give
 from apps.common.errors import Conflict, Missing
 from apps.monitoring import dispatch
 from apps.monitoring.models import Channel, Delivery, Incident
@@ -116,6 +117,8 @@ def tell(
 ) -> None:
     """Write a message for each channel that wants to hear of incidents this severe. One per
     channel, incident and event, however often this is called."""
+    if event in (OPENED, ESCALATED):
+        _bell(incident, event)
     channels = Channel.objects.filter(project=incident.project, enabled=True)
     if only is not None:
         channels = channels.filter(pk__in=only)
@@ -138,6 +141,17 @@ def tell(
         ignore_conflicts=True,
     )
     send_soon()
+
+
+def _bell(incident: Incident, event: str) -> None:
+    notice_give(
+        project=incident.project,
+        roles=(Role.ENGINEER, Role.ADMIN),
+        kind=f"incident.{event}",
+        text=f"{incident.title}: {incident.severity}"
+        + (", worse than before" if event == ESCALATED else ""),
+        path=reverse("monitoring:incident", args=[incident.project.slug, incident.pk]),
+    )
 
 
 def send_soon() -> None:

@@ -68,6 +68,7 @@
     },
     f: () => menu("note") && openMenu(menu("note"), "input[name=flags]"),
     i: () => concord.improve?.open(),
+    q: () => menu("ask") && openMenu(menu("ask"), "textarea"),
     z: () => click("[data-undo]"),
     g: () => click("[data-dialog=guidelines]"),
     d: () => click("[data-toggle=diff]"),

@@ -87,6 +87,9 @@
       if (!unseen || !phone.matches || !event.target.closest?.("#pair .choice")) return;
       event.preventDefault();
       event.stopImmediatePropagation();
+      document.querySelectorAll("[data-extra][open]").forEach((menu) => {
+        menu.open = false;
+      });
       show(unseen);
       const letter = unseen === "left" ? "A" : "B";
       const said = gettext("Here is answer %(letter)s, which was not open yet. Read it, then choose.");

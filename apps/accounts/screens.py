@@ -1,0 +1,225 @@
+"""The audit log in sentences: what each action says, and the things that it names, as links."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.urls import reverse
+
+from apps.accounts.models import AuditEvent, Project, Role, User
+from apps.common import registry
+from apps.common.registry import Named
+
+# What follows the person's name, by action. {subject} becomes a link where its app knows one; other
+# names are of `AuditEvent.details`. {changes} says each changed field with both values.
+SENTENCES: dict[str, str] = {
+    "adversarial.opened": "opened an adversarial round on {subject} with {pairs} pairs",
+    "alert.acknowledged": "acknowledged the alert {rule} at step {step} of {subject}",
+    "annotator.disqualified": "asked {subject} to qualify again",
+    "annotator.left_out": "left the votes of {subject} out of new datasets: {reason}",
+    "annotator.limited": "changed what {subject} gets: {changes}",
+    "annotator.qualified": "let {subject} label without the qualification",
+    "annotator.taken_in": "took the votes of {subject} into new datasets again: {reason}",
+    "channel.changed": "changed the notification channel {address} ({kind})",
+    "channel.created": "added the notification channel {address} ({kind})",
+    "channel.deleted": "removed the notification channel {address} ({kind})",
+    "channel.secret_rotated": "made a new secret for the notification channel {address}",
+    "comment.deleted": "deleted a {kind} of {author} on {subject}",
+    "comparison.adjudicated": "ruled on {subject}: {choice}",
+    "comparison.dropped": "dropped {subject}: {reason}",
+    "comparison.made_gold": "made {subject} gold, with the answer {choice}",
+    "comparison.reopened": "put {subject} back: {to}",
+    "comparisons.drop": "dropped {subject}: {reason}",
+    "comparisons.imported": "imported {file}: {n_created} new, {n_unchanged} known, "
+    "{n_refused} refused",
+    "comparisons.priority": "set the priority of {subject} to {value}",
+    "comparisons.review": "sent {subject} to review: {reason}",
+    "comparisons.sent_again": "sent {comparisons} comparisons with {votes} votes to "
+    "re-annotation under {subject}",
+    "comparisons.votes": "asked for {value} more votes on {subject}",
+    "demo.person": "made the demo's account {subject}",
+    "demo.stage": "finished the demo's stage {subject}",
+    "file.downloaded": "downloaded {subject}",
+    "guideline.acknowledged": "read version {version} of the guidelines",
+    "guideline.published": "published {subject} of the guidelines",
+    "import.cancelled": "cancelled the import {subject}",
+    "import.undone": "undid the import of {file}: {comparisons} comparisons and {votes} votes",
+    "import.uploaded": "uploaded {file}",
+    "incident.acknowledged": "acknowledged the incident {subject}",
+    "incident.resolved": "resolved the incident {subject}",
+    "invitation.accepted": "joined by the invitation {subject}, as {role}",
+    "invitation.created": "invited {subject} as {role}",
+    "invitation.renewed": "renewed the invitation of {subject}",
+    "invitation.revoked": "withdrew the invitation of {subject}",
+    "labeling.overlap_applied": "applied {votes} votes per comparison to {comparisons} open "
+    "comparisons",
+    "labeling.settings_changed": "changed {changes}",
+    "membership.added": "added {subject} as {role}",
+    "membership.changed": "changed the role of {subject} from {before} to {role}",
+    "membership.paused": "paused {subject}: {reason}",
+    "membership.removed": "removed {subject}, who was {role}",
+    "membership.resumed": "resumed {subject}",
+    "model.approved": "approved the model {model} ({subject})",
+    "model.rejected": "rejected the model {model} ({subject}): {reason}",
+    "model.retired": "retired the model {model} ({subject}): {reason}",
+    "mute.created": "muted incidents until {until}",
+    "mute.lifted": "lifted a mute",
+    "outcomes.recorded": "recorded {created} outcomes of {subject}",
+    "outputs.sent": "sent {outputs} outputs of {subject} to people",
+    "pairs.queued": "put {pairs} generated pairs of {subject} into the label queue",
+    "pairs.refused": "could not queue the generated pairs of {subject}: {error}",
+    "project.archived": "archived the project",
+    "project.changed": "changed the project's name or description: {name}",
+    "project.created": "created the project",
+    "project.deleted": "deleted the project {subject}",
+    "project.quota_set": "set the quota of runs at once to {runs_at_once}",
+    "project.restored": "restored the project",
+    "qualification.failed": "failed the qualification: {right} of {of} right",
+    "qualification.granted": "granted {subject} another attempt at the qualification",
+    "qualification.passed": "passed the qualification: {right} of {of} right",
+    "rating_task.dropped": "dropped the rating task {subject}",
+    "rating_task.reopened": "put the rating task {subject} back: {to}",
+    "run.cancelled": "cancelled {subject}",
+    "run.checked": "started the check {experiment} of {subject}",
+    "run.imported": "imported the run {subject} from {file}",
+    "run.launched": "launched {subject}",
+    "run.moved": "moved {subject} in the queue: {to}",
+    "run.prioritised": "changed the priority of {subject} from {from} to {to}",
+    "run.reproduced": "started {subject} again to reproduce it",
+    "run.resumed": "resumed {subject}",
+    "run.rolled_back": "rolled {subject} back to step {step}",
+    "run.stopped": "stopped {subject} and kept its model",
+    "site.set_up": "set the site up",
+    "snapshot.cancelled": "cancelled the dataset {name}",
+    "snapshot.frozen": "froze the dataset {subject}",
+    "snapshot.private_read": "downloaded the private split {split} of {subject}",
+    "token.created": "made the API token {subject}…",
+    "token.revoked": "revoked the API token {subject}…",
+    "user.created": "created the account {subject}",
+    "user.deactivated": "deactivated the account {subject}",
+    "user.password_changed": "changed the password of {subject}",
+    "user.password_link_made": "made {subject} a link for a new password",
+    "user.reactivated": "reactivated the account {subject}",
+    "user.rights_changed": "changed the site rights of {subject}: {changes}",
+    "user.sign_in_failed": "failed to sign in as {subject}",
+    "user.signed_in": "signed in",
+    "user.signed_out": "signed out",
+    "view.deleted": "deleted the saved view {subject}",
+    "vote.withdrawn": "withdrew an answer on {comparison}",
+    "watch.changed": "changed the monitored model {name}",
+    "watch.created": "began to monitor {name}",
+    "watch.disabled": "paused monitoring {name}",
+    "watch.enabled": "resumed monitoring {name}",
+    "watch.rebased": "reset the baseline of {name}",
+    "watch.retargeted": "changed the model of {name}: {reason}",
+}
+# What a changed setting is called on the pages; others by their name.
+FIELDS = {
+    "overlap": "votes per comparison",
+    "max_overlap": "maximum votes per comparison",
+    "least_votes": "minimum votes",
+    "least_agreeing": "minimum agreeing votes",
+    "least_share": "minimum share",
+    "least_posterior": "minimum probability",
+    "decide_by": "decision rule",
+    "stop_early": "stop early when decided",
+    "lease_seconds": "seconds a pair is reserved",
+    "fast_ms": "milliseconds under which an answer is flagged",
+    "daily_cap": "answers a day",
+    "skips_to_review": "skips that send a pair to review",
+}
+_SHORT = 80  # characters of a value in a sentence; the details hold it whole
+_NAMES = {name: str(label) for name, label in Role.choices}
+
+
+@dataclass(frozen=True, slots=True)
+class AuditLine:
+    """One event as the log shows it: `who` did `before` `subject` `after`. `words`: as one text.
+    `details` is left for events whose sentence is not known."""
+
+    at: datetime
+    who: str
+    before: str
+    subject: str
+    url: str
+    after: str
+    action: str
+    details: Mapping[str, Any]
+
+    @property
+    def words(self) -> str:
+        return f"{self.who} {self.before}{self.subject}{self.after}"
+
+
+def audit_lines(project: Project, events: Iterable[AuditEvent]) -> list[AuditLine]:
+    """The events as sentences. What they name is looked up once for each kind of thing."""
+    found = list(events)
+    wanted: dict[str, set[str]] = defaultdict(set)
+    for event in found:
+        if event.subject:
+            wanted[event.action.partition(".")[0]].add(event.subject)
+    named = {
+        (kind, subject): name
+        for kind, subjects in wanted.items()
+        for subject, name in registry.audit_subjects(kind, project, subjects).items()
+    }
+    return [
+        _line(event, named.get((event.action.partition(".")[0], event.subject))) for event in found
+    ]
+
+
+def _line(event: AuditEvent, named: Named | None) -> AuditLine:
+    sentence = SENTENCES.get(event.action)
+    values = _Values(event.details)
+    before, _, after = (sentence or f"{event.action} {{subject}}").partition("{subject}")
+    asks = sentence is None or "{subject}" in sentence
+    return AuditLine(
+        at=event.at,
+        who=str(event.actor) if event.actor else "The system",
+        before=before.format_map(values),
+        subject=(named.name if named else event.subject) if asks else "",
+        url=named.url if named and asks else "",
+        after=after.format_map(values).removesuffix(": "),
+        action=event.action,
+        details={} if sentence else event.details,
+    )
+
+
+class _Values(dict[str, Any]):
+    """The details of an event as its sentence writes them; nothing where it has none."""
+
+    def __getitem__(self, name: str) -> str:
+        if name in self:
+            return _said(super().__getitem__(name))
+        return ", ".join(_change(*item) for item in self.items()) if name == "changes" else ""
+
+
+def _change(name: str, value: Any) -> str:
+    label = FIELDS.get(name, name.replace("_", " "))
+    if isinstance(value, list | tuple) and len(value) == 2:
+        return f"{label} from {_said(value[0])} to {_said(value[1])}"
+    return f"{label} to {_said(value)}"
+
+
+def _said(value: Any) -> str:
+    if value is None or value == "" or value == []:
+        return "nothing"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int | float):
+        return f"{value:,}"
+    if isinstance(value, list):
+        value = ", ".join(map(str, value))
+    text = _NAMES.get(str(value), str(value))
+    return text if len(text) <= _SHORT else f"{text[:_SHORT]}…"
+
+
+def people_named(project: Project, usernames: Iterable[str]) -> dict[str, Named]:
+    """Members of the project, for the log's sentences."""
+    rows = User.objects.filter(username__in=usernames, memberships__project=project)
+    return {
+        user.username: Named(str(user), reverse("accounts:person", args=[project.slug, user.pk]))
+        for user in rows
+    }

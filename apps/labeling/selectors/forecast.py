@@ -1,0 +1,174 @@
+"""Reads: how far the votes are, who casts them at which pace, and how one person does."""
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.core.cache import cache
+from django.db import connection
+from django.db.models import Count, Sum
+from django.utils import timezone
+
+from apps.accounts.models import Project, User
+from apps.common.transactions import row_named, rows_named
+from apps.labeling.models import NOBODY_LEFT, Comparison, Vote
+from measures.pace import WINDOW_DAYS
+
+KEPT_SECONDS = 20  # votes of a large project take a fifth of a second to count
+MOST_BEHIND = 10
+LAST_ANSWERS = 50  # from which a person's pace is
+
+_TO_GO = """
+select count(*) from labeling_slot s join labeling_comparison c on c.id = s.comparison_id
+where s.project_id = %(project)s and s.state in ('free', 'leased')
+  and s.kind in ('regular', 'gold') and c.state = 'open'
+"""
+# Everybody who labels here now, with what they have cast; imported people cannot sign in.
+_PEOPLE = """
+with cast_here as (
+  select annotator_id, count(*) as n, count(*) filter (where cast_at >= %(since)s) as recent,
+         min(cast_at) filter (where cast_at >= %(since)s) as first, max(cast_at) as last
+  from labeling_vote
+  where project_id = %(project)s and is_current and source <> 'import'
+  group by annotator_id
+)
+select m.user_id as user, u.username, coalesce(nullif(u.display_name, ''), u.username) as name,
+       coalesce(v.n, 0) as n, coalesce(v.recent, 0) as recent, v.first, v.last,
+       m.paused_reason = '' and (m.role = 'annotator' or v.n > 0) as shares
+from accounts_membership m
+join accounts_user u on u.id = m.user_id and u.is_active
+left join cast_here v on v.annotator_id = m.user_id
+where m.project_id = %(project)s and m.role in ('annotator', 'reviewer', 'admin')
+"""
+# By people, since the index of votes is: only what is newer is looked at.
+_SINCE = """
+select {columns} from accounts_membership m
+cross join lateral (select v.cast_at from labeling_vote v
+                    where v.project_id = m.project_id and v.annotator_id = m.user_id
+                      and v.cast_at > %(first)s and v.is_current) v
+where m.project_id = %(project)s
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """One person's part of the work. behind: votes they lack for their share."""
+
+    user: int
+    username: str
+    name: str
+    n: int
+    behind: int
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Votes of a project. done: on comparisons that are not dropped; to_go: still wanted; share:
+    what each of `people` would cast of all votes, past and to come; recent: votes of the last days,
+    the first of them at `first`; behind: who lacks most for their share. states: comparisons."""
+
+    states: Mapping[str, int]
+    stuck: int
+    done: int
+    to_go: int
+    people: int
+    share: int
+    recent: int
+    first: datetime | None
+    last: datetime | None
+    behind: Sequence[Share]
+
+    @property
+    def wanted(self) -> int:
+        return self.done + self.to_go
+
+
+def work_of(project: Project) -> Work:
+    """At most KEPT_SECONDS old."""
+    key = f"labeling:work:{project.pk}"
+    kept = cache.get(key)
+    if kept is None:
+        found = _work(project)
+        kept = asdict(found) | {
+            name: at.isoformat() if (at := getattr(found, name)) else None
+            for name in ("first", "last")
+        }
+        cache.set(key, kept, KEPT_SECONDS)
+    times = {
+        name: datetime.fromisoformat(kept[name]) if kept[name] else None
+        for name in ("first", "last")
+    }
+    return Work(**kept | times | {"behind": [Share(**row) for row in kept["behind"]]})
+
+
+def _work(project: Project) -> Work:
+    counted = (
+        Comparison.objects.filter(project=project)
+        .exclude(stratum=Comparison.Stratum.PRACTICE)
+        .values_list("state")
+        .annotate(n=Count("pk"), n_cast=Sum("n_votes"))
+    )
+    by_state = {state: (n, votes) for state, n, votes in counted}
+    states = {str(state): by_state.get(state, (0, 0))[0] for state in Comparison.State.values}
+    stuck = Comparison.objects.filter(
+        project=project, state=Comparison.State.CONTESTED, review_reason=NOBODY_LEFT
+    )
+    since = timezone.now() - timedelta(days=WINDOW_DAYS)
+    with connection.cursor() as cursor:
+        cursor.execute(_TO_GO, {"project": project.pk})
+        to_go = cursor.fetchone()[0]
+        cursor.execute(_PEOPLE, {"project": project.pk, "since": since})
+        rows = rows_named(cursor)
+    sharing = [row for row in rows if row["shares"]]
+    cast = sum(row["n"] for row in sharing)
+    share = -(-(cast + to_go) // len(sharing)) if sharing else 0
+    behind = sorted(sharing, key=lambda row: (row["n"], row["username"]))
+    return Work(
+        states=states,
+        stuck=stuck.count(),
+        done=sum(v for state, (_, v) in by_state.items() if state != Comparison.State.DROPPED),
+        to_go=to_go,
+        people=len(sharing),
+        share=share,
+        recent=sum(row["recent"] for row in rows),
+        first=min((row["first"] for row in rows if row["first"]), default=None),
+        last=max((row["last"] for row in rows if row["last"]), default=None),
+        behind=[
+            Share(row["user"], row["username"], row["name"], row["n"], share - row["n"])
+            for row in behind[:MOST_BEHIND]
+            if row["n"] < share
+        ],
+    )
+
+
+def votes_since(project: Project, times: Mapping[str, datetime | None]) -> dict[str, int]:
+    """{name: current votes cast after its time, or all votes where there is none}; at most a
+    minute old."""
+    key = f"labeling:since:{project.pk}:{sorted((name, str(at)) for name, at in times.items())}"
+    kept = cache.get(key)
+    if kept is None:
+        least = datetime.fromtimestamp(0, tz=timezone.now().tzinfo)
+        given = {f"t{k}": at or least for k, at in enumerate(times.values())}
+        columns = ", ".join(
+            f"count(*) filter (where v.cast_at > %({name})s) as {name}" for name in given
+        )
+        with connection.cursor() as cursor:
+            cursor.execute(
+                _SINCE.format(columns=columns),
+                {"project": project.pk, "first": min(given.values()), **given},
+            )
+            found: Any = row_named(cursor)
+        kept = {name: found[f"t{k}"] for k, name in enumerate(times)}
+        cache.set(key, kept, 3 * KEPT_SECONDS)
+    return kept
+
+
+def minutes_per_ten(*, project: Project, annotator: User) -> float | None:
+    """How long this person is at ten pairs, by the median of their last answers; None before ten
+    answers with a known time."""
+    rows = Vote.objects.filter(project=project, annotator=annotator, active_ms__isnull=False)
+    last = rows.order_by("-cast_at").values_list("active_ms", flat=True)[:LAST_ANSWERS]
+    times = [ms for ms in last if ms is not None]
+    return statistics.median(times) / 6_000 if len(times) >= 10 else None

@@ -1,0 +1,228 @@
+"""The API of a project's overview and of what the bell tells."""
+
+from datetime import datetime
+from typing import Any
+
+from django.http import HttpRequest
+from ninja import Field, Query, Router, Schema
+
+from apps.accounts import selectors as accounts
+from apps.accounts.api_auth import needs
+from apps.accounts.identity import membership_get
+from apps.accounts.models import Membership, Role
+from apps.accounts.permissions import project_for
+from apps.accounts.screens import AuditLine
+from apps.loop import screens
+
+router = Router(tags=["overview"])
+
+
+class NeedOut(Schema):
+    key: str
+    n: int
+    words: str
+    url: str = Field(description="of the page that lists them")
+
+
+class ShareOut(Schema):
+    username: str
+    n: int = Field(description="votes cast")
+    behind: int = Field(description="votes they lack for their share")
+
+
+class ProgressOut(Schema):
+    """Votes wanted and cast, and when they are all in at the pace of the last days."""
+
+    votes: int
+    to_go: int
+    comparisons: dict[str, int] = Field(description="by state")
+    per_day: float | None
+    finish: datetime | None
+    no_forecast: str = Field(description="why there is no date")
+    people: int
+    share: int = Field(description="votes of each of them, past and to come")
+    behind: list[ShareOut] = Field(description="furthest first; for admins")
+
+
+class OwnOut(Schema):
+    """Your own labeling."""
+
+    today: int
+    goal: int
+    answers: int
+    share: int
+    left: int
+    minutes_per_ten: float | None
+    agreement: float | None = Field(description="with others, of votes a day old or older")
+    agreement_low: float | None
+    agreement_high: float | None
+    agreement_pairs: int
+
+
+class LiveRunOut(Schema):
+    id: str
+    name: str
+    state: str
+    seconds_left: float | None
+    waits: str
+
+
+class NewModelOut(Schema):
+    id: str
+    run: str
+    step: int
+    status: str
+    use: str
+
+
+class EngineeringOut(Schema):
+    runs: list[LiveRunOut]
+    models: list[NewModelOut]
+    incidents: list[str]
+    fresh_votes: dict[str, int] = Field(
+        description="since the last dataset, and since what the last reward model was trained on"
+    )
+
+
+class EventOut(Schema):
+    at: datetime
+    action: str
+    sentence: str
+
+
+class OverviewOut(Schema):
+    """What your role needs; a part is null for roles that do not have it."""
+
+    role: str
+    needs: list[NeedOut]
+    progress: ProgressOut | None
+    own: OwnOut | None
+    engineering: EngineeringOut | None
+    events: list[EventOut]
+
+
+class NoticeOut(Schema):
+    id: int
+    at: datetime
+    kind: str
+    text: str
+    path: str
+    seen: bool
+
+
+def _membership(request: HttpRequest, slug: str) -> Membership:
+    project_for(request.user, slug)
+    found = membership_get(user=request.user, slug=slug)
+    assert found is not None  # noqa: S101 - as project_for has found it
+    return found
+
+
+@router.get(
+    "/projects/{slug}/overview",
+    auth=needs("read"),
+    response=OverviewOut,
+    summary="What needs you, and how far the project is",
+)
+def overview(request: HttpRequest, slug: str) -> OverviewOut:
+    found = screens.overview_of(_membership(request, slug))
+    return OverviewOut(
+        role=found.role,
+        needs=[NeedOut(key=one.key, n=one.n, words=one.words, url=one.url) for one in found.needs],
+        progress=_progress(found.progress, found.role) if found.progress else None,
+        own=_own(found.own) if found.own else None,
+        engineering=_engineering(found.engineering) if found.engineering else None,
+        events=[_event(line) for line in found.events],
+    )
+
+
+def _progress(shown: screens.Progress, role: str) -> ProgressOut:
+    work = shown.work
+    return ProgressOut(
+        votes=work.done,
+        to_go=work.to_go,
+        comparisons=dict(work.states),
+        per_day=shown.forecast.per_day,
+        finish=shown.finish,
+        no_forecast=shown.forecast.why_not,
+        people=work.people,
+        share=work.share,
+        behind=[ShareOut(username=one.username, n=one.n, behind=one.behind) for one in work.behind]
+        if role == Role.ADMIN
+        else [],
+    )
+
+
+def _own(own: screens.Own) -> OwnOut:
+    return OwnOut(
+        today=own.place.n_today,
+        goal=own.goal,
+        answers=own.n,
+        share=own.share,
+        left=own.place.n_left,
+        minutes_per_ten=own.minutes,
+        agreement=own.agreement.value,
+        agreement_low=own.agreement.low,
+        agreement_high=own.agreement.high,
+        agreement_pairs=own.agreement.n,
+    )
+
+
+def _engineering(made: screens.Engineering) -> EngineeringOut:
+    return EngineeringOut(
+        runs=[
+            LiveRunOut(
+                id=one.run.pk,
+                name=one.run.name,
+                state=one.run.state,
+                seconds_left=one.progress.eta_s,
+                waits=one.waits,
+            )
+            for one in made.live
+        ],
+        models=[
+            NewModelOut(
+                id=one.model.pk,
+                run=one.model.run.name,
+                step=one.model.step,
+                status=one.model.status,
+                use=one.use,
+            )
+            for one in made.models
+        ],
+        incidents=[one.pk for one in made.incidents],
+        fresh_votes=made.fresh,
+    )
+
+
+def _event(line: AuditLine) -> EventOut:
+    return EventOut(at=line.at, action=line.action, sentence=line.words)
+
+
+@router.get(
+    "/projects/{slug}/notifications",
+    auth=needs("read"),
+    response=list[NoticeOut],
+    summary="What you were told, newest first",
+)
+def notifications(
+    request: HttpRequest,
+    slug: str,
+    before: int | None = Query(None, description="the id of the last one you have"),
+    limit: int = Query(50, ge=1, le=500),
+) -> list[NoticeOut]:
+    """Reading them here leaves them unseen on the page."""
+    membership = _membership(request, slug)
+    rows = accounts.notices_of(membership)
+    seen = accounts.notices_seen_by(membership).notice
+    shown: Any = (rows.filter(pk__lt=before) if before else rows)[:limit]
+    return [
+        NoticeOut(
+            id=row.pk,
+            at=row.at,
+            kind=row.kind,
+            text=row.text,
+            path=row.path,
+            seen=row.pk <= seen,
+        )
+        for row in shown
+    ]

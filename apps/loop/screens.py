@@ -1,0 +1,393 @@
+"""A project's overview, role by role: what needs somebody, how far the votes are, what is new."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from django.core.cache import cache
+from django.urls import reverse
+from django.utils import timezone
+
+from apps.accounts.models import AuditEvent, Membership, Project, Role, User
+from apps.accounts.screens import AuditLine, audit_lines
+from apps.accounts.selectors import notices_of, notices_seen_by
+from apps.agreement.selectors.annotators import LEAST_SHARED, own_agreement, reports_list
+from apps.agreement.selectors.audits import audits_due
+from apps.evaluation.selectors.models import reward_models
+from apps.labeling.screens.annotators import readers_of
+from apps.labeling.screens.work import ProjectWork, project_work
+from apps.labeling.selectors.comments import questions_open
+from apps.labeling.selectors.forecast import Work, minutes_per_ten, votes_since, work_of
+from apps.labeling.services import LABELERS
+from apps.monitoring.models import Incident
+from apps.monitoring.selectors.incidents import bell_count as incidents_open
+from apps.monitoring.selectors.incidents import incidents
+from apps.snapshots.models import Snapshot
+from apps.training.display import RunProgress, progress
+from apps.training.models import Checkpoint, Run, RunAttempt
+from apps.training.selectors.queueing import queue_words
+from measures.estimate import Interval
+from measures.pace import Forecast, forecast
+
+_STAFF = frozenset({Role.ENGINEER, Role.ADMIN})
+_JUDGES = frozenset({Role.REVIEWER, Role.ADMIN})
+_ADMIN = frozenset({Role.ADMIN})
+SHOWN = 8  # rows of a list
+LEAST_FRESH = 100  # decided pairs that no dataset has, from which a new one is worth it …
+FRESH_SHARE = 0.1  # … if they are as many for what the last one has
+FAILED_DAYS = 7
+_BELL_SECONDS = 30
+_LOOKS = (Run.Kind.CHECK, Run.Kind.PROBE)  # they train nothing
+# What an approved, a candidate … reward model, or another model, is good for next.
+_USES = {
+    Checkpoint.Status.CANDIDATE: "assess it, then decide",
+    Checkpoint.Status.APPROVED: "train a policy against it",
+    Checkpoint.Status.REJECTED: "rejected: not for training",
+    Checkpoint.Status.RETIRED: "retired: not for training",
+}
+_OTHER_USES = {
+    Run.Kind.SFT: "train a reward model or a policy from it",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A kind of thing that waits for people of some roles, and the page that lists it."""
+
+    key: str
+    roles: frozenset[Role]
+    one: str
+    many: str
+    page: str
+    query: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """So many of them, in words."""
+
+    key: str
+    n: int
+    words: str
+    url: str
+
+
+WAITING = (
+    Waiting(
+        "contested",
+        _JUDGES,
+        "contested comparison",
+        "contested comparisons",
+        "agreement:disputes",
+        "show=contested",
+    ),
+    Waiting(
+        "stuck",
+        _ADMIN,
+        "comparison has nobody left to vote",
+        "comparisons have nobody left to vote",
+        "agreement:disputes",
+        "show=stuck",
+    ),
+    Waiting(
+        "review",
+        _JUDGES,
+        "comparison needs review",
+        "comparisons need review",
+        "agreement:disputes",
+        "show=review",
+    ),
+    Waiting("questions", _JUDGES, "open question", "open questions", "labeling:questions"),
+    Waiting("audits", _JUDGES, "audit due", "audits due", "agreement:audits"),
+    Waiting(
+        "unread",
+        _ADMIN,
+        "person has not read the guidelines",
+        "people have not read the guidelines",
+        "labeling:annotators",
+        "state=guideline",
+    ),
+    Waiting(
+        "flagged",
+        _ADMIN,
+        "annotator flagged",
+        "annotators flagged",
+        "agreement:annotators",
+        "show=flagged",
+    ),
+    Waiting(
+        "freeze",
+        _STAFF,
+        "decided pair is in no dataset",
+        "decided pairs are in no dataset",
+        "snapshots:create",
+    ),
+    Waiting(
+        "failed",
+        _STAFF,
+        f"run failed in the last {FAILED_DAYS} days",
+        f"runs failed in the last {FAILED_DAYS} days",
+        "training:runs",
+        "state=failed",
+    ),
+    Waiting(
+        "approvals",
+        _STAFF,
+        "reward model waits for a decision",
+        "reward models wait for a decision",
+        "evaluation:reward_models",
+        "status=candidate",
+    ),
+    Waiting("incidents", _STAFF, "open incident", "open incidents", "monitoring:incidents"),
+)
+
+
+def needs_of(project: Project, role: str) -> list[Need]:
+    """What waits for the role; nothing of which there is none."""
+    kinds = [kind for kind in WAITING if role in kind.roles]
+    counts = _counts(project) if kinds else {}
+    return [_need(project, kind, counts[kind.key]) for kind in kinds if counts[kind.key]]
+
+
+def _need(project: Project, kind: Waiting, n: int) -> Need:
+    url = reverse(kind.page, args=[project.slug]) + (f"?{kind.query}" if kind.query else "")
+    return Need(kind.key, n, f"{n:,} {kind.one if n == 1 else kind.many}", url)
+
+
+def _counts(project: Project) -> dict[str, int]:
+    """How many there are of each kind in `WAITING`; kept for the bell of the next pages."""
+    work = work_of(project)
+    week = timezone.now() - timedelta(days=FAILED_DAYS)
+    failed = Run.objects.filter(project=project, state=Run.State.FAILED, ended_at__gte=week)
+    unread = readers_of(project=project)
+    counts = {
+        "contested": work.states["contested"],
+        "stuck": work.stuck,
+        "review": work.states["review"],
+        "questions": questions_open(project=project).count(),
+        "audits": audits_due(project=project),
+        "unread": unread.n_waiting if unread.asked and unread.version else 0,
+        "flagged": reports_list(project=project, with_names=False, show="flagged").count(),
+        "freeze": _fresh_pairs(project, work),
+        "failed": failed.exclude(kind__in=_LOOKS).count(),
+        "approvals": reward_models(project=project, status=Checkpoint.Status.CANDIDATE).count(),
+        "incidents": incidents_open(project),
+    }
+    cache.set(f"loop:needs:{project.pk}", counts, _BELL_SECONDS)
+    return counts
+
+
+def _fresh_pairs(project: Project, work: Work) -> int:
+    """Decided pairs beyond those of the newest dataset, where they are enough for another."""
+    last = _last_dataset(project)
+    kept = sum(last.counts.get("rows", {}).values()) if last else 0
+    fresh = work.states["decided"] - kept
+    return fresh if fresh >= max(LEAST_FRESH, FRESH_SHARE * kept) else 0
+
+
+def _last_dataset(project: Project) -> Snapshot | None:
+    rows = Snapshot.objects.filter(
+        project=project, kind=Snapshot.Kind.PREFERENCES, state=Snapshot.State.FROZEN
+    )
+    return rows.order_by("-frozen_at").first()
+
+
+def bell_count(project: Project, user: User, role: str) -> int:
+    """Notices that the person has not seen, and things that wait of which there are more than when
+    they looked; the latter may be half a minute old."""
+    membership = Membership.objects.filter(project=project, user=user).first()
+    if membership is None:
+        return 0
+    seen = notices_seen_by(membership)
+    fresh = notices_of(membership).filter(pk__gt=seen.notice).count()
+    if role == Role.ANNOTATOR:
+        return fresh
+    counts = cache.get(f"loop:needs:{project.pk}") or _counts(project)
+    waiting = (kind.key for kind in WAITING if role in kind.roles)
+    return fresh + sum(counts.get(key, 0) > seen.needs.get(key, 0) for key in waiting)
+
+
+# The sections. A role has its own; admins have those of reviewers and engineers too.
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far the votes are; `finish` is when they are all in, at the pace of `forecast`."""
+
+    work: Work
+    forecast: Forecast
+    finish: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Own:
+    """How one annotator does. goal: answers to reach today, by their cap, or by what they lack for
+    their share; minutes: for ten pairs."""
+
+    place: ProjectWork
+    goal: int
+    share: int
+    n: int
+    minutes: float | None
+    agreement: Interval
+    least_shared: int = LEAST_SHARED
+
+
+@dataclass(frozen=True, slots=True)
+class LiveRun:
+    run: Run
+    progress: RunProgress
+    waits: str
+
+
+@dataclass(frozen=True, slots=True)
+class NewModel:
+    model: Checkpoint
+    use: str
+    url: str
+
+
+@dataclass(frozen=True, slots=True)
+class Engineering:
+    """fresh: votes since the last dataset, and since what the last reward model was trained on."""
+
+    live: Sequence[LiveRun]
+    models: Sequence[NewModel]
+    incidents: Sequence[Incident]
+    fresh: dict[str, int]
+    dataset: Snapshot | None
+    reward: Run | None
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """A section is None for roles that do not have it."""
+
+    role: str
+    needs: Sequence[Need]
+    progress: Progress | None
+    own: Own | None
+    engineering: Engineering | None
+    events: Sequence[AuditLine]
+
+
+def overview_of(membership: Membership) -> Overview:
+    project, role = membership.project, membership.role
+    work = work_of(project)
+    return Overview(
+        role=role,
+        needs=needs_of(project, role),
+        progress=_progress(work) if role != Role.ANNOTATOR else None,
+        own=_own(membership, work) if _labels(membership, work) else None,
+        engineering=_engineering(project) if role in _STAFF else None,
+        events=_events(project) if role == Role.ADMIN else (),
+    )
+
+
+def _labels(membership: Membership, work: Work) -> bool:
+    """Annotators; reviewers, where there is work. Admins see everybody's instead of their own."""
+    return membership.role == Role.ANNOTATOR or (
+        membership.role in LABELERS - {Role.ADMIN} and bool(work.wanted)
+    )
+
+
+def _progress(work: Work) -> Progress:
+    now = timezone.now()
+    days = (now - work.first).total_seconds() / 86_400 if work.first else 0.0
+    found = forecast(work.to_go, work.recent, days)
+    finish = now + timedelta(days=found.days) if found.days is not None else None
+    return Progress(work, found, finish)
+
+
+def _own(membership: Membership, work: Work) -> Own:
+    project, user = membership.project, membership.user
+    place = project_work(membership, user)
+    lacking = max(0, work.share - place.n_total)
+    goal = place.cap or place.n_today + min(lacking, place.n_left)
+    return Own(
+        place=place,
+        goal=goal,
+        share=work.share,
+        n=place.n_total,
+        minutes=minutes_per_ten(project=project, annotator=user),
+        agreement=own_agreement(project=project, user=user),
+    )
+
+
+def _engineering(project: Project) -> Engineering:
+    dataset, reward = _last_dataset(project), _last_reward(project)
+    known = reward.inputs.filter(snapshot__isnull=False).first() if reward else None
+    since = known.snapshot.frozen_at if known and known.snapshot else None
+    if reward is not None and since is None:
+        since = reward.created_at
+    return Engineering(
+        live=_live(project),
+        models=_models(project),
+        incidents=list(incidents(project=project).filter(muted=False)[:SHOWN]),
+        fresh=votes_since(
+            project, {"dataset": dataset.frozen_at if dataset else None, "reward_model": since}
+        ),
+        dataset=dataset,
+        reward=reward,
+    )
+
+
+def _last_reward(project: Project) -> Run | None:
+    rows = Run.objects.filter(project=project, kind=Run.Kind.REWARD, state=Run.State.FINISHED)
+    return rows.order_by("-created_at").first()
+
+
+def _live(project: Project) -> list[LiveRun]:
+    rows = Run.objects.filter(project=project, state__in=Run.LIVE_STATES).exclude(kind__in=_LOOKS)
+    runs = list(rows.order_by("-created_at")[:SHOWN])
+    waits = queue_words() if any(run.state == Run.State.QUEUED for run in runs) else {}
+    newest = {
+        row.run_id: row
+        for row in RunAttempt.objects.filter(run__in=runs)
+        .order_by("number")
+        .only("run", "number", "opened_at", "resumed_from_step")
+    }
+    return [LiveRun(run, progress(run, newest.get(run.pk)), waits.get(run.pk, "")) for run in runs]
+
+
+def _models(project: Project) -> list[NewModel]:
+    rows = (
+        Checkpoint.objects.filter(project=project)
+        .exclude(tags=[])
+        .exclude(status__in=(Checkpoint.Status.REJECTED, Checkpoint.Status.RETIRED))
+        .select_related("run")
+        .order_by("-created_at")
+    )
+    return [_new_model(project, row) for row in rows[:SHOWN]]
+
+
+def _new_model(project: Project, model: Checkpoint) -> NewModel:
+    is_reward = model.run.trained_kind == Run.Kind.REWARD
+    page = "evaluation:reward_model" if model.run.kind == Run.Kind.REWARD else "training:model"
+    use = (
+        _USES[Checkpoint.Status(model.status)]
+        if is_reward
+        else _OTHER_USES.get(Run.Kind(model.run.kind), "evaluate it, or generate answers with it")
+    )
+    return NewModel(model, use, reverse(page, args=[project.slug, model.pk]))
+
+
+def _events(project: Project) -> list[AuditLine]:
+    """The newest of what people did and of what runs came to."""
+    rows = AuditEvent.objects.filter(project=project).exclude(action="guideline.acknowledged")
+    lines = audit_lines(project, rows.select_related("actor").order_by("-at", "-id")[:SHOWN])
+    ended = Run.objects.filter(project=project, ended_at__isnull=False).exclude(kind__in=_LOOKS)
+    lines += [
+        AuditLine(
+            at=run.ended_at,
+            who="The run",
+            before="",
+            subject=run.name,
+            url=reverse("training:run", args=[project.slug, run.pk]),
+            after=f" {run.get_state_display()}",
+            action=f"run.{run.state}",
+            details={},
+        )
+        for run in ended.order_by("-ended_at")[:SHOWN]
+    ]
+    return sorted(lines, key=lambda line: line.at, reverse=True)[:SHOWN]

@@ -1,0 +1,11 @@
+"""A project's overview and what the bell tells; of all apps, this one may know all others."""
+
+from django.urls import path
+
+from apps.loop import views
+
+app_name = "loop"
+urlpatterns = [
+    path("<slug:slug>/overview/", views.overview, name="overview"),
+    path("<slug:slug>/notifications/", views.notifications, name="notifications"),
+]
