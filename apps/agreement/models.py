@@ -96,6 +96,9 @@ class Ruling(models.Model):
     votes_before = models.JSONField(
         default=dict, help_text="{choice: current deciding votes} when it was ruled"
     )
+    saw_votes = models.BooleanField(
+        null=True, help_text="had the votes been shown; null: from before this was kept"
+    )
     by = models.ForeignKey(User, null=True, on_delete=models.SET_NULL, related_name="+")
     at = models.DateTimeField(auto_now_add=True)
 
@@ -111,3 +114,19 @@ class Ruling(models.Model):
 
     def __str__(self) -> str:
         return f"{self.action} on {self.comparison_id}"
+
+
+class VotesShown(models.Model):
+    """Somebody had the votes of a dispute shown before ruling on it."""
+
+    comparison = models.ForeignKey(Comparison, on_delete=models.CASCADE, related_name="+")
+    user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="+")
+    at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["comparison", "user"], name="votes_shown_once")
+        ]
+
+    def __str__(self) -> str:
+        return f"votes of {self.comparison_id} shown to {self.user_id}"

@@ -61,6 +61,11 @@ urlpatterns = [
     ),
     path("<slug:slug>/disputes/<int:comparison_id>/", disputes.dispute, name="dispute"),
     path("<slug:slug>/disputes/<int:comparison_id>/rule/", disputes.rule, name="dispute_rule"),
+    path(
+        "<slug:slug>/disputes/<int:comparison_id>/votes/",
+        disputes.votes_show,
+        name="dispute_votes",
+    ),
     # audits
     path("<slug:slug>/audits/", audits.audits, name="audits"),
     path("<slug:slug>/audits/audits.csv", audits.audits_csv, name="audits_csv"),

@@ -108,7 +108,7 @@ class LabelingConfig(AppConfig):
                 20,
                 _("Comparisons"),
                 "labeling:comparisons",
-                "columns-2",
+                "scale",
                 "comparisons",
                 readers,
                 tabs=frozenset({"reviewer", "admin"}),
@@ -133,14 +133,9 @@ class LabelingConfig(AppConfig):
         upload_add("labeling:imports", "api:import_create")
         translated(
             "work",
-            *(
-                f"labeling:{name}"
-                for name in ("label", "vote", "skip", "hold", "revise", "withdraw")
-            ),
-            *(
-                f"labeling:{name}"
-                for name in ("answers", "guidelines", "acknowledge", "ask", "questions")
-            ),
+            *(f"labeling:{name}" for name in ("label", "vote", "skip", "hold", "ask", "revise")),
+            *(f"labeling:{name}" for name in ("withdraw", "answers", "questions", "wishes")),
+            *(f"labeling:{name}" for name in ("guidelines", "acknowledge")),
             *(f"labeling:qualification{step}" for step in ("", "_start", "_answer")),
             *(f"labeling:{name}" for name in ("rate", "rate_submit", "rate_skip", "rate_hold")),
             *(f"labeling:{name}" for name in ("ratings_mine", "rating_change")),

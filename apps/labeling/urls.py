@@ -21,6 +21,7 @@ urlpatterns = [
     path("<slug:slug>/label/skip/", label.skip, name="skip"),
     path("<slug:slug>/label/hold/", label.hold, name="hold"),
     path("<slug:slug>/label/who/", label.who, name="who"),
+    path("<slug:slug>/wishes/", label.wishes, name="wishes"),
     path("<slug:slug>/answers/", label.answers, name="answers"),
     path("<slug:slug>/answers/<int:vote_id>/revise/", label.revise, name="revise"),
     path("<slug:slug>/answers/<int:vote_id>/withdraw/", label.withdraw, name="withdraw"),

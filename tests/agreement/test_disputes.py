@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 from django.test import Client
 
-from apps.accounts.models import Project, User
+from apps.accounts.models import AuditEvent, Project, User
 from apps.agreement.models import Ruling
 from apps.agreement.selectors.disputes import Filters, batches, disputes
 from apps.labeling import services as labeling
@@ -104,12 +104,69 @@ def test_votes_are_anonymous_even_for_admins(
     project: Project, ada: User, signed_in: SignedIn
 ) -> None:
     (pair,), people = disputed_make(project)
-    page = signed_in(ada).get(f"{LIST}{pair.pk}/").content.decode()
+    client = signed_in(ada)
+    assert client.post(f"{LIST}{pair.pk}/votes/").status_code == 302
+    page = client.get(f"{LIST}{pair.pk}/").content.decode()
     assert "Annotator 1" in page
     assert "Annotator 2" in page
     for person in people:
         assert person.username not in page
     assert "It depends, says answer 1." in page
+
+
+SHOWN_LATER = ("Annotator 1", "votes-bar", "Because of gold", "Model estimate", "history-title")
+
+
+def shows(client: Client, pair: Comparison) -> set[str]:
+    page = client.get(f"{LIST}{pair.pk}/").content.decode()
+    assert "It depends, says answer 1." in page
+    return {words for words in SHOWN_LATER if words in page}
+
+
+def test_votes_and_labels_are_shown_after_the_ruling(
+    project: Project, rita: User, ada: User, emil: User, signed_in: SignedIn
+) -> None:
+    (pair,), _ = disputed_make(project)
+    Comparison.objects.filter(pk=pair.pk).update(gold="a", gold_explanation="Because of gold")
+    Decision.objects.update(posteriors=[0.7, 0.1, 0.1, 0.1])
+    rita_s = signed_in(rita)
+    assert shows(rita_s, pair) == set()
+    assert 'class="num">Both bad' not in rita_s.get(LIST).content.decode()
+    assert shows(signed_in(emil), pair) == {*SHOWN_LATER} - {"history-title"}  # he does not rule
+    ruled(rita_s, pair)
+    assert shows(rita_s, pair) == shows(signed_in(ada), pair) == {*SHOWN_LATER}
+    assert Ruling.objects.get().saw_votes is False
+
+
+def test_looking_at_the_votes_first_is_recorded(
+    project: Project, rita: User, ada: User, emil: User, signed_in: SignedIn
+) -> None:
+    (pair,), _ = disputed_make(project)
+    client = signed_in(rita)
+    for _ in range(2):
+        client.post(f"{LIST}{pair.pk}/votes/")
+    assert signed_in(emil).post(f"{LIST}{pair.pk}/votes/").status_code == 403
+    assert "votes-bar" in shows(client, pair)
+    assert shows(signed_in(ada), pair) == set()  # another reviewer decides for herself
+    assert AuditEvent.objects.filter(action="dispute.votes_shown").count() == 1
+    ruled(client, pair)
+    assert Ruling.objects.get().saw_votes is True
+
+
+def test_a_project_may_show_votes_at_once(
+    project: Project, rita: User, signed_in: SignedIn
+) -> None:
+    (pair,), _ = disputed_make(project, judge_first=False)
+    assert "votes-bar" in shows(signed_in(rita), pair)
+
+
+def test_an_error_stands_at_its_field_without_script(
+    project: Project, rita: User, signed_in: SignedIn
+) -> None:
+    (pair,), _ = disputed_make(project)
+    page = ruled(signed_in(rita), pair, cause="").content.decode()
+    assert 'aria-describedby="cause-error" autofocus' in page
+    assert page.count("Choose what caused the dispute.</p>") == 1
 
 
 def test_a_ruling_goes_on_to_the_next_of_the_same_list(

@@ -120,7 +120,8 @@ def test_disputes_are_walked_through_and_ruled_on_by_keys(
     expect(page.locator("input[name=choice][value=b]")).to_be_checked()
     page.keyboard.press("d")
     expect(page.locator("[data-toggle=diff]")).to_have_attribute("aria-pressed", "true")
-    page.get_by_label("Guideline gap").check()
+    page.keyboard.press("w")
+    page.keyboard.press("c")
     note = page.locator("#id_note")
     note.press_sequentially("just kidding, 2 d")  # letters are letters here
     expect(page).to_have_url(f"{page.url.split('/p/')[0]}/p/arguments/disputes/{pairs[0].pk}/")
@@ -130,6 +131,51 @@ def test_disputes_are_walked_through_and_ruled_on_by_keys(
     expect(page.get_by_text("pair-1 is settled: B is better.")).to_be_visible()
     ruling = Ruling.objects.get()
     assert (ruling.choice, ruling.cause, ruling.by) == ("b", "guideline_gap", rita)
+
+
+def test_three_disputes_are_adjudicated_by_keys_alone(
+    rita: User, live_server, open_page, sign_in
+) -> None:
+    pairs, _ = disputed_make(Project.objects.get(), n=3)
+    page = open_page()
+    sign_in(page, rita.username)
+    page.goto(f"{live_server.url}/p/arguments/disputes/{pairs[0].pk}/")
+    expect(page.locator("[data-votes-hidden]")).to_be_visible()
+    expect(page.locator("#ruling")).to_be_in_viewport()  # at the foot, wherever one reads
+    page.keyboard.press("1")
+    page.keyboard.press("Enter")
+    error = page.locator("#cause-error")
+    expect(error).to_have_text("Choose what caused the dispute.")
+    expect(page.locator("input[name=cause]").first).to_be_focused()
+    assert page.evaluate("scrollY") == 0
+    readable(page, "dispute-error")
+    page.keyboard.press("q")
+    expect(error).to_be_empty()
+    page.keyboard.press("Enter")
+    page.wait_for_url(f"**/disputes/{pairs[1].pk}/")
+    expect(page.get_by_text("Its votes: A 1, B 1.")).to_be_visible()
+    for key, cause, then in (("t", "e", pairs[2].pk), ("x", "r", "")):
+        page.keyboard.press(key)
+        page.keyboard.press(cause)
+        page.keyboard.press("Enter")
+        page.wait_for_url(f"**/disputes/{then}/" if then else "**/disputes/")
+    said = Ruling.objects.order_by("pk").values_list("choice", "cause", "saw_votes")
+    assert list(said) == [
+        ("a", "ambiguous_prompt", False),
+        ("tie", "annotator_error", False),
+        ("both_bad", "taste", False),
+    ]
+
+
+def test_in_a_low_window_the_ruling_stays_where_it_is(
+    rita: User, live_server, open_page, sign_in
+) -> None:
+    (pair,), _ = disputed_make(Project.objects.get())
+    page = open_page()
+    page.set_viewport_size({"width": 640, "height": 400})
+    sign_in(page, rita.username)
+    page.goto(f"{live_server.url}/p/arguments/disputes/{pair.pk}/")
+    assert page.locator("#ruling").evaluate("form => getComputedStyle(form).position") == "static"
 
 
 def test_the_pages_stand_on_a_phone_and_in_the_dark(

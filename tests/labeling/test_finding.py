@@ -74,6 +74,23 @@ def test_a_search_finds_words_of_prompt_and_answers(
     assert found(texts, search=search) == names
 
 
+def test_what_takes_long_to_count_is_shown_without_a_number(
+    texts: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def slow(**_: Any) -> int:
+        with connection.cursor() as cursor:
+            cursor.execute("select pg_sleep(60)")
+        raise AssertionError("was not stopped")
+
+    monkeypatch.setattr(finding, "COUNT_WITHIN", "20ms")
+    monkeypatch.setattr(finding, "comparisons_count", slow)
+    page = finding.comparisons_page(project=texts, wanted=Wanted(search='"trade war"'))
+    assert (page.n, page.n_words, len(page.rows)) == (None, "1+", 1)
+    with connection.cursor() as cursor:
+        cursor.execute("show statement_timeout")
+        assert cursor.fetchone() == ("0",)
+
+
 def test_no_search_finds_what_another_project_has(texts: Project, olga: User) -> None:
     other = Project.objects.get(slug="elsewhere")
     assert found(other, search="economy") == found(other, topic="money") == []

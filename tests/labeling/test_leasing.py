@@ -271,7 +271,28 @@ def kinds(project: Project, state: str = "done") -> Counter[str]:
 
 
 def test_shares_of_the_streams_are_those_the_project_sets() -> None:
-    row = ("reviewer", "", None, 0, None, 0, 0, [], [], 900, 0.5, 0.1, 0.2, 0.05, 0.1)
+    row = (
+        "reviewer",
+        "",
+        None,
+        0,
+        None,
+        0,
+        0,
+        [],
+        [],
+        [],
+        False,
+        [],
+        0,
+        0,
+        900,
+        0.5,
+        0.1,
+        0.2,
+        0.05,
+        0.1,
+    )
     draws = [(number + 0.5) / 1000 for number in range(1000)]
     reviewer = Eligibility(*row)
     assert Counter(map(reviewer.stream, draws)) == {

@@ -234,6 +234,7 @@ LABELING = [
     post("labeling:qualification_start", LABELERS),
     post("labeling:qualification_answer", LABELERS, data={"answer": "left"}, ok=404),  # no round
     page("work", SIGNED_IN),
+    page("labeling:wishes", LABELERS),
     page("labeling:annotators", ADMINS),
     post("labeling:annotators_qualify", ADMINS),
     page("labeling:annotator", ADMINS, args=person),
@@ -328,6 +329,8 @@ LABELING_API = [
     # a comparison of the world was imported, so there are guidelines
     api("GET /projects/{slug}/guidelines", EVERYONE),
     api("POST /projects/{slug}/guidelines/acknowledge", LABELERS, data={"version": 1}),
+    api("GET /projects/{slug}/wishes", LABELERS),
+    api("PUT /projects/{slug}/wishes", LABELERS, data={}),
     api("GET /projects/{slug}/comparisons", READERS),
     api(
         "POST /projects/{slug}/comparisons/bulk",
@@ -420,6 +423,7 @@ AGREEMENT = [
     page("agreement:rulings_csv", READERS),
     page("agreement:reannotation", READERS),
     page("agreement:reannotation_csv", READERS),
+    post("agreement:dispute_votes", JUDGES, args=comparison_id),
     page("agreement:dispute", READERS, args=comparison_id),
     post(
         "agreement:dispute_rule",

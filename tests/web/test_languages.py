@@ -32,7 +32,8 @@ SAME = re.compile(
     r"Concord|Ada|(?:read|label|write|train|approve|admin):|UTC|English|Deutsch|API|Markdown|Prompt|Ana\b|ana\b|Arguments|Ben\b|Esc\b"
     r"|Question \d+: how long is a day\?|Practice \d+: what is 2 \+ 2\?|Because of \w+, says \d+"
     r"|Twenty-four hours, in answer \d+\.|It depends, says answer \d+\.|(Four|Five), in \w+ \d+\."
-    r"|Answer \d to question \d+\.|Kindness|Read closely|Be fair|ana@example.org|Friendly|pairs came in: there is work|\d+ \w\b"
+    r"|Answer \d to question \d+\.|Kindness|Read closely|Be fair|ana@example.org|Friendly"
+    r"|pairs came in: there is work|\d+ \w\b"
 )
 
 
@@ -181,6 +182,8 @@ def test_every_page_of_an_annotator_is_translated(
     look(f"{root}/overview/")
     look(f"{root}/notifications/", "nothing new")
     look(f"{root}/questions/")
+    look(f"{root}/wishes/")
+    look(f"{root}/wishes/", "wishes", avoids_sensitive="on")
     look(f"{root}/answers/", "no answers")
     vote(project, ana, strength=2, rationale="Kindness")
     stored = Vote.objects.get()

@@ -12,8 +12,8 @@ from django.db import connection
 from django.db.models import Count, Exists, OuterRef, Q, QuerySet
 from numpy.typing import NDArray
 
-from apps.accounts.models import Project
-from apps.agreement.models import Ruling
+from apps.accounts.models import Project, User
+from apps.agreement.models import Ruling, VotesShown
 from apps.common.errors import DomainError, Missing
 from apps.labeling.models import (
     NOBODY_LEFT,
@@ -27,6 +27,7 @@ from apps.labeling.models import (
     Slot,
     Vote,
 )
+from apps.labeling.selectors import settings_get
 from apps.labeling.texts import excerpt
 from measures.ambiguity import vote_entropy
 from measures.rounds import BeforeAfter, before_after
@@ -423,3 +424,19 @@ def _rows(votes: Iterable[list[str]]) -> Ints:
     """(n, 4) counts in the order of `Choice`."""
     rows = [[cast.count(choice) for choice in _PLACE] for cast in votes]
     return np.array(rows, dtype=np.int64).reshape(-1, len(_PLACE))
+
+
+def votes_hidden(*, comparison: Comparison, user: User) -> bool:
+    """Whether this reviewer rules before seeing votes, model, labels and earlier rulings: where the
+    project wants it so, until they have ruled, had the votes shown, or it is settled."""
+    if not settings_get(project=comparison.project).judge_first:
+        return False
+    decision = Decision.objects.filter(comparison=comparison).first()
+    if comparison.state == Comparison.State.DROPPED or (
+        decision is not None and decision.outcome == Decision.Outcome.ADJUDICATED
+    ):
+        return False
+    return not (
+        VotesShown.objects.filter(comparison=comparison, user=user).exists()
+        or Ruling.objects.filter(comparison=comparison, by=user).exists()
+    )

@@ -13,8 +13,9 @@ from django.db import transaction
 from django.db.models import Count
 
 from apps.accounts.models import Project, User
-from apps.agreement.models import Ruling
-from apps.agreement.selectors.disputes import guideline_of, ruling_newest
+from apps.accounts.services import audit_record
+from apps.agreement.models import Ruling, VotesShown
+from apps.agreement.selectors.disputes import guideline_of, ruling_newest, votes_hidden
 from apps.common.errors import Conflict, DomainError
 from apps.common.transactions import retried
 from apps.labeling import services as labeling
@@ -110,6 +111,19 @@ def dispute_send_again(
     return _ruled(comparison, by, seen, given | {"guideline": guideline}, act)
 
 
+@transaction.atomic
+def dispute_votes_show(*, comparison: Comparison, by: User) -> None:
+    """Have the votes shown before ruling; it is recorded, and the ruling says so."""
+    _, is_new = VotesShown.objects.get_or_create(comparison=comparison, user=by)
+    if is_new:
+        audit_record(
+            action="dispute.votes_shown",
+            actor=by,
+            project=comparison.project,
+            subject=comparison.external_id or str(comparison.pk),
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class Expected:
     """The numbers somebody confirmed before sending many comparisons again."""
@@ -196,6 +210,7 @@ def _ruled(
     votes away answers with what they were.
     """
     _unchanged_since(comparison, seen, by)
+    saw = not votes_hidden(comparison=comparison, user=by)
     found = act() or {}
     _unchanged_since(comparison, seen, by)  # now that nobody else can
     return Ruling.objects.create(
@@ -207,6 +222,7 @@ def _ruled(
         note=given["note"],
         guideline=given.get("guideline"),
         votes_before=_votes_of(comparison) | dict(found),
+        saw_votes=saw,
         by=by,
     )
 

@@ -27,6 +27,7 @@ from apps.labeling.selectors import guideline_current
 from apps.labeling.services import MOST_AT_ONCE, WHY_LEFT_OUT, rounds_of
 
 PER_PAGE = 50
+CAUSE_KEYS = "QWER"
 _FILTERS = ("q", "show", "topic", "cause", "ruled")
 
 
@@ -52,6 +53,8 @@ def disputes(request: Request) -> HttpResponse:
         "counts": reads.shown_counts(project=request.project),
         "tones": screen.STATE_TONES,
         "may_send": request.role == ADMIN and bool(ranked.ids),
+        "hidden": request.role in JUDGES
+        and labeling.settings_get(project=request.project).judge_first,
     }
     return render(request, "agreement/disputes.html", context)
 
@@ -60,6 +63,14 @@ def disputes(request: Request) -> HttpResponse:
 @project_page(READERS)
 def dispute(request: Request, comparison_id: int) -> HttpResponse:
     return _page(request, _found(request, comparison_id))
+
+
+@require_POST
+@project_page(JUDGES)
+def votes_show(request: Request, comparison_id: int) -> HttpResponse:
+    """Show the votes before ruling, which is recorded."""
+    rulings.dispute_votes_show(comparison=_found(request, comparison_id), by=request.user)
+    return redirect(f"{_address(request, comparison_id)}#votes-title")
 
 
 @require_POST
@@ -89,10 +100,10 @@ def _act(request: Request, found: Comparison, said: dict[str, Any]) -> str:
     match said["action"]:
         case "adjudicate":
             done = rulings.dispute_adjudicate(choice=said["choice"], cause=said["cause"], **common)
-            return f"{name} is settled: {done.get_choice_display()}."
+            return f"{name} is settled: {done.get_choice_display()}. {_votes_words(done)}"
         case "make_gold":
             done = rulings.dispute_make_gold(choice=said["choice"], cause=said["cause"], **common)
-            return f"{name} is a gold pair now: {done.get_choice_display()}."
+            return f"{name} is a gold pair now: {done.get_choice_display()}. {_votes_words(done)}"
         case "send_again":
             done = rulings.dispute_send_again(
                 version=said["version"] or 0, cause=said["cause"], **common
@@ -105,6 +116,13 @@ def _act(request: Request, found: Comparison, said: dict[str, Any]) -> str:
         case _:
             rulings.dispute_reopen(**common)
             return f"{name} was put back: its votes decide again."
+
+
+def _votes_words(ruling: Ruling) -> str:
+    """What the votes had been, now that it is ruled."""
+    said = {"a": "A", "b": "B", "tie": "tie", "both_bad": "both bad"}
+    counted = [f"{said[name]} {n}" for name in CHOICES if (n := ruling.votes_before.get(name, 0))]
+    return f"Its votes: {', '.join(counted)}." if counted else "It had no votes."
 
 
 def _page(
@@ -131,6 +149,7 @@ def _page(
     adjudicated = decision is not None and decision.outcome == "adjudicated"
     aside = found.state in (Comparison.State.DROPPED, Comparison.State.REVIEW)
     counts = screen.decision_counts(decision)
+    hidden = request.role in JUDGES and reads.votes_hidden(comparison=found, user=request.user)
     context = pair_shown(
         found.prompt.messages, found.response_a.messages, found.response_b.messages
     ) | {
@@ -139,7 +158,9 @@ def _page(
         "comparison": found,
         "tone": screen.STATE_TONES.get(found.state, ""),
         "decision": decision,
-        "why": screen.why_here(found, [flag for vote in current for flag in vote.flags]),
+        "why": screen.why_here(
+            found, [] if hidden else [flag for vote in current for flag in vote.flags]
+        ),
         "skips": reads.skips_of(comparison=found),
         "tally": screen.tally(counts),
         "n_counted": sum(counts.values()),
@@ -148,6 +169,7 @@ def _page(
         "seconds": [v for v in votes if v.slot_kind in (Slot.Kind.REPEAT, Slot.Kind.AUDIT)],
         "former": [v for v in votes if v.slot_kind == Slot.Kind.FORMER],
         "history": history,
+        "hidden": hidden,
         "place": ranked.places.get(found.pk, -1) + 1,
         "n_listed": len(ranked.ids),
         "before_url": _address(request, before) if before else "",
@@ -163,7 +185,10 @@ def _page(
             ("b", "B is better", "b", "2"),
             ("both_bad", "Both are bad", "", "X"),
         ),
-        "causes": screen.CAUSES,
+        "causes": [
+            (value, label, key)
+            for (value, label), key in zip(screen.CAUSES, CAUSE_KEYS, strict=True)
+        ],
         "newest": newest,
         "may_rule": request.role in JUDGES,
         "may_write": request.role == ADMIN,
@@ -214,7 +239,7 @@ def send_again(request: Request) -> HttpResponse:
         "n_listed": len(ranked.ids),
         "over": max(0, len(ranked.ids) - MOST_AT_ONCE),
         "most": MOST_AT_ONCE,
-        "causes": screen.CAUSES,
+        "causes": [(value, label, "") for value, label in screen.CAUSES],
         "list_url": _address(request, None),
         "kept": _kept(request.GET),
         "words": reads.SHOWN[filters.show],

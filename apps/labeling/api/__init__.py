@@ -62,6 +62,7 @@ def _next(got: Lease | NothingReason | None) -> dict[str, Any]:
             left=got.left,
             right=got.right,
             leased_until=got.leased_until,
+            warning=got.warning,
             asks=_asks(got.questions),
         )
     }
@@ -311,6 +312,36 @@ def guidelines_acknowledge(
     project, role = project_for(request.user, slug, LABELERS)
     services.guideline_acknowledge(project=project, user=request.user, version=payload.version)
     return _shown(project, request.user, role)
+
+
+class Wishes(Schema):
+    """What you do not want to get."""
+
+    avoids_topics: list[str] = Field([], max_length=1_000)
+    avoids_sensitive: bool = Field(False, description="no pairs with a content warning")
+
+
+@router.get(
+    "/projects/{slug}/wishes",
+    auth=needs("label"),
+    response=Wishes,
+    summary="What you chose not to get",
+)
+def wishes_get(request: HttpRequest, slug: str) -> Any:
+    project, _ = project_for(request.user, slug, LABELERS)
+    return selectors.annotator_of(project=project, user=request.user)
+
+
+@router.put(
+    "/projects/{slug}/wishes",
+    auth=needs("label"),
+    response=Wishes,
+    summary="Choose what you do not want to get",
+)
+def wishes_set(request: HttpRequest, slug: str, payload: Wishes) -> Any:
+    """From your next pair on; the one in your hands stays yours."""
+    project, _ = project_for(request.user, slug, LABELERS)
+    return services.annotator_wishes_set(project=project, user=request.user, **payload.dict())
 
 
 def _shown(project: Project, user: User, role: str) -> dict[str, Any]:

@@ -64,7 +64,9 @@ class ComparisonOut(Schema):
 
 class ComparisonsOut(Schema):
     items: list[ComparisonOut]
-    count: int = Field(description="how many fit, counted up to 10,001")
+    count: int | None = Field(
+        description="how many fit, counted up to 10,001; null where a phrase is too common to count"
+    )
     before: str = Field(description="`at` of the page before; empty on the first")
     after: str = Field(description="`at` of the next page; empty on the last")
 

@@ -44,6 +44,7 @@ class PairOut(Schema):
     left: list[MessageOut]
     right: list[MessageOut]
     leased_until: datetime
+    warning: str = Field(description="what may upset whoever reads it; empty: nothing known")
     asks: AsksOut
 
 
@@ -105,7 +106,7 @@ class ComparisonsIn(Schema):
         max_length=MOST_ROWS,
         description="objects with prompt, response_a, response_b and optionally id, group, topic, "
         "language, source, licence, gold, origin(_a/_b), origin_ref_a/_b, model_a/_b, stratum, "
-        "priority, overlap, metadata",
+        "priority, overlap, metadata, warning",
     )
     batch: str = Field("", max_length=80)
     seed: int = 0
@@ -218,6 +219,9 @@ class LabelingSettingsOut(Schema):
     qualification_attempts: int
     qualification_cooldown_minutes: int
     constraint_phrases: list[str]
+    sensitive_topics: list[str] = Field(description="pairs of these are covered by a warning")
+    sensitive_cap: int = Field(description="pairs with a warning a person a day; 0: no cap")
+    judge_first: bool = Field(description="reviewers rule on disputes before they see votes")
 
 
 class LabelingSettingsIn(Schema):
@@ -265,3 +269,6 @@ class LabelingSettingsIn(Schema):
     qualification_attempts: int | None = None
     qualification_cooldown_minutes: int | None = None
     constraint_phrases: list[str] | None = None
+    sensitive_topics: list[str] | None = None
+    sensitive_cap: int | None = None
+    judge_first: bool | None = None

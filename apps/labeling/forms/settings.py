@@ -6,6 +6,7 @@ from typing import Any
 
 from django import forms
 from django.utils.text import slugify
+from django.utils.translation import gettext_lazy as _
 
 from apps.labeling.forms.rule import PresetForm, UnitField
 from apps.labeling.models import Annotator, LabelingSettings
@@ -31,6 +32,8 @@ _LABELS = {
     "audit_rate": "Share of votes audited (%)",
     "lease_seconds": "Reserve a pair for (minutes)",
     "skips_to_review": "Send to review after this many skips",
+    "judge_first": "Reviewers judge a dispute before they see its votes",
+    "sensitive_cap": "Maximum pairs with a warning per person and day",
     "show_tie": "Offer “Tie”",
     "show_both_bad": "Offer “Both are bad”",
     "show_strength": "Ask how much better",
@@ -71,6 +74,9 @@ _HELP = {
     "lease_seconds": "After that an unanswered pair goes to others.",
     "skips_to_review": "So many different people passing on a pair take it out of the queue, "
     "for an admin to look at.",
+    "judge_first": "Votes, labels and earlier rulings are shown after the ruling. A reviewer can "
+    "have them shown first, which is recorded.",
+    "sensitive_cap": "0: no cap. Counted when a pair is handed out, answered or not.",
     "show_strength": "Slightly or much; ⇧1 and ⇧2 say much.",
     "show_flags": "Unsafe, personal data, wrong language and so on.",
     "show_improve": "An editor with the better answer in it; what is written becomes a response "
@@ -151,6 +157,13 @@ class LabelingSettingsForm(PresetForm):
         label="Blocked phrases",
         help_text="One per line. A pair with such a phrase in an answer is held for review when it "
         "is imported, however it is spelled; earlier imports stay.",
+    )
+
+    sensitive_topics = LinesField(
+        label="Sensitive topics",
+        help_text="One per line. Their pairs are covered by a warning until the annotator opens "
+        "them, and people can choose not to get them. So are pairs that were imported with a "
+        "warning, and those that an annotator flagged as unsafe.",
     )
 
     def __init__(
@@ -259,6 +272,31 @@ class LimitsForm(forms.Form):
             self.fields[name].choices = [(value, value) for value in values]
             if not values:
                 del self.fields[name]
+
+
+class WishesForm(forms.Form):
+    """What somebody chooses not to get."""
+
+    avoids_sensitive = forms.BooleanField(
+        required=False,
+        label=_("No pairs with a content warning"),
+        help_text=_(
+            "Imported with one, of a sensitive topic, or flagged as unsafe by an annotator."
+        ),
+    )
+    avoids_topics = forms.MultipleChoiceField(
+        required=False,
+        label=_("No pairs of these topics"),
+        widget=forms.CheckboxSelectMultiple(attrs={"class": "many"}),
+    )
+
+    def __init__(self, data: Any = None, *, current: Annotator, topics: Collection[str]) -> None:
+        names = ("avoids_sensitive", "avoids_topics")
+        super().__init__(data, initial={name: getattr(current, name) for name in names})
+        values = sorted({*topics, *current.avoids_topics})
+        self.fields["avoids_topics"].choices = [(value, value) for value in values]
+        if not values:
+            self.fields["avoids_topics"].widget = forms.MultipleHiddenInput()
 
 
 class PauseForm(forms.Form):

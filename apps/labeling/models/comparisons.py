@@ -159,6 +159,13 @@ class Comparison(Stamped):
         db_default="",
         help_text="why a person must look at it",
     )
+    warning = models.CharField(
+        max_length=80,
+        blank=True,
+        default="",
+        db_default="",
+        help_text="what may upset whoever reads it; the label screen covers it until it is opened",
+    )
     n_votes = models.PositiveIntegerField(default=0, help_text="current votes, kept by vote_cast")
     metadata = models.JSONField(
         null=True, blank=True, help_text="the row's own columns; null: only the prompt's are known"

@@ -26,6 +26,22 @@ class Annotator(Stamped):
     )
     topics = ArrayField(models.CharField(max_length=200), default=list, blank=True)
     languages = ArrayField(models.CharField(max_length=12), default=list, blank=True)
+    avoids_topics = ArrayField(
+        models.CharField(max_length=200),
+        default=list,
+        db_default=[],
+        blank=True,
+        help_text="their own wish: no pairs of these",
+    )
+    avoids_sensitive = models.BooleanField(
+        default=False, db_default=False, help_text="their own wish: no pair with a warning"
+    )
+    sensitive_day = models.DateField(
+        null=True, blank=True, help_text="UTC day on which they last got a pair with a warning"
+    )
+    sensitive_of_day = models.PositiveIntegerField(
+        default=0, db_default=0, help_text="pairs with a warning handed out on that day"
+    )
     confusion = ArrayField(
         models.FloatField(),
         size=16,

@@ -73,6 +73,21 @@ class LabelingSettings(Stamped):
     audit_days = models.PositiveSmallIntegerField(
         default=7, db_default=7, help_text="an audited vote is judged again within so many days"
     )
+    judge_first = models.BooleanField(
+        default=True,
+        db_default=True,
+        help_text="reviewers rule on a dispute before its votes are shown",
+    )
+    sensitive_topics = ArrayField(
+        models.CharField(max_length=200),
+        default=list,
+        db_default=[],
+        blank=True,
+        help_text="pairs of these are covered by a warning",
+    )
+    sensitive_cap = models.PositiveIntegerField(
+        default=0, db_default=0, help_text="sensitive pairs a person a day; 0: no cap"
+    )
     fast_ms = models.PositiveIntegerField(
         default=2_000, db_default=2_000, help_text="answers faster than this were hardly read"
     )

@@ -94,6 +94,12 @@ def guideline_read(*, project: Project, user: User) -> Guideline | None:
     ).first()
 
 
+def annotator_of(*, project: Project, user: User) -> Annotator:
+    """The person's row, unsaved where there is none yet."""
+    mine = Annotator.objects.filter(project=project, user=user).first()
+    return mine or Annotator(project=project, user=user)
+
+
 # --- an annotator's own work ---------------------------------------------------------------------
 
 
@@ -123,9 +129,15 @@ _REMAINING = """
 select count(*) from (
   select distinct s.shuffle, s.comparison_id from labeling_slot s
   left join labeling_annotator w on w.project_id = s.project_id and w.user_id = %(annotator)s
+  left join labeling_labelingsettings l on l.project_id = s.project_id
   where s.project_id = %(project)s and s.state = 'free' and s.kind in ('regular', 'gold')
     and (coalesce(cardinality(w.topics), 0) = 0 or s.topic = any(w.topics))
     and (coalesce(cardinality(w.languages), 0) = 0 or s.language = any(w.languages))
+    and s.topic <> all(coalesce(w.avoids_topics, '{}'))
+    and not (coalesce(w.avoids_sensitive, false)
+             and (s.topic = any(l.sensitive_topics)
+                  or exists (select from labeling_comparison c
+                             where c.id = s.comparison_id and c.warning <> '')))
     and not exists (select from labeling_slot mine
                     where mine.comparison_id = s.comparison_id
                       and mine.annotator_id = %(annotator)s and mine.kind <> 'former')

@@ -12,7 +12,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
 
 from django.contrib.postgres.search import SearchQuery
-from django.db import connection
+from django.db import OperationalError, connection, transaction
 from django.db.models import BooleanField, F, Func, Lookup, Q, QuerySet, Value
 from django.db.models.lookups import (
     GreaterThan,
@@ -21,11 +21,13 @@ from django.db.models.lookups import (
     LessThanOrEqual,
 )
 from django.utils.dateparse import parse_datetime
+from psycopg.errors import QueryCanceled
 
 from apps.accounts.models import Project, User
 from apps.labeling.models import Comparison, Facet, SavedView, SearchPending, Vote
 
 COUNTED = 10_000  # that or more is shown as "10,000+"
+COUNT_WITHIN = "200ms"
 _WALKED = 20_000  # rows of an order that are looked through before its filter is read by index
 _ALL = 10**9  # a limit that keeps the planner from walking the order all the same
 MOST_VALUES = 200  # of a filter, that a page offers to choose from
@@ -87,15 +89,17 @@ def comparisons_matching(*, project: Project, wanted: Wanted) -> QuerySet[Compar
 @dataclass(frozen=True, slots=True)
 class Page:
     """`before` and `after` go into the address of the pages beside it; empty where there is none.
-    `n`: how many fit, at most `COUNTED` + 1."""
+    `n`: how many fit, at most `COUNTED` + 1; None where counting takes too long."""
 
     rows: list[Comparison]
     before: str
     after: str
-    n: int
+    n: int | None
 
     @property
     def n_words(self) -> str:
+        if self.n is None:
+            return f"{len(self.rows):,}+"
         return f"{COUNTED:,}+" if self.n > COUNTED else f"{self.n:,}"
 
 
@@ -121,8 +125,26 @@ def comparisons_page(
         rows=[found[pk] for _, pk in keys if pk in found],
         before=f"<{_written(keys[0])}" if keys and has_before else "",
         after=f">{_written(keys[-1])}" if keys and has_after else "",
-        n=comparisons_count(project=project, wanted=wanted),
+        n=_count_soon(project, wanted),
     )
+
+
+def _count_soon(project: Project, wanted: Wanted) -> int | None:
+    """A phrase of common words is looked for in every text that has them all: that may take
+    seconds, which a number is not worth."""
+    if '"' not in wanted.search:
+        return comparisons_count(project=project, wanted=wanted)
+    with connection.cursor() as cursor:
+        try:
+            with transaction.atomic():
+                cursor.execute("select set_config('statement_timeout', %s, true)", [COUNT_WITHIN])
+                n = comparisons_count(project=project, wanted=wanted)
+                cursor.execute("set local statement_timeout to default")
+        except OperationalError as error:
+            if not isinstance(error.__cause__, QueryCanceled):
+                raise
+            return None
+    return n
 
 
 def comparisons_count(*, project: Project, wanted: Wanted, most: int = COUNTED) -> int:

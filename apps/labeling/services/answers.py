@@ -13,7 +13,7 @@ from django.utils.translation import gettext_lazy as _
 from apps.common.errors import Conflict, DomainError, Missing, Refused
 from apps.common.numbers import count
 from apps.common.transactions import row_named
-from apps.labeling.models import Choice, Response, Slot, Vote
+from apps.labeling.models import Choice, Comparison, Response, Slot, Vote
 from apps.labeling.services import statements as sql
 from apps.labeling.services.deciding import Policy, decision_store
 from apps.labeling.services.eligibility import Eligibility, role_check
@@ -32,6 +32,7 @@ FLAGS = {
     "model_revealed": _("Names its model"),
     "rendering_broken": _("Shown broken"),
 }
+UNSAFE = "unsafe"
 LONGEST_RATIONALE = 4000
 CRITERION_CHOICES = ("left", "tie", "right")
 SLIGHTLY, MUCH = 1, 2
@@ -292,6 +293,8 @@ def vote_write(
         cast_at=cast_at or leased.now,
     )
     counts = _insert(cursor, vote)
+    if UNSAFE in vote.flags or (replaces and UNSAFE in replaces.flags):
+        warning_follow(leased.comparison)
     if leased.kind in _COUNTED:
         counts[voting.Choice(choice)] += 1
     decision = decision_store(
@@ -303,6 +306,13 @@ def vote_write(
         policy=leased.policy,
     )
     return VoteResult(vote=vote, decision=decision)
+
+
+def warning_follow(comparison: int) -> None:
+    """A comparison that somebody flags as unsafe carries a warning while such a vote stands."""
+    flagged = Vote.objects.filter(comparison=comparison, is_current=True, flags__contains=[UNSAFE])
+    was, becomes = ("", FLAGS[UNSAFE]) if flagged.exists() else (FLAGS[UNSAFE], "")
+    Comparison.objects.filter(pk=comparison, warning=was).update(warning=becomes)
 
 
 def counts_read(cursor: CursorWrapper, comparison: int) -> dict[voting.Choice, int]:

@@ -50,6 +50,11 @@ class Eligibility:
     n_today: int  # votes cast since midnight UTC
     topics: list[str] | None
     languages: list[str] | None
+    avoids_topics: list[str] | None
+    avoids_sensitive: bool | None
+    sensitive_topics: list[str] | None
+    sensitive_cap: int | None
+    n_sensitive: int  # pairs with a warning handed out since midnight UTC
     lease_seconds: int
     random_share: float
     gold_share: float
@@ -129,8 +134,23 @@ class Eligibility:
         return "queue"
 
     @property
-    def limits(self) -> dict[str, list[str]]:
-        return {"topics": self.topics or [], "languages": self.languages or []}
+    def careful(self) -> bool:
+        """Whether there are pairs to spare them, by their wish or by the cap of the day."""
+        return bool(self.avoids_topics or self.avoids_sensitive or self.sensitive_cap)
+
+    @property
+    def capped(self) -> bool:
+        return bool(self.sensitive_cap and self.n_sensitive >= self.sensitive_cap)
+
+    @property
+    def limits(self) -> dict[str, Any]:
+        return {
+            "topics": self.topics or [],
+            "languages": self.languages or [],
+            "avoided": self.avoids_topics or [],
+            "sensitive": self.sensitive_topics or [],
+            "cap": self.sensitive_cap or 0,
+        }
 
 
 def role_check(role: str | None) -> None:
@@ -218,6 +238,21 @@ def annotator_limits_set(
 
 
 @transaction.atomic
+def annotator_wishes_set(
+    *, project: Project, user: User, avoids_topics: Collection[str], avoids_sensitive: bool
+) -> Annotator:
+    """What this person does not want to get, by their own choice: pairs of some topics, or any with
+    a warning. A pair in their hands stays theirs, to skip."""
+    annotator = annotator_lock(project=project, user=user)
+    topics = _known(project, "topic", avoids_topics, annotator.avoids_topics, "avoids_topics")
+    if (topics, avoids_sensitive) != (annotator.avoids_topics, annotator.avoids_sensitive):
+        annotator.avoids_topics, annotator.avoids_sensitive = topics, avoids_sensitive
+        annotator.save(update_fields=["avoids_topics", "avoids_sensitive", "updated_at"])
+        _record("annotator.wishes_set", user, annotator, {})  # what, is their own business
+    return annotator
+
+
+@transaction.atomic
 def annotator_qualify(*, project: Project, user: User, by: User) -> Annotator:
     """Let somebody label without (another) qualification round; it is noted who did."""
     annotator = annotator_lock(project=project, user=user)
@@ -282,7 +317,9 @@ def annotator_lock(*, project: Project, user: User) -> Annotator:
     )
 
 
-def _known(project: Project, name: str, given: Collection[str], had: list[str]) -> list[str]:
+def _known(
+    project: Project, name: str, given: Collection[str], had: list[str], field: str = ""
+) -> list[str]:
     """`given` once each and in order, checked against the project's prompts."""
     wanted = sorted(set(given))
     fresh = set(wanted) - set(had)
@@ -291,7 +328,7 @@ def _known(project: Project, name: str, given: Collection[str], had: list[str]) 
         fresh -= set(found.order_by().values_list(name, flat=True).distinct())
     if fresh or "" in wanted:
         unknown = sorted(fresh | ({""} & set(wanted)))[0]
-        raise DomainError(f"No prompt here has the {name} {unknown!r}.", field=f"{name}s")
+        raise DomainError(f"No prompt here has the {name} {unknown!r}.", field=field or f"{name}s")
     return wanted
 
 

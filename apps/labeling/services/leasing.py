@@ -42,12 +42,6 @@ REPEAT_AFTER = 20  # votes between a pair and its hidden repeat, at least …
 REPEAT_WITHIN = 400  # … and most often no more than so many further
 _LONGEST_REASON = 300
 _DEFAULTS = LabelingSettings()
-_DRAW = {  # by whether the annotator is limited to topics, and to languages
-    (False, False): sql.DRAW,
-    (True, False): sql.DRAW_TOPICS,
-    (False, True): sql.DRAW_LANGUAGES,
-    (True, True): sql.DRAW_BOTH,
-}
 _LOWEST_HASH = -(2**63)
 _HASHES = 2**64
 
@@ -259,7 +253,8 @@ def draw(
         row = _special(cursor, stream, values, eligibility)
     if row is None:
         by_priority = random.random() >= eligibility.random_share
-        statement = _DRAW[bool(eligibility.topics), bool(eligibility.languages)]
+        limited = (bool(eligibility.topics), bool(eligibility.languages), eligibility.careful)
+        statement = sql.DRAW[limited]
         cursor.execute(statement, values | {"by_priority": by_priority})
         row = row_named(cursor)
     if row is None:
@@ -337,6 +332,7 @@ def _lease(row: Mapping[str, Any], project: str, annotator: int, n_today: int) -
         right=answers["b" if left_is == "a" else "a"],
         n_today=n_today,
         questions=Questions.from_columns(row),
+        warning=row["warning"],
     )
 
 
@@ -372,15 +368,33 @@ def _nothing(
         )
     if any_free:
         mine = [*(eligibility.topics or ()), *(eligibility.languages or ())]
-        limited = gettext("You get pairs of these only: %(mine)s.") % {"mine": ", ".join(mine)}
-        return NothingReason(
-            "yours_done",
-            gettext("Nothing left for you right now"),
+        said = [
             gettext(
                 "You have answered or skipped every pair that still needs votes; the rest is for "
                 "others, since nobody judges a pair twice."
             )
-            + (f" {limited}" if mine else ""),
+        ]
+        if mine:
+            said.append(
+                gettext("You get pairs of these only: %(mine)s.") % {"mine": ", ".join(mine)}
+            )
+        if eligibility.avoids_topics or eligibility.avoids_sensitive:
+            said.append(gettext("Pairs that you chose not to get are not counted as yours."))
+        if eligibility.capped:
+            said.append(
+                ngettext(
+                    "You have had %(n)s pair with a warning today, as many as this project shows "
+                    "one person a day; more come after midnight UTC.",
+                    "You have had %(n)s pairs with a warning today, as many as this project shows "
+                    "one person a day; more come after midnight UTC.",
+                    eligibility.n_sensitive,
+                )
+                % {"n": count(eligibility.n_sensitive)}
+            )
+        return NothingReason(
+            "yours_done",
+            gettext("Nothing left for you right now"),
+            " ".join(said),
             n_today=eligibility.n_today,
         )
     return NothingReason(

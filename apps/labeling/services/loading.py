@@ -83,6 +83,7 @@ FIELDS = (
     "priority",
     "overlap",
     "metadata",
+    "warning",
 )
 _FIELDS = frozenset(FIELDS)
 _LENGTHS = {
@@ -96,6 +97,7 @@ _LENGTHS = {
     }.items()
 }
 _LONGEST_ID = longest(Comparison, "external_id")
+_LONGEST_WARNING = longest(Comparison, "warning")
 _LONGEST_EXPLANATION = 4000
 _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")  # in JSON; not a backslash and four zeros
 # Plain values: an enumeration's members are slow to read and to print.
@@ -141,6 +143,7 @@ class ComparisonRow:
     overlap: int | None = None
     metadata: dict[str, Any] = field(default_factory=dict)
     review_reason: str = ""
+    warning: str = ""
 
     @property
     def pair(self) -> tuple[str, str, str]:
@@ -190,7 +193,30 @@ def row_from(number: int, given: Any, max_overlap: int) -> ComparisonRow:
         priority=_number(given, "priority"),
         overlap=_overlap(given.get("overlap"), max_overlap),
         metadata=_metadata(given, "metadata"),
+        warning=_warning(given),
     )
+
+
+# Of the row's own columns, the names that say that a pair may upset whoever reads it.
+_WARNING_NAMES = ("content_warning", "warning")
+_WARNING_FLAGS = ("unsafe", "sensitive", "nsfw")
+
+
+def _warning(given: Mapping[str, Any]) -> str:
+    """The column `warning`, else what the row's own columns say."""
+    if words := _text(given, "warning", _LONGEST_WARNING):
+        return words
+    own = given.get("metadata")
+    own = {str(name).lower(): value for name, value in own.items()} if own else {}
+    for name in _WARNING_NAMES:
+        if isinstance(value := own.get(name), str) and value.strip():
+            return value.strip()[:_LONGEST_WARNING]
+    flag = next((name for name in _WARNING_FLAGS if _is_set(own.get(name))), "")
+    return f"{flag} content" if flag else ""
+
+
+def _is_set(value: Any) -> bool:
+    return value is True or str(value).strip().lower() in ("1", "true", "yes")
 
 
 def _messages(given: Mapping[str, Any], name: str, *, role: str) -> Messages:
@@ -451,7 +477,8 @@ class Load:
             self.cursor,
             Comparison,
             "id project_id prompt_id response_a_id response_b_id external_id batch state stratum"
-            " priority shuffle overlap gold gold_explanation review_reason n_votes metadata",
+            " priority shuffle overlap gold gold_explanation review_reason n_votes metadata"
+            " warning",
             (
                 (
                     key,
@@ -471,6 +498,7 @@ class Load:
                     row.review_reason[:300],
                     0,
                     _object_json(row.metadata),
+                    row.warning,
                 )
                 for key, row, shuffle, overlap in zip(ids, rows, shuffles, overlaps, strict=True)
             ),

@@ -34,6 +34,7 @@ _WHOLE = {
     "skips_to_review": (1, 50),
     "daily_cap": (0, 100_000),
     "audit_days": (1, 365),
+    "sensitive_cap": (0, 100_000),
     "fast_ms": (0, 60_000),
     "qualification_pairs": (0, 200),
     "qualification_attempts": (1, 50),
@@ -51,6 +52,7 @@ SHARES = {
     "vote_price": (0.0, 1_000.0),
 }
 _SWITCHES = (
+    "judge_first",
     "stop_early",
     "show_tie",
     "show_both_bad",
@@ -64,7 +66,7 @@ _SWITCHES = (
     "show_rulings",
 )
 # (most entries, most characters of one)
-_LISTS = {"reasons": (12, 40), "constraint_phrases": (1000, 200)}
+_LISTS = {"reasons": (12, 40), "constraint_phrases": (1000, 200), "sensitive_topics": (200, 200)}
 _CONTROLS = ("gold_share", "repeat_share", "audit_share")
 _MOST_CONTROLS = 0.500001  # half, and the rounding of sums; the rest is work on the queue itself
 _MOST_CRITERIA = 8

@@ -95,6 +95,7 @@ class Lease:
     right: Messages
     n_today: int = 0  # votes this annotator has cast here since midnight UTC
     questions: Questions = Questions()
+    warning: str = ""  # what may upset whoever reads it
 
     @property
     def key(self) -> str:

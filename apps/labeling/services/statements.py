@@ -39,7 +39,10 @@ ELIGIBILITY_COLUMNS = f"""
        w.qualified_at, coalesce(w.daily_cap, l.daily_cap) as daily_cap,
        case when w.votes_day = (now() at time zone 'utc')::date then w.votes_of_day else 0 end
          as n_today,
-       w.topics, w.languages, {", ".join(f"l.{name}" for name in MIX)}"""
+       w.topics, w.languages, w.avoids_topics, w.avoids_sensitive, l.sensitive_topics,
+       l.sensitive_cap,
+       case when w.sensitive_day = (now() at time zone 'utc')::date then w.sensitive_of_day else 0
+         end as n_sensitive, {", ".join(f"l.{name}" for name in MIX)}"""
 ELIGIBILITY_JOINS = """
 left join labeling_annotator w on w.project_id = {project} and w.user_id = %(annotator)s
 left join lateral (
@@ -81,10 +84,43 @@ MINE_TO_DO = """
   (cardinality(%(topics)s::text[]) = 0 or {row}.topic = any(%(topics)s::text[]))
   and (cardinality(%(languages)s::text[]) = 0 or {row}.language = any(%(languages)s::text[]))
 """
+# Nobody gets what they wish not to see, nor more pairs with a warning than the cap of the day.
+# `{topic}` and `{warning}` are of the pair; the count is read here, under the person's lock.
+_SENSITIVE = "({topic} = any(%(sensitive)s::text[]) or {warning})"
+_CARE = f"""
+  {{topic}} <> all(%(avoided)s::text[])
+  and (not {_SENSITIVE} or not exists (
+    select from labeling_annotator e
+    where e.project_id = %(project)s and e.user_id = %(annotator)s
+      and (e.avoids_sensitive
+           or %(cap)s > 0 and e.sensitive_day = (now() at time zone 'utc')::date
+              and e.sensitive_of_day >= %(cap)s)))
+"""
+_SLOT_WARNS = """exists (select from labeling_comparison x
+    where x.id = s.comparison_id and x.warning <> '')"""
+CARE = _CARE.format(topic="s.topic", warning=_SLOT_WARNS)
+CARE_OF_PAIR = _CARE.format(topic="p.topic", warning="c.warning <> ''")
+# Counts the pair in `taken` against the cap; a lease that is only renewed was counted before.
+_EXPOSED = f"""
+, exposed as (
+  insert into labeling_annotator as w (project_id, user_id, acknowledged_version, topics, languages,
+                                       votes_of_day, sensitive_day, sensitive_of_day, created_at,
+                                       updated_at)
+  select %(project)s, %(annotator)s, 0, '{{}}', '{{}}', 0, (now() at time zone 'utc')::date, 1,
+         now(), now()
+  from taken t join labeling_comparison c on c.id = t.comparison_id
+  join labeling_prompt p on p.id = c.prompt_id
+  where {_SENSITIVE.format(topic="p.topic", warning="c.warning <> ''")} {{unless}}
+  on conflict (project_id, user_id) do update set
+    sensitive_day = excluded.sensitive_day,
+    sensitive_of_day =
+      case when w.sensitive_day = excluded.sensitive_day then w.sensitive_of_day else 0 end + 1
+)"""
+EXPOSED = _EXPOSED.replace("{unless}", "")
 # Audit re-votes and hidden repeats belong to one person and are not drawn by others.
 DRAWN_BY_ALL = f"""s.project_id = %(project)s and s.kind in ('regular','gold')
   and {NEW_TO_ME.format(comparison="s.comparison_id")}"""
-DRAWN = f"{DRAWN_BY_ALL} and {MINE_TO_DO.format(row='s')}"
+DRAWN = f"{DRAWN_BY_ALL} and {MINE_TO_DO.format(row='s')} and {CARE}"
 LOCK = "for no key update of s skip locked"
 HOLDS_ONE = """exists (select from labeling_slot h where h.project_id = %(project)s
   and h.annotator_id = %(annotator)s and h.state = 'leased')"""
@@ -96,7 +132,9 @@ SHOWABLE = f"""exists (select from labeling_comparison c
 
 # What the screen shows of the slot in `taken`.
 SHOWN = f"""
-select t.*, p.messages prompt, a.messages a, b.messages b, {SETTINGS_COLUMNS}
+select t.*, p.messages prompt, a.messages a, b.messages b, {SETTINGS_COLUMNS},
+       coalesce(nullif(c.warning, ''),
+                case when p.topic = any(l.sensitive_topics) then p.topic end, '') as warning
 from taken t
 join labeling_comparison c on c.id = t.comparison_id
 join labeling_prompt p on p.id = c.prompt_id
@@ -134,11 +172,11 @@ with pick as (
   select {_PICKED} from labeling_comparison c join labeling_prompt p on p.id = c.prompt_id
   where c.project_id = %(project)s and c.stratum = 'gold' and {CAN_BE_SHOWN}
     and {NEW_TO_ME.format(comparison="c.id")} and {MINE_TO_DO.format(row="p")}
-    and not {HOLDS_ONE} and c.shuffle >= %(gold_from)s
+    and {CARE_OF_PAIR} and not {HOLDS_ONE} and c.shuffle >= %(gold_from)s
   order by c.shuffle limit 1 {_PICK_LOCK}
 ), taken as ({
     _ADDED.format(kind="'gold'", measures="null", side=SIDE.format(comparison="pick.id"))
-})
+}){EXPOSED}
 {SHOWN}
 """
 
@@ -154,11 +192,12 @@ with earlier as (
   join labeling_slot s on s.id = v.slot_id and s.kind = 'regular'
   join labeling_comparison c on c.id = v.comparison_id and {CAN_BE_SHOWN}
   join labeling_prompt p on p.id = c.prompt_id
-  where v.left_is <> '' and not {HOLDS_ONE}
+  where v.left_is <> '' and {CARE_OF_PAIR} and not {HOLDS_ONE}
     and not exists (select from labeling_slot r where r.comparison_id = c.id
                     and r.annotator_id = %(annotator)s and r.kind = 'repeat')
   order by random() limit 1 {_PICK_LOCK}
-), taken as ({_ADDED.format(kind="'repeat'", measures="pick.vote", side="pick.other_side")})
+), taken as (
+  {_ADDED.format(kind="'repeat'", measures="pick.vote", side="pick.other_side")}){EXPOSED}
 {SHOWN}
 """
 
@@ -183,11 +222,11 @@ with sampled as (
   select {_PICKED}, v.id as vote from sampled v
   join labeling_comparison c on c.id = v.comparison_id
   join labeling_prompt p on p.id = c.prompt_id
-  where not {HOLDS_ONE}
+  where {CARE_OF_PAIR} and not {HOLDS_ONE}
   order by v.hash limit 1 {_PICK_LOCK}
 ), taken as ({
     _ADDED.format(kind="'audit'", measures="pick.vote", side=SIDE.format(comparison="pick.id"))
-})
+}){EXPOSED}
 {SHOWN}
 """
 
@@ -247,27 +286,36 @@ with own as (
                 union all select id from top
                 union all select id from ahead union all select id from behind)
   returning s.id, s.comparison_id, s.left_is, s.leased_at, s.leased_until
-)
+){exposed}
 {shown}
 """
 
 
-def _draw(drawn: str) -> str:
+def _draw(drawn: str, exposed: str = "") -> str:
     """One line without comments: psycopg keeps what it parsed of texts under 4,096 characters."""
     side = SIDE.format(comparison="s.comparison_id")
-    text = _DRAW.format(drawn=drawn, lock=LOCK, side=side, shown=SHOWN, showable=SHOWABLE)
+    text = _DRAW.format(
+        drawn=drawn, lock=LOCK, side=side, shown=SHOWN, showable=SHOWABLE, exposed=exposed
+    )
     line = " ".join(re.sub("--.*", "", text).split())
     return line.replace("( ", "(").replace(" )", ")")
 
 
-DRAW = _draw(DRAWN_BY_ALL)
-# For annotators with topics or languages of their own; said without "or", so that the index of
-# topics serves.
-_TOPICS = "s.topic <> '' and s.topic = any(%(topics)s::text[])"
-_LANGUAGES = "s.language = any(%(languages)s::text[])"
-DRAW_TOPICS = _draw(f"{DRAWN_BY_ALL} and {_TOPICS}")
-DRAW_LANGUAGES = _draw(f"{DRAWN_BY_ALL} and {_LANGUAGES}")
-DRAW_BOTH = _draw(f"{DRAWN_BY_ALL} and {_TOPICS} and {_LANGUAGES}")
+# By whether the annotator is limited to topics, and to languages (said without "or", so that the
+# index of topics serves), and whether there is anything to spare them.
+_LIMITS = {
+    (False, False): "",
+    (True, False): " and s.topic <> '' and s.topic = any(%(topics)s::text[])",
+    (False, True): " and s.language = any(%(languages)s::text[])",
+}
+_LIMITS[True, True] = _LIMITS[True, False] + _LIMITS[False, True]
+DRAW = {(*key, False): _draw(DRAWN_BY_ALL + limits) for key, limits in _LIMITS.items()} | {
+    (*key, True): _draw(
+        f"{DRAWN_BY_ALL}{limits} and {CARE}",
+        _EXPOSED.replace("{unless}", "and not exists (select from own)"),
+    )
+    for key, limits in _LIMITS.items()
+}
 
 # A slot of one given comparison: the wanted one first, else any that is free or has lapsed, else a
 # new one while the project allows more. The caller holds the comparison's row.
@@ -644,11 +692,8 @@ __all__ = [
     "COUNTS_STORE",
     "DRAW",
     "DRAW_AUDIT",
-    "DRAW_BOTH",
     "DRAW_GOLD",
-    "DRAW_LANGUAGES",
     "DRAW_REPEAT",
-    "DRAW_TOPICS",
     "ELIGIBILITY_LOCK",
     "IMPORT_LOCK",
     "IMPORT_UNDO",
@@ -724,8 +769,11 @@ where c.id = any(%(ids)s)
 
 # Who labels: annotators, and reviewers and admins who have answered a pair, or are about to.
 _LABELERS = """
-select m.user_id, coalesce(w.topics, '{}') as topics, coalesce(w.languages, '{}') as languages
+select m.user_id, coalesce(w.topics, '{}') as topics, coalesce(w.languages, '{}') as languages,
+       coalesce(w.avoids_topics, '{}') as avoided, coalesce(w.avoids_sensitive, false) as spared,
+       coalesce(l.sensitive_topics, '{}') as sensitive
 from accounts_membership m
+left join labeling_labelingsettings l on l.project_id = m.project_id
 join accounts_user u on u.id = m.user_id and u.is_active
 left join labeling_annotator w on w.project_id = m.project_id and w.user_id = m.user_id
 where m.project_id = %(project)s and m.role in ('annotator', 'reviewer', 'admin')
@@ -738,6 +786,8 @@ LABELERS_COUNT = f"select count(*) from ({_LABELERS}) people"
 _ANYBODY_LEFT = """exists (select from people
   where (cardinality(people.topics) = 0 or p.topic = any(people.topics))
     and (cardinality(people.languages) = 0 or p.language = any(people.languages))
+    and p.topic <> all(people.avoided)
+    and not (people.spared and (c.warning <> '' or p.topic = any(people.sensitive)))
     and not exists (select from labeling_slot s where s.comparison_id = c.id
                     and s.annotator_id = people.user_id and s.kind <> 'former'
                     and s.state = 'done')

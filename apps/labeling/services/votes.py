@@ -20,6 +20,7 @@ from apps.labeling.models import Slot, Vote
 from apps.labeling.services import leasing
 from apps.labeling.services import statements as sql
 from apps.labeling.services.answers import (
+    UNSAFE,
     Answer,
     AnswerFields,
     LeasedSlot,
@@ -27,6 +28,7 @@ from apps.labeling.services.answers import (
     counts_read,
     slot_lock,
     vote_write,
+    warning_follow,
 )
 from apps.labeling.services.deciding import decision_store
 from apps.labeling.services.eligibility import Eligibility, labelers_count
@@ -146,6 +148,8 @@ def vote_withdraw(*, vote: int, annotator: User, reason: str = "") -> Decision:
         leased = slot_lock(cursor, old.slot_id, annotator.pk, Vote.Source.PAGE)
         _round_check(leased)
         _retire(old)
+        if UNSAFE in old.flags:
+            warning_follow(leased.comparison)
         Slot.objects.filter(pk=old.slot_id).update(
             state=Slot.State.FREE, annotator=None, leased_at=None, leased_until=None, left_is=""
         )

@@ -16,7 +16,7 @@ from django.urls import reverse
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_POST, require_safe
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
 from django_htmx.http import HttpResponseClientRedirect
 
 from apps.accounts.permissions import READERS, project_page
@@ -32,10 +32,12 @@ from apps.labeling.forms import (
     VoteForm,
     criteria_sent,
 )
+from apps.labeling.forms.settings import WishesForm
 from apps.labeling.models import Slot
 from apps.labeling.screens import label as bar
 from apps.labeling.screens import label as screen
 from apps.labeling.screens import work as work_screen
+from apps.labeling.screens.annotators import topics_of
 from apps.labeling.screens.work import answer_rows, answers_only
 from apps.labeling.selectors import AnsweredPair
 from apps.labeling.services import LABELERS, Lease, NothingReason
@@ -354,6 +356,31 @@ def answers(request: Request) -> HttpResponse:
         "n_today": selectors.answers_today(project=request.project, annotator=request.user),
     }
     return render(request, "labeling/answers.html", context)
+
+
+# What an annotator does not want to get.
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@project_page(LABELERS)
+def wishes(request: Request) -> HttpResponse:
+    """One's own choice: topics to leave out, and everything with a warning."""
+    mine = selectors.annotator_of(project=request.project, user=request.user)
+    topics = topics_of(project=request.project)
+    form = WishesForm(request.POST or None, current=mine, topics=topics)
+    if request.method == "POST" and form.is_valid():
+        services.annotator_wishes_set(
+            project=request.project, user=request.user, **form.cleaned_data
+        )
+        messages.success(request, gettext("Saved. It holds from your next pair on."))
+        return redirect("labeling:wishes", request.project.slug)
+    context = {
+        "page_title": gettext("What you do not want to get"),
+        "nav": "answers",
+        "form": form,
+        "settings": selectors.settings_get(project=request.project),
+    }
+    return render(request, "labeling/wishes.html", context)
 
 
 # The annotator's home: every project they label in, and how things stand there.

@@ -90,6 +90,11 @@
         event.preventDefault();
         event.stopImmediatePropagation();
       };
+      if (document.querySelector("[data-cover]:not([open])")) {
+        stop();
+        say(gettext("Open the pair first (O), or skip it."));
+        return;
+      }
       const age = performance.now() - shownAt;
       if (age < SETTLE || (event.detail > 1 && age < DOUBLE)) {
         stop();
@@ -127,6 +132,12 @@
     again.dispatchEvent(new Event("change", { bubbles: true }));
     again = null;
   });
+
+  document.addEventListener(
+    "toggle",
+    (event) => event.target.matches?.("[data-cover][open]") && say(""),
+    true,
+  );
 
   // What was missing may be there now.
   document.addEventListener("change", (event) => {

@@ -74,6 +74,10 @@
     d: () => click("[data-toggle=diff]"),
     w: () => click("[data-toggle=raw]"),
     l: () => click("[data-toggle=linked]"),
+    o: () => {
+      const cover = document.querySelector("[data-cover]");
+      if (cover) cover.open = !cover.open;
+    },
     p: () => {
       const prompt = document.querySelector("[data-prompt]");
       if (prompt) prompt.open = !prompt.open;

@@ -233,3 +233,58 @@
     },
   };
 })();
+
+/* Where one was in a pair: how far each text was scrolled, which answer a phone showed, whether the
+   warning was open. Kept in this browser for the last pairs, so that a half-read one comes back as
+   it was left. What was entered is a draft (delivery.js). */
+(() => {
+  const KEPT = "concord.places";
+  const MOST = 20; // pairs
+  const SCROLLED = ".prompt-text, [data-panes] > .pane";
+  const name = () => document.querySelector("form[data-answer-form]")?.dataset.answerForm;
+  const all = () => {
+    try {
+      return JSON.parse(localStorage.getItem(KEPT)) ?? [];
+    } catch {
+      return [];
+    }
+  };
+
+  let timer = 0;
+  const save = () => {
+    const id = name();
+    if (!id) return;
+    const place = {
+      y: scrollY,
+      texts: [...document.querySelectorAll(SCROLLED)].map((box) => box.scrollTop),
+      side: document.querySelector("[data-panes]")?.dataset.shown,
+      open: Boolean(document.querySelector("[data-cover]")?.open),
+    };
+    const others = all().filter(([other]) => other !== id);
+    localStorage.setItem(KEPT, JSON.stringify([...others, [id, place]].slice(-MOST)));
+  };
+  const soon = () => {
+    clearTimeout(timer);
+    timer = setTimeout(save, 200);
+  };
+
+  const restore = () => {
+    const place = all().find(([id]) => id === name())?.[1];
+    if (!place) return;
+    const cover = document.querySelector("[data-cover]");
+    if (cover) cover.open = place.open;
+    if (place.side === "right") document.querySelector("[data-pane=right]:not([hidden])")?.click();
+    document.querySelectorAll(SCROLLED).forEach((box, i) => {
+      box.scrollTop = place.texts[i] ?? 0;
+    });
+    scrollTo(0, place.y);
+  };
+
+  // after everything else has arranged itself, formulas too
+  const begin = () => requestAnimationFrame(() => requestAnimationFrame(restore));
+  document.addEventListener("DOMContentLoaded", begin);
+  document.addEventListener("label:shown", begin);
+  document.addEventListener("scroll", soon, { capture: true, passive: true });
+  document.addEventListener("toggle", (event) => event.target.matches?.("[data-cover]") && soon(), true);
+  document.addEventListener("click", (event) => event.target.closest?.("[data-pane]") && soon());
+})();
