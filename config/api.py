@@ -11,6 +11,7 @@ from apps.labeling.api import router as labeling
 from apps.labeling.api.comments import router as comments
 from apps.labeling.api.finding import router as finding
 from apps.labeling.api.imports import router as imports
+from apps.labeling.api.people import router as labeling_people
 from apps.labeling.api.ratings import router as ratings
 from apps.loop.api import router as overview
 from apps.monitoring.api.incidents import router as incidents
@@ -34,6 +35,7 @@ for _router in (
     finding,
     comments,
     imports,
+    labeling_people,
     ratings,
     agreement,
     snapshots,

@@ -20,6 +20,7 @@ SENTENCES: dict[str, str] = {
     "annotator.disqualified": "asked {subject} to qualify again",
     "annotator.left_out": "left the votes of {subject} out of new datasets: {reason}",
     "annotator.limited": "changed what {subject} gets: {changes}",
+    "annotator.opted_out": "chose which pairs not to get",
     "annotator.qualified": "let {subject} label without the qualification",
     "annotator.taken_in": "took the votes of {subject} into new datasets again: {reason}",
     "channel.changed": "changed the notification channel {address} ({kind})",
@@ -41,10 +42,12 @@ SENTENCES: dict[str, str] = {
     "comparisons.votes": "asked for {value} more votes on {subject}",
     "demo.person": "made the demo's account {subject}",
     "demo.stage": "finished the demo's stage {subject}",
+    "dispute.votes_shown": "had the votes on {subject} shown before ruling",
     "file.downloaded": "downloaded {subject}",
     "guideline.acknowledged": "read version {version} of the guidelines",
     "guideline.published": "published {subject} of the guidelines",
     "import.cancelled": "cancelled the import {subject}",
+    "import.due_set": "set the day that {file} is due to {due_on}",
     "import.undone": "undid the import of {file}: {comparisons} comparisons and {votes} votes",
     "import.uploaded": "uploaded {file}",
     "incident.acknowledged": "acknowledged the incident {subject}",
@@ -108,6 +111,8 @@ SENTENCES: dict[str, str] = {
     "user.signed_out": "signed out",
     "view.deleted": "deleted the saved view {subject}",
     "vote.withdrawn": "withdrew an answer on {comparison}",
+    "votes.discard_undone": "counted {votes} discarded votes of {subject} again",
+    "votes.discarded": "discarded {votes} votes of {subject}: {reason}",
     "watch.changed": "changed the monitored model {name}",
     "watch.created": "began to monitor {name}",
     "watch.disabled": "paused monitoring {name}",
@@ -192,7 +197,8 @@ class _Values(dict[str, Any]):
 
     def __getitem__(self, name: str) -> str:
         if name in self:
-            return _said(super().__getitem__(name))
+            value = super().__getitem__(name)
+            return "" if value == "" else _said(value)
         return ", ".join(_change(*item) for item in self.items()) if name == "changes" else ""
 
 

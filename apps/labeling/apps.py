@@ -134,7 +134,7 @@ class LabelingConfig(AppConfig):
         translated(
             "work",
             *(f"labeling:{name}" for name in ("label", "vote", "skip", "hold", "ask", "revise")),
-            *(f"labeling:{name}" for name in ("withdraw", "answers", "questions", "wishes")),
+            *(f"labeling:{name}" for name in ("withdraw", "answers", "questions", "opt_outs")),
             *(f"labeling:{name}" for name in ("guidelines", "acknowledge")),
             *(f"labeling:qualification{step}" for step in ("", "_start", "_answer")),
             *(f"labeling:{name}" for name in ("rate", "rate_submit", "rate_skip", "rate_hold")),
@@ -158,12 +158,14 @@ def _member_changed(instance: Any, **_given: Any) -> None:
 
 def _results(project: Any) -> Any:
     from apps.labeling.exports import results_export
+    from apps.labeling.selectors.finding import Wanted
 
-    return download_response(results_export(project=project, form="jsonl", filters={}))
+    return download_response(results_export(project=project, form="jsonl", wanted=Wanted()))
 
 
 def _votes(project: Any) -> Any:
     from apps.labeling.exports import votes_export
+    from apps.labeling.selectors.finding import Wanted
 
-    sent = votes_export(project=project, form="jsonl", filters={}, with_names=True)
+    sent = votes_export(project=project, form="jsonl", wanted=Wanted(), with_names=True)
     return download_response(sent)

@@ -18,7 +18,7 @@ from apps.accounts import services
 from apps.accounts.models import AuditEvent, Project, Role, User
 from apps.accounts.screens import SENTENCES, audit_lines
 from apps.evaluation.services.reviewing import DECISIONS
-from apps.labeling.services import labeling_settings_update
+from apps.labeling.services import BULK_ROLES, labeling_settings_update
 from apps.training.models import Run
 
 LOG = "/p/arguments/audit-log"
@@ -30,6 +30,7 @@ PARTS: dict[str, Callable[[set[str]], Iterable[str]]] = {
     "incident.": lambda given: given,
     "watch.": lambda given: given,
     "model.": lambda _: DECISIONS,
+    "comparisons.": lambda _: BULK_ROLES,
 }
 SignedIn = Callable[[User], Client]
 
@@ -50,7 +51,7 @@ def actions_recorded() -> Iterator[str]:
         }
         for node in ast.walk(tree):
             given: list[ast.expr] = []
-            if isinstance(node, ast.Call):
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") != "AuditLine":
                 given = [one.value for one in node.keywords if one.arg == "action"]
                 if getattr(node.func, "id", "") in RECORDERS:
                     given += node.args
@@ -61,7 +62,7 @@ def actions_recorded() -> Iterator[str]:
                     yield inner.value
                 elif isinstance(inner, ast.JoinedStr) and isinstance(inner.values[0], ast.Constant):
                     begin = str(inner.values[0].value)
-                    if begin in PARTS:
+                    if re.fullmatch(r"[a-z_]+\.", begin):
                         yield from (begin + end for end in PARTS[begin](texts))
 
 

@@ -54,8 +54,8 @@ def test_a_warning_covers_the_pair_until_it_is_opened(
     expect(page.locator(".panes")).to_be_visible()
     readable(page, f"uncovered-{'phone' if phone else 'desktop'}")
     page.get_by_role("link", name="Choose what you do not want to get").is_hidden()
-    page.goto(f"{live_server.url}/p/arguments/wishes/")
-    readable(page, f"wishes-{'phone' if phone else 'desktop'}")
+    page.goto(f"{live_server.url}/p/arguments/opt-outs/")
+    readable(page, f"opt-outs-{'phone' if phone else 'desktop'}")
 
 
 def test_a_warning_covers_the_pair_without_script_too(

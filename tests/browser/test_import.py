@@ -76,8 +76,8 @@ def test_an_engineer_maps_checks_and_imports_a_file(
     page.get_by_label("File").set_input_files(file)
     page.get_by_role("button", name="Upload").click()
     expect(page.get_by_role("heading", name="answers.jsonl")).to_be_visible()
-    page.get_by_role("button", name="Check the whole file").click()
-    expect(page.get_by_text("Choose the column that holds this.").first).to_be_visible()
+    expect(page.locator("select[aria-invalid=true]")).to_have_count(3)
+    no_serious_violation(page, "missing")
     for label, column in (
         ("Prompt", "ask"),
         ("Answer A", "first"),
@@ -95,16 +95,18 @@ def test_an_engineer_maps_checks_and_imports_a_file(
     services.import_job_run(job=waiting[0])
     expect(page.get_by_role("heading", name="What an import would do")).to_be_visible()
     findings = page.get_by_role("region", name="Errors and warnings by row")
-    expect(findings).to_contain_text("response_b")
+    expect(findings).to_contain_text("second")
     expect(findings).to_contain_text("names its model")
     no_serious_violation(page, "checked")
     with page.expect_download() as download:
         page.get_by_role("link", name="All as CSV").click()
     assert Path(download.value.path()).read_text().startswith('"level","row","field"')
     assert not Comparison.objects.exists()
-    page.get_by_role("button", name="Import 58, leave 2 rows out").click()
+    page.get_by_role("button", name="Import 58 comparisons, leave 2 rows out").click()
     services.import_job_run(job=waiting[1])
     expect(page.get_by_role("heading", name="What was imported")).to_be_visible()
+    page.get_by_text("Undo this import").click()
+    no_serious_violation(page, "imported")
     assert Comparison.objects.filter(gold="a").count() == 58
     page.get_by_label("Where this is").get_by_role("link", name="Imports").click()
     page.wait_for_url("**/imports/")

@@ -47,6 +47,7 @@ def test_a_whole_round_by_api(project: Project, ada: User, ana: User, call: Call
         "left",
         "right",
         "leased_until",
+        "warning",
         "asks",
     }
     vote = {"side": "left", "idempotency_key": pair["key"], "strength": 2}

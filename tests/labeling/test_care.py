@@ -97,7 +97,7 @@ def test_nobody_gets_what_they_chose_not_to(
 ) -> None:
     grim_make(project)
     ana, ben = annotators_make(project, 2)
-    services.annotator_wishes_set(
+    services.annotator_opt_out(
         project=project, user=ana, avoids_topics=topics, avoids_sensitive=sensitive
     )
     assert selectors.remaining_for(project=project, annotator=ana, n_today=0) == len(got)
@@ -115,9 +115,7 @@ def test_streams_of_their_own_spare_people_too(project: Project, stream: str) ->
         Comparison.objects.update(stratum="gold", gold="a")
     else:
         vote(project, ana)
-    services.annotator_wishes_set(
-        project=project, user=ana, avoids_topics=[], avoids_sensitive=True
-    )
+    services.annotator_opt_out(project=project, user=ana, avoids_topics=[], avoids_sensitive=True)
     for _ in range(20):  # the draw between the streams is random
         got = services.slot_lease_next(project=project, annotator=ana)
         assert isinstance(got, NothingReason)
@@ -154,14 +152,10 @@ def test_who_leaves_a_pair_out_is_nobody_left_for_it(project: Project) -> None:
     grim_make(project, n_grim=1, n_mild=0)
     ana, ben = annotators_make(project, 2)
     vote(project, ana)
-    services.annotator_wishes_set(
-        project=project, user=ben, avoids_topics=[], avoids_sensitive=True
-    )
+    services.annotator_opt_out(project=project, user=ben, avoids_topics=[], avoids_sensitive=True)
     pair = Comparison.objects.get()
     assert comparisons_settle(project=project).contested == [pair.pk]
-    services.annotator_wishes_set(
-        project=project, user=ben, avoids_topics=[], avoids_sensitive=False
-    )
+    services.annotator_opt_out(project=project, user=ben, avoids_topics=[], avoids_sensitive=False)
     assert comparisons_settle(project=project).reopened == [pair.pk]
 
 
@@ -169,11 +163,11 @@ def test_people_choose_on_a_page_and_by_api(
     project: Project, ana: User, emil: User, signed_in: SignIn
 ) -> None:
     grim_make(project)
-    client, page = signed_in(ana), "/p/arguments/wishes/"
+    client, page = signed_in(ana), "/p/arguments/opt-outs/"
     assert client.get(page).status_code == 200
     sent = {"avoids_sensitive": "on", "avoids_topics": ["war"]}
     assert client.post(page, sent).status_code == 302
-    api = "/api/v1/projects/arguments/wishes"
+    api = "/api/v1/projects/arguments/opt-outs"
     assert client.get(api).json() == {"avoids_sensitive": True, "avoids_topics": ["war"]}
     bad = client.put(api, {"avoids_topics": ["peace"]}, content_type="application/json")
     assert (bad.status_code, bad.json()["field"]) == (400, "avoids_topics")

@@ -715,6 +715,35 @@ def test_ten_past_votes_a_pair_go_in_and_the_page_says_so(
     assert 'data-raised="1"' in client.get(f"{ROOT}{job.pk}/").content.decode()
 
 
+def test_a_file_with_a_row_for_each_vote_becomes_comparisons_with_votes(
+    signed_in: SignedIn, project: Project, emil: User
+) -> None:
+    """As MT-Bench's human judgments: ten people on each pair, the models now left, now right."""
+    chats = {"m1": said("Why?", "So."), "m2": said("Why?", "Because.")}
+    rows = [
+        {
+            "question_id": 81,
+            "judge": f"author_{who}",
+            "model_a": left,
+            "model_b": right,
+            "winner": "tie" if who == 9 else ("model_a" if left == "m1" else "model_b"),
+            "conversation_a": chats[left],
+            "conversation_b": chats[right],
+        }
+        for who in range(10)
+        for left, right in ([("m1", "m2")] if who % 2 else [("m2", "m1")])
+    ]
+    job = imported_by_page(signed_in(emil), file_of(*rows))
+    found = Comparison.objects.get()
+    assert (found.n_votes, found.gold) == (10, "")
+    assert {found.response_a.origin_ref, found.response_b.origin_ref} == {"m1", "m2"}
+    assert Vote.objects.filter(chosen__origin_ref="m1").count() == 9
+    assert Vote.objects.filter(choice="tie").count() == 1
+    assert (job.result["votes"]["n_people"], job.result["n_refused"]) == (10, 0)
+    again = imported_by_page(signed_in(emil), file_of(*reversed(rows)))
+    assert (again.result["n_created"], again.result["votes"]["n_unchanged"]) == (0, 10)
+
+
 def test_columns_that_have_to_be_chosen_are_marked_before_and_after(
     signed_in: SignedIn, project: Project, emil: User
 ) -> None:

@@ -93,6 +93,10 @@ def person(world: World) -> dict[str, Any]:
     return {"user_id": world.ana.pk}
 
 
+def api_person(world: World) -> dict[str, Any]:
+    return {"user": world.ana.pk}
+
+
 ACCOUNTS = [
     page("home", SIGNED_IN, ok=302),
     page("metrics", SIGNED_IN, ok=404, expect=anyone(404)),  # off until a token is set
@@ -234,10 +238,16 @@ LABELING = [
     post("labeling:qualification_start", LABELERS),
     post("labeling:qualification_answer", LABELERS, data={"answer": "left"}, ok=404),  # no round
     page("work", SIGNED_IN),
-    page("labeling:wishes", LABELERS),
+    page("labeling:opt_outs", LABELERS),
     page("labeling:annotators", ADMINS),
     post("labeling:annotators_qualify", ADMINS),
     page("labeling:annotator", ADMINS, args=person),
+    page("labeling:person_votes", ADMINS, args=person),
+    page("labeling:hours", LABELERS),
+    page("labeling:hours_csv", LABELERS),
+    # nothing of theirs counts: back to the list
+    page("labeling:person_votes_discard", ADMINS, args=person, ok=302),
+    post("labeling:discard_undo", ADMINS, args=lambda world: person(world) | {"discard_id": 1}),
     post("labeling:annotator_limits", ADMINS, args=person),
     post("labeling:annotator_pause", ADMINS, args=person, data={"reason": "a holiday"}),
     post("labeling:annotator_qualification", ADMINS, args=person, data={"action": "qualify"}),
@@ -313,7 +323,21 @@ LABELING_API = [
     api("POST /projects/{slug}/imports/{job}/start", STAFF, args=import_job, data={}, ok=409),
     # no such import: cancelling the world's would delete its file for good
     api("POST /projects/{slug}/imports/{job}/cancel", STAFF, args={"job": "none"}, ok=404),
+    api("POST /projects/{slug}/imports/{job}/due", STAFF, args=import_job, data={}),
     api("POST /projects/{slug}/imports/{job}/undo", STAFF, args={"job": "none"}, ok=404),
+    api("GET /projects/{slug}/annotators/{user}/votes", ADMINS, args=api_person),
+    api(
+        "POST /projects/{slug}/annotators/{user}/votes/discard",
+        ADMINS,
+        args=api_person,
+        data={"dry_run": True, "choice": "tie", "since": "2100-01-01"},
+        ok=409,
+    ),
+    api("GET /projects/{slug}/discards", ADMINS),
+    api("GET /projects/{slug}/hours", LABELERS),
+    api("GET /projects/{slug}/completion", LABELERS),
+    api("GET /projects/{slug}/completion/{code}", ADMINS, args={"code": "none"}, ok=404),
+    api("POST /projects/{slug}/discards/{discard}/undo", ADMINS, args={"discard": 1}, ok=404),
     api("POST /projects/{slug}/next", LABELERS),
     # a pair that is not in one's hands cannot be voted on
     api("POST /slots/{slot}/vote", LABELERS, args=slot_id, data=BALLOT, ok=409),
@@ -329,8 +353,8 @@ LABELING_API = [
     # a comparison of the world was imported, so there are guidelines
     api("GET /projects/{slug}/guidelines", EVERYONE),
     api("POST /projects/{slug}/guidelines/acknowledge", LABELERS, data={"version": 1}),
-    api("GET /projects/{slug}/wishes", LABELERS),
-    api("PUT /projects/{slug}/wishes", LABELERS, data={}),
+    api("GET /projects/{slug}/opt-outs", LABELERS),
+    api("PUT /projects/{slug}/opt-outs", LABELERS, data={}),
     api("GET /projects/{slug}/comparisons", READERS),
     api(
         "POST /projects/{slug}/comparisons/bulk",

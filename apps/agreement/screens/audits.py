@@ -1,6 +1,7 @@
 """What the audits page prints: a sample in, rates with their intervals and SVG geometry out."""
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from apps.agreement.screens.disputes import DisputeDot, RoundsChart, percent, spread
@@ -145,13 +146,26 @@ class AnnotatorAudits:
     overdue: int
 
 
-def strata(sample: AuditSample, names: dict[int, str]) -> list[AnnotatorAudits]:
-    """By annotator, those with most votes first; numbered where no names are given."""
+def strata_order(sample: AuditSample) -> list[tuple[int, int]]:
+    """(annotator, their number by votes): those with overdue and due audits first, then those with
+    most votes."""
+    people = sorted(sample.population, key=lambda person: (-sample.population[person], person))
+
+    def due(place: tuple[int, int]) -> tuple[int, int, int]:
+        waiting = sample.waiting.get(place[0])
+        return (-waiting.overdue, -waiting.due, place[1]) if waiting else (0, 0, place[1])
+
+    return sorted(((person, number) for number, person in enumerate(people, start=1)), key=due)
+
+
+def strata(
+    sample: AuditSample, people: Iterable[tuple[int, int]], names: dict[int, str]
+) -> list[AnnotatorAudits]:
+    """These of `strata_order`, by their numbers where no names are given."""
     audited = Counter(row.annotator for row in sample.done)
     wrong = Counter(row.annotator for row in sample.done if row.differs)
-    order = sorted(sample.population, key=lambda person: (-sample.population[person], person))
     lines = []
-    for number, person in enumerate(order, start=1):
+    for person, number in people:
         waiting = sample.waiting.get(person)
         rate = simple_rate(wrong[person], audited[person]).interval
         lines.append(

@@ -322,6 +322,7 @@ select v.annotator_id::bigint, (case f.choice {_CODE} end)::bigint,
 from labeling_slot s
 join labeling_vote v on v.slot_id = s.id and v.is_current
 join labeling_vote f on f.id = s.measures_id
+join labeling_slot o on o.id = f.slot_id and o.kind <> 'discard'
 where s.project_id = %(project)s and s.kind = 'repeat'
 """  # noqa: S608
 

@@ -29,7 +29,7 @@ select distinct on (v.id) v.id as vote, v.comparison_id as comparison,
        n.a, n.b, n.tie, n.both_bad
 from labeling_slot a
 join labeling_vote v on v.id = a.measures_id and v.is_current
-join labeling_slot s on s.id = v.slot_id
+join labeling_slot s on s.id = v.slot_id and s.kind <> 'discard'
 join labeling_vote r on r.slot_id = a.id and r.is_current
 join labeling_comparison c on c.id = v.comparison_id
 left join labeling_decision d on d.comparison_id = c.id

@@ -113,7 +113,7 @@ def _narrowed(project: Project, filters: Filters) -> QuerySet[Comparison]:
     if filters.show == "flagged":
         flagged = Vote.objects.filter(
             comparison=OuterRef("pk"), is_current=True, flags__overlap=list(SERIOUS_FLAGS)
-        )
+        ).exclude(slot__kind=Slot.Kind.DISCARD)
         found = found.filter(Exists(flagged)).exclude(state=_State.DROPPED)
         found = found.exclude(decision__outcome=Decision.Outcome.ADJUDICATED)
     elif filters.show == "waiting":

@@ -180,7 +180,7 @@ select v.comparison_id, v.annotator_id::bigint, (case v.choice {_CODE} end)::big
 from labeling_vote v
 where v.project_id = %(project)s and v.is_current and not exists (
   select from labeling_slot s where s.id = v.slot_id and s.project_id = %(project)s
-    and s.kind in ('repeat', 'audit', 'former'))
+    and s.kind in ('repeat', 'audit', 'former', 'discard'))
 """  # noqa: S608
 
 

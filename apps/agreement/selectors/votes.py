@@ -67,7 +67,8 @@ STRATA = tuple(str(stratum) for stratum in Comparison.Stratum.values)
 
 @dataclass(frozen=True, slots=True)
 class VoteColumns:
-    """Every current vote of a project, one entry per vote in each array, by vote id.
+    """Every current vote of a project but for discarded ones, one entry per vote in each array, by
+    vote id.
 
     comparison, annotator, vote: ids; choice: place in `measures.voting.CHOICES`; kind, stratum:
     place in KINDS and STRATA; extra: the slot was added because the votes before did not settle
@@ -117,7 +118,7 @@ from labeling_vote v
 join labeling_slot s on s.id = v.slot_id
 join labeling_comparison c on c.id = v.comparison_id
 left join labeling_guideline g on g.id = v.guideline_id
-where v.project_id = %(project)s and v.is_current
+where v.project_id = %(project)s and v.is_current and s.kind <> 'discard'
 """
 
 

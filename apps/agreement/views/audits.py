@@ -42,7 +42,8 @@ def audits(request: Request) -> HttpResponse:
         project=request.project, sample=sample, least=LEAST_REVIEWED, kappa=kappa
     )
     found = screen.figures(sample, error, kappa)
-    names = reads.names_of(set(sample.population)) if request.role == ADMIN else {}
+    people = Paginator(screen.strata_order(sample), PER_PAGE).get_page(request.GET.get("people"))
+    names = reads.names_of({person for person, _ in people}) if request.role == ADMIN else {}
     show = request.GET.get("show") if request.GET.get("show") in _SHOWN else "differed"
     rows = [
         row
@@ -63,8 +64,9 @@ def audits(request: Request) -> HttpResponse:
         "corrected": found.votes_corrected.not_corrected is None,
         "why_not": found.votes_corrected.not_corrected or "",
         "known": bool(error.source),
-        "strata": screen.strata(sample, names),
-        "with_names": bool(names),
+        "people": people,
+        "strata": screen.strata(sample, people.object_list, names),
+        "with_names": request.role == ADMIN,
         "page": page,
         "rows": [(row, screen.WORDS) for row in page],
         "words": screen.WORDS,

@@ -97,9 +97,20 @@ def field(bound: Any, help_text: str = "") -> dict[str, Any]:
 
 
 @register.inclusion_tag("frame/_pagination.html", takes_context=True)
-def pagination(context: Any, page: Any, noun: str = "rows") -> dict[str, Any]:
-    """Previous and next of a Paginator page, keeping the query string; `page` is its parameter."""
-    return {"page": page, "noun": noun, "request": context["request"]}
+def pagination(context: Any, page: Any, noun: str = "rows", name: str = "page") -> dict[str, Any]:
+    """Previous and next of a Paginator page, keeping the query string; `name` is its parameter."""
+
+    def address(number: int) -> str:
+        query = context["request"].GET.copy()
+        query[name] = number
+        return f"?{query.urlencode()}"
+
+    return {
+        "page": page,
+        "noun": noun,
+        "previous": address(page.previous_page_number()) if page.has_previous() else "",
+        "next": address(page.next_page_number()) if page.has_next() else "",
+    }
 
 
 @register.inclusion_tag("frame/_copy.html")

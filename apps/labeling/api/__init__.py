@@ -314,7 +314,7 @@ def guidelines_acknowledge(
     return _shown(project, request.user, role)
 
 
-class Wishes(Schema):
+class OptOuts(Schema):
     """What you do not want to get."""
 
     avoids_topics: list[str] = Field([], max_length=1_000)
@@ -322,26 +322,26 @@ class Wishes(Schema):
 
 
 @router.get(
-    "/projects/{slug}/wishes",
+    "/projects/{slug}/opt-outs",
     auth=needs("label"),
-    response=Wishes,
+    response=OptOuts,
     summary="What you chose not to get",
 )
-def wishes_get(request: HttpRequest, slug: str) -> Any:
+def opt_outs_get(request: HttpRequest, slug: str) -> Any:
     project, _ = project_for(request.user, slug, LABELERS)
     return selectors.annotator_of(project=project, user=request.user)
 
 
 @router.put(
-    "/projects/{slug}/wishes",
+    "/projects/{slug}/opt-outs",
     auth=needs("label"),
-    response=Wishes,
+    response=OptOuts,
     summary="Choose what you do not want to get",
 )
-def wishes_set(request: HttpRequest, slug: str, payload: Wishes) -> Any:
+def opt_outs_set(request: HttpRequest, slug: str, payload: OptOuts) -> Any:
     """From your next pair on; the one in your hands stays yours."""
     project, _ = project_for(request.user, slug, LABELERS)
-    return services.annotator_wishes_set(project=project, user=request.user, **payload.dict())
+    return services.annotator_opt_out(project=project, user=request.user, **payload.dict())
 
 
 def _shown(project: Project, user: User, role: str) -> dict[str, Any]:

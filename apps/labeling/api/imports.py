@@ -1,6 +1,6 @@
 """The API of imports from files: upload, check, start, look, cancel."""
 
-from datetime import datetime
+from datetime import date, datetime
 from itertools import islice
 from typing import Any, Literal
 
@@ -34,6 +34,7 @@ class ImportOut(Schema):
     check_report: dict[str, Any] = Field(description="what an import would do; empty before")
     result: dict[str, Any] = Field(description="what the import did; empty before")
     error: str
+    due_on: date | None = Field(description="the last day for votes on its comparisons")
     created_at: datetime
     started_at: datetime | None
     ended_at: datetime | None
@@ -59,6 +60,10 @@ class ImportSettingsIn(Schema):
 
 class ImportStartIn(Schema):
     on_error: Literal["refuse", "skip"] = "refuse"
+
+
+class ImportDueIn(Schema):
+    due_on: date | None = None
 
 
 class FindingOut(Schema):
@@ -206,6 +211,18 @@ def import_undo(request: HttpRequest, slug: str, job: str) -> Any:
     services.import_job_undo(job=found, by=request.user)
     found.refresh_from_db()
     return found
+
+
+@router.post(
+    "/projects/{slug}/imports/{job}/due",
+    auth=needs("write"),
+    response=ImportOut,
+    summary="Say until when its comparisons are to be voted on",
+)
+def import_due(request: HttpRequest, slug: str, job: str, payload: ImportDueIn) -> Any:
+    """Annotators see the day under My work while pairs of it are open; null takes it away."""
+    found = _job(request, slug, job)
+    return services.import_due_set(job=found, due_on=payload.due_on, by=request.user)
 
 
 def _job(request: HttpRequest, slug: str, job: str) -> ImportJob:

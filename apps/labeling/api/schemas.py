@@ -1,6 +1,6 @@
 """What the API of labeling takes and gives."""
 
-from datetime import datetime
+from datetime import date, datetime
 from typing import Any, Literal
 
 from ninja import Field, Schema
@@ -214,6 +214,8 @@ class LabelingSettingsOut(Schema):
     acknowledge_guidelines: bool
     show_rulings: bool
     daily_cap: int
+    completion_votes: int = Field(description="answers that earn a completion code; 0: none")
+    due_on: date | None = Field(description="the last day of the work")
     qualification_pairs: int
     qualification_pass: float
     qualification_attempts: int
@@ -264,6 +266,8 @@ class LabelingSettingsIn(Schema):
     acknowledge_guidelines: bool | None = None
     show_rulings: bool | None = None
     daily_cap: int | None = None
+    completion_votes: int | None = None
+    due_on: str | None = Field(None, description="2026-11-30; an empty text takes it away")
     qualification_pairs: int | None = None
     qualification_pass: float | None = None
     qualification_attempts: int | None = None

@@ -4,7 +4,7 @@ import itertools
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -128,6 +128,8 @@ def preview_of(table: Table, layout: Layout, options: Options) -> dict[str, Any]
         "columns": list(columns),
         "fields": list(layout.fields),
         "missing": layout.missing(table, options),
+        "has_votes": layout.key in (label_studio.KEY, argilla.KEY)
+        or pairs.is_vote(mapping, replace(options, votes=True)),
         "mapping": mapping,
         "header": list(table.columns[:_MOST_COLUMNS]),
         "sample": [

@@ -110,6 +110,17 @@ _NAMES: dict[str, tuple[str, ...]] = {
     "chosen_score": ("score_chosen", "chosen_score", "chosen_rating", "chosen_avg_rating"),
     "rejected_score": ("score_rejected", "rejected_score", "rejected_rating"),
     "gold": ("gold", "label", "winner", "preference", "preferred", "choice", "overall_preference"),
+    "annotator": (
+        "annotator",
+        "annotator_id",
+        "judge",
+        "rater",
+        "rater_id",
+        "worker_id",
+        "labeler",
+        "labeler_id",
+    ),
+    "cast_at": ("cast_at", "voted_at", "annotated_at"),
     "id": ("id", "external_id", "pair_id", "comparison_id", "example_id", "uid", "uuid"),
     "group": ("group", "group_key", "group_id", "debate", "cluster"),
     "topic": ("topic", "category", "domain", "subject"),
@@ -191,8 +202,12 @@ class Mapper:
 
     def gold(self, record: Record) -> str:
         """The published label of a record. Raises BadValue, naming the field."""
+        return self.choice(record) if self.options.preference else ""
+
+    def choice(self, record: Record) -> str:
+        """Which of the two its label names, "" where it has none. Raises BadValue."""
         value = record.get(self.mapping.get("gold", ""))
-        if is_blank(value) or not self.options.preference:
+        if is_blank(value):
             return ""
         columns = [self.mapping.get(name, "") for name in ("response_a", "response_b")]
         models = [

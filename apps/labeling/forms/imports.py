@@ -26,6 +26,8 @@ _LABELS = {
     "group": "Group (splits go by it)",
     "licence": "Licence",
     "explanation": "Why the label is right",
+    "annotator": "Who judged (a row is a vote)",
+    "cast_at": "When they judged",
     "origin_ref_a": "Origin of A",
     "origin_ref_b": "Origin of B",
 }
@@ -133,7 +135,7 @@ class ImportSettingsForm(forms.Form):
             unused.append("pairing")
         if layout not in ("preference", "transcripts", "pairs"):
             unused.append("preference")
-        if layout not in ("label_studio", "argilla"):
+        if not self.preview.get("has_votes", layout in ("label_studio", "argilla")):
             unused.append("votes")
         if "prompt" not in self.preview["fields"]:
             unused.append("prompt_text")

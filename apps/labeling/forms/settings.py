@@ -45,6 +45,8 @@ _LABELS = {
     "acknowledge_guidelines": "A major version must be acknowledged",
     "show_rulings": "Tell annotators of rulings",
     "daily_cap": "Maximum votes per person and day",
+    "completion_votes": "Answers for the completion code",
+    "due_on": "Due on",
     "qualification_pairs": "Pairs of the qualification",
     "qualification_pass": "Share right to pass (%)",
     "qualification_attempts": "Attempts",
@@ -87,6 +89,9 @@ _HELP = {
     "acknowledge_guidelines": "Nobody gets a pair before confirming that they have read it.",
     "show_rulings": "Whoever answered a pair on which a reviewer rules is told of the ruling.",
     "daily_cap": "0: no cap. A person can have a cap of their own.",
+    "completion_votes": "Who has given so many, or all that were left for them, gets a code of "
+    "their own to hand in, as crowd vendors ask for; check codes under Hours. 0: no code.",
+    "due_on": "Shown to everybody who labels here. An import can have a day of its own.",
     "qualification_pairs": "Practice pairs to judge before real work; 0: no qualification.",
 }
 
@@ -174,6 +179,7 @@ class LabelingSettingsForm(PresetForm):
         initial = forms.model_to_dict(current, list(_LABELS)) | {
             name: getattr(current, name) for name in written
         }
+        initial["due_on"] = current.due_on or ""
         super().__init__(*args, initial=initial, **kwargs)
         self.fields |= forms.fields_for_model(
             LabelingSettings, fields=list(_LABELS), labels=_LABELS, help_texts=_HELP
@@ -182,6 +188,7 @@ class LabelingSettingsForm(PresetForm):
             self.fields[name] = UnitField(
                 label=_LABELS[name], help_text=_HELP.get(name, ""), **unit
             )
+        self.fields["due_on"].widget = forms.DateInput(attrs={"type": "date"}, format="%Y-%m-%d")
         self.preset_add(current.project_id, vars(current))
         for name in written:
             self.fields[name].widget.attrs["rows"] = 4
@@ -274,7 +281,7 @@ class LimitsForm(forms.Form):
                 del self.fields[name]
 
 
-class WishesForm(forms.Form):
+class OptOutForm(forms.Form):
     """What somebody chooses not to get."""
 
     avoids_sensitive = forms.BooleanField(

@@ -14,12 +14,12 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='annotator',
             name='avoids_sensitive',
-            field=models.BooleanField(db_default=False, default=False, help_text='their own wish: no pair with a warning'),
+            field=models.BooleanField(db_default=False, default=False, help_text='their own choice: no pair with a warning'),
         ),
         migrations.AddField(
             model_name='annotator',
             name='avoids_topics',
-            field=django.contrib.postgres.fields.ArrayField(base_field=models.CharField(max_length=200), blank=True, db_default=[], default=list, help_text='their own wish: no pairs of these', size=None),
+            field=django.contrib.postgres.fields.ArrayField(base_field=models.CharField(max_length=200), blank=True, db_default=[], default=list, help_text='their own choice: no pairs of these', size=None),
         ),
         migrations.AddField(
             model_name='annotator',

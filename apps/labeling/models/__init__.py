@@ -36,7 +36,7 @@ from apps.labeling.models.ratings import (
     RatingTask,
 )
 from apps.labeling.models.settings import ImportJob, LabelingSettings, reason_chips
-from apps.labeling.models.votes import AUDIT_SEED, Decision, Vote
+from apps.labeling.models.votes import AUDIT_SEED, Decision, Discard, DiscardedVote, Vote
 
 __all__ = [
     "AUDIT_SEED",
@@ -52,6 +52,8 @@ __all__ = [
     "Consensus",
     "DecideBy",
     "Decision",
+    "Discard",
+    "DiscardedVote",
     "Facet",
     "Guideline",
     "ImportJob",

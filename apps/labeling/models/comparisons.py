@@ -218,6 +218,8 @@ class Slot(models.Model):
         AUDIT = "audit", "audit re-vote"
         # voted on before the comparison was sent to re-annotation: kept, decides nothing
         FORMER = "former", "earlier round"
+        # its vote was discarded with others of that person: kept, decides nothing
+        DISCARD = "discard", "discarded"
 
     class State(models.TextChoices):
         FREE = "free", "free"
@@ -272,7 +274,7 @@ class Slot(models.Model):
             ),
             models.CheckConstraint(
                 condition=Q(kind__in=["repeat", "audit"], measures__isnull=False)
-                | Q(kind__in=["regular", "gold", "former"], measures__isnull=True),
+                | Q(kind__in=["regular", "gold", "former", "discard"], measures__isnull=True),
                 name="slot_measures_a_vote",
             ),
             models.CheckConstraint(
@@ -319,7 +321,7 @@ class Slot(models.Model):
             # The few whose votes decide nothing: statistics leave them out without a join.
             models.Index(
                 fields=["project"],
-                condition=Q(kind__in=["repeat", "audit", "former"]),
+                condition=Q(kind__in=["repeat", "audit", "former", "discard"]),
                 name="slot_undeciding",
             ),
         ]

@@ -31,10 +31,10 @@ class Annotator(Stamped):
         default=list,
         db_default=[],
         blank=True,
-        help_text="their own wish: no pairs of these",
+        help_text="their own choice: no pairs of these",
     )
     avoids_sensitive = models.BooleanField(
-        default=False, db_default=False, help_text="their own wish: no pair with a warning"
+        default=False, db_default=False, help_text="their own choice: no pair with a warning"
     )
     sensitive_day = models.DateField(
         null=True, blank=True, help_text="UTC day on which they last got a pair with a warning"

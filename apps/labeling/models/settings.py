@@ -103,6 +103,10 @@ class LabelingSettings(Stamped):
         help_text="annotators learn how reviewers ruled on pairs that they answered",
     )
     daily_cap = models.PositiveIntegerField(default=0, help_text="votes a person a day; 0: no cap")
+    completion_votes = models.PositiveIntegerField(
+        default=0, db_default=0, help_text="answers that earn a completion code; 0: none"
+    )
+    due_on = models.DateField(null=True, blank=True, help_text="the last day of the work")
     qualification_pairs = models.PositiveSmallIntegerField(
         default=0, help_text="gold pairs to judge before real work; 0: no qualification"
     )
@@ -188,6 +192,9 @@ class ImportJob(Named):
     queued_at = models.DateTimeField(null=True, blank=True)
     started_at = models.DateTimeField(null=True, blank=True)
     ended_at = models.DateTimeField(null=True, blank=True)
+    due_on = models.DateField(
+        null=True, blank=True, help_text="the last day for votes on its comparisons"
+    )
     error = models.TextField(blank=True, help_text="why it failed, in words for the importer")
     check_report = models.JSONField(default=dict, blank=True)
     result = models.JSONField(default=dict, blank=True)

@@ -112,6 +112,45 @@ class Vote(models.Model):
         return f"vote {self.choice} on {self.comparison_id}"
 
 
+class Discard(Stamped):
+    """Votes of one person that an admin set aside, so that others judge the pairs; can be undone.
+
+    The votes stay as they are; their slots are of kind `discard` meanwhile. `filters`: which of
+    the person's votes were meant.
+    """
+
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+")
+    annotator = models.ForeignKey(User, on_delete=models.PROTECT, related_name="+")
+    by = models.ForeignKey(User, null=True, on_delete=models.SET_NULL, related_name="+")
+    reason = models.CharField(max_length=300)
+    filters = models.JSONField(default=dict, blank=True)
+    n_votes = models.PositiveIntegerField()
+    n_comparisons = models.PositiveIntegerField()
+    undone_at = models.DateTimeField(null=True, blank=True)
+    undone_by = models.ForeignKey(
+        User, null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
+    )
+
+    def __str__(self) -> str:
+        return f"{self.n_votes} votes of {self.annotator_id} discarded"
+
+
+class DiscardedVote(models.Model):
+    """One vote of a `Discard`, and the kind its slot goes back to."""
+
+    discard = models.ForeignKey(Discard, on_delete=models.CASCADE, related_name="votes")
+    vote = models.ForeignKey(Vote, on_delete=models.CASCADE, related_name="discards")
+    was = models.CharField(max_length=8, choices=Slot.Kind.choices)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["discard", "vote"], name="discarded_vote_once")
+        ]
+
+    def __str__(self) -> str:
+        return f"vote {self.vote_id} of discard {self.discard_id}"
+
+
 class Decision(Stamped):
     """What the votes on a comparison amount to, under the rule of that time."""
 

@@ -1,7 +1,8 @@
 """What an import's page shows beside its form."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from datetime import date
 from typing import Any
 
 from django.db.models import QuerySet
@@ -10,6 +11,7 @@ from django.utils import timezone
 from apps.accounts.models import Project
 from apps.common.errors import Missing
 from apps.labeling.models import Comparison, ImportJob
+from apps.labeling.selectors import settings_get
 from apps.labeling.services import WARNINGS, progress_read
 from apps.labeling.services.imports import batch_of, folder_of, store
 from workers.artifacts import ArtifactError
@@ -50,8 +52,20 @@ def words_of(job: ImportJob) -> str:
     }[State(job.state)]
 
 
-def line(job: ImportJob) -> dict[str, Any]:
-    """A line of the list."""
+def lines(jobs: Iterable[ImportJob]) -> list[dict[str, Any]]:
+    """Lines of the list; an import is late while pairs of it are open after its day."""
+    found = list(jobs)
+    past = [job for job in found if job.due_on and job.due_on < timezone.now().date()]
+    late = {job.pk for job in past if open_of(job).exists()}
+    return [_line(job) | {"late": job.pk in late} for job in found]
+
+
+def open_of(job: ImportJob) -> QuerySet[Comparison]:
+    """Its comparisons that still want votes."""
+    return comparisons_of(job).filter(state=Comparison.State.OPEN)
+
+
+def _line(job: ImportJob) -> dict[str, Any]:
     report = job.result or job.check_report
     return {
         "job": job,
@@ -134,3 +148,11 @@ def findings(job: ImportJob) -> Iterator[dict[str, Any]]:
                 yield json.loads(line)
     except ArtifactError:
         return
+
+
+def due_of(*, project: Project) -> date | None:
+    """The next day that something is due in a project: all of it, or an import with open pairs."""
+    jobs = ImportJob.objects.filter(project=project, due_on__isnull=False).order_by("due_on")
+    soonest = next((job.due_on for job in jobs if open_of(job).exists()), None)
+    days = [day for day in (settings_get(project=project).due_on, soonest) if day is not None]
+    return min(days, default=None)

@@ -24,6 +24,7 @@ from apps.labeling.forms import CRITERION
 from apps.labeling.models import Guideline
 from apps.labeling.rendering import text_html, texts_html
 from apps.labeling.rendering.maths import text_escaped
+from apps.labeling.selectors.hours import completion_of
 from apps.labeling.services import FLAGS, Lease, NothingReason, Questions
 from apps.labeling.services.results import Criterion
 from apps.labeling.texts import Messages
@@ -237,6 +238,7 @@ def context(
     }
     if isinstance(got, NothingReason):
         more = context_of(got, project=project, annotator=annotator)
+        more["completion"] = completion_of(project=project, user=annotator, nothing=got.code)
         return common | more | {"nothing": got, "n_today": got.n_today}
     shown = pair_shown(got.prompt, got.left, got.right)
     if isinstance(got, selectors.AnsweredPair):
@@ -268,6 +270,9 @@ def context(
             "remaining_cap": selectors.REMAINING_CAP,
             "key": got.key,
             "skip_reasons": SKIP_REASONS,
+            "completion": completion_of(
+                project=project, user=annotator, wanted=got.questions.completion_votes
+            ),
         }
     )
 

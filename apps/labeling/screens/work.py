@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime
 from typing import Any
 
 from django.db.models import Q, QuerySet
@@ -14,6 +14,7 @@ from apps.accounts.selectors import memberships_of
 from apps.common.registry import Use, vote_traces, vote_uses
 from apps.labeling import selectors, services
 from apps.labeling.models import Vote
+from apps.labeling.screens.imports import due_of
 from apps.labeling.screens.label import LOOKS, Look
 from apps.labeling.selectors.ratings import has_rating_tasks
 from apps.labeling.services import LABELERS, NothingReason, Qualification
@@ -94,6 +95,7 @@ class ProjectWork:
     nothing: NothingReason | None
     qualification: Qualification | None
     has_rating_tasks: bool
+    due_on: date | None
 
     @property
     def holds(self) -> bool:
@@ -157,4 +159,5 @@ def project_work(membership: Membership, user: User) -> ProjectWork:
         if code == "qualification"
         else None,
         has_rating_tasks=has_rating_tasks(project),
+        due_on=due_of(project=project),
     )

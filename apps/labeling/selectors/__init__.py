@@ -183,13 +183,17 @@ def answers_today(*, project: Project, annotator: User) -> int:
     ).count()
 
 
+# Answers on these slots are not changed any more: of an earlier round, or discarded.
+CLOSED = (Slot.Kind.FORMER, Slot.Kind.DISCARD)
+
+
 def undo_query(*, project: Project, annotator: User) -> str:
     """What the label page is asked for to take back the last answer or skip, whichever is newer:
     `answer=ID` of the vote or `unskip=ID` of the comparison; empty before there was any."""
     answer = (
         Vote.objects.filter(project=project, annotator=annotator, is_current=True)
         .exclude(source=Vote.Source.IMPORT)
-        .exclude(slot__kind=Slot.Kind.FORMER)  # an earlier round's answers stay as they are
+        .exclude(slot__kind__in=CLOSED)  # what counts no more stays as it is
         .order_by("-cast_at", "-id")
         .values_list("cast_at", "id")
         .first()
@@ -210,7 +214,7 @@ def answered_pair(*, project: Project, annotator: User, vote: int) -> AnsweredPa
     pair was sent to re-annotation since."""
     found = (
         Vote.objects.filter(pk=vote, project=project, annotator=annotator, is_current=True)
-        .exclude(slot__kind=Slot.Kind.FORMER)
+        .exclude(slot__kind__in=CLOSED)
         .select_related("comparison__prompt", "comparison__response_a", "comparison__response_b")
         .first()
     )

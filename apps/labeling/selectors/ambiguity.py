@@ -12,7 +12,7 @@ from django.db.models.functions import RowNumber
 from numpy.typing import NDArray
 
 from apps.accounts.models import Project
-from apps.labeling.models import Comparison, Decision, Prompt, Skip, Vote
+from apps.labeling.models import Comparison, Decision, Prompt, Skip, Slot, Vote
 from apps.labeling.texts import excerpt
 from measures.ambiguity import disagreement_evidence, prompt_ambiguity
 
@@ -156,7 +156,7 @@ def prompt_details(*, prompts: Collection[int]) -> dict[int, PromptDetails]:
         details[decision.comparison.prompt_id].pairs.append(decision)
     flagged = Vote.objects.filter(
         comparison__prompt__in=prompts, is_current=True, flags__contains=[UNCLEAR_FLAG]
-    )
+    ).exclude(slot__kind=Slot.Kind.DISCARD)
     for pk, n in _by_prompt(flagged):
         details[pk].n_flagged = n
     skipped = Skip.objects.filter(comparison__prompt__in=prompts, reason=UNCLEAR_SKIP)

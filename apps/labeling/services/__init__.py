@@ -11,14 +11,20 @@ from apps.labeling.services.bulk import (
     view_delete,
     view_save,
 )
+from apps.labeling.services.discarding import (
+    MOST_DISCARDED,
+    Discarded,
+    discard_undo,
+    votes_discard,
+)
 from apps.labeling.services.eligibility import (
     AUDITORS,
     LABELERS,
     Eligibility,
     annotator_disqualify,
     annotator_limits_set,
+    annotator_opt_out,
     annotator_qualify,
-    annotator_wishes_set,
     annotators_qualify_experienced,
     experienced_unqualified,
     guideline_acknowledge,
@@ -28,6 +34,7 @@ from apps.labeling.services.import_checks import WARNINGS, Scans
 from apps.labeling.services.import_votes import votes_import
 from apps.labeling.services.importing import comparisons_import, import_job_run, import_jobs_sweep
 from apps.labeling.services.imports import (
+    import_due_set,
     import_job_cancel,
     import_job_check,
     import_job_configure,
@@ -92,10 +99,12 @@ __all__ = [
     "LABELERS",
     "LONGEST_RATIONALE",
     "MOST_AT_ONCE",
+    "MOST_DISCARDED",
     "WARNINGS",
     "WHY_LEFT_OUT",
     "AnswerFields",
     "BulkLook",
+    "Discarded",
     "Eligibility",
     "ImportReport",
     "LabelingStatus",
@@ -111,8 +120,8 @@ __all__ = [
     "VotesReport",
     "annotator_disqualify",
     "annotator_limits_set",
+    "annotator_opt_out",
     "annotator_qualify",
-    "annotator_wishes_set",
     "annotators_qualify_experienced",
     "attempt_answer",
     "attempt_grant",
@@ -130,9 +139,11 @@ __all__ = [
     "comparisons_send_again",
     "comparisons_settle",
     "comparisons_sweep",
+    "discard_undo",
     "experienced_unqualified",
     "guideline_acknowledge",
     "guideline_publish",
+    "import_due_set",
     "import_job_cancel",
     "import_job_check",
     "import_job_configure",
@@ -162,5 +173,6 @@ __all__ = [
     "vote_cast",
     "vote_revise",
     "vote_withdraw",
+    "votes_discard",
     "votes_import",
 ]

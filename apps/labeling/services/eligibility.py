@@ -135,7 +135,7 @@ class Eligibility:
 
     @property
     def careful(self) -> bool:
-        """Whether there are pairs to spare them, by their wish or by the cap of the day."""
+        """Whether there are pairs to spare them, by their choice or by the cap of the day."""
         return bool(self.avoids_topics or self.avoids_sensitive or self.sensitive_cap)
 
     @property
@@ -238,7 +238,7 @@ def annotator_limits_set(
 
 
 @transaction.atomic
-def annotator_wishes_set(
+def annotator_opt_out(
     *, project: Project, user: User, avoids_topics: Collection[str], avoids_sensitive: bool
 ) -> Annotator:
     """What this person does not want to get, by their own choice: pairs of some topics, or any with
@@ -248,7 +248,7 @@ def annotator_wishes_set(
     if (topics, avoids_sensitive) != (annotator.avoids_topics, annotator.avoids_sensitive):
         annotator.avoids_topics, annotator.avoids_sensitive = topics, avoids_sensitive
         annotator.save(update_fields=["avoids_topics", "avoids_sensitive", "updated_at"])
-        _record("annotator.wishes_set", user, annotator, {})  # what, is their own business
+        _record("annotator.opted_out", user, annotator, {})  # what, is their own business
     return annotator
 
 

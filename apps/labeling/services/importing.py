@@ -1,5 +1,6 @@
 """Bringing comparisons in: all rows or none, each once, thousands a second."""
 
+import hashlib
 import json
 import logging
 import time
@@ -175,6 +176,7 @@ def file_rows(
         recognised(head)
     found = FileRows(mapping=head["mapping"])
     shared: dict[str, str] = {}
+    pairs = _Pairs()
     for value in values:
         number = value["row"]
         if number != found.n_records:
@@ -188,12 +190,51 @@ def file_rows(
             found.problems += found.in_own_words([problem])
             _few_enough(found)
             continue
-        found.comparisons.append(_sharing(value["comparison"], shared))
-        found.numbers.append(number)
+        if pairs.add(value):
+            found.comparisons.append(_sharing(value["comparison"], shared))
+            found.numbers.append(number)
         found.votes += value["votes"]
         found.vote_numbers += [number] * len(value["votes"])
         _few_enough(found)
     return found
+
+
+class _Pairs:
+    """Comparisons of a file whose rows are votes: rows with the same texts are one comparison.
+
+    Which answer is A goes by the hash of the texts: rows and files agree on it, whatever their
+    order.
+    """
+
+    def __init__(self) -> None:
+        self._ids: dict[str, str] = {}  # by the digest of all texts
+
+    def add(self, value: dict[str, Any]) -> bool:
+        """Whether the comparison is new; its vote names it."""
+        row, votes = value["comparison"], value["votes"]
+        if not votes or votes[0]["comparison"] is not None:
+            return True
+        prompt, a, b = (_digest(row.get(name)) for name in ("prompt", "response_a", "response_b"))
+        texts = _digest([prompt, *sorted((a, b))])
+        new = texts not in self._ids
+        name = self._ids.setdefault(texts, str(row.get("id") or f"pair-{texts[:16]}"))
+        if a > b:
+            value["comparison"] = row = {_mirrored(key): entry for key, entry in row.items()}
+        row["id"] = name
+        for vote in votes:
+            vote["comparison"] = name
+            if a > b and vote["choice"] in ("a", "b"):
+                vote["choice"] = "b" if vote["choice"] == "a" else "a"
+        return new
+
+
+def _digest(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
+
+
+def _mirrored(name: str) -> str:
+    """`response_a` for `response_b`, and the other way round."""
+    return name[:-1] + {"a": "b", "b": "a"}[name[-1]] if name[-2:] in ("_a", "_b") else name
 
 
 def _sharing(row: dict[str, Any], shared: dict[str, str]) -> dict[str, Any]:

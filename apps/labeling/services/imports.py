@@ -30,6 +30,7 @@ from apps.labeling import dispatch
 from apps.labeling.formats.layouts import DEFAULTS, missing_refuse
 from apps.labeling.models import ImportJob
 from apps.labeling.services import statements as sql
+from apps.labeling.services.projects import day_checked
 from workers.artifacts import ArtifactError, Store, StoreUnreachable
 
 # The file of an import: stored with the artifacts, opened with the job's choices, deleted.
@@ -330,6 +331,23 @@ def import_job_undo(*, job: ImportJob, by: User) -> dict[str, int]:
         details={"file": found.file_name} | gone,
     )
     return gone
+
+
+@transaction.atomic
+def import_due_set(*, job: ImportJob, due_on: Any, by: User) -> ImportJob:
+    """Say until which day its comparisons are to be voted on; nothing takes it away."""
+    before, after = job.due_on, day_checked(due_on)
+    if before != after:
+        ImportJob.objects.filter(pk=job.pk).update(due_on=after, updated_at=timezone.now())
+        audit_record(
+            action="import.due_set",
+            actor=by,
+            project=job.project,
+            subject=job.pk,
+            details={"file": job.file_name, "due_on": str(after or "no day")},
+        )
+    job.due_on = after
+    return job
 
 
 def batch_of(job: ImportJob) -> str:

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import fields
+from datetime import date
 from typing import Any
 
 from django.db import connection, transaction
@@ -33,6 +34,7 @@ _WHOLE = {
     "lease_seconds": (30, 86_400),
     "skips_to_review": (1, 50),
     "daily_cap": (0, 100_000),
+    "completion_votes": (0, 100_000),
     "audit_days": (1, 365),
     "sensitive_cap": (0, 100_000),
     "fast_ms": (0, 60_000),
@@ -86,6 +88,8 @@ def setting_checked(name: str, value: Any) -> Any:
         if value not in DecideBy.values:
             raise DomainError(f"This is one of {', '.join(DecideBy.values)}.", field=name)
         return DecideBy(value)
+    if name == "due_on":
+        return day_checked(value)
     if name == "currency":
         if not isinstance(value, str) or not re.fullmatch("[A-Z]{3}", value):
             raise DomainError("Three capital letters, such as EUR.", field=name)
@@ -102,6 +106,16 @@ def setting_checked(name: str, value: Any) -> Any:
     if name in _WHOLE and value != int(value):
         raise DomainError("This must be a whole number.", field=name)
     return value
+
+
+def day_checked(value: Any) -> date | None:
+    """A day, as a date or as 2026-11-30; nothing is none."""
+    if isinstance(value, date) or not value:
+        return value or None
+    try:
+        return date.fromisoformat(str(value))
+    except ValueError:
+        raise DomainError("This must be a day such as 2026-11-30.", field="due_on") from None
 
 
 def too_few_votes(most: int, needed: int) -> str:
@@ -291,8 +305,12 @@ def labeling_settings_update(
             if before[name] != getattr(current, name)
         }
         if changed:
+            told = {
+                name: [str(v) if isinstance(v, date) else v for v in both]
+                for name, both in changed.items()
+            }
             accounts.audit_record(
-                action="labeling.settings_changed", actor=by, project=project, details=changed
+                action="labeling.settings_changed", actor=by, project=project, details=told
             )
     is_small = redo and decisions_count(project=project) <= REDONE_AT_ONCE
     if is_small and changed.keys() & RULE_FIELDS:

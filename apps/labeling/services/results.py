@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import date, datetime
 from functools import lru_cache
 from typing import Any, Literal
 
@@ -38,6 +38,8 @@ class Questions:
     flags: bool = True
     improve: bool = False  # an editor for an improved version of the better answer
     require_criteria: bool = False
+    completion_votes: int = 0  # answers that earn a completion code
+    due_on: date | None = None
     reasons: tuple[str, ...] = ()  # the chips
     criteria: tuple[Criterion, ...] = ()  # a row A / tie / B each
 
@@ -71,6 +73,8 @@ QUESTION_COLUMNS = (
     "show_flags",
     "show_improve",
     "require_criteria",
+    "completion_votes",
+    "due_on",
     "reasons",
     "criteria",
 )

@@ -18,6 +18,7 @@ from apps.labeling.models import (
     Choice,
     Comparison,
     Decision,
+    DiscardedVote,
     Guideline,
     LabelingSettings,
     Skip,
@@ -356,6 +357,7 @@ def _round_begin(comparisons: list[int], base: int, guideline: Guideline) -> lis
     skips = Skip.objects.filter(comparison__in=comparisons)
     reasons = list(skips.order_by("pk").values_list("reason", flat=True))
     skips.delete()
+    DiscardedVote.objects.filter(vote__comparison__in=comparisons).update(was=Slot.Kind.FORMER)
     values: dict[str, int | list[int]] = {"ids": comparisons, "base": base}
     with connection.cursor() as cursor:
         cursor.execute(OLD_SLOTS, values)

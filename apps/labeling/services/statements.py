@@ -84,7 +84,7 @@ MINE_TO_DO = """
   (cardinality(%(topics)s::text[]) = 0 or {row}.topic = any(%(topics)s::text[]))
   and (cardinality(%(languages)s::text[]) = 0 or {row}.language = any(%(languages)s::text[]))
 """
-# Nobody gets what they wish not to see, nor more pairs with a warning than the cap of the day.
+# Nobody gets what they chose not to see, nor more pairs with a warning than the cap of the day.
 # `{topic}` and `{warning}` are of the pair; the count is read here, under the person's lock.
 _SENSITIVE = "({topic} = any(%(sensitive)s::text[]) or {warning})"
 _CARE = f"""
@@ -690,6 +690,7 @@ where id = %(comparison)s
 __all__ = [
     "CHOICES",
     "COUNTS_STORE",
+    "DISCARD_UNDO_PLACES",
     "DRAW",
     "DRAW_AUDIT",
     "DRAW_GOLD",
@@ -711,6 +712,7 @@ __all__ = [
     "OVERLAP_APPLIED",
     "PLACES_ADDED",
     "PLACES_BACK",
+    "PLACES_MORE",
     "PLACES_OF",
     "POLICY",
     "PRIORITY_SET",
@@ -889,6 +891,55 @@ update labeling_slot set state = 'free' where id in (
 """
 
 
+# Votes that are discarded, and that count again. The caller holds the slots and the comparisons.
+
+# What open comparisons lack of the places they should have.
+PLACES_MORE = f"""
+insert into labeling_slot (project_id, comparison_id, position, kind, state, priority, shuffle,
+                           topic, language, left_is)
+select c.project_id, c.id, n.last + k, 'regular', 'free', c.priority + {EXTRA_PRIORITY}, c.shuffle,
+       p.topic, p.language, ''
+from labeling_comparison c
+join labeling_prompt p on p.id = c.prompt_id
+cross join lateral (
+  select max(s.position) as last,
+         count(*) filter (where s.kind in ('regular', 'gold') and s.state <> 'withdrawn') as live
+  from labeling_slot s where s.comparison_id = c.id
+) n
+cross join lateral generate_series(1, (c.overlap - n.live)::int) k
+where c.id = any(%(ids)s) and c.state = 'open' and c.stratum in ('random', 'priority')
+"""
+
+# Room for votes that come back: places that nobody has taken go, and where that is too little the
+# comparison takes more votes.
+DISCARD_UNDO_PLACES = """
+with back as materialized (
+  select v.comparison_id as id, count(*) as n
+  from labeling_discardedvote d
+  join labeling_vote v on v.id = d.vote_id
+  where d.discard_id = %(discard)s and d.was = 'regular'
+  group by v.comparison_id
+), places as (
+  select s.id, s.comparison_id, back.n,
+         row_number() over (partition by s.comparison_id, s.state = 'free'
+                            order by s.position desc) as place,
+         s.state = 'free' as is_free
+  from back join labeling_slot s on s.comparison_id = back.id
+  where s.kind = 'regular' and s.state <> 'withdrawn'
+), withdrawn as (
+  update labeling_slot s set state = 'withdrawn' from places p
+  where s.id = p.id and p.is_free and p.place <= p.n
+  returning s.comparison_id
+)
+update labeling_comparison c set
+  overlap = greatest(c.overlap, back.n
+    + (select count(*) from places p where p.comparison_id = c.id)
+    - (select count(*) from withdrawn w where w.comparison_id = c.id)),
+  updated_at = now()
+from back where c.id = back.id
+"""
+
+
 # Taking an import back. What refers to its comparisons from elsewhere is found by the foreign keys.
 
 IMPORT_LOCK = """
@@ -912,7 +963,12 @@ IMPORT_UNDO = {
     "slots": f"delete from labeling_slot where comparison_id in {_OF_IMPORT}",
     "skips": f"delete from labeling_skip where comparison_id in {_OF_IMPORT}",
     "decisions": f"delete from labeling_decision where comparison_id in {_OF_IMPORT}",
-    "comparisons": f"delete from labeling_comparison where id in {_OF_IMPORT}",
+    "comparisons": f"""
+with forgotten as (
+  delete from labeling_facet
+  where project_id = %(project)s and kind = 'batch' and value = %(batch)s
+)
+delete from labeling_comparison where id in {_OF_IMPORT}""",
     "responses": """
 delete from labeling_response r
 where r.id in (select unnest(%(responses)s::bigint[]))

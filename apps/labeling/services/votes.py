@@ -275,6 +275,11 @@ def _own_vote(vote: int, annotator: User) -> Vote:
 def _round_check(leased: LeasedSlot) -> None:
     """Votes of a round before re-annotation are history: what is changed about them would count
     nowhere, so it is refused and said."""
+    if leased.kind == Slot.Kind.DISCARD:
+        raise Conflict(
+            "Others judge this pair again; your answer stays as it was and is not counted.",
+            code="vote_discarded",
+        )
     if leased.kind == Slot.Kind.FORMER:
         raise Conflict(
             gettext(

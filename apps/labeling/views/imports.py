@@ -56,7 +56,7 @@ def _list(request: Request, *, error: str = "") -> HttpResponse:
         "page_title": "Imports",
         "nav": "imports",
         "page": page,
-        "lines": [import_display.line(job) for job in page],
+        "lines": import_display.lines(page),
         "error": error,
     }
     return render(request, "labeling/imports.html", context, status=422 if error else 200)
@@ -97,7 +97,7 @@ def import_settings(request: Request, job_id: str) -> HttpResponse:
 @require_POST
 @project_page(STAFF)
 def import_action(request: Request, job_id: str) -> HttpResponse:
-    """check, start (with `on_error`), cancel, or undo."""
+    """check, start (with `on_error`), cancel, undo, or set when it is due."""
     job = import_jobs.import_job_get(project=request.project, job=job_id)
     try:
         match request.POST.get("action"):
@@ -108,6 +108,10 @@ def import_action(request: Request, job_id: str) -> HttpResponse:
                 _sent(request, services.import_job_check(job=job))
             case "cancel":
                 services.import_job_cancel(job=job, by=request.user)
+            case "due":
+                due_on = request.POST.get("due_on")
+                services.import_due_set(job=job, due_on=due_on, by=request.user)
+                messages.success(request, "The day was saved.")
             case "undo":
                 services.import_job_undo(job=job, by=request.user)
                 messages.success(request, "The import was undone.")

@@ -32,7 +32,7 @@ from apps.labeling.forms import (
     VoteForm,
     criteria_sent,
 )
-from apps.labeling.forms.settings import WishesForm
+from apps.labeling.forms.settings import OptOutForm
 from apps.labeling.models import Slot
 from apps.labeling.screens import label as bar
 from apps.labeling.screens import label as screen
@@ -363,24 +363,22 @@ def answers(request: Request) -> HttpResponse:
 
 @require_http_methods(["GET", "HEAD", "POST"])
 @project_page(LABELERS)
-def wishes(request: Request) -> HttpResponse:
+def opt_outs(request: Request) -> HttpResponse:
     """One's own choice: topics to leave out, and everything with a warning."""
     mine = selectors.annotator_of(project=request.project, user=request.user)
     topics = topics_of(project=request.project)
-    form = WishesForm(request.POST or None, current=mine, topics=topics)
+    form = OptOutForm(request.POST or None, current=mine, topics=topics)
     if request.method == "POST" and form.is_valid():
-        services.annotator_wishes_set(
-            project=request.project, user=request.user, **form.cleaned_data
-        )
+        services.annotator_opt_out(project=request.project, user=request.user, **form.cleaned_data)
         messages.success(request, gettext("Saved. It holds from your next pair on."))
-        return redirect("labeling:wishes", request.project.slug)
+        return redirect("labeling:opt_outs", request.project.slug)
     context = {
         "page_title": gettext("What you do not want to get"),
         "nav": "answers",
         "form": form,
         "settings": selectors.settings_get(project=request.project),
     }
-    return render(request, "labeling/wishes.html", context)
+    return render(request, "labeling/opt_outs.html", context)
 
 
 # The annotator's home: every project they label in, and how things stand there.

@@ -169,7 +169,7 @@ def gone_because(vote: VoteState) -> str:
         return f"changed to {now}"
     if vote.became is Became.COUNTS:
         return "left out by the recipe"
-    return "taken back" if vote.became is Became.TAKEN_BACK else "of an earlier round"
+    return "of an earlier round" if vote.became is Became.EARLIER_ROUND else str(vote.became)
 
 
 def csv_rows(changes: Iterable[Change]) -> Iterator[dict[str, Any]]:

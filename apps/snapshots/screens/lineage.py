@@ -75,6 +75,7 @@ def state_words(vote: VoteState) -> str:
         Became.COUNTS: "counts",
         Became.TAKEN_BACK: "taken back",
         Became.EARLIER_ROUND: "of an earlier round",
+        Became.DISCARDED: "discarded",
     }[vote.became]
 
 

@@ -334,7 +334,7 @@ with gone as (
   )
   union
   select v.id, v.comparison_id from labeling_slot s join labeling_vote v on v.slot_id = s.id
-  where s.kind = 'former' and s.project_id in (
+  where s.kind in ('former', 'discard') and s.project_id in (
     select project_id from snapshots_snapshot where id = any(%(snapshots)s)
   )
 )
@@ -350,6 +350,7 @@ class Became(StrEnum):
     CHANGED = "changed"
     TAKEN_BACK = "taken back"
     EARLIER_ROUND = "earlier round"
+    DISCARDED = "discarded"
 
 
 @dataclass(frozen=True, slots=True)
@@ -412,6 +413,8 @@ def vote_states(votes: Collection[int]) -> Mapping[int, VoteState]:
             became = Became.TAKEN_BACK
         elif kind == Slot.Kind.FORMER:
             became = Became.EARLIER_ROUND
+        elif kind == Slot.Kind.DISCARD:
+            became = Became.DISCARDED
         found[pk] = VoteState(pk, pair, person, choice, at, became, now or "", changed)
     return found | _with_times(found.values())
 

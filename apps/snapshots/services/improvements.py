@@ -14,7 +14,7 @@ from typing import Any
 
 from apps.accounts.models import Project
 from apps.common.errors import DomainError
-from apps.labeling.models import Comparison, Vote
+from apps.labeling.models import Comparison, Slot, Vote
 from apps.labeling.texts import BadMessages, Messages, messages_from
 from apps.snapshots.assembling.rows import Row, demonstration_row, prompt_row
 from apps.snapshots.models import Snapshot, SnapshotRow
@@ -71,6 +71,7 @@ def improved_answers(*, project: Project) -> Iterator[Improved]:
     rows = (
         Vote.objects.filter(project=project, is_current=True, improvement__isnull=False)
         .exclude(comparison__state=Comparison.State.DROPPED)
+        .exclude(slot__kind=Slot.Kind.DISCARD)
         .order_by("pk")
         .values_list(
             *("pk", "comparison_id", "annotator_id"),
@@ -88,6 +89,7 @@ def improved_count(*, project: Project) -> int:
     return (
         Vote.objects.filter(project=project, is_current=True, improvement__isnull=False)
         .exclude(comparison__state=Comparison.State.DROPPED)
+        .exclude(slot__kind=Slot.Kind.DISCARD)
         .count()
     )
 
