@@ -11,7 +11,7 @@ FUZZER := .venv-fuzz/.installed
 BIOME := .node/biome-2.6.8
 
 .DEFAULT_GOAL := help
-.PHONY: help install run test test-spread test-system demo bench lint format lock clean
+.PHONY: help install run test test-spread test-system demo bench lint format messages lock clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F'\t' '{printf "  make %-11s %s\n", $$1, $$2}'
@@ -96,6 +96,14 @@ format: $(STAMP) $(BIOME) ## format the code
 	$(BIN)/ruff check --fix .
 	-git ls-files 'templates/*.html' | xargs $(BIN)/djade --target-version 5.2
 	.node/node_modules/.bin/biome check --write
+
+# Needs GNU gettext; nothing else does, since the catalogues are committed as they were compiled.
+NO_WORDS := $(foreach path,.* benchmarks build clients docs measures tests var workers static/vendor static/js/charts*,-i '$(path)')
+messages: $(STAMP) ## bring the catalogues in locale/ up to date with what is marked, and compile them
+	$(BIN)/django-admin makemessages --all $(NO_WORDS) --no-location --no-obsolete
+	$(BIN)/django-admin makemessages --all $(NO_WORDS) --no-location --no-obsolete --domain djangojs
+	sed -i '/^"POT-Creation-Date/d' locale/*/LC_MESSAGES/*.po
+	$(BIN)/django-admin compilemessages $(NO_WORDS)
 
 lock: $(STAMP) ## write the lock files again from pyproject.toml
 	$(BIN)/uv pip compile pyproject.toml --extra web --universal --generate-hashes --no-annotate --no-header --no-emit-index-url --no-emit-find-links --python-version 3.11 --quiet -o requirements/web.lock

@@ -2,6 +2,7 @@
 
 from django.apps import AppConfig
 from django.contrib.auth.signals import user_logged_in
+from django.utils.translation import gettext_lazy as _
 
 from apps.common.registry import (
     NavItem,
@@ -10,6 +11,7 @@ from apps.common.registry import (
     nav_add,
     setup_step_add,
     start_line_add,
+    translated,
 )
 
 
@@ -25,11 +27,18 @@ class AccountsConfig(AppConfig):
         audit_subjects_add(("annotator", "membership", "qualification", "user"), people_named)
         start_line_add(set_up_line)
         user_logged_in.connect(session_begins, dispatch_uid="accounts.session_begins")
+        translated(
+            *("home", "account_login", "account_reset_password", "account_reset_password_done"),
+            *("account_reset_password_from_key", "accounts:sign_in", "accounts:sign_out"),
+            *(f"accounts:{name}" for name in ("invitation", "projects", "project", "account")),
+            *(f"accounts:{name}" for name in ("profile", "theme", "password")),
+            *(f"accounts:{name}" for name in ("token_create", "token_revoke")),
+        )
         admins = frozenset({"admin"})
         setup_step_add(
             SetupStep(
                 40,
-                "People",
+                _("People"),
                 "accounts:people",
                 lambda project: project.memberships.count() > 1 or project.invitations.exists(),
                 within=("accounts:invite", "accounts:invitation_change"),
@@ -38,12 +47,14 @@ class AccountsConfig(AppConfig):
         nav_add(
             NavItem(
                 92,
-                "Name, archive",
+                _("Name, archive"),
                 "accounts:project_settings",
                 "folder",
                 "project_settings",
                 admins,
             )
         )
-        nav_add(NavItem(90, "People", "accounts:people", "users", "people", admins))
-        nav_add(NavItem(99, "Audit log", "accounts:audit_log", "scroll-text", "audit_log", admins))
+        nav_add(NavItem(90, _("People"), "accounts:people", "users", "people", admins))
+        nav_add(
+            NavItem(99, _("Audit log"), "accounts:audit_log", "scroll-text", "audit_log", admins)
+        )

@@ -9,6 +9,9 @@ from django.conf import settings
 from django.core.exceptions import ValidationError
 from django.http import HttpRequest
 from django.urls import reverse
+from django.utils import translation
+from django.utils.translation import gettext, ngettext
+from django.utils.translation import gettext_lazy as _
 
 from apps.accounts import identity, services, throttle
 from apps.accounts.models import User
@@ -31,9 +34,9 @@ class AccountAdapter(DefaultAccountAdapter):
     """Nobody signs up: people come by invitation. Failed sign-ins are counted by `throttle`."""
 
     error_messages = DefaultAccountAdapter.error_messages | {
-        "email_password_mismatch": "The name or the password is wrong.",
-        "username_password_mismatch": "The name or the password is wrong.",
-        "invalid_login": "The name or the password is wrong.",
+        "email_password_mismatch": _("The name or the password is wrong."),
+        "username_password_mismatch": _("The name or the password is wrong."),
+        "invalid_login": _("The name or the password is wrong."),
     }
 
     def is_open_for_signup(self, request: HttpRequest) -> bool:
@@ -51,8 +54,11 @@ class AccountAdapter(DefaultAccountAdapter):
         if seconds := attempt.seconds_to_wait():
             log_denied(request, 429, "sign-in: too many failed tries")
             raise ValidationError(
-                f"Too many failed tries. Wait {_duration(seconds)} and try again, or ask an admin "
-                "for a new password.",
+                gettext(
+                    "Too many failed tries. Wait %(time)s and try again, or ask an admin for a "
+                    "new password."
+                )
+                % {"time": _duration(seconds)},
                 code="too_many_tries",
             )
         user = super().authenticate(request, **credentials)
@@ -75,15 +81,22 @@ class AccountAdapter(DefaultAccountAdapter):
         return f"{settings.SITE_URL.rstrip('/')}{path}"
 
     def send_mail(self, template_prefix: str, email: str, context: dict[str, Any]) -> None:
+        chosen = getattr(context.get("user"), "language", "")
         try:
-            super().send_mail(template_prefix, email, context)
+            with translation.override(chosen or translation.get_language()):
+                super().send_mail(template_prefix, email, context)
         except (OSError, smtplib.SMTPException):
             raise Unavailable(
-                "The mail server did not take the message; nothing was sent. Try again later, or "
-                "ask an admin for a link.",
+                gettext(
+                    "The mail server did not take the message; nothing was sent. Try again later, "
+                    "or ask an admin for a link."
+                ),
                 code="mail_failed",
             ) from None
 
 
 def _duration(seconds: int) -> str:
-    return f"{seconds} seconds" if seconds < 60 else f"{-(-seconds // 60)} minutes"
+    if seconds < 60:
+        return ngettext("%(n)s second", "%(n)s seconds", seconds) % {"n": seconds}
+    minutes = -(-seconds // 60)
+    return ngettext("%(n)s minute", "%(n)s minutes", minutes) % {"n": minutes}

@@ -8,24 +8,29 @@ from typing import Any
 
 from django.http import HttpRequest
 from django.urls import reverse
+from django.utils.translation import gettext, ngettext
+from django.utils.translation import gettext_lazy as _
 
 from apps.accounts.models import Membership, Project, Role
 from apps.accounts.selectors import memberships_of
 from apps.common import registry
+from apps.common.numbers import count
 
-THEMES = ("system", "light", "dark")
+THEMES = {"system": _("system"), "light": _("light"), "dark": _("dark")}
 
 
 def frame(request: HttpRequest) -> dict[str, Any]:
     user = getattr(request, "user", None)
     theme = user.theme if user is not None and user.is_authenticated else "system"
+    names = list(THEMES)
     projects = cache(lambda: rail_projects(request))
     place = cache(lambda: _place(request, projects()))
     return {
         "active_project": getattr(request, "project", None),
         "role": getattr(request, "role", None),
         "theme": theme,
-        "next_theme": THEMES[(THEMES.index(theme) + 1) % len(THEMES)],
+        "theme_name": THEMES[theme],
+        "next_theme": names[(names.index(theme) + 1) % len(names)],
         "rail_projects": projects,
         "rail_project": lambda: place()[0],
         "rail_nav": cache(lambda: rail_nav(*place())),
@@ -77,7 +82,11 @@ def rail_bell(request: HttpRequest, project: Project | None, role: str) -> dict[
     if bell is None or project is None:
         return None
     n = bell.count(project, request.user, role)
-    words = f"{n:,} new {'notification' if n == 1 else 'notifications'}" if n else "Notifications"
+    if n:
+        new = ngettext("%(n)s new notification", "%(n)s new notifications", n)
+        words = new % {"n": count(n)}
+    else:
+        words = gettext("Notifications")
     return {"url": reverse(bell.url_name, args=[project.slug]), "n": n, "words": words}
 
 

@@ -7,6 +7,7 @@ from django import forms
 from django.conf import settings
 from django.contrib.auth.forms import PasswordChangeForm
 from django.core.exceptions import ValidationError
+from django.utils.text import format_lazy
 from django.utils.translation import gettext_lazy as _
 
 from apps.accounts.models import DEFAULT_SCOPES, SCOPES, Project, Role, User
@@ -15,13 +16,15 @@ from apps.accounts.services import TOKEN_MAX_DAYS
 from apps.accounts.services.invitations import MAX_DAYS, addresses_read
 from apps.common.errors import DomainError
 
+_PASSWORD_HELP = _("At least ten characters; not a common one, and not like your name.")
+
 
 class SignInForm(LoginForm):
     """allauth's: a name or an e-mail, and the password. The adapter counts failures."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.fields["login"].label = "Username or e-mail"
+        self.fields["login"].label = _("Username or e-mail")
         self.fields["login"].max_length = 254
         attributes = {"autofocus": True, "autocomplete": "username", "autocapitalize": "none"}
         self.fields["login"].widget = forms.TextInput(attributes)
@@ -34,10 +37,8 @@ class PasswordForm(PasswordChangeForm):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.fields["old_password"].widget.attrs.pop("autofocus", None)
-        self.fields[
-            "new_password1"
-        ].help_text = "At least ten characters; not a common one, and not like your name."
-        self.fields["new_password2"].label = "New password again"
+        self.fields["new_password1"].help_text = _PASSWORD_HELP
+        self.fields["new_password2"].label = _("New password again")
         self.fields["new_password2"].help_text = ""
 
 
@@ -102,19 +103,19 @@ class InviteForm(forms.Form):
 class NewPersonForm(forms.Form):
     """Somebody who makes their own account: by an invitation, or as the first of the site."""
 
-    token = forms.CharField(label="Set-up token", max_length=100)
+    token = forms.CharField(label=_("Set-up token"), max_length=100)
     username = forms.CharField(
-        label="Username",
+        label=_("Username"),
         max_length=150,
         widget=forms.TextInput({"autocomplete": "username", "autocapitalize": "none"}),
     )
-    display_name = forms.CharField(label="Name shown to others", max_length=150, required=False)
-    email = forms.EmailField(label="E-mail", required=False)
+    display_name = forms.CharField(label=_("Name shown to others"), max_length=150, required=False)
+    email = forms.EmailField(label=_("E-mail"), required=False)
     password = forms.CharField(
-        label="Password",
+        label=_("Password"),
         strip=False,
         widget=forms.PasswordInput({"autocomplete": "new-password"}),
-        help_text="At least ten characters; not a common one, and not like your name.",
+        help_text=_PASSWORD_HELP,
     )
 
     def __init__(self, *args: Any, leave_out: tuple[str, ...] = (), **kwargs: Any) -> None:
@@ -146,15 +147,15 @@ class RoleForm(forms.Form):
 
 
 class TokenForm(forms.Form):
-    name = forms.CharField(label="Name", max_length=80)
+    name = forms.CharField(label=_("Name"), max_length=80)
     scopes = forms.MultipleChoiceField(
-        label="Scopes",
-        choices=[(name, f"{name}: {text}") for name, text in SCOPES.items()],
+        label=_("Scopes"),
+        choices=[(name, format_lazy("{}: {}", name, text)) for name, text in SCOPES.items()],
         initial=list(DEFAULT_SCOPES),
         widget=forms.CheckboxSelectMultiple,
     )
     days = forms.IntegerField(
-        label="Days until it expires", min_value=1, max_value=TOKEN_MAX_DAYS, initial=90
+        label=_("Days until it expires"), min_value=1, max_value=TOKEN_MAX_DAYS, initial=90
     )
 
 

@@ -7,6 +7,7 @@ from django.contrib.auth.validators import UnicodeUsernameValidator
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models import F, Q
+from django.utils.translation import gettext_lazy as _
 
 from apps.common.models import Named, Stamped
 
@@ -52,10 +53,10 @@ class User(AbstractUser):
 class Role(models.TextChoices):
     """What a person may do in a project; each role is listed with its pages in docs/roles.md."""
 
-    ANNOTATOR = "annotator", "Annotator"
-    REVIEWER = "reviewer", "Reviewer"
-    ENGINEER = "engineer", "ML engineer"
-    ADMIN = "admin", "Admin"
+    ANNOTATOR = "annotator", _("Annotator")
+    REVIEWER = "reviewer", _("Reviewer")
+    ENGINEER = "engineer", _("ML engineer")
+    ADMIN = "admin", _("Admin")
 
 
 class Project(Named):
@@ -229,13 +230,13 @@ class NoticesSeen(models.Model):
 
 # What an API token may be used for. A token never allows more than its person's role does.
 
-SCOPES: dict[str, str] = {
-    "read": "read what the person may read",
-    "label": "ask for comparisons and vote",
-    "write": "create projects, import, freeze snapshots",
-    "train": "start, stop and cancel runs",
-    "approve": "approve, reject and retire reward models",
-    "admin": "change people and roles",
+SCOPES = {
+    "read": _("read what the person may read"),
+    "label": _("ask for comparisons and vote"),
+    "write": _("create projects, import, freeze snapshots"),
+    "train": _("start, stop and cancel runs"),
+    "approve": _("approve, reject and retire reward models"),
+    "admin": _("change people and roles"),
 }
 DEFAULT_SCOPES = ("read",)
 

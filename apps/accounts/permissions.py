@@ -10,6 +10,7 @@ from typing import Any
 
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpResponse
+from django.utils.translation import gettext
 
 from apps.accounts.identity import membership_get
 from apps.accounts.models import Project, Role, User
@@ -49,7 +50,11 @@ def project_page(roles: frozenset[str] = EVERYONE) -> Callable[..., Any]:
                 raise Http404("no such project")
             if membership.role not in roles:
                 raise PermissionDenied(
-                    f"Your role in {membership.project.name} is {membership.get_role_display()}."
+                    gettext("Your role in %(project)s is %(role)s.")
+                    % {
+                        "project": membership.project.name,
+                        "role": membership.get_role_display(),
+                    }
                 )
             request.membership = membership
             request.project, request.role = membership.project, membership.role

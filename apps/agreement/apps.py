@@ -1,4 +1,5 @@
 from django.apps import AppConfig
+from django.utils.translation import gettext_lazy as _
 
 
 class AgreementConfig(AppConfig):
@@ -12,18 +13,18 @@ class AgreementConfig(AppConfig):
         nav_add(
             NavItem(
                 rank=40,
-                label="Agreement",
+                label=_("Agreement"),
                 url_name="agreement:overview",
                 icon="chart-column",
                 section="agreement",
                 roles=readers,
             )
         )
-        nav_add(NavItem(24, "Results", "agreement:results", "star", "results", readers))
+        nav_add(NavItem(24, _("Results"), "agreement:results", "star", "results", readers))
         nav_add(
             NavItem(
                 44,
-                "Disputes",
+                _("Disputes"),
                 "agreement:disputes",
                 "flag",
                 "disputes",
@@ -31,6 +32,6 @@ class AgreementConfig(AppConfig):
                 tabs=frozenset({"reviewer"}),
             )
         )
-        nav_add(NavItem(45, "Audits", "agreement:audits", "eye", "audits", readers))
+        nav_add(NavItem(45, _("Audits"), "agreement:audits", "eye", "audits", readers))
         dispute_page_set("agreement:dispute")
         annotator_pages_set("agreement:annotators", "agreement:annotator")

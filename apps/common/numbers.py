@@ -3,6 +3,17 @@
 import math
 from typing import Any
 
+from django.utils.formats import get_format
+from django.utils.translation import get_language, gettext
+
+
+def _written(text: str) -> str:
+    """A number with English signs in those of the page's language."""
+    if get_language() in ("en", None):
+        return text
+    signs = {",": get_format("THOUSAND_SEPARATOR"), ".": get_format("DECIMAL_SEPARATOR")}
+    return text.translate(str.maketrans(signs))
+
 
 def duration(seconds: float | None) -> str:
     """Seconds as people say them: 48 s, 12 min, 3 h 20 min, 2 d 4 h."""
@@ -25,12 +36,12 @@ def duration(seconds: float | None) -> str:
 
 def count(value: int | None) -> str:
     """A whole number with thousands separated: 10,967."""
-    return "—" if value is None else f"{value:,}"
+    return "—" if value is None else _written(f"{value:,}")
 
 
 def percent(share: float | None) -> str:
     """A share as people say it: 60 %, 2.5 %."""
-    return "—" if share is None else f"{round(100 * share, 9):.6g} %"
+    return "—" if share is None else _written(f"{round(100 * share, 9):.6g} %")
 
 
 def figure(value: Any, digits: int = 3) -> str:
@@ -40,8 +51,9 @@ def figure(value: Any, digits: int = 3) -> str:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return str(value)
     if not math.isfinite(value):
-        return "not a number" if math.isnan(value) else "∞" if value > 0 else "−∞"
-    return _digits(value, digits).replace("-", "−", 1) if value < 0 else _digits(value, digits)
+        return gettext("not a number") if math.isnan(value) else "∞" if value > 0 else "−∞"
+    text = _written(_digits(value, digits))
+    return text.replace("-", "−", 1) if value < 0 else text
 
 
 def fixed(value: float | None, places: int = 3) -> str:
@@ -50,7 +62,7 @@ def fixed(value: float | None, places: int = 3) -> str:
         return "—"
     if not math.isfinite(value):
         return figure(value)
-    text = f"{value:,.{places}f}"
+    text = _written(f"{value:,.{places}f}")
     return text.replace("-", "−", 1) if float(f"{value:.{places}f}") < 0 else text.lstrip("-")
 
 
@@ -77,6 +89,6 @@ def filesize(size: int | None) -> str:
     amount = float(size)
     for unit in ("B", "kB", "MB", "GB"):
         if amount < 1000 or unit == "GB":
-            return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
+            return _written(f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}")
         amount /= 1000
     return ""

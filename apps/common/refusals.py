@@ -16,6 +16,7 @@ from django.db import DataError, Error, OperationalError
 from django.http import HttpRequest, HttpResponse, JsonResponse, UnreadablePostError
 from django.http.multipartparser import MultiPartParserError
 from django.shortcuts import render
+from django.utils.translation import gettext
 from psycopg.errors import DiskFull
 
 from apps.common.errors import DomainError, TooLarge, Unavailable
@@ -53,10 +54,13 @@ def explain(error: Exception) -> DomainError | None:
         return _disk_full()
     if isinstance(error, OperationalError):
         return Unavailable(
-            "The database does not answer now. Try again in a moment.", code="database_unavailable"
+            gettext("The database does not answer now. Try again in a moment."),
+            code="database_unavailable",
         )
     if isinstance(error, DataError | ValueError) and "NUL (0x00)" in str(error):
-        return DomainError("A NUL character cannot be stored or looked for.", code="nul_character")
+        return DomainError(
+            gettext("A NUL character cannot be stored or looked for."), code="nul_character"
+        )
     return None
 
 
@@ -75,8 +79,10 @@ def unreadable(error: Exception) -> DomainError | None:
 
 def _disk_full() -> Unavailable:
     return Unavailable(
-        "The disk of this server is full: nothing can be saved now. Whoever runs the site has to "
-        "make room; then try again.",
+        gettext(
+            "The disk of this server is full: nothing can be saved now. Whoever runs the site has "
+            "to make room; then try again."
+        ),
         code="disk_full",
     )
 

@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from django.utils.functional import Promise
+from django.utils.translation import gettext_lazy as _
+
 
 @dataclass(frozen=True, slots=True)
 class NavItem:
@@ -20,7 +23,7 @@ class NavItem:
     """
 
     rank: int
-    label: str
+    label: str | Promise
     url_name: str
     icon: str
     section: str
@@ -29,12 +32,19 @@ class NavItem:
     tabs: frozenset[str] = frozenset()
 
     @property
-    def group(self) -> str:
+    def group(self) -> str | Promise:
         return next(name for least, name in GROUPS if self.rank >= least)
 
 
 # The groups of the rail by the least rank of their entries, the last first.
-GROUPS = ((90, "Project"), (60, "Training"), (40, "Quality"), (20, "Data"), (10, "Label"), (0, ""))
+GROUPS = (
+    (90, _("Project")),
+    (60, _("Training")),
+    (40, _("Quality")),
+    (20, _("Data")),
+    (10, _("Label")),
+    (0, ""),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +117,7 @@ class SetupStep:
     done when `done` says so of the project; `rank` orders them."""
 
     rank: int
-    label: str
+    label: str | Promise
     url_name: str
     done: Callable[[Any], bool]
     within: tuple[str, ...] = ()

@@ -61,7 +61,12 @@ def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
     from django.views.csrf import csrf_failure as page
 
     note_reason(request, f"csrf: {reason}")
-    return page(request, reason)
+    # Refused before anything has asked whose page this is: the browser's language it is.
+    match = request.resolver_match
+    translated = match is not None and registry.is_translated(match.view_name)
+    language = translation.get_language_from_request(request) if translated else "en"
+    with translation.override(language):
+        return page(request, reason)
 
 
 def server_error(request: HttpRequest) -> HttpResponse:

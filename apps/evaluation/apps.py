@@ -1,6 +1,7 @@
 """Judging models: what their numbers mean, and who may be optimised against."""
 
 from django.apps import AppConfig
+from django.utils.translation import gettext_lazy as _
 
 from apps.common.registry import NavItem, audit_subjects_add, nav_add, self_limited_add
 
@@ -21,6 +22,11 @@ class EvaluationConfig(AppConfig):
         staff = frozenset({"engineer", "admin"})
         nav_add(
             NavItem(
-                62, "Reward models", "evaluation:reward_models", "percent", "reward_models", staff
+                62,
+                _("Reward models"),
+                "evaluation:reward_models",
+                "percent",
+                "reward_models",
+                staff,
             )
         )

@@ -4,6 +4,7 @@ from typing import Any
 
 from django.apps import AppConfig
 from django.db.models.signals import post_delete, post_save
+from django.utils.translation import gettext_lazy as _
 
 from apps.common.registry import (
     NavItem,
@@ -15,6 +16,7 @@ from apps.common.registry import (
     project_copy_add,
     project_facts_add,
     setup_step_add,
+    translated,
     upload_add,
     voting_add,
 )
@@ -55,15 +57,15 @@ class LabelingConfig(AppConfig):
         last_export("votes", "Votes", _votes)
         project_copy_add(labeling_settings_copy)
         for step in (
-            SetupStep(10, "File", "labeling:imports", has_comparisons, ("labeling:import",)),
+            SetupStep(10, _("File"), "labeling:imports", has_comparisons, ("labeling:import",)),
             SetupStep(
                 20,
-                "Guidelines",
+                _("Guidelines"),
                 "labeling:guideline_edit",
                 has_guidelines,
                 ("labeling:guidelines",),
             ),
-            SetupStep(30, "Rule", "labeling:settings", has_own_rule),
+            SetupStep(30, _("Rule"), "labeling:settings", has_own_rule),
         ):
             setup_step_add(step)
 
@@ -72,11 +74,13 @@ class LabelingConfig(AppConfig):
         importers = frozenset({"engineer", "admin"})
         readers = frozenset({"reviewer", "engineer", "admin"})
         for item in (
-            NavItem(10, "Label", "labeling:label", "list-checks", "label", labelers, tabs=labelers),
-            NavItem(10, "Rate", "labeling:rate", "star", "rate", labelers, has_rating_tasks),
+            NavItem(
+                10, _("Label"), "labeling:label", "list-checks", "label", labelers, tabs=labelers
+            ),
+            NavItem(10, _("Rate"), "labeling:rate", "star", "rate", labelers, has_rating_tasks),
             NavItem(
                 11,
-                "My answers",
+                _("My answers"),
                 "labeling:answers",
                 "history",
                 "answers",
@@ -85,7 +89,7 @@ class LabelingConfig(AppConfig):
             ),
             NavItem(
                 12,
-                "Guidelines",
+                _("Guidelines"),
                 "labeling:guidelines",
                 "book-open",
                 "guidelines",
@@ -94,7 +98,7 @@ class LabelingConfig(AppConfig):
             ),
             NavItem(
                 42,
-                "Annotators",
+                _("Annotators"),
                 "labeling:annotators",
                 "clipboard-check",
                 "annotators",
@@ -102,17 +106,17 @@ class LabelingConfig(AppConfig):
             ),
             NavItem(
                 20,
-                "Comparisons",
+                _("Comparisons"),
                 "labeling:comparisons",
                 "scale",
                 "comparisons",
                 readers,
                 tabs=frozenset({"reviewer", "admin"}),
             ),
-            NavItem(22, "Imports", "labeling:imports", "upload", "imports", importers),
+            NavItem(22, _("Imports"), "labeling:imports", "upload", "imports", importers),
             NavItem(
                 21,
-                "Ratings",
+                _("Ratings"),
                 "labeling:rating_tasks",
                 "chart-column",
                 "ratings",
@@ -120,13 +124,22 @@ class LabelingConfig(AppConfig):
                 has_rating_tasks,
             ),
             NavItem(
-                91, "Settings", "labeling:settings", "settings", "settings", frozenset({"admin"})
+                91, _("Settings"), "labeling:settings", "settings", "settings", frozenset({"admin"})
             ),
         ):
             nav_add(item)
         for role in labelers:
             overview_set(role, "work")
         upload_add("labeling:imports", "api:import_create")
+        translated(
+            "work",
+            *(f"labeling:{name}" for name in ("label", "vote", "skip", "hold", "ask", "revise")),
+            *(f"labeling:{name}" for name in ("withdraw", "answers", "questions", "opt_outs")),
+            *(f"labeling:{name}" for name in ("guidelines", "acknowledge")),
+            *(f"labeling:qualification{step}" for step in ("", "_start", "_answer")),
+            *(f"labeling:{name}" for name in ("rate", "rate_submit", "rate_skip", "rate_hold")),
+            *(f"labeling:{name}" for name in ("ratings_mine", "rating_change")),
+        )
         voting_add(
             *(f"labeling:{name}" for name in ("label", "vote", "skip", "hold", "who")),
             *(f"labeling:{name}" for name in ("rate", "rate_submit", "rate_skip", "rate_hold")),

@@ -2,8 +2,17 @@ from typing import Any
 
 from django.apps import AppConfig
 from django.db.models.signals import post_save
+from django.utils.translation import gettext_lazy as _
 
-from apps.common.registry import Bell, NavItem, bell_set, end_listener_add, home_set, nav_add
+from apps.common.registry import (
+    Bell,
+    NavItem,
+    bell_set,
+    end_listener_add,
+    home_set,
+    nav_add,
+    translated,
+)
 from apps.common.transactions import after_commit
 
 
@@ -20,9 +29,10 @@ class LoopConfig(AppConfig):
         post_save.connect(_run_saved, sender="training.Run", dispatch_uid="loop.run_saved")
         end_listener_add(run_end_tell)
         everybody = frozenset({"annotator", "reviewer", "engineer", "admin"})
-        overview = ("Overview", "loop:overview", "house", "overview")
+        overview = (_("Overview"), "loop:overview", "house", "overview")
         nav_add(NavItem(0, *overview, roles=everybody, tabs=everybody))
         home_set("loop:overview")
+        translated("loop:overview", "loop:notifications")
         bell_set(Bell("loop:notifications", bell_count))
 
 

@@ -1,12 +1,15 @@
 """The page each role lands on, and the notifications behind the bell."""
 
+from django.conf import settings
 from django.core.paginator import Paginator
 from django.http import HttpResponse
 from django.shortcuts import render
+from django.utils import translation
+from django.utils.translation import gettext
 from django.views.decorators.http import require_safe
 
 from apps.accounts import selectors as accounts
-from apps.accounts.permissions import EVERYONE, project_page
+from apps.accounts.permissions import ANNOTATOR, EVERYONE, project_page
 from apps.common.http import Request
 from apps.loop import screens
 from apps.loop.services import bell_seen
@@ -14,12 +17,19 @@ from apps.loop.services import bell_seen
 PER_PAGE = 50
 
 
+def _speak(request: Request) -> None:
+    """These pages are translated for annotators; what others see on them is English."""
+    if request.role != ANNOTATOR:
+        translation.activate(settings.LANGUAGE_CODE)
+
+
 @require_safe
 @project_page(EVERYONE)
 def overview(request: Request) -> HttpResponse:
+    _speak(request)
     context = {
         "overview": screens.overview_of(request.membership),
-        "page_title": "Overview",
+        "page_title": gettext("Overview"),
         "nav": "overview",
     }
     return render(request, "loop/overview.html", context)
@@ -29,6 +39,7 @@ def overview(request: Request) -> HttpResponse:
 @project_page(EVERYONE)
 def notifications(request: Request) -> HttpResponse:
     """Looking at the first page of them is having seen them."""
+    _speak(request)
     seen = accounts.notices_seen_by(request.membership)
     page = Paginator(accounts.notices_of(request.membership), PER_PAGE).get_page(
         request.GET.get("page")
@@ -38,7 +49,7 @@ def notifications(request: Request) -> HttpResponse:
         "page": page,
         "seen": seen.notice,
         "needs": [(need, need.n > seen.needs.get(need.key, 0)) for need in needs],
-        "page_title": "Notifications",
+        "page_title": gettext("Notifications"),
         "nav": "notifications",
     }
     if page.number == 1:

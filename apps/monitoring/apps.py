@@ -1,6 +1,7 @@
 """Watching runs and models in service: incidents, diagnosis, probes, outcomes."""
 
 from django.apps import AppConfig
+from django.utils.translation import gettext_lazy as _
 
 from apps.common.registry import (
     NavItem,
@@ -34,7 +35,7 @@ class MonitoringConfig(AppConfig):
         end_listener_add(check_ended)
         end_listener_add(probe_ended)
         staff = frozenset({"engineer", "admin"})
-        nav_add(NavItem(64, "Monitoring", "monitoring:overview", "gauge", "monitoring", staff))
+        nav_add(NavItem(64, _("Monitoring"), "monitoring:overview", "gauge", "monitoring", staff))
         self._diagnosis()
 
     def _diagnosis(self) -> None:

@@ -1,4 +1,5 @@
 from django.apps import AppConfig
+from django.utils.translation import gettext_lazy as _
 
 
 class SnapshotsConfig(AppConfig):
@@ -21,7 +22,7 @@ class SnapshotsConfig(AppConfig):
         nav_add(
             NavItem(
                 rank=30,
-                label="Datasets",
+                label=_("Datasets"),
                 url_name="snapshots:list",
                 icon="database",
                 section="datasets",
@@ -32,7 +33,7 @@ class SnapshotsConfig(AppConfig):
         nav_add(
             NavItem(
                 rank=46,
-                label="Data readiness",
+                label=_("Data readiness"),
                 url_name="snapshots:ready",
                 icon="target",
                 section="ready",

@@ -1,6 +1,7 @@
 """Runs: launching, applying their events, checkpoints, the live pages."""
 
 from django.apps import AppConfig
+from django.utils.translation import gettext_lazy as _
 
 from apps.common.registry import (
     NavItem,
@@ -17,11 +18,11 @@ class TrainingConfig(AppConfig):
 
     def ready(self) -> None:
         staff = frozenset({"engineer", "admin"})
-        nav_add(NavItem(60, "Runs", "training:runs", "activity", "runs", staff, tabs=staff))
+        nav_add(NavItem(60, _("Runs"), "training:runs", "activity", "runs", staff, tabs=staff))
         nav_add(
             NavItem(
                 61,
-                "Models",
+                _("Models"),
                 "training:models",
                 "box",
                 "models",
@@ -29,7 +30,7 @@ class TrainingConfig(AppConfig):
                 tabs=frozenset({"engineer"}),
             )
         )
-        nav_add(NavItem(63, "Machines", "training:fleet", "cpu", "fleet", staff))
+        nav_add(NavItem(63, _("Machines"), "training:fleet", "cpu", "fleet", staff))
 
         from apps.accounts.selectors import named_by
         from apps.training.models import Run

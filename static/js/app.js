@@ -15,7 +15,8 @@
   }
 
   // --- theme: system → light → dark; kept with the person, so it is right before any script runs
-  const order = ["system", "light", "dark"];
+  const words = { system: gettext("system"), light: gettext("light"), dark: gettext("dark") };
+  const order = Object.keys(words);
   document.addEventListener("submit", (event) => {
     const form = event.target;
     if (!form.matches("[data-theme-form]")) return;
@@ -28,7 +29,7 @@
       icon.toggleAttribute("hidden", icon.dataset.themeIcon !== next);
     });
     const word = form.querySelector("[data-theme-word]");
-    if (word) word.textContent = `Theme: ${next}`;
+    if (word) word.textContent = interpolate(gettext("Theme: %(theme)s"), { theme: words[next] }, true);
     document.dispatchEvent(new CustomEvent("themechange"));
     const body = new FormData(form);
     body.set("theme", next);
@@ -99,15 +100,15 @@
     try {
       await navigator.clipboard.writeText(button.dataset.copy);
       button.classList.add("copied");
-      say("Copied");
+      say(gettext("Copied"));
       const title = button.title;
-      button.title = "Copied";
+      button.title = gettext("Copied");
       setTimeout(() => {
         button.title = title;
         button.classList.remove("copied");
       }, 1500);
     } catch {
-      say("Copying is not allowed here; select the text instead");
+      say(gettext("Copying is not allowed here; select the text instead"));
     }
   });
 
@@ -174,10 +175,10 @@
 
   // --- a request that fails says so instead of doing nothing
   document.addEventListener("htmx:sendError", () =>
-    say("The server cannot be reached; this page shows its last state"),
+    say(gettext("The server cannot be reached; this page shows its last state")),
   );
   document.addEventListener("htmx:responseError", (event) => {
     if (event.detail.xhr.status === 403 || event.detail.xhr.status === 401)
-      say("You may not do this, or you were signed out; reload the page");
+      say(gettext("You may not do this, or you were signed out; reload the page"));
   });
 })();

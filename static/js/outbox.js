@@ -124,13 +124,13 @@
     if (answer.headers.get("HX-Redirect")) throw new Error("signed-out");
     const page = new DOMParser().parseFromString(await answer.text(), "text/html");
     const said = page.querySelector("#pair .note")?.textContent.trim();
-    const gone = "You no longer label in this project, so this answer was not counted.";
+    const gone = gettext("You no longer label in this project, so this answer was not counted.");
     const final =
       !answer.headers.get("Concord-Refused") || OVER.includes(answer.headers.get("Concord-Refused"));
     const why =
       answer.status === 403 || answer.status === 404
         ? gone
-        : "The server did not accept it; nothing was counted.";
+        : gettext("The server did not accept it; nothing was counted.");
     refuse(item.key, said || why, { keep: !final });
     document.dispatchEvent(new CustomEvent("outbox:done", { detail: { key: item.key } }));
   };
@@ -212,14 +212,23 @@
     box.replaceChildren();
     let words = "";
     if (waiting.length) {
-      const n = waiting.length === 1 ? "1 answer is" : `${waiting.length} answers are`;
-      const kept = failing.has(WAITING) ? "kept on this page only (do not close it)" : "kept in this browser";
-      words =
-        {
-          "signed-out": `You were signed out. ${n} ${kept} and delivered once you have signed in again.`,
-          other: `${n} ${kept} for another person, who has to sign in here to deliver.`,
-          server: `Not stored yet: the server has a problem. ${n} ${kept} and sent again by itself.`,
-        }[state] ?? `Not delivered yet: the server cannot be reached. ${n} ${kept} and sent again by itself.`;
+      const n = waiting.length;
+      const kept = failing.has(WAITING)
+        ? ngettext(
+            "%(n)s answer is kept on this page only (do not close it).",
+            "%(n)s answers are kept on this page only (do not close it).",
+            n,
+          )
+        : ngettext("%(n)s answer is kept in this browser.", "%(n)s answers are kept in this browser.", n);
+      const why = {
+        "signed-out": gettext("You were signed out. %(kept)s Sign in again to deliver."),
+        other: gettext("%(kept)s Another person gave it and has to sign in here to deliver."),
+        server: gettext("Not stored yet: the server has a problem. %(kept)s It is sent again by itself."),
+      };
+      const offline = gettext(
+        "Not delivered yet: the server cannot be reached. %(kept)s It is sent again by itself.",
+      );
+      words = interpolate(why[state] ?? offline, { kept: interpolate(kept, { n }, true) }, true);
       const [line, row] = note("warn", words);
       line.dataset.undelivered = state;
       line.dataset.kept = failing.has(WAITING) ? "page" : "browser";
@@ -227,11 +236,11 @@
         const link = document.createElement("a");
         link.className = "button small primary";
         link.href = `${document.body.dataset.signIn}?next=${encodeURIComponent(location.pathname + location.search)}`;
-        link.textContent = "Sign in";
+        link.textContent = gettext("Sign in");
         row.append(link);
       } else
         row.append(
-          button("Send now", () => {
+          button(gettext("Send now"), () => {
             tries = 0;
             deliver();
           }),
@@ -241,16 +250,20 @@
     refused.forEach((item, index) => {
       const [line, row] = note(
         "bad",
-        `${item.message} You gave it at ${new Date(item.at).toLocaleTimeString([], { timeStyle: "short" })}.`,
+        interpolate(
+          gettext("%(message)s You gave it at %(time)s."),
+          { message: item.message, time: new Date(item.at).toLocaleTimeString([], { timeStyle: "short" }) },
+          true,
+        ),
       );
       line.dataset.refused = "";
       if (item.text) {
-        const copy = button("Copy what you wrote", () => {});
+        const copy = button(gettext("Copy what you wrote"), () => {});
         copy.dataset.copy = item.text;
         row.append(copy);
       }
       row.append(
-        button("Dismiss", () => {
+        button(gettext("Dismiss"), () => {
           write(
             REFUSED,
             read(REFUSED).filter((_, i) => i !== index),

@@ -13,7 +13,9 @@ def readable(page: Page, name: str, themes: Sequence[str] = ("light", "dark")) -
     for theme in themes:
         page.emulate_media(color_scheme=theme)
         if folder := os.environ.get("SCREENSHOTS"):
-            page.screenshot(path=Path(folder) / f"{name}-{theme}.png", full_page=True)
+            page.screenshot(
+                path=Path(folder) / f"{name}-{theme}.png", full_page=True, caret="initial"
+            )
         found = Axe().run(page).response["violations"]
         serious = [v for v in found if v["impact"] in ("serious", "critical")]
         assert not serious, [

@@ -99,7 +99,7 @@ def label_open(live_server, page: Page) -> None:
 
 def open_both(page: Page) -> None:
     """Where one answer is shown at a time nothing is chosen before."""
-    tab = page.get_by_role("tab", name="Answer B")
+    tab = page.locator("#tab-right")
     if tab.is_visible():
         tab.click()
         page.locator("#pair-title").focus()

@@ -8,6 +8,7 @@ from django.core.exceptions import ValidationError
 from django.core.validators import validate_email
 from django.db import transaction
 from django.utils import timezone
+from django.utils.translation import gettext
 
 from apps.accounts.models import Invitation, Membership, Project, Role, User, token_sha256
 from apps.accounts.selectors import invitation_of, person_named
@@ -123,7 +124,7 @@ def invitation_accept(*, token: str, user: User) -> Membership:
         found = Invitation.objects.select_for_update(of=("self",)).get(pk=found.pk)
     if found is None or found.accepted_at or found.revoked_at:
         raise Conflict(
-            "This invitation was used, was withdrawn or has expired. Ask for a new one.",
+            gettext("This invitation was used, was withdrawn or has expired. Ask for a new one."),
             code="invitation_over",
         )
     membership = Membership.objects.filter(project=found.project, user=user).first()

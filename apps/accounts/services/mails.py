@@ -5,7 +5,9 @@ import smtplib
 
 from django.conf import settings
 from django.core.mail import send_mail
-from django.utils import timezone
+from django.utils import timezone, translation
+from django.utils.formats import date_format
+from django.utils.translation import gettext
 
 from apps.accounts.models import Invitation, Notice
 
@@ -20,13 +22,19 @@ def mails_go_out() -> bool:
 def invitation_mail(invitation: Invitation, path: str) -> bool:
     """Whether the mail server took the message with the link at `path`."""
     host = invitation.created_by
-    text = (
-        f"{host or 'An admin'} invites you to {invitation.project.name} on Concord, as "
-        f"{invitation.get_role_display()}.\n\n"
-        f"{settings.SITE_URL.rstrip('/')}{path}\n\n"
-        f"The link works once, until {invitation.expires_at:%d %B %Y}."
-    )
-    subject = f"Invitation to {invitation.project.name}"
+    # Whom it reaches nobody knows yet: it is written in the language of who invites.
+    with translation.override((host and host.language) or settings.LANGUAGE_CODE):
+        subject = gettext("Invitation to %(project)s") % {"project": invitation.project.name}
+        text = gettext(
+            "%(host)s invites you to %(project)s on Concord, as %(role)s.\n\n%(link)s\n\n"
+            "The link works once, until %(until)s."
+        ) % {
+            "host": host or gettext("An admin"),
+            "project": invitation.project.name,
+            "role": invitation.get_role_display(),
+            "link": f"{settings.SITE_URL.rstrip('/')}{path}",
+            "until": date_format(invitation.expires_at, "DATE_FORMAT"),
+        }
     if not _sent(subject, text, invitation.email):
         return False
     Invitation.objects.filter(pk=invitation.pk).update(mailed_at=timezone.now())

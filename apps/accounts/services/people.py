@@ -10,6 +10,7 @@ from django.core.exceptions import ValidationError
 from django.db import connection, transaction
 from django.urls import reverse
 from django.utils.crypto import constant_time_compare, salted_hmac
+from django.utils.translation import gettext
 
 from apps.accounts.models import ApiToken, Project, User
 from apps.accounts.selectors import person_named, site_has_people
@@ -75,7 +76,9 @@ def user_create(
     user.set_password(password)
     if User.objects.filter(username__iexact=username).exists():
         raise Conflict(
-            f"Somebody is called '{username}' already.", code="username_taken", field="username"
+            gettext("Somebody is called “%(name)s” already.") % {"name": username},
+            code="username_taken",
+            field="username",
         )
     try:
         user.full_clean()
@@ -83,7 +86,9 @@ def user_create(
         field, messages = next(iter(error.message_dict.items()))
         if "__all__" in field:
             raise Conflict(
-                "Somebody has this e-mail address already.", code="email_taken", field="email"
+                gettext("Somebody has this e-mail address already."),
+                code="email_taken",
+                field="email",
             ) from None
         raise DomainError(messages[0], field=field) from None
     user.save()

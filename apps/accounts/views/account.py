@@ -15,6 +15,7 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse, reverse_lazy
 from django.utils.decorators import method_decorator
 from django.utils.http import url_has_allowed_host_and_scheme
+from django.utils.translation import gettext
 from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_POST, require_safe
@@ -43,7 +44,7 @@ def _page(request: Request, status: int = 200, **context: Any) -> HttpResponse:
         "tokens": tokens_of(user),
         "themes": THEMES,
         "memberships": memberships_of(user),
-        "page_title": "Your account",
+        "page_title": gettext("Your account"),
         "nav": "account",
     }
     return render(request, "accounts/account.html", context, status=status)
@@ -61,7 +62,7 @@ def profile(request: Request) -> HttpResponse:
         request.user.refresh_from_db()
         return _page(request, 422, profile_form=form)
     form.save()
-    messages.success(request, "Saved.")
+    messages.success(request, gettext("Saved."))
     return redirect("accounts:account")
 
 
@@ -90,8 +91,8 @@ def password(request: Request) -> HttpResponse:
     update_session_auth_hash(request, request.user)
     messages.success(
         request,
-        "Your password is changed. Other browsers are signed out."
-        + (" Your API tokens are revoked: make new ones." if n_tokens else ""),
+        gettext("Your password is changed. Other browsers are signed out.")
+        + (" " + gettext("Your API tokens are revoked: make new ones.") if n_tokens else ""),
     )
     return redirect("accounts:account")
 
@@ -111,7 +112,7 @@ def token_create(request: Request) -> HttpResponse:
 def token_revoke(request: Request, token_id: str) -> HttpResponse:
     token = get_object_or_404(ApiToken, pk=token_id, user=request.user)
     services.token_revoke(token=token, by=request.user)
-    messages.success(request, f"The token '{token.name}' is revoked.")
+    messages.success(request, gettext("The token “%(name)s” is revoked.") % {"name": token.name})
     return redirect("accounts:account")
 
 
@@ -157,7 +158,7 @@ class PasswordFromLink(PasswordResetFromKeyView):
         with transaction.atomic():
             response = super().form_valid(form)
             services.password_changed(user=self.reset_user, by=self.reset_user)
-        messages.success(self.request, "Your password is changed. Sign in with it.")
+        messages.success(self.request, gettext("Your password is changed. Sign in with it."))
         return response
 
 

@@ -7,6 +7,7 @@ from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import get_object_or_404, redirect, render
+from django.utils.translation import gettext
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from apps.accounts import selectors, services
@@ -32,7 +33,7 @@ def projects(request: Request) -> HttpResponse:
         ],
         "archived": selectors.archived_of(request.user),
         "may_create": selectors.may_create_projects(request.user),
-        "page_title": "Projects",
+        "page_title": gettext("Projects"),
         "nav": "projects",
     }
     return render(request, "accounts/projects.html", context)

@@ -6,9 +6,10 @@ from typing import Any
 
 from django import template
 from django.templatetags.static import static
-from django.utils import timezone
+from django.utils import dateformat, timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
+from django.utils.translation import gettext, ngettext_lazy
 
 from apps.common import numbers
 
@@ -21,12 +22,32 @@ _MESSAGE_ICONS = {
     "warning": "triangle-alert",
     "error": "circle-alert",
 }
-# (seconds below which the unit is used, seconds of one unit, its letters)
+# (seconds below which the unit is used, seconds of one unit, the past, the future)
 _AGES = (
-    (60, 1, "s"),
-    (3600, 60, "min"),
-    (86_400, 3600, "h"),
-    (30 * 86_400, 86_400, "d"),
+    (
+        60,
+        1,
+        ngettext_lazy("%(n)s s ago", "%(n)s s ago", "n"),
+        ngettext_lazy("in %(n)s s", "in %(n)s s", "n"),
+    ),
+    (
+        3600,
+        60,
+        ngettext_lazy("%(n)s min ago", "%(n)s min ago", "n"),
+        ngettext_lazy("in %(n)s min", "in %(n)s min", "n"),
+    ),
+    (
+        86_400,
+        3600,
+        ngettext_lazy("%(n)s h ago", "%(n)s h ago", "n"),
+        ngettext_lazy("in %(n)s h", "in %(n)s h", "n"),
+    ),
+    (
+        30 * 86_400,
+        86_400,
+        ngettext_lazy("%(n)s d ago", "%(n)s d ago", "n"),
+        ngettext_lazy("in %(n)s d", "in %(n)s d", "n"),
+    ),
 )
 
 
@@ -55,13 +76,12 @@ def ago(at: datetime | None) -> SafeString | str:
     at = timezone.localtime(at)
     seconds = (timezone.now() - at).total_seconds()
     if abs(seconds) < 10:
-        words = "just now"
+        words = gettext("just now")
     elif abs(seconds) >= _AGES[-1][0]:
-        words = f"{at:%-d %b %Y}"
+        words = dateformat.format(at, gettext("j M Y"))  # translators: a date, as in PHP
     else:
         unit = next(unit for unit in _AGES if abs(seconds) < unit[0])
-        amount = f"{int(abs(seconds) // unit[1])} {unit[2]}"
-        words = f"{amount} ago" if seconds > 0 else f"in {amount}"
+        words = unit[2 if seconds > 0 else 3] % {"n": int(abs(seconds) // unit[1])}
     return format_html(
         '<time datetime="{}" title="{}">{}</time>',
         at.isoformat(),

@@ -6,6 +6,8 @@ from urllib.parse import urlencode
 
 from django import forms
 from django.http import QueryDict
+from django.utils.translation import gettext
+from django.utils.translation import gettext_lazy as _
 
 from apps.common.errors import DomainError
 from apps.labeling.models import MOST_RESPONSES, Comparison, RatingTask
@@ -121,26 +123,26 @@ def sensible_time(milliseconds: int | None) -> int | None:
 class AnswersFilter(forms.Form):
     """The filter of My answers; lives in the query string."""
 
-    q = forms.CharField(required=False, max_length=200, label="Search prompts")
+    q = forms.CharField(required=False, max_length=200, label=_("Search prompts"))
     choice = forms.ChoiceField(
         required=False,
-        label="Your answer",
+        label=_("Your answer"),
         choices=[
-            ("", "all"),
-            ("left", "A (left) is better"),
-            ("right", "B (right) is better"),
-            ("tie", "Tie"),
-            ("both_bad", "Both are bad"),
+            ("", _("all")),
+            ("left", _("A (left) is better")),
+            ("right", _("B (right) is better")),
+            ("tie", _("Tie")),
+            ("both_bad", _("Both are bad")),
         ],
     )
     only = forms.ChoiceField(
         required=False,
-        label="Only",
+        label=_("Only"),
         choices=[
-            ("", "all"),
-            ("noted", "flagged or with a note"),
-            ("improved", "with an improved answer"),
-            ("changed", "changed since"),
+            ("", _("all")),
+            ("noted", _("flagged or with a note")),
+            ("improved", _("with an improved answer")),
+            ("changed", _("changed since")),
         ],
     )
 
@@ -274,7 +276,8 @@ class ChangeForm(Checked):
         values = values_typed(self.data, data["cards"])
         if None in values:
             letter = LETTERS[values.index(None)]
-            raise DomainError(f"Answer {letter} has no value yet.", field="values")
+            said = gettext("Answer %(letter)s has no value yet.") % {"letter": letter}
+            raise DomainError(said, field="values")
         return {
             "idempotency_key": data["key"],
             "values": values,

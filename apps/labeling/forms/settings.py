@@ -6,6 +6,7 @@ from typing import Any
 
 from django import forms
 from django.utils.text import slugify
+from django.utils.translation import gettext_lazy as _
 
 from apps.labeling.forms.rule import PresetForm, UnitField
 from apps.labeling.models import Annotator, LabelingSettings
@@ -285,12 +286,14 @@ class OptOutForm(forms.Form):
 
     avoids_sensitive = forms.BooleanField(
         required=False,
-        label="No pairs with a content warning",
-        help_text="Imported with one, of a sensitive topic, or flagged as unsafe by an annotator.",
+        label=_("No pairs with a content warning"),
+        help_text=_(
+            "Imported with one, of a sensitive topic, or flagged as unsafe by an annotator."
+        ),
     )
     avoids_topics = forms.MultipleChoiceField(
         required=False,
-        label="No pairs of these topics",
+        label=_("No pairs of these topics"),
         widget=forms.CheckboxSelectMultiple(attrs={"class": "many"}),
     )
 

@@ -13,6 +13,7 @@ from typing import Any
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models import F, Q
+from django.utils.translation import gettext_lazy as _
 
 from apps.accounts.models import Project, User
 from apps.common.models import Stamped
@@ -97,10 +98,10 @@ MODEL_NAME = """case {0}.origin
 class Choice(models.TextChoices):
     """A vote's choice, in canonical terms (not left and right)."""
 
-    A = "a", "A is better"
-    B = "b", "B is better"
-    TIE = "tie", "Tie"
-    BOTH_BAD = "both_bad", "Both are bad"
+    A = "a", _("A is better")
+    B = "b", _("B is better")
+    TIE = "tie", _("Tie")
+    BOTH_BAD = "both_bad", _("Both are bad")
 
 
 class DecideBy(models.TextChoices):

@@ -14,6 +14,8 @@ from django.urls import reverse
 from django.utils import timezone
 from django.utils.html import escape
 from django.utils.safestring import SafeString, mark_safe
+from django.utils.translation import get_language, gettext, pgettext
+from django.utils.translation import gettext_lazy as _
 
 from apps.accounts.models import Project, User
 from apps.common.registry import vote_uses
@@ -29,7 +31,7 @@ from apps.labeling.texts import Messages
 
 # A pair as its panes show it: turns of prompt and answers, as HTML and as they were written.
 
-_WHO = {"user": "User", "assistant": "Assistant", "system": "System", "tool": "Tool"}
+WHO = {"user": _("User"), "assistant": _("Assistant"), "system": _("System"), "tool": _("Tool")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +76,7 @@ def _turns(lists: Sequence[Messages]) -> list[list[Turn]]:
 
 
 def _turn(message: dict[str, str], html: SafeString) -> Turn:
-    return Turn(_WHO[message["role"]], message["role"], html, message["content"])
+    return Turn(WHO[message["role"]], message["role"], html, message["content"])
 
 
 # What a page shows beside a reason for having no pair: the text to read, the round to pass.
@@ -90,15 +92,15 @@ class Look:
 
 
 LOOKS = {
-    "paused": Look("pause", "warn", "paused"),
-    "guideline": Look("book-open", "warn", "guidelines to read"),
-    "qualification": Look("clipboard-check", "warn", "not qualified yet"),
-    "daily_cap": Look("circle-check", "good", "done for today"),
-    "held": Look("hourglass", "", "others are answering the rest"),
-    "audits_done": Look("circle-check", "good", "audits done"),
-    "yours_done": Look("circle-check", "good", "nothing left for you"),
-    "all_done": Look("circle-check", "good", "everything is labeled"),
-    "empty": Look("inbox", "", "nothing to label yet"),
+    "paused": Look("pause", "warn", _("paused")),
+    "guideline": Look("book-open", "warn", _("guidelines to read")),
+    "qualification": Look("clipboard-check", "warn", _("not qualified yet")),
+    "daily_cap": Look("circle-check", "good", _("done for today")),
+    "held": Look("hourglass", "", _("others are answering the rest")),
+    "audits_done": Look("circle-check", "good", _("audits done")),
+    "yours_done": Look("circle-check", "good", _("nothing left for you")),
+    "all_done": Look("circle-check", "good", _("everything is labeled")),
+    "empty": Look("inbox", "", _("nothing to label yet")),
 }
 
 
@@ -144,12 +146,22 @@ def changes_since(old: Guideline | None, new: Guideline) -> list[Any]:
 # Nothing of an answer's origin and nothing of other votes comes through here: the template cannot
 # show what it is not given.
 
-SKIP_REASONS = (
-    "Not my subject",
-    "Prompt is unclear",
-    "A language I do not read",
-    "Something is broken or cut off",
-)
+# What is stored, and the words for it; the reasons to choose from that a project has by default
+# too. A project's own words are shown as they are.
+SKIP_REASONS = {
+    "Not my subject": _("Not my subject"),
+    "Prompt is unclear": _("Prompt is unclear"),
+    "A language I do not read": _("A language I do not read"),
+    "Something is broken or cut off": _("Something is broken or cut off"),
+}
+REASONS = {
+    "Correct": _("Correct"),
+    "Complete": _("Complete"),
+    "Clear": _("Clear"),
+    "To the point": _("To the point"),
+    "Honest about limits": _("Honest about limits"),
+    "Safer": _("Safer"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +232,7 @@ def context(
     common = {
         "notice": notice,
         "undo": undo,
-        "page_title": "Label",
+        "page_title": gettext("Label"),
         "nav": "label",
         "back_to": back_to,
     }
@@ -273,7 +285,7 @@ def answer_form(questions: Questions, given: Given) -> dict[str, Any]:
         "buttons": buttons(questions),
         "chosen": given.get("answer", ""),
         "criteria": [_row(criterion, given) for criterion in questions.criteria],
-        "reasons": [(reason, reason in reasons) for reason in questions.reasons],
+        "reasons": [(one, REASONS.get(one, one), one in reasons) for one in questions.reasons],
         "flags": flags(given.get("flags", ())),
         "given": given,
     }
@@ -288,7 +300,7 @@ def _row(criterion: Criterion, given: Given) -> CriterionRow:
             CriterionTick(value, letter, key, tone, value == chosen)
             for value, letter, key, tone in (
                 ("left", "A", "1", "a"),
-                ("tie", "Tie", "0", ""),
+                ("tie", pgettext("short", "Tie"), "0", ""),
                 ("right", "B", "2", "b"),
             )
         ],
@@ -319,19 +331,22 @@ def buttons(questions: Questions) -> list[Button]:
     """The choices in the order of the bar, with the keys that press them."""
     if questions.strength:
         left = [
-            Button("left-2", "A is much better", "!", "⇧1", "a", "A much"),
-            Button("left-1", "A is better", "1 a ArrowLeft", "1", "a", "A"),
+            Button("left-2", gettext("A is much better"), "!", "⇧1", "a", gettext("A much")),
+            Button("left-1", gettext("A is better"), "1 a ArrowLeft", "1", "a", "A"),
         ]
         right = [
-            Button("right-1", "B is better", "2 b ArrowRight", "2", "b", "B"),
-            Button("right-2", "B is much better", "@", "⇧2", "b", "B much"),
+            Button("right-1", gettext("B is better"), "2 b ArrowRight", "2", "b", "B"),
+            Button("right-2", gettext("B is much better"), "@", "⇧2", "b", gettext("B much")),
         ]
     else:
-        left = [Button("left", "A is better", "1 a ArrowLeft", "1", "a", "A")]
-        right = [Button("right", "B is better", "2 b ArrowRight", "2", "b", "B")]
-    tie = [Button("tie", "Tie", "t 0", "T", "", "Tie")] if questions.tie else []
+        left = [Button("left", gettext("A is better"), "1 a ArrowLeft", "1", "a", "A")]
+        right = [Button("right", gettext("B is better"), "2 b ArrowRight", "2", "b", "B")]
+    tie = [Button("tie", gettext("Tie"), "t 0", "T", "", pgettext("short", "Tie"))]
+    tie = tie if questions.tie else []
     bad = (
-        [Button("both_bad", "Both are bad", "x", "X", "", "Both bad")] if questions.both_bad else []
+        [Button("both_bad", gettext("Both are bad"), "x", "X", "", gettext("Both bad"))]
+        if questions.both_bad
+        else []
     )
     return [*left, *tie, *right, *bad]
 
@@ -351,12 +366,12 @@ _UNDO = f"undo-{secrets.token_hex(8)}"
 def bar_html(*, slug: str, questions: Questions, undo: str) -> SafeString:
     """The bar below a fresh pair, nothing chosen or entered yet; `undo` as in `context`."""
     make = _bar.__wrapped__ if settings.DEBUG else _bar  # templates may change under DEBUG
-    html = make(slug, questions, bool(undo))
+    html = make(slug, questions, bool(undo), get_language())
     return mark_safe(html.replace(_UNDO, escape(undo)))  # noqa: S308 - escaped
 
 
 @lru_cache(maxsize=512)
-def _bar(slug: str, questions: Questions, has_undo: bool) -> str:
+def _bar(slug: str, questions: Questions, has_undo: bool, _language: str) -> str:
     asked = answer_form(questions, {})
     return render_to_string(
         "labeling/_bar.html",

@@ -7,16 +7,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from django.utils.translation import gettext
+
 from apps.labeling.forms import LETTERS
 from apps.labeling.models import Rating
 from apps.labeling.rendering import texts_html
-from apps.labeling.screens.label import SKIP_REASONS
+from apps.labeling.screens.label import SKIP_REASONS, WHO
 from apps.labeling.selectors.ratings import responses_of
 from apps.labeling.services.ratings import LONGEST_NOTE, RatingLease, Scale
 from apps.labeling.services.results import NothingReason
 from apps.labeling.texts import Messages
-
-_WHO = {"user": "User", "assistant": "Assistant", "system": "System", "tool": "Tool"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,12 @@ def context(
 
     typed, note: what the person had entered, given back when it could not be stored.
     """
-    common = {"page_title": "Rate", "nav": "rate", "notice": notice, "n_today": got.n_today}
+    common = {
+        "page_title": gettext("Rate"),
+        "nav": "rate",
+        "notice": notice,
+        "n_today": got.n_today,
+    }
     if isinstance(got, NothingReason):
         return common | {"nothing": got}
     return (
@@ -73,7 +78,7 @@ def context_of_change(
     answers = [messages[place] for place in rating.shown]
     scale = Scale.of(rating.task)
     return cards_shown(rating.task.prompt.messages, answers, scale, values) | {
-        "page_title": "Change your rating",
+        "page_title": gettext("Change your rating"),
         "nav": "rate",
         "notice": notice,
         "editing": rating,
@@ -92,7 +97,7 @@ def cards_shown(
     """Prompt and one card for each response, with one request to the cache for all texts."""
     every = iter(texts_html(m["content"] for messages in (prompt, *responses) for m in messages))
     turns = [
-        [{"who": _WHO[m["role"]], "role": m["role"], "html": next(every)} for m in messages]
+        [{"who": WHO[m["role"]], "role": m["role"], "html": next(every)} for m in messages]
         for messages in (prompt, *responses)
     ]
     given = list(values) or [None] * len(responses)

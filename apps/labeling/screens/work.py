@@ -7,6 +7,7 @@ from typing import Any
 
 from django.db.models import Q, QuerySet
 from django.utils import timezone
+from django.utils.translation import gettext
 
 from apps.accounts.models import Membership, Project, User
 from apps.accounts.selectors import memberships_of
@@ -58,7 +59,7 @@ def answer_rows(answers: Iterable[Vote], *, named: bool) -> list[AnswerRow]:
 def _row(vote: Vote, frozen_in: int, uses: list[Use]) -> AnswerRow:
     answered = selectors.as_answered(vote)
     chosen = {"left": answered.left, "right": answered.right}.get(answered.side)
-    words = {"left": "A is better", "right": "B is better"}.get(answered.side)
+    words = {"left": gettext("A is better"), "right": gettext("B is better")}.get(answered.side)
     return AnswerRow(
         vote=vote,
         prompt=excerpt(answered.prompt),
@@ -131,7 +132,7 @@ def context(*, user: User) -> dict[str, Any]:
     labels_in = [membership for membership in memberships if membership.role in LABELERS]
     places = [project_work(membership, user) for membership in labels_in]
     return {
-        "page_title": "My work",
+        "page_title": gettext("My work"),
         "nav": "work",
         "places": sorted(places, key=lambda place: (place.nothing is not None, not place.holds)),
         "n_today": sum(place.n_today for place in places),

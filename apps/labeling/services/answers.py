@@ -7,8 +7,11 @@ from typing import TypedDict, Unpack
 
 from django.db import transaction
 from django.db.backends.utils import CursorWrapper
+from django.utils.translation import gettext
+from django.utils.translation import gettext_lazy as _
 
 from apps.common.errors import Conflict, DomainError, Missing, Refused
+from apps.common.numbers import count
 from apps.common.transactions import row_named
 from apps.labeling.models import Choice, Comparison, Response, Slot, Vote
 from apps.labeling.services import statements as sql
@@ -22,12 +25,12 @@ from measures import voting
 
 SIDES = ("left", "right", "tie", "both_bad")
 FLAGS = {
-    "unsafe": "Unsafe content",
-    "personal_data": "Personal data",
-    "wrong_language": "Wrong language",
-    "prompt_unclear": "Prompt unclear",
-    "model_revealed": "Names its model",
-    "rendering_broken": "Shown broken",
+    "unsafe": _("Unsafe content"),
+    "personal_data": _("Personal data"),
+    "wrong_language": _("Wrong language"),
+    "prompt_unclear": _("Prompt unclear"),
+    "model_revealed": _("Names its model"),
+    "rendering_broken": _("Shown broken"),
 }
 UNSAFE = "unsafe"
 LONGEST_RATIONALE = 4000
@@ -101,15 +104,15 @@ class Answer:
         if self.strength is not None and (self.choice or self.side) in ("tie", "both_bad"):
             raise DomainError("Only A or B can be better by a strength.", field="strength")
         if len(self.rationale) > LONGEST_RATIONALE:
-            raise DomainError(f"At most {LONGEST_RATIONALE:,} characters.", field="rationale")
+            raise DomainError(_at_most(LONGEST_RATIONALE), field="rationale")
         if len(self.improvement) > MOST_CHARACTERS:
-            raise DomainError(f"At most {MOST_CHARACTERS:,} characters.", field="improvement")
+            raise DomainError(_at_most(MOST_CHARACTERS), field="improvement")
         for name in ("rationale", "improvement"):
             if "\x00" in getattr(self, name):
-                raise DomainError("A NUL character cannot be stored.", field=name)
+                raise DomainError(gettext("A NUL character cannot be stored."), field=name)
         if self.improvement and (self.choice or self.side) in ("tie", "both_bad"):
             raise DomainError(
-                "Say which answer is better to improve it, or leave the improvement out.",
+                gettext("Say which answer is better to improve it, or leave the improvement out."),
                 field="improvement",
             )
         allowed = CRITERION_CHOICES if self.side else ("a", "tie", "b")
@@ -146,27 +149,31 @@ class Answer:
         return {key: names[value] for key, value in self.criteria.items()}
 
 
+def _at_most(n: int) -> str:
+    return gettext("At most %(n)s characters.") % {"n": count(n)}
+
+
 def offered_check(answer: Answer, choice: str, questions: Questions) -> None:
     """What an annotator of this project may and must say; errors name the field.
 
     Not asked of imported votes: they were cast under other rules.
     """
     if choice == "tie" and not questions.tie:
-        raise Refused("This project does not offer ties.", field="choice")
+        raise Refused(gettext("This project does not offer ties."), field="choice")
     if choice == "both_bad" and not questions.both_bad:
-        raise Refused("This project does not offer “both are bad”.", field="choice")
+        raise Refused(gettext("This project does not offer “both are bad”."), field="choice")
     if answer.improvement and not questions.improve:
-        raise Refused("This project does not take improved answers.", field="improvement")
+        raise Refused(gettext("This project does not take improved answers."), field="improvement")
     known = {criterion.key: criterion.label for criterion in questions.criteria}
     if unknown := sorted(set(answer.criteria) - set(known)):
         raise DomainError(f"There is no criterion {unknown[0]!r}.", field="criteria")
     if unknown := [reason for reason in answer.reasons if reason not in questions.reasons]:
         raise DomainError(f"There is no reason {unknown[0]!r} to choose.", field="reasons")
     if questions.require_rationale and not (answer.reasons or answer.rationale):
-        raise DomainError("Say why: choose a reason or write one.", field="rationale")
+        raise DomainError(gettext("Say why: choose a reason or write one."), field="rationale")
     missing = [label for key, label in known.items() if key not in answer.criteria]
     if questions.require_criteria and missing:
-        raise DomainError(f"Judge “{missing[0]}” too.", field="criteria")
+        raise DomainError(gettext("Judge “%(name)s” too.") % {"name": missing[0]}, field="criteria")
 
 
 def times_bounded(
@@ -226,11 +233,11 @@ def slot_lock(cursor: CursorWrapper, slot: int, annotator: int, source: str) -> 
     cursor.execute(sql.LOCK_FOR_VOTE, {"slot": slot, "annotator": annotator})
     row = row_named(cursor)
     if row is None:
-        raise Missing("There is no such pair.", field="slot")
+        raise Missing(gettext("There is no such pair."), field="slot")
     eligibility = Eligibility.of(row)
     if source != Vote.Source.IMPORT:  # imported people are not members: they cannot sign in
         if eligibility.role is None:
-            raise Missing("There is no such pair.", field="slot")
+            raise Missing(gettext("There is no such pair."), field="slot")
         role_check(eligibility.role)
     return LeasedSlot(
         **{name: row[name] for name in _OWN_COLUMNS},
@@ -347,7 +354,7 @@ def _insert(cursor: CursorWrapper, vote: Vote) -> dict[voting.Choice, int]:
     vote.pk, *others = cursor.fetchone()
     if vote.pk is None:
         raise Conflict(
-            "This key was already used for a vote on another pair.",
+            gettext("This key was already used for a vote on another pair."),
             code="key_reused",
             field="idempotency_key",
         )
@@ -374,14 +381,16 @@ def improvement_store(*, text: str, chosen: int | None, annotator: int) -> int |
         return None
     if chosen is None:
         raise DomainError(
-            "Say which answer is better to improve it, or leave the improvement out.",
+            gettext("Say which answer is better to improve it, or leave the improvement out."),
             field="improvement",
         )
     better = Response.objects.only("prompt_id", "messages", "text_hash").get(pk=chosen)
     try:
         turn = messages_from(text, role=better.messages[-1]["role"])
     except BadMessages as error:
-        raise DomainError(f"The improved answer {error}.", field="improvement") from None
+        raise DomainError(
+            gettext("The improved answer %(why)s.") % {"why": error}, field="improvement"
+        ) from None
     messages = [*better.messages[:-1], *turn]
     text_hash = fingerprint(messages)
     if text_hash == better.text_hash:

@@ -5,10 +5,12 @@ import re
 from django.db import transaction
 from django.urls import reverse
 from django.utils import timezone
+from django.utils.translation import gettext
 
 from apps.accounts.models import Membership, Project, Role, User
 from apps.accounts.services import audit_record, notice_give
 from apps.common.errors import Conflict, DomainError, Missing, Refused
+from apps.common.numbers import count
 from apps.labeling.models import Comment, Comparison, Slot
 
 LONGEST_COMMENT = 4_000
@@ -67,7 +69,7 @@ def question_ask(*, project: Project, annotator: User, slot: int, text: str) -> 
         .first()
     )
     if found is None:
-        raise Missing("You neither hold this pair nor have answered it.", field="slot")
+        raise Missing(gettext("You neither hold this pair nor have answered it."), field="slot")
     made = Comment.objects.create(
         project=project,
         comparison=found.comparison,
@@ -142,11 +144,13 @@ def _question(comparison: Comparison, pk: int) -> Comment:
 def _checked(text: str) -> str:
     found = text.replace("\r\n", "\n").strip()
     if not found:
-        raise DomainError("Write something.", field="text")
+        raise DomainError(gettext("Write something."), field="text")
     if len(found) > LONGEST_COMMENT:
-        raise DomainError(f"At most {LONGEST_COMMENT:,} characters.", field="text")
+        raise DomainError(
+            gettext("At most %(n)s characters.") % {"n": count(LONGEST_COMMENT)}, field="text"
+        )
     if "\x00" in found:
-        raise DomainError("A NUL character cannot be stored.", field="text")
+        raise DomainError(gettext("A NUL character cannot be stored."), field="text")
     return found
 
 

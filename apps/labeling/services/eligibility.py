@@ -13,10 +13,12 @@ from typing import Any, Literal
 from django.db import connection, transaction
 from django.db.models import Exists, OuterRef, QuerySet
 from django.utils import timezone
+from django.utils.translation import gettext, ngettext
 
 from apps.accounts.models import Membership, Project, Role, User
 from apps.accounts.services import audit_record
 from apps.common.errors import Conflict, DomainError, Missing, Refused
+from apps.common.numbers import count
 from apps.labeling.models import Annotator, Guideline, LabelingSettings, Prompt, Vote
 from apps.labeling.services.results import NothingReason
 from apps.labeling.services.statements import LABELERS_COUNT, MIX
@@ -76,33 +78,43 @@ class Eligibility:
         if self.paused:
             return NothingReason(
                 "paused",
-                "Your labeling is paused",
-                f"An admin of this project paused it: {self.paused}",
+                gettext("Your labeling is paused"),
+                gettext("An admin of this project paused it: %(why)s") % {"why": self.paused},
                 n_today=self.n_today,
             )
         if self.guideline_due is not None:
             return NothingReason(
                 "guideline",
-                "The guidelines have changed",
-                "Read the current version and confirm it to get the next pair.",
+                gettext("The guidelines have changed"),
+                gettext("Read the current version and confirm it to get the next pair."),
                 n_today=self.n_today,
             )
         if self.qualification_pairs and not self.qualified_at and self.role == Role.ANNOTATOR:
             return NothingReason(
                 "qualification",
-                "First a short qualification",
-                f"You judge {self.qualification_pairs} "
-                f"{'pair' if self.qualification_pairs == 1 else 'pairs'} whose right answer is "
-                "known, and see after each why it is right. Then real work begins.",
+                gettext("First a short qualification"),
+                ngettext(
+                    "You judge %(n)s pair whose right answer is known, and see after it why it is "
+                    "right. Then real work begins.",
+                    "You judge %(n)s pairs whose right answer is known, and see after each why it "
+                    "is right. Then real work begins.",
+                    self.qualification_pairs,
+                )
+                % {"n": self.qualification_pairs},
                 n_today=self.n_today,
             )
         if self.daily_cap and self.n_today >= self.daily_cap:
             return NothingReason(
                 "daily_cap",
-                "That is all for today",
-                f"You have answered {self.n_today:,} {'pair' if self.n_today == 1 else 'pairs'} "
-                "today, as many as this project takes "
-                "from one person a day. More come after midnight UTC.",
+                gettext("That is all for today"),
+                ngettext(
+                    "You have answered %(n)s pair today, as many as this project takes from one "
+                    "person a day. More come after midnight UTC.",
+                    "You have answered %(n)s pairs today, as many as this project takes from one "
+                    "person a day. More come after midnight UTC.",
+                    self.n_today,
+                )
+                % {"n": count(self.n_today)},
                 n_today=self.n_today,
             )
         return None
@@ -143,7 +155,10 @@ class Eligibility:
 
 def role_check(role: str | None) -> None:
     if role not in LABELERS:
-        raise Refused(f"Your role here is {role}, and people of that role do not label.")
+        raise Refused(
+            gettext("Your role here is %(role)s, and people of that role do not label.")
+            % {"role": role}
+        )
 
 
 MOST_A_DAY = 100_000
@@ -163,12 +178,18 @@ def guideline_acknowledge(*, project: Project, user: User, version: int) -> Anno
         return annotator
     versions = Guideline.objects.filter(project=project)
     if not versions.filter(version=version).exists():
-        raise DomainError(f"There is no version {version} of the guidelines.", field="version")
+        raise DomainError(
+            gettext("There is no version %(version)s of the guidelines.") % {"version": version},
+            field="version",
+        )
     newer = versions.filter(version__gt=version, is_major=True).order_by("-version").first()
     if newer is not None:
         raise Conflict(
-            f"Version {newer.version} of the guidelines has come out since you opened them. "
-            "Read that one; it is shown now.",
+            gettext(
+                "Version %(version)s of the guidelines has come out since you opened them. "
+                "Read that one; it is shown now."
+            )
+            % {"version": newer.version},
             code="guideline_outdated",
             field="version",
         )
@@ -285,9 +306,9 @@ def annotator_lock(*, project: Project, user: User) -> Annotator:
         Membership.objects.filter(project=project, user=user).values_list("role", flat=True).first()
     )
     if role is None:
-        raise Missing("There is no such person in this project.", field="user")
+        raise Missing(gettext("There is no such person in this project."), field="user")
     if role not in LABELERS:
-        raise Refused(f"People of the role {role} do not label.")
+        raise Refused(gettext("People of the role %(role)s do not label.") % {"role": role})
     Annotator.objects.get_or_create(project=project, user=user)
     return (
         Annotator.objects.select_for_update(no_key=True, of=("self",))

@@ -25,9 +25,11 @@ from typing import Any
 
 from django.db import connection, transaction
 from django.db.backends.utils import CursorWrapper
+from django.utils.translation import gettext, ngettext
 
 from apps.accounts.models import Project, User
 from apps.common.errors import Conflict, DomainError, Missing, Refused
+from apps.common.numbers import count
 from apps.common.transactions import prepared_cursor, retried, row_named
 from apps.labeling.models import Comparison, LabelingSettings, Skip, Slot
 from apps.labeling.services import statements as sql
@@ -66,7 +68,7 @@ def slot_lease_audit(*, project: Project, annotator: User) -> Lease | NothingRea
     with transaction.atomic(), prepared_cursor() as cursor:
         eligibility = _eligibility_lock(cursor, project.pk, annotator.pk)
         if eligibility.role not in AUDITORS:
-            raise Refused("Only reviewers and admins audit votes.")
+            raise Refused(gettext("Only reviewers and admins audit votes."))
         if nothing := eligibility.closed():
             return nothing
         if Slot.objects.filter(project=project, annotator=annotator, state="leased").exists():
@@ -82,10 +84,12 @@ def slot_lease_audit(*, project: Project, annotator: User) -> Lease | NothingRea
             return _lease(row, project.pk, annotator.pk, eligibility.n_today)
         return NothingReason(
             "audits_done",
-            "No audit is left for you",
-            "Of the votes that were drawn for audits, all that you may judge are judged or in "
-            "someone’s hands: not your own, and not on pairs you have met. More come as "
-            "comparisons are decided.",
+            gettext("No audit is left for you"),
+            gettext(
+                "Of the votes that were drawn for audits, all that you may judge are judged or in "
+                "someone’s hands: not your own, and not on pairs you have met. More come as "
+                "comparisons are decided."
+            ),
             n_today=eligibility.n_today,
         )
 
@@ -142,17 +146,19 @@ def slot_skip(*, slot: int, annotator: User, reason: str = "") -> Lease | Nothin
     Enough skips by different people take the comparison out of the queue for an admin to look at.
     """
     if len(reason) > _LONGEST_REASON:
-        raise DomainError(f"At most {_LONGEST_REASON} characters.", field="reason")
+        raise DomainError(
+            gettext("At most %(n)s characters.") % {"n": _LONGEST_REASON}, field="reason"
+        )
     if "\x00" in reason:
-        raise DomainError("No NUL characters.", field="reason")
+        raise DomainError(gettext("A NUL character cannot be stored."), field="reason")
     place = Slot.objects.filter(pk=slot).values("project_id", "comparison_id").first()
     if place is None:
-        raise Missing("There is no such pair.", code="slot_gone", field="slot")
+        raise Missing(gettext("There is no such pair."), code="slot_gone", field="slot")
     with prepared_cursor() as cursor:
         try:
             eligibility = _eligibility_lock(cursor, place["project_id"], annotator.pk)
         except Missing:  # not a member: the slot is as unknown as any other
-            raise Missing("There is no such pair.", field="slot") from None
+            raise Missing(gettext("There is no such pair."), field="slot") from None
         cursor.execute(sql.RELEASE, {"slot": slot, "annotator": annotator.pk})
         if cursor.fetchone() is not None:
             skip_record(
@@ -176,9 +182,11 @@ def skip_undo(*, project: Project, annotator: User, comparison: int) -> None:
         found = row.filter(pk=comparison, project=project).first()
         skip = Skip.objects.filter(comparison=found, annotator=annotator)
         if found is None or not skip.exists():
-            raise Missing("You have not skipped this pair.", field="comparison")
+            raise Missing(gettext("You have not skipped this pair."), field="comparison")
         if found.state != Comparison.State.OPEN:
-            raise Conflict("The pair you skipped needs no more votes by now.", code="not_open")
+            raise Conflict(
+                gettext("The pair you skipped needs no more votes by now."), code="not_open"
+            )
         held = Slot.objects.filter(project=project, annotator=annotator, state=Slot.State.LEASED)
         for slot in held.values_list("pk", flat=True):
             cursor.execute(sql.RELEASE, {"slot": slot, "annotator": annotator.pk})
@@ -187,7 +195,7 @@ def skip_undo(*, project: Project, annotator: User, comparison: int) -> None:
             take_for(cursor, comparison, annotator.pk)
         except Conflict:
             raise Conflict(
-                "Others have the pair you skipped by now.", code="comparison_full"
+                gettext("Others have the pair you skipped by now."), code="comparison_full"
             ) from None
 
 
@@ -220,7 +228,7 @@ def _eligibility_lock(cursor: CursorWrapper, project: str, annotator: int) -> El
 
 def _eligibility(row: Mapping[str, Any] | None) -> Eligibility:
     if row is None:
-        raise Missing("There is no such project, or you are not a member of it.")
+        raise Missing(gettext("There is no such project, or you are not a member of it."))
     eligibility = Eligibility.of(row)
     role_check(eligibility.role)
     return eligibility
@@ -337,44 +345,71 @@ def _nothing(
     if not any_at_all:
         return NothingReason(
             "empty",
-            "Nothing to label yet",
-            "No comparisons have been imported into this project. An admin or engineer does that.",
+            gettext("Nothing to label yet"),
+            gettext(
+                "No comparisons have been imported into this project. An admin or engineer does "
+                "that."
+            ),
         )
     if n_leased:
-        minutes = _minutes(back_at, now)
-        pairs = "pair is" if n_leased == 1 else "pairs are"
         return NothingReason(
             "held",
-            "Others are answering the rest",
-            f"{n_leased:,} {pairs} with other annotators right now. What they do not answer comes "
-            f"back, the first in at most {minutes} {'minute' if minutes == 1 else 'minutes'}.",
+            gettext("Others are answering the rest"),
+            ngettext(
+                "%(n)s pair is with other annotators right now.",
+                "%(n)s pairs are with other annotators right now.",
+                n_leased,
+            )
+            % {"n": count(n_leased)}
+            + " "
+            + comes_back(back_at, now),
             back_at=back_at,
             n_today=eligibility.n_today,
         )
     if any_free:
         mine = [*(eligibility.topics or ()), *(eligibility.languages or ())]
-        limited = f" You get pairs of these only: {', '.join(mine)}." if mine else ""
+        said = [
+            gettext(
+                "You have answered or skipped every pair that still needs votes; the rest is for "
+                "others, since nobody judges a pair twice."
+            )
+        ]
+        if mine:
+            said.append(
+                gettext("You get pairs of these only: %(mine)s.") % {"mine": ", ".join(mine)}
+            )
         if eligibility.avoids_topics or eligibility.avoids_sensitive:
-            limited += " Pairs that you chose not to get are not counted as yours."
+            said.append(gettext("Pairs that you chose not to get are not counted as yours."))
         if eligibility.capped:
-            limited += (
-                f" You have had {eligibility.n_sensitive:,} pairs with a warning today, as many as "
-                "this project shows one person a day; more come after midnight UTC."
+            said.append(
+                ngettext(
+                    "You have had %(n)s pair with a warning today, as many as this project shows "
+                    "one person a day; more come after midnight UTC.",
+                    "You have had %(n)s pairs with a warning today, as many as this project shows "
+                    "one person a day; more come after midnight UTC.",
+                    eligibility.n_sensitive,
+                )
+                % {"n": count(eligibility.n_sensitive)}
             )
         return NothingReason(
             "yours_done",
-            "Nothing left for you right now",
-            "You have answered or skipped every pair that still needs votes; the rest is for "
-            f"others, since nobody judges a pair twice.{limited}",
+            gettext("Nothing left for you right now"),
+            " ".join(said),
             n_today=eligibility.n_today,
         )
     return NothingReason(
         "all_done",
-        "Everything is labeled",
-        "Every comparison of this project has the votes it needs, or all that can come.",
+        gettext("Everything is labeled"),
+        gettext("Every comparison of this project has the votes it needs, or all that can come."),
         n_today=eligibility.n_today,
     )
 
 
-def _minutes(until: datetime, now: datetime) -> int:
-    return max(1, -(-int((until - now).total_seconds()) // 60))
+def comes_back(until: datetime, now: datetime) -> str:
+    """When something that others hold is free again at the latest."""
+    minutes = max(1, -(-int((until - now).total_seconds()) // 60))
+    return ngettext(
+        "What they do not answer comes back, the first in at most %(n)s minute.",
+        "What they do not answer comes back, the first in at most %(n)s minutes.",
+        minutes,
+    ) % {"n": minutes}

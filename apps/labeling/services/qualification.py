@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from django.db import transaction
 from django.db.models import Count, Q, QuerySet
 from django.utils import timezone
+from django.utils.translation import gettext, ngettext
 
 from apps.accounts.models import Project, User
 from apps.accounts.services import audit_record
@@ -127,15 +128,21 @@ def attempt_start(*, project: Project, user: User) -> QualificationAttempt:
     if state.attempt is not None and state.running:
         return state.attempt
     if state.qualified_at is not None:
-        raise Conflict("You have qualified already.", code="qualification_passed")
+        raise Conflict(gettext("You have qualified already."), code="qualification_passed")
     if state.used_up:
         raise Conflict(
-            f"All {state.most_attempts} attempts are used. An admin can grant another.",
+            ngettext(
+                "The one attempt is used. An admin can grant another.",
+                "All %(n)s attempts are used. An admin can grant another.",
+                state.most_attempts,
+            )
+            % {"n": state.most_attempts},
             code="qualification_used_up",
         )
     if state.may_start_at is not None:
         raise Conflict(
-            f"The next attempt can begin at {timezone.localtime(state.may_start_at):%H:%M}.",
+            gettext("The next attempt can begin at %(time)s.")
+            % {"time": f"{timezone.localtime(state.may_start_at):%H:%M}"},
             code="qualification_cooling_down",
         )
     return _begin(project, user, state)
@@ -167,11 +174,13 @@ def attempt_grant(*, project: Project, user: User, by: User) -> QualificationAtt
 def _begin(project: Project, user: User, state: Qualification) -> QualificationAttempt:
     if not state.ready:
         raise Conflict(
-            "The qualification is not ready: "
-            f"{state.n_ready} of the {state.n_pairs} practice pairs it asks for are there. "
-            "An admin imports the others."
+            gettext(
+                "The qualification is not ready: %(ready)s of the %(all)s practice pairs it asks "
+                "for are there. An admin imports the others."
+            )
+            % {"ready": state.n_ready, "all": state.n_pairs}
             if state.n_pairs
-            else "This project asks for no qualification.",
+            else gettext("This project asks for no qualification."),
             code="qualification_not_ready",
         )
     number = state.n_attempts + 1
@@ -225,7 +234,7 @@ def attempt_answer(*, project: Project, user: User, answer: int, side: str) -> Q
         pk=answer, attempt__project=project, attempt__user=user
     ).values_list("attempt_id", flat=True)
     if not found:
-        raise Missing("There is no such pair in your qualification.", field="answer")
+        raise Missing(gettext("There is no such pair in your qualification."), field="answer")
     annotator_lock(project=project, user=user)
     attempt = QualificationAttempt.objects.select_for_update(no_key=True).get(pk=found[0])
     row = attempt.answers.select_related("comparison").get(pk=answer)

@@ -10,6 +10,7 @@ from typing import Unpack
 
 from django.db import transaction
 from django.db.backends.utils import CursorWrapper
+from django.utils.translation import gettext
 
 from apps.accounts.models import Project, User
 from apps.accounts.services import audit_record
@@ -193,7 +194,7 @@ def _retaken(
     """The slot again, or another of its comparison, for someone whose lease others have now."""
     if leased.state == Slot.State.DONE and leased.annotator == annotator:
         raise Conflict(
-            "You have already answered this pair. Change the answer under My answers.",
+            gettext("You have already answered this pair. Change the answer under My answers."),
             code="already_voted",
         )
     if lease_was_given(key, slot=leased.slot, annotator=annotator):
@@ -205,8 +206,10 @@ def _retaken(
         if row is not None:
             return slot_lock(cursor, row[0], annotator, source)
     raise Conflict(
-        "This pair went to someone else while it was away, so this answer was not counted. "
-        "It does not count against you.",
+        gettext(
+            "This pair went to someone else while it was away, so this answer was not counted. "
+            "It does not count against you."
+        ),
         code="lease_lost",
     )
 
@@ -246,7 +249,10 @@ def _replayed(
     )
     if not same:
         raise Conflict(
-            "This pair has already been answered differently. Change the answer under My answers.",
+            gettext(
+                "This pair has already been answered differently. Change the answer under "
+                "My answers."
+            ),
             code="key_reused",
         )
     counts = counts_read(cursor, leased.comparison)
@@ -262,7 +268,7 @@ def _replayed(
 def _own_vote(vote: int, annotator: User) -> Vote:
     found = Vote.objects.filter(pk=vote, annotator=annotator).first()
     if found is None:
-        raise Missing("There is no such answer of yours.", field="vote")
+        raise Missing(gettext("There is no such answer of yours."), field="vote")
     return found
 
 
@@ -276,8 +282,10 @@ def _round_check(leased: LeasedSlot) -> None:
         )
     if leased.kind == Slot.Kind.FORMER:
         raise Conflict(
-            "This pair was sent to re-annotation after you answered it, under newer guidelines. "
-            "Your answer stays as it was; you may meet the pair again.",
+            gettext(
+                "This pair was sent to re-annotation after you answered it, under newer "
+                "guidelines. Your answer stays as it was; you may meet the pair again."
+            ),
             code="earlier_round",
         )
 
@@ -285,7 +293,9 @@ def _round_check(leased: LeasedSlot) -> None:
 def _retire(vote: Vote) -> None:
     """Mark a vote as no longer current, once; the trigger forbids every other change to it."""
     if not Vote.objects.filter(pk=vote.pk, is_current=True).update(is_current=False):
-        raise Conflict("This answer has been changed meanwhile; reload it.", code="not_current")
+        raise Conflict(
+            gettext("This answer has been changed meanwhile; reload it."), code="not_current"
+        )
 
 
 def _key_checked(key: str) -> str:

@@ -1,10 +1,13 @@
 """Comments on a comparison, and questions from the label screen."""
 
+from django.conf import settings
 from django.contrib import messages
 from django.core.paginator import Paginator
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
+from django.utils import translation
+from django.utils.translation import gettext
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from apps.accounts.permissions import JUDGES, project_page
@@ -91,6 +94,8 @@ def _page(
 def questions(request: Request) -> HttpResponse:
     """What waits for reviewers and admins; what somebody asked themselves, with the answers."""
     judges = request.role in JUDGES
+    if judges:
+        translation.activate(settings.LANGUAGE_CODE)  # their part of this page is English
     found = (
         reads.questions_open(project=request.project)
         if judges
@@ -98,7 +103,7 @@ def questions(request: Request) -> HttpResponse:
     )
     page = Paginator(found, PER_PAGE).get_page(request.GET.get("page"))
     context = {
-        "page_title": "Questions" if judges else "My questions",
+        "page_title": "Questions" if judges else gettext("My questions"),
         "nav": "disputes" if judges else "answers",
         "judges": judges,
         "page": page,

@@ -5,6 +5,7 @@ from typing import Any
 from django.contrib import messages
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
+from django.utils.translation import gettext
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from apps.accounts.permissions import ADMIN, project_page
@@ -32,7 +33,7 @@ def guidelines(request: Request) -> HttpResponse:
         (g for g in versions if str(g.version) == wanted), versions[0] if versions else None
     )
     context = {
-        "page_title": "Guidelines",
+        "page_title": gettext("Guidelines"),
         "nav": "guidelines",
         "versions": versions,
         "shown": shown,

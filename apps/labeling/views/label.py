@@ -13,6 +13,8 @@ from django.http import Http404, HttpResponse, JsonResponse, QueryDict
 from django.middleware.csrf import get_token
 from django.shortcuts import redirect, render
 from django.urls import reverse
+from django.utils.translation import gettext
+from django.utils.translation import gettext_lazy as _
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 from django_htmx.http import HttpResponseClientRedirect
@@ -45,14 +47,18 @@ BACK_TO_ANSWERS = "answers"
 AUDIT = "audit"  # of the query string
 AUDITING = "auditing"  # of the session: the project whose votes a reviewer is auditing
 _HELD = screen.Notice(
-    "You still have a pair of the common queue: it comes first, and your vote on it counts as "
-    "usual. Audits follow.",
+    _(
+        "You still have a pair of the common queue: it comes first, and your vote on it counts as "
+        "usual. Audits follow."
+    ),
     tone="",
     icon="info",
 )
 _AUDITING = screen.Notice(
-    "Audits: you judge pairs again that others voted on, without seeing their votes. "
-    "Open Label in the menu to return to the common queue.",
+    _(
+        "Audits: you judge pairs again that others voted on, without seeing their votes. "
+        "Open Label in the menu to return to the common queue."
+    ),
     tone="",
     icon="eye-off",
 )
@@ -141,7 +147,9 @@ def revise(request: Request, vote_id: int) -> HttpResponse:
             idempotency_key=form.cleaned_data["key"],
             **form.answer_fields(),
         )
-        done = _changed(request, "Your answer was changed.", undo=f"answer={result.vote.pk}")
+        done = _changed(
+            request, gettext("Your answer was changed."), undo=f"answer={result.vote.pk}"
+        )
         return _stored(done, form.cleaned_data["key"])
 
     return _try(request, form, act, answered=vote_id)
@@ -154,7 +162,7 @@ def withdraw(request: Request, vote_id: int) -> HttpResponse:
 
     def act() -> HttpResponse:
         services.vote_withdraw(vote=vote_id, annotator=request.user)
-        said = "Your answer was withdrawn; others will judge this pair."
+        said = gettext("Your answer was withdrawn; others will judge this pair.")
         return _changed(request, said, undo=_undo(request))
 
     return _try(request, None, act)
@@ -339,7 +347,7 @@ def answers(request: Request) -> HttpResponse:
     found = answers_only(found, wanted.get("only", ""))
     page = Paginator(found, ANSWERS_PER_PAGE).get_page(request.GET.get("page"))
     context = {
-        "page_title": "My answers",
+        "page_title": gettext("My answers"),
         "nav": "answers",
         "form": form,
         "filtered": any(wanted.values()),
@@ -362,10 +370,10 @@ def opt_outs(request: Request) -> HttpResponse:
     form = OptOutForm(request.POST or None, current=mine, topics=topics)
     if request.method == "POST" and form.is_valid():
         services.annotator_opt_out(project=request.project, user=request.user, **form.cleaned_data)
-        messages.success(request, "Saved. It holds from your next pair on.")
+        messages.success(request, gettext("Saved. It holds from your next pair on."))
         return redirect("labeling:opt_outs", request.project.slug)
     context = {
-        "page_title": "What you do not want to get",
+        "page_title": gettext("What you do not want to get"),
         "nav": "answers",
         "form": form,
         "settings": selectors.settings_get(project=request.project),

@@ -7,6 +7,7 @@ from django.contrib import messages
 from django.http import Http404, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
+from django.utils.translation import gettext
 from django.views.decorators.http import require_POST, require_safe
 
 from apps.accounts.permissions import project_page
@@ -36,7 +37,7 @@ def qualification(request: Request) -> HttpResponse:
     answered = _answered(rows, request.GET.get("answered", ""))
     following = next((row for row in rows if row.answered_at is None), None)
     context = {
-        "page_title": "Qualification",
+        "page_title": gettext("Qualification"),
         "nav": "label",
         "state": state,
         "n_answered": sum(row.answered_at is not None for row in rows),
@@ -130,8 +131,8 @@ def _judged(request: Request, row: QualificationAnswer, *, is_last: bool) -> dic
 def _words(row: QualificationAnswer, choice: str) -> str:
     """A stored choice in the words of the buttons, on the sides of this row."""
     if choice in ("a", "b"):
-        return "A is better" if choice == row.left_is else "B is better"
-    return {"tie": "Tie", "both_bad": "Both are bad"}[choice]
+        return gettext("A is better") if choice == row.left_is else gettext("B is better")
+    return {"tie": gettext("Tie"), "both_bad": gettext("Both are bad")}[choice]
 
 
 def _reviewed(rows: list[QualificationAnswer]) -> list[dict[str, Any]]:

@@ -7,6 +7,7 @@ from django.contrib import messages
 from django.core.paginator import Paginator
 from django.http import Http404, HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
+from django.utils.translation import gettext
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from apps.accounts.permissions import ADMIN, READERS, project_page
@@ -97,7 +98,7 @@ def mine(request: Request) -> HttpResponse:
     found = ratings_of(project=request.project, annotator=request.user, search=search)
     page = Paginator(found, PER_PAGE).get_page(request.GET.get("page"))
     context = {
-        "page_title": "My ratings",
+        "page_title": gettext("My ratings"),
         "nav": "rate",
         "search": search,
         "page": page,

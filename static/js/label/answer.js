@@ -26,10 +26,14 @@
   const missing = (f) => {
     const rows = [...f.querySelectorAll("[data-criterion][data-required]")];
     const row = rows.find((one) => !answered(one));
-    if (row) return { text: `Judge “${row.dataset.criterion}” too.`, focus: row.querySelector("input") };
+    if (row) {
+      const text = interpolate(gettext("Judge “%(name)s” too."), { name: row.dataset.criterion }, true);
+      return { text, focus: row.querySelector("input") };
+    }
     const why = f.querySelector("[data-why][data-required]");
     if (why && !answered(why) && !why.querySelector("textarea").value.trim()) {
-      return { text: "Say why: choose a reason or write one.", focus: why.querySelector("input, textarea") };
+      const text = gettext("Say why: choose a reason or write one.");
+      return { text, focus: why.querySelector("input, textarea") };
     }
     return concord.improve?.missing(f, chosen(f)) ?? null;
   };
@@ -64,7 +68,11 @@
     const f = form();
     if (!f || !settled()) return;
     if (!chosen(f)) {
-      say(`Choose first: A or B${f.querySelector(".choice[value=tie]") ? ", or a tie." : "."}`);
+      say(
+        f.querySelector(".choice[value=tie]")
+          ? gettext("Choose first: A or B, or a tie.")
+          : gettext("Choose first: A or B."),
+      );
       document.getElementById("pair-title")?.focus({ preventScroll: true });
       return;
     }
@@ -84,7 +92,7 @@
       };
       if (document.querySelector("[data-cover]:not([open])")) {
         stop();
-        say("Open the pair first (O), or skip it.");
+        say(gettext("Open the pair first (O), or skip it."));
         return;
       }
       const age = performance.now() - shownAt;
@@ -148,8 +156,10 @@
     menu?.querySelector("[data-has]")?.toggleAttribute("hidden", !set);
     const rows = [...document.querySelectorAll("[data-criterion]")];
     const line = document.querySelector("[data-criteria-set]"); // where the rows are out of sight
-    if (line)
-      line.textContent = `${rows.filter(answered).length} of ${rows.length} ${rows.length === 1 ? "criterion" : "criteria"}`;
+    if (line) {
+      const text = ngettext("%(done)s of %(n)s criterion", "%(done)s of %(n)s criteria", rows.length);
+      line.textContent = interpolate(text, { done: rows.filter(answered).length, n: rows.length }, true);
+    }
   };
   document.addEventListener("input", marks);
   document.addEventListener("change", marks);
@@ -173,8 +183,9 @@
    answer's source, sent only when it was changed. */
 (() => {
   const concord = (window.concord ??= {});
-  const HELP =
-    "Markdown. Kept with your answer as a response written by a person; models may be trained on it.";
+  const HELP = gettext(
+    "Markdown. Kept with your answer as a response written by a person; models may be trained on it.",
+  );
   const LETTER = { left: "A", right: "B" };
 
   const parts = (f) => {
@@ -217,17 +228,27 @@
     if (p.box.open && better && from !== side && !changed(p)) fill(p, side);
     p.text.readOnly = p.box.open && !better && !changed(p);
     p.title.textContent = p.box.dataset.from
-      ? `Your version of answer ${LETTER[p.box.dataset.from]}`
-      : "Improve the better answer";
+      ? interpolate(
+          gettext("Your version of answer %(letter)s"),
+          { letter: LETTER[p.box.dataset.from] },
+          true,
+        )
+      : gettext("Improve the better answer");
     p.tools.hidden = !p.box.dataset.from;
     p.tools.querySelector("[data-improve-again] span").textContent = better
-      ? `Start again from ${LETTER[side]}`
-      : "Start again";
+      ? interpolate(gettext("Start again from %(letter)s"), { letter: LETTER[side] }, true)
+      : gettext("Start again");
     if (better && p.box.dataset.from && p.box.dataset.from !== side) {
-      p.help.textContent = `You wrote this from answer ${LETTER[p.box.dataset.from]}, and chose ${LETTER[side]}. It is kept as your version of ${LETTER[side]}; start again if you meant that one.`;
+      p.help.textContent = interpolate(
+        gettext(
+          "You wrote this from answer %(from)s, and chose %(chosen)s. It is kept as your version of %(chosen)s; start again if you meant that one.",
+        ),
+        { from: LETTER[p.box.dataset.from], chosen: LETTER[side] },
+        true,
+      );
     } else
       p.help.textContent = p.text.readOnly
-        ? "Choose the better answer, A or B: its text appears here."
+        ? gettext("Choose the better answer, A or B: its text appears here.")
         : HELP;
   };
 
@@ -239,7 +260,7 @@
     show(f);
     p.box.scrollIntoView({ block: "center" });
     if (p.text.readOnly)
-      concord.answer.say("Choose the better answer first, A or B; its text appears in the editor.");
+      concord.answer.say(gettext("Choose the better answer first, A or B; its text appears in the editor."));
     else p.text.focus({ preventScroll: true });
   };
 
@@ -287,7 +308,7 @@
     const p = parts(f);
     if (!p || side in LETTER || !changed(p)) return null;
     return {
-      text: "Your version improves A or B: choose which is better, or leave the version out.",
+      text: gettext("Your version improves A or B: choose which is better, or leave the version out."),
       focus: p.tools.querySelector("[data-improve-drop]"),
     };
   };

@@ -62,9 +62,10 @@
     place.hidden = left > WARN_BEFORE;
     if (!place.hidden) {
       const seconds = Math.max(0, Math.ceil(left / 1000));
+      const time = `${Math.floor(seconds / 60)}:${String(seconds % 60).padStart(2, "0")}`;
       place.querySelector("span").textContent = seconds
-        ? `reserved for you for ${Math.floor(seconds / 60)}:${String(seconds % 60).padStart(2, "0")} more`
-        : "time is up; your answer still counts unless someone else took the pair";
+        ? interpolate(gettext("reserved for you for %(time)s more"), { time }, true)
+        : gettext("time is up; your answer still counts unless someone else took the pair");
     }
     hold();
   };

@@ -72,13 +72,14 @@
 
   const minutes = (at) => {
     const n = Math.round((Date.now() - at) / 60_000);
-    return n < 1
-      ? "just now"
-      : n < 60
-        ? `${n} min ago`
+    if (n < 1) return gettext("just now");
+    const [text, amount] =
+      n < 60
+        ? [gettext("%(n)s min ago"), n]
         : n < 1440
-          ? `${Math.round(n / 60)} h ago`
-          : `${Math.round(n / 1440)} d ago`;
+          ? [gettext("%(n)s h ago"), Math.round(n / 60)]
+          : [ngettext("%(n)s d ago", "%(n)s d ago", Math.round(n / 1440)), Math.round(n / 1440)];
+    return interpolate(text, { n: amount }, true);
   };
 
   const begin = () => {
@@ -94,7 +95,8 @@
     if (!kept?.given || JSON.stringify(kept.given) === blank) return;
     put(form, kept.given);
     const note = form.querySelector("[data-restored]");
-    note.querySelector("span").textContent = `What you had entered here is back (kept ${minutes(kept.at)}).`;
+    const text = gettext("What you had entered here is back (kept %(when)s).");
+    note.querySelector("span").textContent = interpolate(text, { when: minutes(kept.at) }, true);
     note.hidden = false;
   };
 
@@ -207,7 +209,8 @@
     ).test(xhr.responseText);
     const text = outbox.items().find((item) => item.key === key)?.text;
     // the page that comes says why
-    if (!same && text) outbox.refuse(key, "An answer was not counted; what you wrote with it is kept here.");
+    if (!same && text)
+      outbox.refuse(key, gettext("An answer was not counted; what you wrote with it is kept here."));
     else outbox.settle(key, { keep: same });
   });
 
@@ -215,7 +218,7 @@
     const key = keyOf(event.detail.requestConfig ?? {});
     if (key) outbox.release(key, why);
     else if (event.detail.elt?.closest?.("#pair"))
-      say("The server cannot be reached; nothing was changed. Try again.");
+      say(gettext("The server cannot be reached; nothing was changed. Try again."));
     document.querySelectorAll(".choice.pressed").forEach((one) => one.classList.add("waiting"));
   };
   document.addEventListener("htmx:sendError", (event) => failed(event, "offline"));

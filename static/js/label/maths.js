@@ -14,7 +14,9 @@
 
   // Links, images, classes, styles: KaTeX would show the command's name alone; its source says more.
   const untrusted = ({ command }) => {
-    throw Object.assign(new Error(command), { rawMessage: `${command} does nothing here` });
+    throw Object.assign(new Error(command), {
+      rawMessage: interpolate(gettext("%(command)s does nothing here"), { command }, true),
+    });
   };
 
   const fetched = (element) =>
@@ -71,7 +73,11 @@
     } catch (error) {
       element.textContent = source;
       element.classList.add("broken");
-      element.title = `Not typeset: ${error.rawMessage ?? "too deeply nested"}`;
+      element.title = interpolate(
+        gettext("Not typeset: %(why)s"),
+        { why: error.rawMessage ?? gettext("too deeply nested") },
+        true,
+      );
     }
   };
 

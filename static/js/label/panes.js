@@ -92,7 +92,8 @@
       });
       show(unseen);
       const letter = unseen === "left" ? "A" : "B";
-      const text = `Here is answer ${letter}, which was not open yet. Read it, then choose.`;
+      const said = gettext("Here is answer %(letter)s, which was not open yet. Read it, then choose.");
+      const text = interpolate(said, { letter }, true);
       concord.answer?.say(text);
       const region = document.getElementById("announce");
       if (region) region.textContent = text;

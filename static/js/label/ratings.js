@@ -24,7 +24,11 @@
     const place = document.querySelector("[data-done]");
     if (!place) return;
     const all = cards();
-    place.textContent = `${all.filter(rated).length} of ${all.length}`;
+    place.textContent = interpolate(
+      gettext("%(done)s of %(n)s"),
+      { done: all.filter(rated).length, n: all.length },
+      true,
+    );
     place.hidden = false;
     if (!open()) say("");
     const has = document.querySelector("[data-has]");
@@ -85,7 +89,7 @@
       form().requestSubmit(document.querySelector("[data-submit]"));
       return;
     }
-    say(`Answer ${card.dataset.card} has no value yet.`);
+    say(interpolate(gettext("Answer %(letter)s has no value yet."), { letter: card.dataset.card }, true));
     mark(card);
   };
 

@@ -74,7 +74,9 @@
     document.querySelectorAll(".panes .math.only").forEach((element) => element.classList.remove("only"));
   };
 
-  const count = (n) => `${n.toLocaleString("en")} ${n === 1 ? "word" : "words"}`;
+  const { lang } = document.documentElement;
+  const said = (text, values) => interpolate(text, values, true);
+  const count = (n) => said(ngettext("%(n)s word", "%(n)s words", n), { n: n.toLocaleString(lang) });
 
   /* Marks both panes and says in a sentence what was found. */
   const show = () => {
@@ -91,13 +93,15 @@
       word.at = i;
     });
     if (a.length + b.length > MOST_WORDS)
-      return `Too long to compare: ${count(a.length + b.length)}. Nothing is marked.`;
+      return said(gettext("Too long to compare: %(words)s. Nothing is marked."), {
+        words: count(a.length + b.length),
+      });
     const found = window.Diff.diffArrays(
       a.map((word) => word.text),
       b.map((word) => word.text),
       { timeout: LONGEST },
     );
-    if (!found) return "Too long and too different to compare. Nothing is marked.";
+    if (!found) return gettext("Too long and too different to compare. Nothing is marked.");
     const changes = settled(found);
     const only = { a: [], b: [] };
     let [i, j, shared] = [0, 0, 0];
@@ -112,13 +116,18 @@
       }
       if (!added && !removed && !both) shared += value.length;
     }
-    if (!only.a.length && !only.b.length) return "The two answers have the same words.";
+    if (!only.a.length && !only.b.length) return gettext("The two answers have the same words.");
     const share = (2 * shared) / (a.length + b.length);
     if (share < LEAST_SHARED)
-      return `Too different to compare: ${Math.round(100 * share)} % of the words in common. Nothing is marked.`;
+      return said(gettext("Too different to compare: %(share)s of the words in common. Nothing is marked."), {
+        share: `${Math.round(100 * share)} %`,
+      });
     mark(only.a);
     mark(only.b);
-    return `Marked: ${count(only.a.length)} only in A, ${count(only.b.length)} only in B.`;
+    return said(gettext("Marked: %(a)s only in A, %(b)s only in B."), {
+      a: count(only.a.length),
+      b: count(only.b.length),
+    });
   };
 
   concord.difference = { show, clear };

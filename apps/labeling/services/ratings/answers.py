@@ -7,11 +7,13 @@ from datetime import datetime
 from django.db import transaction
 from django.db.backends.utils import CursorWrapper
 from django.db.models import F
+from django.utils.translation import gettext
 
 from apps.accounts.models import User
 from apps.accounts.services import audit_record
 from apps.common.errors import Conflict, DomainError, Missing
 from apps.common.models import longest
+from apps.common.numbers import count
 from apps.common.transactions import prepared_cursor, retried
 from apps.labeling.models import Guideline, Rating, RatingSlot, RatingTask
 from apps.labeling.services.answers import times_bounded
@@ -123,7 +125,7 @@ def rating_revise(
     given, key = _given(values, note, active_ms, wall_ms), _key_checked(idempotency_key)
     old = Rating.objects.filter(pk=rating, annotator=annotator).first()
     if old is None:
-        raise Missing("There is no such rating of yours.", field="rating")
+        raise Missing(gettext("There is no such rating of yours."), field="rating")
     with prepared_cursor() as cursor:
         eligibility = member_lock(cursor, old.project_id, annotator.pk)
         leased = _lock(cursor, old.slot_id)
@@ -132,7 +134,9 @@ def rating_revise(
             _same_or_refuse(known, leased, given)
             return RatingResult(known, replayed=True)
         if not Rating.objects.filter(pk=old.pk, is_current=True).update(is_current=False):
-            raise Conflict("This rating has been changed meanwhile; reload it.", code="not_current")
+            raise Conflict(
+                gettext("This rating has been changed meanwhile; reload it."), code="not_current"
+            )
         return RatingResult(
             _write(leased, annotator.pk, given, key, source, eligibility, replaces=old)
         )
@@ -188,7 +192,8 @@ def _canonical(values: tuple[int, ...], leased: _LeasedRatingSlot) -> list[int]:
     for number, value in enumerate(values, start=1):
         if not leased.low <= value <= leased.high:
             raise DomainError(
-                f"Response {number} has {value}; from {leased.low} to {leased.high} is asked.",
+                gettext("Response %(number)s has %(value)s; from %(low)s to %(high)s is asked.")
+                % {"number": number, "value": value, "low": leased.low, "high": leased.high},
                 field="values",
             )
     by_place = [value for _, value in sorted(zip(leased.shown, values, strict=True))]
@@ -204,7 +209,7 @@ def _retaken(
     """
     if leased.state == RatingSlot.State.DONE and leased.annotator == annotator:
         raise Conflict(
-            "You have already rated this task. Change the rating under My ratings.",
+            gettext("You have already rated this task. Change the rating under My ratings."),
             code="already_rated",
         )
     if rating_lease_was_given(key, slot=leased.slot, annotator=annotator):
@@ -214,8 +219,10 @@ def _retaken(
         if row is not None:
             return _lock(cursor, row[0])
     raise Conflict(
-        "This task went to someone else while it was away, so this rating was not counted. "
-        "It does not count against you.",
+        gettext(
+            "This task went to someone else while it was away, so this rating was not counted. "
+            "It does not count against you."
+        ),
         code="lease_lost",
     )
 
@@ -227,7 +234,9 @@ def _same_or_refuse(known: Rating, leased: _LeasedRatingSlot, given: _Given) -> 
         and known.note == given.note
     )
     if not same:
-        raise Conflict("This key was already used for a different rating.", code="key_reused")
+        raise Conflict(
+            gettext("This key was already used for a different rating."), code="key_reused"
+        )
 
 
 def _guideline_known(project: str, eligibility: Eligibility) -> int | None:
@@ -248,9 +257,11 @@ def _given(values: Sequence[int], note: str, active_ms: int | None, wall_ms: int
         raise DomainError("Whole numbers, one for each response.", field="values")
     note = note.strip()
     if len(note) > LONGEST_NOTE:
-        raise DomainError(f"At most {LONGEST_NOTE:,} characters.", field="note")
+        raise DomainError(
+            gettext("At most %(n)s characters.") % {"n": count(LONGEST_NOTE)}, field="note"
+        )
     if "\x00" in note:
-        raise DomainError("A NUL character, which no database text can hold.", field="note")
+        raise DomainError(gettext("A NUL character cannot be stored."), field="note")
     for name, time in (("active_ms", active_ms), ("wall_ms", wall_ms)):
         if time is not None and not 0 <= time <= _LONGEST_TIME:
             raise DomainError("Milliseconds, at most seven days of them.", field=name)

@@ -11,13 +11,16 @@ from typing import Any
 from django.core.signing import BadSignature, Signer
 from django.db import transaction
 from django.db.backends.utils import CursorWrapper
+from django.utils.translation import gettext, ngettext
 
 from apps.accounts.models import Project, User
 from apps.common.errors import DomainError, Missing
+from apps.common.numbers import count
 from apps.common.transactions import prepared_cursor, retried, row_named
 from apps.labeling.models import LabelingSettings, Rating, RatingSkip, RatingSlot, RatingTask
 from apps.labeling.services import statements as labeling_sql
 from apps.labeling.services.eligibility import Eligibility, role_check
+from apps.labeling.services.leasing import comes_back
 from apps.labeling.services.results import NothingReason
 from apps.labeling.texts import Messages
 
@@ -220,7 +223,7 @@ def eligibility_lock(cursor: CursorWrapper, project: str, annotator: int) -> Eli
     cursor.execute(labeling_sql.ELIGIBILITY_LOCK, values)
     row = row_named(cursor)
     if row is None:
-        raise Missing("There is no such project, or you are not a member of it.")
+        raise Missing(gettext("There is no such project, or you are not a member of it."))
     eligibility = Eligibility.of(row)
     role_check(eligibility.role)
     cursor.execute(RATED_TODAY, values)
@@ -233,12 +236,19 @@ def closed(eligibility: Eligibility) -> NothingReason | None:
     if reason is None:
         return None
     if reason.code == "guideline":
-        return replace(reason, text="Read the current version and confirm it to continue rating.")
+        text = gettext("Read the current version and confirm it to continue rating.")
+        return replace(reason, text=text)
     if reason.code == "daily_cap":
         return replace(
             reason,
-            text=f"You have rated {eligibility.n_today:,} tasks today, as many as this "
-            "project takes from one person a day. More come after midnight UTC.",
+            text=ngettext(
+                "You have rated %(n)s task today, as many as this project takes from one person "
+                "a day. More come after midnight UTC.",
+                "You have rated %(n)s tasks today, as many as this project takes from one person "
+                "a day. More come after midnight UTC.",
+                eligibility.n_today,
+            )
+            % {"n": count(eligibility.n_today)},
         )
     return reason
 
@@ -269,9 +279,11 @@ def rating_skip(*, slot: int, annotator: User, reason: str = "") -> RatingLease 
     Enough skips by different people take the task out of the queue for an admin to look at.
     """
     if len(reason) > _LONGEST_REASON:
-        raise DomainError(f"At most {_LONGEST_REASON} characters.", field="reason")
+        raise DomainError(
+            gettext("At most %(n)s characters.") % {"n": _LONGEST_REASON}, field="reason"
+        )
     if "\x00" in reason:
-        raise DomainError("No NUL characters.", field="reason")
+        raise DomainError(gettext("A NUL character cannot be stored."), field="reason")
     project = project_of(slot)
     with prepared_cursor() as cursor:
         eligibility = member_lock(cursor, project, annotator.pk)
@@ -285,7 +297,7 @@ def rating_skip(*, slot: int, annotator: User, reason: str = "") -> RatingLease 
 def project_of(slot: int) -> str:
     project = RatingSlot.objects.filter(pk=slot).values_list("project_id", flat=True).first()
     if project is None:
-        raise Missing("There is no such rating task.", field="slot")
+        raise Missing(gettext("There is no such rating task."), field="slot")
     return project
 
 
@@ -294,7 +306,7 @@ def member_lock(cursor: CursorWrapper, project: str, annotator: int) -> Eligibil
     try:
         return eligibility_lock(cursor, project, annotator)
     except Missing:
-        raise Missing("There is no such rating task.", field="slot") from None
+        raise Missing(gettext("There is no such rating task."), field="slot") from None
 
 
 def draw(
@@ -361,37 +373,43 @@ def _nothing(
     if not any_at_all:
         return NothingReason(
             "empty",
-            "Nothing to rate yet",
-            "No rating tasks have been imported into this project. An admin or engineer does that.",
+            gettext("Nothing to rate yet"),
+            gettext(
+                "No rating tasks have been imported into this project. An admin or engineer does "
+                "that."
+            ),
         )
     if n_leased:
-        tasks = "task is" if n_leased == 1 else "tasks are"
-        minutes = _minutes(back_at, now)
         return NothingReason(
             "held",
-            "Others are answering the rest",
-            f"{n_leased:,} {tasks} with other annotators right now. What they do not answer comes "
-            f"back, the first in at most {minutes} {'minute' if minutes == 1 else 'minutes'}.",
+            gettext("Others are answering the rest"),
+            ngettext(
+                "%(n)s task is with other annotators right now.",
+                "%(n)s tasks are with other annotators right now.",
+                n_leased,
+            )
+            % {"n": count(n_leased)}
+            + " "
+            + comes_back(back_at, now),
             back_at=back_at,
             n_today=eligibility.n_today,
         )
     if any_free:
         mine = [*(eligibility.topics or ()), *(eligibility.languages or ())]
-        limited = f" You get tasks of these only: {', '.join(mine)}." if mine else ""
+        limited = gettext("You get tasks of these only: %(mine)s.") % {"mine": ", ".join(mine)}
         return NothingReason(
             "yours_done",
-            "Nothing left for you right now",
-            "You have rated or skipped every task that still needs ratings; the rest is for "
-            f"others, since nobody rates a task twice.{limited}",
+            gettext("Nothing left for you right now"),
+            gettext(
+                "You have rated or skipped every task that still needs ratings; the rest is for "
+                "others, since nobody rates a task twice."
+            )
+            + (f" {limited}" if mine else ""),
             n_today=eligibility.n_today,
         )
     return NothingReason(
         "all_done",
-        "Everything is rated",
-        "Every rating task of this project has the ratings it needs.",
+        gettext("Everything is rated"),
+        gettext("Every rating task of this project has the ratings it needs."),
         n_today=eligibility.n_today,
     )
-
-
-def _minutes(until: datetime, now: datetime) -> int:
-    return max(1, -(-int((until - now).total_seconds()) // 60))

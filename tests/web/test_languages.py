@@ -1,0 +1,260 @@
+"""What annotators meet is in every language of the site, and the catalogues are whole."""
+
+import re
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from django.core import mail
+from django.test import Client
+from django.utils import timezone, translation
+from django.utils.formats import date_format
+
+from apps.accounts.models import Membership, Project, Role, User
+from apps.accounts.services import invitation_create
+from apps.accounts.services.mails import invitation_mail
+from apps.common import numbers
+from apps.common.templatetags.frame import ago
+from apps.labeling import services
+from apps.labeling.models import QualificationAttempt, Vote
+from apps.labeling.models.settings import reason_chips
+from apps.labeling.screens.label import REASONS
+from tests.labeling.pairs import answer_all, pairs_make, practice_make, rate, tasks_make, vote
+from tests.people import PASSWORD
+from tests.translations import DOMAINS, GERMAN, MIRRORED, mirrored, mo_read, outside, po_read
+
+PLACEHOLDER = re.compile(r"%\(\w+\)s|%[sd]|\{\w*\}|</?\w+[^>]*>")
+# Letters and words that are the same in every language, what the people of the tests wrote, and
+# notifications, which are kept as they were told.
+SAME = re.compile(
+    r"Concord|Ada|(?:read|label|write|train|approve|admin):|UTC|English|Deutsch|API|Markdown|Prompt|Ana\b|ana\b|Arguments|Ben\b|Esc\b"
+    r"|Question \d+: how long is a day\?|Practice \d+: what is 2 \+ 2\?|Because of \w+, says \d+"
+    r"|Twenty-four hours, in answer \d+\.|It depends, says answer \d+\.|(Four|Five), in \w+ \d+\."
+    r"|Answer \d to question \d+\.|Kindness|Read closely|Be fair|ana@example.org|Friendly"
+    r"|pairs came in: there is work|\d+ \w\b"
+)
+
+
+@pytest.mark.parametrize("domain", DOMAINS)
+def test_every_message_has_a_german_one_with_the_same_placeholders(domain: str) -> None:
+    messages = po_read(GERMAN / f"{domain}.po")[1:]
+    compiled = mo_read(GERMAN / f"{domain}.mo")
+    assert len(messages) == len({message.key for message in messages}) > 50
+    for message in messages:
+        wanted = 1 if message.msgid_plural is None else 2
+        assert not message.fuzzy, message.msgid
+        assert len(message.msgstr) == wanted, message.msgid
+        for source, text in zip(
+            (message.msgid, message.msgid_plural), message.msgstr, strict=False
+        ):
+            assert text, message.msgid
+            assert sorted(PLACEHOLDER.findall(text.replace("Strg", "Ctrl"))) == sorted(
+                PLACEHOLDER.findall(source)
+            ), text
+            assert '"' not in text.replace('="', "").replace('">', ""), (
+                text
+            )  # it may be an attribute
+        assert compiled[message.key] == "\0".join(message.msgstr), message.msgid
+    assert compiled.keys() - {""} == {message.key for message in messages}
+
+
+def test_numbers_and_times_have_the_signs_of_the_language() -> None:
+    assert numbers.count(12_345) == "12,345"
+    with translation.override("de"):
+        assert numbers.count(12_345) == "12.345"
+        assert (numbers.fixed(-1234.5, 1), numbers.percent(0.025)) == ("−1.234,5", "2,5 %")
+        assert numbers.figure(0.7134) == "0,713"
+        assert ">vor 3 Tagen<" in ago(timezone.now() - timedelta(days=3, minutes=1))
+        assert ">vor 1 Tag<" in ago(timezone.now() - timedelta(days=1, minutes=1))
+
+
+def test_what_is_stored_stays_english_and_its_words_do_not(
+    project: Project, ana: User, signed_in: Callable[[User], Client]
+) -> None:
+    assert list(REASONS) == reason_chips()
+    pairs_make(project, 2, show_rationale=True, reasons=["Clear", "Kindness"])
+    client = signed_in(ana)
+    page = client.get(f"/p/{project.slug}/label/", HTTP_ACCEPT_LANGUAGE="de")
+    html = page.content.decode()
+    assert 'value="Not my subject"' in html
+    assert "Nicht mein Fachgebiet" in html
+    assert re.search(r'value="Clear"[^>]*><span>Klar<', html)
+    assert re.search(r'value="Kindness"[^>]*><span>Kindness<', html)
+    english = client.get(f"/p/{project.slug}/label/", HTTP_ACCEPT_LANGUAGE="en").content.decode()
+    assert "Nicht mein" not in english
+    assert "A is better" in english
+
+
+def test_mails_are_in_the_language_of_the_person_or_of_who_invites(
+    project: Project, ana: User, ada: User, client: Client
+) -> None:
+    User.objects.filter(pk__in=(ana.pk, ada.pk)).update(language="de")
+    ada.refresh_from_db()
+    client.post("/password/forgotten/", {"email": ana.email}, HTTP_ACCEPT_LANGUAGE="en")
+    invitation, _ = invitation_create(project=project, role="annotator", email="b@x.org", by=ada)
+    assert invitation_mail(invitation, "/invitation/x/")
+    reset, invited = mail.outbox
+    assert "Passwort" in reset.subject
+    assert "Passwort" in reset.body
+    assert "lädt Sie" in invited.body
+    with translation.override("de"):
+        assert date_format(invitation.expires_at, "DATE_FORMAT") in invited.body
+
+
+# --- every page in a language that is not there, from right to left -------------------------------
+
+
+class Seen(HTMLParser):
+    """What a page says: its texts, and the attributes that people see or hear."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.texts: list[str] = []
+        self.attributes: list[str] = []
+        self.root: dict[str, str | None] = {}
+        self._quiet = 0
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        if tag == "html":
+            self.root = given
+        self._quiet += tag in ("script", "style", "kbd", "template", "textarea")
+        for name in ("aria-label", "title", "placeholder", "alt", "data-page-title"):
+            if given.get(name):
+                self.attributes.append(given[name] or "")
+
+    def handle_endtag(self, tag: str) -> None:
+        self._quiet -= tag in ("script", "style", "kbd", "template", "textarea")
+
+    def handle_data(self, data: str) -> None:
+        if not self._quiet:
+            self.texts.append(data)
+
+
+def unmarked(html: str) -> list[str]:
+    """Words that no catalogue has."""
+    seen = Seen()
+    seen.feed(re.sub(r'<div class="(prose|changes)".*?</div>', "", html, flags=re.DOTALL))
+    assert seen.root["dir"] == "rtl"
+    assert seen.root["lang"] == MIRRORED
+    texts = [outside(" ".join(seen.texts)), *map(outside, seen.attributes)]
+    return [word for text in texts for word in re.findall(r"[A-Za-z]{2,}.*", SAME.sub("", text))]
+
+
+@pytest.fixture
+def hebrew(tmp_path: Path) -> Iterator[dict[str, str]]:
+    with mirrored(tmp_path):
+        yield {"HTTP_ACCEPT_LANGUAGE": MIRRORED}
+
+
+WHOLE = {
+    "criteria": [{"key": "friendly", "label": "Friendly"}],
+    "show_rationale": True,
+    "show_strength": True,
+    "show_improve": True,
+}
+
+
+def test_every_page_of_an_annotator_is_translated(
+    project: Project,
+    ana: User,
+    ada: User,
+    signed_in: Callable[[User], Client],
+    hebrew: dict[str, str],
+) -> None:
+    left: dict[str, list[str]] = {}
+    client = signed_in(ana)
+    root = f"/p/{project.slug}"
+
+    def look(path: str, name: str = "", to: Client = client, **post: str) -> None:
+        send = to.post if post else to.get
+        answer = send(path, post, follow=True, **hebrew)
+        assert b"<html" in answer.content, (path, answer.status_code, answer.redirect_chain)
+        if words := unmarked(answer.content.decode()):
+            left[name or path] = words
+
+    pairs_make(project, 4, **WHOLE)
+    look(f"{root}/label/")
+    look(f"{root}/label/vote/", "refused", answer="left", key="x", slot="999999")
+    look("/my-work/")
+    look(f"{root}/overview/")
+    look(f"{root}/notifications/", "nothing new")
+    look(f"{root}/questions/")
+    look(f"{root}/opt-outs/")
+    look(f"{root}/opt-outs/", "opted out", avoids_sensitive="on")
+    look(f"{root}/answers/", "no answers")
+    vote(project, ana, strength=2, rationale="Kindness")
+    stored = Vote.objects.get()
+    look(f"{root}/label/?answer={stored.pk}", "an answer")
+    look(f"{root}/answers/")
+    look(f"{root}/answers/?choice=tie", "answers, none")
+    look(f"{root}/answers/{stored.pk}/withdraw/", "withdrawn", back_to="answers")
+    while isinstance(services.slot_lease_next(project=project, annotator=ana), services.Lease):
+        vote(project, ana)
+    look(f"{root}/label/", "nothing left")
+    tasks_make(project, 2)
+    look(f"{root}/rate/")
+    look(f"{root}/rate/mine/", "no ratings")
+    rate(project, ana, [1, 2, 3])
+    look(f"{root}/rate/mine/")
+    rate(project, ana, [1, 2, 3])
+    look(f"{root}/rate/", "nothing to rate")
+    look(f"{root}/guidelines/", "no guidelines")
+    for body in ("Be fair.", "Be fair.\n\nRead closely."):
+        services.guideline_publish(project=project, by=ada, body=body, is_major=True)
+    look(f"{root}/guidelines/")
+    look(f"{root}/label/", "guidelines to read")
+    look(f"{root}/rate/", "guidelines to read, rating")
+    look("/my-work/", "work, guidelines")
+    look(f"{root}/guidelines/acknowledge/", "read", version="2")
+    practice_make(project)
+    look(f"{root}/label/", "qualification first")
+    look(f"{root}/qualification/")
+    look(f"{root}/qualification/start/", "a practice pair", x="1")
+    QualificationAttempt.objects.all().delete()
+    answer_all(project, ana, [False, False, True])
+    look(f"{root}/qualification/?answered=1", "judged")
+    look(f"{root}/qualification/", "not passed")
+    look("/account/")
+    look("/projects/")
+    look("/account/profile/", "profile", language="xx", display_name="Ana")
+    look("/account/password/", "password", old_password="x", new_password1="y", new_password2="z")
+    look(f"{root}/label/?answer=99999", "no such answer")
+    Membership.objects.filter(user=ana).update(role=Role.ENGINEER)
+    look(f"{root}/label/", "not allowed")
+    look("/my-work/", "nowhere to label")
+    assert left == {}
+
+
+def test_every_page_before_signing_in_is_translated(
+    project: Project, ana: User, ada: User, client: Client, hebrew: dict[str, str]
+) -> None:
+    _, token = invitation_create(project=project, role="annotator", by=None)
+    left = {}
+    for path, post in (
+        ("/sign-in/", {}),
+        ("/sign-in/", {"login": "ana", "password": "wrong"}),
+        ("/password/forgotten/", {}),
+        ("/password/sent/", {}),
+        ("/password/new/x/y/", {}),
+        (f"/invitation/{token}/", {}),
+        (f"/invitation/{token}/", {"username": "ana", "password": PASSWORD}),
+        (f"/invitation/{token}/", {"username": "", "password": "ana"}),
+        ("/invitation/x/", {}),
+    ):
+        answer = client.post(path, post, **hebrew) if post else client.get(path, **hebrew)
+        if words := unmarked(answer.content.decode()):
+            left[path, str(post)] = words
+    strict = Client(enforce_csrf_checks=True)
+    if words := unmarked(strict.post("/sign-in/", {"x": "1"}, **hebrew).content.decode()):
+        left["csrf", ""] = words
+    assert left == {}
+
+
+def test_the_check_finds_a_word_that_nobody_has_marked() -> None:
+    page = f'<html dir="rtl" lang="{MIRRORED}"><p>⟦ש Save⟧ {{}}</p>'
+    assert unmarked(page.format("12")) == []
+    assert unmarked(page.format("Send")) == ["Send"]
+    assert unmarked(page.format('<i title="Send"></i>')) == ["Send"]
