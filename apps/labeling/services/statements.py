@@ -929,14 +929,14 @@ with back as materialized (
 ), withdrawn as (
   update labeling_slot s set state = 'withdrawn' from places p
   where s.id = p.id and p.is_free and p.place <= p.n
-  returning s.comparison_id
+), wanted as (
+  select comparison_id as id, n + count(*) filter (where not is_free or place > n) as places
+  from places group by comparison_id, n
+  union all
+  select id, n from back where id not in (select comparison_id from places)
 )
-update labeling_comparison c set
-  overlap = greatest(c.overlap, back.n
-    + (select count(*) from places p where p.comparison_id = c.id)
-    - (select count(*) from withdrawn w where w.comparison_id = c.id)),
-  updated_at = now()
-from back where c.id = back.id
+update labeling_comparison c set overlap = w.places, updated_at = now()
+from wanted w where c.id = w.id and c.overlap < w.places
 """
 
 
