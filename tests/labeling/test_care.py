@@ -115,9 +115,7 @@ def test_streams_of_their_own_spare_people_too(project: Project, stream: str) ->
         Comparison.objects.update(stratum="gold", gold="a")
     else:
         vote(project, ana)
-    services.annotator_opt_out(
-        project=project, user=ana, avoids_topics=[], avoids_sensitive=True
-    )
+    services.annotator_opt_out(project=project, user=ana, avoids_topics=[], avoids_sensitive=True)
     for _ in range(20):  # the draw between the streams is random
         got = services.slot_lease_next(project=project, annotator=ana)
         assert isinstance(got, NothingReason)
@@ -154,14 +152,10 @@ def test_who_leaves_a_pair_out_is_nobody_left_for_it(project: Project) -> None:
     grim_make(project, n_grim=1, n_mild=0)
     ana, ben = annotators_make(project, 2)
     vote(project, ana)
-    services.annotator_opt_out(
-        project=project, user=ben, avoids_topics=[], avoids_sensitive=True
-    )
+    services.annotator_opt_out(project=project, user=ben, avoids_topics=[], avoids_sensitive=True)
     pair = Comparison.objects.get()
     assert comparisons_settle(project=project).contested == [pair.pk]
-    services.annotator_opt_out(
-        project=project, user=ben, avoids_topics=[], avoids_sensitive=False
-    )
+    services.annotator_opt_out(project=project, user=ben, avoids_topics=[], avoids_sensitive=False)
     assert comparisons_settle(project=project).reopened == [pair.pk]
 
 
