@@ -227,12 +227,12 @@ def test_undo_skip_and_guidelines_by_keyboard(
     assert [v.choice == "both_bad" for v in Vote.objects.order_by("id")] == [True, False]
     expect(page.get_by_text("Your answer was changed.")).to_be_visible()
 
-    before = page.locator("input[name=slot]").input_value()
+    before = page.locator("#answer-form input[name=slot]").input_value()
     page.keyboard.press("s")
     expect(page.get_by_role("button", name="Not my subject")).to_be_focused()
     shot(page, "skip")
     page.keyboard.press("2")
-    expect(page.locator("input[name=slot]")).not_to_have_value(before)
+    expect(page.locator("#answer-form input[name=slot]")).not_to_have_value(before)
     assert Comparison.objects.get(slots=before).skips.get().reason == "Prompt is unclear"
 
     page.keyboard.press("g")

@@ -29,6 +29,7 @@ PAGES = [
     and not line.is_api
     and (line.roles is SIGNED_IN or ADMIN in line.roles)
     and line.expected(ADMIN) == 200
+    and line.name != "api:openapi-view"  # as long as there are operations, whatever the site
 ]
 
 
