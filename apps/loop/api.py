@@ -24,7 +24,7 @@ class NeedOut(Schema):
     url: str = Field(description="of the page that lists them")
 
 
-class ShareOut(Schema):
+class BehindOut(Schema):
     username: str
     n: int = Field(description="votes cast")
     behind: int = Field(description="votes they lack for their share")
@@ -41,7 +41,7 @@ class ProgressOut(Schema):
     no_forecast: str = Field(description="why there is no date")
     people: int
     share: int = Field(description="votes of each of them, past and to come")
-    behind: list[ShareOut] = Field(description="furthest first; for admins")
+    behind: list[BehindOut] = Field(description="furthest first; for admins")
 
 
 class OwnOut(Schema):
@@ -84,7 +84,7 @@ class EngineeringOut(Schema):
     )
 
 
-class EventOut(Schema):
+class OverviewEventOut(Schema):
     at: datetime
     action: str
     sentence: str
@@ -98,7 +98,7 @@ class OverviewOut(Schema):
     progress: ProgressOut | None
     own: OwnOut | None
     engineering: EngineeringOut | None
-    events: list[EventOut]
+    events: list[OverviewEventOut]
 
 
 class NoticeOut(Schema):
@@ -146,7 +146,7 @@ def _progress(shown: screens.Progress, role: str) -> ProgressOut:
         no_forecast=shown.forecast.why_not,
         people=work.people,
         share=work.share,
-        behind=[ShareOut(username=one.username, n=one.n, behind=one.behind) for one in work.behind]
+        behind=[BehindOut(username=one.username, n=one.n, behind=one.behind) for one in work.behind]
         if role == Role.ADMIN
         else [],
     )
@@ -194,8 +194,8 @@ def _engineering(made: screens.Engineering) -> EngineeringOut:
     )
 
 
-def _event(line: AuditLine) -> EventOut:
-    return EventOut(at=line.at, action=line.action, sentence=line.words)
+def _event(line: AuditLine) -> OverviewEventOut:
+    return OverviewEventOut(at=line.at, action=line.action, sentence=line.words)
 
 
 @router.get(

@@ -116,7 +116,9 @@ def fresh_pairs_queue(*, run: Run) -> FreshPairs:
     if run.state != Run.State.FINISHED or artifact is None:
         return FreshPairs()
     text = artifact_store().read_bytes(artifact.uri, sha256=artifact.sha256).decode("utf-8")
-    rows = pair_rows(text, run=run)
+    every = pair_rows(text, run=run)
+    # A file may hold empty answers; a model's of ours that says nothing is not worth people's time.
+    rows = [row for row in every if row["response_a"].strip() and row["response_b"].strip()]
     report = comparisons_import(
         project=run.project,
         rows=rows,
@@ -124,7 +126,8 @@ def fresh_pairs_queue(*, run: Run) -> FreshPairs:
         on_error="skip",
         identical_answers="warn",
     )
-    found = FreshPairs(report.n_created, report.n_unchanged, report.n_refused)
+    n_refused = report.n_refused + len(every) - len(rows)
+    found = FreshPairs(report.n_created, report.n_unchanged, n_refused)
     if run.pk in selectors.runs_awaiting_queueing():
         audit_record(
             action=selectors.QUEUED,

@@ -22,8 +22,10 @@ from apps.labeling.services import statements
 _NAMES = {
     " ".join(text.split()): name.strip("_")
     for module in (statements, selectors)
-    for name, text in vars(module).items()
-    if name.isupper() and isinstance(text, str) and len(text) > 60
+    for name, value in vars(module).items()
+    if name.isupper()
+    for text in (value.values() if isinstance(value, dict) else [value])
+    if isinstance(text, str) and len(text) > 60
 }
 _TYPES = {bool: "boolean", int: "bigint", float: "double precision", list: "text[]"}
 

@@ -87,7 +87,7 @@ class DiscardIn(VoteFilterIn):
     dry_run: bool = Field(False, description="say what would happen and change nothing")
 
 
-class ChangeOut(Schema):
+class DecisionChangeOut(Schema):
     before: str = Field(description="state, and winner where there is one: “decided: a”")
     after: str
     comparisons: int
@@ -98,7 +98,7 @@ class DiscardedOut(Schema):
     n_votes: int
     n_comparisons: int
     n_asked: int = Field(description="votes that others are asked for")
-    changed: list[ChangeOut]
+    changed: list[DecisionChangeOut]
 
 
 class DiscardOut(Schema):
@@ -189,7 +189,7 @@ def _discarded(done: services.Discarded, *, dry_run: bool = False) -> DiscardedO
         n_comparisons=done.n_comparisons,
         n_asked=done.n_asked,
         changed=[
-            ChangeOut(before=before, after=after, comparisons=n)
+            DecisionChangeOut(before=before, after=after, comparisons=n)
             for (before, after), n in done.changed.items()
         ],
     )

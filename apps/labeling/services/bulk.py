@@ -22,7 +22,7 @@ from apps.common.errors import Conflict, DomainError, Missing, Refused
 from apps.common.transactions import retried
 from apps.labeling.models import NOBODY_LEFT, BulkAction, Comparison, SavedView, Slot
 from apps.labeling.selectors.finding import Wanted, comparisons_matching
-from apps.labeling.services import statements as sql
+from apps.labeling.services import bulk_statements as sql
 from apps.labeling.services.redeciding import decisions_redo
 from apps.labeling.services.review import comparisons_set_aside
 

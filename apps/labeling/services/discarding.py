@@ -24,7 +24,7 @@ from apps.common.models import longest
 from apps.common.transactions import retried
 from apps.labeling.models import Comparison, Decision, Discard, DiscardedVote, Slot
 from apps.labeling.selectors.person_votes import COUNTED, VoteFilter, person_votes
-from apps.labeling.services import statements as sql
+from apps.labeling.services import bulk_statements as sql
 from apps.labeling.services.exhausting import comparisons_settle
 from apps.labeling.services.redeciding import votes_recount
 

@@ -17,7 +17,7 @@ from django.db.models import Count
 from apps.accounts.models import Project
 from apps.common.transactions import retried
 from apps.labeling.models import NOBODY_LEFT, Comparison, Decision
-from apps.labeling.services import statements as sql
+from apps.labeling.services import bulk_statements as sql
 from apps.labeling.services.eligibility import labelers_now
 from apps.labeling.services.redeciding import decisions_redo, policy_of
 from measures.voting import Rule

@@ -18,7 +18,7 @@ from apps.accounts.models import Membership, Project, Role, User
 from apps.common.errors import Conflict, DomainError
 from apps.common.transactions import WORTH_IT, plans_renew, retried, rows_named
 from apps.labeling.models import Choice, Comparison, Decision, LabelingSettings, Slot, Vote
-from apps.labeling.services import statements as sql
+from apps.labeling.services import bulk_statements as sql
 from apps.labeling.services.answers import Answer
 from apps.labeling.services.loading import ids_next, rows_copy
 from apps.labeling.services.redeciding import votes_recount

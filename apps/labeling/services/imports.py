@@ -29,7 +29,7 @@ from apps.common.transactions import columns_named
 from apps.labeling import dispatch
 from apps.labeling.formats.layouts import DEFAULTS, missing_refuse
 from apps.labeling.models import ImportJob
-from apps.labeling.services import statements as sql
+from apps.labeling.services import bulk_statements as sql
 from apps.labeling.services.projects import day_checked
 from workers.artifacts import ArtifactError, Store, StoreUnreachable
 

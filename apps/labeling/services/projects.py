@@ -11,6 +11,7 @@ from apps.accounts import services as accounts
 from apps.accounts.models import Project, User
 from apps.common.errors import DomainError
 from apps.labeling.models import Consensus, DecideBy, Guideline, LabelingSettings, Slot
+from apps.labeling.services import bulk_statements as bulk_sql
 from apps.labeling.services import statements as sql
 from apps.labeling.services.exhausting import comparisons_settle
 from apps.labeling.services.notices import guideline_tell
@@ -326,7 +327,7 @@ def labeling_settings_update(
 def _overlap_apply(current: LabelingSettings, by: User) -> None:
     with connection.cursor() as cursor:
         cursor.execute(
-            sql.OVERLAP_APPLIED,
+            bulk_sql.OVERLAP_APPLIED,
             {
                 "project": current.project_id,
                 "base": current.overlap,

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from apps.accounts.models import Project
 from apps.common.transactions import columns_named, retried
 from apps.labeling.models import Consensus, DecideBy, Decision, LabelingSettings
+from apps.labeling.services import bulk_statements as bulk_sql
 from apps.labeling.services import statements as sql
 from apps.labeling.services.deciding import STATE_OF, Policy, posteriors_of
 from measures import voting
@@ -129,7 +130,7 @@ def votes_recount(*, project: Project, comparisons: list[int]) -> Redecided:
     policy = policy_of(project=project)
     posteriors = None
     with connection.cursor() as cursor:
-        cursor.execute(sql.COUNTS_STORE, {"ids": ids})
+        cursor.execute(bulk_sql.COUNTS_STORE, {"ids": ids})
         if policy.method:
             shares = [posteriors_of(cursor, comparison, policy) for comparison in ids]
             posteriors = np.array(ids, dtype=np.int64), np.array(shares, dtype=np.float64)
@@ -152,7 +153,7 @@ def decisions_preview(
 def _read(project: Project, policy: Policy, only: list[int] | None = None) -> Known:
     with connection.cursor() as cursor:
         cursor.execute(
-            sql.READ_DECISIONS,
+            bulk_sql.READ_DECISIONS,
             {"project": project.pk, "rule": json.dumps(asdict(_rule(policy))), "only": only},
         )
         found = columns_named(cursor)
@@ -245,7 +246,7 @@ def _store_posteriors(known: Known, shares: NDArray[np.float64], rows: NDArray[n
     if not len(rows):
         return
     with transaction.atomic(), connection.cursor() as cursor:
-        cursor.execute(sql.MOVED_TABLE)
+        cursor.execute(bulk_sql.MOVED_TABLE)
         cursor.execute("truncate moved_posteriors")
         with cursor.copy("copy moved_posteriors from stdin") as copy:
             for start in range(0, len(rows), _PART):
@@ -263,7 +264,7 @@ def _store_posteriors(known: Known, shares: NDArray[np.float64], rows: NDArray[n
                     )
                 )
         cursor.execute("analyze moved_posteriors")
-        cursor.execute(sql.STORE_POSTERIORS)
+        cursor.execute(bulk_sql.STORE_POSTERIORS)
 
 
 @retried
@@ -287,9 +288,9 @@ def _store(
     ]
     with transaction.atomic(), connection.cursor() as cursor:
         ids = known.ids[rows].tolist()
-        cursor.execute(sql.LOCK_COMPARISONS, {"ids": ids})
+        cursor.execute(bulk_sql.LOCK_COMPARISONS, {"ids": ids})
         cursor.execute(
-            sql.STORE_DECISIONS,
+            bulk_sql.STORE_DECISIONS,
             {
                 "ids": ids,
                 "outcomes": [one.outcome.value for one in said],

@@ -26,10 +26,10 @@ from apps.labeling.models import (
     Vote,
 )
 from apps.labeling.services.answers import counts_read
+from apps.labeling.services.bulk_statements import NEW_SLOTS, OLD_SLOTS, SET_ASIDE
 from apps.labeling.services.deciding import decision_store
 from apps.labeling.services.notices import ruling_tell, work_tell
 from apps.labeling.services.redeciding import policy_of
-from apps.labeling.services.statements import NEW_SLOTS, OLD_SLOTS, SET_ASIDE
 
 # Votes of these slots decide; former ones, hidden repeats and audits do not.
 DECIDING = (Slot.Kind.REGULAR, Slot.Kind.GOLD)

@@ -95,6 +95,7 @@ class Pair(Answered):
     right: tuple[Message, ...] = field(metadata=_MESSAGES)
     leased_until: datetime = field(metadata=_MOMENT)
     asks: Asks = field(metadata={"read": Asks.read})
+    warning: str = ""  # what may upset whoever reads it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -261,3 +262,9 @@ class LabelingSettings(Answered):
     qualification_attempts: int
     qualification_cooldown_minutes: int
     constraint_phrases: tuple[str, ...] = field(metadata={"read": tuple})
+    show_rulings: bool = False
+    completion_votes: int = 0
+    due_on: str | None = None  # such as 2026-11-30
+    sensitive_topics: tuple[str, ...] = field(metadata={"read": tuple}, default=())
+    sensitive_cap: int = 0
+    judge_first: bool = True
