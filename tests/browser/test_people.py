@@ -122,7 +122,7 @@ def test_ana_comes_home_on_a_phone(live_server, open_page, sign_in, project: Pro
     expect(page.locator("#pair-title")).to_contain_text("Pair 2")
     page.locator(".switcher summary").tap()
     page.get_by_role("link", name="My work in all projects").tap()
-    page.get_by_role("link", name="Read the guidelines of Arguments").tap()
+    page.get_by_role("link", name="Read the guidelines in Arguments").tap()
     no_serious_violation(page, "reading-phone")
     page.get_by_role("button", name="I have read the guidelines").tap()
     page.get_by_role("link", name="To the qualification").tap()

@@ -45,6 +45,7 @@ def test_emil_launches_a_run_and_watches_it_finish(
 ) -> None:
     page = open_page()
     sign_in(page, "emil")
+    page.get_by_role("link", name="All runs").click()
     page.get_by_role("link", name="New run").first.click()
     page.get_by_role("link", name="Test run").click()
     page.get_by_label("Name").fill("watched")
@@ -176,6 +177,7 @@ def test_runs_are_ticked_in_the_list_and_drawn_in_one_chart(
         metrics_add(run, 1, [1, 2, 3], drill__value=[0.1, 0.2, 0.3])
     page = open_page(dark=True)
     sign_in(page, "emil")
+    page.get_by_role("link", name="All runs").click()
     page.get_by_label("Compare slow").check()
     page.get_by_label("Compare fast").check()
     page.get_by_role("button", name="Compare selected runs").click()
