@@ -314,13 +314,16 @@ def test_a_service_with_a_version_is_asked_once_for_each_exact_text() -> None:
 def server() -> Iterator[tuple[str, dict]]:
     """A server on this machine; `state` says what it does."""
     state: dict = {"asked": 0, "drip": threading.Event()}
+    counting = threading.Lock()
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            state["asked"] += 1
+            with counting:  # requests come at once
+                state["asked"] += 1
+                number = state["asked"]
             items = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["items"]
             body = json.dumps({"scores": [len(item["response"]) for item in items]}).encode()
-            if state["asked"] == 1:
+            if number == 1:
                 self.connection.close()  # hangs up on the first
                 return
             self.send_response(200)
