@@ -109,7 +109,7 @@ class JobSpec:
     code_version: str = ""
     resume: Resume | None = None
     limits: Limits = field(default_factory=Limits)
-    baseline: Mapping[str, Any] = field(default_factory=dict)  # see workers.diagnosis.baseline
+    baseline: Mapping[str, Any] = field(default_factory=dict)  # see workers.rules.diagnosis
     secret: str = field(default="", repr=False)  # see workers.contract.signing
     version: int = VERSION
 

@@ -4,7 +4,7 @@ With the library's defaults a model that went NaN logs a loss of zero and trains
 loss is replaced by an average of the losses before it (`logging_nan_inf_filter`), and a NaN
 gradient goes into the weights. Here the first such step is skipped whole: the gradients are dropped
 (None, not zero, for AdamW would move on by momentum), so weights and moments stay bit for bit what
-they were. The next one in a row stops the run (`workers.guardrails.watch`).
+they were. The next one in a row stops the run (`workers.rules.engine`).
 """
 
 import copy
@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from workers import ranks
 from workers.data.batches import LengthGroupedSampler
-from workers.guardrails.watch import GuardStop
+from workers.guardrails import GuardStop
 from workers.layouts.arguments import splitting
 from workers.layouts.gathered import (
     Groups,

@@ -26,15 +26,9 @@ from workers.config.training import TrainingSettings
 from workers.context import RunContext
 from workers.contract.events import Fault, RecipeError
 from workers.data.snapshot import TRAIN
-from workers.guardrails.watch import (
-    Guardrails,
-    GuardStop,
-    Violation,
-    first_stop,
-    report,
-    stop_error,
-)
+from workers.guardrails import GuardStop, live_engine, report, stop_error
 from workers.layouts.arguments import layout_arguments
+from workers.rules.engine import first_stop
 from workers.trainers.guarded_trainer import GuardedTrainer
 
 if TYPE_CHECKING:
@@ -90,9 +84,7 @@ class Reporter(TrainerCallback):
         self.evaluated: dict[str, float] = {}
         self.evaluated_at = -1
         self.losses: list[tuple[int, float]] = []  # (step, held-out loss) of this attempt
-        self.guards = Guardrails(
-            context.spec.kind, getattr(settings, "guards", {}), per_check=settings.batch_size
-        )
+        self.rules = live_engine(context.spec, settings)
 
     # --- guardrails ---
 
@@ -100,7 +92,7 @@ class Reporter(TrainerCallback):
         """Guard the metrics of a step of this model. `parts` are the trainer's, as callbacks get
         them. Raises `GuardStop` when a rule ends the run. All ranks judge by the first one's
         metrics, which may be rounded otherwise than theirs."""
-        violations = self.judge(self.offset + step, ranks.from_first(dict(metrics)))
+        violations = self.rules.check(self.offset + step, ranks.from_first(dict(metrics)))
         report(self.context, violations)
         for violation in violations:
             for change in violation.adjustment:
@@ -109,13 +101,9 @@ class Reporter(TrainerCallback):
         if (stop := first_stop(violations)) is not None:
             raise GuardStop(stop)
 
-    def judge(self, step: int, metrics: Mapping[str, float | None]) -> list[Violation]:
-        """What is crossed by the metrics of a step of the run."""
-        return self.guards.check(step, metrics)
-
     def not_finite(self, step: int, what: str, *, again: bool = False) -> None:
         """A step gave no numbers: told as skipped, or `GuardStop`."""
-        violation = self.guards.finite.skip_or_stop(self.offset + step, what, again=again)
+        violation = self.rules.finite.skip_or_stop(self.offset + step, what, again=again)
         report(self.context, [violation])
         if violation.action == "stop":
             raise GuardStop(violation)
@@ -124,7 +112,7 @@ class Reporter(TrainerCallback):
         """Adds to a checkpoint what the library's trainer does not know of."""
         if self.context.writer is not None:
             (folder / "training_args.bin").unlink(missing_ok=True)  # a pickle that nobody reads
-            (folder / GUARDS_FILE).write_text(json.dumps(self.guards.state()))
+            (folder / GUARDS_FILE).write_text(json.dumps(self.rules.state()))
 
     # --- the trainer's callbacks ---
 
@@ -286,7 +274,7 @@ def train_from(context: RunContext, trainer: Any, resume: Path | None, *, offset
     reporter = next(c for c in trainer.callback_handler.callbacks if isinstance(c, Reporter))
     trainer.guard = reporter
     if resume is not None and (resume / GUARDS_FILE).is_file():
-        reporter.guards.restore(json.loads((resume / GUARDS_FILE).read_text()))
+        reporter.rules.restore(json.loads((resume / GUARDS_FILE).read_text()))
     try:
         if resume is None and trainer.eval_dataset is not None:
             trainer.evaluate()  # the curve starts before the first step
