@@ -30,7 +30,7 @@ from workers.contract.events import Alert, ArtifactSaved, Evidence
 from workers.data.batches import encode_pair
 from workers.recipes import ppo as recipe
 from workers.rewards import model
-from workers.rollouts.sampling import derive_seed
+from workers.rollouts.local import derive_seed
 from workers.rules.choices import guardrails_of
 
 GOLD_WINDOW = 5  # steps at either end of a run whose answers make its hidden gold

@@ -21,7 +21,7 @@ from benchmarks.overoptimization_world.courses import (
 )
 from benchmarks.overoptimization_world.world import PPO, World, answers, build
 from workers.contract.events import Alert, CheckpointSaved
-from workers.rollouts.sampling import derive_seed
+from workers.rollouts.local import derive_seed
 from workers.rules.choices import guardrails_of
 
 ANSWERS_PER_QUESTION = 6  # behind each gold figure

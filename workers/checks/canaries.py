@@ -18,7 +18,7 @@ from workers.context import RunContext
 from workers.contract.events import Fault, RecipeError
 from workers.data.snapshot import TRAIN, Preference, evaluation_splits, read_preferences
 from workers.rewards.source import RewardSource
-from workers.rollouts.sampling import derive_seed
+from workers.rollouts.local import derive_seed
 from workers.samples import choose
 
 GOLD, OWN = "canaries", "reward_data"

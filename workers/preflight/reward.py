@@ -22,8 +22,7 @@ from measures.trust.significance import Pairs, share_of
 from workers.data.snapshot import Demonstration, Messages, Preference, prompt_key
 from workers.models.loading import stop_ids
 from workers.preflight.findings import BLOCK, OK, UNKNOWN, WARN, Finding, Parts
-from workers.rollouts.local import Responses, generate
-from workers.rollouts.sampling import Sampling, derive_seed
+from workers.rollouts.local import Responses, Sampling, derive_seed, generate
 
 LEVEL_OF = {"block": BLOCK, "warn": WARN}  # the setting reward_check
 

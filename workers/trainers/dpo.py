@@ -30,8 +30,8 @@ from workers.context import RunContext
 from workers.data.batches import Encoded, PairEncoder
 from workers.data.snapshot import Messages, Preference
 from workers.layouts.shards import ALONE, Shares
+from workers.models.forward import Reference
 from workers.models.lora import body_of
-from workers.models.reference import Reference
 from workers.rollouts.answer_tokens import (
     AnswerTokens,
     Batch,
@@ -41,7 +41,7 @@ from workers.rollouts.answer_tokens import (
     with_output_layer,
 )
 from workers.rollouts.drawing import Answer, answer
-from workers.rollouts.sampling import Sampling
+from workers.rollouts.local import Sampling
 from workers.samples import choose, emit_samples, encode_fitting
 from workers.trainers.microbatch import PartedTRL, placeholder_rows
 from workers.trainers.trainer_bridge import GuardedTrainer

@@ -36,7 +36,7 @@ from workers.rollouts.answer_tokens import (
     with_output_layer,
 )
 from workers.rollouts.drawing import Answer, answer
-from workers.rollouts.sampling import Sampling
+from workers.rollouts.local import Sampling
 from workers.samples import choose
 from workers.trainers.microbatch import PartedTRL, placeholder_rows
 from workers.trainers.trainer_bridge import GuardedTrainer
