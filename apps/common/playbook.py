@@ -124,10 +124,12 @@ def advice(rule: str) -> str:
     return page.advice.get(known.name if known else rule, page.summary)
 
 
-def next_step(kind: str) -> str:
-    """What to do about a run that failed so; empty where nothing is known."""
+def next_step(kind: str, fault: str = "") -> str:
+    """What to do about a run that failed so: by its kind, else by the group that its kind begins
+    with (`contract_*`), else by whose fault it was; empty where nothing is known."""
     named = {name: text for page in pages().values() for name, text in page.next_steps.items()}
-    return named.get(kind) or named.get(f"{kind.partition('_')[0]}_*", "")
+    groups = (f"{kind.partition('_')[0]}_*", f"{fault}_*")
+    return next((named[name] for name in (kind, *groups) if name in named), "")
 
 
 def experiment_words(name: str) -> Check:

@@ -7,7 +7,6 @@ from typing import Any
 
 from apps.common import playbook
 from apps.common.numbers import figure
-from apps.training import display
 from apps.training.models import Alert, Run
 from workers.config import recipe_config, recipe_fields
 from workers.rules.choices import failure_kind, rules_of
@@ -131,14 +130,12 @@ _WHOSE = {
     "configuration": "Configuration problem.",
     "machine": "Machine problem.",
     "bug": "Bug in Concord.",
+    "guard": "A guardrail stopped it on purpose.",
+    "user": "Ended by a person.",
 }
 
 
 def next_step(run: Run) -> str:
     """Whose turn it is, and what they do; empty for a run that has not failed."""
-    known = playbook.next_step(run.failure_kind) if run.failure_kind else ""
-    return (
-        f"{_WHOSE.get(run.fault, '')} {known}".strip()
-        if known
-        else display.TURNS.get(run.fault, "")
-    )
+    known = playbook.next_step(run.failure_kind, run.fault) if run.failure_kind else ""
+    return f"{_WHOSE.get(run.fault, '')} {known}".strip()

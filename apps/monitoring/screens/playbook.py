@@ -116,7 +116,7 @@ def _rules(entry: Page) -> list[RuleView]:
             name=rule.name,
             title=rule.title,
             kinds=", ".join(rule.kinds),
-            watches=", ".join(rule.metrics),
+            watches=", ".join(rule.metrics) or "the diagnosis",
             alarms=f"{condition(rule)}, {rule.patience_words}",
             advice=entry.advice.get(rule.name, ""),
             source=rule.source,
