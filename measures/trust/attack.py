@@ -11,15 +11,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from measures.accuracy import pair_credit
+from measures.blocks import Example, Intervals, Table, Texts
 from measures.bootstrap import LEAST_UNITS
 from measures.estimate import Interval
 from measures.intervals import mean_interval
 from measures.trust.findings import (
-    Example,
     Finding,
-    Intervals,
-    Table,
-    Texts,
     Verdict,
     clustered_share,
     listed,

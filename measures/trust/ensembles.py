@@ -5,13 +5,10 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from measures.blocks import Block, Example, Intervals, Texts
 from measures.estimate import Interval
 from measures.trust.findings import (
-    Block,
-    Example,
     Finding,
-    Intervals,
-    Texts,
     Verdict,
     clustered_share,
     listed,

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from measures.blocks import Table
 from measures.estimate import Interval
 from measures.trust.findings import (
     Finding,
-    Table,
     Verdict,
     clustered_share,
     percent,

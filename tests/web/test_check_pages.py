@@ -13,7 +13,7 @@ from pytest_django.fixtures import Settings
 
 from apps.accounts.models import Project, User
 from apps.training.models import Artifact, Run, RunInput
-from measures.trust.findings import Table
+from measures.blocks import Table
 from workers.diagnosis.experiments import EXPERIMENTS
 
 FOUND = {

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from django.urls import reverse
 
-from apps.common.drawing.axes import words
 from apps.common.numbers import figure
 from apps.common.registry import playbook_url
+from apps.common.report.axes import words
 from apps.monitoring.selectors.diagnosis import Diagnosed
 from apps.monitoring.stages import STAGE_NAMES
 from apps.training.models import Run

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from apps.common.drawing.blocks import Part, parts
 from apps.common.numbers import figure
+from apps.common.report.blocks import Part, parts
 from apps.monitoring.selectors.checks import CONFIRMS, REFUTES, ExperimentState
 from apps.training.models import Run
-from measures.trust.findings import Histogram
+from measures.blocks import Histogram
 from workers.diagnosis.experiments import EXPERIMENTS, next_experiments
 from workers.diagnosis.verdict import Experiment, Finding
 
