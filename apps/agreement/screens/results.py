@@ -4,7 +4,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from apps.agreement.models import AgreementReport
-from apps.agreement.screens.charts import Estimate, percent, whiskers
+from apps.agreement.screens.charts import percent, shares
+from apps.common.report.blocks import Part
+from measures.estimate import Interval
 from measures.model_ranking import LEAST_PEOPLE, LEAST_PROMPTS
 
 Figures = Mapping[str, Any]
@@ -102,18 +104,26 @@ def _ranked(row: Figures, figures: Figures) -> dict[str, Any]:
     }
 
 
-def _chart(order: Figures, figures: Figures) -> Any:
+def _chart(order: Figures, figures: Figures) -> Part:
     rows = [
-        Estimate(
+        (
             figures["names"][row["model"]],
-            row["wins"],
-            row["wins_low"],
-            row["wins_high"],
-            tone="ours",
+            Interval(
+                value=row["wins"],
+                low=row["wins_low"],
+                high=row["wins_high"],
+                n=figures["rates"][row["model"]]["n"],
+            ),
+            "accent",
         )
         for row in order["strengths"]
     ]
-    return whiskers(rows, line=0.5)
+    return shares(
+        rows,
+        line=0.5,
+        line_label="a model of average strength",
+        note="Share of votes each model wins against one of average strength.",
+    )
 
 
 def _control(row: Figures) -> dict[str, str]:

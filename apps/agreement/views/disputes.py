@@ -331,7 +331,6 @@ def causes(request: Request) -> HttpResponse:
         "by": by,
         "chart": screen.causes_chart(counts),
         "over": screen.causes_over(counts, by),
-        "legend": [(label, screen.TONES[cause]) for cause, label in screen.CAUSES],
         "may_write": request.role == ADMIN,
     }
     return render(request, "agreement/disputes_causes.html", context)
