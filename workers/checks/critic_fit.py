@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING
 import torch
 from safetensors.torch import load_file
 
-from measures.blocks import Table
-from measures.trust.findings import plain
+from measures.blocks import Table, plain
 from workers.checks.asking import (
     BATCH,
     ask,

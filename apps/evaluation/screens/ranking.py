@@ -8,8 +8,7 @@ from apps.evaluation.selectors.adversarial import RoundCounts, RoundPair
 from apps.evaluation.selectors.ranking import Graded
 from apps.labeling.texts import excerpt
 from apps.labeling.texts import plain as plain_text
-from measures.blocks import Curve, Example, Series
-from measures.trust.findings import percent, plain
+from measures.blocks import Curve, Example, Series, percent, plain
 
 _TONES = {"rated": "good", "review": "warn", "dropped": "bad"}
 
