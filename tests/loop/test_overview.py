@@ -345,7 +345,7 @@ def test_what_comes_in_many_parts_is_told_once(project: Project) -> None:
 
 def told(person: User, kind: str) -> list[str]:
     rows = Notice.objects.filter(user=person, kind=kind)
-    return list(rows.order_by("pk").values_list("text", flat=True))
+    return [notice.sentence for notice in rows.order_by("pk")]
 
 
 def test_those_who_answered_a_pair_are_told_of_the_ruling_on_the_sides_they_saw_if_it_is_shown(
