@@ -22,12 +22,20 @@ from apps.common import front, numbers, registry
 from apps.common.admission import Admission, Limits
 from apps.common.templatetags.frame import ago
 from apps.labeling import services
-from apps.labeling.models import Comparison, LabelingSettings, QualificationAttempt, Vote
+from apps.labeling.models import Comparison, LabelingSettings, QualificationAttempt, Slot, Vote
 from apps.labeling.models.settings import reason_chips
 from apps.labeling.screens.label import REASONS
 from apps.labeling.services.comments import comment_add, question_ask
 from apps.labeling.services.notices import ruling_tell, work_tell
-from tests.labeling.pairs import answer_all, pairs_make, practice_make, rate, tasks_make, vote
+from tests.labeling.pairs import (
+    answer_all,
+    pairs_make,
+    practice_make,
+    rate,
+    tasks_make,
+    vote,
+    votes_age,
+)
 from tests.people import PASSWORD, person_make
 from tests.translations import DOMAINS, GERMAN, MIRRORED, mirrored, mo_read, outside, po_read
 
@@ -234,6 +242,10 @@ def test_every_page_of_an_annotator_is_translated(
     look("/account/profile/", "profile", language="xx", display_name="Ana")
     look("/account/password/", "password", old_password="x", new_password1="y", new_password2="z")
     look(f"{root}/label/?answer=99999", "no such answer")
+    look(f"{root}/progress/", "practice")
+    gold_seen(project, ana)
+    look(f"{root}/progress/", "gold")
+    look(f"{root}/answers/{stored.pk}/withdraw/", "withdrawn too late", back_to="answers")
     look(f"{root}/hours/")
     look(f"{root}/hours/?month=2020-01", "no hours")
     LabelingSettings.objects.filter(project=project).update(completion_votes=1, vote_price=0.1)
@@ -251,6 +263,14 @@ def test_every_page_of_an_annotator_is_translated(
     look(f"{root}/label/", "not allowed")
     look("/my-work/", "nowhere to label")
     assert left == {}
+
+
+def gold_seen(project: Project, ana: User) -> None:
+    """All that she answered were gold pairs, a day ago, and may be shown."""
+    LabelingSettings.objects.filter(project=project).update(show_gold=True)
+    Comparison.objects.update(gold="a", gold_explanation="Because of this.")
+    Slot.objects.filter(annotator=ana, state="done").update(kind=Slot.Kind.GOLD)
+    votes_age(days=2)
 
 
 def rulings(project: Project, ana: User, ada: User) -> None:

@@ -80,8 +80,6 @@ def ruling_tell(comparison: Comparison, choice: str, by: User) -> None:
 
 
 def _side(choice: str, left_is: str) -> str:
-    """A canonical choice as the annotator's screen called it, a message: the left answer was A."""
-    if choice in (Choice.A, Choice.B):
-        return "A is better" if choice == (left_is or Choice.A) else "B is better"
+    """The same as a message, which each reader's language fills."""
     with translation.override(None):
-        return str(Choice(choice).label)
+        return str(Choice.as_seen(choice, left_is).label)

@@ -263,6 +263,7 @@ class LabelingSettings(Answered):
     qualification_cooldown_minutes: int
     constraint_phrases: tuple[str, ...] = field(metadata={"read": tuple})
     show_rulings: bool = False
+    show_gold: bool = False
     completion_votes: int = 0
     due_on: str | None = None  # such as 2026-11-30
     sensitive_topics: tuple[str, ...] = field(metadata={"read": tuple}, default=())
