@@ -111,6 +111,32 @@ def dispute_send_again(
     return _ruled(comparison, by, seen, given | {"guideline": guideline}, act)
 
 
+def dispute_rule(
+    *,
+    comparison: Comparison,
+    action: str,
+    note: str,
+    by: User,
+    seen: int,
+    choice: str = "",
+    cause: str = "",
+    version: int | None = None,
+) -> Ruling:
+    """One of the acts above, by its name in `forms.ACTIONS`."""
+    common: dict[str, Any] = {"comparison": comparison, "note": note, "by": by, "seen": seen}
+    match action:
+        case "adjudicate":
+            return dispute_adjudicate(choice=choice, cause=cause, **common)
+        case "make_gold":
+            return dispute_make_gold(choice=choice, cause=cause, **common)
+        case "send_again":
+            return dispute_send_again(version=version or 0, cause=cause, **common)
+        case "drop":
+            return dispute_drop(cause=cause, **common)
+        case _:
+            return dispute_reopen(**common)
+
+
 @transaction.atomic
 def dispute_votes_show(*, comparison: Comparison, by: User) -> None:
     """Have the votes shown before ruling; it is recorded, and the ruling says so."""
