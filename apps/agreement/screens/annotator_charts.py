@@ -37,7 +37,7 @@ class SpeedChart:
 
 
 def speed_chart(figures: dict[str, Any]) -> SpeedChart | None:
-    """Answers by active time, bins a factor √2 apart; None without times."""
+    """Answers by active time, each bin √2 times the one before; None without times."""
     counts = figures["speeds"]
     if not sum(counts):
         return None

@@ -1,7 +1,7 @@
 """Geometry of the charts that several agreement pages draw: dots with whiskers, lines with a band.
 
-Sizes are in pixels of the SVG's own coordinates; templates print them as they are. Values are
-fractions, drawn on a scale of percent.
+Dots stand at percent of a row's width, so that a chart fills its card; lines are in pixels of the
+SVG's own coordinates. Values are fractions, drawn on a scale of percent.
 """
 
 import math
@@ -9,9 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-# Dots and whiskers: the words of a row stand above its line, so that a phone shows both.
-ROW = 36
-MARGIN, WIDTH = 14, 400
 LONGEST_LABEL = 56
 PLOT_HEIGHT = 180
 
@@ -30,8 +27,8 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True)
 class ChartDot:
-    y: int
-    text_y: int
+    """x, low, high: percent of the scale's width."""
+
     label: str
     title: str
     value: str
@@ -52,10 +49,6 @@ class Whiskers:
     """Rows of dots over a scale; `line` is where the project as a whole stands."""
 
     rows: list[ChartDot]
-    width: int
-    height: int
-    axis_y: int
-    value_x: int
     ticks: list[Tick]
     line: float | None = None
 
@@ -73,14 +66,11 @@ def whiskers(estimates: Sequence[Estimate], *, line: float | None = None) -> Whi
         if fraction is None:
             return None
         place = min(max((fraction - start) / (end - start), 0.0), 1.0)
-        return round(MARGIN + WIDTH * place, 1)
+        return round(100 * place, 2)
 
-    axis_y = len(estimates) * ROW + 2
     return Whiskers(
         rows=[
             ChartDot(
-                y=place * ROW + 25,
-                text_y=place * ROW + 13,
                 label=shortened(estimate.label),
                 title=estimate.label,
                 value=estimate.without if estimate.value is None else percent(estimate.value),
@@ -89,12 +79,8 @@ def whiskers(estimates: Sequence[Estimate], *, line: float | None = None) -> Whi
                 high=at(estimate.high),
                 tone=estimate.tone,
             )
-            for place, estimate in enumerate(estimates)
+            for estimate in estimates
         ],
-        width=2 * MARGIN + WIDTH,
-        height=axis_y + 20,
-        axis_y=axis_y,
-        value_x=2 * MARGIN + WIDTH - 2,
         ticks=[Tick(at(x) or 0.0, f"{round(100 * x)} %") for x in _tens(start, end)],
         line=at(line),
     )
@@ -105,7 +91,7 @@ def shortened(label: str) -> str:
 
 
 def _range(values: Sequence[float]) -> tuple[float, float]:
-    """Tens around the values, at least thirty apart, within 0 to 100 %."""
+    """Tens around the values, at least thirty points wide, within 0 to 100 %."""
     if not values:
         return 0.0, 1.0
     start = max(0.0, math.floor(10 * min(values) - 1e-9) / 10)

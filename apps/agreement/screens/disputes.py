@@ -89,8 +89,8 @@ def posterior_words(decision: Decision | None) -> list[tuple[str, str]]:
     """(choice, chance) where a model of the voters has spoken, likeliest first."""
     if decision is None or decision.posteriors is None:
         return []
-    told = zip(Choice.labels, decision.posteriors, strict=True)
-    return [(str(label), percent(p)) for label, p in sorted(told, key=lambda x: -x[1]) if p > 0]
+    chances = zip(Choice.labels, decision.posteriors, strict=True)
+    return [(str(label), percent(p)) for label, p in sorted(chances, key=lambda x: -x[1]) if p > 0]
 
 
 def why_here(comparison: Comparison, flags: Sequence[str]) -> list[str]:
@@ -148,9 +148,9 @@ def causes_chart(counts: Sequence[CauseCount]) -> CausesChart:
         share = f" ({100 * n / total:.0f} %)" if total else ""
         segment = Segment(LEFT, width, TONES[cause], label, n)
         rows.append(CauseRow(place * ROW, label, [segment], f"{n:,}{share}", LEFT + width + 8))
-    told = ", ".join(f"{label} {n_of[cause]:,}" for cause, label in CAUSES)
+    counted = ", ".join(f"{label} {n_of[cause]:,}" for cause, label in CAUSES)
     return CausesChart(
-        rows, LEFT + BAR + RIGHT, len(rows) * ROW, f"{total:,} disputes by cause: {told}."
+        rows, LEFT + BAR + RIGHT, len(rows) * ROW, f"{total:,} disputes by cause: {counted}."
     )
 
 
@@ -160,7 +160,7 @@ def causes_over(counts: Sequence[CauseCount], by: Literal["guideline", "month"])
     for row in counts:
         table.setdefault(getattr(row, by), Counter())[row.cause] += row.n
     most = max((sum(row.values()) for row in table.values()), default=1)
-    rows, told = [], []
+    rows, words_of = [], []
     for place, key in enumerate(sorted(table)):
         label = key if by == "month" else f"Version {key}" if key else "Before version 1"
         x, segments = float(LEFT), []
@@ -172,8 +172,8 @@ def causes_over(counts: Sequence[CauseCount], by: Literal["guideline", "month"])
             x += width
         total = sum(table[key].values())
         rows.append(CauseRow(place * ROW, label, segments, f"{total:,}", x + 8))
-        told.append(f"{label}: " + ", ".join(f"{words} {table[key][c]}" for c, words in CAUSES))
-    return CausesChart(rows, LEFT + BAR + RIGHT, max(1, len(rows)) * ROW, "; ".join(told) + ".")
+        words_of.append(f"{label}: " + ", ".join(f"{words} {table[key][c]}" for c, words in CAUSES))
+    return CausesChart(rows, LEFT + BAR + RIGHT, max(1, len(rows)) * ROW, "; ".join(words_of) + ".")
 
 
 # --- re-annotation --------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 Labeling moves the comparison; the ruling is written in the same transaction. Everybody rules on
 what they have seen: `seen` is the newest ruling of the page they acted from (0 for none), and where
-somebody else has ruled since, nothing is done and they are told.
+somebody else has ruled since, nothing is done and the ruling is refused.
 """
 
 from collections.abc import Callable, Mapping, Sequence
