@@ -5,6 +5,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db import connection
 from django.utils import timezone
 
 from apps.accounts.models import Membership, Project, Role, User
@@ -26,6 +27,7 @@ from apps.labeling.services.ratings import (
     rating_submit,
     ratings_import,
 )
+from tests.database import as_superuser
 
 
 def rows_make(n: int, start: int = 1) -> list[dict[str, Any]]:
@@ -72,6 +74,18 @@ def vote(project: Project, annotator: User, choice: str = "a", **more: Any) -> s
     return services.vote_cast(
         slot=lease.slot, annotator=annotator, idempotency_key=lease.key, choice=choice, **more
     )
+
+
+def votes_age(days: float) -> None:
+    """All votes were cast so many days earlier, and took six seconds each."""
+    with as_superuser(), connection.cursor() as cursor:
+        cursor.execute("set session_replication_role = replica")
+        cursor.execute(
+            "update labeling_vote set active_ms = 6000,"
+            " cast_at = cast_at - make_interval(secs => %s)",
+            [days * 86_400],
+        )
+        cursor.execute("set session_replication_role = origin")
 
 
 def lapse(slot: int) -> None:

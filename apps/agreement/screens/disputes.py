@@ -82,8 +82,8 @@ def posterior_words(decision: Decision | None) -> list[tuple[str, str]]:
     """(choice, chance) where a model of the voters has spoken, likeliest first."""
     if decision is None or decision.posteriors is None:
         return []
-    told = zip(Choice.labels, decision.posteriors, strict=True)
-    return [(str(label), percent(p)) for label, p in sorted(told, key=lambda x: -x[1]) if p > 0]
+    chances = zip(Choice.labels, decision.posteriors, strict=True)
+    return [(str(label), percent(p)) for label, p in sorted(chances, key=lambda x: -x[1]) if p > 0]
 
 
 def why_here(comparison: Comparison, flags: Sequence[str]) -> list[str]:

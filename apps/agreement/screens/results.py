@@ -78,7 +78,7 @@ def _verdict(order: Figures, figures: Figures) -> str:
     first = strengths[0]
     name = names[first["model"]]
     if order["reason"]:
-        return f"{name} comes first; how sure that is cannot be told."
+        return f"{name} comes first; no interval says how surely."
     if first["worst"] == 1:
         wins, spread = percent(first["wins"]), _range(first["wins_low"], first["wins_high"])
         return (
@@ -169,7 +169,7 @@ def _better(rate: Figures, first: str, second: str) -> str:
         return ""
     if rate["low"] > 0.5:
         return first
-    return second if rate["high"] < 0.5 else "not told apart"
+    return second if rate["high"] < 0.5 else "no clear difference"
 
 
 def _topic(part: Figures, places: list[int]) -> dict[str, Any]:

@@ -26,7 +26,7 @@ ABOUT = {
     "language": "Comparisons by the language of their prompt.",
     "prompt_length": "Comparisons in five groups by the characters of their prompt.",
     "length_gap": "How many times as long as the shorter answer the longer one is. Answers much "
-    "alike are hard to tell apart.",
+    "alike are hard to tell from each other.",
     "source": "Comparisons by the two sources of their answers, whichever was A.",
 }
 # What a slice is called in a sentence.

@@ -102,6 +102,11 @@ class LabelingSettings(Stamped):
         db_default=False,
         help_text="annotators learn how reviewers ruled on pairs that they answered",
     )
+    show_gold = models.BooleanField(
+        default=False,
+        db_default=False,
+        help_text="annotators read a day later which of their gold pairs they had right, and why",
+    )
     daily_cap = models.PositiveIntegerField(default=0, help_text="votes a person a day; 0: no cap")
     completion_votes = models.PositiveIntegerField(
         default=0, db_default=0, help_text="answers that earn a completion code; 0: none"
