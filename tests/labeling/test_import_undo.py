@@ -456,7 +456,7 @@ def test_gold_of_an_import_goes_to_its_people_alone(
     job = imported(checked(upload(project, emil, *rows)))
     services.import_people_set(job=job, people=[ben.pk], by=ada)
     monkeypatch.setattr(services.Eligibility, "stream", lambda self, draw: "gold")
-    assert services.slot_lease_next(project=project, annotator=ana).code == "yours_done"
+    assert services.slot_lease_next(project=project, annotator=ana).code == "all_done"
     leased(project, ben)
 
 
