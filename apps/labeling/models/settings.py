@@ -231,7 +231,7 @@ class ImportJob(Named):
 # Comparisons that are closed to a person, since others label their import or it is being undone:
 # ranges of ids. An import's comparisons are written together, so that between them lies no other
 # of the project.
-CLOSED = """(select range_agg(int8range(j.first_comparison, j.last_comparison, '[]'))
+CLOSED_IDS = """(select range_agg(int8range(j.first_comparison, j.last_comparison, '[]'))
   from labeling_importjob j
   where j.project_id = {project} and j.first_comparison is not null
     and (j.stage = 'undo' or not exists (select from labeling_importjob_people h

@@ -332,7 +332,7 @@ def import_people_set(*, job: ImportJob, people: Collection[int], by: User) -> I
 
 
 def close(job: ImportJob, *, not_for_all: bool) -> None:
-    """Note the ids of its comparisons where not everybody labels them (`models.CLOSED`)."""
+    """Note the ids of its comparisons where not everybody labels them (`models.CLOSED_IDS`)."""
     ids: dict[str, int | None] = {"first": None, "last": None}
     if not_for_all:
         rows = Comparison.objects.filter(project=job.project_id, batch=batch_of(job))

@@ -6,7 +6,7 @@ Values are always parameters; what is pasted into the texts are constants of thi
 
 import re
 
-from apps.labeling.models import AUDIT_SEED, CLOSED, NOBODY_LEFT, LabelingSettings
+from apps.labeling.models import AUDIT_SEED, CLOSED_IDS, NOBODY_LEFT, LabelingSettings
 from apps.labeling.services.results import QUESTION_COLUMNS
 
 # What several statements share: who asks, what is theirs to do, what the screen shows.
@@ -32,7 +32,7 @@ MIX = ("lease_seconds", "random_share", "gold_share", "repeat_share", "audit_sha
 SETTINGS_COLUMNS = ", ".join(f"l.{name}" for name in QUESTION_COLUMNS)
 POLICY_COLUMNS = ", ".join(f"l.{name}" for name in POLICY) + f", {CONSENSUS_COLUMNS}"
 
-# Comparisons of imports that others label, or that are being undone (`CLOSED`).
+# Comparisons of imports that others label, or that are being undone (`CLOSED_IDS`).
 NOT_CLOSED = "not {comparison} <@ %(closed)s::int8multirange"
 
 # Of whom one asks before handing out: `m` is their membership, `w` their Annotator row, `l` the
@@ -54,8 +54,8 @@ left join lateral (
     and g.version > coalesce(w.acknowledged_version, 0)
     and coalesce(l.acknowledge_guidelines, true) and m.role <> 'admin'
 ) d on true
-left join lateral (select CLOSED::text as ids) closed on true""".replace(
-    "CLOSED", CLOSED.replace("{user}", "%(annotator)s")
+left join lateral (select CLOSED_IDS::text as ids) closed on true""".replace(
+    "CLOSED_IDS", CLOSED_IDS.replace("{user}", "%(annotator)s")
 )
 
 # An extra slot goes before what is drawn at random: it is what a decision waits for.
@@ -320,17 +320,17 @@ _LIMITS = {
 }
 _LIMITS[True, True] = _LIMITS[True, False] + _LIMITS[False, True]
 _OPEN = f" and {NOT_CLOSED.format(comparison='s.comparison_id')}"
-_LIMITS = {
+_CLOSABLE = {
     (*key, closed): limits + (_OPEN if closed else "")
     for key, limits in _LIMITS.items()
     for closed in (False, True)
 }
-DRAW = {(*key, False): _draw(DRAWN_BY_ALL + limits) for key, limits in _LIMITS.items()} | {
+DRAW = {(*key, False): _draw(DRAWN_BY_ALL + limits) for key, limits in _CLOSABLE.items()} | {
     (*key, True): _draw(
         f"{DRAWN_BY_ALL}{limits} and {CARE}",
         _EXPOSED.replace("{unless}", "and not exists (select from own)"),
     )
-    for key, limits in _LIMITS.items()
+    for key, limits in _CLOSABLE.items()
 }
 
 # A slot of one given comparison: the wanted one first, else any that is free or has lapsed, else a
@@ -595,5 +595,5 @@ where m.project_id = %(project)s and m.role in ('annotator', 'reviewer', 'admin'
   and (m.role = 'annotator' or m.user_id = %(joining)s::bigint
        or exists (select from labeling_vote v
                   where v.project_id = m.project_id and v.annotator_id = m.user_id))
-""".replace("CLOSED_IDS", CLOSED.format(project="m.project_id", user="m.user_id"))
+""".replace("CLOSED_IDS", CLOSED_IDS.format(project="m.project_id", user="m.user_id"))
 LABELERS_COUNT = f"select count(*) from ({LABELERS}) people"
