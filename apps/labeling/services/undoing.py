@@ -3,8 +3,8 @@
 A small one goes within the request, a large one by a worker (`importing.import_job_run`). From the
 request on nobody is handed a pair of it (`models.CLOSED_IDS`). Then one transaction locks its
 places and comparisons, looks for votes and deletes: a vote that was there first keeps the import,
-one that comes later waits for the lock and finds no pair. A worker that is killed leaves everything as it
-was and the job `interrupted`, to be undone again or kept.
+one that comes later waits for the lock and finds no pair. A worker that is killed leaves everything
+as it was and the job `interrupted`, to be undone again or kept.
 """
 
 from typing import Any
