@@ -8,6 +8,7 @@ from django.contrib.auth.validators import UnicodeUsernameValidator
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models import F, Q
+from django.db.models.functions import Lower
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
@@ -42,6 +43,13 @@ class User(AbstractUser):
         constraints = [
             models.UniqueConstraint(
                 F("email"), condition=~Q(email=""), name="user_email_unique_when_given"
+            ),
+            # Imported people go by the ids of their file, which may differ in case alone.
+            models.UniqueConstraint(
+                Lower("username"),
+                condition=Q(is_imported=False),
+                name="user_name_unique_whatever_case",
+                violation_error_code="username_taken",
             ),
             models.CheckConstraint(
                 condition=Q(is_imported=False) | Q(is_active=False),

@@ -13,7 +13,7 @@ from apps.accounts.models import AuditEvent, Membership, Project, Role, User
 from apps.accounts.screens import AuditLine, audit_lines
 from apps.accounts.selectors import notices_of, notices_seen_by
 from apps.agreement.selectors.annotators import LEAST_SHARED, own_agreement, reports_list
-from apps.agreement.selectors.audits import audits_due
+from apps.agreement.selectors.audits import MOST_DUE, audits_due
 from apps.evaluation.selectors.models import reward_models
 from apps.labeling.models import Choice, Vote
 from apps.labeling.rendering import text_html
@@ -155,7 +155,8 @@ def needs_of(project: Project, role: str) -> list[Need]:
 
 def _need(project: Project, kind: Waiting, n: int) -> Need:
     url = reverse(kind.page, args=[project.slug]) + (f"?{kind.query}" if kind.query else "")
-    return Need(kind.key, n, f"{n:,} {kind.one if n == 1 else kind.many}", url)
+    said = f"{MOST_DUE:,}+" if kind.key == "audits" and n > MOST_DUE else f"{n:,}"
+    return Need(kind.key, n, f"{said} {kind.one if n == 1 else kind.many}", url)
 
 
 def _counts(project: Project) -> dict[str, int]:

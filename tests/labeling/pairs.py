@@ -1,5 +1,6 @@
 """Small projects to label."""
 
+import json
 from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any
@@ -13,6 +14,7 @@ from apps.labeling import services
 from apps.labeling.models import (
     Annotator,
     Comparison,
+    ImportJob,
     LabelingSettings,
     QualificationAttempt,
     RatingSlot,
@@ -195,3 +197,27 @@ def rate(project: Project, annotator: User, values: list[int], **more: Any) -> R
 def rating_lapse(slot: int) -> None:
     """Time passes: the lease of this slot has run out."""
     RatingSlot.objects.filter(pk=slot).update(leased_until=timezone.now() - timedelta(days=1))
+
+
+# Files on their way in, whose worker is the test itself.
+
+
+def upload(project: Project, by: User, *rows: Any, name: str = "rows.jsonl") -> ImportJob:
+    text = "".join(json.dumps(row) + "\n" for row in rows)
+    return services.import_job_create(
+        project=project, by=by, file_name=name, chunks=[text.encode()]
+    )
+
+
+def checked(job: ImportJob) -> ImportJob:
+    services.import_job_check(job=job)
+    services.import_job_run(job=job.pk)
+    job.refresh_from_db()
+    return job
+
+
+def imported(job: ImportJob, on_error: str = "refuse") -> ImportJob:
+    services.import_job_start(job=job, on_error=on_error)
+    services.import_job_run(job=job.pk)
+    job.refresh_from_db()
+    return job

@@ -275,6 +275,7 @@ LABELING = [
     post("labeling:imports", STAFF, ok=422),
     post("labeling:import_settings", STAFF, args=import_job_id, ok=422),
     post("labeling:import_action", STAFF, args=import_job_id, data={"action": "start"}),
+    post("labeling:import_people", ADMINS, args=import_job_id),  # it is not in yet, which is said
     page("labeling:import_findings", STAFF, args=import_job_id),
 ]
 
@@ -333,6 +334,13 @@ LABELING_API = [
     # no such import: cancelling the world's would delete its file for good
     api("POST /projects/{slug}/imports/{job}/cancel", STAFF, args={"job": "none"}, ok=404),
     api("POST /projects/{slug}/imports/{job}/due", STAFF, args=import_job, data={}),
+    api(
+        "POST /projects/{slug}/imports/{job}/people",
+        ADMINS,
+        args=import_job,
+        data={"people": []},
+        ok=409,
+    ),
     api("POST /projects/{slug}/imports/{job}/undo", STAFF, args={"job": "none"}, ok=404),
     api("GET /projects/{slug}/annotators/{user}/votes", ADMINS, args=api_person),
     api(

@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('labeling', '0009_due_dates'),
+        ('labeling', '0010_import_people'),
     ]
 
     operations = [

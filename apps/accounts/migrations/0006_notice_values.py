@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('accounts', '0004_notices'),
+        ('accounts', '0005_names_whatever_case'),
     ]
 
     operations = [
