@@ -14,7 +14,7 @@ from pytest_django.fixtures import Settings
 from apps.accounts.models import Project, User
 from apps.common.playbook import experiment_words
 from apps.training.models import Artifact, Run, RunInput
-from measures.trust.findings import Table
+from measures.blocks import Table
 
 FOUND = {
     "check": "rescore",

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from measures.accuracy import pair_credit
+from measures.blocks import Example, Intervals, Texts, share
 from measures.estimate import Interval
 from measures.intervals import mean_interval, wilson
-from measures.trust.findings import Example, Intervals, Texts, share
 from workers.assess.scores import held_out_split
 from workers.checks.asking import fresh_reward
 from workers.checks.found import CONFIRMS, REFUTES, UNDECIDED, Found, Pace, interval

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from measures.blocks import Block
 from measures.estimate import Interval
-from measures.trust.findings import Block
 from workers.context import RunContext
 
 CONFIRMS, REFUTES, UNDECIDED = "confirms", "refutes", "undecided"

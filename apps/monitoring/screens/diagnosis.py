@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 from django.urls import reverse
 
-from apps.common.drawing.axes import words
 from apps.common.numbers import figure
 from apps.common.playbook import advice
 from apps.common.registry import playbook_url
+from apps.common.report.axes import words
 from apps.monitoring.selectors.diagnosis import Diagnosed
 from apps.monitoring.stages import STAGE_NAMES
 from apps.training.models import Run

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from apps.common.drawing.blocks import Part, parts
 from apps.common.numbers import figure
 from apps.common.playbook import experiment_words
+from apps.common.report.blocks import Part, parts
 from apps.monitoring.selectors.checks import CONFIRMS, REFUTES, ExperimentState
 from apps.training.models import Run
-from measures.trust.findings import Histogram
+from measures.blocks import Histogram
 from workers.rules.diagnosis import Finding
 from workers.rules.experiments import EXPERIMENTS, Experiment, next_experiments
 

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from apps.common.drawing.axes import Axis, Tick
 from apps.common.numbers import figure
+from apps.common.report.axes import Axis, Tick
 from apps.training.metric_blocks import Point
 from workers.rules.choices import BY_NAME
 from workers.rules.diagnosis import Finding

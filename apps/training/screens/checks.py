@@ -8,13 +8,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from apps.common.drawing.blocks import Part, parts
 from apps.common.numbers import figure, filesize
 from apps.common.playbook import experiment_words
+from apps.common.report.blocks import Part, parts
 from apps.training.models import Run
 from apps.training.selectors.results import report_read
 from apps.training.services.layouts import layouts_of_kind
-from measures.trust.findings import block_from_json
+from measures.blocks import block_from_json
 from workers.contract.jobs import LAYOUTS
 from workers.rules.experiments import EXPERIMENTS
 

@@ -1,12 +1,19 @@
-"""Axes of the drawings: values to pixels, with round ticks."""
+"""Axes of the drawings, values to pixels with round ticks; and numbers as drawings print them."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
+
+from django.utils.timezone import localtime
 
 from apps.common.numbers import figure, fixed
 from measures.estimate import Interval
+
+SHARE, COUNT, TEXT, NUMBER, TIME = "share", "count", "text", "number", "time"
+NO_VALUE = "—"
+_DAY = 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,20 +29,31 @@ def short(value: float) -> str:
 
 
 class Axis:
-    """Values to pixels; `ticks` are round. A logarithmic axis needs values over 0."""
+    """Values to pixels; `ticks` are round, those of shares in per cent, those of seconds since 1970
+    (`unit` time) in the reader's zone. A logarithmic axis needs values over 0."""
 
     def __init__(
-        self, values: Sequence[float], start: float, end: float, *, log: bool = False
+        self,
+        values: Sequence[float],
+        start: float,
+        end: float,
+        *,
+        log: bool = False,
+        unit: str = "number",
     ) -> None:
         known = [float(x) for x in values if x is not None and math.isfinite(x)]
         self.log = log and bool(known) and min(known) > 0
+        self.unit = unit
         least, most = (min(known), max(known)) if known else (0.0, 1.0)
         if least == most:
-            pad = abs(least) * 0.1 or 0.5
+            pad = 1800.0 if unit == TIME else abs(least) * 0.1 or 0.5
             least, most = (least / 2, most * 2) if self.log else (least - pad, most + pad)
         self.start, self.end = start, end
         self.least, self.most = least, most
-        self._marks = self._logarithmic() if self.log else self._round()
+        if unit == TIME:
+            self._marks = [least + (most - least) * k / 3 for k in range(4)]
+        else:
+            self._marks = self._logarithmic() if self.log else self._round()
 
     def at(self, value: float | None) -> float | None:
         if value is None or not math.isfinite(value) or (self.log and value <= 0):
@@ -47,7 +65,16 @@ class Axis:
 
     @property
     def ticks(self) -> list[Tick]:
-        return [Tick(self.at(x) or 0.0, _tick_words(x, self._marks)) for x in self._marks]
+        if self.unit == TIME:
+            form = "%H:%M" if self.most - self.least < 2 * _DAY else "%-d %b"
+            named = {f"{_local(x):{form}}": x for x in reversed(self._marks)}
+            return [Tick(self.at(x) or 0.0, name) for name, x in reversed(named.items())]
+        if self.unit == SHARE:
+            hundreds = [100 * x for x in self._marks]
+            said = [f"{_tick_words(x, hundreds)} %" for x in hundreds]
+        else:
+            said = [_tick_words(x, self._marks) for x in self._marks]
+        return [Tick(self.at(x) or 0.0, name) for x, name in zip(self._marks, said, strict=True)]
 
     def _round(self) -> list[float]:
         """About five multiples of 1, 2 or 5 × 10ᵏ; the range grows to the outer ones."""
@@ -79,10 +106,11 @@ def _tick_words(value: float, marks: Sequence[float]) -> str:
     return f"{value:,.{places}f}".replace("-", "−")
 
 
-# Numbers as the pages of this app print them; axes are those of every page.
+# Numbers as drawings and their tables print them.
 
-SHARE, COUNT, TEXT, NUMBER = "share", "count", "text", "number"
-NO_VALUE = "—"
+
+def _local(seconds: float) -> datetime:
+    return localtime(datetime.fromtimestamp(seconds, UTC))
 
 
 def words(value: Any, unit: str = NUMBER) -> str:
@@ -97,6 +125,8 @@ def words(value: Any, unit: str = NUMBER) -> str:
         return f"{100 * value:.1f} %".replace("-", "−")
     if unit == COUNT:
         return f"{value:,.0f}"
+    if unit == TIME:
+        return f"{_local(value):%-d %b %Y %H:%M %Z}"
     return str(figure(float(value)))
 
 

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from itertools import pairwise
 
-from apps.common.drawing.axes import Axis, Tick, short, words
-from measures.trust.findings import Histogram
+from apps.common.report.axes import Axis, Tick, short, words
+from measures.blocks import Histogram
 
 WIDTH, LEFT, RIGHT = 480, 14, 466
 ROW, BAR_HEIGHT, TOP = 66, 40, 20
@@ -42,13 +42,14 @@ class HistogramView:
     x_label: str
     summary: str
     names: list[str]
+    marks: list[tuple[float, str]]  # x and words of lines across
     rows: list[tuple[str, list[str]]]
 
 
 def histogram_view(block: Histogram) -> HistogramView:
     """Raises ValueError when a group has not one share per bin."""
     edges = [float(edge) for edge in block.edges]
-    axis = Axis(edges, LEFT, RIGHT)
+    axis = Axis(edges, LEFT, RIGHT, log=block.log_x)
     most = max((share for _, shares in block.groups for share in shares), default=0.0) or 1.0
     groups, said = [], []
     for place, (name, shares) in enumerate(block.groups):
@@ -77,6 +78,7 @@ def histogram_view(block: Histogram) -> HistogramView:
         x_label=block.x_label,
         summary=" ".join(said),
         names=[name for name, _ in block.groups],
+        marks=[(axis.at(x) or 0.0, said) for x, said in block.marks],
         rows=[
             (
                 f"{short(low)} to {short(high)}",

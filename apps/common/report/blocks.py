@@ -7,10 +7,10 @@ says so in its place.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from apps.common.drawing.axes import SHARE, TEXT, Axis, estimate, places_for, short, words
-from apps.common.drawing.curves import CurveView, curve_view
-from apps.common.drawing.histograms import HistogramView, histogram_view
-from measures.trust.findings import Block, Curve, Example, Histogram, Intervals, Table, Texts
+from apps.common.report.axes import SHARE, TEXT, Axis, estimate, places_for, short, words
+from apps.common.report.curves import LARGE, SMALL, CurveView, curve_view
+from apps.common.report.histograms import HistogramView, histogram_view
+from measures.blocks import Bars, Block, Curve, Example, Histogram, Intervals, Table, Texts
 
 BAR = 200  # units of a row's drawing; its width on the page is the stylesheet's
 LONG = 600  # characters of a text that are shown at once
@@ -33,11 +33,22 @@ class DotRow:
     x: float | None
     low: float | None
     high: float | None
+    expected: float | None = None
+    tone: str = ""
 
     @property
     def is_whole(self) -> bool:
         """`bounds` are figures that stay on one line, and no reason."""
         return self.low is not None and self.high is not None
+
+
+@dataclass(frozen=True, slots=True)
+class BarRow:
+    """pieces: (x, width, number of the colour, words) of each part."""
+
+    label: str
+    words: str
+    pieces: list[tuple[float, float, int, str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +75,9 @@ class Part:
     columns: list[Cell] = field(default_factory=list)
     rows: list[list[Cell]] = field(default_factory=list)
     dots: list[DotRow] = field(default_factory=list)
+    bars: list[BarRow] = field(default_factory=list)
+    names: list[str] = field(default_factory=list)  # of the parts of a bar
+    unit: str = ""
     ends: tuple[str, str] = ("", "")
     reference: float | None = None
     reference_words: str = ""
@@ -72,11 +86,12 @@ class Part:
     texts: list[TextView] = field(default_factory=list)
 
 
-def parts(blocks: Sequence[Block]) -> list[Part]:
-    return [_part(block) for block in blocks]
+def parts(blocks: Sequence[Block], *, small: bool = False) -> list[Part]:
+    """`small` curves stand beside each other."""
+    return [part_of(block, small=small) for block in blocks]
 
 
-def _part(block: Block) -> Part:
+def part_of(block: Block, *, small: bool = False) -> Part:
     try:
         if isinstance(block, Table):
             return _table(block)
@@ -85,7 +100,10 @@ def _part(block: Block) -> Part:
         if isinstance(block, Histogram):
             return Part("histogram", block.title, block.note, histogram=histogram_view(block))
         if isinstance(block, Curve):
-            return Part("curve", block.title, block.note, curve=curve_view(block))
+            view = curve_view(block, SMALL if small else LARGE)
+            return Part("curve", block.title, block.note, curve=view)
+        if isinstance(block, Bars):
+            return _bars(block)
         return _texts(block)
     except (ArithmeticError, TypeError, ValueError, LookupError, AttributeError):
         return Part("undrawn", str(block.title))
@@ -107,7 +125,8 @@ def _intervals(block: Intervals) -> Part:
     known = [x for _, of in block.rows for x in (of.value, of.low, of.high) if x is not None]
     if block.reference is not None:
         known.append(block.reference)
-    axis = Axis(known, 0, BAR)
+    known += [x for x in block.expected if x is not None]
+    axis = Axis(known, 0, BAR, unit=block.unit)
     places = places_for(axis.least, axis.most)
     told = [estimate(of, block.unit, places=places) for _, of in block.rows]
     dots = [
@@ -119,14 +138,24 @@ def _intervals(block: Intervals) -> Part:
             x=axis.at(of.value),
             low=axis.at(of.low),
             high=axis.at(of.high),
+            expected=axis.at(expected),
+            tone=tone,
         )
-        for (label, of), (value, spread) in zip(block.rows, told, strict=True)
+        for (label, of), (value, spread), expected, tone in zip(
+            block.rows,
+            told,
+            block.expected or (None,) * len(told),
+            block.tones or ("",) * len(told),
+            strict=True,
+        )
     ]
     said = ""
     if block.reference is not None:
         name, value = block.reference_label, words(block.reference, block.unit)
         known_by_name = any(sign.isdigit() for sign in name)
         said = f"Dashed line: {name if known_by_name else f'{name}, {value}' if name else value}."
+    if block.expected:
+        said = f"{said} Bar: {block.expected_label}.".strip()
     return Part(
         "intervals",
         block.title,
@@ -135,6 +164,33 @@ def _intervals(block: Intervals) -> Part:
         ends=(_end(axis.least, block.unit), _end(axis.most, block.unit)),
         reference=axis.at(block.reference),
         reference_words=said,
+    )
+
+
+def _bars(block: Bars) -> Part:
+    sums = [sum(amounts) for _, amounts in block.rows]
+    most = max([*sums, block.limit or 0.0]) or 1.0
+    rows = []
+    for k, (label, amounts) in enumerate(block.rows):
+        pieces, x = [], 0.0
+        for number, amount in enumerate(amounts, start=1):
+            width = BAR * amount / most
+            name = f"{block.parts[number - 1]}: " if block.parts else ""
+            if width > 0:
+                said = f"{name}{words(amount, block.unit)}"
+                pieces.append((round(x, 1), round(width, 1), number, said))
+            x += width
+        behind = block.said[k] if block.said else words(sums[k], block.unit)
+        rows.append(BarRow(label, behind, pieces))
+    return Part(
+        "bars",
+        block.title,
+        block.note,
+        bars=rows,
+        names=list(block.parts) if len(block.parts) > 1 else [],
+        unit=block.unit,
+        reference=None if block.limit is None else round(BAR * block.limit / most, 1),
+        reference_words=f"Dashed line: {block.limit_label}." if block.limit_label else "",
     )
 
 
