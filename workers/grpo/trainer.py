@@ -99,6 +99,9 @@ def average_gradients(model: nn.Module) -> None:
         gradient.copy_(part.view_as(gradient))
 
 
+NAMES = ("prompt_ids", "prompt_mask", "completion_ids", "completion_mask")  # TRL's
+
+
 class Trainer(OverTRL, GRPOTrainer, BelowTRL):
     """`evaluation` answers the fixed prompts and returns metrics named eval_…."""
 
@@ -110,7 +113,7 @@ class Trainer(OverTRL, GRPOTrainer, BelowTRL):
 
     def __init__(
         self,
-        *args: Any,
+        *,
         settings: GRPOSettings,
         reference: Reference,
         evaluation: Callable[[], dict[str, float]],
@@ -118,7 +121,7 @@ class Trainer(OverTRL, GRPOTrainer, BelowTRL):
         watch: Watch,
         **kwargs: Any,
     ) -> None:
-        super().__init__(*args, **kwargs)
+        super().__init__(**kwargs)
         self.use_own_forward()
         self.settings = settings
         self.evaluation = evaluation
@@ -234,7 +237,7 @@ class Trainer(OverTRL, GRPOTrainer, BelowTRL):
         full = mask.bool().any(1) if self.settings.mask_truncated else slice(None)
         invariants.check_mask(mask[full], ids[full], tuple(self.ends))
         found = dict(
-            zip(("prompt_ids", "prompt_mask", "completion_ids", "completion_mask"), sequences)
+            zip(NAMES, sequences, strict=True),
         )
         found["ref_per_token_logps"] = self.reference_logprobs(sequences)
         fresh = self.state.global_step == 0 and not self.settings.reference_differs
@@ -271,9 +274,7 @@ class Trainer(OverTRL, GRPOTrainer, BelowTRL):
         other ones round differently."""
         return self.in_batches(
             sequences,
-            lambda rows: (
-                score_responses(self.policy, *rows, temperature=self.temperature).logprobs
-            ),
+            lambda rows: score_responses(self.policy, *rows, temperature=self.temperature).logprobs,
         )
 
     def in_batches(
@@ -288,7 +289,7 @@ class Trainer(OverTRL, GRPOTrainer, BelowTRL):
         """Answers of a forward pass, on all ranks together."""
         return self.settings.batch_size // self.settings.gradient_accumulation
 
-    def look(self, model: nn.Module, inputs: Mapping[str, Tensor]) -> AnswerTokens:
+    def look(self, model: Any, inputs: Mapping[str, Tensor]) -> AnswerTokens:
         """What the policy says of the answers, with its gradient: tempered, [B, R]."""
         # Weights that are split are together in the pass of what was wrapped, and in no other: the
         # output layer cannot be called by itself then, as it is to read logits in pieces.
@@ -322,17 +323,20 @@ class Trainer(OverTRL, GRPOTrainer, BelowTRL):
         if self.draws_now:
             with self.whole_everywhere():
                 self.batch = self.draw([row["prompt"] for row in inputs])
-        size = self.part_size
+        size, batch = self.part_size, self.batch
+        assert batch is not None  # noqa: S101 — just drawn, or in use
         return [
             {
                 name: value[start : start + size] if value.dim() else value
-                for name, value in self.batch.items()
+                for name, value in batch.items()
             }
             | {"taken": 1.0}
             for start in range(0, self.settings.batch_size, size)
         ]
 
-    def training_step(self, model: nn.Module, inputs: Any, num_items_in_batch: Any = None) -> Tensor:
+    def training_step(
+        self, model: nn.Module, inputs: Any, num_items_in_batch: Any = None
+    ) -> Tensor:
         started = time.monotonic()
         if self.draws_now:
             with self.whole_everywhere():

@@ -76,20 +76,19 @@ def look(
     In pieces of `chunk` states (None: all at once), so that no more than chunk × V logits exist.
     """
 
-    def piece(states: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor | None]:
+    def piece(states: Tensor, tokens: Tensor) -> tuple[Tensor, ...]:
         logits = logits_of(states).float()
         if not with_entropy:
-            return selective_logprobs(logits, tokens, temperature=temperature), None
+            return (selective_logprobs(logits, tokens, temperature=temperature),)
         return logprobs_and_entropy(
             logits, tokens, temperature=temperature, entropy_gradient=entropy_gradient
         )
 
     if chunk is None or len(states) <= chunk:
-        return piece(states, tokens)
-    if not with_entropy:
-        return in_pieces(lambda *pair: piece(*pair)[:1], states, tokens, chunk=chunk)[0], None
-    logprobs, entropy = in_pieces(piece, states, tokens, chunk=chunk)
-    return logprobs, entropy
+        found = piece(states, tokens)
+    else:
+        found = in_pieces(piece, states, tokens, chunk=chunk)
+    return found[0], found[1] if with_entropy else None
 
 
 def in_pieces(

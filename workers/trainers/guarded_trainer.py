@@ -22,6 +22,7 @@ from typing import Any, Protocol
 
 import numpy as np
 import torch
+import transformers
 from peft import PeftModel
 from safetensors.torch import load_file
 from torch import Tensor, nn
@@ -74,10 +75,16 @@ class StepHooks(TrainerCallback):
         state.epoch = state.global_step / self.trainer.steps_per_epoch
 
 
-class GuardedTrainer:
-    """Mixed into a trainer class of the library, before it."""
+class GuardedTrainer(transformers.Trainer):
+    """The library's trainer, or the first base of one that derives from it."""
 
     model: Any
+    optimizer: Any
+    lr_scheduler: Any
+    args: Any
+    train_dataset: Any
+    data_collator: Any
+    processing_class: Any
     guard: Guard | None = None
 
     apart = False  # whether the weights or the optimizer were split over ranks
@@ -95,9 +102,10 @@ class GuardedTrainer:
     learned = 0  # how many those are
     steps_since = 0  # and how many all are
     rate: float | None = None  # the step size of the last step
+    skipped = False  # whether that step gave no numbers
 
-    def __init__(self, *args: Any, callbacks: list[Any] | None = None, **kwargs: Any) -> None:
-        super().__init__(*args, callbacks=[StepHooks(self), *(callbacks or [])], **kwargs)
+    def __init__(self, *, callbacks: list[Any] | None = None, **kwargs: Any) -> None:
+        super().__init__(callbacks=[StepHooks(self), *(callbacks or [])], **kwargs)
 
     # --- order ---
 
@@ -144,7 +152,9 @@ class GuardedTrainer:
         weights and targets."""
         return moved(inputs, self.args.device)
 
-    def training_step(self, model: nn.Module, inputs: Any, num_items_in_batch: Any = None) -> Tensor:
+    def training_step(
+        self, model: nn.Module, inputs: Any, num_items_in_batch: Any = None
+    ) -> Tensor:
         """Loss of the step, times the ranks: the library takes the mean over them, of losses and
         of gradients, where ours add up, as they do over the parts."""
         model.train()
@@ -193,6 +203,7 @@ class GuardedTrainer:
                 self.own_optimizer.overflow = False
             else:
                 self.model.zero_grad(set_to_none=True)
+        self.skipped = bool(found)
         if not found:
             self.loss_sum += float(loss)
             self.learned += 1
@@ -200,7 +211,7 @@ class GuardedTrainer:
             self.guard.not_finite(self.state.global_step + 1, FOUND[found])
 
     def has_broken_gradient(self) -> bool:
-        """Whether a gradient on this rank is NaN or infinite; all are NaN once a NaN was clipped."""
+        """Whether a gradient on this rank is NaN or infinite."""
         if self.steps_inside:
             return bool(self.own_optimizer.overflow) and not self.silent
         gradients = [own(p.grad) for p in self.model.parameters() if p.grad is not None]
@@ -215,6 +226,8 @@ class GuardedTrainer:
             logs["loss"] = total / steps if steps else math.nan
             if self.rate is not None:
                 logs["learning_rate"] = self.rate
+            if self.skipped:
+                logs["grad_norm"] = math.nan
             self.loss_sum, self.learned, self.steps_since = 0.0, 0, 0
         super().log(logs, *args, **kwargs)
 
@@ -418,7 +431,8 @@ def randomness_file() -> str:
 
 
 def present_randomness() -> dict[str, Any]:
-    name, keys, *rest = np.random.get_state()  # noqa: NPY002 — whoever draws from it, draws again
+    state: Any = np.random.get_state()
+    name, keys, *rest = state
     return {
         "python": random.getstate(),
         "numpy": (name, torch.from_numpy(keys.astype(np.int64)), *rest),
@@ -430,7 +444,7 @@ def present_randomness() -> dict[str, Any]:
 def put_randomness(saved: dict[str, Any]) -> None:
     random.setstate(saved["python"])
     name, keys, *rest = saved["numpy"]
-    np.random.set_state((name, keys.numpy().astype(np.uint32), *rest))  # noqa: NPY002
+    np.random.set_state((name, keys.numpy().astype(np.uint32), *rest))
     torch.set_rng_state(saved["cpu"])
     if saved["cuda"] and len(saved["cuda"]) == torch.cuda.device_count():
         torch.cuda.set_rng_state_all(saved["cuda"])

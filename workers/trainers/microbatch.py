@@ -45,9 +45,12 @@ class OverTRL(GuardedTrainer):
         vars(body_of(self.model)).pop("forward", None)
         self.aux_loss_enabled = False  # of whole batches of experts, which are not computed here
 
+    caught: dict[str, float] | None
+
     def trl_metrics(self) -> dict[str, float]:
         """What TRL has noted since it was last asked, by its names; it tells in `log` only."""
-        self.caught = found = {}
+        found: dict[str, float] = {}
+        self.caught = found
         try:
             super().log({})
         finally:
@@ -173,7 +176,8 @@ class PartedTRL(OverTRL):
             share = sum(map(self.row_weight, batch)) / total
             for part in moved(self.data_collator(batch), self.args.device):
                 with self.compute_loss_context_manager():
-                    loss += float(self.compute_loss(self.model, part)) * part["taken"] * share
+                    found: Any = self.compute_loss(self.model, part)
+                loss += float(found) * part["taken"] * share
         loss = float(ranks.summed(torch.tensor(loss, dtype=torch.float64)))
         metrics = {f"{metric_key_prefix}_loss": loss}
         self.log(metrics)

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import transformers
 from peft import PeftModel
 from torch import Tensor
 from torch.utils.data import Sampler
@@ -80,7 +79,7 @@ class StepCollator:
         }
 
 
-class RewardTrainer(GuardedTrainer, transformers.Trainer):
+class RewardTrainer(GuardedTrainer):
     """The library's trainer with our loss, our batches, and held-out metrics over all pairs."""
 
     settings: RewardSettings
@@ -88,8 +87,8 @@ class RewardTrainer(GuardedTrainer, transformers.Trainer):
     eval_dataset: Any
     data_collator: Any
 
-    def __init__(self, *args: Any, settings: RewardSettings, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
+    def __init__(self, *, settings: RewardSettings, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
         self.settings = settings
         self.seen: list[Tensor] = []  # [2, n] scores of the steps since the last point
         self.has_seen = False

@@ -209,7 +209,9 @@ def test_log_probabilities_are_those_of_the_tempered_distribution(tmp_path: Path
     logits = trainer.policy(input_ids=torch.cat([prompt, answer]).unsqueeze(0)).logits[0]
     wanted = (logits[len(prompt) - 1 : -1] / 0.5).log_softmax(-1).gather(1, answer.unsqueeze(1))
     trainer.compute_loss(trainer.model, output)
-    torch.testing.assert_close(trainer.seen.log_probs.detach()[row][: len(answer)], wanted.squeeze(1))
+    torch.testing.assert_close(
+        trainer.seen.log_probs.detach()[row][: len(answer)], wanted.squeeze(1)
+    )
 
 
 def test_the_reference_is_the_model_that_was_given_and_not_the_path_in_the_configuration(
@@ -349,7 +351,14 @@ def test_the_loss_is_the_one_that_is_named_and_not_the_librarys_default(
     tmp_path: Path, loss_type: str
 ) -> None:
     assert settings_for("grpo", {}).loss_type == "dapo"
-    trainer = make(tmp_path, loss_type=loss_type, kl_coef=0.5, clip=0.2, reference_differs=True, update_epochs=2)
+    trainer = make(
+        tmp_path,
+        loss_type=loss_type,
+        kl_coef=0.5,
+        clip=0.2,
+        reference_differs=True,
+        update_epochs=2,
+    )
     output = draw(trainer)
     trainer.state.global_step = 1  # the second step on the batch
     mask = output["completion_mask"]
