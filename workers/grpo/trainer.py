@@ -20,6 +20,7 @@ so answers, rewards and advantages are made here.
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -37,6 +38,7 @@ from workers.grpo.metrics import (
     UpdateSums,
     answer_metrics,
     averaged,
+    group_advantages,
 )
 from workers.layouts.gathered import is_split
 from workers.models import invariants
@@ -45,12 +47,10 @@ from workers.models.loading import stop_ids
 from workers.models.lora import body_of
 from workers.models.reference import Reference
 from workers.ppo.evaluation import Baseline
-from workers.rl.advantages import group_advantages
-from workers.rollouts.answer_tokens import AnswerTokens
 from workers.rollouts.drawing import PromptOrder
 from workers.rollouts.local import generate
 from workers.rollouts.sampling import Sampling, derive_seed
-from workers.trainers.microbatch import BelowTRL, OverTRL, alone
+from workers.trainers.trainer_bridge import BelowTRL, OverTRL, alone
 
 if TYPE_CHECKING:
     from trl import GRPOConfig
@@ -99,6 +99,14 @@ def average_gradients(model: nn.Module) -> None:
         gradient.copy_(part.view_as(gradient))
 
 
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a forward pass says of the answers; the names are those that TRL's loss reads."""
+
+    log_probs: Tensor  # [B, R] nats, tempered
+    entropy: Tensor  # [B, R] nats
+
+
 NAMES = ("prompt_ids", "prompt_mask", "completion_ids", "completion_mask")  # TRL's
 
 
@@ -139,7 +147,7 @@ class Trainer(OverTRL, GRPOTrainer, BelowTRL):
         self.drawn: list[MetricValues] = []  # of the batches since the last point
         self.sums = self.no_sums()
         self.teaches = False  # whether an answer of the step under way has an advantage
-        self.seen: AnswerTokens | None = None  # of the last forward pass
+        self.seen: Seen | None = None  # of the last forward pass
         self.seconds = {"rollout": 0.0, "reward": 0.0, "step": 0.0}
 
     def in_precision(self) -> AbstractContextManager[Any]:
@@ -289,27 +297,25 @@ class Trainer(OverTRL, GRPOTrainer, BelowTRL):
         """Answers of a forward pass, on all ranks together."""
         return self.settings.batch_size // self.settings.gradient_accumulation
 
-    def look(self, model: Any, inputs: Mapping[str, Tensor]) -> AnswerTokens:
+    def look(self, model: Any, inputs: Mapping[str, Tensor]) -> Seen:
         """What the policy says of the answers, with its gradient: tempered, [B, R]."""
         # Weights that are split are together in the pass of what was wrapped, and in no other: the
         # output layer cannot be called by itself then, as it is to read logits in pieces.
         split = self.apart and is_split(self.policy)
-        mask = inputs["completion_mask"]
         with self.in_precision():
             outputs = score_responses(
                 model if self.apart else self.policy,
                 inputs["prompt_ids"],
                 inputs["prompt_mask"],
                 inputs["completion_ids"],
-                mask,
+                inputs["completion_mask"],
                 temperature=self.temperature,
                 with_entropy=True,
                 entropy_gradient=self.entropy_coef != 0,
                 logits_chunk=None if split else LOGITS_CHUNK,
             )
         assert outputs.entropy is not None  # noqa: S101 — it was asked for
-        nothing = torch.zeros_like(outputs.logprobs)
-        return AnswerTokens(outputs.logprobs, outputs.entropy, nothing, mask.bool(), mask.bool())
+        return Seen(outputs.logprobs, outputs.entropy)
 
     # --- a step ---
 
@@ -380,7 +386,7 @@ class Trainer(OverTRL, GRPOTrainer, BelowTRL):
             self.note(inputs, seen)
         return loss * (by / over_parts)
 
-    def note(self, inputs: Mapping[str, Tensor], seen: AnswerTokens) -> None:
+    def note(self, inputs: Mapping[str, Tensor], seen: Seen) -> None:
         """What a forward pass says about the update; breaks the run where its first step is not
         one of the policy that drew."""
         logprobs, entropy = seen.log_probs.detach(), seen.entropy.detach()

@@ -49,7 +49,8 @@ from workers.rollouts.drawing import Answer, answer
 from workers.rollouts.sampling import Sampling
 from workers.samples import choose, emit_samples, encode_fitting
 from workers.trainers.guarded_trainer import planned_steps
-from workers.trainers.microbatch import BelowTRL, PartedTRL
+from workers.trainers.microbatch import PartedTRL
+from workers.trainers.trainer_bridge import BelowTRL
 
 # The pairs of a DPO run as token ids, and a step of them as parts.
 

@@ -102,7 +102,7 @@ class GuardedTrainer(transformers.Trainer):
     learned = 0  # how many those are
     steps_since = 0  # and how many all are
     rate: float | None = None  # the step size of the last step
-    skipped = False  # whether that step gave no numbers
+    dropped_norm: float | None = None  # its gradient's norm, where the step was dropped
 
     def __init__(self, *, callbacks: list[Any] | None = None, **kwargs: Any) -> None:
         super().__init__(callbacks=[StepHooks(self), *(callbacks or [])], **kwargs)
@@ -203,7 +203,8 @@ class GuardedTrainer(transformers.Trainer):
                 self.own_optimizer.overflow = False
             else:
                 self.model.zero_grad(set_to_none=True)
-        self.skipped = bool(found)
+        dropped = found or (self.silent and self.steps_inside)
+        self.dropped_norm = (math.nan if found else 0.0) if dropped else None
         if not found:
             self.loss_sum += float(loss)
             self.learned += 1
@@ -226,8 +227,8 @@ class GuardedTrainer(transformers.Trainer):
             logs["loss"] = total / steps if steps else math.nan
             if self.rate is not None:
                 logs["learning_rate"] = self.rate
-            if self.skipped:
-                logs["grad_norm"] = math.nan
+            if self.dropped_norm is not None:
+                logs["grad_norm"] = self.dropped_norm
             self.loss_sum, self.learned, self.steps_since = 0.0, 0, 0
         super().log(logs, *args, **kwargs)
 
@@ -410,7 +411,7 @@ def load_weights(model: nn.Module, folder: Path) -> None:
     if isinstance(model, PeftModel):
         load_adapter(model, folder)
         return
-    saved = {n: w for path in folder.glob("*.safetensors") for n, w in load_file(path).items()}
+    saved = {n: w for path in folder.glob("model*.safetensors") for n, w in load_file(path).items()}
     missing, unknown = model.load_state_dict(saved, strict=False)
     weights = model.state_dict(keep_vars=True)
     known = {id(weights[name]) for name in saved if name in weights}

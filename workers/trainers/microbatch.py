@@ -12,85 +12,13 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
-import transformers
-from torch import Tensor
 
 from workers import ranks
 from workers.contract.events import Fault, RecipeError
 from workers.models.forward import LOGITS_CHUNK
-from workers.models.lora import body_of
 from workers.rollouts.answer_tokens import AnswerTokens, Batch, answer_tokens, with_output_layer
-from workers.trainers.guarded_trainer import GuardedTrainer, moved
-
-
-class BelowTRL(transformers.Trainer):
-    """The last base of a trainer over TRL's: what that logs passes here on its way to the
-    library, or ends here while its metrics are asked for."""
-
-    caught: dict[str, float] | None = None
-
-    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
-        if self.caught is None:
-            super().log(logs, start_time)
-        else:
-            self.caught.update(logs)
-
-
-class OverTRL(GuardedTrainer):
-    """The first base of a trainer over TRL's; the last is `BelowTRL`."""
-
-    def use_own_forward(self) -> None:
-        """TRL put its fused output layer on the model, which would be copied with it and go on
-        calling the first; our forward passes ask for none. Once, after the constructor."""
-        vars(body_of(self.model)).pop("forward", None)
-        self.aux_loss_enabled = False  # of whole batches of experts, which are not computed here
-
-    caught: dict[str, float] | None
-
-    def trl_metrics(self) -> dict[str, float]:
-        """What TRL has noted since it was last asked, by its names; it tells in `log` only."""
-        found: dict[str, float] = {}
-        self.caught = found
-        try:
-            super().log({})
-        finally:
-            self.caught = None
-        return {name.removeprefix("eval_"): value for name, value in found.items()}
-
-    def create_model_card(self, *args: Any, **kwargs: Any) -> None:
-        """TRL's says nothing of the run."""
-
-
-class Alone:
-    """An accelerator as TRL would find it in a process of its own: nothing is gathered. Ranks may
-    have as many parts as their rows need, or all hold the same rows."""
-
-    num_processes, process_index = 1, 0
-
-    def __init__(self, accelerator: Any) -> None:
-        self.accelerator = accelerator
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.accelerator, name)
-
-    def gather(self, tensor: Tensor, **_: Any) -> Tensor:
-        return tensor
-
-    gather_for_metrics = gather
-
-    def reduce(self, tensor: Tensor, reduction: str = "sum") -> Tensor:
-        return tensor
-
-
-@contextlib.contextmanager
-def alone(trainer: Any) -> Iterator[None]:
-    """Inside, TRL computes as one process would."""
-    accelerator = trainer.accelerator
-    trainer.accelerator = Alone(accelerator)
-    try:
-        yield
-    finally:
-        trainer.accelerator = accelerator
+from workers.trainers.guarded_trainer import moved
+from workers.trainers.trainer_bridge import OverTRL, alone
 
 
 class PartedTRL(OverTRL):

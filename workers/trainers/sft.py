@@ -37,7 +37,8 @@ from workers.rollouts.answer_tokens import (
 from workers.rollouts.drawing import Answer, answer
 from workers.rollouts.sampling import Sampling
 from workers.samples import choose
-from workers.trainers.microbatch import BelowTRL, PartedTRL
+from workers.trainers.microbatch import PartedTRL
+from workers.trainers.trainer_bridge import BelowTRL
 
 # TRL's SFTTrainer with our forward passes: its loss and metrics, our rows and batches.
 #

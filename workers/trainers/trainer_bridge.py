@@ -5,14 +5,17 @@ an adjustment changes the learning rate; a stop has the library save the whole s
 the checkpoint `failed` beside `best` and `last`, and ends the run after `train` has returned.
 """
 
+import contextlib
 import json
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+import transformers
+from torch import Tensor
 from transformers import (
     PrinterCallback,
     TrainerCallback,
@@ -34,19 +37,11 @@ from workers.guardrails.watch import (
     stop_error,
 )
 from workers.layouts.arguments import layout_arguments
+from workers.models.lora import body_of
+from workers.trainers.guarded_trainer import GuardedTrainer
 
 if TYPE_CHECKING:
     from workers.config.grpo import GRPOSettings
-
-__all__ = [
-    "Reporter",
-    "check_batches",
-    "reported",
-    "train",
-    "train_from",
-    "trainer_arguments",
-    "validation_split",
-]
 
 GUARDS_FILE = "guards.json"  # beside the trainer's state in a checkpoint
 
@@ -333,6 +328,79 @@ def train_from(context: RunContext, trainer: Any, resume: Path | None, *, offset
         trainer.save_model(str(folder))
         reporter.save_checkpoint(folder, trainer.state.global_step, [], {})
     raise stop_error(reporter.stop)
+
+
+# A trainer of TRL: its loss and metrics through public methods only.
+
+
+class BelowTRL(transformers.Trainer):
+    """The last base of a trainer over TRL's: what that logs passes here on its way to the
+    library, or ends here while its metrics are asked for."""
+
+    caught: dict[str, float] | None = None
+
+    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
+        if self.caught is None:
+            super().log(logs, start_time)
+        else:
+            self.caught.update(logs)
+
+
+class OverTRL(GuardedTrainer):
+    """The first base of a trainer over TRL's; the last is `BelowTRL`."""
+
+    def use_own_forward(self) -> None:
+        """TRL put its fused output layer on the model, which would be copied with it and go on
+        calling the first; our forward passes ask for none. Once, after the constructor."""
+        vars(body_of(self.model)).pop("forward", None)
+        self.aux_loss_enabled = False  # of whole batches of experts, which are not computed here
+
+    caught: dict[str, float] | None
+
+    def trl_metrics(self) -> dict[str, float]:
+        """What TRL has noted since it was last asked, by its names; it tells in `log` only."""
+        found: dict[str, float] = {}
+        self.caught = found
+        try:
+            super().log({})
+        finally:
+            self.caught = None
+        return {name.removeprefix("eval_"): value for name, value in found.items()}
+
+    def create_model_card(self, *args: Any, **kwargs: Any) -> None:
+        """TRL's says nothing of the run."""
+
+
+class Alone:
+    """An accelerator as TRL would find it in a process of its own: nothing is gathered. Ranks may
+    have as many parts as their rows need, or all hold the same rows."""
+
+    num_processes, process_index = 1, 0
+
+    def __init__(self, accelerator: Any) -> None:
+        self.accelerator = accelerator
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.accelerator, name)
+
+    def gather(self, tensor: Tensor, **_: Any) -> Tensor:
+        return tensor
+
+    gather_for_metrics = gather
+
+    def reduce(self, tensor: Tensor, reduction: str = "sum") -> Tensor:
+        return tensor
+
+
+@contextlib.contextmanager
+def alone(trainer: Any) -> Iterator[None]:
+    """Inside, TRL computes as one process would."""
+    accelerator = trainer.accelerator
+    trainer.accelerator = Alone(accelerator)
+    try:
+        yield
+    finally:
+        trainer.accelerator = accelerator
 
 
 def check_batches(settings: TrainingSettings, rows: int) -> None:
