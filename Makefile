@@ -30,8 +30,8 @@ $(STAMP): pyproject.toml requirements/web.lock requirements/train.constraints.tx
 	@$(BIN)/uv pip install --python $(BIN)/python --overrides requirements/overrides.txt -c requirements/train.constraints.txt -e '.[web,gpu,dev]' -e clients/python
 	@touch $@
 
-run: $(STAMP) ## start everything; Ctrl-C stops it
-	@exec $(BIN)/python manage.py up
+run: $(STAMP) ## start everything; Ctrl-C stops it; DEMO=no starts with an empty site
+	@exec $(BIN)/python manage.py up $(if $(filter no,$(DEMO)),--no-demo)
 
 test: $(STAMP) ## the test suite but what test-spread runs
 	$(BIN)/python -m pytest -n auto --no-loadscope-reorder -m "not spread" --durations 25

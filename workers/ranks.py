@@ -89,6 +89,15 @@ def from_rank(source: int, value: Any) -> Any:
     return told[0]
 
 
+def disconnect() -> None:
+    """Leave the other ranks at the end of the job. A process that ends while threads of theirs
+    still run is aborted by the C++ runtime now and then, after its work is done."""
+    if _met():
+        from torch import distributed
+
+        distributed.destroy_process_group()
+
+
 def _met() -> bool:
     """Whether there are several ranks, and they can talk."""
     if world() == 1 or "torch.distributed" not in sys.modules:

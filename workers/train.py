@@ -102,7 +102,10 @@ def main(argv: list[str] | None = None) -> int:
         if ranks.is_first()
         else None
     )
-    return train(spec, workdir, writer, StopSignal(workdir))
+    status = train(spec, workdir, writer, StopSignal(workdir))
+    if status != EXIT_FAILED:
+        ranks.disconnect()
+    return status
 
 
 def train(spec: JobSpec, workdir: Path, writer: Writer | None, stop: StopSignal) -> int:

@@ -758,6 +758,27 @@ def test_columns_that_have_to_be_chosen_are_marked_before_and_after(
     assert list(answer.context["form"].errors) == wanted
 
 
+@pytest.mark.parametrize("by_heading", [True, False])
+def test_the_headings_of_two_models_columns_are_the_models(
+    signed_in: SignedIn, project: Project, emil: User, by_heading: bool
+) -> None:
+    client = signed_in(emil)
+    job = uploaded(client, {"question": "Why?", "Old bot": "So.", "New bot": "Because."})
+    form = form_of(client.get(f"{ROOT}{job.pk}/"))
+    assert form["by_heading"] is True
+    form |= {"map_response_a": "Old bot", "map_response_b": "New bot", "action": "check"}
+    if not by_heading:
+        del form["by_heading"]
+    client.post(f"{ROOT}{job.pk}/settings/", form)
+    services.import_job_run(job=job.pk)
+    assert bool(form_of(client.get(f"{ROOT}{job.pk}/")).get("by_heading")) is by_heading
+    client.post(f"{ROOT}{job.pk}/do/", {"action": "start", "on_error": "refuse"})
+    assert services.import_job_run(job=job.pk) == "done"
+    pair = Comparison.objects.get()
+    named = (pair.response_a.model_name, pair.response_b.model_name)
+    assert named == (("Old bot", "New bot") if by_heading else ("", ""))
+
+
 def test_errors_name_the_columns_of_the_file(project: Project, emil: User) -> None:
     row = {"question": "Why?", "answer_1": "So.", "answer_2": "So."}
     job = checked(upload(project, emil, row, row | {"answer_2": 7}))

@@ -19,7 +19,7 @@ from apps.training.models import MetricBlock, Run, RunAttempt, RunEvent
 from apps.training.selectors.queueing import fleet_state, why_it_waits
 from tests.training.stack import Process, Stack, redis_client, wait_until, witnessed
 from workers.contract import wire
-from workers.contract.fleet import Fleet
+from workers.contract.fleet import WORKERS_KEY, Fleet
 
 pytestmark = [pytest.mark.stack, pytest.mark.spread]
 FOR_EVER = {"steps": 100_000, "step_seconds": 0.05}
@@ -270,6 +270,8 @@ def test_a_second_run_waits_in_the_database_until_the_workers_slot_is_free(
     stack: Stack, drill: Callable[..., Run], tmp_path: Path
 ) -> None:
     """The real report of the worker, read back: one slot for each of its classes, and its run."""
+    with redis_client() as client:  # a worker killed by an earlier test counts for half a minute
+        client.delete(WORKERS_KEY)
     busy = at_work(drill(**FOR_EVER, witness=str(tmp_path / "busy.jsonl")))
     fleet = wait_until(lambda: told_by_worker(busy), what="a report that names the run")
     run = drill(steps=5)

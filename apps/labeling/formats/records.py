@@ -260,7 +260,7 @@ COMMON = (
     "metadata",
 )
 # Fields that may have one value for every row.
-CONSTANT = ("prompt", "topic", "language", "source", "licence")
+CONSTANT = ("prompt", "model_a", "model_b", "topic", "language", "source", "licence")
 
 _LISTED = 40  # columns that a refusal names
 

@@ -59,6 +59,11 @@ class ImportSettingsForm(forms.Form):
         help_text="Where no column holds one.",
         max_length=4000,
     )
+    by_heading = forms.BooleanField(
+        required=False,
+        label="Each answer column holds one model's answers, and its heading is the model's name",
+        help_text="Results then says which of the two is better.",
+    )
     pairing = forms.ChoiceField(label="Pairs to make", choices=list(PAIRINGS.items()))
     preference = forms.BooleanField(
         required=False, label="Keep the file's preference as a reference label"
@@ -113,6 +118,7 @@ class ImportSettingsForm(forms.Form):
         return {
             "layout": preview["layout"],
             "prompt_text": constants.get("prompt", ""),
+            "by_heading": self._by_heading(preview, chosen),
             "source": constants.get("source", ""),
             "licence": constants.get("licence", ""),
             "pairing": chosen.get("pairing", "all"),
@@ -127,6 +133,13 @@ class ImportSettingsForm(forms.Form):
             "delimiter": chosen.get("delimiter", ""),
         }
 
+    @staticmethod
+    def _by_heading(preview: dict[str, Any], chosen: dict[str, Any]) -> bool:
+        """As chosen; at first where the headings are none that every such file has."""
+        if chosen.get("mapping"):
+            return "model_a" in chosen.get("constants", {})
+        return "response_a" in preview.get("missing", [])
+
     def _unused(self) -> list[str]:
         """Questions that this file does not raise."""
         layout, container = self.preview["layout"], self.preview["container"]
@@ -137,6 +150,8 @@ class ImportSettingsForm(forms.Form):
             unused.append("preference")
         if not self.preview.get("has_votes", layout in ("label_studio", "argilla")):
             unused.append("votes")
+        if layout != "pairs" or {"model_a", "model_b"} & set(self.preview["mapping"]):
+            unused.append("by_heading")
         if "prompt" not in self.preview["fields"]:
             unused.append("prompt_text")
         if len(self.preview["splits"]) < 2:
@@ -169,6 +184,9 @@ class ImportSettingsForm(forms.Form):
             for name in self.preview["fields"]
             if data[_MAP + name] or name in self.preview["mapping"]
         }
+        if data.get("by_heading") and not (mapping.get("model_a") or mapping.get("model_b")):
+            for side in "ab":
+                constants[f"model_{side}"] = mapping.get(f"response_{side}", "")
         same = data["layout"] == self.preview["layout"]
         plain = (
             "pairing",
