@@ -325,7 +325,7 @@ class Trainer(OverTRL, GRPOTrainer, BelowTRL):
         return self.batch is None or self.state.global_step % self.settings.update_epochs == 0
 
     def parts_of(self, inputs: Any) -> list[dict[str, Any]]:
-        """The answers in use in as many forward passes as a step has; drawn anew for a batch."""
+        """The answers in use in as many forward passes as a step has; new ones for each batch."""
         if self.draws_now:
             with self.whole_everywhere():
                 self.batch = self.draw([row["prompt"] for row in inputs])

@@ -8,7 +8,14 @@ import torch
 from datasets import Dataset
 from trl import DPOConfig, DPOTrainer
 
-from tests.workers.recipes.language import assistant, tiny_gpt2, tiny_llama, user, word_tokenizer
+from tests.workers.recipes.language import (
+    assistant,
+    tiny_gpt2,
+    tiny_llama,
+    trl_computes,
+    user,
+    word_tokenizer,
+)
 from workers.config import settings_for
 from workers.config.training import _BY_PAIR, _BY_STEP
 from workers.data.snapshot import Preference
@@ -100,6 +107,7 @@ def test_pairs_are_encoded_as_trl_encodes_them(trl_trainer: DPOTrainer) -> None:
         assert pair.chosen.prompt_length == len(row["prompt_ids"])
 
 
+@trl_computes
 def test_every_loss_and_its_gradient_are_trls_on_the_same_pairs_however_they_are_split(
     trl_trainer: DPOTrainer, tmp_path: Path
 ) -> None:
