@@ -111,17 +111,13 @@ class GroupReporter(Reporter):
         self.stop_where_due(control)
         return control
 
-    def on_save(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    def takes_best(self, metrics: Mapping[str, float]) -> bool:
+        return self.is_best
+
+    def save_checkpoint(
+        self, folder: Path, step: int, tags: list[str], metrics: dict[str, float]
     ) -> None:
-        folder = self.complete_checkpoint(args, state, control)
-        evaluated = self.evaluated_at == state.global_step
-        tags = ["last"]
-        tags += ["best"] if evaluated and self.is_best else []
-        if control.should_training_stop and self.context.stopped != "cancel":
-            tags.append("final")
-        metrics = of_policy(self.evaluated) if evaluated else {}
-        self.save_checkpoint(folder, state.global_step, tags, metrics)
+        super().save_checkpoint(folder, step, tags, of_policy(metrics))
 
     def finish_folder(self, folder: Path) -> None:
         super().finish_folder(folder)

@@ -6,7 +6,7 @@ pairs, however it was split.
 """
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -365,16 +365,8 @@ class Watch(Reporter):
         super().finish_folder(folder)
         self.complete(folder)
 
-    def on_save(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
-        folder = self.complete_checkpoint(args, state, control)
-        tags = ["last"]
-        metrics = self.evaluated if self.evaluated_at == state.global_step else {}
-        single = self.part.kind == MODEL
-        if single and metrics.get("eval/loss", float("inf")) < self.best:
-            self.best = metrics["eval/loss"]
-            tags.append("best")
-        if control.should_training_stop and self.context.stopped == "stop":
-            tags.append("final")
-        self.save_checkpoint(folder, state.global_step, tags, metrics)
+    def takes_best(self, metrics: Mapping[str, float]) -> bool:
+        return self.part.kind == MODEL and super().takes_best(metrics)
+
+    def takes_final(self) -> bool:
+        return self.context.stopped == "stop"

@@ -212,26 +212,28 @@ class Reporter(TrainerCallback):
     def on_save(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        folder = self.complete_checkpoint(args, state, control)
-        tags = ["last"]
-        metrics = self.evaluated if self.evaluated_at == state.global_step else {}
-        if metrics.get("eval/loss", math.inf) < self.best:
-            self.best = metrics["eval/loss"]
-            tags.append("best")
-        if control.should_training_stop and self.context.stopped != "cancel":
-            tags.append("final")
-        self.save_checkpoint(folder, state.global_step, tags, metrics)
-
-    def complete_checkpoint(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl
-    ) -> Path:
-        """The folder the library has just written, with what it left out. Weights that are no
-        numbers never become the last or best checkpoint: they end the run."""
+        """What the library left out is added, then the folder is sent. Weights that are no numbers
+        never become the last or best checkpoint: they end the run."""
         folder = Path(str(args.output_dir)) / f"checkpoint-{state.global_step}"
         self.trainer.check_weights()
         self.trainer.save_state(folder)
         control.should_save = False  # also where the weights have just ended the run
-        return folder
+        metrics = self.evaluated if self.evaluated_at == state.global_step else {}
+        tags = ["last"]
+        if metrics and self.takes_best(metrics):
+            tags.append("best")
+        if control.should_training_stop and self.takes_final():
+            tags.append("final")
+        self.save_checkpoint(folder, state.global_step, tags, metrics)
+
+    def takes_best(self, metrics: Mapping[str, float]) -> bool:
+        """Whether the checkpoint of this evaluation is the best so far."""
+        before, self.best = self.best, min(self.best, metrics.get("eval/loss", math.inf))
+        return self.best < before
+
+    def takes_final(self) -> bool:
+        """Whether the checkpoint at the end is what the run leaves."""
+        return self.context.stopped != "cancel"
 
 
 def reported(logs: Mapping[str, Any]) -> dict[str, float]:
